@@ -1,0 +1,41 @@
+import ipaddr from 'ipaddr.js';
+
+/** A canonical address: IPv4-mapped IPv6 is unwrapped to IPv4, zones are dropped, one spelling each. */
+export type IpAddress =
+  | { readonly family: 4; readonly value: number; readonly text: string }
+  /** Four 32-bit words, most significant first. */
+  | { readonly family: 6; readonly words: readonly [number, number, number, number]; readonly text: string };
+
+/** Parses an address in any spelling; undefined for anything that is not one (callers treat that as "matches nothing"). */
+export function parseIp(text: string): IpAddress | undefined {
+  const zone = text.indexOf('%');
+  const bare = zone === -1 ? text : text.slice(0, zone);
+  // isValidFourPartDecimal, because ipaddr.js also takes "10.1" and "0x0a000001", which are not addresses in a policy file.
+  if (bare.includes(':')) {
+    if (!ipaddr.IPv6.isValid(bare)) return undefined;
+    const six = ipaddr.IPv6.parse(bare);
+    if (six.isIPv4MappedAddress()) return fromV4Bytes(six.toIPv4Address().toByteArray());
+    const p = six.parts;
+    const word = (i: number): number => (((p[i] as number) << 16) | (p[i + 1] as number)) >>> 0;
+    return { family: 6, words: [word(0), word(2), word(4), word(6)], text: six.toRFC5952String() };
+  }
+  if (!ipaddr.IPv4.isValidFourPartDecimal(bare)) return undefined;
+  return fromV4Bytes(ipaddr.IPv4.parse(bare).toByteArray());
+}
+
+function fromV4Bytes(bytes: readonly number[]): IpAddress {
+  const [a = 0, b = 0, c = 0, d = 0] = bytes;
+  return { family: 4, value: ((a << 24) | (b << 16) | (c << 8) | d) >>> 0, text: `${a}.${b}.${c}.${d}` };
+}
+
+/** 127.0.0.0/8 or ::1: what the admin server means by "from localhost". */
+export function isLoopback(ip: IpAddress): boolean {
+  if (ip.family === 4) return ip.value >>> 24 === 127;
+  const [a, b, c, d] = ip.words;
+  return a === 0 && b === 0 && c === 0 && d === 1;
+}
+
+/** `1.2.3.4:80` or `[::1]:80`. */
+export function hostPort(ip: string, port: number): string {
+  return ip.includes(':') ? `[${ip}]:${port}` : `${ip}:${port}`;
+}

@@ -1,0 +1,134 @@
+import type { Client } from '../client.ts';
+import type { ResourceRef } from '../resource-ref.ts';
+
+/** Linkerd's `proxyProtocol`, compiled. `detect` is `unknown` in documents. */
+export type PortProtocol = 'detect' | 'http1' | 'http2' | 'grpc' | 'opaque' | 'tls';
+
+/** What the data plane may see of one port's compiled policy. Immutable; compare by reference to notice a change. */
+export interface PortPolicy {
+  readonly port: number;
+  readonly server: ResourceRef;
+  readonly protocol: PortProtocol;
+  /** Milliseconds to wait for the first bytes before HTTP detection gives up. */
+  readonly detectTimeoutMs: number;
+}
+
+/** One request as policy sees it. Strings are as received; policy does its own reading of spellings. */
+export interface RequestFacts {
+  readonly method: string;
+  /** The target's path, without `?query`, byte for byte as received (absolute-form: its path). */
+  readonly path: string;
+  /** After the `?`; empty where none. */
+  readonly query: string;
+  /** Host, `:authority` or the absolute-form authority that won; empty where none. */
+  readonly host: string;
+  /** HTTP/2 with a content-type that starts `application/grpc`. */
+  readonly grpc: boolean;
+  /** Every value of a header, by lower-case name; empty where absent. Never called for `l5d-client-id`. */
+  header(name: string): readonly string[];
+}
+
+declare const granted: unique symbol;
+
+/** Permission to forward one connection. Only `policy/decide.ts` makes one. */
+export interface ConnectionPermit {
+  readonly [granted]: 'connection';
+  readonly kind: 'permit';
+  readonly server: ResourceRef;
+  readonly authz: ResourceRef;
+  /** Let through only because of an `audit` default or access policy. */
+  readonly audit: boolean;
+}
+export interface ConnectionDeny {
+  readonly kind: 'deny';
+  readonly server: ResourceRef;
+}
+export type ConnectionDecision = ConnectionPermit | ConnectionDeny;
+
+/** RequestHeaderModifier, to be applied to the forwarded request in the order add, set, remove. Names in lower case. */
+export interface HeaderChanges {
+  readonly add: readonly (readonly [string, string])[];
+  readonly set: readonly (readonly [string, string])[];
+  readonly remove: readonly string[];
+}
+
+/** Permission to forward one request. Only `policy/decide.ts` makes one. */
+export interface RequestPermit {
+  readonly [granted]: 'request';
+  readonly kind: 'permit';
+  readonly server: ResourceRef;
+  readonly route: ResourceRef;
+  readonly authz: ResourceRef;
+  readonly audit: boolean;
+  /** Null for nearly all. */
+  readonly headerChanges: HeaderChanges | null;
+}
+export interface RequestDeny {
+  readonly kind: 'deny';
+  readonly server: ResourceRef;
+  readonly route: ResourceRef;
+}
+export interface NoRoute {
+  readonly kind: 'no-route';
+  readonly server: ResourceRef;
+}
+export interface Redirect {
+  readonly kind: 'redirect';
+  readonly server: ResourceRef;
+  readonly route: ResourceRef;
+  readonly authz: ResourceRef;
+  readonly audit: boolean;
+  readonly status: number;
+  /** Absolute URL. Null when `replacePrefixMatch` meets a match that is no prefix: answered 500, as Linkerd does. */
+  readonly location: string | null;
+}
+export interface RateLimited {
+  readonly kind: 'rate-limited';
+  readonly server: ResourceRef;
+  readonly route: ResourceRef;
+  readonly authz: ResourceRef;
+  readonly audit: boolean;
+  /** The HTTPLocalRateLimitPolicy; kind as in the CRD. */
+  readonly limit: ResourceRef;
+  /** Metric label: overrides report `identity`. */
+  readonly scope: 'total' | 'identity';
+}
+/** Readings of the path disagree, or it holds NUL, a control character or a fragment: 400. */
+export interface InvalidRequest {
+  readonly kind: 'invalid';
+  readonly server: ResourceRef;
+  readonly detail: string;
+}
+export type RequestDecision = RequestPermit | RequestDeny | NoRoute | Redirect | RateLimited | InvalidRequest;
+
+/** Why one authorization did or did not grant. */
+export interface Candidate {
+  readonly authz: ResourceRef;
+  readonly granted: boolean;
+  /** The first clause that failed; null when granted. `reference`: a referent is missing, so it can grant nothing. */
+  readonly failed: 'identity' | 'network' | 'reference' | null;
+  /** `wanted …, was …`; empty when granted. */
+  readonly detail: string;
+}
+export interface Reasons {
+  /** One sentence for a person. */
+  readonly reason: string;
+  readonly candidates: readonly Candidate[];
+}
+
+/**
+ * All that the data plane knows of policy. Every method may be called per request and answers from the index
+ * that is current at that moment.
+ */
+export interface Authorizer {
+  /** Counts successful swaps; 0 until the first good load, and then nothing is authorized on any port. */
+  readonly generation: number;
+  port(port: number): PortPolicy;
+  connection(policy: PortPolicy, client: Client): ConnectionDecision;
+  request(policy: PortPolicy, client: Client, request: RequestFacts): RequestDecision;
+  /** The same decision with its reasons. Slower; for logs and `explain`. Spends no rate-limit token. */
+  connectionReasons(policy: PortPolicy, client: Client): Reasons;
+  requestReasons(policy: PortPolicy, client: Client, request: RequestFacts, decision: RequestDecision): Reasons;
+  /** Called after each swap; returns the way to stop listening. */
+  onChange(listener: () => void): () => void;
+}

@@ -1,0 +1,62 @@
+import type { IpAddress } from '../ip.ts';
+
+/** Linkerd's six default inbound policies; no other string parses. */
+export const defaultPolicies = [
+  'all-unauthenticated',
+  'all-authenticated',
+  'cluster-unauthenticated',
+  'cluster-authenticated',
+  'deny',
+  'audit',
+] as const;
+export type DefaultPolicy = (typeof defaultPolicies)[number];
+
+/** Undefined for anything but the six; callers decide what that means (nothing here ever widens). */
+export function parseDefaultPolicy(text: string): DefaultPolicy | undefined {
+  return defaultPolicies.find((known) => known === text);
+}
+
+/** A set of ports, from lists such as `25,587,9000-9100`. */
+export interface PortSet {
+  has(port: number): boolean;
+}
+
+/**
+ * Everything compilation needs to know about the pod and its cluster: what Linkerd's controller would read from the
+ * Pod, its annotations and its own flags. Frozen; a change (a new pod address, say) means a new value and a new compile.
+ */
+export interface Workload {
+  readonly podName: string;
+  readonly namespace: string;
+  readonly labels: ReadonlyMap<string, string>;
+  /** The pod's own addresses: what `podClusterIp` means. */
+  readonly ips: readonly IpAddress[];
+  /** TCP container ports by exact, case-sensitive name; one name may cover several ports. */
+  readonly namedPorts: ReadonlyMap<string, readonly number[]>;
+  /** httpGet probe paths by port, query already removed. */
+  readonly probes: ReadonlyMap<number, readonly string[]>;
+  /** For ports without a Server. */
+  readonly defaultPolicy: DefaultPolicy;
+  /** For ports without a Server: never inspected. */
+  readonly opaquePorts: PortSet;
+  /** For ports without a Server: `*-unauthenticated` becomes `*-authenticated`. */
+  readonly requireIdentityPorts: PortSet;
+  /** CIDRs, already validated. */
+  readonly clusterNetworks: readonly string[];
+  readonly probeNetworks: readonly string[];
+  /** Whether every policy ends with the implicit `localhost` authorization. */
+  readonly authorizeLocalhost: boolean;
+  readonly controlPlaneNamespace: string;
+  readonly trustDomain: string;
+  /** Milliseconds; Linkerd fixes it at 10 s for policies. */
+  readonly detectTimeoutMs: number;
+}
+
+/** `<sa>.<ns>.serviceaccount.identity.<cp-ns>.<trust-domain>` (Linkerd's identity convention). */
+export function serviceAccountIdentity(
+  workload: Pick<Workload, 'controlPlaneNamespace' | 'trustDomain'>,
+  namespace: string,
+  name: string,
+): string {
+  return `${name}.${namespace}.serviceaccount.identity.${workload.controlPlaneNamespace}.${workload.trustDomain}`;
+}

@@ -1,0 +1,20 @@
+/** Where in a user's file a problem stands; lines and columns count from 1. */
+export interface Position {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+/** One fault or doubt in what a user wrote. `check`, `run` and reload print the same ones. */
+export interface Problem {
+  readonly severity: 'error' | 'warning';
+  /** Stable, kebab-case; documented in README. */
+  readonly code: string;
+  readonly message: string;
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+  readonly resource: { readonly kind: string; readonly namespace: string; readonly name: string } | null;
+  /** The remedy, one sentence; empty where none is known. */
+  readonly hint: string;
+}

@@ -1,0 +1,94 @@
+import type { Client } from '../client.ts';
+import type { ConnectionDecision, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
+
+/** One accepted connection, as telemetry needs it. Made once per connection (and again when TLS has told who it is). */
+export interface ConnectionFacts {
+  readonly client: Client;
+  readonly clientPort: number;
+  /** Where the client meant to connect: the original destination, or the listener's own address. */
+  readonly targetIp: string;
+  readonly targetPort: number;
+}
+
+/** Why a connection or a reply failed, in Linkerd's words (`inbound_{tcp,http}_errors_total{error}`). */
+export type ErrorLabel = 'failfast' | 'loadshed' | 'i/o' | 'tls detection timeout' | 'gateway loop' | 'unexpected';
+
+/** Byte counters of a socket that is still open; read again at each scrape. */
+export interface ByteCounter {
+  readonly bytesRead: number;
+  readonly bytesWritten: number;
+}
+
+/** One open transport. `closed` at most once; `errno` is empty or a system code such as ECONNRESET. */
+export interface TransportScope {
+  closed(errno: string): void;
+}
+
+/** One permitted request, from the permit to the end of its response. All sizes in bytes. */
+export interface RequestScope {
+  requestFrame(bytes: number): void;
+  requestEnded(): void;
+  responseHead(status: number): void;
+  responseFrame(bytes: number): void;
+  /** `grpcStatus` from trailers (or trailers-only headers), null where none; `error` empty, `h2(REASON)` or `unclassified`. */
+  responseEnded(grpcStatus: string | null, error: string): void;
+}
+
+/**
+ * One connection's doors into telemetry: labels are resolved here, once, and not per request.
+ * The data plane records through this and knows nothing of metrics or logs.
+ */
+export interface ConnectionScope {
+  readonly facts: ConnectionFacts;
+  /** Counts a TCP decision (authz counters) and logs denials and audits. `terminated`: ended by a later policy. */
+  connectionDecided(policy: PortPolicy, decision: ConnectionDecision): void;
+  connectionTerminated(policy: PortPolicy): void;
+  /** The client side of a connection that was let in; not called for denied TCP. */
+  openSource(policy: PortPolicy, bytes: ByteCounter): TransportScope;
+  detected(
+    policy: PortPolicy,
+    result: 'http/1' | 'http/2' | 'not_http' | 'read_timeout' | 'error',
+    seconds: number,
+  ): void;
+  tcpError(error: ErrorLabel): void;
+  /** Counts an HTTP decision, and logs denials and audits (with the failing clause, which `reasons` computes on demand). */
+  requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog, grpc: boolean): void;
+  /** Begins `request_total`, `response_*` and `inbound_{http,grpc}_*` for a permitted request. */
+  requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean): RequestScope;
+  httpError(policy: PortPolicy, error: ErrorLabel, detail: string, request: RequestLog): void;
+}
+
+/** What logs may say of a request. Strings are raw from the client; the logger keeps them inside one line. */
+export interface RequestLog {
+  readonly method: string;
+  readonly path: string;
+  readonly host: string;
+  /** `HTTP/1.0`, `HTTP/1.1` or `HTTP/2.0`. */
+  readonly version: string;
+  /** Lazily: only denials pay for it. */
+  reasons(): { readonly reason: string; readonly candidates: readonly unknown[] };
+}
+
+/** One line of the access log, written when response headers are ready. */
+export interface AccessRecord {
+  readonly host: string;
+  readonly method: string;
+  readonly uri: string;
+  readonly version: string;
+  readonly status: number;
+  readonly userAgent: string;
+  readonly traceId: string;
+  readonly requestBytes: string;
+  readonly responseBytes: string;
+  /** Milliseconds, fractional. */
+  readonly totalMs: number;
+  readonly processingMs: number;
+}
+
+export interface Recorder {
+  connection(facts: ConnectionFacts): ConnectionScope;
+  /** Towards the app (`peer="dst"`). */
+  openDestination(bytes: ByteCounter): TransportScope;
+  /** Null when the access log is off, so that nobody builds records for nothing. */
+  readonly access: ((facts: ConnectionFacts, record: AccessRecord) => void) | null;
+}
