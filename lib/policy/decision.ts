@@ -11,6 +11,8 @@ export interface PortPolicy {
   readonly protocol: PortProtocol;
   /** Milliseconds to wait for the first bytes before HTTP detection gives up. */
   readonly detectTimeoutMs: number;
+  /** Routes or a rate limit are attached: a client that never finishes a request line is then closed, not tunnelled. */
+  readonly hasRequestRules: boolean;
 }
 
 /** One request as policy sees it. Strings are as received; policy does its own reading of spellings. */
