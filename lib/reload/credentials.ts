@@ -1,0 +1,231 @@
+import { constants, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
+import tls from 'node:tls';
+import { dnsNamesOfCertificate } from '../identity.ts';
+
+/** What TLS is served with. Immutable; each good load publishes a new one, and open connections keep theirs. */
+export interface Credentials {
+  /** For `new tls.TLSSocket(socket, { isServer: true, secureContext })` and SNI callbacks. */
+  readonly secureContext: tls.SecureContext;
+  /** The same as options, for `tls.createServer` and `server.setSecureContext`. */
+  readonly secureContextOptions: Readonly<tls.SecureContextOptions>;
+  /** SNI names for which TLS is terminated here: lower case, never empty. */
+  readonly names: readonly string[];
+  readonly notBefore: Date;
+  readonly notAfter: Date;
+  /** 1 for the first load. */
+  readonly generation: number;
+}
+
+/** Why credentials cannot be used: one line, naming the file and the remedy. */
+export interface CredentialFault {
+  readonly file: string;
+  readonly message: string;
+  readonly hint: string;
+}
+
+export interface CredentialFiles {
+  readonly certFile: string;
+  readonly keyFile: string;
+  readonly trustAnchorsFile: string;
+}
+
+/** The files' contents, read at one moment. */
+export interface CredentialBytes {
+  readonly cert: string;
+  readonly key: string;
+  readonly trustAnchors: string;
+}
+
+export interface LoadContext {
+  /** Instead of the certificate's DNS SANs. */
+  readonly names?: readonly string[] | undefined;
+  readonly now: Date;
+  readonly generation: number;
+}
+
+export type CredentialsResult =
+  | { readonly kind: 'usable'; readonly credentials: Credentials }
+  | { readonly kind: 'faulty'; readonly faults: readonly CredentialFault[] };
+
+export function faultText(fault: CredentialFault): string {
+  return `${fault.file}: ${fault.message}${fault.hint === '' ? '' : ` (${fault.hint})`}`;
+}
+
+/**
+ * Verifies certificate, key and trust anchors together and makes the TLS context. They are usable only if all of it holds:
+ * every PEM block parses, there is an anchor that is still valid, the key is the certificate's, the certificate is within
+ * its validity, its chain leads to an anchor, and there is a name to recognise in SNI. Anything less lists its faults;
+ * above all, no usable anchor never means "trust the system's".
+ */
+export function verifyCredentials(
+  files: CredentialFiles,
+  bytes: CredentialBytes,
+  context: LoadContext,
+): CredentialsResult {
+  try {
+    return verify(files, bytes, context);
+  } catch (error) {
+    // OpenSSL's own objections, such as a key of a kind or size it does not serve.
+    const message = `refused by OpenSSL: ${oneLine((error as Error).message)}`;
+    const hint = 'use an ECDSA P-256 key and certificate';
+    return { kind: 'faulty', faults: [{ file: files.certFile, message, hint }] };
+  }
+}
+
+function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadContext): CredentialsResult {
+  const faults: CredentialFault[] = [];
+  const chain = certificates(files.certFile, bytes.cert, 'a certificate', faults);
+  const bundle = certificates(files.trustAnchorsFile, bytes.trustAnchors, 'trust anchors', faults);
+  const key = privateKey(files.keyFile, bytes.key, faults);
+  const anchors = bundle.filter((anchor) => context.now <= anchor.validToDate);
+  if (bundle.length > 0 && anchors.length === 0) {
+    faults.push({
+      file: files.trustAnchorsFile,
+      message: `every trust anchor has expired, the last on ${day(latest(bundle))}`,
+      hint: 'replace the bundle with the current trust anchors',
+    });
+  }
+
+  const [leaf, ...intermediates] = chain;
+  if (leaf === undefined) return { kind: 'faulty', faults };
+  if (key !== null && !leaf.checkPrivateKey(key)) {
+    faults.push({
+      file: files.keyFile,
+      message: `the private key is not the one of the certificate in ${files.certFile}`,
+      hint: 'write key and certificate of one issuance together; the first certificate in the file must be our own',
+    });
+  }
+  faults.push(...validityFaults(files.certFile, leaf, context.now));
+  if (anchors.length > 0 && !leadsToAnchor(leaf, intermediates, anchors, context.now)) {
+    faults.push({
+      file: files.certFile,
+      message: `the certificate's chain leads to none of the trust anchors in ${files.trustAnchorsFile} (issuer: ${oneLine(leaf.issuer)})`,
+      hint: 'append the intermediate certificates to the file, or add the issuing root to the trust anchors',
+    });
+  }
+  const names = [...new Set((context.names ?? dnsNamesOfCertificate(leaf.raw)).map((name) => name.toLowerCase()))];
+  if (names.length === 0) {
+    faults.push({
+      file: files.certFile,
+      message: 'the certificate has no DNS name, so no client could ask for it by SNI',
+      hint: 'set SALLYPORT_IDENTITY_NAME, or issue the certificate with a DNS SAN',
+    });
+  }
+  if (faults.length > 0 || key === null) return { kind: 'faulty', faults };
+
+  const options = secureContextOptions(chain, key, anchors);
+  return {
+    kind: 'usable',
+    credentials: Object.freeze({
+      secureContext: tls.createSecureContext(options),
+      secureContextOptions: options,
+      names: Object.freeze(names),
+      notBefore: leaf.validFromDate,
+      notAfter: leaf.validToDate,
+      generation: context.generation,
+    }),
+  };
+}
+
+/**
+ * As Linkerd's proxies speak: TLS 1.3 with its three suites. No session is ever resumable, because who a client is comes
+ * from the certificate of this very connection, checked against the anchors of now (CVE-2025-23419, CVE-2025-68121):
+ * SSL_OP_NO_TICKET leaves only sessions that the server would have to remember, and nothing of ours remembers any
+ * (Node has no internal server cache; it would ask `resumeSession` listeners, of which there are none).
+ */
+function secureContextOptions(
+  chain: readonly X509Certificate[],
+  key: KeyObject,
+  anchors: readonly X509Certificate[],
+): Readonly<tls.SecureContextOptions> {
+  return Object.freeze({
+    cert: chain.map((certificate) => certificate.toString()).join(''),
+    key: key.export({ type: 'pkcs8', format: 'pem' }),
+    ca: anchors.map((anchor) => anchor.toString()),
+    // An issuer in the bundle is an anchor in its own right, as for Linkerd, even where its root is absent.
+    allowPartialTrustChain: true,
+    minVersion: 'TLSv1.3' as const,
+    ciphers: 'TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256',
+    ecdhCurve: 'X25519MLKEM768:X25519:P-256:P-384',
+    secureOptions: constants.SSL_OP_NO_TICKET,
+  });
+}
+
+/** All certificates of a PEM file; text between the blocks is allowed, a broken block or none at all is a fault. */
+function certificates(file: string, text: string, what: string, faults: CredentialFault[]): X509Certificate[] {
+  const hint = 'the file must hold PEM blocks that begin with -----BEGIN CERTIFICATE-----';
+  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]*(?:-----END CERTIFICATE-----)?/g) ?? [];
+  if (blocks.length === 0) {
+    const message = text.trim() === '' ? 'the file is empty' : 'the file holds no PEM certificate';
+    faults.push({ file, message: `${message} where ${what} should be`, hint });
+    return [];
+  }
+  const parsed: X509Certificate[] = [];
+  for (const [index, block] of blocks.entries()) {
+    try {
+      parsed.push(new X509Certificate(block));
+    } catch {
+      faults.push({ file, message: `certificate ${index + 1} of ${blocks.length} cannot be parsed`, hint });
+      return [];
+    }
+  }
+  return parsed;
+}
+
+function privateKey(file: string, text: string, faults: CredentialFault[]): KeyObject | null {
+  try {
+    return createPrivateKey(text);
+  } catch (error) {
+    const encrypted = /ENCRYPTED/.test(text) || (error as { code?: unknown }).code === 'ERR_MISSING_PASSPHRASE';
+    faults.push({
+      file,
+      message: encrypted ? 'the private key is encrypted' : 'the file holds no readable private key',
+      hint: encrypted
+        ? 'store it without a passphrase: openssl pkey -in FILE -out NEW'
+        : 'the file must hold a PEM block that begins with -----BEGIN PRIVATE KEY-----',
+    });
+    return null;
+  }
+}
+
+function validityFaults(file: string, leaf: X509Certificate, now: Date): CredentialFault[] {
+  if (now > leaf.validToDate) {
+    return [{ file, message: `the certificate expired on ${day(leaf.validToDate)}`, hint: 'issue a new one' }];
+  }
+  if (now < leaf.validFromDate) {
+    const message = `the certificate is not valid before ${day(leaf.validFromDate)}, and now is ${day(now)}`;
+    return [{ file, message, hint: 'check the clocks of this machine and of the issuer' }];
+  }
+  return [];
+}
+
+/** Follows issuers from the leaf; each intermediate is used once, so that the walk ends on any input. */
+function leadsToAnchor(
+  leaf: X509Certificate,
+  intermediates: readonly X509Certificate[],
+  anchors: readonly X509Certificate[],
+  now: Date,
+): boolean {
+  const unused = new Set(intermediates);
+  let current: X509Certificate | undefined = leaf;
+  while (current !== undefined) {
+    const subject: X509Certificate = current;
+    if (anchors.some((anchor) => isIssuedBy(subject, anchor))) return true;
+    current = [...unused].find(
+      (issuer) => issuer.ca && now >= issuer.validFromDate && now <= issuer.validToDate && isIssuedBy(subject, issuer),
+    );
+    if (current !== undefined) unused.delete(current);
+  }
+  return false;
+}
+
+function isIssuedBy(subject: X509Certificate, issuer: X509Certificate): boolean {
+  return subject.checkIssued(issuer) && subject.verify(issuer.publicKey);
+}
+
+function latest(bundle: readonly X509Certificate[]): Date {
+  return new Date(Math.max(...bundle.map((anchor) => anchor.validToDate.getTime())));
+}
+
+const day = (date: Date): string => date.toISOString().replace('.000Z', 'Z');
+const oneLine = (name: string): string => name.replaceAll('\n', ', ');
