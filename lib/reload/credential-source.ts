@@ -8,7 +8,7 @@ import {
   faultText,
   verifyCredentials,
 } from './credentials.ts';
-import { watchFiles } from './watch.ts';
+import { watchPaths } from './watch.ts';
 
 export interface CredentialSourceOptions extends CredentialFiles {
   /** SNI names for which TLS is terminated here; the certificate's DNS SANs where absent. */
@@ -48,6 +48,8 @@ const warnBeforeExpiryMs = 24 * 60 * 60 * 1000;
 /** Linkerd renews at 70 % of a certificate's life. */
 const renewalShare = 0.7;
 const expiryCheckMs = 60 * 60 * 1000;
+/** One rotation is many events; this long after the first of them, the files are usually all there. */
+const settleMs = 50;
 
 /**
  * Certificate, key and trust anchors as files that may change at any time. They are read and verified together, and only
@@ -59,6 +61,7 @@ export function createCredentialSource(options: CredentialSourceOptions): Creden
   let current: Credentials | null = null;
   let served: CredentialBytes | null = null;
   let watcher: { close(): Promise<void> } | null = null;
+  let settleTimer: NodeJS.Timeout | null = null;
   let expiryTimer: NodeJS.Timeout | null = null;
   let expiryWarned = 0;
   let stopped = false;
@@ -76,6 +79,15 @@ export function createCredentialSource(options: CredentialSourceOptions): Creden
       current = result.credentials;
     }
     return result;
+  }
+
+  /** Counted from the first event, not the last: a folder that never comes to rest is still read. */
+  function changed(): void {
+    if (stopped || settleTimer !== null) return;
+    settleTimer = setTimeout(() => {
+      settleTimer = null;
+      void reload();
+    }, settleMs);
   }
 
   /** One load at a time; a change during a load leads to one more, so the last state of the files is always seen. */
@@ -121,6 +133,7 @@ export function createCredentialSource(options: CredentialSourceOptions): Creden
 
   async function stop(): Promise<void> {
     stopped = true;
+    if (settleTimer !== null) clearTimeout(settleTimer);
     if (expiryTimer !== null) clearInterval(expiryTimer);
     await watcher?.close();
   }
@@ -129,7 +142,11 @@ export function createCredentialSource(options: CredentialSourceOptions): Creden
     async start() {
       if (watcher !== null) throw new Error('a credential source starts only once');
       // Watching first: a change between reading and watching would otherwise go unseen.
-      watcher = watchFiles([options.certFile, options.keyFile, options.trustAnchorsFile], () => void reload());
+      watcher = watchPaths({
+        paths: [options.certFile, options.keyFile, options.trustAnchorsFile],
+        onChange: changed,
+        onError: (error) => options.log.warn({ error: error.message }, 'Cannot watch the identity files; polling them'),
+      });
       loading = true;
       const result = await load();
       loading = false;
