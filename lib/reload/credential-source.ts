@@ -15,7 +15,7 @@ export interface CredentialSourceOptions extends CredentialFiles {
   readonly names?: readonly string[] | undefined;
   /** Called after each good load, the first included. */
   readonly onLoaded: (credentials: Credentials) => void;
-  /** Called when a changed file cannot be used; the credentials of before stay in force. Not called for the first load. */
+  /** Called when changed files cannot be used, once for each set of faults; the credentials of before stay in force. Not called for the first load. */
   readonly onFailed: (faults: readonly CredentialFault[]) => void;
   readonly log: {
     info(fields: object, message: string): void;
@@ -60,6 +60,8 @@ export function createCredentialSource(options: CredentialSourceOptions): Creden
   const now = options.now ?? (() => new Date());
   let current: Credentials | null = null;
   let served: CredentialBytes | null = null;
+  /** The faults last told: files that stay bad are one failure, however many events their folder sees. */
+  let told = '';
   let watcher: { close(): Promise<void> } | null = null;
   let settleTimer: NodeJS.Timeout | null = null;
   let expiryTimer: NodeJS.Timeout | null = null;
@@ -102,9 +104,11 @@ export function createCredentialSource(options: CredentialSourceOptions): Creden
         changedWhileLoading = false;
         const result = await load();
         if (stopped) return;
-        if (result === 'unchanged') continue;
-        if (result.kind === 'usable') announce(result.credentials);
-        else options.onFailed(result.faults);
+        const faults = result !== 'unchanged' && result.kind === 'faulty' ? result.faults : [];
+        const telling = faults.map(faultText).join('\n');
+        if (result !== 'unchanged' && result.kind === 'usable') announce(result.credentials);
+        else if (faults.length > 0 && telling !== told) options.onFailed(faults);
+        told = telling;
       } while (changedWhileLoading);
     } finally {
       loading = false;
