@@ -1,0 +1,232 @@
+import ipaddr from 'ipaddr.js';
+import { type IpAddress, parseIp } from './ip.ts';
+import { nearestName } from './policy/nearest.ts';
+
+/** A value as read from one variable, or what is wrong with its text and how to put it right. */
+export type Parsed<T> = { readonly value: T } | { readonly fault: string; readonly hint: string };
+export type Parser<T> = (text: string) => Parsed<T>;
+
+/** Where a listener binds. `host` null: every address of both families. Port 0: whichever port is free. */
+export interface ListenAddress {
+  readonly host: string | null;
+  readonly port: number;
+}
+
+/** One explicit listener: connections to `policyPort` are judged by the policy of that port and go to the app. */
+export interface InboundPort {
+  readonly listen: ListenAddress;
+  readonly policyPort: number;
+  readonly app: { readonly host: string; readonly port: number };
+}
+
+const ok = <T>(value: T): Parsed<T> => ({ value });
+const bad = (fault: string, hint: string): { fault: string; hint: string } => ({ fault, hint });
+const quote = (text: string): string => JSON.stringify(text);
+
+/** Any text; trimming has been done. */
+export const text: Parser<string> = ok;
+
+const unitMs: ReadonlyMap<string, number> = new Map([
+  ['ms', 1],
+  ['s', 1000],
+  ['m', 60_000],
+  ['h', 3_600_000],
+]);
+/** setTimeout fires at once for anything longer, which would turn the most patient setting into the least. */
+const longestMs = 2 ** 31 - 1;
+
+/** `10s`, `1.5h`: a number with its unit, to milliseconds. */
+export const duration: Parser<number> = (given) => {
+  const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(given);
+  const hint = 'write a number with its unit: 500ms, 10s, 2m or 1h';
+  if (match === null) return bad(`${quote(given)} is not a duration`, hint);
+  const ms = Math.round(Number(match[1]) * (unitMs.get(match[2] ?? '') ?? Number.NaN));
+  return ms > longestMs ? bad(`${quote(given)} is longer than 24 days`, hint) : ok(ms);
+};
+
+/** `true` or `false`, nothing else: a misspelt `ture` must not silently mean either. */
+export const boolean: Parser<boolean> = (given) =>
+  given === 'true' || given === 'false'
+    ? ok(given === 'true')
+    : bad(`${quote(given)} is neither true nor false`, 'write true or false');
+
+export function oneOf<const T extends string>(allowed: readonly T[]): Parser<T> {
+  return (given) => {
+    const found = allowed.find((value) => value === given);
+    if (found !== undefined) return ok(found);
+    const nearest = nearestName(given, allowed);
+    const hint = `one of ${allowed.join(', ')}${nearest === undefined ? '' : `; did you mean ${nearest}?`}`;
+    return bad(`${quote(given)} is not known`, hint);
+  };
+}
+
+/** Comma-separated; spaces round an item are ignored, and so is a trailing comma. The first faulty item is reported. */
+export function list<T>(item: Parser<T>): Parser<readonly T[]> {
+  return (given) => {
+    const values: T[] = [];
+    for (const part of items(given)) {
+      const parsed = item(part);
+      if ('fault' in parsed) return parsed;
+      values.push(parsed.value);
+    }
+    return ok(values);
+  };
+}
+
+function items(given: string): string[] {
+  const parts = given.split(',').map((part) => part.trim());
+  return parts.filter((part) => part !== '');
+}
+
+/** A CIDR, or a bare address (which stands for itself alone). Kept as text: policy compiles its own matchers. */
+export const network: Parser<string> = (given) => {
+  const hint = 'write a network such as 10.0.0.0/8 or fd00::/8, or one address';
+  const [address = '', prefix, ...rest] = given.split('/');
+  const ip = parseIp(address);
+  if (ip === undefined || rest.length > 0) return bad(`${quote(given)} is not a network`, hint);
+  if (prefix === undefined) return ok(given);
+  if (!/^\d{1,3}$/.test(prefix) || !ipaddr.isValidCIDR(given)) {
+    return bad(`${quote(given)} has no valid prefix length`, hint);
+  }
+  return ok(given);
+};
+
+export const ip: Parser<IpAddress> = (given) => {
+  const parsed = parseIp(given);
+  return parsed === undefined
+    ? bad(`${quote(given)} is not an IP address`, 'write addresses such as 10.1.2.3 or fd00::7')
+    : ok(parsed);
+};
+
+/** 1 to 65535 in plain decimal digits. */
+export function portNumber(given: string, lowest = 1): number | undefined {
+  if (!/^\d{1,5}$/.test(given)) return undefined;
+  const port = Number(given);
+  return port >= lowest && port <= 65_535 ? port : undefined;
+}
+
+/** `host:port`, `[v6]:port` or `:port`; undefined for anything else. The host is not resolved here. */
+function hostAndPort(given: string, lowestPort: number): ListenAddress | undefined {
+  const match = /^(?:\[([^\]]+)\]|([^:[\]\s]*)):(\d+)$/.exec(given);
+  const port = portNumber(match?.[3] ?? '', lowestPort);
+  if (match === null || port === undefined) return undefined;
+  const [, bracketed, plain] = match;
+  if (bracketed !== undefined) return parseIp(bracketed) === undefined ? undefined : { host: bracketed, port };
+  return { host: plain === undefined || plain === '' ? null : plain, port };
+}
+
+export const listenAddress: Parser<ListenAddress> = (given) => {
+  const address = hostAndPort(given, 0);
+  return address === undefined
+    ? bad(`${quote(given)} is not an address to listen on`, 'write host:port, [v6]:port or :port for every address')
+    : ok(address);
+};
+
+/** As `listenAddress`; `off` yields null. `lowestPort` 1 where the number must be known before anything is bound. */
+export function listenAddressOrOff(lowestPort: 0 | 1): Parser<ListenAddress | null> {
+  return (given) => {
+    if (given === 'off') return ok(null);
+    const address = hostAndPort(given, lowestPort);
+    return address === undefined
+      ? bad(`${quote(given)} is not an address to listen on`, 'write host:port, [v6]:port, :port, or off')
+      : ok(address);
+  };
+}
+
+/** A host to connect to: a name or an address, brackets optional round IPv6. */
+export const host: Parser<string> = (given) => {
+  const bare = given.startsWith('[') && given.endsWith(']') ? given.slice(1, -1) : given;
+  const valid = parseIp(bare) !== undefined || /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/.test(bare);
+  return valid ? ok(bare) : bad(`${quote(given)} is not a host`, 'write a host name or an address, without a port');
+};
+
+/** A Kubernetes name, a trust domain or an SNI name: lower case, as all of these are compared. */
+export const dnsName: Parser<string> = (given) =>
+  /^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$/.test(given)
+    ? ok(given)
+    : bad(`${quote(given)} is not a DNS name`, 'use lower-case letters, digits, "-" and "."');
+
+/** `8080=127.0.0.1:3000` or `[addr]:8080=host:port`. */
+export const inboundPort: Parser<InboundPort> = (given) => {
+  const hint = 'write port=host:port, such as 8080=127.0.0.1:3000, or [addr]:port=host:port';
+  const equals = given.indexOf('=');
+  if (equals === -1) return bad(`${quote(given)} names no app`, hint);
+  const [left, right] = [given.slice(0, equals).trim(), given.slice(equals + 1).trim()];
+  const alone = portNumber(left);
+  const listen = alone === undefined ? hostAndPort(left, 1) : { host: null, port: alone };
+  if (listen === undefined) return bad(`${quote(left)} is not a port to listen on`, hint);
+  const app = hostAndPort(right, 1);
+  if (app === undefined || app.host === null) return bad(`${quote(right)} is not the address of an app`, hint);
+  return ok({ listen, policyPort: listen.port, app: { host: app.host, port: app.port } });
+};
+
+/** `k=v,…`, to a map; the last of equal keys wins, as in Kubernetes' own `-l`. A value may be empty. */
+export const labels: Parser<ReadonlyMap<string, string>> = (given) => {
+  const pairs = new Map<string, string>();
+  for (const item of items(given)) {
+    const [, key, value] = /^([^=\s]+)=(\S*)$/.exec(item) ?? [];
+    if (key === undefined || value === undefined) {
+      return bad(`${quote(item)} is not a label`, 'write labels as key=value, comma-separated');
+    }
+    pairs.set(key, value);
+  }
+  return ok(pairs);
+};
+
+/** `http=8080,admin=4191`; a name given twice covers both ports. */
+export const namedPorts: Parser<ReadonlyMap<string, readonly number[]>> = (given) => {
+  const ports = new Map<string, number[]>();
+  for (const item of items(given)) {
+    const [, name, digits = ''] = /^([A-Za-z0-9-]+)=(\d+)$/.exec(item) ?? [];
+    const port = portNumber(digits);
+    if (name === undefined || port === undefined) {
+      return bad(`${quote(item)} is not a named port`, 'write ports as name=number, such as http=8080');
+    }
+    ports.set(name, [...(ports.get(name) ?? []), port]);
+  }
+  return ok(ports);
+};
+
+/** `8080/healthz,…`: an httpGet probe's port and path. The query is dropped, as Linkerd's controller does. */
+export const probes: Parser<ReadonlyMap<number, readonly string[]>> = (given) => {
+  const paths = new Map<number, string[]>();
+  for (const item of items(given)) {
+    const [, digits = '', path] = /^(\d+)(\/[^?#\s]*)(?:\?\S*)?$/.exec(item) ?? [];
+    const port = portNumber(digits);
+    if (port === undefined || path === undefined) {
+      return bad(`${quote(item)} is not a probe`, 'write probes as port/path, such as 8080/healthz');
+    }
+    paths.set(port, [...(paths.get(port) ?? []), path]);
+  }
+  return ok(paths);
+};
+
+/**
+ * The downward API's file of labels: one `key="value"` a line, the value quoted as by Go's `%q`, of which only what
+ * JSON also understands can occur in a label.
+ */
+export const labelsFile: Parser<ReadonlyMap<string, string>> = (content) => {
+  const pairs = new Map<string, string>();
+  for (const [index, line] of content.split('\n').entries()) {
+    if (line.trim() === '') continue;
+    const [, key, quoted = ''] = /^([^=\s]+)=(".*")\s*$/.exec(line) ?? [];
+    const value = unquote(quoted);
+    if (key === undefined || value === undefined) {
+      return bad(
+        `line ${index + 1} is not key="value"`,
+        'mount metadata.labels by the downward API, and keep the file as is',
+      );
+    }
+    pairs.set(key, value);
+  }
+  return ok(pairs);
+};
+
+function unquote(quoted: string): string | undefined {
+  try {
+    const value: unknown = JSON.parse(quoted);
+    return typeof value === 'string' ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,283 @@
+import { readFileSync } from 'node:fs';
+import { hostname, networkInterfaces } from 'node:os';
+import type { InboundPort, ListenAddress, Parser } from './config-values.ts';
+import * as read from './config-values.ts';
+import { assembleWorkload } from './config-workload.ts';
+import { nearestName } from './policy/nearest.ts';
+import { parsePortSet } from './policy/pod.ts';
+import { defaultPolicies, type Workload } from './policy/workload.ts';
+
+export type { InboundPort, ListenAddress } from './config-values.ts';
+
+/** One row of the environment: how its text is read, what stands in its place when unset, and what it is for. */
+export interface Variable<T> {
+  readonly parse: Parser<T>;
+  /** The text that is parsed when the variable is unset; null where there is none and the value is then null. */
+  readonly fallback: string | null;
+  /** As the README's table shows the default. */
+  readonly shown: string;
+  readonly meaning: string;
+  /** Whether `VARIABLE=` means an empty list. Everywhere else it means unset, as an empty downward-API field does. */
+  readonly emptyIsList: boolean;
+}
+
+function always<T>(fallback: string, parse: Parser<T>, meaning: string): Variable<T> {
+  return { parse, fallback, shown: fallback, meaning, emptyIsList: false };
+}
+function optional<T>(shown: string, parse: Parser<T>, meaning: string): Variable<T | null> {
+  return { parse, fallback: null, shown, meaning, emptyIsList: false };
+}
+function listed<T>(fallback: string, parse: Parser<T>, meaning: string): Variable<T> {
+  return { parse, fallback, shown: fallback, meaning, emptyIsList: true };
+}
+
+const portSet: Parser<ReturnType<typeof parsePortSet> & {}> = (given) => {
+  const ports = parsePortSet(given);
+  return ports === undefined
+    ? { fault: `${JSON.stringify(given)} is not a list of ports`, hint: 'write ports and ranges, such as 25,9000-9100' }
+    : { value: ports };
+};
+const networks = read.list(read.network);
+
+/** Every variable that is read, in the order of the contract's table; README's table is checked against it. */
+export const variables = {
+  SALLYPORT_POLICY: optional('none', read.text, 'file or folder of policy documents, watched'),
+  SALLYPORT_DEFAULT_INBOUND_POLICY: always('deny', read.oneOf(defaultPolicies), 'for ports without a Server'),
+  SALLYPORT_INBOUND_LISTEN: always('0.0.0.0:4143', read.listenAddress, 'for redirected connections'),
+  SALLYPORT_INBOUND_PORTS: optional('none', read.list(read.inboundPort), 'explicit listeners, 8080=127.0.0.1:3000,…'),
+  SALLYPORT_APP_HOST: always('127.0.0.1', read.host, 'where the app listens, for redirected connections'),
+  // Not port 0: the admin port is a fact of the workload, and policy is compiled for it before anything is bound.
+  SALLYPORT_ADMIN_LISTEN: always('0.0.0.0:4191', read.listenAddressOrOff(1), 'behind the policy of its port; or off'),
+  SALLYPORT_HEALTH_LISTEN: always('0.0.0.0:4192', read.listenAddressOrOff(0), 'outside every policy; or off'),
+  SALLYPORT_POD_NAME: optional('host name', read.dnsName, 'the pod, in logs'),
+  SALLYPORT_POD_NAMESPACE: optional('default', read.dnsName, 'where documents without a namespace live'),
+  SALLYPORT_POD_IPS: optional("the host's own addresses", read.list(read.ip), 'what podClusterIp means'),
+  SALLYPORT_POD_LABELS: optional('none', read.labels, 'k=v,…, for podSelector'),
+  SALLYPORT_POD_LABELS_FILE: optional('none', read.text, "the downward API's file of labels, watched"),
+  SALLYPORT_POD_PORTS: optional('none', read.namedPorts, 'named ports, http=8080,…'),
+  SALLYPORT_PROBES: optional('none', read.probes, "the app's HTTP probes, 8080/healthz,…"),
+  SALLYPORT_POD_MANIFEST: optional('none', read.text, 'a Pod in YAML, in place of the pod variables'),
+  SALLYPORT_CLUSTER_NETWORKS: listed(
+    '10.0.0.0/8,100.64.0.0/10,172.16.0.0/12,192.168.0.0/16,fd00::/8',
+    networks,
+    'what cluster-* policies admit',
+  ),
+  SALLYPORT_PROBE_NETWORKS: listed('0.0.0.0/0,::/0', networks, 'where probes may come from'),
+  SALLYPORT_AUTHORIZE_LOCALHOST: always('true', read.boolean, 'the implicit localhost authorization'),
+  SALLYPORT_OPAQUE_PORTS: listed('25,587,3306,4444,5432,6379,9300,11211', portSet, 'never inspected without a Server'),
+  SALLYPORT_IDENTITY_CERT: optional('none', read.text, 'PEM file, watched'),
+  SALLYPORT_IDENTITY_KEY: optional('none', read.text, 'PEM file, watched'),
+  SALLYPORT_IDENTITY_TRUST_ANCHORS: optional('none', read.text, 'PEM file, watched'),
+  SALLYPORT_IDENTITY_NAME: optional("the certificate's DNS SANs", read.list(read.dnsName), 'SNI terminated here'),
+  SALLYPORT_TRUST_DOMAIN: always('cluster.local', read.dnsName, 'ends the identity of a service account'),
+  SALLYPORT_CONTROL_PLANE_NAMESPACE: always('linkerd', read.dnsName, 'part of the identity of a service account'),
+  SALLYPORT_DETECT_TIMEOUT: always('10s', read.duration, 'for the first bytes of a connection'),
+  SALLYPORT_CONNECT_TIMEOUT: always('1s', read.duration, 'for connecting to the app'),
+  SALLYPORT_SHUTDOWN_GRACE_PERIOD: always('2m', read.duration, 'for work in flight after a stop'),
+  SALLYPORT_LOG: always('info', read.oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']), 'level'),
+  SALLYPORT_LOG_FORMAT: always('json', read.oneOf(['json', 'plain']), 'of the log on stdout'),
+  SALLYPORT_ACCESS_LOG: always('off', read.oneOf(['off', 'apache', 'json']), 'one line a request on stderr'),
+} as const satisfies Record<string, Variable<unknown>>;
+
+export type VariableName = keyof typeof variables;
+export type VariableValue<N extends VariableName> = (typeof variables)[N] extends Variable<infer T> ? T : never;
+
+export interface Config {
+  readonly policyPath: string | null;
+  /** For redirected connections. Null: only the explicit ports listen. */
+  readonly inboundListen: ListenAddress | null;
+  readonly inboundPorts: readonly InboundPort[];
+  /** Where a redirected connection is forwarded to, on the port it was meant for. */
+  readonly appHost: string;
+  readonly adminListen: ListenAddress | null;
+  readonly healthListen: ListenAddress | null;
+  /** Null: no TLS is terminated. `names` null: the certificate's own DNS SANs. */
+  readonly identity: {
+    readonly certFile: string;
+    readonly keyFile: string;
+    readonly trustAnchorsFile: string;
+    readonly names: readonly string[] | null;
+  } | null;
+  readonly detectTimeoutMs: number;
+  readonly connectTimeoutMs: number;
+  readonly shutdownGracePeriodMs: number;
+  readonly logLevel: VariableValue<'SALLYPORT_LOG'>;
+  readonly logFormat: VariableValue<'SALLYPORT_LOG_FORMAT'>;
+  readonly accessLog: VariableValue<'SALLYPORT_ACCESS_LOG'>;
+  readonly workload: Workload;
+  /** Doubts worth a line in the log at start; none of them stops anything. */
+  readonly warnings: readonly ConfigFault[];
+}
+
+/** One thing wrong with the environment. `variable` is the flag's name when the value came from a flag. */
+export interface ConfigFault {
+  readonly variable: string;
+  readonly message: string;
+  /** The remedy, one sentence. */
+  readonly hint: string;
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+export type Outcome<T> = ({ readonly ok: true } & T) | { readonly ok: false; readonly faults: readonly ConfigFault[] };
+
+/** What is read of the machine besides the environment; replaced in tests. */
+export interface Host {
+  readFile(path: string): string;
+  hostname(): string;
+  /** Addresses of the host's own interfaces, without loopback and link-local ones. */
+  addresses(): readonly string[];
+}
+
+export const thisHost: Host = {
+  readFile: (path) => readFileSync(path, 'utf8'),
+  hostname,
+  addresses: () =>
+    Object.values(networkInterfaces())
+      .flatMap((addresses) => addresses ?? [])
+      .filter((address) => !address.internal && !/^fe[89ab]/i.test(address.address))
+      .map((address) => address.address),
+};
+
+/** `explain`'s flags: each stands for a variable, replaces it, and wins over the Pod manifest's annotations too. */
+export type Flags = ReadonlyMap<VariableName, { readonly flag: string; readonly value: string }>;
+
+/** Reads variables one by one and collects every fault, so that all of them are reported together. */
+export class VariableReader {
+  readonly faults: ConfigFault[] = [];
+  readonly #env: Environment;
+  readonly #flags: Flags;
+
+  constructor(env: Environment, flags: Flags = new Map()) {
+    this.#env = env;
+    this.#flags = flags;
+  }
+
+  isSet(name: VariableName): boolean {
+    return this.#given(name) !== null;
+  }
+
+  isFlag(name: VariableName): boolean {
+    return this.#flags.has(name);
+  }
+
+  /** The value, or the default's. A faulty one is noted; the default's value then only lets the reading go on. */
+  get<N extends VariableName>(name: N): VariableValue<N> {
+    const variable: Variable<unknown> = variables[name];
+    const given = this.#given(name);
+    if (given !== null) {
+      const parsed = variable.parse(given);
+      if ('value' in parsed) return parsed.value as VariableValue<N>;
+      this.fault(name, parsed.fault, parsed.hint);
+    }
+    if (variable.fallback === null) return null as VariableValue<N>;
+    const parsed = variable.parse(variable.fallback);
+    if ('fault' in parsed) throw new Error(`the default of ${name}: ${parsed.fault}`);
+    return parsed.value as VariableValue<N>;
+  }
+
+  fault(name: VariableName, message: string, hint: string): void {
+    this.faults.push({ variable: this.#flags.get(name)?.flag ?? name, message, hint });
+  }
+
+  #given(name: VariableName): string | null {
+    const given = (this.#flags.get(name)?.value ?? this.#env[name])?.trim();
+    return given === undefined || (given === '' && !variables[name].emptyIsList) ? null : given;
+  }
+}
+
+/** The environment as one frozen value, or every fault in it. Nothing is opened, bound or started. */
+export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<{ readonly config: Config }> {
+  const reader = new VariableReader(env);
+  const get = reader.get.bind(reader);
+  const inboundPorts = get('SALLYPORT_INBOUND_PORTS') ?? [];
+  const inboundListen = get('SALLYPORT_INBOUND_LISTEN');
+  const redirected = reader.isSet('SALLYPORT_INBOUND_LISTEN') || !reader.isSet('SALLYPORT_INBOUND_PORTS');
+  const { workload, warnings } = assembleWorkload(reader, { ...thisHost, ...host });
+  const config: Config = {
+    policyPath: get('SALLYPORT_POLICY'),
+    inboundListen: redirected ? inboundListen : null,
+    inboundPorts,
+    appHost: get('SALLYPORT_APP_HOST'),
+    adminListen: get('SALLYPORT_ADMIN_LISTEN'),
+    healthListen: get('SALLYPORT_HEALTH_LISTEN'),
+    identity: readIdentity(reader),
+    detectTimeoutMs: get('SALLYPORT_DETECT_TIMEOUT'),
+    connectTimeoutMs: get('SALLYPORT_CONNECT_TIMEOUT'),
+    shutdownGracePeriodMs: get('SALLYPORT_SHUTDOWN_GRACE_PERIOD'),
+    logLevel: get('SALLYPORT_LOG'),
+    logFormat: get('SALLYPORT_LOG_FORMAT'),
+    accessLog: get('SALLYPORT_ACCESS_LOG'),
+    workload,
+    warnings: [...unknownVariables(env), ...warnings],
+  };
+  refuseSharedPorts(reader, config);
+  // A variable that several values need is read more than once; it is one fault.
+  const faults = [...new Map(reader.faults.map((fault) => [JSON.stringify(fault), fault])).values()];
+  return faults.length > 0 ? { ok: false, faults } : { ok: true, config: Object.freeze(config) };
+}
+
+/** The workload alone: for `check` and `explain`, and for the running proxy when a fact of the pod has changed. */
+export function readWorkload(
+  env: Environment,
+  host: Partial<Host> = {},
+  flags: Flags = new Map(),
+): Outcome<{ readonly workload: Workload; readonly warnings: readonly ConfigFault[] }> {
+  const reader = new VariableReader(env, flags);
+  const { workload, warnings } = assembleWorkload(reader, { ...thisHost, ...host });
+  return reader.faults.length > 0 ? { ok: false, faults: reader.faults } : { ok: true, workload, warnings };
+}
+
+/** One line for people: `SALLYPORT_LOG: "loud" is not known (one of trace, …)`. */
+export function faultText(fault: ConfigFault): string {
+  return `${fault.variable}: ${fault.message}${fault.hint === '' ? '' : ` (${fault.hint})`}`;
+}
+
+function readIdentity(reader: VariableReader): Config['identity'] {
+  const names = ['SALLYPORT_IDENTITY_CERT', 'SALLYPORT_IDENTITY_KEY', 'SALLYPORT_IDENTITY_TRUST_ANCHORS'] as const;
+  const [certFile, keyFile, trustAnchorsFile] = names.map((name) => reader.get(name)) as [string, string, string];
+  const missing = names.filter((name) => !reader.isSet(name));
+  const sniNames = reader.get('SALLYPORT_IDENTITY_NAME');
+  if (missing.length === 0) return Object.freeze({ certFile, keyFile, trustAnchorsFile, names: sniNames });
+  // Terminating TLS with only part of it would either trust nobody or, worse, everybody.
+  if (missing.length < names.length) {
+    for (const name of missing) {
+      reader.fault(name, 'is not set, but others of the identity are', `set all of ${names.join(', ')}, or none`);
+    }
+  }
+  return null;
+}
+
+/** Two listeners that could not both be bound, found before any port opens. */
+function refuseSharedPorts(reader: VariableReader, config: Config): void {
+  const everywhere = (host: string | null): boolean => host === null || host === '0.0.0.0' || host === '::';
+  const listeners: { name: VariableName; listen: ListenAddress }[] = [];
+  const claim = (name: VariableName, listen: ListenAddress | null): void => {
+    if (listen === null || listen.port === 0) return;
+    const other = listeners.find(
+      ({ listen: { host, port } }) =>
+        port === listen.port && (host === listen.host || everywhere(host) || everywhere(listen.host)),
+    );
+    if (other !== undefined) reader.fault(name, `port ${listen.port} is taken by ${other.name}`, 'choose another port');
+    listeners.push({ name, listen });
+  };
+  claim('SALLYPORT_INBOUND_LISTEN', config.inboundListen);
+  for (const port of config.inboundPorts) claim('SALLYPORT_INBOUND_PORTS', port.listen);
+  claim('SALLYPORT_ADMIN_LISTEN', config.adminListen);
+  claim('SALLYPORT_HEALTH_LISTEN', config.healthListen);
+}
+
+/** Read by bin/sallyport and by the tests, not by this file. */
+const readElsewhere = new Set(['SALLYPORT_NODE', 'SALLYPORT_SHARED']);
+/** Kubernetes gives every container the addresses of Services, so one named `sallyport` fills the same prefix. */
+const ofKubernetesService = /_SERVICE_(HOST|PORT)(_|$)|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$/;
+
+function unknownVariables(env: Environment): ConfigFault[] {
+  return Object.keys(env)
+    .filter((name) => name.startsWith('SALLYPORT_') && !Object.hasOwn(variables, name))
+    .filter((name) => !readElsewhere.has(name) && !ofKubernetesService.test(name))
+    .map((name) => {
+      const nearest = nearestName(name, Object.keys(variables));
+      const hint = nearest === undefined ? 'remove it' : `did you mean ${nearest}?`;
+      return { variable: name, message: 'is not a variable that Sallyport reads', hint };
+    });
+}

@@ -1,0 +1,106 @@
+import { extname } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
+import type { PolicyDocument } from '../policy/document-types.ts';
+import type { Problem } from '../problem.ts';
+import type { LoadRequest, PolicyLoad } from './load.ts';
+
+/** What the worker says, in this order: any number of `documents`, then `loaded`; or `unchanged` alone. */
+export type LoadAnswer =
+  | { readonly kind: 'documents'; readonly documents: readonly PolicyDocument[] }
+  | {
+      readonly kind: 'loaded';
+      readonly problems: readonly Problem[];
+      readonly broken: boolean;
+      readonly digest: string;
+    }
+  | { readonly kind: 'unchanged' };
+
+/** How long the main thread may be kept from its sockets at a time. */
+const sliceMs = 8;
+/** A thread that has had nothing to do for so long gives its memory back. */
+const idleMs = 30_000;
+
+/**
+ * Loads policy in a worker thread, so that reading and parsing never hold the event loop. One load at a time.
+ * The thread starts with the first load, keeps no process alive, and ends by itself when it is not needed.
+ */
+export class LoadThread {
+  #worker: Worker | null = null;
+  #idle: NodeJS.Timeout | undefined;
+
+  /** Rejects when the thread dies (out of memory, say); the next load starts another. */
+  async load(request: LoadRequest, knownDigest?: string): Promise<PolicyLoad | 'unchanged'> {
+    clearTimeout(this.#idle);
+    this.#worker ??= this.#start();
+    const worker = this.#worker;
+    worker.ref();
+    const { port1, port2 } = new MessageChannel();
+    try {
+      await this.#ask(worker, { request, knownDigest, port: port2 }, port2);
+      return await collect(port1);
+    } finally {
+      port1.close();
+      worker.unref();
+      this.#idle = setTimeout(() => void this.stop(), idleMs).unref();
+    }
+  }
+
+  async stop(): Promise<void> {
+    clearTimeout(this.#idle);
+    const worker = this.#worker;
+    this.#worker = null;
+    await worker?.terminate();
+  }
+
+  #start(): Worker {
+    // The sources run as TypeScript; the published package holds the same file as JavaScript.
+    const extension = extname(fileURLToPath(import.meta.url));
+    const worker = new Worker(new URL(`./load-worker${extension}`, import.meta.url));
+    worker.once('exit', () => {
+      if (this.#worker === worker) this.#worker = null;
+    });
+    return worker;
+  }
+
+  #ask(worker: Worker, message: object, port: MessagePort): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const settle = (how: () => void): void => {
+        worker.off('message', answered).off('error', failed).off('exit', exited);
+        how();
+      };
+      const answered = (): void => settle(resolve);
+      const failed = (error: Error): void => settle(() => reject(error));
+      const exited = (code: number): void => settle(() => reject(new Error(`the loading thread ended with ${code}`)));
+      worker.on('message', answered).on('error', failed).on('exit', exited);
+      worker.postMessage(message, [port]);
+    });
+  }
+}
+
+/** Takes the answers off the port in slices, with a turn of the event loop between them. */
+async function collect(port: MessagePort): Promise<PolicyLoad | 'unchanged'> {
+  const documents: PolicyDocument[] = [];
+  let until = performance.now() + sliceMs;
+  for (;;) {
+    const received: { message: LoadAnswer } | undefined = receiveMessageOnPort(port);
+    if (received === undefined) throw new Error('the loading thread gave no answer');
+    const answer = received.message;
+    if (answer.kind === 'unchanged') return 'unchanged';
+    if (answer.kind === 'loaded') return { documents, ...withoutKind(answer) };
+    documents.push(...answer.documents);
+    if (performance.now() >= until) {
+      await nextTurn();
+      until = performance.now() + sliceMs;
+    }
+  }
+}
+
+function withoutKind({
+  problems,
+  broken,
+  digest,
+}: Extract<LoadAnswer, { kind: 'loaded' }>): Omit<PolicyLoad, 'documents'> {
+  return { problems, broken, digest };
+}

@@ -1,0 +1,31 @@
+import { parentPort } from 'node:worker_threads';
+import { type LoadRequest, loadPolicy } from './load.ts';
+import type { LoadAnswer } from './load-thread.ts';
+
+/** Documents a message: small enough that the main thread receives one in a few milliseconds. */
+const batchSize = 200;
+
+/**
+ * The thread that reads, parses and validates policy for the running proxy. Answers go through a port of their own,
+ * from which the main thread takes one message at a time, so that ten thousand documents never arrive in one turn.
+ */
+parentPort?.on('message', ({ request, knownDigest, port }: LoadMessage) => {
+  const load = loadPolicy(request, knownDigest);
+  if (load === 'unchanged') {
+    port.postMessage({ kind: 'unchanged' } satisfies LoadAnswer);
+  } else {
+    const { documents, problems, broken, digest } = load;
+    for (let start = 0; start < documents.length; start += batchSize) {
+      const batch = documents.slice(start, start + batchSize);
+      port.postMessage({ kind: 'documents', documents: batch } satisfies LoadAnswer);
+    }
+    port.postMessage({ kind: 'loaded', problems, broken, digest } satisfies LoadAnswer);
+  }
+  parentPort?.postMessage('answered');
+});
+
+interface LoadMessage {
+  readonly request: LoadRequest;
+  readonly knownDigest: string | undefined;
+  readonly port: import('node:worker_threads').MessagePort;
+}

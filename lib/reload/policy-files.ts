@@ -1,0 +1,72 @@
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Problem } from '../problem.ts';
+
+export interface PolicyText {
+  readonly file: string;
+  readonly text: string;
+}
+
+export interface PolicyTexts {
+  readonly texts: readonly PolicyText[];
+  /** An error here means that something named could not be read: what was found is not the whole policy. */
+  readonly problems: readonly Problem[];
+}
+
+const policyFile = /\.(ya?ml|json)$/;
+
+/**
+ * The policy files that a path stands for: itself, or the *.yaml, *.yml and *.json of a folder in the order of their
+ * names. Symbolic links are followed, since a ConfigMap volume consists of them; names that begin with a dot are not
+ * listed, since its `..data` and `..2026_…` hold the same files again. Folders inside are not entered.
+ */
+export function readPolicyFiles(path: string): PolicyTexts {
+  const texts: PolicyText[] = [];
+  const problems: Problem[] = [];
+  const read = (file: string): void => {
+    try {
+      texts.push({ file, text: new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file)) });
+    } catch (error) {
+      problems.push(unreadable(file, error));
+    }
+  };
+  try {
+    if (!statSync(path).isDirectory()) {
+      read(path);
+      return { texts, problems };
+    }
+    const names = readdirSync(path).filter((name) => !name.startsWith('.') && policyFile.test(name));
+    for (const name of names.sort()) {
+      const file = join(path, name);
+      if (statSync(file, { throwIfNoEntry: false })?.isDirectory()) continue;
+      read(file);
+    }
+    if (names.length === 0) problems.push(emptyFolder(path));
+  } catch (error) {
+    problems.push(unreadable(path, error));
+  }
+  return { texts, problems };
+}
+
+const remedies: ReadonlyMap<string, readonly [message: string, hint: string]> = new Map([
+  ['ENOENT', ['no such file or folder', 'check the path; a ConfigMap volume must be mounted before the start']],
+  ['EACCES', ['permission denied', 'let the user that runs Sallyport read it']],
+  ['EISDIR', ['is a folder', 'name a file']],
+  ['ELOOP', ['symbolic links lead in a circle', 'repair the link']],
+  ['ERR_ENCODING_INVALID_ENCODED_DATA', ['is not UTF-8 text', 'save the file as UTF-8']],
+]);
+
+function unreadable(file: string, error: unknown): Problem {
+  const code = (error as NodeJS.ErrnoException).code ?? '';
+  const [why, hint] = remedies.get(code) ?? [error instanceof Error ? error.message : String(error), ''];
+  return atTop('error', 'unreadable', file, `cannot be read: ${why}`, hint);
+}
+
+function emptyFolder(path: string): Problem {
+  const hint = 'policy files end in .yaml, .yml or .json; without one, ports follow the default inbound policy';
+  return atTop('warning', 'no-policy-files', path, 'the folder holds no policy file', hint);
+}
+
+function atTop(severity: Problem['severity'], code: string, file: string, message: string, hint: string): Problem {
+  return { severity, code, message, file, line: 1, column: 1, resource: null, hint };
+}

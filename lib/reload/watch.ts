@@ -1,0 +1,85 @@
+import { realpathSync, statSync } from 'node:fs';
+import { readdir, readlink, stat } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { watch as chokidarWatch } from 'chokidar';
+
+export interface WatchOptions {
+  /** Files or folders. They need not exist yet. */
+  readonly paths: readonly string[];
+  /** Something may have changed. May be called when nothing did; what did is told within `pollMs` at the latest. */
+  onChange(): void;
+  /** The watching itself is in trouble (no more inotify watches, say). The slow poll goes on. */
+  onError(error: Error): void;
+  /** How often to look for what no event told: network filesystems, exhausted watches, edits behind links. */
+  readonly pollMs?: number;
+}
+
+/**
+ * Notices changes of files and folders, however they come about. A file is watched through the folder that holds it,
+ * because editors replace files by a rename and the kubelet swaps a ConfigMap's `..data` link: a watch on the file
+ * itself would stay with the inode that nobody reads any more.
+ */
+export function watchPaths(options: WatchOptions): { close(): Promise<void> } {
+  const { onChange, pollMs = 10_000 } = options;
+  const paths = options.paths.map((path) => resolve(path));
+  const onError = (error: unknown): void => options.onError(error instanceof Error ? error : new Error(String(error)));
+  const folders = [...new Set(paths.flatMap(foldersToWatch))];
+  const watcher = chokidarWatch(folders, {
+    depth: 0,
+    ignoreInitial: true,
+    // A link is watched as itself: what it leads to changes, in a ConfigMap volume, only by leading elsewhere.
+    followSymlinks: false,
+    // A rename over a file is wanted at once, not after chokidar has waited for a pair of events to become one.
+    atomic: false,
+    ignored: (candidate) => !concerns(candidate, paths, folders),
+  });
+  watcher.on('all', onChange);
+  watcher.on('error', onError);
+
+  let seen: string | undefined;
+  let closed = false;
+  const poll = async (): Promise<void> => {
+    const now = (await Promise.all(paths.map(fingerprint))).join('\n');
+    if (!closed && seen !== undefined && seen !== now) onChange();
+    seen = now;
+  };
+  void poll().catch(onError);
+  const timer = setInterval(() => void poll().catch(onError), pollMs);
+  timer.unref();
+  return {
+    async close() {
+      closed = true;
+      clearInterval(timer);
+      await watcher.close();
+    },
+  };
+}
+
+/** The folder that holds the path; for a folder also the folder itself, by its real name. */
+function foldersToWatch(path: string): string[] {
+  const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  return isFolder ? [dirname(path), realpathSync(path)] : [dirname(path)];
+}
+
+/** Neighbours of what is watched are not our business; the `..data` link of a ConfigMap volume is. */
+function concerns(candidate: string, paths: readonly string[], folders: readonly string[]): boolean {
+  const folder = dirname(candidate);
+  if (folders.includes(candidate) || paths.includes(candidate) || candidate.endsWith('/..data')) return true;
+  return !paths.some((path) => dirname(path) === folder);
+}
+
+/** Everything by which a change shows without reading contents: inode, size and times of all entries, targets of links. */
+async function fingerprint(path: string): Promise<string> {
+  const names = await readdir(path).catch(() => []);
+  return (await Promise.all([path, ...names.map((name) => join(path, name))].map(entryState))).join('\n');
+}
+
+async function entryState(path: string): Promise<string> {
+  const target = await readlink(path).catch(() => '');
+  try {
+    const { ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true });
+    return `${path} ${target} ${ino} ${size} ${mtimeNs} ${ctimeNs}`;
+  } catch (error) {
+    return `${path} ${target} ${(error as NodeJS.ErrnoException).code}`;
+  }
+}
