@@ -1,0 +1,63 @@
+/** Thrown by `until`; says what was awaited and what was last seen. */
+export class ConditionTimeout extends Error {
+  constructor(what: string, waitedMs: number, lastSeen: string) {
+    super(`waited ${waitedMs} ms for ${what}${lastSeen === '' ? '' : `; last seen: ${lastSeen}`}`);
+    this.name = 'ConditionTimeout';
+  }
+}
+
+export interface UntilOptions {
+  readonly timeoutMs?: number;
+  readonly everyMs?: number;
+  /** Shown when the time runs out: the state that did not become the wanted one. */
+  readonly lastSeen?: () => string;
+}
+
+/**
+ * Polls until `probe` yields something other than undefined and false, and returns it.
+ * Tests wait with this instead of sleeping: the bound is only ever reached by a failure.
+ */
+export async function until<T>(
+  what: string,
+  probe: () => T | undefined | false | Promise<T | undefined | false>,
+  options: UntilOptions = {},
+): Promise<T> {
+  const timeoutMs = options.timeoutMs ?? 10_000;
+  const deadline = Date.now() + timeoutMs;
+  for (;;) {
+    const value = await probe();
+    if (value !== undefined && value !== false) return value;
+    if (Date.now() >= deadline) throw new ConditionTimeout(what, timeoutMs, options.lastSeen?.() ?? '');
+    await new Promise((resolve) => setTimeout(resolve, options.everyMs ?? 20));
+  }
+}
+
+/** The promise's value, or a ConditionTimeout; the loser is left to settle alone. */
+export async function within<T>(what: string, timeoutMs: number, promise: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const expired = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new ConditionTimeout(what, timeoutMs, '')), timeoutMs);
+  });
+  try {
+    return await Promise.race([promise, expired]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Runs `work` over `items`, at most `limit` at a time; results keep the order of the items. */
+export async function mapBounded<T, R>(
+  items: readonly T[],
+  limit: number,
+  work: (item: T, lane: number) => Promise<R>,
+): Promise<R[]> {
+  const results: R[] = new Array(items.length);
+  let next = 0;
+  const lane = async (number: number): Promise<void> => {
+    for (let index = next++; index < items.length; index = next++) {
+      results[index] = await work(items[index] as T, number);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(limit, items.length) }, (_, number) => lane(number)));
+  return results;
+}
