@@ -41,8 +41,8 @@ export interface RequestScope {
 export interface ConnectionScope {
   readonly facts: ConnectionFacts;
   /** Counts a TCP decision (authz counters) and logs denials and audits. `terminated`: ended by a later policy. */
-  connectionDecided(policy: PortPolicy, decision: ConnectionDecision): void;
-  connectionTerminated(policy: PortPolicy): void;
+  connectionDecided(policy: PortPolicy, decision: ConnectionDecision, reasons?: LazyReasons): void;
+  connectionTerminated(policy: PortPolicy, reasons?: LazyReasons): void;
   /** The client side of a connection that was let in; not called for denied TCP. */
   openSource(policy: PortPolicy, bytes: ByteCounter): TransportScope;
   detected(
@@ -58,6 +58,9 @@ export interface ConnectionScope {
   httpError(policy: PortPolicy, error: ErrorLabel, detail: string, request: RequestLog): void;
 }
 
+/** Why, for logs; called only when a line is written. */
+export type LazyReasons = () => { readonly reason: string; readonly candidates: readonly unknown[] };
+
 /** What logs may say of a request. Strings are raw from the client; the logger keeps them inside one line. */
 export interface RequestLog {
   readonly method: string;
@@ -66,7 +69,7 @@ export interface RequestLog {
   /** `HTTP/1.0`, `HTTP/1.1` or `HTTP/2.0`. */
   readonly version: string;
   /** Lazily: only denials pay for it. */
-  reasons(): { readonly reason: string; readonly candidates: readonly unknown[] };
+  reasons(): ReturnType<LazyReasons>;
 }
 
 /** One line of the access log, written when response headers are ready. */

@@ -1,0 +1,150 @@
+/**
+ * Decisions as log lines. The client is told a status; what it asked for and which clause failed is told here.
+ * Client text is cut to a length first and escaped by the writer (log.ts), so that every line stays one line.
+ */
+import type { Logger } from 'pino';
+import { type Client, clientId } from '../client.ts';
+import type { ConnectionDecision, PortPolicy, RequestDecision } from '../policy/decision.ts';
+import type { ConnectionFacts, ErrorLabel, LazyReasons, RequestLog } from '../proxy/recorder.ts';
+import type { ResourceRef } from '../resource-ref.ts';
+
+const maxPath = 2048;
+const maxText = 256;
+/** A server may have thousands of authorizations; the first ones are enough to see what kind is missing. */
+const maxCandidates = 20;
+
+export function clip(text: string, length: number): string {
+  return text.length <= length ? text : `${text.slice(0, length)}…`;
+}
+
+type Fields = Record<string, unknown>;
+
+function refFields(ref: ResourceRef): Fields {
+  return { group: ref.group, kind: ref.kind, name: ref.name };
+}
+
+/** The same words as the `tls` label of metrics, so that a line leads to its series; and the SNI, which metrics omit. */
+function tlsFields(client: Client): Fields {
+  switch (client.tls.kind) {
+    case 'none':
+      return { tls: 'no_identity', no_tls_reason: client.tls.reason };
+    case 'mesh':
+      return { tls: 'true' };
+    case 'passthrough':
+      return { tls: 'opaque', sni: clip(client.tls.sni, maxText) };
+  }
+}
+
+function connectionFields(facts: ConnectionFacts): Fields {
+  const { client } = facts;
+  const id = clientId(client);
+  return {
+    client: { ip: client.ip.text, port: facts.clientPort, id: id === null ? null : clip(id, maxPath) },
+    ...tlsFields(client),
+    target: { ip: facts.targetIp, port: facts.targetPort },
+  };
+}
+
+function requestFields(request: RequestLog): Fields {
+  return {
+    method: clip(request.method, maxText),
+    path: clip(request.path, maxPath),
+    host: clip(request.host, maxText),
+    version: clip(request.version, maxText),
+  };
+}
+
+function reasonFields(reasons: LazyReasons | undefined): Fields {
+  if (reasons === undefined) return {};
+  const { reason, candidates } = reasons();
+  const fields: Fields = {
+    reason: clip(reason, maxPath),
+    candidates: candidates.slice(0, maxCandidates).map(candidate),
+  };
+  if (candidates.length > maxCandidates) fields.candidates_omitted = candidates.length - maxCandidates;
+  return fields;
+}
+
+/** `detail` quotes what the client presented, so it is cut like any other client text. */
+function candidate(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  const fields: Fields = { ...value };
+  if (typeof fields.detail === 'string') fields.detail = clip(fields.detail, maxText * 2);
+  return fields;
+}
+
+export class DecisionLog {
+  readonly #log: Logger;
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  connection(facts: ConnectionFacts, decision: ConnectionDecision, reasons: LazyReasons | undefined): void {
+    if (decision.kind === 'deny') {
+      if (!this.#log.isLevelEnabled('info')) return;
+      const fields = { server: refFields(decision.server), ...connectionFields(facts), ...reasonFields(reasons) };
+      this.#log.info(fields, 'Connection denied');
+      return;
+    }
+    const level = decision.audit ? 'info' : 'debug';
+    if (!this.#log.isLevelEnabled(level)) return;
+    const refs = { server: refFields(decision.server), authz: refFields(decision.authz) };
+    this.#log[level]({ ...refs, ...connectionFields(facts) }, 'Connection allowed');
+  }
+
+  terminated(facts: ConnectionFacts, policy: PortPolicy, reasons: LazyReasons | undefined): void {
+    if (!this.#log.isLevelEnabled('info')) return;
+    const fields = { server: refFields(policy.server), ...connectionFields(facts), ...reasonFields(reasons) };
+    this.#log.info(fields, 'Connection terminated due to policy change');
+  }
+
+  tcpError(facts: ConnectionFacts, error: ErrorLabel): void {
+    if (!this.#log.isLevelEnabled('info')) return;
+    this.#log.info({ error, ...connectionFields(facts) }, 'Connection failed');
+  }
+
+  request(facts: ConnectionFacts, decision: RequestDecision, request: RequestLog): void {
+    const level = requestLevel(decision);
+    if (!this.#log.isLevelEnabled(level)) return;
+    const fields: Fields = { server: refFields(decision.server) };
+    if ('route' in decision) fields.route = refFields(decision.route);
+    if ('authz' in decision) fields.authz = refFields(decision.authz);
+    Object.assign(fields, connectionFields(facts), requestFields(request));
+    switch (decision.kind) {
+      case 'permit':
+        this.#log[level](fields, 'Request allowed');
+        return;
+      case 'redirect':
+        this.#log[level]({ ...fields, status: decision.status }, 'Request redirected');
+        return;
+      case 'rate-limited':
+        this.#log[level](
+          { ...fields, limit: refFields(decision.limit), scope: decision.scope },
+          'Request rate limited',
+        );
+        return;
+      case 'invalid':
+        this.#log[level]({ ...fields, reason: clip(decision.detail, maxPath) }, 'Request invalid');
+        return;
+      case 'no-route':
+        this.#log[level]({ ...fields, ...reasonFields(() => request.reasons()) }, 'Request not routed');
+        return;
+      case 'deny':
+        this.#log[level]({ ...fields, ...reasonFields(() => request.reasons()) }, 'Request denied');
+        return;
+    }
+  }
+
+  httpError(facts: ConnectionFacts, policy: PortPolicy, error: ErrorLabel, detail: string, request: RequestLog): void {
+    if (!this.#log.isLevelEnabled('info')) return;
+    const fields = { server: refFields(policy.server), error, detail: clip(detail, maxText * 2) };
+    this.#log.info({ ...fields, ...connectionFields(facts), ...requestFields(request) }, 'Request failed');
+  }
+}
+
+/** Whatever was refused, or passed only because of audit, is shown by default. */
+function requestLevel(decision: RequestDecision): 'info' | 'debug' {
+  if (decision.kind === 'permit' || decision.kind === 'redirect') return decision.audit ? 'info' : 'debug';
+  return 'info';
+}

@@ -1,0 +1,64 @@
+/** What policy decided: counters that never expire, so that a rate over them never forgets a denial. */
+import type { Registry } from 'prom-client';
+import type { ErrorLabel } from '../proxy/recorder.ts';
+import { type Cell, counterFamily, type LabelGroup, type SeriesMap } from './series.ts';
+
+export class DecisionMetrics {
+  readonly httpAllow: SeriesMap<Cell>;
+  readonly httpDeny: SeriesMap<Cell>;
+  readonly routeNotFound: SeriesMap<Cell>;
+  readonly rateLimited: SeriesMap<Cell>;
+  readonly httpInvalid: SeriesMap<Cell>;
+  readonly tcpAllow: SeriesMap<Cell>;
+  readonly tcpDeny: SeriesMap<Cell>;
+  readonly tcpTerminate: SeriesMap<Cell>;
+  readonly #httpErrors: SeriesMap<Cell>;
+  readonly #tcpErrors: SeriesMap<Cell>;
+  readonly #errorGroups: ReadonlyMap<ErrorLabel, LabelGroup>;
+
+  constructor(registry: Registry) {
+    const family = (name: string, help: string) => counterFamily(registry, name, help);
+    this.httpAllow = family('inbound_http_authz_allow_total', 'HTTP requests that an authorization let through.');
+    this.httpDeny = family('inbound_http_authz_deny_total', 'HTTP requests that no authorization let through.');
+    this.routeNotFound = family(
+      'inbound_http_route_not_found_total',
+      'HTTP requests that no route of the server matched.',
+    );
+    this.rateLimited = family(
+      'inbound_http_local_ratelimit_total',
+      'Authorized HTTP requests refused by a rate limit.',
+    );
+    this.httpInvalid = family(
+      'sallyport_http_invalid_requests_total',
+      'HTTP requests refused because servers could read their path in ways that policy decides differently.',
+    );
+    this.tcpAllow = family('inbound_tcp_authz_allow_total', 'Connections that an authorization let through.');
+    this.tcpDeny = family('inbound_tcp_authz_deny_total', 'Connections that no authorization let through.');
+    this.tcpTerminate = family('inbound_tcp_authz_terminate_total', 'Open connections ended by a later policy.');
+    this.#httpErrors = family('inbound_http_errors_total', 'HTTP requests that failed here, by kind of error.');
+    this.#tcpErrors = family('inbound_tcp_errors_total', 'Connections that failed here, by kind of error.');
+    this.#errorGroups = new Map(errorLabels.map((error, index) => [error, { id: -1 - index, pairs: { error } }]));
+  }
+
+  httpError(error: ErrorLabel, target: LabelGroup, server: LabelGroup): Cell {
+    return this.#httpErrors.at(this.#error(error), target, server);
+  }
+
+  tcpError(error: ErrorLabel, target: LabelGroup): Cell {
+    return this.#tcpErrors.at(this.#error(error), target);
+  }
+
+  /** Whatever is not in the closed list is `unexpected`, as in Linkerd. */
+  #error(error: ErrorLabel): LabelGroup {
+    return this.#errorGroups.get(error) ?? (this.#errorGroups.get('unexpected') as LabelGroup);
+  }
+}
+
+const errorLabels: readonly ErrorLabel[] = [
+  'failfast',
+  'loadshed',
+  'i/o',
+  'tls detection timeout',
+  'gateway loop',
+  'unexpected',
+];

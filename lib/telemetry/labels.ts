@@ -1,0 +1,295 @@
+/**
+ * Label values, and how many of each there may be. Whatever a client can choose (the destination port it dials, the
+ * certificate it presents) has a limit here, after which one shared value stands for the rest: CVE-2025-43915 is what
+ * happens to a proxy whose label values come from clients without one.
+ */
+import type { Client } from '../client.ts';
+import { clientId } from '../client.ts';
+import { hostPort } from '../ip.ts';
+import type { PortPolicy } from '../policy/decision.ts';
+import type { ConnectionFacts } from '../proxy/recorder.ts';
+import type { ResourceRef } from '../resource-ref.ts';
+import { type LabelGroup, overflowValue } from './series.ts';
+
+export const limits = {
+  /** Verified identities. */
+  clientIds: 1000,
+  /** Destinations on ports that no document names: a port scan reaches all 65,535 of them. */
+  unnamedTargets: 64,
+  /** Destinations on ports that a Server names. */
+  namedTargets: 1024,
+  unnamedServerPorts: 64,
+  namedServerPorts: 4096,
+  /** Routes, authorizations, rate limits: from documents, so only many reloads with new names get here. */
+  resources: 20_000,
+} as const;
+
+/** A SPIFFE ID has at most 2048 bytes (SPIFFE-ID section 2.3), a DNS name 253. */
+const maxValueLength = 2048;
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a label value must not carry
+const unprintable = /[\u0000-\u001f\u007f]/g;
+
+/** The value that stands for all beyond a limit, except identities, which say `overflow`. */
+const other = 'other';
+
+/**
+ * The text format is UTF-8 and ends at NUL; a value that is neither printable nor well-formed would break a scrape.
+ * Groups are interned by these values, not by the raw ones: two raw values must not yield one series twice.
+ */
+function labelValue(text: string): string {
+  if (text.length > maxValueLength) return other;
+  return text.replace(unprintable, '?').toWellFormed();
+}
+
+let nextId = 0;
+
+function group(pairs: Record<string, string>): LabelGroup {
+  return Object.freeze({ id: nextId++, pairs: Object.freeze(Object.assign(Object.create(null), pairs)) });
+}
+
+/** Groups by key, at most `limit`; `undefined` beyond. */
+class Interned {
+  readonly #groups = new Map<string, LabelGroup>();
+  readonly #limit: number;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  find(key: string): LabelGroup | undefined {
+    return this.#groups.get(key);
+  }
+
+  at(key: string, pairs: () => Record<string, string>): LabelGroup | undefined {
+    const known = this.#groups.get(key);
+    if (known !== undefined) return known;
+    if (this.#groups.size >= this.#limit) return undefined;
+    const made = group(pairs());
+    this.#groups.set(key, made);
+    return made;
+  }
+}
+
+/** A label value holds no NUL, so joined parts stay distinct. */
+function keyOf(ref: ResourceRef, more = ''): string {
+  return `${labelValue(ref.group)}\0${labelValue(ref.kind)}\0${labelValue(ref.name)}\0${more}`;
+}
+
+const otherRef: ResourceRef = { group: other, kind: other, name: other };
+
+/** Groups of a resource under one label prefix. */
+class ResourceLabels {
+  readonly #prefix: string;
+  readonly #interned = new Interned(limits.resources);
+  /** Refs of the current policy are stable objects; weakly, so that a replaced policy can go. */
+  readonly #byRef = new WeakMap<ResourceRef, LabelGroup>();
+  readonly #overflow: LabelGroup;
+
+  constructor(prefix: string) {
+    this.#prefix = prefix;
+    this.#overflow = group(this.#pairs(otherRef));
+  }
+
+  of(ref: ResourceRef): LabelGroup {
+    const cached = this.#byRef.get(ref);
+    if (cached !== undefined) return cached;
+    const found = this.#interned.at(keyOf(ref), () => this.#pairs(ref)) ?? this.#overflow;
+    this.#byRef.set(ref, found);
+    return found;
+  }
+
+  #pairs(ref: ResourceRef): Record<string, string> {
+    return refPairs(this.#prefix, ref);
+  }
+}
+
+function refPairs(prefix: string, ref: ResourceRef): Record<string, string> {
+  return {
+    [`${prefix}_group`]: labelValue(ref.group),
+    [`${prefix}_kind`]: labelValue(ref.kind),
+    [`${prefix}_name`]: labelValue(ref.name),
+  };
+}
+
+/** A server and its port, as `srv_*` or as `parent_*`. */
+class ServerLabels {
+  readonly #prefix: string;
+  readonly #named = new Interned(limits.namedServerPorts);
+  readonly #unnamed = new Interned(limits.unnamedServerPorts);
+  readonly #portless = new Interned(limits.resources);
+  readonly #byPolicy = new WeakMap<PortPolicy, LabelGroup>();
+  readonly #overflow: LabelGroup;
+
+  constructor(prefix: string) {
+    this.#prefix = prefix;
+    this.#overflow = group({ ...refPairs(prefix, otherRef), [`${prefix}_port`]: other });
+  }
+
+  of(policy: PortPolicy): LabelGroup {
+    const cached = this.#byPolicy.get(policy);
+    if (cached !== undefined) return cached;
+    const { server } = policy;
+    const store = isNamed(policy) ? this.#named : this.#unnamed;
+    const pairs = (port: string) => ({ ...refPairs(this.#prefix, server), [`${this.#prefix}_port`]: port });
+    const found =
+      store.at(keyOf(server, String(policy.port)), () => pairs(String(policy.port))) ??
+      this.#portless.at(keyOf(server), () => pairs(other)) ??
+      this.#overflow;
+    this.#byPolicy.set(policy, found);
+    return found;
+  }
+}
+
+/** Whether a document, not a default, speaks for the port. */
+function isNamed(policy: PortPolicy): boolean {
+  return policy.server.kind !== 'default';
+}
+
+/** Every label group of the process. One per telemetry, shared by all connections. */
+export class LabelStore {
+  readonly #server = new ServerLabels('srv');
+  readonly #parent = new ServerLabels('parent');
+  readonly #route = new ResourceLabels('route');
+  readonly #authz = new ResourceLabels('authz');
+  readonly #limit = new Interned(limits.resources);
+  readonly #limitOverflow = group({ ...refPairs('ratelimit', otherRef), ratelimit_scope: other });
+  readonly #namedTargets = new Interned(limits.namedTargets);
+  readonly #unnamedTargets = new Interned(limits.unnamedTargets);
+  readonly #otherTarget = group({ target_addr: other, target_ip: other, target_port: other });
+  readonly #clients = new Interned(limits.clientIds);
+  readonly #manyClients = group({ tls: 'true', client_id: overflowValue });
+  readonly #anonymous = group({ tls: 'true', client_id: '' });
+  /** Linkerd adds the SNI; here it stays in the log, because any client can make up as many as it likes. */
+  readonly #passthrough = group({ tls: 'opaque' });
+  readonly #noTls = {
+    no_tls_from_remote: group({ tls: 'no_identity', no_tls_reason: 'no_tls_from_remote' }),
+    port_skipped: group({ tls: 'no_identity', no_tls_reason: 'port_skipped' }),
+  };
+  readonly loopback = group({ tls: 'no_identity', no_tls_reason: 'loopback' });
+
+  /** `srv_*`; a default server on one port too many reports `srv_port="other"`. */
+  server(policy: PortPolicy): LabelGroup {
+    return this.#server.of(policy);
+  }
+
+  /** The same as `parent_*`, as the `inbound_{http,grpc}_*` families call it. */
+  parent(policy: PortPolicy): LabelGroup {
+    return this.#parent.of(policy);
+  }
+
+  route(ref: ResourceRef): LabelGroup {
+    return this.#route.of(ref);
+  }
+
+  authz(ref: ResourceRef): LabelGroup {
+    return this.#authz.of(ref);
+  }
+
+  rateLimit(ref: ResourceRef, scope: 'total' | 'identity'): LabelGroup {
+    const pairs = () => ({ ...refPairs('ratelimit', ref), ratelimit_scope: scope });
+    return this.#limit.at(keyOf(ref, scope), pairs) ?? this.#limitOverflow;
+  }
+
+  /** Where the client meant to connect. Null where no policy is known yet: counts as a port that nobody named. */
+  target(facts: ConnectionFacts, policy: PortPolicy | null): LabelGroup {
+    const addr = hostPort(facts.targetIp, facts.targetPort);
+    const known = this.#namedTargets.find(addr) ?? this.#unnamedTargets.find(addr);
+    if (known !== undefined) return known;
+    const store = policy !== null && isNamed(policy) ? this.#namedTargets : this.#unnamedTargets;
+    const pairs = () => ({
+      target_addr: labelValue(addr),
+      target_ip: labelValue(facts.targetIp),
+      target_port: String(facts.targetPort),
+    });
+    return store.at(addr, pairs) ?? this.#otherTarget;
+  }
+
+  /** What TLS told about the client, in the words of linkerd2-proxy's app/core/src/transport/labels.rs. */
+  tls(client: Client): LabelGroup {
+    switch (client.tls.kind) {
+      case 'none':
+        return this.#noTls[client.tls.reason];
+      case 'passthrough':
+        return this.#passthrough;
+      case 'mesh': {
+        const id = clientId(client);
+        if (id === null) return this.#anonymous;
+        const value = labelValue(id);
+        return this.#clients.at(value, () => ({ tls: 'true', client_id: value })) ?? this.#manyClients;
+      }
+    }
+  }
+}
+
+const errnoValues: ReadonlySet<string> = new Set([
+  '',
+  'EADDRNOTAVAIL',
+  'ECANCELED',
+  'ECONNABORTED',
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EHOSTDOWN',
+  'EHOSTUNREACH',
+  'EIO',
+  'EMFILE',
+  'ENETDOWN',
+  'ENETRESET',
+  'ENETUNREACH',
+  'ENFILE',
+  'ENOBUFS',
+  'ENOMEM',
+  'ENOTCONN',
+  'EPIPE',
+  'EPROTO',
+  'ETIMEDOUT',
+]);
+
+/** `other` for a code outside the closed list. */
+export function errnoLabel(errno: string): string {
+  return errnoValues.has(errno) ? errno : 'other';
+}
+
+/** A three-digit status as text; empty where there was no response; `other` for what is no status. */
+export function statusLabel(status: number): string {
+  if (status === 0) return '';
+  return Number.isInteger(status) && status >= 100 && status <= 999 ? String(status) : 'other';
+}
+
+export const grpcLabels: readonly string[] = [...Array.from({ length: 17 }, (_, code) => String(code)), 'other', ''];
+const grpcOther = 17;
+export const grpcNone = 18;
+
+/** Position in `grpcLabels`; decimal 0 to 16 only (grpc.io "Status codes"), everything else is `other`. */
+export function grpcIndex(status: string | null): number {
+  if (status === null || status === '') return grpcNone;
+  const code = status.length <= 2 ? grpcLabels.indexOf(status) : -1;
+  return code === -1 || code > 16 ? grpcOther : code;
+}
+
+/** The stream errors that `response_total{error}` may show: RFC 9113 section 7, in Linkerd's spelling. */
+export const streamErrors: readonly string[] = [
+  '',
+  'unclassified',
+  'h2(NO_ERROR)',
+  'h2(PROTOCOL_ERROR)',
+  'h2(INTERNAL_ERROR)',
+  'h2(FLOW_CONTROL_ERROR)',
+  'h2(SETTINGS_TIMEOUT)',
+  'h2(STREAM_CLOSED)',
+  'h2(FRAME_SIZE_ERROR)',
+  'h2(REFUSED_STREAM)',
+  'h2(CANCEL)',
+  'h2(COMPRESSION_ERROR)',
+  'h2(CONNECT_ERROR)',
+  'h2(ENHANCE_YOUR_CALM)',
+  'h2(INADEQUATE_SECURITY)',
+  'h2(HTTP_1_1_REQUIRED)',
+];
+
+/** Position in `streamErrors`; an unknown text is `unclassified`. */
+export function streamErrorIndex(error: string): number {
+  if (error === '') return 0;
+  const index = streamErrors.indexOf(error);
+  return index === -1 ? 1 : index;
+}

@@ -1,0 +1,166 @@
+/**
+ * The log: one line per event, as JSON or for reading. Written through a buffer without blocking, because a flood of
+ * denials must not slow the requests that are allowed; flushed at exit.
+ */
+import pino, { type Logger } from 'pino';
+import { refText } from '../resource-ref.ts';
+
+export const levels = ['trace', 'debug', 'info', 'warn', 'error', 'off'] as const;
+export type Level = (typeof levels)[number];
+
+/**
+ * The level of a text such as `info`, or of Linkerd's filters, `warn,linkerd=info`: the first part that names no
+ * module. Undefined for anything else; the caller refuses it.
+ */
+export function parseLevel(text: string): Level | undefined {
+  for (const part of text.split(',')) {
+    const word = part.trim().toLowerCase();
+    if (!word.includes('=')) return levels.find((known) => known === word);
+  }
+  return undefined;
+}
+
+/** Where lines go. The default is standard output. */
+export interface LineSink {
+  write(line: string): void;
+}
+
+export interface LogOptions {
+  readonly level: Level;
+  readonly format: 'json' | 'plain';
+  readonly destination?: LineSink;
+}
+
+export interface Log {
+  readonly logger: Logger;
+  level(): Level;
+  /** False, and nothing changed, when the text is no level. */
+  setLevel(text: string): boolean;
+  /** Lines given up because the reader of the output was too slow. */
+  dropped(): number;
+  /** Writes what is buffered, before this returns. */
+  flush(): void;
+}
+
+export function createLog(options: LogOptions): Log {
+  const output = options.destination === undefined ? bufferedOutput(1) : null;
+  const sink = options.destination ?? (output as BufferedOutput);
+  const format = options.format === 'json' ? printableJson : plainLine;
+  const logger = pino(
+    {
+      level: pinoLevel(options.level),
+      base: null,
+      timestamp: () => `,"time":"${new Date().toISOString()}"`,
+      formatters: { level: (label) => ({ level: label }) },
+    },
+    { write: (line: string) => sink.write(format(line)) },
+  );
+  return {
+    logger,
+    level: () => (logger.level === 'silent' ? 'off' : (logger.level as Level)),
+    setLevel(text) {
+      const level = parseLevel(text);
+      if (level === undefined) return false;
+      logger.level = pinoLevel(level);
+      return true;
+    },
+    dropped: () => output?.dropped() ?? 0,
+    flush: () => output?.flush(),
+  };
+}
+
+function pinoLevel(level: Level): string {
+  return level === 'off' ? 'silent' : level;
+}
+
+export interface BufferedOutput extends LineSink {
+  dropped(): number;
+  flush(): void;
+}
+
+const bufferBytes = 8 * 1024;
+const flushEveryMs = 100;
+/** When nobody reads the output, lines are dropped rather than kept without bound. */
+const maxBufferedBytes = 8 * 1024 * 1024;
+
+/** Lines to a file descriptor, gathered for a moment and written without waiting. */
+export function bufferedOutput(fd: number): BufferedOutput {
+  let dropped = 0;
+  const stream = pino.destination({
+    dest: fd,
+    sync: false,
+    minLength: bufferBytes,
+    maxLength: maxBufferedBytes,
+    periodicFlush: flushEveryMs,
+  });
+  stream.on('drop', () => dropped++);
+  // A reader that went away (EPIPE) must not end the proxy; there is nobody left to tell.
+  stream.on('error', () => {});
+  const flush = () => {
+    try {
+      stream.flushSync();
+    } catch {
+      // Not open yet, or the reader went away.
+    }
+  };
+  process.on('exit', flush);
+  return { write: (line) => void stream.write(line), dropped: () => dropped, flush };
+}
+
+/**
+ * Characters that JSON allows in strings but that some readers of lines and terminals obey: DEL and C1 controls, line
+ * and paragraph separators, bidirectional overrides (CVE-2021-42574). Everything below U+0020 and lone surrogates are
+ * escaped by the serializer already.
+ */
+const unsafeInLines = /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+
+export function escapeUnsafe(text: string): string {
+  return text.replace(unsafeInLines, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+/** A line of JSON stays JSON: outside strings none of these characters occurs. */
+function printableJson(line: string): string {
+  return escapeUnsafe(line);
+}
+
+/** A value that needs no quotes. */
+const bare = /^[\w.:/@*+-]+$/;
+
+function plainValue(value: unknown): string {
+  if (typeof value === 'string' && bare.test(value)) return value;
+  return escapeUnsafe(JSON.stringify(value) ?? 'null');
+}
+
+/** `2026-11-20T14:00:00.000Z INFO Request denied server=policy.linkerd.io/server/web client.ip=10.1.2.3 …` */
+function plainLine(line: string): string {
+  const { level, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>;
+  const parts = [String(time), String(level).toUpperCase(), plainMessage(msg)];
+  for (const [name, value] of Object.entries(fields)) plainField(parts, name, value);
+  return `${parts.join(' ')}\n`;
+}
+
+/** Messages are constants of the program, but one made from an error's text must not break the line either. */
+function plainMessage(message: unknown): string {
+  return escapeUnsafe(JSON.stringify(String(message ?? '')).slice(1, -1));
+}
+
+function plainField(parts: string[], name: string, value: unknown): void {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    parts.push(`${plainName(name)}=${plainValue(value)}`);
+    return;
+  }
+  const { group, kind, name: refName, ...rest } = value as Record<string, unknown>;
+  if (typeof group === 'string' && typeof kind === 'string' && typeof refName === 'string' && isEmpty(rest)) {
+    parts.push(`${plainName(name)}=${plainValue(refText({ group, kind, name: refName }))}`);
+    return;
+  }
+  for (const [inner, innerValue] of Object.entries(value)) plainField(parts, `${name}.${inner}`, innerValue);
+}
+
+function plainName(name: string): string {
+  return bare.test(name) ? name : plainValue(name);
+}
+
+function isEmpty(object: object): boolean {
+  return Object.keys(object).length === 0;
+}

@@ -1,0 +1,190 @@
+/** `tcp_*` of open and closed connections, and HTTP detection. */
+import type { Registry } from 'prom-client';
+import type { ByteCounter, TransportScope } from '../proxy/recorder.ts';
+import { errnoLabel } from './labels.ts';
+import { retainIdleMs } from './request-metrics.ts';
+import {
+  Cell,
+  counterFamily,
+  gaugeSample,
+  HistogramCell,
+  histogramSamples,
+  IdleWatch,
+  type LabelGroup,
+  type Labels,
+  registerCollected,
+  SeriesMap,
+  sample,
+} from './series.ts';
+
+/** One peer, client and server. Bytes of open connections are read at each scrape, so that long ones show. */
+class TransportSeries {
+  readonly labels: Labels;
+  readonly opened: Cell;
+  readonly closes = new Map<string, Cell>();
+  readonly open = new Set<OpenTransport>();
+  #readClosed = 0;
+  #writtenClosed = 0;
+  readonly #idle = new IdleWatch();
+
+  constructor(labels: Labels) {
+    this.labels = labels;
+    this.opened = new Cell(labels);
+  }
+
+  add(bytes: ByteCounter): OpenTransport {
+    const transport = new OpenTransport(this, bytes);
+    this.open.add(transport);
+    this.opened.value++;
+    return transport;
+  }
+
+  remove(transport: OpenTransport, errno: string): void {
+    if (!this.open.delete(transport)) return;
+    this.#readClosed += transport.read();
+    this.#writtenClosed += transport.written();
+    const label = errnoLabel(errno);
+    let cell = this.closes.get(label);
+    if (cell === undefined) {
+      cell = new Cell(Object.assign(Object.create(null), this.labels, { errno: label }));
+      this.closes.set(label, cell);
+    }
+    cell.value++;
+  }
+
+  readTotal(): number {
+    let total = this.#readClosed;
+    for (const transport of this.open) total += transport.read();
+    return total;
+  }
+
+  writtenTotal(): number {
+    let total = this.#writtenClosed;
+    for (const transport of this.open) total += transport.written();
+    return total;
+  }
+
+  expired(nowMs: number): boolean {
+    // A close after ten idle minutes starts the wait anew: both counts are activity.
+    const idle = this.#idle.idleFor(this.opened.value * 2 - this.open.size, nowMs);
+    return this.open.size === 0 && idle >= retainIdleMs;
+  }
+}
+
+class OpenTransport implements TransportScope {
+  readonly #series: TransportSeries;
+  readonly #bytes: ByteCounter;
+  #read = 0;
+  #written = 0;
+
+  constructor(series: TransportSeries, bytes: ByteCounter) {
+    this.#series = series;
+    this.#bytes = bytes;
+  }
+
+  closed(errno: string): void {
+    this.#series.remove(this, errno);
+  }
+
+  /** Never goes back: a destroyed socket's `bytesWritten` is undefined, and a counter must not fall. */
+  read(): number {
+    const now = this.#bytes.bytesRead;
+    if (now > this.#read) this.#read = now;
+    return this.#read;
+  }
+
+  written(): number {
+    const now = this.#bytes.bytesWritten;
+    if (now > this.#written) this.#written = now;
+    return this.#written;
+  }
+}
+
+export const detectResults = ['http/1', 'http/2', 'not_http', 'read_timeout', 'error'] as const;
+export type DetectResult = (typeof detectResults)[number];
+
+class DetectSeries {
+  readonly results: ReadonlyMap<DetectResult, Cell>;
+  readonly seconds: HistogramCell;
+
+  constructor(labels: Labels) {
+    const cell = (result: DetectResult) => new Cell(Object.assign(Object.create(null), { result }, labels));
+    this.results = new Map(detectResults.map((result) => [result, cell(result)]));
+    this.seconds = new HistogramCell(labels, [0.001, 0.1]);
+  }
+}
+
+export class TransportMetrics {
+  readonly #series = new SeriesMap((labels) => new TransportSeries(labels));
+  readonly #detect = new SeriesMap((labels) => new DetectSeries(labels));
+  /** Connections by Linkerd's transport header (the direct path of port 4143). */
+  readonly header: SeriesMap<Cell>;
+
+  constructor(registry: Registry) {
+    const all = () => Array.from(this.#series.values());
+    registerCollected(
+      registry,
+      { name: 'tcp_open_total', help: 'Connections opened: by clients (src), to the app (dst).', type: 'counter' },
+      () => all().map((series) => sample(series.opened)),
+    );
+    registerCollected(
+      registry,
+      { name: 'tcp_open_connections', help: 'Connections that are open now.', type: 'gauge' },
+      () => all().map((series) => gaugeSample(series.open.size, series.labels)),
+    );
+    registerCollected(
+      registry,
+      { name: 'tcp_read_bytes_total', help: 'Bytes read from the peer, after TLS.', type: 'counter' },
+      () => all().map((series) => gaugeSample(series.readTotal(), series.labels)),
+    );
+    registerCollected(
+      registry,
+      { name: 'tcp_write_bytes_total', help: 'Bytes written to the peer, before TLS.', type: 'counter' },
+      () => all().map((series) => gaugeSample(series.writtenTotal(), series.labels)),
+    );
+    registerCollected(
+      registry,
+      {
+        name: 'tcp_close_total',
+        help: 'Connections closed, by error code; empty where there was none.',
+        type: 'counter',
+      },
+      () => all().flatMap((series) => Array.from(series.closes.values(), sample)),
+    );
+    const detections = () => Array.from(this.#detect.values());
+    registerCollected(
+      registry,
+      {
+        name: 'inbound_tcp_detect_http_results_total',
+        help: 'What the first bytes of connections were told to be.',
+        type: 'counter',
+      },
+      () => detections().flatMap((series) => Array.from(series.results.values(), sample)),
+    );
+    const duration = 'inbound_tcp_detect_http_duration_seconds';
+    registerCollected(
+      registry,
+      { name: duration, help: 'How long telling the protocol took.', type: 'histogram' },
+      () => detections().flatMap((series) => histogramSamples(duration, series.seconds)),
+    );
+    this.header = counterFamily(
+      registry,
+      'inbound_tcp_transport_header_connections_total',
+      'Connections that named their port in a transport header.',
+    );
+  }
+
+  /** Groups in the order peer, target, tls, server (the last three for the client side only). */
+  open(bytes: ByteCounter, ...groups: LabelGroup[]): TransportScope {
+    return this.#series.at(...groups).add(bytes);
+  }
+
+  /** The five results of a server, made at zero, so that rates over them are right from the first detection on. */
+  detection(server: LabelGroup): DetectSeries {
+    return this.#detect.at(server);
+  }
+
+  expireIdle(nowMs: number): void {
+    this.#series.expire((series) => series.expired(nowMs));
+  }
+}
