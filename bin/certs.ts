@@ -1,0 +1,287 @@
+import { X509Certificate } from 'node:crypto';
+import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { type Authority, createAuthority, issueCertificate } from '../certs/authority.ts';
+import { dnsNamesOfCertificate, identityFromCertificate } from '../lib/identity.ts';
+
+export const summary = 'make a development CA and workload certificates';
+
+export const help = `Usage:
+  sallyport certs init  [--out DIR] [--trust-domain NAME] [--days N] [--force] [--json]
+  sallyport certs issue (--service-account NAME --namespace NAME | --dns NAME | --spiffe ID)...
+                        [--out DIR] [--name BASE] [--days N] [--trust-domain NAME]
+                        [--control-plane-namespace NAME] [--force] [--json]
+
+init writes a root for development: ca.crt and ca.key. issue signs with it and writes BASE.crt and BASE.key.
+Everything made here is throw-away: the CA's key lies unencrypted beside its certificate.
+
+  --out DIR                       the CA's folder (default: certs/dev)
+  --service-account, --namespace  a mesh workload, by the DNS name that Linkerd gives its ServiceAccount
+  --dns NAME                      a DNS name; may be repeated, the first is the identity
+  --spiffe ID                     one SPIFFE ID, spiffe://TRUST-DOMAIN/PATH
+  --name BASE                     names the files (default: from the first name)
+  --days N                        validity (default: 365 for init, 30 for issue, never beyond the CA's own)
+  --trust-domain NAME             default: SALLYPORT_TRUST_DOMAIN, else cluster.local
+  --control-plane-namespace NAME  default: SALLYPORT_CONTROL_PLANE_NAMESPACE, else linkerd
+  --force                         replace files that exist
+  --json                          one object on stdout instead of text
+
+Exit status: 0 written, 1 nothing could be written, 64 usage.
+`;
+
+/** What a command needs of the process. */
+export interface CertsIo {
+  readonly stdout: { write(text: string): unknown };
+  readonly stderr: { write(text: string): unknown };
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+class UsageError extends Error {}
+/** The files, not the command line, are at fault. */
+class CertsError extends Error {}
+
+interface Report {
+  readonly written: readonly string[];
+  readonly notAfter: string;
+  readonly identity: string | null;
+  readonly environment: Readonly<Record<string, string>>;
+  /** For people only. */
+  readonly next: string;
+}
+
+export async function main(args: readonly string[], io: CertsIo): Promise<number> {
+  try {
+    const options = parse(args);
+    if (options.help) {
+      io.stdout.write(help);
+      return 0;
+    }
+    const report = options.action === 'init' ? await init(options, io.env ?? {}) : await issue(options, io.env ?? {});
+    io.stdout.write(options.json ? jsonOf(report) : textOf(report));
+    return 0;
+  } catch (error) {
+    if (!(error instanceof UsageError || error instanceof CertsError)) throw error;
+    io.stderr.write(`sallyport certs: ${error.message}\n`);
+    if (error instanceof CertsError) return 1;
+    io.stderr.write('Try: sallyport certs --help\n');
+    return 64;
+  }
+}
+
+type Env = NonNullable<CertsIo['env']>;
+type Options = ReturnType<typeof parse>;
+
+function parse(args: readonly string[]) {
+  const flags = {
+    out: { type: 'string', default: join('certs', 'dev') },
+    'trust-domain': { type: 'string' },
+    'control-plane-namespace': { type: 'string' },
+    days: { type: 'string' },
+    dns: { type: 'string', multiple: true, default: [] as string[] },
+    spiffe: { type: 'string', multiple: true, default: [] as string[] },
+    'service-account': { type: 'string' },
+    namespace: { type: 'string' },
+    name: { type: 'string' },
+    force: { type: 'boolean', default: false },
+    json: { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h', default: false },
+  } as const;
+  const { values, positionals } = usage(() => parseArgs({ args: [...args], options: flags, allowPositionals: true }));
+  const [action, ...surplus] = positionals;
+  if (!values.help && action !== 'init' && action !== 'issue') {
+    throw new UsageError(action === undefined ? 'init or issue is missing' : `unknown action: ${action}`);
+  }
+  if (surplus.length > 0) throw new UsageError(`unexpected argument: ${surplus[0]}`);
+  const forIssueOnly = ['service-account', 'namespace', 'name', 'control-plane-namespace'] as const;
+  if (action === 'init') {
+    const wrong = forIssueOnly.find((flag) => values[flag] !== undefined);
+    if (wrong !== undefined) throw new UsageError(`--${wrong} belongs to issue`);
+    if (values.dns.length > 0 || values.spiffe.length > 0) throw new UsageError('names belong to issue');
+  }
+  return { ...values, action };
+}
+
+function usage<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw new UsageError((error as Error).message);
+  }
+}
+
+async function init(options: Options, env: Env): Promise<Report> {
+  const trustDomain = setting(options['trust-domain'], env.SALLYPORT_TRUST_DOMAIN, 'cluster.local');
+  // As Linkerd's own installation names its root.
+  const authority = createAuthority({ commonName: `root.linkerd.${trustDomain}`, days: days(options.days, 365) });
+  const written = await writePair(options, 'ca', authority);
+  return {
+    written,
+    notAfter: new X509Certificate(authority.certificatePem).validToDate.toISOString(),
+    identity: null,
+    environment: { SALLYPORT_IDENTITY_TRUST_ANCHORS: resolve(options.out, 'ca.crt') },
+    next: `Next: sallyport certs issue --out ${shellWord(options.out)} --service-account web --namespace default`,
+  };
+}
+
+async function issue(options: Options, env: Env): Promise<Report> {
+  const dnsNames = [...workloadNames(options, env), ...options.dns];
+  const spiffeIds = options.spiffe;
+  if (spiffeIds.length > 1)
+    throw new UsageError('a certificate with two SPIFFE IDs has no identity: give --spiffe once');
+  const first = dnsNames[0] ?? spiffeIds[0];
+  if (first === undefined)
+    throw new UsageError('a name is missing: --service-account and --namespace, --dns or --spiffe');
+  const requested = days(options.days, 30);
+
+  const authority = await readAuthority(options.out);
+  const root = new X509Certificate(authority.certificatePem);
+  const left = (root.validToDate.getTime() - Date.now()) / (24 * 60 * 60 * 1000);
+  if (left <= 0) {
+    throw new CertsError(
+      `${join(options.out, 'ca.crt')} expired on ${root.validToDate.toISOString()}: make a new one with sallyport certs init --force`,
+    );
+  }
+  const certificate = issueCertificate(authority, { dnsNames, spiffeIds, days: Math.min(requested, left) });
+
+  // The proxy's own reading decides what a name is, so nothing is issued that it would not recognise.
+  const leaf = new X509Certificate(certificate.certificatePem);
+  const recognised = dnsNamesOfCertificate(leaf.raw);
+  const identity = identityFromCertificate(leaf.raw);
+  const odd = dnsNames.find((name) => !recognised.includes(name.toLowerCase()));
+  if (odd !== undefined) throw new UsageError(`not a DNS name that can be an identity: ${JSON.stringify(odd)}`);
+  if (identity === null) throw new UsageError(`not a SPIFFE ID: ${JSON.stringify(spiffeIds[0])}`);
+
+  const base = options.name ?? fileBase(identity.name);
+  if (!/^[A-Za-z0-9_][A-Za-z0-9._-]*$/.test(base) || base === 'ca') {
+    throw new UsageError(
+      `--name ${JSON.stringify(base)} cannot name the files: letters, digits, '.', '_', '-', and not ca`,
+    );
+  }
+  const [certFile, keyFile] = await writePair(options, base, certificate);
+  const environment = {
+    SALLYPORT_IDENTITY_CERT: resolve(certFile),
+    SALLYPORT_IDENTITY_KEY: resolve(keyFile),
+    SALLYPORT_IDENTITY_TRUST_ANCHORS: resolve(options.out, 'ca.crt'),
+  };
+  const [cert, key, ca] = Object.values(environment).map(shellWord);
+  return {
+    written: [certFile, keyFile],
+    notAfter: leaf.validToDate.toISOString(),
+    identity: identity.name,
+    environment,
+    next: `As a client: curl --cert ${cert} --key ${key} --cacert ${ca} https://…`,
+  };
+}
+
+/** `<sa>.<ns>.serviceaccount.identity.<control-plane-ns>.<trust-domain>`, as Linkerd names a ServiceAccount. */
+function workloadNames(options: Options, env: Env): string[] {
+  const { 'service-account': account, namespace } = options;
+  if (account === undefined && namespace === undefined) return [];
+  if (account === undefined) throw new UsageError('--namespace needs --service-account');
+  if (namespace === undefined) throw new UsageError('--service-account needs --namespace');
+  const plane = setting(options['control-plane-namespace'], env.SALLYPORT_CONTROL_PLANE_NAMESPACE, 'linkerd');
+  const trustDomain = setting(options['trust-domain'], env.SALLYPORT_TRUST_DOMAIN, 'cluster.local');
+  return [`${account}.${namespace}.serviceaccount.identity.${plane}.${trustDomain}`];
+}
+
+function setting(flag: string | undefined, variable: string | undefined, fallback: string): string {
+  const value = flag ?? (variable === undefined || variable === '' ? fallback : variable);
+  if (!/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(value)) throw new UsageError(`not a DNS name: ${JSON.stringify(value)}`);
+  return value;
+}
+
+/** Ten years at most: enough for any development, and within what every date format can say. */
+function days(text: string | undefined, fallback: number): number {
+  if (text === undefined) return fallback;
+  const value = /^[0-9]{1,4}$/.test(text) ? Number(text) : 0;
+  if (value < 1 || value > 3650) throw new UsageError(`--days ${JSON.stringify(text)} is not a number from 1 to 3650`);
+  return value;
+}
+
+/** `orders` from `orders.shop.…` and from `spiffe://…/sa/orders`. */
+function fileBase(identity: string): string {
+  const last = identity.startsWith('spiffe://') ? (identity.split('/').at(-1) ?? '') : (identity.split('.')[0] ?? '');
+  return last === 'ca' ? 'workload-ca' : last;
+}
+
+async function readAuthority(folder: string): Promise<Authority> {
+  const certFile = join(folder, 'ca.crt');
+  const keyFile = join(folder, 'ca.key');
+  const read = async (file: string): Promise<string> => {
+    try {
+      return await readFile(file, 'utf8');
+    } catch (error) {
+      throw new CertsError(
+        `${fileFault(file, error)}: make the CA with sallyport certs init --out ${shellWord(folder)}`,
+      );
+    }
+  };
+  const authority = { certificatePem: await read(certFile), keyPem: await read(keyFile) };
+  try {
+    // Signs nothing that is kept; finds out whether the two files are a CA of ours.
+    issueCertificate(authority, { dnsNames: ['probe'], days: 1 });
+  } catch (error) {
+    throw new CertsError(`${certFile} and ${keyFile} are no usable CA: ${(error as Error).message}`);
+  }
+  return authority;
+}
+
+/** Writes BASE.crt and BASE.key, or neither: the files that stand in the way are all named before anything is touched. */
+async function writePair(
+  options: Options,
+  base: string,
+  pair: { readonly certificatePem: string; readonly keyPem: string },
+): Promise<[string, string]> {
+  const certFile = join(options.out, `${base}.crt`);
+  const keyFile = join(options.out, `${base}.key`);
+  if (!options.force) {
+    const existing: string[] = [];
+    for (const file of [certFile, keyFile]) if (await exists(file)) existing.push(file);
+    if (existing.length > 0) throw new CertsError(`${existing.join(' and ')} exist: use --force to replace`);
+  }
+  try {
+    await mkdir(options.out, { recursive: true });
+    for (const [file, content, mode] of [
+      [keyFile, pair.keyPem, 0o600],
+      [certFile, pair.certificatePem, 0o644],
+    ] as const) {
+      // Made anew rather than overwritten, so that the key never inherits a wider mode or follows a link.
+      await rm(file, { force: true });
+      await writeFile(file, content, { flag: 'wx', mode });
+    }
+  } catch (error) {
+    throw new CertsError(fileFault(options.out, error));
+  }
+  return [certFile, keyFile];
+}
+
+async function exists(file: string): Promise<boolean> {
+  return stat(file).then(
+    () => true,
+    () => false,
+  );
+}
+
+function fileFault(file: string, error: unknown): string {
+  const { code = 'unknown error', path = file } = error as NodeJS.ErrnoException;
+  const reason = code === 'ENOENT' ? 'no such file' : code === 'EACCES' ? 'permission denied' : code;
+  return `${path}: ${reason}`;
+}
+
+function textOf(report: Report): string {
+  const lines = report.written.map((file) => `wrote ${file}`);
+  if (report.identity !== null) lines.push(`identity ${report.identity}`);
+  lines.push(`valid until ${report.notAfter}`, '');
+  for (const [name, value] of Object.entries(report.environment)) lines.push(`${name}=${shellWord(value)}`);
+  lines.push('', report.next);
+  return `${lines.join('\n')}\n`;
+}
+
+function jsonOf({ written, notAfter, identity, environment }: Report): string {
+  return `${JSON.stringify({ written, notAfter, identity, environment })}\n`;
+}
+
+function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
