@@ -1,11 +1,9 @@
 import { X509Certificate } from 'node:crypto';
 import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { type Authority, createAuthority, issueCertificate } from '../certs/authority.ts';
 import { dnsNamesOfCertificate, identityFromCertificate } from '../lib/identity.ts';
-
-export const summary = 'make a development CA and workload certificates';
+import { type Io, parseCommandLine, UsageError } from './arguments.ts';
 
 export const help = `Usage:
   sallyport certs init  [--out DIR] [--trust-domain NAME] [--days N] [--force] [--json]
@@ -30,14 +28,12 @@ Everything made here is throw-away: the CA's key lies unencrypted beside its cer
 Exit status: 0 written, 1 nothing could be written, 64 usage.
 `;
 
-/** What a command needs of the process. */
-export interface CertsIo {
+/** The streams as this command uses them. */
+export interface CertsIo extends Pick<Io, 'env'> {
   readonly stdout: { write(text: string): unknown };
   readonly stderr: { write(text: string): unknown };
-  readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
-class UsageError extends Error {}
 /** The files, not the command line, are at fault. */
 class CertsError extends Error {}
 
@@ -53,65 +49,74 @@ interface Report {
 export async function main(args: readonly string[], io: CertsIo): Promise<number> {
   try {
     const options = parse(args);
-    if (options.help) {
-      io.stdout.write(help);
-      return 0;
-    }
-    const report = options.action === 'init' ? await init(options, io.env ?? {}) : await issue(options, io.env ?? {});
+    const report = options.action === 'init' ? await init(options, io.env) : await issue(options, io.env);
     io.stdout.write(options.json ? jsonOf(report) : textOf(report));
     return 0;
   } catch (error) {
-    if (!(error instanceof UsageError || error instanceof CertsError)) throw error;
+    if (!(error instanceof CertsError)) throw error;
     io.stderr.write(`sallyport certs: ${error.message}\n`);
-    if (error instanceof CertsError) return 1;
-    io.stderr.write('Try: sallyport certs --help\n');
-    return 64;
+    return 1;
   }
 }
 
-type Env = NonNullable<CertsIo['env']>;
-type Options = ReturnType<typeof parse>;
+type Env = CertsIo['env'];
 
-function parse(args: readonly string[]) {
-  const flags = {
-    out: { type: 'string', default: join('certs', 'dev') },
-    'trust-domain': { type: 'string' },
-    'control-plane-namespace': { type: 'string' },
-    days: { type: 'string' },
-    dns: { type: 'string', multiple: true, default: [] as string[] },
-    spiffe: { type: 'string', multiple: true, default: [] as string[] },
-    'service-account': { type: 'string' },
-    namespace: { type: 'string' },
-    name: { type: 'string' },
-    force: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h', default: false },
-  } as const;
-  const { values, positionals } = usage(() => parseArgs({ args: [...args], options: flags, allowPositionals: true }));
-  const [action, ...surplus] = positionals;
-  if (!values.help && action !== 'init' && action !== 'issue') {
-    throw new UsageError(action === undefined ? 'init or issue is missing' : `unknown action: ${action}`);
-  }
+const flags = {
+  out: { takes: 'value' },
+  'trust-domain': { takes: 'value' },
+  'control-plane-namespace': { takes: 'value' },
+  days: { takes: 'value' },
+  dns: { takes: 'values' },
+  spiffe: { takes: 'values' },
+  'service-account': { takes: 'value' },
+  namespace: { takes: 'value' },
+  name: { takes: 'value' },
+  force: { takes: 'switch' },
+  json: { takes: 'switch' },
+} as const;
+const issueFlags = ['service-account', 'namespace', 'dns', 'spiffe', 'name', 'control-plane-namespace'] as const;
+
+interface Options {
+  readonly action: 'init' | 'issue';
+  readonly out: string;
+  readonly trustDomain: string | null;
+  readonly controlPlaneNamespace: string | null;
+  readonly days: string | null;
+  readonly dnsNames: readonly string[];
+  readonly spiffeIds: readonly string[];
+  readonly serviceAccount: string | null;
+  readonly namespace: string | null;
+  readonly name: string | null;
+  readonly force: boolean;
+  readonly json: boolean;
+}
+
+function parse(args: readonly string[]): Options {
+  const line = parseCommandLine(args, flags);
+  const [action, ...surplus] = line.positionals;
+  if (action === undefined) throw new UsageError('init or issue is missing');
+  if (action !== 'init' && action !== 'issue') throw new UsageError(`unknown action: ${action}`, 'init or issue');
   if (surplus.length > 0) throw new UsageError(`unexpected argument: ${surplus[0]}`);
-  const forIssueOnly = ['service-account', 'namespace', 'name', 'control-plane-namespace'] as const;
-  if (action === 'init') {
-    const wrong = forIssueOnly.find((flag) => values[flag] !== undefined);
-    if (wrong !== undefined) throw new UsageError(`--${wrong} belongs to issue`);
-    if (values.dns.length > 0 || values.spiffe.length > 0) throw new UsageError('names belong to issue');
-  }
-  return { ...values, action };
-}
-
-function usage<T>(read: () => T): T {
-  try {
-    return read();
-  } catch (error) {
-    throw new UsageError((error as Error).message);
-  }
+  const misplaced = action === 'init' ? issueFlags.find((flag) => line.has(flag)) : undefined;
+  if (misplaced !== undefined) throw new UsageError(`--${misplaced} belongs to issue`);
+  return {
+    action,
+    out: line.value('out') ?? join('certs', 'dev'),
+    trustDomain: line.value('trust-domain'),
+    controlPlaneNamespace: line.value('control-plane-namespace'),
+    days: line.value('days'),
+    dnsNames: line.values('dns'),
+    spiffeIds: line.values('spiffe'),
+    serviceAccount: line.value('service-account'),
+    namespace: line.value('namespace'),
+    name: line.value('name'),
+    force: line.has('force'),
+    json: line.has('json'),
+  };
 }
 
 async function init(options: Options, env: Env): Promise<Report> {
-  const trustDomain = setting(options['trust-domain'], env.SALLYPORT_TRUST_DOMAIN, 'cluster.local');
+  const trustDomain = setting(options.trustDomain, env.SALLYPORT_TRUST_DOMAIN, 'cluster.local');
   // As Linkerd's own installation names its root.
   const authority = createAuthority({ commonName: `root.linkerd.${trustDomain}`, days: days(options.days, 365) });
   const written = await writePair(options, 'ca', authority);
@@ -125,13 +130,13 @@ async function init(options: Options, env: Env): Promise<Report> {
 }
 
 async function issue(options: Options, env: Env): Promise<Report> {
-  const dnsNames = [...workloadNames(options, env), ...options.dns];
-  const spiffeIds = options.spiffe;
+  const dnsNames = [...workloadNames(options, env), ...options.dnsNames];
+  const { spiffeIds } = options;
   if (spiffeIds.length > 1)
-    throw new UsageError('a certificate with two SPIFFE IDs has no identity: give --spiffe once');
+    throw new UsageError('a certificate with two SPIFFE IDs has no identity', 'give --spiffe once');
   const first = dnsNames[0] ?? spiffeIds[0];
   if (first === undefined)
-    throw new UsageError('a name is missing: --service-account and --namespace, --dns or --spiffe');
+    throw new UsageError('a name is missing', '--service-account and --namespace, --dns or --spiffe');
   const requested = days(options.days, 30);
 
   const authority = await readAuthority(options.out);
@@ -176,24 +181,24 @@ async function issue(options: Options, env: Env): Promise<Report> {
 
 /** `<sa>.<ns>.serviceaccount.identity.<control-plane-ns>.<trust-domain>`, as Linkerd names a ServiceAccount. */
 function workloadNames(options: Options, env: Env): string[] {
-  const { 'service-account': account, namespace } = options;
-  if (account === undefined && namespace === undefined) return [];
-  if (account === undefined) throw new UsageError('--namespace needs --service-account');
-  if (namespace === undefined) throw new UsageError('--service-account needs --namespace');
-  const plane = setting(options['control-plane-namespace'], env.SALLYPORT_CONTROL_PLANE_NAMESPACE, 'linkerd');
-  const trustDomain = setting(options['trust-domain'], env.SALLYPORT_TRUST_DOMAIN, 'cluster.local');
+  const { serviceAccount: account, namespace } = options;
+  if (account === null && namespace === null) return [];
+  if (account === null) throw new UsageError('--namespace needs --service-account');
+  if (namespace === null) throw new UsageError('--service-account needs --namespace');
+  const plane = setting(options.controlPlaneNamespace, env.SALLYPORT_CONTROL_PLANE_NAMESPACE, 'linkerd');
+  const trustDomain = setting(options.trustDomain, env.SALLYPORT_TRUST_DOMAIN, 'cluster.local');
   return [`${account}.${namespace}.serviceaccount.identity.${plane}.${trustDomain}`];
 }
 
-function setting(flag: string | undefined, variable: string | undefined, fallback: string): string {
+function setting(flag: string | null, variable: string | undefined, fallback: string): string {
   const value = flag ?? (variable === undefined || variable === '' ? fallback : variable);
   if (!/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(value)) throw new UsageError(`not a DNS name: ${JSON.stringify(value)}`);
   return value;
 }
 
 /** Ten years at most: enough for any development, and within what every date format can say. */
-function days(text: string | undefined, fallback: number): number {
-  if (text === undefined) return fallback;
+function days(text: string | null, fallback: number): number {
+  if (text === null) return fallback;
   const value = /^[0-9]{1,4}$/.test(text) ? Number(text) : 0;
   if (value < 1 || value > 3650) throw new UsageError(`--days ${JSON.stringify(text)} is not a number from 1 to 3650`);
   return value;
