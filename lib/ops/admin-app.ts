@@ -1,0 +1,179 @@
+/**
+ * The admin server as an application: the data plane terminates its connections, authorizes its requests by the
+ * inbound policy of its port and hands over what was permitted. No sockets here.
+ */
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import { type IpAddress, isLoopback } from '../ip.ts';
+import { live, readyAnswer } from './probe-answers.ts';
+import type { ReadyState } from './readiness.ts';
+
+export interface AdminRequest {
+  readonly method: string;
+  /** Without the query. */
+  readonly path: string;
+  readonly query: string;
+  /** Of the connection, IPv4-mapped addresses already unwrapped; never from a header. */
+  readonly clientIp: IpAddress;
+  /** Every value of a header, by lower-case name; empty where absent. */
+  header(name: string): readonly string[];
+  /** The whole body; rejects when it is longer than `maxBodyBytes` or breaks off. */
+  body(maxBodyBytes: number): Promise<Buffer>;
+}
+
+export interface AdminResponse {
+  readonly status: number;
+  /** Includes `content-length`. */
+  readonly headers: readonly (readonly [string, string])[];
+  /** Empty for HEAD. */
+  readonly body: string | Buffer;
+}
+
+export interface AdminApp {
+  /** Never rejects: a failure is a 500 without details. */
+  handle(request: AdminRequest): Promise<AdminResponse>;
+}
+
+export interface AdminOptions {
+  ready(): ReadyState;
+  metrics(): Promise<{ readonly contentType: string; readonly body: string }>;
+  /** The effective policy; printed as JSON. */
+  policy(): unknown;
+  readonly log: {
+    level(): string;
+    /** False when the text is no level. */
+    setLevel(text: string): boolean;
+  };
+  /** Begins the drain; does not wait for it. */
+  shutdown(): void;
+  /** Told of what went wrong inside a handler. */
+  readonly failed?: (path: string, error: unknown) => void;
+}
+
+interface Resource {
+  /** GET implies HEAD. */
+  readonly methods: readonly ('GET' | 'PUT' | 'POST')[];
+  /** Whether only 127.0.0.0/8 and ::1 may ask, whatever policy says (Linkerd's app/admin/src/server.rs). */
+  readonly loopbackOnly: boolean;
+  handle(request: AdminRequest): AdminResponse | Promise<AdminResponse>;
+}
+
+export const maxBodyBytes = 4096;
+
+const textType = 'text/plain; charset=utf-8';
+const jsonType = 'application/json';
+const gzipped = promisify(gzip);
+
+export function createAdminApp(options: AdminOptions): AdminApp {
+  // A Map, not an object: paths come from clients.
+  const resources = new Map<string, Resource>([
+    ['/live', { methods: ['GET'], loopbackOnly: false, handle: () => text(live.status, live.body) }],
+    ['/ready', { methods: ['GET'], loopbackOnly: false, handle: () => ready(options) }],
+    ['/metrics', { methods: ['GET'], loopbackOnly: false, handle: (request) => metrics(options, request) }],
+    ['/policy', { methods: ['GET'], loopbackOnly: true, handle: () => policy(options) }],
+    ['/log-level', { methods: ['GET', 'PUT'], loopbackOnly: true, handle: (request) => logLevel(options, request) }],
+    ['/shutdown', { methods: ['POST'], loopbackOnly: true, handle: () => shutdown(options) }],
+  ]);
+  return {
+    async handle(request) {
+      const resource = resources.get(request.path);
+      let response: AdminResponse;
+      if (resource === undefined) {
+        response = text(404, 'not found\n');
+      } else if (resource.loopbackOnly && !isLoopback(request.clientIp)) {
+        // Before the method: who may not ask learns nothing about what could be asked.
+        response = text(403, 'Requests are only permitted from localhost.\n');
+      } else if (!allows(resource, request.method)) {
+        response = withHeader(text(405, 'method not allowed\n'), 'allow', allowed(resource));
+      } else {
+        response = await answer(resource, request, options);
+      }
+      // The length stays that of the GET (RFC 9110 section 9.3.2).
+      return request.method === 'HEAD' ? { ...response, body: '' } : response;
+    },
+  };
+}
+
+async function answer(resource: Resource, request: AdminRequest, options: AdminOptions): Promise<AdminResponse> {
+  try {
+    return await resource.handle(request);
+  } catch (error) {
+    options.failed?.(request.path, error);
+    return text(500, 'internal error\n');
+  }
+}
+
+function allows(resource: Resource, method: string): boolean {
+  const effective = method === 'HEAD' ? 'GET' : method;
+  return resource.methods.some((known) => known === effective);
+}
+
+function allowed(resource: Resource): string {
+  return resource.methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])).join(', ');
+}
+
+function text(status: number, body: string, contentType = textType): AdminResponse {
+  const headers: [string, string][] = [
+    ['content-type', contentType],
+    ['content-length', String(Buffer.byteLength(body))],
+  ];
+  return { status, headers, body };
+}
+
+function withHeader(response: AdminResponse, name: string, value: string): AdminResponse {
+  return { ...response, headers: [...response.headers, [name, value]] };
+}
+
+function ready(options: AdminOptions): AdminResponse {
+  const { status, body } = readyAnswer(options.ready());
+  return text(status, body);
+}
+
+async function metrics(options: AdminOptions, request: AdminRequest): Promise<AdminResponse> {
+  const { contentType, body } = await options.metrics();
+  if (!acceptsGzip(request.header('accept-encoding'))) {
+    return withHeader(text(200, body, contentType), 'vary', 'accept-encoding');
+  }
+  const compressed = await gzipped(body);
+  const headers: [string, string][] = [
+    ['content-type', contentType],
+    ['content-encoding', 'gzip'],
+    ['vary', 'accept-encoding'],
+    ['content-length', String(compressed.length)],
+  ];
+  return { status: 200, headers, body: compressed };
+}
+
+/** Whether gzip is named with a weight above zero, or `*` is and gzip is not refused (RFC 9110 section 12.5.3). */
+export function acceptsGzip(values: readonly string[]): boolean {
+  let wildcard = false;
+  for (const part of values.join(',').split(',')) {
+    const [coding = '', ...parameters] = part.split(';').map((piece) => piece.trim().toLowerCase());
+    const weight = parameters.find((parameter) => parameter.startsWith('q='));
+    const wanted = weight === undefined || Number.parseFloat(weight.slice(2)) > 0;
+    if (coding === 'gzip' || coding === 'x-gzip') return wanted;
+    if (coding === '*') wildcard = wanted;
+  }
+  return wildcard;
+}
+
+function policy(options: AdminOptions): AdminResponse {
+  return text(200, `${JSON.stringify(options.policy() ?? null, null, 2)}\n`, jsonType);
+}
+
+async function logLevel(options: AdminOptions, request: AdminRequest): Promise<AdminResponse> {
+  if (request.method !== 'PUT') return text(200, `${options.log.level()}\n`);
+  let wanted: string;
+  try {
+    wanted = (await request.body(maxBodyBytes)).toString('utf8').trim();
+  } catch {
+    return text(413, `a level has at most ${maxBodyBytes} bytes\n`);
+  }
+  if (!options.log.setLevel(wanted)) return text(400, 'not a level: trace, debug, info, warn, error or off\n');
+  return { status: 204, headers: [], body: '' };
+}
+
+function shutdown(options: AdminOptions): AdminResponse {
+  options.shutdown();
+  return text(200, 'shutdown\n');
+}

@@ -1,0 +1,14 @@
+/** What `/live` and `/ready` say; the admin and the health server say the same. */
+import type { ReadyState } from './readiness.ts';
+
+export interface ProbeAnswer {
+  readonly status: 200 | 503;
+  readonly body: string;
+}
+
+export const live: ProbeAnswer = { status: 200, body: 'live\n' };
+
+export function readyAnswer(state: ReadyState): ProbeAnswer {
+  if (state.ready) return { status: 200, body: 'ready\n' };
+  return { status: 503, body: `not ready: ${state.missing.join(', ')}\n` };
+}
