@@ -1,9 +1,12 @@
 import t from 'tap';
+import { workloadCertificate } from './certificates.ts';
 import { faultsOf, type Http1Case, type Observation } from './http1-cases.ts';
 import { growth, parseExposition } from './metrics.ts';
 import { latin1, parseResponses, RawClient } from './raw-http.ts';
 import { startRecorder } from './recorder-app.ts';
 import { lenientParser, type RecordedRequest, strictParser } from './request-parsers.ts';
+import { startScriptedApp } from './scripted-app.ts';
+import { startDriver } from './wire-driver.ts';
 
 // The checks of the end-to-end tests must fail when they should: these rows show that they do.
 
@@ -189,4 +192,36 @@ t.test('metrics', async (t) => {
   t.throws(() => parseExposition('a b c\n'), /not a sample/);
   t.throws(() => parseExposition('a{x="1",x="2"} 1\n'), /label x twice/);
   t.throws(() => parseExposition('a{x="1} 1\n'));
+});
+
+t.test('the wire agent tells answers, echoes and endings apart', async (t) => {
+  const driver = await startDriver(t);
+  const certificate = workloadCertificate('web', 'shop');
+  const port = await driver.startApp({ tls: { cert: certificate.certificatePem, key: certificate.keyPem } });
+  const to = { host: '127.0.0.1', localAddress: '127.0.0.1', port, path: '/a?b', authority: 'web:80' };
+  for (const proto of ['http/1.1', 'http/2'] as const) {
+    const result = await driver.exchange({ ...to, proto, headers: [['x-a', '1']] }, proto);
+    t.match(result, { kind: 'http', status: 200, bodiless: false }, proto);
+    t.match(result.kind === 'http' && JSON.parse(result.body), { url: '/a?b', method: 'GET', headers: { 'x-a': '1' } });
+    t.match(await driver.exchange({ ...to, proto }, proto), { status: 200 }, `${proto}: again on the same connection`);
+  }
+  t.match(await driver.exchange({ ...to, proto: 'grpc' }), {
+    kind: 'http',
+    status: 200,
+    grpcStatus: '0',
+    bodiless: false,
+  });
+  t.match(await driver.exchange({ ...to, proto: 'tcp', payload: 'hello\n' }), { kind: 'echo', text: 'hello\n' });
+  const tls = { servername: 'db.example.com', ca: certificate.trustAnchorsPem };
+  t.match(await driver.exchange({ ...to, tls, proto: 'tcp', payload: 'hello\n' }), { kind: 'echo' }, 'inside TLS');
+  t.match(await driver.burst({ ...to, proto: 'http/1.1' }, 3), { statuses: [200, 200, 200] });
+  t.same((await driver.counts())[port], { connections: 8, requests: 8 });
+  const mute = await startScriptedApp(t, Buffer.alloc(0), true);
+  const closing = { ...to, port: mute.port };
+  t.match(
+    await driver.exchange({ ...closing, proto: 'http/1.1' }),
+    { kind: 'closed', text: '' },
+    'closed without a byte',
+  );
+  await t.rejects(driver.exchange({ ...to, tls: { ...tls, ca: '' }, proto: 'tcp', payload: 'x' }), /certificate/);
 });

@@ -1,0 +1,111 @@
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createHttp2Server, type Http2ServerRequest, type Http2ServerResponse } from 'node:http2';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+import type { Teardown } from './children.ts';
+
+export interface SniffingApp {
+  readonly port: number;
+  /** Accepted connections and, of HTTP of either version, requests. */
+  readonly counts: { readonly connections: number; readonly requests: number };
+}
+
+/** What the app answers a request with, as JSON: what it saw. */
+export interface SeenRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly httpVersion: string;
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+  readonly bodyBytes: number;
+}
+
+export interface SniffingAppOptions {
+  readonly host?: string;
+  readonly port?: number;
+  /** PEM of the app's own TLS: connections that begin with a ClientHello are terminated with it and then echoed. */
+  readonly tls?: { readonly cert: string; readonly key: string };
+}
+
+/**
+ * An app that answers whatever protocol arrives: HTTP/1 and HTTP/2 with a JSON description of the request, gRPC with an
+ * empty message and status 0, TLS and any other bytes with their echo.
+ */
+export function startSniffingApp(t: Teardown, options: SniffingAppOptions = {}): Promise<SniffingApp> {
+  const counts = { connections: 0, requests: 0 };
+  const sockets = new Set<Socket>();
+  const http1 = createHttpServer((request, response) => {
+    counts.requests += 1;
+    describe(request, (seen) => respond(response, seen));
+  });
+  const http2 = createHttp2Server((request, response) => {
+    counts.requests += 1;
+    if (String(request.headers['content-type'] ?? '').startsWith('application/grpc')) answerGrpc(request, response);
+    else describe(request, (seen) => respond(response, seen));
+  });
+  const tls = options.tls === undefined ? null : createTlsServer({ ...options.tls, allowHalfOpen: true }, echo);
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    counts.connections += 1;
+    sockets.add(socket);
+    // A peer may vanish at any time; nothing here depends on how.
+    socket.on('error', () => {});
+    socket.on('close', () => sockets.delete(socket));
+    socket.once('data', (first: Buffer) => {
+      socket.pause();
+      socket.unshift(first);
+      const text = first.toString('latin1');
+      // TLS and HTTP/2 take the paused socket's buffer themselves; resuming it would spill what they are about to read.
+      if (tls !== null && first[0] === 0x16) tls.emit('connection', socket);
+      else if (text.startsWith('PRI ')) http2.emit('connection', socket);
+      else {
+        if (/^[A-Z]+ \S+ HTTP\/1\./.test(text)) http1.emit('connection', socket);
+        else echo(socket);
+        socket.resume();
+      }
+    });
+  });
+  for (const emitter of [http1, http2, tls]) emitter?.on('clientError', (_: Error, socket: Socket) => socket.destroy());
+  tls?.on('tlsClientError', () => {});
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    return new Promise((resolve) => server.close(resolve));
+  });
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(options.port ?? 0, options.host ?? '127.0.0.1', () =>
+      resolve({ port: (server.address() as AddressInfo).port, counts }),
+    );
+  });
+}
+
+function echo(socket: Socket): void {
+  socket.on('error', () => {});
+  socket.pipe(socket);
+}
+
+function describe(request: IncomingMessage | Http2ServerRequest, done: (seen: SeenRequest) => void): void {
+  let bodyBytes = 0;
+  request.on('data', (chunk: Buffer) => {
+    bodyBytes += chunk.length;
+  });
+  request.on('end', () => {
+    const { method = '', url = '', httpVersion, headers } = request;
+    done({ method, url, httpVersion, headers, bodyBytes });
+  });
+  request.on('error', () => {});
+}
+
+function respond(response: ServerResponse | Http2ServerResponse, seen: SeenRequest): void {
+  response.setHeader('content-type', 'application/json');
+  (response as ServerResponse).end(JSON.stringify(seen));
+}
+
+function answerGrpc(request: Http2ServerRequest, response: Http2ServerResponse): void {
+  request.resume();
+  request.on('end', () => {
+    response.setHeader('content-type', 'application/grpc');
+    response.addTrailers({ 'grpc-status': '0' });
+    // An empty message: no compression, length 0.
+    response.end(Buffer.alloc(5));
+  });
+  request.on('error', () => {});
+}
