@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Child, type Exit, type Finished, runToEnd, startChild, type Teardown } from './children.ts';
 import { freePort } from './ports.ts';
@@ -46,6 +48,8 @@ export function bareEnvironment(env: Environment): NodeJS.ProcessEnv {
     ...(PATH === undefined ? {} : { PATH }),
     ...(HOME === undefined ? {} : { HOME }),
     ...(TMPDIR === undefined ? {} : { TMPDIR }),
+    // Some files start a hundred proxies; without the cache each would compile the same modules again.
+    NODE_COMPILE_CACHE: join(tmpdir(), 'sallyport-test-compile-cache'),
     ...env,
   };
 }

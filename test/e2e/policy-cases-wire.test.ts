@@ -1,0 +1,461 @@
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { stringify } from 'yaml';
+import { spiffeCertificate, type TestCertificate, testCertificate } from '../support/certificates.ts';
+import { grown, growth, type Labels, type Scrape } from '../support/metrics.ts';
+import { createNamespace, type Namespace, namespacesUnavailable } from '../support/namespace.ts';
+import {
+  afterStep,
+  allChecks,
+  type BurstCheck,
+  type CaseClient,
+  type PolicyCase,
+  type PolicyCases,
+  type PolicyCheck,
+  type PolicyDocument,
+  podOf,
+  readPolicyCases,
+  type SingleCheck,
+} from '../support/policy-cases.ts';
+import { type Sallyport, startSallyport } from '../support/sallyport.ts';
+import type { SeenRequest } from '../support/sniffing-app.ts';
+import { mapBounded, until } from '../support/until.ts';
+import { startDriver, type WireDriver } from '../support/wire-driver.ts';
+import type { Exchange, ExchangeResult } from '../support/wire-exchange.ts';
+
+/** Proxies at one time, each with a namespace to itself: the cases want fixed ports. */
+const lanes = 3;
+const adminPort = 4191;
+const healthPort = 4192;
+const ownName = 'web.shop.serviceaccount.identity.linkerd.cluster.local';
+
+const shared = readPolicyCases();
+const unavailable = shared.found ? namespacesUnavailable() : shared.reason;
+if (unavailable !== null || !shared.found) {
+  t.plan(0, unavailable ?? '');
+} else {
+  await allCases(t, shared.cases);
+}
+
+interface Lane {
+  readonly namespace: Namespace;
+  readonly driver: WireDriver;
+  /** The app behind each policy port. */
+  readonly apps: ReadonlyMap<number, number>;
+}
+
+async function allCases(t: Test, cases: PolicyCases): Promise<void> {
+  const everyCheck = cases.cases.flatMap(allChecks);
+  const podAddresses = cases.defaults.pod.status.podIPs.map(({ ip }) => ip);
+  const addresses = [...everyCheck.map(({ client }) => sourceOf(client)), ...podAddresses].map(canonical);
+  const ports = new Set(everyCheck.map(({ request }) => request.port).filter((port) => port !== adminPort));
+  const appCertificate = testCertificate({ dnsNames: ['db.example.com'] });
+  const rows: Lane[] = [];
+  for (let number = 0; number < lanes; number++) {
+    const namespace = await createNamespace(
+      t,
+      [...new Set(addresses)].filter((address) => !/^127\./.test(address)),
+    );
+    const driver = await startDriver(t, namespace.within);
+    const apps = new Map<number, number>();
+    for (const port of ports) {
+      const tls = { cert: appCertificate.certificatePem, key: appCertificate.keyPem };
+      apps.set(port, await driver.startApp({ tls }));
+    }
+    rows.push({ namespace, driver, apps });
+  }
+  const folder = t.testdir();
+  const certificates = new Certificates();
+  const results = await mapBounded(cases.cases, lanes, async (policyCase, lane) => {
+    const run = new CaseRun(t, cases, policyCase, rows[lane] as Lane, join(folder, policyCase.id), certificates);
+    return run.faults();
+  });
+  for (const [index, faults] of results.entries()) {
+    const { id, title } = cases.cases[index] as PolicyCase;
+    t.same(faults, [], `${id} ${title}`);
+  }
+}
+
+/** The address that the client's socket is bound to. A mapped address is what a dual-stack listener makes of plain IPv4. */
+function sourceOf({ ip }: CaseClient): string {
+  const mapped = /^::ffff:(.*)$/i.exec(ip)?.[1];
+  if (mapped === undefined) return ip;
+  if (mapped.includes('.')) return mapped;
+  const words = mapped.split(':').map((word) => Number.parseInt(word, 16));
+  return words.flatMap((word) => [word >> 8, word & 255]).join('.');
+}
+
+/** One spelling for each address, so that none is added to a device twice. */
+function canonical(address: string): string {
+  return address.includes(':') ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address;
+}
+
+/** Client certificates by identity, issued once for all cases. */
+class Certificates {
+  readonly own = testCertificate({ dnsNames: [ownName] });
+  readonly #issued = new Map<string, TestCertificate>();
+
+  of(identity: string): TestCertificate {
+    const found = this.#issued.get(identity);
+    if (found !== undefined) return found;
+    const spiffe = identity.startsWith('spiffe://');
+    const certificate = spiffe ? spiffeCertificate(identity) : testCertificate({ dnsNames: [identity] });
+    this.#issued.set(identity, certificate);
+    return certificate;
+  }
+}
+
+class CaseRun {
+  readonly #faults: string[] = [];
+  readonly #t: Test;
+  readonly #cases: PolicyCases;
+  readonly #case: PolicyCase;
+  readonly #lane: Lane;
+  readonly #folder: string;
+  readonly #certificates: Certificates;
+  /** Tunnels of earlier steps by connection name, with the check that opened each. */
+  readonly #tunnels = new Map<string, PolicyCheck>();
+  #before: Scrape | null = null;
+  #firstBurstAtMs: number | null = null;
+
+  constructor(t: Test, cases: PolicyCases, policyCase: PolicyCase, lane: Lane, folder: string, certs: Certificates) {
+    this.#t = t;
+    this.#cases = cases;
+    this.#case = policyCase;
+    this.#lane = lane;
+    this.#folder = folder;
+    this.#certificates = certs;
+    mkdirSync(join(folder, 'policy'), { recursive: true });
+  }
+
+  /** Runs the case with a proxy of its own; what did not go as expected. */
+  async faults(): Promise<string[]> {
+    const { resources, rejected = [], checks, steps = [] } = this.#case;
+    let documents = resources.filter(({ kind, metadata }) => !rejected.includes(`${kind}/${metadata.name}`));
+    this.#writePolicy(documents);
+    let sallyport: Sallyport | null = null;
+    try {
+      sallyport = await startSallyport(this.#t, {
+        env: this.#environment(),
+        within: this.#lane.namespace.within,
+        health: async (path, port) => (await this.#lane.driver.get(port, path)).status ?? undefined,
+      });
+      // A cluster's API server refuses these; here they arrive as a change, which must change nothing.
+      if (rejected.length > 0) await this.#apply(resources);
+      for (const check of checks) await this.#check(check);
+      for (const step of steps) {
+        documents = afterStep(documents, step);
+        await this.#apply(documents);
+        const tunnels = [...this.#tunnels];
+        for (const check of step.checks) await this.#check(check);
+        await this.#checkTunnels(tunnels, step.checks);
+      }
+      await this.#lane.driver.close(this.#case.id);
+      for (const tunnel of this.#tunnels.keys()) await this.#lane.driver.close(tunnel);
+    } catch (error) {
+      this.#fault(this.#case.id, error instanceof Error ? error.message : String(error));
+    } finally {
+      const exit = await sallyport?.stop(5_000);
+      if (exit !== undefined && exit.code !== 0) this.#fault(this.#case.id, `the proxy ended with ${exit.code}`);
+    }
+    return this.#faults;
+  }
+
+  #fault(id: string, text: string): void {
+    this.#faults.push(`${id}: ${text}`);
+  }
+
+  #environment(): Record<string, string> {
+    const settings = { ...this.#cases.defaults.settings, ...this.#case.settings };
+    const write = (name: string, text: string): string => {
+      const path = join(this.#folder, name);
+      writeFileSync(path, text);
+      return path;
+    };
+    const { own } = this.#certificates;
+    const ports = new Set(allChecks(this.#case).map(({ request }) => request.port));
+    const listeners = [...ports].filter((port) => port !== adminPort);
+    return {
+      SALLYPORT_POLICY: join(this.#folder, 'policy'),
+      SALLYPORT_POD_MANIFEST: write('pod.yaml', stringify({ kind: 'Pod', ...podOf(this.#cases, this.#case) })),
+      SALLYPORT_DEFAULT_INBOUND_POLICY: settings.defaultInboundPolicy,
+      SALLYPORT_CLUSTER_NETWORKS: settings.clusterNetworks.join(),
+      SALLYPORT_PROBE_NETWORKS: settings.probeNetworks.join(),
+      SALLYPORT_TRUST_DOMAIN: settings.identityDomain,
+      SALLYPORT_CONTROL_PLANE_NAMESPACE: settings.controlPlaneNamespace,
+      SALLYPORT_DETECT_TIMEOUT: settings.detectTimeout,
+      // Linkerd's injector writes its default list into the annotation; the cases' pods carry only their own.
+      SALLYPORT_OPAQUE_PORTS: '',
+      SALLYPORT_INBOUND_PORTS: (listeners.length > 0 ? listeners : [8080])
+        .map((port) => `[::]:${port}=127.0.0.1:${this.#lane.apps.get(port)}`)
+        .join(),
+      SALLYPORT_ADMIN_LISTEN: `[::]:${adminPort}`,
+      SALLYPORT_HEALTH_LISTEN: `127.0.0.1:${healthPort}`,
+      SALLYPORT_IDENTITY_CERT: write('own.crt', own.certificatePem),
+      SALLYPORT_IDENTITY_KEY: write('own.key', own.keyPem),
+      SALLYPORT_IDENTITY_TRUST_ANCHORS: write('anchors.crt', own.trustAnchorsPem),
+    };
+  }
+
+  #writePolicy(documents: readonly PolicyDocument[]): void {
+    const draft = join(this.#folder, 'draft.yaml');
+    writeFileSync(draft, documents.map((document) => `---\n${stringify(document)}`).join(''));
+    renameSync(draft, join(this.#folder, 'policy', 'policy.yaml'));
+  }
+
+  /** Replaces the documents and waits until the proxy has taken or refused them. */
+  async #apply(documents: readonly PolicyDocument[]): Promise<void> {
+    const before = await this.#lane.driver.scrape(adminPort);
+    this.#writePolicy(documents);
+    await until('the proxy to take or refuse the new documents', async () => {
+      const after = await this.#lane.driver.scrape(adminPort);
+      return (
+        growth(before, after, 'sallyport_policy_generation') > 0 ||
+        growth(before, after, 'sallyport_policy_load_errors_total') > 0
+      );
+    });
+  }
+
+  #exchange({ client, request }: PolicyCheck): Exchange {
+    const source = sourceOf(client);
+    const ip = source.startsWith('127.') || source === '::1' ? source : this.#podAddress(source);
+    const { proto, port, method, path, host, headers, payload } = request;
+    const ca = this.#certificates.own.trustAnchorsPem;
+    const mesh = client.identity === undefined ? undefined : this.#certificates.of(client.identity);
+    const tls: Exchange['tls'] =
+      client.tls === 'none'
+        ? undefined
+        : client.tls === 'passthrough'
+          ? { servername: client.sni ?? '', ca }
+          : client.tls === 'mesh' && mesh !== undefined
+            ? { servername: ownName, ca, cert: mesh.certificatePem, key: mesh.keyPem }
+            : { servername: ownName, ca };
+    return {
+      host: ip,
+      port,
+      localAddress: source,
+      proto,
+      ...(tls === undefined ? {} : { tls }),
+      ...(method === undefined ? {} : { method }),
+      ...(path === undefined ? {} : { path }),
+      ...(host === undefined ? {} : { authority: host }),
+      ...(headers === undefined ? {} : { headers }),
+      ...(payload === undefined ? {} : { payload }),
+    };
+  }
+
+  /** The pod's address of the client's family. */
+  #podAddress(source: string): string {
+    const ips = podOf(this.#cases, this.#case).status.podIPs.map(({ ip }) => ip);
+    return ips.find((ip) => ip.includes(':') === source.includes(':')) ?? '';
+  }
+
+  async #check(check: PolicyCheck): Promise<void> {
+    try {
+      this.#before ??= await this.#lane.driver.scrape(adminPort);
+      if (check.burst === undefined) await this.#checkSingle(check, this.#before);
+      else await this.#checkBurst(check, this.#before);
+    } catch (error) {
+      this.#fault(check.id, error instanceof Error ? error.message : String(error));
+      this.#before = null;
+    }
+  }
+
+  async #checkSingle(check: SingleCheck, before: Scrape): Promise<void> {
+    const { expect, request } = check;
+    const { driver, apps } = this.#lane;
+    const app = String(apps.get(request.port));
+    const exchange = this.#exchange(check);
+    const tunnel = this.#case.steps !== undefined && expect.wire === 'tcp' ? check.id : undefined;
+    const connection = this.#case.same_connection === true ? this.#case.id : tunnel;
+    const countsBefore = (await driver.counts())[app];
+    const result = await driver.exchange(exchange, connection);
+    if (tunnel !== undefined) this.#tunnels.set(tunnel, check);
+    for (const fault of wireFaults(check, result)) this.#fault(check.id, fault);
+
+    const countsAfter = (await driver.counts())[app];
+    // Port 4191 is the proxy's own admin application: there is no app to count at.
+    if (countsBefore !== undefined && countsAfter !== undefined) {
+      const connections = countsAfter.connections - countsBefore.connections;
+      const requests = countsAfter.requests - countsBefore.requests;
+      if (expect.decision !== 'allow' && connections + requests > 0) {
+        this.#fault(check.id, `refused, yet the app saw ${connections} connections and ${requests} requests`);
+      }
+      if (expect.decision === 'allow' && expect.wire !== 'tcp' && requests !== 1) {
+        this.#fault(check.id, `allowed, yet the app saw ${requests} requests`);
+      }
+    }
+    this.#before = await this.#checkMetrics(check, before);
+  }
+
+  /** Exactly one decision on this port, on the series with the named labels. Returns the scrape for the next check. */
+  async #checkMetrics({ id, expect, client, request }: SingleCheck, before: Scrape): Promise<Scrape> {
+    const { driver } = this.#lane;
+    const tls = tlsLabels(client, this.#case.tags.includes('opaque'));
+    const rows: Labels[] = (expect.authz_any_of ?? [expect.labels.authz_name]).map((name) => ({
+      ...expect.labels,
+      ...(name === undefined ? {} : { authz_name: name }),
+      ...tls,
+    }));
+    const onSeries = (after: Scrape): number =>
+      rows.reduce((total, labels) => total + growth(before, after, expect.metric, labels), 0);
+    const onPort = (after: Scrape): number =>
+      decisionCounters.reduce(
+        (total, name) => total + growth(before, after, name, { srv_port: String(request.port) }),
+        0,
+      );
+    let after = await driver.scrape(adminPort);
+    try {
+      await until(
+        'the decision to be counted',
+        async () => {
+          if (onPort(after) >= 1) return true;
+          after = await driver.scrape(adminPort);
+          return false;
+        },
+        { timeoutMs: 2_000 },
+      );
+    } catch {
+      // Said below, with what was counted instead.
+    }
+    if (onSeries(after) !== 1 || onPort(after) !== 1) {
+      const counted = grown(before, after, /^inbound_(http|tcp)_(authz|route|local)/);
+      this.#fault(id, `wanted ${expect.metric}${JSON.stringify(rows)} +1, was ${JSON.stringify(counted)}`);
+    }
+    return after;
+  }
+
+  async #checkBurst(check: BurstCheck, before: Scrape): Promise<void> {
+    const { driver } = this.#lane;
+    const { expect, burst } = check;
+    const result = await driver.burst(this.#exchange(check), burst);
+    this.#firstBurstAtMs ??= result.beganAtMs;
+    const count = (wanted: (status: number) => boolean): number => result.statuses.filter(wanted).length;
+    const allowed = count((status) => status === 200);
+    const limited = count((status) => status === 429);
+    const other = burst - allowed - limited;
+    const seconds = (result.endedAtMs - this.#firstBurstAtMs) / 1_000;
+    const refilled = Math.ceil(seconds * this.#ratePerSecond(expect.scopes ?? []));
+    if (allowed < expect.allow || allowed > Math.min(burst, expect.allow + refilled) || other !== expect.other) {
+      this.#fault(check.id, `${allowed} allowed, ${limited} limited, ${other} other, after ${seconds} s`);
+    }
+    const after = await driver.scrape(adminPort);
+    const scopes = expect.scopes ?? [];
+    const onScopes = scopes.reduce(
+      (total, scope) => total + growth(before, after, 'inbound_http_local_ratelimit_total', { ratelimit_scope: scope }),
+      0,
+    );
+    const onAll = growth(before, after, 'inbound_http_local_ratelimit_total');
+    if (onAll !== limited || (scopes.length > 0 && onScopes !== limited)) {
+      this.#fault(check.id, `${limited} limited, counted ${grown(before, after, /ratelimit/).join(' ')}`);
+    }
+    this.#before = after;
+  }
+
+  /** The fastest refill that could have let more through. */
+  #ratePerSecond(scopes: readonly string[]): number {
+    interface Rate {
+      readonly requestsPerSecond: number;
+    }
+    const specs = this.#case.resources
+      .filter(({ kind }) => kind === 'HTTPLocalRateLimitPolicy')
+      .map(({ spec }) => spec);
+    const rates = specs.flatMap((spec) => {
+      const { total, identity, overrides = [] } = spec as { total?: Rate; identity?: Rate; overrides?: Rate[] };
+      return (scopes.includes('total') ? [total] : [identity, ...overrides]).map(
+        (rate) => rate?.requestsPerSecond ?? 0,
+      );
+    });
+    return Math.max(0, ...rates);
+  }
+
+  /** A tunnel whose client is now refused is cut, and counted; any other stays. */
+  async #checkTunnels(
+    tunnels: readonly (readonly [string, PolicyCheck])[],
+    checks: readonly PolicyCheck[],
+  ): Promise<void> {
+    const { driver } = this.#lane;
+    for (const [name, opened] of tunnels) {
+      const refused = checks.some(
+        ({ expect, client, request }) =>
+          'wire' in expect &&
+          expect.wire === 'closed' &&
+          client.ip === opened.client.ip &&
+          request.port === opened.request.port,
+      );
+      // One second is the bound that the proxy must keep; half of one more is for the machine.
+      const ended = await driver.ends(name, refused ? 1_500 : 0);
+      if (ended !== refused) this.#fault(opened.id, `the open tunnel was ${ended ? 'cut' : 'left open'}`);
+      const terminated = (await driver.scrape(adminPort)).sum('inbound_tcp_authz_terminate_total', {
+        srv_port: String(opened.request.port),
+      });
+      if (refused && terminated !== 1) this.#fault(opened.id, `inbound_tcp_authz_terminate_total is ${terminated}`);
+    }
+  }
+}
+
+const decisionCounters = [
+  'inbound_http_authz_allow_total',
+  'inbound_http_authz_deny_total',
+  'inbound_http_route_not_found_total',
+  'inbound_tcp_authz_allow_total',
+  'inbound_tcp_authz_deny_total',
+];
+
+/** What TLS told, as Linkerd labels it. On an opaque port nothing is read, so nothing is told. */
+function tlsLabels(client: CaseClient, opaque: boolean): Labels {
+  if (opaque) return {};
+  switch (client.tls) {
+    case 'none':
+      return { tls: 'no_identity', no_tls_reason: 'no_tls_from_remote' };
+    case 'passthrough':
+      return { tls: 'opaque', sni: client.sni ?? '' };
+    case 'mesh-no-cert':
+      return { tls: 'true', client_id: '' };
+    case 'mesh':
+      return { tls: 'true', client_id: client.identity ?? '' };
+  }
+}
+
+function wireFaults({ expect, client, request }: SingleCheck, result: ExchangeResult): string[] {
+  const seen = JSON.stringify(result).slice(0, 300);
+  switch (expect.wire) {
+    case 'tcp':
+      return result.kind === 'echo' ? [] : [`wanted forwarded bytes, was ${seen}`];
+    case 'closed':
+      return result.kind === 'closed' && result.text === ''
+        ? []
+        : [`wanted the connection closed silently, was ${seen}`];
+    case 'http':
+    case 'grpc': {
+      if (result.kind !== 'http') return [`wanted ${expect.status}, was ${seen}`];
+      const faults: string[] = [];
+      if (result.status !== (expect.status ?? 200)) faults.push(`wanted status ${expect.status}, was ${result.status}`);
+      if (expect.wire === 'grpc') {
+        const wanted = expect.grpc_status ?? 0;
+        if (result.grpcStatus !== String(wanted)) faults.push(`wanted grpc-status ${wanted}, was ${result.grpcStatus}`);
+        if (expect.decision !== 'allow' && !result.bodiless) faults.push('a gRPC refusal that is not trailers-only');
+      }
+      if (expect.decision !== 'allow' && !result.bodiless) faults.push('a refusal with a body');
+      if (expect.decision !== 'allow' && result.headers.connection === 'close')
+        faults.push('a refusal that ends the connection');
+      // Nothing tells a client without an identity why.
+      if (client.identity === undefined && result.headers['l5d-proxy-error'] !== undefined) {
+        faults.push('l5d-proxy-error to a client without an identity');
+      }
+      if (
+        expect.decision === 'allow' &&
+        request.proto !== 'grpc' &&
+        request.port !== adminPort &&
+        request.method !== 'HEAD'
+      ) {
+        const forwarded = JSON.parse(result.body) as SeenRequest;
+        const clientId = forwarded.headers['l5d-client-id'];
+        if (clientId !== client.identity) faults.push(`the app was told l5d-client-id ${clientId}`);
+        if (forwarded.url !== request.path) faults.push(`forwarded as ${forwarded.url}`);
+      }
+      return faults;
+    }
+  }
+}
