@@ -61,11 +61,6 @@ export function assembleWorkload(
   return { workload: Object.freeze(workload), warnings };
 }
 
-/** Whether the addresses are the host's own, which may change, rather than given. */
-export function usesOwnAddresses(reader: VariableReader): boolean {
-  return !reader.isSet('SALLYPORT_POD_IPS') && !reader.isSet('SALLYPORT_POD_MANIFEST');
-}
-
 function withItem<T>(list: readonly T[] | undefined, item: T): readonly T[] {
   return list === undefined ? [item] : list.includes(item) ? list : [...list, item];
 }

@@ -49,11 +49,11 @@ export function readPolicyFiles(path: string): PolicyTexts {
 }
 
 const remedies: ReadonlyMap<string, readonly [message: string, hint: string]> = new Map([
-  ['ENOENT', ['no such file or folder', 'check the path; a ConfigMap volume must be mounted before the start']],
-  ['EACCES', ['permission denied', 'let the user that runs Sallyport read it']],
-  ['EISDIR', ['is a folder', 'name a file']],
-  ['ELOOP', ['symbolic links lead in a circle', 'repair the link']],
-  ['ERR_ENCODING_INVALID_ENCODED_DATA', ['is not UTF-8 text', 'save the file as UTF-8']],
+  ['ENOENT', ['no such file or folder', 'Check the path; a ConfigMap volume must be mounted before the start.']],
+  ['EACCES', ['permission denied', 'Let the user that runs Sallyport read it.']],
+  ['EISDIR', ['is a folder', 'Name a file.']],
+  ['ELOOP', ['symbolic links lead in a circle', 'Repair the link.']],
+  ['ERR_ENCODING_INVALID_ENCODED_DATA', ['is not UTF-8 text', 'Save the file as UTF-8.']],
 ]);
 
 function unreadable(file: string, error: unknown): Problem {
@@ -63,7 +63,7 @@ function unreadable(file: string, error: unknown): Problem {
 }
 
 function emptyFolder(path: string): Problem {
-  const hint = 'policy files end in .yaml, .yml or .json; without one, ports follow the default inbound policy';
+  const hint = 'Policy files end in .yaml, .yml or .json; without one, ports follow the default inbound policy.';
   return atTop('warning', 'no-policy-files', path, 'the folder holds no policy file', hint);
 }
 

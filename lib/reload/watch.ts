@@ -34,13 +34,15 @@ export function watchPaths(options: WatchOptions): { close(): Promise<void> } {
     ignored: (candidate) => !concerns(candidate, paths, folders),
   });
   watcher.on('all', onChange);
+  // What changed between this call and the moment from which events come was told by nobody.
+  watcher.once('ready', onChange);
   watcher.on('error', onError);
 
   let seen: string | undefined;
   let closed = false;
   const poll = async (): Promise<void> => {
     const now = (await Promise.all(paths.map(fingerprint))).join('\n');
-    if (!closed && seen !== undefined && seen !== now) onChange();
+    if (!closed && seen !== now) onChange();
     seen = now;
   };
   void poll().catch(onError);

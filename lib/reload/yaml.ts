@@ -8,6 +8,7 @@ import {
   type Node,
   type Pair,
   parseAllDocuments,
+  visit,
   type YAMLError,
 } from 'yaml';
 import type { SourceDocument } from '../policy/documents.ts';
@@ -41,18 +42,18 @@ export function readYaml(text: string, file: string): ReadYaml {
       const value: unknown = document.toJS({ maxAliasCount });
       if (value !== null) documents.push({ value, file, position: (path) => positionOf(document, path, lines) });
     } catch (error) {
-      problems.push(valueProblem(error, file, lines.linePos(document.contents.range?.[0] ?? 0)));
+      problems.push(aliasProblem(error, document, file, lines));
     }
   }
   return { documents, problems };
 }
 
 const remedies: ReadonlyMap<string, string> = new Map([
-  ['DUPLICATE_KEY', 'keep one of the two'],
-  ['TAB_AS_INDENT', 'indent with spaces'],
-  ['BAD_INDENT', 'check the indentation of this line'],
-  ['TAG_RESOLVE_FAILED', 'remove the tag; quote the value if it is to be a string'],
-  ['MISSING_CHAR', 'look for an unclosed quote or bracket, or a missing ":"'],
+  ['DUPLICATE_KEY', 'Keep one of the two.'],
+  ['TAB_AS_INDENT', 'Indent with spaces.'],
+  ['BAD_INDENT', 'Check the indentation of this line.'],
+  ['TAG_RESOLVE_FAILED', 'Remove the tag; quote the value if it is to be a string.'],
+  ['MISSING_CHAR', 'Look for an unclosed quote or bracket, or a missing ":".'],
 ]);
 
 function syntaxProblem(fault: YAMLError, file: string, lines: LineCounter): Problem {
@@ -62,17 +63,20 @@ function syntaxProblem(fault: YAMLError, file: string, lines: LineCounter): Prob
   return { severity: 'error', code, message: fault.message, file, line, column: col, resource: null, hint };
 }
 
-function valueProblem(error: unknown, file: string, at: { line: number; col: number }): Problem {
-  return {
-    severity: 'error',
-    code: 'yaml-syntax',
-    message: error instanceof Error ? error.message : String(error),
-    file,
-    line: at.line,
-    column: at.col,
-    resource: null,
-    hint: 'write the value out instead of repeating aliases',
-  };
+/** Thrown while aliases are resolved: one names no anchor (it is pointed at), or together they multiply too far. */
+function aliasProblem(error: unknown, document: Document.Parsed, file: string, lines: LineCounter): Problem {
+  let offset = document.contents?.range?.[0] ?? 0;
+  visit(document, {
+    Alias(_key, alias) {
+      if (alias.resolve(document) !== undefined) return undefined;
+      offset = alias.range?.[0] ?? offset;
+      return visit.BREAK;
+    },
+  });
+  const { line, col } = lines.linePos(offset);
+  const message = error instanceof Error ? error.message : String(error);
+  const hint = 'Write the value out in place of the alias.';
+  return { severity: 'error', code: 'yaml-syntax', message, file, line, column: col, resource: null, hint };
 }
 
 /**

@@ -1,0 +1,66 @@
+import { styleText } from 'node:util';
+import { faultText, readWorkload } from '../lib/config.ts';
+import { compileNow } from '../lib/policy/compile.ts';
+import type { Problem } from '../lib/problem.ts';
+import { loadPolicyNow } from '../lib/reload/load.ts';
+import { type Io, parseCommandLine, UsageError } from './arguments.ts';
+
+export const help = `Usage: sallyport check [PATH…] [--json]
+
+Validates policy documents as \`sallyport run\` does when it loads them, and names each problem with its file, line and
+column, the document, and a remedy. Several files or folders are one set of documents, so references among them resolve.
+
+  PATH     files, or folders of *.yaml, *.yml and *.json; SALLYPORT_POLICY where none is given
+  --json   one object: { "ok": …, "problems": [ … ] }
+
+The pod's facts (SALLYPORT_POD_*, SALLYPORT_PROBES, …) are used where the environment has them.
+
+Exit status: 0 clean or warnings only, 1 errors, 64 wrong usage.
+`;
+
+const flags = { json: { takes: 'switch' } } as const;
+
+export async function main(args: readonly string[], io: Io): Promise<number> {
+  const line = parseCommandLine(args, flags);
+  const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
+  const paths = line.positionals.length > 0 ? line.positionals : fromEnvironment ? [fromEnvironment] : [];
+  if (paths.length === 0) throw new UsageError('nothing to check', 'name a file or folder, or set SALLYPORT_POLICY');
+  const facts = readWorkload(io.env);
+  if (!facts.ok) throw new UsageError(facts.faults.map(faultText).join('\n'));
+
+  const load = loadPolicyNow({ paths, namespace: facts.workload.namespace });
+  const compiled = compileNow(load.documents, facts.workload);
+  const problems = inReadingOrder([...load.problems, ...compiled.problems]);
+  const errors = problems.filter((problem) => problem.severity === 'error').length;
+  if (line.has('json')) {
+    io.stdout.write(`${JSON.stringify({ ok: errors === 0, problems }, null, 2)}\n`);
+  } else {
+    for (const warning of facts.warnings) io.stderr.write(`warning: ${faultText(warning)}\n`);
+    for (const problem of problems) io.stdout.write(`${problemText(problem, io.stdout)}\n`);
+    const warnings = problems.length - errors;
+    const counted = `${count(load.documents.length, 'document')}: ${count(errors, 'error')}, ${count(warnings, 'warning')}`;
+    io.stdout.write(`${counted}\n`);
+  }
+  return errors === 0 ? 0 : 1;
+}
+
+function inReadingOrder(problems: readonly Problem[]): Problem[] {
+  const files = [...new Set(problems.map((problem) => problem.file))];
+  const place = new Map(files.map((file, index) => [file, index]));
+  const order = (problem: Problem): number => place.get(problem.file) ?? 0;
+  return [...problems].sort((a, b) => order(a) - order(b) || a.line - b.line || a.column - b.column);
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`;
+}
+
+/** As compilers print it, so that editors can jump there; coloured only where a person reads it on a terminal. */
+export function problemText(problem: Problem, stream: NodeJS.WriteStream): string {
+  const { severity, code, message, file, line, column, resource, hint } = problem;
+  const paint = (format: Parameters<typeof styleText>[0], text: string): string => styleText(format, text, { stream });
+  const about = resource === null ? '' : `${resource.kind} ${resource.namespace}/${resource.name}: `;
+  const head = `${paint('bold', `${file}:${line}:${column}`)}: ${paint(severity === 'error' ? 'red' : 'yellow', severity)}`;
+  const body = `${head}: ${about}${message} ${paint('dim', `[${code}]`)}`;
+  return hint === '' ? body : `${body}\n    ${paint('cyan', 'hint')}: ${hint}`;
+}

@@ -1,0 +1,98 @@
+import { nearestName } from '../lib/policy/nearest.ts';
+import { type Command, type Io, UsageError, usageExit } from './arguments.ts';
+import { version } from './version.ts';
+
+/** Loaded only when named: `--version` and `check` need neither the data plane nor its native parts. */
+const commands: ReadonlyMap<string, { readonly summary: string; load(): Promise<Command> }> = new Map([
+  ['run', { summary: 'the proxy, from the environment', load: () => import('./run.ts') }],
+  [
+    'demo',
+    { summary: 'the proxy before a small app, with an example policy, to try', load: () => import('./demo.ts') },
+  ],
+  ['check', { summary: 'errors and warnings in policy files', load: () => import('./check.ts') }],
+  [
+    'explain',
+    { summary: 'one decision with its reasons, from policy files alone', load: () => import('./explain.ts') },
+  ],
+  ['certs', { summary: 'a development CA and workload certificates', load: () => import('./certs.ts') }],
+]);
+
+function usage(): string {
+  const lines = [...commands].map(([name, { summary }]) => `  ${name.padEnd(9)}${summary}`);
+  return `Usage: sallyport <command> [flags]
+
+An inbound authorizing proxy: Linkerd's policy documents enforced in front of one application.
+
+Commands:
+${lines.join('\n')}
+
+sallyport <command> --help   what a command takes
+sallyport --version          the version
+`;
+}
+
+async function dispatch(argv: readonly string[], io: Io): Promise<number> {
+  const [name, ...args] = argv;
+  // After `--`, and as the value of a flag (`--host=--help`), the words are the user's own.
+  const own = argv.slice(0, argv.includes('--') ? argv.indexOf('--') : argv.length);
+  const wantsHelp = own.includes('--help') || own.includes('-h');
+  if (own.includes('--version')) {
+    io.stdout.write(`sallyport ${version()}\n`);
+    return 0;
+  }
+  if (name === undefined || name.startsWith('-') || name === 'help') {
+    if (wantsHelp || name === 'help') {
+      io.stdout.write(usage());
+      return 0;
+    }
+    if (name !== undefined)
+      throw new UsageError(`${name} stands before any command`, 'write sallyport <command> [flags]');
+    io.stderr.write(usage());
+    return usageExit;
+  }
+  const found = commands.get(name);
+  if (found === undefined) {
+    const nearest = nearestName(name, commands.keys());
+    throw new UsageError(`unknown command ${name}`, nearest === undefined ? '' : `did you mean ${nearest}?`);
+  }
+  const command = await found.load();
+  if (wantsHelp) {
+    io.stdout.write(command.help.endsWith('\n') ? command.help : `${command.help}\n`);
+    return 0;
+  }
+  return command.main(args, io);
+}
+
+/** Resolves when all that was written has left the process, or can no longer leave it. */
+function flushed(stream: NodeJS.WriteStream): Promise<void> {
+  return new Promise((resolve) => {
+    stream.once('close', resolve);
+    if (stream.destroyed) resolve();
+    else stream.write('', () => resolve());
+  });
+}
+
+const { env, stdin, stdout, stderr } = process;
+for (const stream of [stdout, stderr]) {
+  // `sallyport check | head -1`: a reader that has seen enough is no error of ours, and no reason to stop proxying.
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+  });
+}
+const argv = process.argv.slice(2);
+let status: number;
+try {
+  status = await dispatch(argv, { env, stdin, stdout, stderr });
+} catch (error) {
+  if (error instanceof UsageError) {
+    const command = commands.has(argv[0] ?? '') ? ` ${argv[0]}` : '';
+    const hint = error.hint === '' ? '' : ` (${error.hint})`;
+    stderr.write(`sallyport${command}: ${error.message}${hint}\nTry: sallyport${command} --help\n`);
+    status = usageExit;
+  } else {
+    stderr.write(`sallyport: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+    status = 1;
+  }
+}
+await Promise.all([flushed(stdout), flushed(stderr)]);
+process.exit(status);

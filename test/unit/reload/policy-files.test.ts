@@ -1,0 +1,63 @@
+import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { readPolicyFiles } from '../../../lib/reload/policy-files.ts';
+
+t.test('a folder: policy files by name, nothing else', async (t) => {
+  const folder = t.testdir({
+    'b.yaml': 'b',
+    'a.yml': 'a',
+    'c.json': 'c',
+    'README.md': 'no',
+    '.hidden.yaml': 'no',
+    'sub.yaml': { 'inner.yaml': 'no' },
+  });
+  const { texts, problems } = readPolicyFiles(folder);
+  t.same(texts, [
+    { file: join(folder, 'a.yml'), text: 'a' },
+    { file: join(folder, 'b.yaml'), text: 'b' },
+    { file: join(folder, 'c.json'), text: 'c' },
+  ]);
+  t.same(problems, []);
+});
+
+t.test('a ConfigMap volume: each file once, through its links', async (t) => {
+  const volume = t.testdir({ '..2026_11_20': { 'p.yaml': 'policy' } });
+  symlinkSync('..2026_11_20', join(volume, '..data'));
+  symlinkSync('..data/p.yaml', join(volume, 'p.yaml'));
+  t.same(readPolicyFiles(volume).texts, [{ file: join(volume, 'p.yaml'), text: 'policy' }]);
+  t.same(readPolicyFiles(join(volume, 'p.yaml')).texts.length, 1, 'and named directly');
+});
+
+t.test('a file is read whatever it is called', async (t) => {
+  const folder = t.testdir({ 'policy.txt': 'x' });
+  t.same(readPolicyFiles(join(folder, 'policy.txt')).texts.length, 1);
+});
+
+t.test('what cannot be read is an error that names it', async (t) => {
+  const folder = t.testdir({ 'binary.yaml': Buffer.from([0x61, 0xff, 0xfe]), 'ok.yaml': 'ok' });
+  symlinkSync('nowhere', join(folder, 'dangling.yaml'));
+  const { texts, problems } = readPolicyFiles(folder);
+  t.same(
+    texts.map(({ text }) => text),
+    ['ok'],
+  );
+  t.match(problems, [
+    { severity: 'error', code: 'unreadable', file: join(folder, 'binary.yaml'), message: /not UTF-8/ },
+    { severity: 'error', code: 'unreadable', file: join(folder, 'dangling.yaml'), message: /no such file/ },
+  ]);
+  t.match(readPolicyFiles(join(folder, 'absent')).problems, [{ severity: 'error', code: 'unreadable', line: 1 }]);
+});
+
+t.test('a file without permission', { skip: process.getuid?.() === 0 && 'root reads everything' }, async (t) => {
+  const folder = t.testdir({ 'secret.yaml': 'x' });
+  chmodSync(join(folder, 'secret.yaml'), 0);
+  t.match(readPolicyFiles(folder).problems, [{ code: 'unreadable', message: /permission denied/ }]);
+});
+
+t.test('an empty folder is a warning: perhaps a mount that went wrong', async (t) => {
+  const folder = t.testdir({});
+  mkdirSync(join(folder, 'deeper'));
+  writeFileSync(join(folder, 'deeper', 'p.yaml'), '');
+  t.match(readPolicyFiles(folder), { texts: [], problems: [{ severity: 'warning', code: 'no-policy-files' }] });
+});
