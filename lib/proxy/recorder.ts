@@ -55,6 +55,8 @@ export interface ConnectionScope {
   requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog, grpc: boolean): void;
   /** Begins `request_total`, `response_*` and `inbound_{http,grpc}_*` for a permitted request. */
   requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean): RequestScope;
+  /** A message that was refused as malformed before any decision (400, 408, 431): counted, and logged at debug. */
+  badRequest(policy: PortPolicy, reason: string): void;
   httpError(policy: PortPolicy, error: ErrorLabel, detail: string, request: RequestLog): void;
 }
 

@@ -1,0 +1,95 @@
+import { type App, startApp } from '../lib/app.ts';
+import { readConfig } from '../lib/config.ts';
+import { hostPort } from '../lib/ip.ts';
+import { createLog, parseLevel } from '../lib/telemetry/log.ts';
+import { type Command, type Io, parseCommandLine, usageExit } from './arguments.ts';
+import { version } from './version.ts';
+
+/** Older ones lack security releases that a TLS-terminating proxy needs, or cannot run these sources. */
+const oldestGoodNode = [22, 19] as const;
+
+export const help = `Usage: sallyport run
+
+Runs the proxy, configured by the environment (README, "Environment"). It logs to stdout, one JSON object a line.
+
+SIGTERM or SIGINT drains: /ready turns 503, requests in flight finish, then it exits 0. A second one ends it at once.
+
+Exit status: 0 after a drained stop, 64 for a bad configuration (every fault listed, before any port opens), 1 otherwise.
+`;
+
+export const main: Command['main'] = async (args, io) => {
+  parseCommandLine(args, {});
+  return run(io, () => {});
+};
+
+/** Starts, waits for a signal or for the admin server's /shutdown, drains. `started` is told once all ports are open. */
+export async function run(io: Io, started: (app: App) => void): Promise<number> {
+  const read = readConfig(io.env);
+  if (!read.ok) {
+    for (const { variable, message, hint } of read.faults) {
+      io.stderr.write(`sallyport: ${variable}: ${message}${hint === '' ? '' : ` (${hint})`}\n`);
+    }
+    return usageExit;
+  }
+  const { config } = read;
+  const log = createLog({ level: parseLevel(config.logLevel) ?? 'info', format: config.logFormat });
+  const { logger } = log;
+  for (const { variable, message, hint } of config.warnings) logger.warn({ variable, hint }, message);
+  warnOfOldNode(logger);
+
+  // A fault of ours in one connection must not take the others' traffic down; it is logged with its stack.
+  process.on('uncaughtException', (error) => logger.error({ err: error }, 'Unexpected error'));
+  process.on('unhandledRejection', (reason) => logger.error({ err: reason }, 'Unexpected rejection'));
+
+  try {
+    const build = { version: version(), gitSha: '', date: '' };
+    const app = await startApp({ config, env: io.env, log, build });
+    const { inbound, ports, admin, health } = app.addresses;
+    logger.info(
+      {
+        version: build.version,
+        node: process.version,
+        inbound: shown(inbound),
+        ports: [...ports.values()].map(shown),
+        admin: shown(admin),
+        health: shown(health),
+      },
+      'Listening',
+    );
+    started(app);
+    onSignals(app, () => logger.warn('Second signal; ending without a drain'));
+    const drained = await app.stopped;
+    return drained ? 0 : 1;
+  } catch (error) {
+    logger.fatal({ error: (error as Error).message }, 'Cannot start');
+    io.stderr.write(`sallyport: ${(error as Error).message}\n`);
+    return 1;
+  } finally {
+    log.flush();
+  }
+}
+
+function shown(address: { readonly address: string; readonly port: number } | null): string | null {
+  return address === null ? null : hostPort(address.address, address.port);
+}
+
+function onSignals(app: App, second: () => void): void {
+  let asked = false;
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      if (asked) {
+        second();
+        process.exit(1);
+      }
+      asked = true;
+      void app.stop();
+    });
+  }
+}
+
+function warnOfOldNode(logger: { warn(fields: object, message: string): void }): void {
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+  const [wantMajor, wantMinor] = oldestGoodNode;
+  if (major > wantMajor || (major === wantMajor && minor >= wantMinor)) return;
+  logger.warn({ node: process.version, wanted: `>=${oldestGoodNode.join('.')}` }, 'This Node is too old to be safe');
+}

@@ -1,0 +1,307 @@
+import type { AddressInfo, Socket } from 'node:net';
+import type { Config, InboundPort, ListenAddress } from './config.ts';
+import { parseIp } from './ip.ts';
+import { createAdminApp } from './ops/admin-app.ts';
+import { createHealthServer } from './ops/health-server.ts';
+import { Readiness } from './ops/readiness.ts';
+import { createAuthorizer } from './policy/authorizer.ts';
+import type { PolicyIndex } from './policy/compile.ts';
+import { effectivePolicy } from './policy/effective.ts';
+import type { Problem } from './problem.ts';
+import { type Arrival, type ConnectionServices, serveConnection } from './proxy/connection.ts';
+import { UpgradeForwarder } from './proxy/forward-upgrade.ts';
+import { Http1Server } from './proxy/http1-server.ts';
+import { Http2Server } from './proxy/http2-server.ts';
+import { type Listener, listen } from './proxy/listener.ts';
+import { LiveConnections } from './proxy/live-connections.ts';
+import { loadOriginalDestination } from './proxy/original-destination.ts';
+import { type Destination, type HttpConnection, RequestPipeline } from './proxy/request-pipeline.ts';
+import { TlsTermination } from './proxy/tls-termination.ts';
+import { type Endpoint, Upstreams } from './proxy/upstream.ts';
+import { type CredentialSource, createCredentialSource } from './reload/credential-source.ts';
+import { createPodFacts } from './reload/pod-facts.ts';
+import { createPolicySource } from './reload/policy-source.ts';
+import { createAccessLog } from './telemetry/access-log.ts';
+import type { Log } from './telemetry/log.ts';
+import { type Build, createTelemetry } from './telemetry/metrics.ts';
+
+export interface AppOptions {
+  readonly config: Config;
+  /** For what is re-read while running: labels file, manifest. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly log: Log;
+  readonly build: Build;
+}
+
+export interface App {
+  /** Where it really listens, once started; null for what is switched off. */
+  readonly addresses: {
+    readonly inbound: AddressInfo | null;
+    readonly ports: ReadonlyMap<number, AddressInfo>;
+    readonly admin: AddressInfo | null;
+    readonly health: AddressInfo | null;
+  };
+  /** Resolves when a stop, begun by `stop` or by the admin server, is over: true when everything drained in time. */
+  readonly stopped: Promise<boolean>;
+  /** Not ready, no new connections, finish what is in flight, then close. Later calls join the first. */
+  stop(): Promise<boolean>;
+}
+
+/** Requests in flight in the whole process (Linkerd's figure). */
+const maxInFlight = 100_000;
+
+/**
+ * The composition root: everything is made, joined and started here, and nowhere else.
+ *
+ * @throws with a message for the user when a port cannot be bound or the first identity cannot be loaded; what had
+ *   been started is stopped again.
+ */
+export async function startApp(options: AppOptions): Promise<App> {
+  const { config, log, build } = options;
+  const { logger } = log;
+  const readiness = new Readiness();
+
+  const telemetry = createTelemetry({
+    log: logger,
+    accessLog: config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog }),
+    build,
+    processStart: Date.now() / 1000 - process.uptime(),
+    droppedLogLines: () => log.dropped(),
+  });
+  const { recorder } = telemetry;
+
+  // Policy: files → index → authorizer.
+  const authorizer = createAuthorizer({ nowMs: () => performance.now() });
+  const podFacts = createPodFacts({
+    env: options.env,
+    initial: config.workload,
+    onChange: () => void policySource.workloadChanged(),
+    log: logger,
+  });
+  let index: PolicyIndex | null = null;
+  const policySource = createPolicySource({
+    path: config.policyPath,
+    workload: () => podFacts.current(),
+    swap: (next) => {
+      index = next;
+      authorizer.swap(next);
+    },
+    onProblems: (problems) => {
+      for (const problem of problems) logProblem(problem);
+    },
+    onLoaded: ({ documents, changed }) => {
+      readiness.up('policy');
+      telemetry.policyLoaded(authorizer.generation, Date.now() / 1000);
+      if (changed) logger.info({ documents, generation: authorizer.generation }, 'Policy loaded');
+    },
+    onFailed: (reason) => {
+      telemetry.policyLoadFailed();
+      const kept = authorizer.generation === 0 ? 'nothing is authorized' : 'the last good policy stays in force';
+      logger.error({ reason }, `Policy not loaded; ${kept}`);
+    },
+    log: logger,
+  });
+  const logProblem = (problem: Problem): void => {
+    const { severity, message, ...where } = problem;
+    logger[severity === 'error' ? 'error' : 'warn'](where, `Policy: ${message}`);
+  };
+
+  // Identity: files → TLS termination.
+  let termination: TlsTermination | null = null;
+  const credentials: CredentialSource | null =
+    config.identity === null
+      ? null
+      : createCredentialSource({
+          ...config.identity,
+          names: config.identity.names ?? undefined,
+          onLoaded: (loaded) => {
+            termination = new TlsTermination({
+              names: new Set(loaded.names),
+              options: loaded.secureContextOptions,
+            });
+            telemetry.identityLoaded({ expiresAt: loaded.notAfter, refreshedAt: new Date() });
+            readiness.up('identity');
+            logger.info({ names: loaded.names, notAfter: loaded.notAfter.toISOString() }, 'Identity loaded');
+          },
+          onFailed: (faults) => {
+            telemetry.identityLoadFailed();
+            for (const fault of faults) logger.error(fault, 'Identity not reloaded; the last good one stays in use');
+          },
+          log: logger,
+        });
+  if (credentials === null) readiness.up('identity');
+
+  // Data plane.
+  const ownPorts = new Set<number>();
+  const live = new LiveConnections();
+  const upstreams = new Upstreams({
+    connectTimeoutMs: config.connectTimeoutMs,
+    recorder,
+    isOwn: (endpoint) => ownPorts.has(endpoint.port) && isThisHost(endpoint.host, podFacts.current().ips),
+  });
+  const pipeline = new RequestPipeline({ authorizer, upstreams, recorder, maxInFlight });
+  const onBadRequest = ({ scope, policyPort }: HttpConnection, reason: string): void =>
+    scope.badRequest(authorizer.port(policyPort), reason);
+  const http1 = new Http1Server({ pipeline, upgrades: new UpgradeForwarder(pipeline, upstreams), onBadRequest });
+  const http2 = new Http2Server({ pipeline, onBadRequest });
+  const services: ConnectionServices = {
+    authorizer,
+    recorder,
+    http1,
+    http2,
+    upstreams,
+    live,
+    tls: () => termination,
+    detectTimeoutMs: config.detectTimeoutMs,
+  };
+  authorizer.onChange(() => live.recheckAll());
+
+  // Doors: each listener knows what stands behind it.
+  const admin = createAdminApp({
+    ready: () => readiness.state(),
+    metrics: () => telemetry.exposition(),
+    policy: () => (index === null ? null : effectivePolicy(index, podFacts.current())),
+    log,
+    shutdown: () => void stop(),
+    failed: (path, error) => logger.error({ path, err: error }, 'Admin request failed'),
+  });
+  const adminDestination: Destination = { kind: 'in-process', application: admin };
+  const health = createHealthServer({ ready: () => readiness.state() });
+  const listeners: Listener[] = [];
+  const open = async (
+    variable: string,
+    address: ListenAddress,
+    arrive: (socket: Socket) => Arrival | null,
+  ): Promise<AddressInfo> => {
+    const listener = await bound(variable, address, () =>
+      listen({
+        host: address.host ?? undefined,
+        port: address.port,
+        onConnection: (socket) => {
+          const arrival = arrive(socket);
+          if (arrival === null) socket.destroy();
+          else serveConnection(services, socket, arrival);
+        },
+        onError: (error) => logger.error({ error: error.message }, `Accepting on ${variable} failed`),
+      }),
+    );
+    listeners.push(listener);
+    ownPorts.add(listener.address.port);
+    return listener.address;
+  };
+  const openExplicit = (port: InboundPort): Promise<AddressInfo> =>
+    open('SALLYPORT_INBOUND_PORTS', port.listen, (socket) => ({
+      targetIp: parseIp(socket.localAddress ?? '')?.text ?? '',
+      policyPort: port.policyPort,
+      destination: { kind: 'app', endpoint: port.app },
+    }));
+  const openRedirected = (address: ListenAddress): Promise<AddressInfo> => {
+    const originalDestination = loadOriginalDestination();
+    return open('SALLYPORT_INBOUND_LISTEN', address, (socket) => {
+      const target = originalDestination(socket);
+      // Not redirected, or meant for this port itself: forwarding would come back here.
+      if (target === null || target.port === socket.localPort) return null;
+      if (target.port === config.adminListen?.port) {
+        return { targetIp: target.ip, policyPort: target.port, destination: adminDestination };
+      }
+      const endpoint: Endpoint = { host: config.appHost, port: target.port };
+      return { targetIp: target.ip, policyPort: target.port, destination: { kind: 'app', endpoint } };
+    });
+  };
+
+  const closeEverything = async (): Promise<void> => {
+    await Promise.allSettled([
+      policySource.stop(),
+      podFacts.stop(),
+      credentials?.stop(),
+      upstreams.close(),
+      health.close(),
+    ]);
+    http1.close();
+  };
+
+  let stopping: Promise<boolean> | null = null;
+  let settleStopped: (drained: boolean) => void = () => {};
+  const stopped = new Promise<boolean>((resolve) => {
+    settleStopped = resolve;
+  });
+  const stop = (): Promise<boolean> => {
+    stopping ??= (async () => {
+      readiness.drain();
+      logger.info({ connections: live.size }, 'Draining');
+      const closed = listeners.map((listener) => listener.close());
+      http1.drain();
+      const drained = await live.drain(config.shutdownGracePeriodMs);
+      if (!drained) logger.warn({ connections: live.size }, 'Grace period over; remaining connections were cut');
+      await Promise.allSettled(closed);
+      await closeEverything();
+      logger.info({ drained }, 'Stopped');
+      settleStopped(drained);
+      return drained;
+    })();
+    return stopping;
+  };
+
+  try {
+    const healthListen = config.healthListen;
+    const healthAddress =
+      healthListen === null
+        ? null
+        : await bound('SALLYPORT_HEALTH_LISTEN', healthListen, () =>
+            health.listen(healthListen.host ?? '::', healthListen.port),
+          );
+    if (healthAddress !== null) ownPorts.add(healthAddress.port);
+    await credentials?.start();
+    await policySource.start();
+    podFacts.start();
+    const ports = new Map<number, AddressInfo>();
+    for (const port of config.inboundPorts) ports.set(port.policyPort, await openExplicit(port));
+    const adminListen = config.adminListen;
+    const adminAddress =
+      adminListen === null
+        ? null
+        : await open('SALLYPORT_ADMIN_LISTEN', adminListen, () => ({
+            targetIp: adminListen.host ?? '0.0.0.0',
+            policyPort: adminListen.port,
+            destination: adminDestination,
+          }));
+    const inboundAddress = config.inboundListen === null ? null : await openRedirected(config.inboundListen);
+    readiness.up('listeners');
+    return {
+      addresses: { inbound: inboundAddress, ports, admin: adminAddress, health: healthAddress },
+      stopped,
+      stop,
+    };
+  } catch (error) {
+    await Promise.allSettled(listeners.map((listener) => listener.close()));
+    await closeEverything();
+    throw error;
+  }
+}
+
+/** Names the variable and the remedy when an address cannot be bound. */
+async function bound<T>(variable: string, address: ListenAddress, bind: () => Promise<T>): Promise<T> {
+  try {
+    return await bind();
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? '';
+    const where = `${address.host ?? '*'}:${address.port}`;
+    const why =
+      code === 'EADDRINUSE'
+        ? 'something else listens there; stop it or choose another port'
+        : code === 'EACCES'
+          ? 'ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one'
+          : (error as Error).message;
+    throw new Error(`${variable}: cannot listen on ${where}: ${why}`, { cause: error });
+  }
+}
+
+/** Whether an endpoint's host is this machine: loopback, unspecified, or one of the pod's addresses. */
+function isThisHost(host: string, own: readonly { readonly text: string }[]): boolean {
+  if (host === 'localhost') return true;
+  const ip = parseIp(host);
+  if (ip === undefined) return false;
+  if (ip.family === 4 && (ip.value >>> 24 === 127 || ip.value === 0)) return true;
+  if (ip.family === 6 && ip.words[0] === 0 && ip.words[1] === 0 && ip.words[2] === 0 && ip.words[3] <= 1) return true;
+  return own.some(({ text }) => text === ip.text);
+}

@@ -1,0 +1,84 @@
+import type { Readable } from 'node:stream';
+import type { IpAddress } from '../ip.ts';
+import type { RequestPermit } from '../policy/decision.ts';
+import type { Exchange } from './exchange.ts';
+import type { RequestScope } from './recorder.ts';
+
+/** A request to an application that lives in this process. */
+export interface ApplicationRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly clientIp: IpAddress;
+  header(name: string): readonly string[];
+  /** The whole body. @throws when it exceeds the application's limit. */
+  body(maxBytes: number): Promise<Buffer>;
+}
+
+export interface ApplicationResponse {
+  readonly status: number;
+  readonly headers: readonly (readonly [string, string])[];
+  readonly body: string | Buffer;
+}
+
+/** Served behind the inbound path, so that policy decides who reaches it. */
+export interface Application {
+  handle(request: ApplicationRequest): Promise<ApplicationResponse>;
+}
+
+export function serveApplication(
+  _permit: RequestPermit,
+  exchange: Exchange,
+  scope: RequestScope,
+  application: Application,
+  failed: (error: unknown) => void,
+): void {
+  const request: ApplicationRequest = {
+    method: exchange.method,
+    path: exchange.path,
+    query: exchange.query,
+    clientIp: exchange.connection.client.ip,
+    header: (name) => exchange.header(name),
+    body: (maxBytes) => readBody(exchange.body, maxBytes),
+  };
+  exchange.onAborted = () => scope.responseEnded(null, '');
+  application.handle(request).then(
+    (response) => {
+      if (exchange.aborted) return;
+      const body = typeof response.body === 'string' ? Buffer.from(response.body) : response.body;
+      const headers = response.headers.flatMap(([name, value]) => [name, value]);
+      headers.push('content-length', String(body.length));
+      scope.requestEnded();
+      scope.responseHead(response.status);
+      const hasBody = body.length > 0 && exchange.method !== 'HEAD';
+      exchange.respond(response.status, '', headers, hasBody);
+      if (hasBody) {
+        scope.responseFrame(body.length);
+        exchange.write(body);
+      }
+      exchange.end([]);
+      scope.responseEnded(null, '');
+    },
+    (error: unknown) => {
+      if (exchange.aborted) return;
+      failed(Object.assign(new Error('application failed', { cause: error }), { code: 'ERR_SALLYPORT_UNEXPECTED' }));
+      scope.responseEnded(null, 'unclassified');
+    },
+  );
+}
+
+function readBody(body: Readable | null, maxBytes: number): Promise<Buffer> {
+  if (body === null) return Promise.resolve(Buffer.alloc(0));
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    body.on('data', (chunk: Buffer) => {
+      size += chunk.length;
+      if (size > maxBytes) reject(new Error('request body too large'));
+      else chunks.push(chunk);
+    });
+    body.once('end', () => resolve(Buffer.concat(chunks)));
+    body.once('error', reject);
+    body.once('close', () => reject(new Error('request aborted')));
+  });
+}

@@ -1,0 +1,291 @@
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Client, ClientTls } from '../client.ts';
+import { type IpAddress, parseIp } from '../ip.ts';
+import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
+import { type ClientHello, parseClientHello } from './client-hello.ts';
+import { guessHttp } from './detect.ts';
+import { peek } from './first-bytes.ts';
+import { forwardTcp } from './forward-tcp.ts';
+import type { Http1Server } from './http1-server.ts';
+import type { Http2Server } from './http2-server.ts';
+import type { LiveConnection, LiveConnections } from './live-connections.ts';
+import type { ConnectionScope, Recorder, TransportScope } from './recorder.ts';
+import { errorCode } from './refuse.ts';
+import type { Destination, HttpConnection } from './request-pipeline.ts';
+import type { AlpnPreference, TlsTermination } from './tls-termination.ts';
+import type { Upstreams } from './upstream.ts';
+
+export interface ConnectionServices {
+  readonly authorizer: Authorizer;
+  readonly recorder: Recorder;
+  readonly http1: Http1Server;
+  readonly http2: Http2Server;
+  readonly upstreams: Upstreams;
+  readonly live: LiveConnections;
+  /** The current one; null when this proxy has no identity. */
+  readonly tls: () => TlsTermination | null;
+  /** Milliseconds until a connection that sends nothing is closed, or counts as not TLS. */
+  readonly detectTimeoutMs: number;
+}
+
+/** Where a connection was meant to go, known at accept. */
+export interface Arrival {
+  readonly targetIp: string;
+  readonly policyPort: number;
+  readonly destination: Destination;
+}
+
+/** Takes an accepted connection through its life: TLS, detection, decision, forwarding. */
+export function serveConnection(services: ConnectionServices, socket: Socket, arrival: Arrival): void {
+  const ip = parseIp(socket.remoteAddress ?? '');
+  // A peer that is gone already has no address any more.
+  if (ip === undefined) {
+    socket.destroy();
+    return;
+  }
+  new InboundConnection(services, socket, arrival, ip).start();
+}
+
+class InboundConnection implements LiveConnection {
+  readonly #services: ConnectionServices;
+  readonly #socket: Socket;
+  readonly #arrival: Arrival;
+  readonly #ip: IpAddress;
+  readonly #clientPort: number;
+  #errno = '';
+  /** What the connection has become; decides what recheck and drain mean. */
+  #stage:
+    | { readonly kind: 'detecting' }
+    | { readonly kind: 'http1'; readonly stream: Duplex }
+    | { readonly kind: 'http2'; readonly drain: () => void }
+    | { readonly kind: 'tcp'; policy: PortPolicy; readonly scope: ConnectionScope; readonly destroy: () => void }
+    | { readonly kind: 'over' } = { kind: 'detecting' };
+
+  constructor(services: ConnectionServices, socket: Socket, arrival: Arrival, ip: IpAddress) {
+    this.#services = services;
+    this.#socket = socket;
+    this.#arrival = arrival;
+    this.#ip = ip;
+    this.#clientPort = socket.remotePort ?? 0;
+  }
+
+  start(): void {
+    const { live } = this.#services;
+    live.add(this);
+    this.#socket.on('error', (error) => {
+      this.#errno = errorCode(error);
+      this.#socket.destroy();
+    });
+    this.#socket.once('close', () => {
+      this.#stage = { kind: 'over' };
+      live.remove(this);
+    });
+    const policy = this.#policy();
+    if (policy.protocol === 'opaque') {
+      this.#tcp(this.#socket, { kind: 'none', reason: 'port_skipped' });
+    } else {
+      this.#detectTls(policy);
+    }
+  }
+
+  /** Policy is read anew at each step: it may have changed while we waited for bytes. */
+  #policy(): PortPolicy {
+    return this.#services.authorizer.port(this.#arrival.policyPort);
+  }
+
+  #detectTls(policy: PortPolicy): void {
+    peek(
+      this.#socket,
+      this.#services.detectTimeoutMs,
+      (bytes) => {
+        const result = parseClientHello(bytes);
+        return result.kind === 'partial' ? undefined : result;
+      },
+      (result) => {
+        if (result.kind === 'ended') {
+          this.#socket.destroy();
+        } else if (result.kind === 'timeout') {
+          this.#scope({ kind: 'none', reason: 'no_tls_from_remote' }).tcpError('tls detection timeout');
+          this.#socket.destroy();
+        } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
+          this.#hello(policy, result.value.hello, result.value.hello.serverName);
+        } else {
+          // Linkerd takes a ClientHello without a name for plaintext: it can be meant for nobody but the app.
+          this.#decrypted(this.#socket, { kind: 'none', reason: 'no_tls_from_remote' }, null);
+        }
+      },
+    );
+  }
+
+  #hello(policy: PortPolicy, hello: ClientHello, serverName: string): void {
+    const termination = this.#services.tls();
+    if (termination === null || !termination.names.has(serverName)) {
+      this.#tcp(this.#socket, { kind: 'passthrough', sni: serverName });
+      return;
+    }
+    const prefer: AlpnPreference = policy.protocol === 'http2' || policy.protocol === 'grpc' ? 'h2' : 'http/1.1';
+    termination.accept(this.#socket, hello, prefer, (handshake) => {
+      if (handshake.kind === 'failed') {
+        this.#scope({ kind: 'mesh', identity: null }).tcpError('i/o');
+        this.#socket.destroy();
+        return;
+      }
+      const { socket, identity } = handshake;
+      socket.on('error', (error) => {
+        this.#errno = errorCode(error);
+        socket.destroy();
+      });
+      const alpn = socket.alpnProtocol === false ? null : socket.alpnProtocol;
+      this.#decrypted(socket, { kind: 'mesh', identity }, alpn);
+    });
+  }
+
+  /** The bytes that the client means for the app are readable now. */
+  #decrypted(stream: Socket, tls: ClientTls, alpn: string | null): void {
+    const policy = this.#policy();
+    switch (policy.protocol) {
+      case 'opaque':
+      case 'tls':
+        this.#tcp(stream, tls);
+        return;
+      case 'http2':
+      case 'grpc':
+        this.#http2(stream, tls, policy);
+        return;
+      case 'http1':
+        // Without TLS the Server's word is taken; a meshed peer may send HTTP/2 (Linkerd's orig-proto).
+        if (tls.kind === 'none') this.#http1(stream, tls, policy);
+        else this.#detectHttp(stream, tls, policy, alpn);
+        return;
+      case 'detect':
+        this.#detectHttp(stream, tls, policy, alpn);
+    }
+  }
+
+  #detectHttp(stream: Socket, tls: ClientTls, policy: PortPolicy, alpn: string | null): void {
+    const scope = this.#scope(tls);
+    const startedAt = performance.now();
+    const seconds = (): number => (performance.now() - startedAt) / 1000;
+    if (alpn === 'h2') {
+      scope.detected(policy, 'http/2', 0);
+      this.#http2(stream, tls, policy);
+      return;
+    }
+    peek(
+      stream,
+      policy.detectTimeoutMs,
+      (bytes) => {
+        const guess = guessHttp(bytes);
+        return guess === 'undecided' ? undefined : guess;
+      },
+      (result) => {
+        // Policy may have changed meanwhile; what was detected is then judged by the new one.
+        const now = this.#policy();
+        if (result.kind === 'ended') {
+          scope.detected(now, 'error', seconds());
+          if (result.bytes > 0 && !this.#tunnelAllowed(now)) stream.destroy();
+          else if (result.bytes > 0) this.#tcp(stream, tls);
+          else stream.destroy();
+        } else if (result.kind === 'timeout') {
+          scope.detected(now, 'read_timeout', seconds());
+          if (now.protocol === 'http1') this.#http1(stream, tls, now);
+          // Half a request line must not become a way round request rules.
+          else if (result.bytes > 0 && !this.#tunnelAllowed(now)) stream.destroy();
+          else this.#tcp(stream, tls);
+        } else if (result.value === 'http/2') {
+          scope.detected(now, 'http/2', seconds());
+          this.#http2(stream, tls, now);
+        } else if (result.value === 'http/1') {
+          scope.detected(now, 'http/1', seconds());
+          this.#http1(stream, tls, now);
+        } else {
+          scope.detected(now, 'not_http', seconds());
+          this.#tcp(stream, tls);
+        }
+      },
+    );
+  }
+
+  /** Whether bytes that may yet be HTTP can be carried as opaque ones: only where no request rule would be evaded. */
+  #tunnelAllowed(policy: PortPolicy): boolean {
+    return !policy.hasRequestRules;
+  }
+
+  #http1(stream: Socket, tls: ClientTls, policy: PortPolicy): void {
+    const connection = this.#http(stream, tls, policy);
+    this.#stage = { kind: 'http1', stream };
+    this.#services.http1.serve(connection, stream);
+  }
+
+  #http2(stream: Socket, tls: ClientTls, policy: PortPolicy): void {
+    const connection = this.#http(stream, tls, policy);
+    const session = this.#services.http2.serve(connection, stream);
+    this.#stage = { kind: 'http2', drain: session.drain };
+    if (this.#services.live.draining) session.drain();
+  }
+
+  #http(stream: Socket, tls: ClientTls, policy: PortPolicy): HttpConnection {
+    const scope = this.#scope(tls);
+    this.#closing(scope.openSource(policy, stream));
+    return { scope, policyPort: this.#arrival.policyPort, destination: this.#arrival.destination };
+  }
+
+  /** Bytes without a request in them: decided once, and again whenever policy changes. */
+  #tcp(stream: Socket, tls: ClientTls): void {
+    const { authorizer, upstreams } = this.#services;
+    const policy = this.#policy();
+    const scope = this.#scope(tls);
+    const decision = authorizer.connection(policy, scope.facts.client);
+    scope.connectionDecided(policy, decision);
+    const { destination } = this.#arrival;
+    if (decision.kind === 'deny' || destination.kind !== 'app') {
+      stream.destroy();
+      this.#socket.destroy();
+      return;
+    }
+    const transport = scope.openSource(policy, stream);
+    const permit: ConnectionPermit = decision;
+    const onError = (): void => scope.tcpError('i/o');
+    const closed = (errno: string): void => transport.closed(errno);
+    const forwarding = forwardTcp(permit, stream, destination.endpoint, upstreams, onError, closed);
+    this.#stage = { kind: 'tcp', policy, scope, destroy: () => forwarding.destroy() };
+  }
+
+  #scope(tls: ClientTls): ConnectionScope {
+    const client: Client = { ip: this.#ip, tls };
+    return this.#services.recorder.connection({
+      client,
+      clientPort: this.#clientPort,
+      targetIp: this.#arrival.targetIp,
+      targetPort: this.#arrival.policyPort,
+    });
+  }
+
+  #closing(transport: TransportScope): void {
+    this.#socket.once('close', () => transport.closed(this.#errno));
+  }
+
+  recheck(): void {
+    if (this.#stage.kind !== 'tcp') return;
+    const { policy, scope, destroy } = this.#stage;
+    const now = this.#policy();
+    if (now === policy) return;
+    this.#stage.policy = now;
+    if (this.#services.authorizer.connection(now, scope.facts.client).kind === 'permit') return;
+    scope.connectionTerminated(now);
+    destroy();
+    this.#socket.destroy();
+  }
+
+  drain(): void {
+    if (this.#stage.kind === 'detecting') this.#socket.destroy();
+    else if (this.#stage.kind === 'http2') this.#stage.drain();
+    // HTTP/1 is drained by its server, which knows who is idle; TCP and tunnels are waited for.
+  }
+
+  destroy(): void {
+    if (this.#stage.kind === 'tcp') this.#stage.destroy();
+    this.#socket.destroy();
+  }
+}

@@ -1,0 +1,166 @@
+import type { Duplex } from 'node:stream';
+import type { Dispatcher } from 'undici';
+import type { RequestPermit } from '../policy/decision.ts';
+import type { Exchange, HeaderList } from './exchange.ts';
+import { scanResponseHeaders } from './headers.ts';
+import type { RequestScope } from './recorder.ts';
+import { errorCode } from './refuse.ts';
+
+/** RFC 9110 9.2.2: a lost connection may be retried for these, as nothing happens twice that the client did not ask for. */
+const idempotent: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE']);
+
+/** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
+const internalError = 2;
+
+/** The app has agreed to leave HTTP: from here on the socket carries something else. */
+export type Switched = (status: number, headers: HeaderList, app: Duplex) => void;
+
+/**
+ * Sends a permitted request to an HTTP/1.1 app and its answer back, streaming both ways.
+ *
+ * @param failed called instead of a response, at most once.
+ * @param switched only for upgrades and CONNECT.
+ */
+export function forwardHttp1(
+  permit: RequestPermit,
+  exchange: Exchange,
+  scope: RequestScope,
+  pool: Pick<Dispatcher, 'dispatch'>,
+  failed: (error: unknown) => void,
+  switched: Switched | null = null,
+): void {
+  new Http1Forwarding(permit, exchange, scope, pool, failed, switched).start();
+}
+
+type Controller = Dispatcher.DispatchController & { rawHeaders: HeaderList | null; rawTrailers: HeaderList | null };
+
+class Http1Forwarding implements Dispatcher.DispatchHandler {
+  readonly #exchange: Exchange;
+  readonly #scope: RequestScope;
+  readonly #pool: Pick<Dispatcher, 'dispatch'>;
+  readonly #failed: (error: unknown) => void;
+  readonly #switched: Switched | null;
+  #controller: Dispatcher.DispatchController | null = null;
+  #done = false;
+  #retried = false;
+  #sentBytes = 0;
+
+  constructor(
+    _permit: RequestPermit,
+    exchange: Exchange,
+    scope: RequestScope,
+    pool: Pick<Dispatcher, 'dispatch'>,
+    failed: (error: unknown) => void,
+    switched: Switched | null,
+  ) {
+    this.#exchange = exchange;
+    this.#scope = scope;
+    this.#pool = pool;
+    this.#failed = failed;
+    this.#switched = switched;
+  }
+
+  start(): void {
+    const { body } = this.#exchange;
+    if (body === null) {
+      this.#scope.requestFrame(0);
+      this.#scope.requestEnded();
+    } else {
+      body.on('data', (chunk: Buffer) => {
+        this.#sentBytes += chunk.length;
+        this.#scope.requestFrame(chunk.length);
+      });
+      body.once('end', () => this.#scope.requestEnded());
+      // `data` above must not start the flow before the app's connection is there to take it.
+      body.pause();
+    }
+    this.#exchange.onAborted = () => {
+      this.#scope.responseEnded(null, '');
+      if (this.#done) return;
+      this.#done = true;
+      this.#controller?.abort(new Error('client gone'));
+    };
+    this.#dispatch();
+  }
+
+  #dispatch(): void {
+    const { method, target, forwardHeaders, body } = this.#exchange;
+    try {
+      this.#pool.dispatch(
+        { method: method as Dispatcher.HttpMethod, path: target, headers: forwardHeaders, body },
+        this,
+      );
+    } catch (error) {
+      this.onResponseError(null, error as Error);
+    }
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#done) controller.abort(new Error('client gone'));
+  }
+
+  onRequestUpgrade(controller: Dispatcher.DispatchController, status: number, _headers: unknown, socket: Duplex): void {
+    if (this.#done || this.#switched === null) {
+      socket.destroy();
+      return;
+    }
+    this.#done = true;
+    this.#switched(status, scanResponseHeaders((controller as Controller).rawHeaders ?? []), socket);
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    _headers: unknown,
+    statusText?: string,
+  ): void {
+    if (this.#done) return;
+    const headers = scanResponseHeaders((controller as Controller).rawHeaders ?? []);
+    if (status < 200) {
+      this.#exchange.informational(status, headers);
+      return;
+    }
+    this.#scope.responseHead(status);
+    const hasBody = this.#exchange.method !== 'HEAD' && status !== 204 && status !== 304;
+    this.#exchange.respond(status, statusText ?? '', headers, hasBody);
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#done) return;
+    this.#scope.responseFrame(chunk.length);
+    if (!this.#exchange.write(chunk)) {
+      controller.pause();
+      this.#exchange.onDrain(() => controller.resume());
+    }
+  }
+
+  onResponseEnd(controller: Dispatcher.DispatchController): void {
+    if (this.#done) return;
+    this.#done = true;
+    const trailers = (controller as Controller).rawTrailers;
+    this.#exchange.end(trailers === null ? [] : scanResponseHeaders(trailers));
+    this.#scope.responseEnded(null, '');
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
+    if (this.#done) return;
+    if (this.#mayRetry(error)) {
+      this.#retried = true;
+      this.#dispatch();
+      return;
+    }
+    this.#done = true;
+    if (this.#exchange.responded) this.#exchange.abort(internalError);
+    else this.#failed(error);
+    this.#scope.responseEnded(null, 'unclassified');
+  }
+
+  /** An idle socket that the app closed just as we took it is no failure of the app: once, on another one. */
+  #mayRetry(error: Error): boolean {
+    const { responded, body, method } = this.#exchange;
+    if (this.#retried || responded || this.#sentBytes > 0 || body !== null || !idempotent.has(method)) return false;
+    const code = errorCode(error);
+    return code === 'UND_ERR_SOCKET' || code === 'ECONNRESET' || code === 'EPIPE';
+  }
+}

@@ -1,0 +1,179 @@
+import type { ClientHttp2Stream } from 'node:http2';
+import type { RequestPermit } from '../policy/decision.ts';
+import type { Exchange, HeaderList } from './exchange.ts';
+import { headerValue } from './headers.ts';
+import type { RequestScope } from './recorder.ts';
+import type { Http2Pool } from './upstream-http2.ts';
+
+/** RST_STREAM codes (RFC 9113 7). */
+const noError = 0;
+const internalError = 2;
+const cancel = 8;
+const refusedStream = 7;
+
+/** Sends a permitted request to an HTTP/2 app (prior knowledge) and its answer back, with trailers both ways. */
+export function forwardHttp2(
+  _permit: RequestPermit,
+  exchange: Exchange,
+  scope: RequestScope,
+  pool: Http2Pool,
+  failed: (error: unknown) => void,
+): void {
+  const headers: HeaderList = [
+    ':method',
+    exchange.method,
+    ':scheme',
+    'http',
+    ':authority',
+    exchange.host,
+    ':path',
+    exchange.target,
+    ...exchange.forwardHeaders,
+  ];
+  const { body } = exchange;
+  let upstream: ClientHttp2Stream | null = null;
+  exchange.onAborted = () => {
+    upstream?.close(cancel);
+    scope.responseEnded(null, '');
+  };
+  if (body === null) {
+    scope.requestFrame(0);
+    scope.requestEnded();
+  }
+  const attempt = (mayRetry: boolean): void => {
+    pool.request(headers, { endStream: body === null, waitForTrailers: body !== null }, (error, stream) => {
+      if (exchange.aborted) {
+        stream?.close(cancel);
+        return;
+      }
+      if (error !== null || stream === null) {
+        failed(error);
+        scope.responseEnded(null, 'unclassified');
+        return;
+      }
+      upstream = stream;
+      relay(exchange, scope, stream, failed, mayRetry && body === null ? () => attempt(false) : null);
+    });
+  };
+  attempt(true);
+}
+
+function relay(
+  exchange: Exchange,
+  scope: RequestScope,
+  stream: ClientHttp2Stream,
+  failed: (error: unknown) => void,
+  retry: (() => void) | null,
+): void {
+  const { body, grpc } = exchange;
+  let grpcStatus: string | null = null;
+  let trailers: HeaderList = [];
+  let fault: Error | null = null;
+
+  if (body !== null) {
+    body.on('data', (chunk: Buffer) => {
+      scope.requestFrame(chunk.length);
+      if (!stream.write(chunk)) {
+        body.pause();
+        stream.once('drain', () => body.resume());
+      }
+    });
+    body.once('end', () => {
+      scope.requestEnded();
+      stream.end();
+    });
+    stream.once('wantTrailers', () => stream.sendTrailers(asObject(exchange.requestTrailers())));
+  }
+
+  stream.on('headers', (_headers, _flags, raw) => {
+    const { status, rest } = splitResponse(raw as unknown as HeaderList);
+    exchange.informational(status, rest);
+  });
+  stream.once('response', (_headers, flags, raw) => {
+    const { status, rest } = splitResponse(raw as unknown as HeaderList);
+    const ends = (flags & 1) === 1;
+    if (grpc) grpcStatus = headerValue(rest, 'grpc-status');
+    scope.responseHead(status);
+    exchange.respond(status, '', rest, !ends);
+  });
+  stream.on('data', (chunk: Buffer) => {
+    scope.responseFrame(chunk.length);
+    if (!exchange.write(chunk)) {
+      stream.pause();
+      exchange.onDrain(() => stream.resume());
+    }
+  });
+  stream.once('trailers', (_headers, _flags, raw) => {
+    trailers = (raw as unknown as HeaderList) ?? [];
+    if (grpc) grpcStatus = headerValue(trailers, 'grpc-status') ?? grpcStatus;
+  });
+  let finished = false;
+  stream.once('end', () => {
+    const code = stream.rstCode;
+    // A reset also ends the readable side; only a stream that ended by itself is a whole answer.
+    if (finished || !exchange.responded || (code !== undefined && code !== noError)) return;
+    finished = true;
+    exchange.end(trailers);
+    scope.responseEnded(grpcStatus, '');
+  });
+  stream.on('error', (error) => {
+    fault = error;
+  });
+  stream.once('close', () => {
+    if (finished || exchange.aborted) return;
+    finished = true;
+    const code = stream.rstCode;
+    // REFUSED_STREAM promises that the app did nothing with it (RFC 9113 8.7).
+    if (code === refusedStream && retry !== null && !exchange.responded) {
+      retry();
+      return;
+    }
+    if (exchange.responded) exchange.abort(code === undefined || code === noError ? internalError : code);
+    else failed(fault ?? new Error('the application closed the stream'));
+    scope.responseEnded(grpcStatus, `h2(${reasonName(code ?? internalError)})`);
+  });
+}
+
+function splitResponse(raw: HeaderList): { status: number; rest: HeaderList } {
+  const rest: HeaderList = [];
+  let status = 0;
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    if (raw[i] === ':status') status = Number(raw[i + 1]);
+    else rest.push(raw[i] as string, raw[i + 1] as string);
+  }
+  return { status, rest };
+}
+
+/** node:http2 takes trailers as an object only. */
+export function asObject(list: HeaderList): Record<string, string | string[]> {
+  const object: Record<string, string | string[]> = Object.create(null);
+  for (let i = 0; i + 1 < list.length; i += 2) {
+    const name = list[i] as string;
+    const value = list[i + 1] as string;
+    const known = object[name];
+    if (known === undefined) object[name] = value;
+    else object[name] = Array.isArray(known) ? [...known, value] : [known, value];
+  }
+  return object;
+}
+
+const reasons = [
+  'NO_ERROR',
+  'PROTOCOL_ERROR',
+  'INTERNAL_ERROR',
+  'FLOW_CONTROL_ERROR',
+  'SETTINGS_TIMEOUT',
+  'STREAM_CLOSED',
+  'FRAME_SIZE_ERROR',
+  'REFUSED_STREAM',
+  'CANCEL',
+  'COMPRESSION_ERROR',
+  'CONNECT_ERROR',
+  'ENHANCE_YOUR_CALM',
+  'INADEQUATE_SECURITY',
+  'HTTP_1_1_REQUIRED',
+];
+
+function reasonName(code: number): string {
+  return reasons[code] ?? 'UNKNOWN';
+}

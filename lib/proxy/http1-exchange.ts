@@ -1,0 +1,188 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Readable } from 'node:stream';
+import type { Exchange, HeaderList } from './exchange.ts';
+import { headerValues, type RequestHead } from './headers.ts';
+import type { ConnectionFacts } from './recorder.ts';
+import { type Refusal, refusalHeaders } from './refuse.ts';
+import type { RequestPipeline } from './request-pipeline.ts';
+
+/** After an early answer, this much of a request body is read away to keep the connection; more closes it. */
+const maxDrainBytes = 256 * 1024;
+
+/** A request-target taken apart (RFC 9112 3.2). */
+export interface Target {
+  /** Path and query as received; `*` for OPTIONS. */
+  readonly target: string;
+  readonly path: string;
+  readonly query: string;
+  /** The authority of an absolute-form target, which then replaces Host (RFC 9112 3.2.2). */
+  readonly authority: string | null;
+}
+
+/** Null for a target that no origin server may be asked for; answered 400. */
+export function readTarget(method: string, url: string): Target | null {
+  let target = url;
+  let authority: string | null = null;
+  if (target.charCodeAt(0) !== 0x2f /* / */) {
+    if (target === '*') return method === 'OPTIONS' ? { target, path: '*', query: '', authority } : null;
+    const absolute = /^https?:\/\/([^/?#]+)(.*)$/is.exec(target);
+    if (absolute === null) return null;
+    authority = absolute[1] as string;
+    target = absolute[2] as string;
+    if (!target.startsWith('/')) target = `/${target}`;
+  }
+  const mark = target.indexOf('?');
+  return mark === -1
+    ? { target, path: target, query: '', authority }
+    : { target, path: target.slice(0, mark), query: target.slice(mark + 1), authority };
+}
+
+/** RFC 9112 3.2: host[:port]; user information, lists and other delimiters would let two readers see two hosts. */
+export function isHost(text: string): boolean {
+  return /^(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?$/.test(text);
+}
+
+/** One HTTP/1 request and its response on Node's own parser. */
+export class Http1Exchange implements Exchange {
+  readonly connection: ConnectionFacts;
+  readonly method: string;
+  readonly target: string;
+  readonly path: string;
+  readonly query: string;
+  readonly host: string;
+  readonly version: string;
+  // Linkerd counts as gRPC only what comes over HTTP/2.
+  readonly grpc = false;
+  readonly forwardHeaders: HeaderList;
+  readonly body: Readable | null;
+  onAborted: (() => void) | null = null;
+  /** Run once, when the request is permitted: `100 Continue` goes out only then. */
+  onPermitted: (() => void) | null = null;
+  responded = false;
+  aborted = false;
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  readonly #pipeline: RequestPipeline;
+  readonly #startedAt = performance.now();
+
+  constructor(
+    connection: ConnectionFacts,
+    pipeline: RequestPipeline,
+    request: IncomingMessage,
+    response: ServerResponse,
+    target: Target,
+    head: RequestHead,
+  ) {
+    this.connection = connection;
+    this.#pipeline = pipeline;
+    this.#request = request;
+    this.#response = response;
+    this.method = request.method as string;
+    this.target = target.target;
+    this.path = target.path;
+    this.query = target.query;
+    this.host = target.authority ?? head.host ?? '';
+    this.version = `HTTP/${request.httpVersion}`;
+    this.forwardHeaders = ['Host', this.host, ...head.forward];
+    const headers = request.headers;
+    const length = headers['content-length'];
+    this.body = headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0') ? request : null;
+    response.sendDate = false;
+    response.once('close', () => this.#closed());
+  }
+
+  header(name: string): readonly string[] {
+    return headerValues(this.forwardHeaders, name);
+  }
+
+  requestTrailers(): HeaderList {
+    return this.#request.rawTrailers;
+  }
+
+  #closed(): void {
+    if (this.#response.writableFinished && (this.body === null || this.#request.complete)) return;
+    this.aborted = true;
+    this.onAborted?.();
+    this.onAborted = null;
+  }
+
+  informational(status: number, headers: HeaderList): void {
+    // 103 reaches an HTTP/1.1 client; 102 and unknown ones carry nothing that it needs. HTTP/1.0 knows no 1xx.
+    if (status !== 103 || this.version !== 'HTTP/1.1') return;
+    const links = headerValues(headers, 'link');
+    if (links.length > 0) this.#response.writeEarlyHints({ link: links });
+  }
+
+  respond(status: number, statusText: string, headers: HeaderList, _hasBody: boolean): void {
+    this.responded = true;
+    this.#response.writeHead(status, statusText, headers);
+    this.#pipeline.accessed(this, status, headers, this.#startedAt, performance.now());
+  }
+
+  write(chunk: Buffer): boolean {
+    return this.#response.write(chunk);
+  }
+
+  onDrain(resume: () => void): void {
+    this.#response.once('drain', resume);
+  }
+
+  end(trailers: HeaderList): void {
+    if (trailers.length > 0) {
+      const pairs: [string, string][] = [];
+      for (let i = 0; i + 1 < trailers.length; i += 2) pairs.push([trailers[i] as string, trailers[i + 1] as string]);
+      this.#response.addTrailers(pairs);
+    }
+    this.#response.end();
+    this.#drainBody();
+  }
+
+  abort(): void {
+    // No last chunk, or fewer bytes than announced: the client sees that the message is incomplete (RFC 9112 8).
+    this.#response.destroy();
+  }
+
+  refuse(refusal: Refusal): void {
+    if (this.aborted) return;
+    if (this.responded) {
+      this.abort();
+      return;
+    }
+    const headers = refusalHeaders(refusal, this.connection, false);
+    // With Expect the client may or may not send the body now: the next bytes could be either (RFC 9110 10.1.1).
+    if (refusal.close || this.#request.headers.expect !== undefined) headers.push('connection', 'close');
+    this.respond(refusal.status, '', headers, false);
+    this.#response.end();
+    this.#drainBody();
+  }
+
+  /** Answers a switch of protocols; the socket belongs to the tunnel from now on. */
+  switched(status: number, protocol: string | null, headers: HeaderList): void {
+    const list = protocol === null ? headers : [...headers, 'Connection', 'Upgrade', 'Upgrade', protocol];
+    let head = `HTTP/1.1 ${status} ${protocol === null ? 'Connection Established' : 'Switching Protocols'}\r\n`;
+    for (let i = 0; i + 1 < list.length; i += 2) head += `${list[i]}: ${list[i + 1]}\r\n`;
+    const socket = this.#request.socket;
+    this.switchedElsewhere(status, headers);
+    socket.write(`${head}\r\n`, 'latin1');
+  }
+
+  /** The answer is written by someone else; only record it. */
+  switchedElsewhere(status: number, headers: readonly string[]): void {
+    this.responded = true;
+    this.onAborted = null;
+    this.#response.detachSocket(this.#request.socket);
+    this.#pipeline.accessed(this, status, headers, this.#startedAt, performance.now());
+  }
+
+  /** What is left of the body must be read, or the connection must end: its bytes are never the next request. */
+  #drainBody(): void {
+    if (this.body === null || this.#request.complete) return;
+    let left = maxDrainBytes;
+    this.#request.unpipe?.();
+    this.#request.on('data', (chunk: Buffer) => {
+      left -= chunk.length;
+      if (left < 0) this.#request.socket.destroySoon();
+    });
+    this.#request.resume();
+  }
+}

@@ -1,0 +1,249 @@
+import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
+import type { Readable } from 'node:stream';
+import type { Exchange, HeaderList } from './exchange.ts';
+import { asObject } from './forward-http2.ts';
+import { headerValues, isIdentityAlias } from './headers.ts';
+import { isHost, readTarget } from './http1-exchange.ts';
+import type { ConnectionFacts } from './recorder.ts';
+import { type Refusal, refusalHeaders } from './refuse.ts';
+import type { RequestPipeline } from './request-pipeline.ts';
+
+/** RST_STREAM NO_ERROR after a complete answer: the client may stop sending its body (RFC 9113 8.1). */
+const noError = 0;
+
+/**
+ * How a meshed client carries HTTP/1 over its HTTP/2 connection to us (Linkerd's orig-proto). The app gets the
+ * version that the client's application spoke.
+ */
+export type OriginalProtocol = 'HTTP/1.1' | 'HTTP/1.0';
+const originalProtocolHeader = 'l5d-orig-proto';
+
+/** A request's header block, sorted. */
+export interface Http2Head {
+  readonly method: string;
+  readonly target: string;
+  readonly path: string;
+  readonly query: string;
+  readonly host: string;
+  readonly forward: HeaderList;
+  readonly contentType: string;
+  readonly originalProtocol: OriginalProtocol | null;
+}
+
+/** Null when the block is malformed (RFC 9113 8.1.1): the stream is reset, or answered 400. */
+export function readHttp2Head(raw: readonly string[]): Http2Head | null {
+  let method = '';
+  let url = '';
+  let authority: string | null = null;
+  let host: string | null = null;
+  let contentType = '';
+  let originalProtocol: OriginalProtocol | null = null;
+  const cookies: string[] = [];
+  const forward: HeaderList = [];
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const name = raw[i] as string;
+    const value = raw[i + 1] as string;
+    switch (name) {
+      case ':method':
+        method = value;
+        continue;
+      case ':path':
+        url = value;
+        continue;
+      case ':authority':
+        authority = value;
+        continue;
+      case ':scheme':
+        continue;
+      case ':protocol':
+        // Extended CONNECT is not offered in our SETTINGS.
+        return null;
+      case 'host':
+        if (host !== null && host !== value) return null;
+        host = value;
+        continue;
+      case originalProtocolHeader:
+        originalProtocol = value.startsWith('HTTP/1.0') ? 'HTTP/1.0' : 'HTTP/1.1';
+        continue;
+      case 'content-type':
+        contentType = value;
+        break;
+      case 'cookie':
+        // Crumbs are joined for whoever is not HTTP/2 (RFC 9113 8.2.3); for the app it is one value either way.
+        cookies.push(value);
+        continue;
+      default:
+        if (isIdentityAlias(name)) continue;
+    }
+    forward.push(name, value);
+  }
+  if (cookies.length > 0) forward.push('cookie', cookies.join('; '));
+  // Two names for one request would let policy and app see different hosts (RFC 9113 8.3.1).
+  if (authority !== null && host !== null && authority.toLowerCase() !== host.toLowerCase()) return null;
+  const name = authority ?? host ?? '';
+  if (!isHost(name)) return null;
+  if (method === 'CONNECT') {
+    return { method, target: name, path: '', query: '', host: name, forward, contentType, originalProtocol };
+  }
+  const target = readTarget(method, url);
+  if (target === null || target.authority !== null) return null;
+  return { method, ...target, host: name, forward, contentType, originalProtocol };
+}
+
+type ResponseOptions = ServerStreamResponseOptions & { readonly sendDate: boolean };
+
+/** One HTTP/2 stream. */
+export class Http2Exchange implements Exchange {
+  readonly connection: ConnectionFacts;
+  readonly method: string;
+  readonly target: string;
+  readonly path: string;
+  readonly query: string;
+  readonly host: string;
+  readonly version = 'HTTP/2.0';
+  readonly grpc: boolean;
+  readonly forwardHeaders: HeaderList;
+  readonly body: Readable | null;
+  readonly onPermitted = null;
+  onAborted: (() => void) | null = null;
+  responded = false;
+  aborted = false;
+  readonly #stream: ServerHttp2Stream;
+  readonly #pipeline: RequestPipeline;
+  readonly #originalProtocol: OriginalProtocol | null;
+  readonly #startedAt = performance.now();
+  #trailers: HeaderList = [];
+  #finished = false;
+  #bodyEnded: boolean;
+
+  constructor(
+    connection: ConnectionFacts,
+    pipeline: RequestPipeline,
+    stream: ServerHttp2Stream,
+    head: Http2Head,
+    endStream: boolean,
+  ) {
+    this.connection = connection;
+    this.#pipeline = pipeline;
+    this.#stream = stream;
+    this.method = head.method;
+    this.target = head.target;
+    this.path = head.path;
+    this.query = head.query;
+    this.host = head.host;
+    this.grpc = head.contentType.startsWith('application/grpc');
+    this.forwardHeaders = head.forward;
+    this.#originalProtocol = head.originalProtocol;
+    this.#bodyEnded = endStream;
+    this.body = endStream ? null : stream;
+    stream.once('trailers', (_headers, _flags, raw) => {
+      this.#trailers = (raw as unknown as HeaderList | undefined) ?? [];
+    });
+    stream.once('end', () => {
+      this.#bodyEnded = true;
+    });
+    stream.once('close', () => {
+      if (this.#finished && this.#bodyEnded) return;
+      this.aborted = true;
+      this.onAborted?.();
+      this.onAborted = null;
+    });
+    // Resets arrive as errors; `close` above deals with them.
+    stream.on('error', () => {});
+  }
+
+  /** Whether the app must be asked in HTTP/1. */
+  get downgraded(): boolean {
+    return this.#originalProtocol !== null;
+  }
+
+  header(name: string): readonly string[] {
+    return headerValues(this.forwardHeaders, name);
+  }
+
+  requestTrailers(): HeaderList {
+    const kept: HeaderList = [];
+    for (let i = 0; i + 1 < this.#trailers.length; i += 2) {
+      const name = this.#trailers[i] as string;
+      // Trailers never become headers that decide anything (RFC 9110 6.5.1).
+      if (!isIdentityAlias(name)) kept.push(name, this.#trailers[i + 1] as string);
+    }
+    return kept;
+  }
+
+  informational(status: number, headers: HeaderList): void {
+    if (this.aborted || this.responded || status === 101) return;
+    this.#stream.additionalHeaders({ ':status': status, ...asObject(lowerCase(headers)) });
+  }
+
+  respond(status: number, _statusText: string, headers: HeaderList, hasBody: boolean): void {
+    if (this.aborted || this.#stream.destroyed || this.#stream.closed) return;
+    this.responded = true;
+    const list = [':status', String(status), ...lowerCase(headers)];
+    if (this.#originalProtocol !== null) list.push(originalProtocolHeader, this.#originalProtocol);
+    if (!hasBody) this.#finished = true;
+    // A date is the app's to give (node:http2 takes this option, its types do not know it).
+    const options: ResponseOptions = { endStream: !hasBody, waitForTrailers: hasBody, sendDate: false };
+    this.#stream.respond(list as unknown as OutgoingHttpHeaders, options);
+    this.#pipeline.accessed(this, status, headers, this.#startedAt, performance.now());
+  }
+
+  write(chunk: Buffer): boolean {
+    return this.#stream.write(chunk);
+  }
+
+  onDrain(resume: () => void): void {
+    this.#stream.once('drain', resume);
+  }
+
+  end(trailers: HeaderList): void {
+    if (!this.#finished) {
+      this.#finished = true;
+      this.#stream.once('wantTrailers', () => this.#stream.sendTrailers(asObject(lowerCase(trailers))));
+      this.#stream.end();
+    }
+    this.#stopBody();
+  }
+
+  abort(h2Code: number): void {
+    if (this.#finished) return;
+    this.#finished = true;
+    if (this.grpc && this.responded && !this.#stream.destroyed) {
+      // The status of a gRPC call lives in its trailers; without them the client would only see a broken stream.
+      this.#stream.once('wantTrailers', () => this.#stream.sendTrailers({ 'grpc-status': '14' }));
+      this.#stream.end();
+      return;
+    }
+    this.#stream.close(h2Code);
+  }
+
+  refuse(refusal: Refusal): void {
+    if (this.aborted) return;
+    if (this.responded) {
+      this.abort(2);
+      return;
+    }
+    const headers = refusalHeaders(refusal, this.connection, this.grpc);
+    this.respond(this.grpc ? 200 : refusal.status, '', headers, false);
+    if (refusal.close) this.#stream.session?.close();
+    this.#stopBody();
+  }
+
+  #stopBody(): void {
+    if (this.#bodyEnded || this.#stream.destroyed) return;
+    this.#stream.resume();
+    // Only once our END_STREAM is out: a reset before it would take the answer with it.
+    if (this.#stream.writableFinished) this.#stream.close(noError);
+    else this.#stream.once('finish', () => this.#stream.close(noError));
+  }
+}
+
+/** HTTP/1 apps write names in any case; HTTP/2 allows only one (RFC 9113 8.2.1), and no connection headers. */
+function lowerCase(headers: HeaderList): HeaderList {
+  const list: HeaderList = [];
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const name = (headers[i] as string).toLowerCase();
+    if (name !== 'transfer-encoding' && name !== 'connection') list.push(name, headers[i + 1] as string);
+  }
+  return list;
+}

@@ -1,0 +1,75 @@
+import http2 from 'node:http2';
+import type { Duplex } from 'node:stream';
+import { Http2Exchange, readHttp2Head } from './http2-exchange.ts';
+import type { HttpConnection, RequestPipeline } from './request-pipeline.ts';
+
+export interface Http2ServerOptions {
+  readonly pipeline: RequestPipeline;
+  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+}
+
+/** One served connection. */
+export interface Http2Session {
+  /** GOAWAY; streams that are open finish. */
+  drain(): void;
+}
+
+/** RST_STREAM PROTOCOL_ERROR. */
+const protocolError = 1;
+
+const sessionOptions: http2.ServerSessionOptions & { streamResetBurst?: number; streamResetRate?: number } = {
+  settings: {
+    maxConcurrentStreams: 256,
+    initialWindowSize: 256 * 1024,
+    maxHeaderListSize: 64 * 1024,
+    enablePush: false,
+    enableConnectProtocol: false,
+  },
+  // Header lists are counted by bytes; more fields than this is an attack (CVE-2024-27983 and its kin).
+  maxHeaderListPairs: 1000,
+  maxSessionMemory: 16,
+  // Rapid reset (CVE-2023-44487): a client that opens and resets faster than this is told GOAWAY.
+  streamResetBurst: 1000,
+  streamResetRate: 100,
+};
+
+/** Bytes a client may send on all streams of a connection before we have read them (Linkerd: 1 MiB). */
+const connectionWindow = 1 << 20;
+
+/** HTTP/2 in front: prior knowledge, or inside TLS. */
+export class Http2Server {
+  readonly #options: Http2ServerOptions;
+
+  constructor(options: Http2ServerOptions) {
+    this.#options = options;
+  }
+
+  /** Takes over a connection whose first bytes have been put back. */
+  serve(connection: HttpConnection, socket: Duplex): Http2Session {
+    const session = http2.performServerHandshake(socket, sessionOptions);
+    session.setLocalWindowSize(connectionWindow);
+    // Protocol violations and resets end this session only.
+    session.on('error', () => session.destroy());
+    session.on('frameError', () => session.destroy());
+    session.on('stream', (stream, _headers, flags, raw) => {
+      this.#stream(connection, stream, flags, raw as unknown as string[]);
+    });
+    return { drain: () => session.close() };
+  }
+
+  #stream(connection: HttpConnection, stream: http2.ServerHttp2Stream, flags: number, raw: string[]): void {
+    const head = readHttp2Head(raw);
+    if (head === null || head.method === 'CONNECT') {
+      stream.on('error', () => {});
+      this.#options.onBadRequest(connection, head === null ? 'malformed header block' : 'CONNECT over HTTP/2');
+      if (head === null) stream.close(protocolError);
+      else stream.respond({ ':status': 405 }, { endStream: true });
+      return;
+    }
+    const { pipeline } = this.#options;
+    const endStream = (flags & http2.constants.NGHTTP2_FLAG_END_STREAM) !== 0;
+    const exchange = new Http2Exchange(connection.scope.facts, pipeline, stream, head, endStream);
+    if (exchange.downgraded) exchange.forwardHeaders.unshift('host', exchange.host);
+    pipeline.handle(connection, exchange, exchange.downgraded ? 'http1' : 'http2');
+  }
+}

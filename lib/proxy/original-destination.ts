@@ -1,0 +1,43 @@
+import { createRequire } from 'node:module';
+import type { Socket } from 'node:net';
+import { parseIp } from '../ip.ts';
+
+export interface OriginalDestination {
+  readonly ip: string;
+  readonly port: number;
+}
+
+/** Reads where a redirected connection was meant to go (netfilter's SO_ORIGINAL_DST). */
+export type ReadOriginalDestination = (socket: Socket) => OriginalDestination | null;
+
+const SOL_IP = 0;
+const SOL_IPV6 = 41;
+const SO_ORIGINAL_DST = 80;
+
+/**
+ * Node has no getsockopt, so this is the one foreign call of the program (about 12 microseconds a connection).
+ * Returns null where the kernel knows no other destination: the connection was not redirected.
+ *
+ * @throws when koffi or the C library cannot be loaded; called once, at start.
+ */
+export function loadOriginalDestination(): ReadOriginalDestination {
+  const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
+  const getsockopt = koffi
+    .load('libc.so.6')
+    .func('int getsockopt(int fd, int level, int name, _Out_ uint8_t *value, _Inout_ uint32_t *length)');
+  return (socket) => {
+    // The descriptor is not in Node's documented interface, but has been at this place since libuv came.
+    const fd = (socket as unknown as { _handle?: { fd?: number } })._handle?.fd;
+    if (fd === undefined || fd < 0) return null;
+    const address = Buffer.alloc(28);
+    // An IPv4 connection on a dual-stack listener shows as ::ffff:a.b.c.d and needs the IPv4 call.
+    const v4 = parseIp(socket.remoteAddress ?? '')?.family === 4;
+    if (getsockopt(fd, v4 ? SOL_IP : SOL_IPV6, SO_ORIGINAL_DST, address, [v4 ? 16 : 28]) !== 0) return null;
+    const port = address.readUInt16BE(2);
+    if (v4) return { ip: `${address[4]}.${address[5]}.${address[6]}.${address[7]}`, port };
+    const words: string[] = [];
+    for (let at = 8; at < 24; at += 2) words.push(address.readUInt16BE(at).toString(16));
+    const ip = parseIp(words.join(':'));
+    return ip === undefined ? null : { ip: ip.text, port };
+  };
+}

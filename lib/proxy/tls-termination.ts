@@ -1,0 +1,112 @@
+import type { Socket } from 'node:net';
+import tls from 'node:tls';
+import type { ClientIdentity } from '../client.ts';
+import { identityFromCertificate } from '../identity.ts';
+import type { ClientHello } from './client-hello.ts';
+
+/** Our side of mutual TLS: one immutable snapshot; a rotation makes the next. */
+export interface ServerCredentials {
+  /** SNI names for which TLS ends here, lower case. */
+  readonly names: ReadonlySet<string>;
+  /** Certificate, key and trust anchors, with every protocol limit already set. */
+  readonly options: tls.TlsOptions;
+}
+
+export type Handshake =
+  | { readonly kind: 'established'; readonly socket: tls.TLSSocket; readonly identity: ClientIdentity | null }
+  /** The client gave up, or presented a certificate that does not verify. */
+  | { readonly kind: 'failed'; readonly reason: string };
+
+/** Which ALPN protocol we would rather speak, if the client offers one that we know. */
+export type AlpnPreference = 'http/1.1' | 'h2';
+
+const known: Record<AlpnPreference, string[]> = {
+  'http/1.1': ['http/1.1', 'h2'],
+  h2: ['h2', 'http/1.1'],
+};
+
+interface Pending {
+  readonly done: (result: Handshake) => void;
+}
+
+/**
+ * Ends TLS for clients that call us by one of our names. Asks for a certificate, does not insist on one (policy decides
+ * whether an identity was needed), and breaks off if one is presented that does not chain to the anchors.
+ */
+export class TlsTermination {
+  readonly names: ReadonlySet<string>;
+  readonly #servers: ReadonlyMap<AlpnPreference | 'none', tls.Server>;
+  readonly #pending = new Map<string, Pending>();
+
+  /** @throws when the certificate, key or anchors cannot be used. */
+  constructor(credentials: ServerCredentials) {
+    this.names = credentials.names;
+    const make = (alpn: string[] | undefined): tls.Server => {
+      const server = tls.createServer({
+        ...credentials.options,
+        requestCert: true,
+        rejectUnauthorized: false,
+        handshakeTimeout: 10_000,
+        ...(alpn === undefined ? {} : { ALPNProtocols: alpn }),
+      });
+      server.on('secureConnection', (socket) => this.#settle(socket, verified(socket)));
+      server.on('tlsClientError', (error, socket) => {
+        this.#settle(socket, { kind: 'failed', reason: error.message });
+        socket.destroy();
+      });
+      return server;
+    };
+    this.#servers = new Map([
+      // A name list without overlap would be answered with a fatal alert, so unknown offers get no ALPN at all.
+      ['none', make(undefined)],
+      ['http/1.1', make(known['http/1.1'])],
+      ['h2', make(known.h2)],
+    ]);
+  }
+
+  /**
+   * @param socket the raw connection, its ClientHello put back unread.
+   * @param done called once.
+   */
+  accept(socket: Socket, hello: ClientHello, prefer: AlpnPreference, done: (result: Handshake) => void): void {
+    const offersKnown = hello.alpn.includes('h2') || hello.alpn.includes('http/1.1');
+    const server = this.#servers.get(offersKnown ? prefer : 'none') as tls.Server;
+    const key = connectionKey(socket);
+    this.#pending.set(key, { done });
+    // A client that vanishes in the middle of the handshake may cause no TLS event.
+    socket.once('close', () =>
+      this.#settleKey(key, { kind: 'failed', reason: 'connection closed during the handshake' }),
+    );
+    server.emit('connection', socket);
+  }
+
+  #settle(socket: tls.TLSSocket, result: Handshake): void {
+    this.#settleKey(connectionKey(socket), result);
+    if (result.kind === 'failed') socket.destroy();
+  }
+
+  #settleKey(key: string, result: Handshake): void {
+    const pending = this.#pending.get(key);
+    if (pending === undefined) return;
+    this.#pending.delete(key);
+    pending.done(result);
+  }
+}
+
+/** Unique among open connections; node:tls offers no other documented way from a TLS socket back to its raw one. */
+function connectionKey(socket: Socket): string {
+  return `${socket.remoteAddress} ${socket.remotePort} ${socket.localAddress} ${socket.localPort}`;
+}
+
+/**
+ * No certificate: established without an identity. A certificate that verifies: its first usable name, or none.
+ * A certificate that does not verify: failed.
+ */
+function verified(socket: tls.TLSSocket): Handshake {
+  const certificate = socket.getPeerX509Certificate();
+  if (certificate === undefined) return { kind: 'established', socket, identity: null };
+  if (!socket.authorized) {
+    return { kind: 'failed', reason: `client certificate does not verify: ${String(socket.authorizationError)}` };
+  }
+  return { kind: 'established', socket, identity: identityFromCertificate(certificate.raw) };
+}

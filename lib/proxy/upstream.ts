@@ -1,0 +1,152 @@
+import http from 'node:http';
+import net from 'node:net';
+import { type Dispatcher, Pool } from 'undici';
+import { hostPort } from '../ip.ts';
+import type { Recorder } from './recorder.ts';
+import { Http2Pool } from './upstream-http2.ts';
+
+/** Where the app listens. */
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface UpstreamOptions {
+  /** Milliseconds until a connect counts as failed (504). */
+  readonly connectTimeoutMs: number;
+  readonly recorder: Pick<Recorder, 'openDestination'>;
+  /** True for addresses on which this very proxy listens. */
+  readonly isOwn: (endpoint: Endpoint) => boolean;
+}
+
+export interface PendingConnect {
+  cancel(): void;
+}
+
+class UpstreamError extends Error {
+  readonly code: string;
+  constructor(code: string, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+type Done = (error: Error | null, socket: net.Socket) => void;
+
+class OneOffAgent extends http.Agent {
+  readonly #connect: (done: Done) => void;
+  constructor(connect: (done: Done) => void) {
+    super({ keepAlive: false });
+    this.#connect = connect;
+  }
+  override createConnection(
+    _options: http.ClientRequestArgs,
+    callback?: (error: Error | null, socket: net.Socket) => void,
+  ): undefined {
+    this.#connect((error, socket) => callback?.(error, socket));
+  }
+}
+
+/** Idle keep-alive sockets towards the app live this long (Linkerd's figure), below the 5 s after which many apps close. */
+const idleSocketMs = 3000;
+
+/** Connections to the app: one-off for TCP, pooled for HTTP/1 and HTTP/2, all counted as `peer="dst"`. */
+export class Upstreams {
+  readonly #options: UpstreamOptions;
+  readonly #http1 = new Map<string, Pool>();
+  readonly #http2 = new Map<string, Http2Pool>();
+
+  constructor(options: UpstreamOptions) {
+    this.#options = options;
+  }
+
+  /** Calls back once: with a connected socket that allows half-open, or with the error. Never after `cancel`. */
+  connect(endpoint: Endpoint, done: (error: Error | null, socket: net.Socket) => void): PendingConnect {
+    const socket = new net.Socket({ allowHalfOpen: true });
+    let settled = false;
+    const fail = (error: Error): void => {
+      if (settled) return;
+      settled = true;
+      clearTimeout(timer);
+      socket.destroy();
+      done(error, socket);
+    };
+    const timer = setTimeout(() => {
+      const where = hostPort(endpoint.host, endpoint.port);
+      fail(new UpstreamError('ERR_SALLYPORT_CONNECT_TIMEOUT', `connecting to ${where} timed out`));
+    }, this.#options.connectTimeoutMs);
+    if (this.#options.isOwn(endpoint)) {
+      setImmediate(() => fail(new UpstreamError('ERR_SALLYPORT_LOOP', 'the application address is the proxy itself')));
+      return { cancel: () => fail(new UpstreamError('ERR_CANCELLED', 'cancelled')) };
+    }
+    socket.once('error', fail);
+    socket.setNoDelay(true);
+    socket.connect({ host: endpoint.host, port: endpoint.port }, () => {
+      if (settled) return;
+      settled = true;
+      clearTimeout(timer);
+      socket.removeListener('error', fail);
+      const transport = this.#options.recorder.openDestination(socket);
+      let errno = '';
+      socket.on('error', (error: NodeJS.ErrnoException) => {
+        errno = error.code ?? '';
+      });
+      socket.once('close', () => transport.closed(errno));
+      done(null, socket);
+    });
+    return {
+      cancel: () => {
+        if (settled) return;
+        settled = true;
+        clearTimeout(timer);
+        socket.destroy();
+      },
+    };
+  }
+
+  http1(endpoint: Endpoint): Dispatcher {
+    const key = hostPort(endpoint.host, endpoint.port);
+    let pool = this.#http1.get(key);
+    if (pool === undefined) {
+      pool = new Pool(`http://${key}`, {
+        // The pool's own limits would turn a burst into a queue; requests in flight are capped before they get here.
+        connections: null,
+        pipelining: 1,
+        keepAliveTimeout: idleSocketMs,
+        keepAliveMaxTimeout: idleSocketMs,
+        // Apps may take as long as they like; the client decides how long it waits (Linkerd has no timeout either).
+        headersTimeout: 0,
+        bodyTimeout: 0,
+        maxHeaderSize: 256 * 1024,
+        connect: (_options, callback) => {
+          this.connect(endpoint, (error, socket) => {
+            if (error !== null) callback(error, null);
+            else callback(null, socket);
+          });
+        },
+      });
+      this.#http1.set(key, pool);
+    }
+    return pool;
+  }
+
+  /** For one-off connections made by node:http (http-proxy): the same connect, with its deadline, guard and counters. */
+  agent(endpoint: Endpoint): http.Agent {
+    return new OneOffAgent((done) => this.connect(endpoint, done));
+  }
+
+  http2(endpoint: Endpoint): Http2Pool {
+    const key = hostPort(endpoint.host, endpoint.port);
+    let pool = this.#http2.get(key);
+    if (pool === undefined) {
+      pool = new Http2Pool(`http://${key}`, (done) => this.connect(endpoint, done));
+      this.#http2.set(key, pool);
+    }
+    return pool;
+  }
+
+  async close(): Promise<void> {
+    for (const pool of this.#http2.values()) pool.close();
+    await Promise.allSettled([...this.#http1.values()].map((pool) => pool.destroy()));
+  }
+}
