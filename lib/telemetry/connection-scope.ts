@@ -127,6 +127,12 @@ export class Connection implements ConnectionScope {
     return new Request(cells.client, route ?? this.#routeSeries(cells, policy, permit, grpc), grpc, this.#shared.now);
   }
 
+  badRequest(policy: PortPolicy, reason: string): void {
+    const { target, server } = this.#at(policy);
+    this.#shared.decisions.httpInvalid.at(target, server, this.#tls).value++;
+    this.#shared.log.badRequest(this.facts, policy, reason);
+  }
+
   httpError(policy: PortPolicy, error: ErrorLabel, detail: string, request: RequestLog): void {
     const { target, server } = this.#at(policy);
     this.#shared.decisions.httpError(error, target, server).value++;

@@ -136,6 +136,13 @@ export class DecisionLog {
     }
   }
 
+  /** At debug: whoever talks to a port in another language would fill the log. */
+  badRequest(facts: ConnectionFacts, policy: PortPolicy, reason: string): void {
+    if (!this.#log.isLevelEnabled('debug')) return;
+    const fields = { server: refFields(policy.server), ...connectionFields(facts), reason: clip(reason, maxText) };
+    this.#log.debug(fields, 'Request malformed');
+  }
+
   httpError(facts: ConnectionFacts, policy: PortPolicy, error: ErrorLabel, detail: string, request: RequestLog): void {
     if (!this.#log.isLevelEnabled('info')) return;
     const fields = { server: refFields(policy.server), error, detail: clip(detail, maxText * 2) };

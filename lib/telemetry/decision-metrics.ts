@@ -30,7 +30,7 @@ export class DecisionMetrics {
     );
     this.httpInvalid = family(
       'sallyport_http_invalid_requests_total',
-      'HTTP requests refused because servers could read their path in ways that policy decides differently.',
+      'HTTP requests answered 400: malformed, or with a path that servers read in ways which policy decides differently.',
     );
     this.tcpAllow = family('inbound_tcp_authz_allow_total', 'Connections that an authorization let through.');
     this.tcpDeny = family('inbound_tcp_authz_deny_total', 'Connections that no authorization let through.');

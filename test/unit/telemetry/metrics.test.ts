@@ -116,6 +116,15 @@ t.test('TCP decisions', async (t) => {
   for (const [name, labels] of rows) t.same(fx.find(lines, name), [{ name, labels, value: 1 }], name);
 });
 
+t.test('malformed messages count as 400s and as nothing else', async (t) => {
+  const { telemetry, lines: log } = fx.fixture('json', 'debug');
+  telemetry.recorder.connection(fx.facts()).badRequest(fx.portPolicy(), 'two\ncontent-lengths');
+  const lines = await fx.scrape(telemetry);
+  const moved = lines.filter((line) => /^(inbound|sallyport_http|request|response)/.test(line.name));
+  t.same(moved, [{ name: 'sallyport_http_invalid_requests_total', labels: { ...target, ...srv, ...noTls }, value: 1 }]);
+  t.match(JSON.parse(log[0] ?? ''), { level: 'debug', msg: 'Request malformed', reason: 'two\ncontent-lengths' });
+});
+
 t.test('TLS states', async (t) => {
   const rows: [string, Parameters<typeof fx.facts>[0], Record<string, string>][] = [
     ['identity', { tls: fx.mesh('a.ns') }, { tls: 'true', client_id: 'a.ns' }],
@@ -407,7 +416,7 @@ t.test('promtool accepts the exposition', async (t) => {
   telemetry.identityLoaded({ expiresAt: new Date(), refreshedAt: new Date() });
   const result = await fx.pipe('promtool', ['check', 'metrics'], (await telemetry.exposition()).body);
   if (result === undefined) {
-    t.skip('promtool is not on the PATH');
+    t.pass('needs promtool', { skip: 'promtool is not on the PATH' });
     return;
   }
   const complaints = result.output.split('\n').filter((line) => line !== '');
