@@ -4,10 +4,12 @@ import { dnsNamesOfCertificate } from '../identity.ts';
 
 /** What TLS is served with. Immutable; each good load publishes a new one, and open connections keep theirs. */
 export interface Credentials {
-  /** For `new tls.TLSSocket(socket, { isServer: true, secureContext })` and SNI callbacks. */
   readonly secureContext: tls.SecureContext;
-  /** The same as options, for `tls.createServer` and `server.setSecureContext`. */
-  readonly secureContextOptions: Readonly<tls.SecureContextOptions>;
+  /**
+   * For `tls.createServer`. The SNI callback hands out `secureContext`, because a server that makes its own context
+   * from these options leaves out `allowPartialTrustChain`; what it does take says the same, anchors included.
+   */
+  readonly secureContextOptions: Readonly<tls.TlsOptions>;
   /** SNI names for which TLS is terminated here: lower case, never empty. */
   readonly names: readonly string[];
   readonly notBefore: Date;
@@ -114,11 +116,16 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
   if (faults.length > 0 || key === null) return { kind: 'faulty', faults };
 
   const options = secureContextOptions(chain, key, anchors);
+  const secureContext = tls.createSecureContext(options);
   return {
     kind: 'usable',
     credentials: Object.freeze({
-      secureContext: tls.createSecureContext(options),
-      secureContextOptions: options,
+      secureContext,
+      secureContextOptions: Object.freeze({
+        ...options,
+        SNICallback: (_name: string, done: (error: Error | null, context: tls.SecureContext) => void) =>
+          done(null, secureContext),
+      }),
       names: Object.freeze(names),
       notBefore: leaf.validFromDate,
       notAfter: leaf.validToDate,
@@ -137,8 +144,8 @@ function secureContextOptions(
   chain: readonly X509Certificate[],
   key: KeyObject,
   anchors: readonly X509Certificate[],
-): Readonly<tls.SecureContextOptions> {
-  return Object.freeze({
+): tls.SecureContextOptions {
+  return {
     cert: chain.map((certificate) => certificate.toString()).join(''),
     key: key.export({ type: 'pkcs8', format: 'pem' }),
     ca: anchors.map((anchor) => anchor.toString()),
@@ -148,7 +155,7 @@ function secureContextOptions(
     ciphers: 'TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256',
     ecdhCurve: 'X25519MLKEM768:X25519:P-256:P-384',
     secureOptions: constants.SSL_OP_NO_TICKET,
-  });
+  };
 }
 
 /** All certificates of a PEM file; text between the blocks is allowed, a broken block or none at all is a fault. */

@@ -11,6 +11,7 @@ import { CredentialsUnusable, createCredentialSource } from '../../../lib/reload
 import { type CredentialFault, type Credentials, faultText } from '../../../lib/reload/credentials.ts';
 import {
   strangerCertificate,
+  type TestCertificate,
   testAuthority,
   testCertificate,
   workloadCertificate,
@@ -252,6 +253,46 @@ t.test('chains', async (t) => {
   await t.rejects(sourceOf(t, files).source.start(), /leads to none of the trust anchors/, 'signed by a workload');
 });
 
+t.test('who is believed', async (t) => {
+  const between = issueCertificate(testAuthority(), { commonName: 'between', authority: true, days: 1 });
+  const own = testCertificate({ dnsNames: ['own.test'] }, between);
+  const files = filesIn(t.testdir());
+  // An issuer as the only anchor, as Linkerd takes it; OpenSSL left to itself would want the root.
+  await write(files, { cert: own.certificatePem, key: own.keyPem, anchors: between.certificatePem });
+  const { secureContextOptions } = await sourceOf(t, files).source.start();
+  const asked = { requestCert: true, rejectUnauthorized: false };
+  const server = tls.createServer({ ...secureContextOptions, ...asked }, (socket) => {
+    socket.on('error', () => {});
+    socket.end(JSON.stringify([socket.authorized, socket.getPeerX509Certificate() !== undefined]));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+
+  const longAgo = new Date(Date.now() - 10 * dayMs);
+  const dnsNames = ['a.b'];
+  const rows: readonly [string, TestCertificate | null, boolean, boolean][] = [
+    ['no certificate', null, false, false],
+    ['issued by the anchor', testCertificate({ dnsNames }, between), true, true],
+    ['issued by the root, which is no anchor', testCertificate({ dnsNames }), false, true],
+    ['issued by a stranger', strangerCertificate('a.b'), false, true],
+    ['expired', testCertificate({ dnsNames, notBefore: longAgo }, between), false, true],
+    ['for servers only', testCertificate({ dnsNames, usages: ['serverAuth'] }, between), false, true],
+  ];
+  for (const [name, certificate, authorized, presented] of rows) {
+    const pair = certificate === null ? {} : { cert: certificate.certificatePem, key: certificate.keyPem };
+    const socket = tls.connect({
+      host: '127.0.0.1',
+      port,
+      servername: 'own.test',
+      ca: own.trustAnchorsPem,
+      allowPartialTrustChain: true,
+      ...pair,
+    });
+    t.strictSame(JSON.parse(await text(socket)), [authorized, presented], name);
+  }
+});
+
 t.test('rotation in place, key first', async (t) => {
   const files = filesIn(t.testdir());
   await write(files, good);
@@ -410,8 +451,8 @@ t.test('no session resumes', { skip: openssl ? false : 'openssl is not installed
   await write(client, { cert: orders.certificatePem, key: orders.keyPem, anchors });
 
   const resumed: boolean[] = [];
-  const plain = { ...credentials.secureContextOptions, secureOptions: 0 };
-  const rows: readonly [string, tls.SecureContextOptions, RegExp[], boolean[]][] = [
+  const { SNICallback: _, ...plain } = { ...credentials.secureContextOptions, secureOptions: 0 };
+  const rows: readonly [string, tls.TlsOptions, RegExp[], boolean[]][] = [
     ['ours', credentials.secureContextOptions, [/^New, TLSv1\.3/m, /^New, TLSv1\.3/m], [false, false]],
     // Without the option the same steps do resume, so the row above proves something.
     ['with tickets', plain, [/^New, TLSv1\.3/m, /^Reused, TLSv1\.3/m], [false, true]],
