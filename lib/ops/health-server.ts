@@ -2,8 +2,8 @@
  * `/live` and `/ready` on a port of their own, outside every policy: a kubelet must reach them from any address, even
  * under `deny`. So it answers nothing else and spends next to nothing on whoever connects.
  */
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import { live, readyAnswer } from './probe-answers.ts';
 import type { ReadyState } from './readiness.ts';
 
@@ -24,7 +24,7 @@ const limits = {
   requestTimeoutMs: 2000,
   keepAliveTimeoutMs: 5000,
   connectionsCheckingIntervalMs: 500,
-  maxConnections: 128,
+  maxConnections: 256,
   maxRequestsPerSocket: 1000,
   /** Silent connections, and those that do not read their answers. */
   socketTimeoutMs: 10_000,
@@ -43,7 +43,7 @@ export function createHealthServer(options: HealthOptions): HealthServer {
     },
     (request, response) => respond(options, request, response),
   );
-  server.maxConnections = limits.maxConnections;
+  endOldestBeyond(server, limits.maxConnections);
   server.maxRequestsPerSocket = limits.maxRequestsPerSocket;
   server.timeout = limits.socketTimeoutMs;
   server.on('clientError', (_error, socket) => {
@@ -75,6 +75,25 @@ export function createHealthServer(options: HealthOptions): HealthServer {
       });
     },
   };
+}
+
+/**
+ * Beyond the limit the oldest connection ends, not the newest: whoever holds many open must not keep a probe out,
+ * because a kubelet that gets no answer restarts the pod.
+ */
+function endOldestBeyond(server: Server, limit: number): void {
+  // A Set keeps the order of insertion.
+  const open = new Set<Socket>();
+  server.on('connection', (socket) => {
+    open.add(socket);
+    socket.once('close', () => open.delete(socket));
+    if (open.size <= limit) return;
+    for (const oldest of open) {
+      open.delete(oldest);
+      oldest.destroy();
+      return;
+    }
+  });
 }
 
 function respond(options: HealthOptions, request: IncomingMessage, response: ServerResponse): void {
