@@ -207,6 +207,16 @@ export class WireConnection {
   }
 }
 
+/** One exchange on a connection of its own. */
+export async function runExchange(exchange: Exchange): Promise<ExchangeResult> {
+  const connection = new WireConnection(exchange);
+  try {
+    return await connection.run(exchange);
+  } finally {
+    connection.close();
+  }
+}
+
 /** The test CA signs both the proxy's certificate and the app's own; their names are checked by SNI alone. */
 function verification({ ca }: { readonly ca: string }): ConnectionOptions {
   return { ca, checkServerIdentity: () => undefined };
