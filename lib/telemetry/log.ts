@@ -83,7 +83,7 @@ const flushEveryMs = 100;
 /** When nobody reads the output, lines are dropped rather than kept without bound. */
 const maxBufferedBytes = 8 * 1024 * 1024;
 
-/** Lines to a file descriptor, gathered for a moment and written without waiting. */
+/** Lines to a file descriptor, gathered for a moment and written without waiting; pino writes the rest at exit. */
 export function bufferedOutput(fd: number): BufferedOutput {
   let dropped = 0;
   const stream = pino.destination({
@@ -103,7 +103,6 @@ export function bufferedOutput(fd: number): BufferedOutput {
       // Not open yet, or the reader went away.
     }
   };
-  process.on('exit', flush);
   return { write: (line) => void stream.write(line), dropped: () => dropped, flush };
 }
 

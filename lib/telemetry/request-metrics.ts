@@ -260,7 +260,8 @@ export class Request implements RequestScope {
 
   requestFrame(bytes: number): void {
     this.#count();
-    this.#route.requestFrames.observe(bytes);
+    // An empty piece ends a body, or stands for none; it would only blur the sizes.
+    if (bytes > 0) this.#route.requestFrames.observe(bytes);
   }
 
   requestEnded(): void {
@@ -274,7 +275,7 @@ export class Request implements RequestScope {
 
   responseFrame(bytes: number): void {
     if (!this.#latencySeen) this.#latency(this.#now());
-    this.#route.responseFrames.observe(bytes);
+    if (bytes > 0) this.#route.responseFrames.observe(bytes);
   }
 
   responseEnded(grpcStatus: string | null, error: string): void {

@@ -123,3 +123,21 @@ t.test('a reader that went away does not end the process', async (t) => {
   t.equal(errors, '');
   t.equal(child.exitCode, 7, 'it went on to its end');
 });
+
+t.test('a reader that does not read costs lines, not memory', async (t) => {
+  const child = logging(
+    `const log = createLog({ level: 'info', format: 'json' });
+     const text = 'x'.repeat(1000);
+     const timer = setInterval(() => {
+       for (let i = 0; i < 5000; i++) log.logger.info({ text }, 'Request denied');
+       if (log.dropped() < 50_000) return;
+       process.stderr.write(String(process.memoryUsage().rss), () => process.kill(process.pid, 'SIGKILL'));
+       clearInterval(timer);
+     }, 1);`,
+  );
+  const errors = text(child.stderr);
+  await once(child, 'exit');
+  const rss = Number(await errors);
+  t.ok(rss > 0 && rss < 250_000_000, `${rss} bytes resident after 50 MB that nobody took`);
+  child.stdout.destroy();
+});
