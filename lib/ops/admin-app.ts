@@ -23,9 +23,9 @@ export interface AdminRequest {
 
 export interface AdminResponse {
   readonly status: number;
-  /** Includes `content-length`. */
+  /** Without framing: whoever carries the response adds `content-length`. */
   readonly headers: readonly (readonly [string, string])[];
-  /** Empty for HEAD. */
+  /** For HEAD that of GET: the carrier declares its length and leaves it out (RFC 9110 section 9.3.2). */
   readonly body: string | Buffer;
 }
 
@@ -77,19 +77,15 @@ export function createAdminApp(options: AdminOptions): AdminApp {
   return {
     async handle(request) {
       const resource = resources.get(request.path);
-      let response: AdminResponse;
-      if (resource === undefined) {
-        response = text(404, 'not found\n');
-      } else if (resource.loopbackOnly && !isLoopback(request.clientIp)) {
-        // Before the method: who may not ask learns nothing about what could be asked.
-        response = text(403, 'Requests are only permitted from localhost.\n');
-      } else if (!allows(resource, request.method)) {
-        response = withHeader(text(405, 'method not allowed\n'), 'allow', allowed(resource));
-      } else {
-        response = await answer(resource, request, options);
+      if (resource === undefined) return text(404, 'not found\n');
+      // Before the method: who may not ask learns nothing about what could be asked.
+      if (resource.loopbackOnly && !isLoopback(request.clientIp)) {
+        return text(403, 'Requests are only permitted from localhost.\n');
       }
-      // The length stays that of the GET (RFC 9110 section 9.3.2).
-      return request.method === 'HEAD' ? { ...response, body: '' } : response;
+      if (!allows(resource, request.method)) {
+        return withHeader(text(405, 'method not allowed\n'), 'allow', allowed(resource));
+      }
+      return answer(resource, request, options);
     },
   };
 }
@@ -113,11 +109,7 @@ function allowed(resource: Resource): string {
 }
 
 function text(status: number, body: string, contentType = textType): AdminResponse {
-  const headers: [string, string][] = [
-    ['content-type', contentType],
-    ['content-length', String(Buffer.byteLength(body))],
-  ];
-  return { status, headers, body };
+  return { status, headers: [['content-type', contentType]], body };
 }
 
 function withHeader(response: AdminResponse, name: string, value: string): AdminResponse {
@@ -139,7 +131,6 @@ async function metrics(options: AdminOptions, request: AdminRequest): Promise<Ad
     ['content-type', contentType],
     ['content-encoding', 'gzip'],
     ['vary', 'accept-encoding'],
-    ['content-length', String(compressed.length)],
   ];
   return { status: 200, headers, body: compressed };
 }
