@@ -117,8 +117,6 @@ class DetectSeries {
 export class TransportMetrics {
   readonly #series = new SeriesMap((labels) => new TransportSeries(labels));
   readonly #detect = new SeriesMap((labels) => new DetectSeries(labels));
-  /** Connections by Linkerd's transport header (the direct path of port 4143). */
-  readonly header: SeriesMap<Cell>;
 
   constructor(registry: Registry) {
     const all = () => Array.from(this.#series.values());
@@ -167,7 +165,9 @@ export class TransportMetrics {
       { name: duration, help: 'How long telling the protocol took.', type: 'histogram' },
       () => detections().flatMap((series) => histogramSamples(duration, series.seconds)),
     );
-    this.header = counterFamily(
+    // Declared, so that queries find it, and empty: connections to the inbound port itself, which alone carry the
+    // header, are closed.
+    counterFamily(
       registry,
       'inbound_tcp_transport_header_connections_total',
       'Connections that named their port in a transport header.',
