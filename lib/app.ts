@@ -50,6 +50,9 @@ export interface App {
 /** Requests in flight in the whole process (Linkerd's figure). */
 const maxInFlight = 100_000;
 
+/** Milliseconds in which a stop still takes requests on connections that are open. */
+const lullMs = 1000;
+
 /**
  * The composition root: everything is made, joined and started here, and nowhere else.
  *
@@ -230,8 +233,15 @@ export async function startApp(options: AppOptions): Promise<App> {
       readiness.drain();
       logger.info({ connections: live.size }, 'Draining');
       const closed = listeners.map((listener) => listener.close());
+      // Clients that are about to send get served, and told to go elsewhere; only then are idle connections closed.
+      // Closing them at once would lose the requests that are on their way.
+      const startedAt = performance.now();
       http1.drain();
-      const drained = await live.drain(config.shutdownGracePeriodMs);
+      live.announceDrain();
+      await live.empty(Math.min(lullMs, config.shutdownGracePeriodMs / 2));
+      http1.closeIdle();
+      const left = config.shutdownGracePeriodMs - (performance.now() - startedAt);
+      const drained = await live.drain(Math.max(0, left));
       if (!drained) logger.warn({ connections: live.size }, 'Grace period over; remaining connections were cut');
       await Promise.allSettled(closed);
       await closeEverything();

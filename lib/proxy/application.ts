@@ -46,7 +46,7 @@ export function serveApplication(
     (response) => {
       if (exchange.aborted) return;
       const body = typeof response.body === 'string' ? Buffer.from(response.body) : response.body;
-      const headers = response.headers.flatMap(([name, value]) => [name, value]);
+      const headers = response.headers.flat();
       headers.push('content-length', String(body.length));
       scope.requestEnded();
       scope.responseHead(response.status);

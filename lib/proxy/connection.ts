@@ -1,5 +1,4 @@
 import type { Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
 import type { Client, ClientTls } from '../client.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
@@ -8,7 +7,7 @@ import { guessHttp } from './detect.ts';
 import { peek } from './first-bytes.ts';
 import { forwardTcp } from './forward-tcp.ts';
 import type { Http1Server } from './http1-server.ts';
-import type { Http2Server } from './http2-server.ts';
+import type { Http2Server, Http2Session } from './http2-server.ts';
 import type { LiveConnection, LiveConnections } from './live-connections.ts';
 import type { ConnectionScope, Recorder, TransportScope } from './recorder.ts';
 import { errorCode } from './refuse.ts';
@@ -57,8 +56,8 @@ class InboundConnection implements LiveConnection {
   /** What the connection has become; decides what recheck and drain mean. */
   #stage:
     | { readonly kind: 'detecting' }
-    | { readonly kind: 'http1'; readonly stream: Duplex }
-    | { readonly kind: 'http2'; readonly drain: () => void }
+    | { readonly kind: 'http1' }
+    | { readonly kind: 'http2'; readonly session: Http2Session }
     | { readonly kind: 'tcp'; policy: PortPolicy; readonly scope: ConnectionScope; readonly destroy: () => void }
     | { readonly kind: 'over' } = { kind: 'detecting' };
 
@@ -214,14 +213,14 @@ class InboundConnection implements LiveConnection {
 
   #http1(stream: Socket, tls: ClientTls, policy: PortPolicy): void {
     const connection = this.#http(stream, tls, policy);
-    this.#stage = { kind: 'http1', stream };
+    this.#stage = { kind: 'http1' };
     this.#services.http1.serve(connection, stream);
   }
 
   #http2(stream: Socket, tls: ClientTls, policy: PortPolicy): void {
     const connection = this.#http(stream, tls, policy);
     const session = this.#services.http2.serve(connection, stream);
-    this.#stage = { kind: 'http2', drain: session.drain };
+    this.#stage = { kind: 'http2', session };
     if (this.#services.live.draining) session.drain();
   }
 
@@ -278,9 +277,13 @@ class InboundConnection implements LiveConnection {
     this.#socket.destroy();
   }
 
+  announceDrain(): void {
+    if (this.#stage.kind === 'http2') this.#stage.session.announce();
+  }
+
   drain(): void {
     if (this.#stage.kind === 'detecting') this.#socket.destroy();
-    else if (this.#stage.kind === 'http2') this.#stage.drain();
+    else if (this.#stage.kind === 'http2') this.#stage.session.drain();
     // HTTP/1 is drained by its server, which knows who is idle; TCP and tunnels are waited for.
   }
 

@@ -136,6 +136,10 @@ class WebSocketTunnel {
     outgoing.setHeader('Upgrade', 'websocket');
     // http-proxy joins and normalizes paths; the app must get the one that policy decided on.
     outgoing.path = this.#exchange.target;
+    this.#exchange.onAborted = () => {
+      outgoing.destroy();
+      this.#scope.responseEnded(null, '');
+    };
     outgoing.once('upgrade', (answer) => {
       this.answered = true;
       this.#scope.responseHead(101);

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { Exchange, HeaderList } from './exchange.ts';
 import { headerValues, type RequestHead } from './headers.ts';
@@ -58,6 +58,8 @@ export class Http1Exchange implements Exchange {
   onAborted: (() => void) | null = null;
   /** Run once, when the request is permitted: `100 Continue` goes out only then. */
   onPermitted: (() => void) | null = null;
+  /** Run once, when the response has left or can no longer leave. */
+  onOver: (() => void) | null = null;
   responded = false;
   aborted = false;
   readonly #request: IncomingMessage;
@@ -99,11 +101,23 @@ export class Http1Exchange implements Exchange {
     return this.#request.rawTrailers;
   }
 
-  #closed(): void {
-    if (this.#response.writableFinished && (this.body === null || this.#request.complete)) return;
+  /** The request's body is still coming. */
+  get incomplete(): boolean {
+    return this.body !== null && !this.#request.complete;
+  }
+
+  /** The rest of the request will never come, or is not what it was announced as: the app must see it break off. */
+  breakOff(): void {
+    if (this.aborted) return;
     this.aborted = true;
     this.onAborted?.();
     this.onAborted = null;
+  }
+
+  #closed(): void {
+    if (!this.#response.writableFinished || this.incomplete) this.breakOff();
+    this.onOver?.();
+    this.onOver = null;
   }
 
   informational(status: number, headers: HeaderList): void {
@@ -151,7 +165,7 @@ export class Http1Exchange implements Exchange {
     const headers = refusalHeaders(refusal, this.connection, false);
     // With Expect the client may or may not send the body now: the next bytes could be either (RFC 9110 10.1.1).
     if (refusal.close || this.#request.headers.expect !== undefined) headers.push('connection', 'close');
-    this.respond(refusal.status, '', headers, false);
+    this.respond(refusal.status, STATUS_CODES[refusal.status] ?? '', headers, false);
     this.#response.end();
     this.#drainBody();
   }
@@ -176,7 +190,7 @@ export class Http1Exchange implements Exchange {
 
   /** What is left of the body must be read, or the connection must end: its bytes are never the next request. */
   #drainBody(): void {
-    if (this.body === null || this.#request.complete) return;
+    if (!this.incomplete) return;
     let left = maxDrainBytes;
     this.#request.unpipe?.();
     this.#request.on('data', (chunk: Buffer) => {

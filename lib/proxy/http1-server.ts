@@ -23,11 +23,21 @@ const maxHeaderBytes = 64 * 1024;
 /** Node would silently drop what is beyond its own limit; a policy could then match on less than the app sees. */
 const maxHeaderFields = 1000;
 
+/** One connection on this lane. Requests are taken one after the other, however fast they are pipelined. */
+interface Lane {
+  readonly connection: HttpConnection;
+  readonly socket: Socket;
+  /** The request that is being answered. */
+  busy: boolean;
+  exchange: Http1Exchange | null;
+  readonly waiting: (() => void)[];
+}
+
 /** The library lane for HTTP/1.x: Node's parser in front, policy, then undici or a tunnel towards the app. */
 export class Http1Server {
   readonly #server: http.Server;
   readonly #options: Http1ServerOptions;
-  readonly #connections = new WeakMap<object, HttpConnection>();
+  readonly #lanes = new Map<object, Lane>();
   #draining = false;
 
   constructor(options: Http1ServerOptions) {
@@ -46,7 +56,6 @@ export class Http1Server {
       shouldUpgradeCallback: (request) => isUpgrade(request),
     });
     this.#server.maxHeadersCount = 0;
-    this.#server.keepAliveTimeoutBuffer = 0;
     // This server never listens: connections are handed to it after detection. Its timeouts start with this event.
     this.#server.emit('listening');
     this.#server.on('request', (request, response) => this.#request(request, response));
@@ -58,29 +67,66 @@ export class Http1Server {
   }
 
   /** Takes over a connection whose first bytes have been put back. */
-  serve(connection: HttpConnection, socket: Duplex): void {
-    this.#connections.set(socket, connection);
-    this.#server.emit('connection', socket as Socket);
+  serve(connection: HttpConnection, socket: Socket): void {
+    const lane: Lane = { connection, socket, busy: false, exchange: null, waiting: [] };
+    this.#lanes.set(socket, lane);
+    socket.once('close', () => this.#lanes.delete(socket));
+    this.#server.emit('connection', socket);
   }
 
-  /** Connections between requests close; the others answer `connection: close` and end with their current exchange. */
+  /** From now on every answer is the last of its connection. */
   drain(): void {
     this.#draining = true;
-    this.#server.closeIdleConnections();
+  }
+
+  /** Ends connections that are between requests. */
+  closeIdle(): void {
+    for (const { busy, socket } of this.#lanes.values()) if (!busy) socket.destroySoon();
   }
 
   close(): void {
     this.#server.close(() => {});
   }
 
+  /**
+   * Node hands over pipelined requests as fast as it parses them. Taken all at once, one client's burst would become as
+   * many connections to the app, and its second request would be decided before the first was answered.
+   */
   #request(request: http.IncomingMessage, response: http.ServerResponse): void {
-    const connection = this.#connections.get(request.socket) as HttpConnection;
-    if (this.#draining) response.shouldKeepAlive = false;
-    const exchange = this.#exchange(connection, request, response);
+    const lane = this.#lanes.get(request.socket);
+    // Closed while it waited.
+    if (lane === undefined) return;
+    if (lane.busy) {
+      lane.waiting.push(() => this.#take(lane, request, response));
+      lane.socket.pause();
+    } else {
+      this.#take(lane, request, response);
+    }
+  }
+
+  #take(lane: Lane, request: http.IncomingMessage, response: http.ServerResponse): void {
+    lane.busy = true;
+    const exchange = this.#exchange(lane.connection, request, response);
+    lane.exchange = exchange;
     if (exchange === null) return;
+    exchange.onOver = () => this.#over(lane);
     // One final answer or 100, never both: the permit comes before the client is asked for its body.
     if (request.headers.expect !== undefined) exchange.onPermitted = () => response.writeContinue();
-    this.#options.pipeline.handle(connection, exchange, 'http1');
+    if (this.#draining) response.shouldKeepAlive = false;
+    this.#options.pipeline.handle(lane.connection, exchange, 'http1');
+  }
+
+  #over(lane: Lane): void {
+    lane.busy = false;
+    lane.exchange = null;
+    const next = lane.waiting.shift();
+    if (next === undefined) {
+      if (lane.socket.isPaused()) lane.socket.resume();
+      // An answer that was under way when the drain began did not say `connection: close`.
+      if (this.#draining) lane.socket.destroySoon();
+    } else if (!lane.socket.destroyed) {
+      next();
+    }
   }
 
   #exchange(
@@ -101,14 +147,25 @@ export class Http1Server {
   }
 
   #tunnel(request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
-    const connection = this.#connections.get(request.socket) as HttpConnection;
+    const lane = this.#lanes.get(request.socket);
+    if (lane === undefined) return;
+    if (lane.busy) {
+      lane.waiting.push(() => this.#tunnelNow(lane, request, socket, head));
+      return;
+    }
+    this.#tunnelNow(lane, request, socket, head);
+  }
+
+  #tunnelNow(lane: Lane, request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
+    const { connection } = lane;
+    lane.busy = true;
     const scanned = scanRequestHeaders(request.rawHeaders);
     const isConnect = request.method === 'CONNECT';
     const target = isConnect ? readAuthority(request) : readTarget(request.method as string, request.url as string);
     const fault = faultOf(request, scanned) ?? (target === null ? 'invalid request target' : null);
     if (fault !== null || target === null) {
       this.#options.onBadRequest(connection, fault as string);
-      socket.end('HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n');
+      endWith(lane.socket, '400 Bad Request');
       return;
     }
     const response = new http.ServerResponse(request);
@@ -126,23 +183,51 @@ export class Http1Server {
   }
 
   #clientError(error: Error & { code?: string }, socket: Duplex): void {
-    const connection = this.#connections.get(socket);
-    if (connection !== undefined) this.#options.onBadRequest(connection, error.code ?? error.message);
-    if (error.code === 'ECONNRESET' || !socket.writable) {
+    const lane = this.#lanes.get(socket);
+    if (lane !== undefined) this.#options.onBadRequest(lane.connection, error.code ?? error.message);
+    if (lane === undefined || error.code === 'ECONNRESET' || !socket.writable) {
       socket.destroy();
       return;
     }
-    const status =
-      error.code === 'HPE_HEADER_OVERFLOW'
-        ? '431 Request Header Fields Too Large'
-        : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-          ? '408 Request Timeout'
-          : '400 Bad Request';
-    // A response that has begun must not get a second head into its middle.
-    const current = (socket as { _httpMessage?: http.ServerResponse })._httpMessage;
-    if (current?.headersSent === true && !current.writableFinished) socket.destroy();
-    else socket.end(`HTTP/1.1 ${status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`);
+    const refuse = (): void => endWith(lane.socket, refusalOfFault(error.code ?? ''));
+    const { exchange } = lane;
+    if (exchange?.incomplete === true) {
+      // The fault is in the body of the request that is being served.
+      exchange.breakOff();
+      if (exchange.responded) socket.destroy();
+      else refuse();
+    } else if (lane.busy) {
+      // It follows a sound request, which gets its answer first (RFC 9112 9.3.2).
+      lane.waiting.push(refuse);
+    } else {
+      refuse();
+    }
   }
+}
+
+function refusalOfFault(code: string): string {
+  switch (code) {
+    case 'HPE_HEADER_OVERFLOW':
+    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
+      return '431 Request Header Fields Too Large';
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return '408 Request Timeout';
+    default:
+      return '400 Bad Request';
+  }
+}
+
+/** Milliseconds in which a refused client may still send what it was about to: closing at once would reset the answer. */
+const lingerMs = 1000;
+
+/** The last answer of a connection that is out of step; what the client still sends is read away, never parsed. */
+function endWith(socket: Socket, status: string): void {
+  socket.removeAllListeners('data');
+  socket.end(`HTTP/1.1 ${status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`);
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), lingerMs);
+  socket.once('end', () => socket.destroy());
+  socket.once('close', () => clearTimeout(timer));
 }
 
 /** Faults that Node's parser lets pass; null for a sound message. */

@@ -10,9 +10,14 @@ export interface Http2ServerOptions {
 
 /** One served connection. */
 export interface Http2Session {
-  /** GOAWAY; streams that are open finish. */
+  /** A first GOAWAY that refuses nothing yet, so that streams on their way to us are not lost (RFC 9113 6.8). */
+  announce(): void;
+  /** The last GOAWAY; streams that are open finish. */
   drain(): void;
 }
+
+const noError = 0;
+const maxStreamId = 2 ** 31 - 1;
 
 /** RST_STREAM PROTOCOL_ERROR. */
 const protocolError = 1;
@@ -54,7 +59,10 @@ export class Http2Server {
     session.on('stream', (stream, _headers, flags, raw) => {
       this.#stream(connection, stream, flags, raw as unknown as string[]);
     });
-    return { drain: () => session.close() };
+    return {
+      announce: () => session.goaway(noError, maxStreamId),
+      drain: () => session.close(),
+    };
   }
 
   #stream(connection: HttpConnection, stream: http2.ServerHttp2Stream, flags: number, raw: string[]): void {

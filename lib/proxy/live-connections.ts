@@ -2,6 +2,8 @@
 export interface LiveConnection {
   /** Called after a policy change: decide again, and end the connection where it is now forbidden. HTTP decides per request. */
   recheck(): void;
+  /** The stop has begun: tell the client, where the protocol can, to take new work elsewhere. Refuse nothing yet. */
+  announceDrain(): void;
   /** Finish what is in flight, take nothing new, then close. Idle connections close at once. */
   drain(): void;
   /** Ends the connection now. */
@@ -11,7 +13,7 @@ export interface LiveConnection {
 /** Every open connection: rechecked when policy changes, drained at stop. */
 export class LiveConnections {
   readonly #open = new Set<LiveConnection>();
-  #draining = false;
+  #stage: 'serving' | 'announced' | 'draining' = 'serving';
   #idle: (() => void)[] = [];
 
   get size(): number {
@@ -19,12 +21,32 @@ export class LiveConnections {
   }
 
   get draining(): boolean {
-    return this.#draining;
+    return this.#stage === 'draining';
+  }
+
+  announceDrain(): void {
+    this.#stage = 'announced';
+    for (const connection of [...this.#open]) connection.announceDrain();
+  }
+
+  /** Resolves when nothing is open, or after `timeoutMs`. */
+  async empty(timeoutMs: number): Promise<boolean> {
+    if (this.#open.size === 0) return true;
+    let timer: NodeJS.Timeout | undefined;
+    const empty = await Promise.race([
+      new Promise<boolean>((resolve) => this.#idle.push(() => resolve(true))),
+      new Promise<boolean>((resolve) => {
+        timer = setTimeout(() => resolve(false), timeoutMs);
+      }),
+    ]);
+    clearTimeout(timer);
+    return empty;
   }
 
   add(connection: LiveConnection): void {
     this.#open.add(connection);
-    if (this.#draining) connection.drain();
+    if (this.#stage !== 'serving') connection.announceDrain();
+    if (this.#stage === 'draining') connection.drain();
   }
 
   remove(connection: LiveConnection): void {
@@ -38,17 +60,9 @@ export class LiveConnections {
 
   /** Resolves true when all have ended by themselves, false when the rest was cut after `graceMs`. */
   async drain(graceMs: number): Promise<boolean> {
-    this.#draining = true;
+    this.#stage = 'draining';
     for (const connection of [...this.#open]) connection.drain();
-    if (this.#open.size === 0) return true;
-    let timer: NodeJS.Timeout | undefined;
-    const drained = await Promise.race([
-      new Promise<boolean>((resolve) => this.#idle.push(() => resolve(true))),
-      new Promise<boolean>((resolve) => {
-        timer = setTimeout(() => resolve(false), graceMs);
-      }),
-    ]);
-    clearTimeout(timer);
+    const drained = await this.empty(graceMs);
     if (!drained) for (const connection of [...this.#open]) connection.destroy();
     return drained;
   }

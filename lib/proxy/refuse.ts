@@ -1,7 +1,7 @@
 import { clientId } from '../client.ts';
 import { hostPort } from '../ip.ts';
 import type { RequestDecision } from '../policy/decision.ts';
-import { refusalOf } from '../policy/refusals.ts';
+import { refusalOf, refusals } from '../policy/refusals.ts';
 import type { HeaderList } from './exchange.ts';
 import type { ConnectionFacts, ErrorLabel } from './recorder.ts';
 
@@ -23,7 +23,7 @@ export function refusalFor(
   decision: Exclude<RequestDecision, { kind: 'permit' }>,
   connection: ConnectionFacts,
 ): Refusal {
-  const { http, grpc, close } = refusalOf(decision);
+  const { http, grpc, close } = refusalOf(decision) ?? refusals.deny;
   const location = decision.kind === 'redirect' ? decision.location : null;
   return { status: http, grpc, close, location, message: messageFor(decision, connection) };
 }

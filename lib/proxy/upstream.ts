@@ -75,9 +75,15 @@ export class Upstreams {
       const where = hostPort(endpoint.host, endpoint.port);
       fail(new UpstreamError('ERR_SALLYPORT_CONNECT_TIMEOUT', `connecting to ${where} timed out`));
     }, this.#options.connectTimeoutMs);
+    const cancel = (): void => {
+      if (settled) return;
+      settled = true;
+      clearTimeout(timer);
+      socket.destroy();
+    };
     if (this.#options.isOwn(endpoint)) {
       setImmediate(() => fail(new UpstreamError('ERR_SALLYPORT_LOOP', 'the application address is the proxy itself')));
-      return { cancel: () => fail(new UpstreamError('ERR_CANCELLED', 'cancelled')) };
+      return { cancel };
     }
     socket.once('error', fail);
     socket.setNoDelay(true);
@@ -94,14 +100,7 @@ export class Upstreams {
       socket.once('close', () => transport.closed(errno));
       done(null, socket);
     });
-    return {
-      cancel: () => {
-        if (settled) return;
-        settled = true;
-        clearTimeout(timer);
-        socket.destroy();
-      },
-    };
+    return { cancel };
   }
 
   http1(endpoint: Endpoint): Dispatcher {

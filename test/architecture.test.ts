@@ -1,0 +1,151 @@
+/**
+ * The house rules, as a test: which room may import from which. The values at the top of lib/ (an address, a client,
+ * a resource's name, a problem, an identity) are everybody's; all else is a one-way street towards lib/app.ts.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { builtinModules } from 'node:module';
+import { dirname, join, relative, resolve } from 'node:path';
+import t from 'tap';
+
+const root = resolve(import.meta.dirname, '..');
+
+interface Import {
+  readonly from: string;
+  readonly to: string;
+  readonly typeOnly: boolean;
+}
+
+interface Rule {
+  readonly room: RegExp;
+  /** Where the room's own imports may lead; anything else of ours is an error. */
+  readonly may: readonly RegExp[];
+  /** Packages and node: modules that the room may use; undefined: any. */
+  readonly packages?: readonly string[];
+  readonly why: string;
+}
+
+const values = /^lib\/(client|ip|problem|resource-ref|identity)\.ts$/;
+
+const rules: readonly Rule[] = [
+  {
+    room: /^lib\/(client|ip|problem|resource-ref)\.ts$/,
+    may: [/^lib\/(client|ip|problem|resource-ref)\.ts$/],
+    packages: ['ipaddr.js'],
+    why: 'values know nobody',
+  },
+  { room: /^lib\/identity\.ts$/, may: [/^lib\/client\.ts$/], why: 'a certificate to an identity, nothing more' },
+  {
+    room: /^lib\/policy\//,
+    may: [/^lib\/policy\//, /^lib\/(client|ip|problem|resource-ref)\.ts$/],
+    packages: ['zod', 're2js', 'ipaddr.js'],
+    why: 'the policy core knows no sockets, files, clocks, YAML or log',
+  },
+  {
+    room: /^lib\/proxy\//,
+    may: [/^lib\/proxy\//, values, /^lib\/policy\/(decision|refusals)\.ts$/],
+    why: 'the data plane sees policy only as a decision, and telemetry only as a recorder',
+  },
+  {
+    room: /^lib\/reload\//,
+    may: [/^lib\/reload\//, values, /^lib\/policy\//, /^lib\/config(-\w+)?\.ts$/],
+    why: 'reloading feeds the policy core and knows nothing of the data plane',
+  },
+  {
+    room: /^lib\/telemetry\//,
+    may: [/^lib\/telemetry\//, values, /^lib\/policy\/decision\.ts$/, /^lib\/proxy\/recorder\.ts$/],
+    why: 'telemetry is a leaf behind the recorder',
+  },
+  { room: /^lib\/ops\//, may: [/^lib\/ops\//, values], why: 'the admin and health servers get functions, not objects' },
+  {
+    room: /^lib\/config(-\w+)?\.ts$/,
+    may: [/^lib\/config(-\w+)?\.ts$/, values, /^lib\/policy\//],
+    why: 'environment to values',
+  },
+  { room: /^certs\//, may: [/^certs\//], why: 'the development CA stands alone' },
+  { room: /^bin\//, may: [/^bin\//, /^lib\//, /^certs\//], why: 'the doors' },
+];
+
+/** Only these may see the composition root. */
+const mayImportApp = /^(bin|test|benchmarks)\//;
+
+const files = ['lib', 'bin', 'certs'].flatMap((folder) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => join(folder, name)),
+);
+
+const imports = files.flatMap(importsOf);
+
+function importsOf(from: string): Import[] {
+  const source = readFileSync(join(root, from), 'utf8');
+  const found: Import[] = [];
+  for (const match of source.matchAll(
+    /(?:^|\n)(?:import|export)\s+(type\s)?[^'"`;]*?from\s+'([^']+)'|import\('([^']+)'\)/g,
+  )) {
+    const specifier = (match[2] ?? match[3]) as string;
+    const to = specifier.startsWith('.') ? relative(root, resolve(root, dirname(from), specifier)) : specifier;
+    found.push({ from, to, typeOnly: match[1] !== undefined });
+  }
+  return found;
+}
+
+t.test('every import leads where its room may look', async (t) => {
+  t.ok(imports.length > 100, 'imports are found at all');
+  for (const { from, to } of imports) {
+    const rule = rules.find(({ room }) => room.test(from));
+    if (from === 'lib/app.ts' || rule === undefined) {
+      if (from !== 'lib/app.ts') t.fail(`${from} belongs to no room`);
+      continue;
+    }
+    const ours = /^(lib|bin|certs|test|benchmarks)\//.test(to);
+    if (ours) {
+      t.ok(
+        rule.may.some((target) => target.test(to)),
+        `${from} → ${to}: ${rule.why}`,
+      );
+    } else if (rule.packages !== undefined) {
+      t.ok(rule.packages.includes(to), `${from} → ${to}: ${rule.why}`);
+    }
+  }
+});
+
+t.test('only doors, tests and benchmarks see the composition root', async (t) => {
+  for (const { from, to } of imports) if (to === 'lib/app.ts') t.match(from, mayImportApp);
+});
+
+t.test('no cycles among modules', async (t) => {
+  const edges = new Map<string, string[]>();
+  for (const { from, to, typeOnly } of imports) {
+    if (!typeOnly && to.endsWith('.ts')) edges.set(from, [...(edges.get(from) ?? []), to]);
+  }
+  const done = new Set<string>();
+  const visit = (file: string, path: readonly string[]): void => {
+    if (path.includes(file)) {
+      t.fail(`cycle: ${[...path.slice(path.indexOf(file)), file].join(' → ')}`);
+      return;
+    }
+    if (done.has(file)) return;
+    for (const next of edges.get(file) ?? []) visit(next, [...path, file]);
+    done.add(file);
+  };
+  for (const file of files) visit(file, []);
+  t.equal(done.size >= files.length, true);
+});
+
+t.test('no barrels, no utils, every dependency has a user', async (t) => {
+  for (const file of files) {
+    t.notMatch(file, /(^|\/)index\.ts$/);
+    t.notMatch(file, /(^|\/)(utils?|helpers?|common)(\/|\.ts$)/);
+  }
+  const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const used = new Set(imports.map(({ to }) => to));
+  const text = files.map((file) => readFileSync(join(root, file), 'utf8')).join('\n');
+  for (const name of Object.keys(manifest.dependencies)) {
+    t.ok(used.has(name) || text.includes(`('${name}')`), `${name} is imported somewhere`);
+  }
+  for (const { from, to } of imports) {
+    if (to.endsWith('.ts') || to.startsWith('node:')) continue;
+    t.notOk(builtinModules.includes(to), `${from} writes node:${to}`);
+    t.ok(to in manifest.dependencies, `${from} → ${to} is a declared dependency`);
+  }
+});
