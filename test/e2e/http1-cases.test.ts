@@ -32,17 +32,7 @@ interface Variant {
   readonly recorder: RecorderApp;
 }
 
-const shared = readHttp1Cases();
-if (!shared.found) {
-  t.plan(0, shared.reason);
-} else {
-  await t.test('HTTP/1 cases', { timeout: 240_000 }, (t) => requestCases(t, shared.cases.cases));
-  await t.test('hostile answers of an app', { timeout: 60_000 }, (t) => responseCases(t, shared.cases));
-}
-
-type Tap = Test;
-
-async function requestCases(t: Tap, cases: readonly Http1Case[]): Promise<void> {
+async function requestCases(t: Test, cases: readonly Http1Case[]): Promise<void> {
   const variants: Variant[][] = [];
   for (let lane = 0; lane < lanes; lane++) {
     const row: Variant[] = [];
@@ -182,7 +172,7 @@ interface Door {
 }
 
 /** The setup of the cases' conventions, once per door: /DENIED without authorization, / open. */
-async function startProxy(t: Tap, doors: readonly Door[]): Promise<Sallyport> {
+async function startProxy(t: Test, doors: readonly Door[]): Promise<Sallyport> {
   const server = (door: Door): string => `{group: policy.linkerd.io, kind: Server, name: web-${door.port}}`;
   const route = (name: string, path: string): string => `---
 apiVersion: policy.linkerd.io/v1beta3
@@ -233,7 +223,7 @@ interface ResponseRow {
   readonly method?: string;
   /** The app ends its connection after the bytes. */
   readonly endsAfter?: boolean;
-  check(t: Tap, seen: ResponseSeen): void;
+  check(t: Test, seen: ResponseSeen): void;
 }
 
 interface ResponseSeen {
@@ -248,7 +238,7 @@ interface ResponseSeen {
   readonly app: ScriptedApp;
 }
 
-const discarded = (t: Tap, { app, text }: ResponseSeen): void => {
+const discarded = (t: Test, { app, text }: ResponseSeen): void => {
   t.notMatch(text, /POISON/, 'surplus bytes reach no client');
   t.equal(app.connections.length, 2, 'the second request travels on a fresh connection');
   t.ok(
@@ -321,7 +311,7 @@ const headRow: ResponseRow = {
   },
 };
 
-async function responseCases(t: Tap, { upstream_response_cases: cases }: Http1Cases): Promise<void> {
+async function responseCases(t: Test, { upstream_response_cases: cases }: Http1Cases): Promise<void> {
   const rows = cases.map((row: UpstreamResponseCase): ResponseRow => {
     const check = responseChecks[row.id];
     if (check === undefined) throw new Error(`no check is written for ${row.id}`);
@@ -388,7 +378,7 @@ async function ask(port: number, method: string): Promise<Asked> {
 }
 
 /** A meshed client's HTTP/1 request carried over h2 (`l5d-orig-proto`): how its stream ended. */
-async function h2ResetCode(t: Tap, port: number): Promise<number> {
+async function h2ResetCode(t: Test, port: number): Promise<number> {
   const session = http2Connect(`http://127.0.0.1:${port}`);
   t.teardown(() => session.destroy());
   session.on('error', () => {});
@@ -398,4 +388,12 @@ async function h2ResetCode(t: Tap, port: number): Promise<number> {
   await within('the stream to close', 5_000, new Promise((resolve) => stream.once('close', resolve)));
   await until('the session to settle', () => stream.closed);
   return stream.rstCode ?? 0;
+}
+
+const shared = readHttp1Cases();
+if (!shared.found) {
+  t.plan(0, shared.reason);
+} else {
+  await t.test('HTTP/1 cases', { timeout: 240_000 }, (t) => requestCases(t, shared.cases.cases));
+  await t.test('hostile answers of an app', { timeout: 60_000 }, (t) => responseCases(t, shared.cases));
 }

@@ -30,14 +30,6 @@ const adminPort = 4191;
 const healthPort = 4192;
 const ownName = 'web.shop.serviceaccount.identity.linkerd.cluster.local';
 
-const shared = readPolicyCases();
-const unavailable = shared.found ? namespacesUnavailable() : shared.reason;
-if (unavailable !== null || !shared.found) {
-  t.plan(0, unavailable ?? '');
-} else {
-  await allCases(t, shared.cases);
-}
-
 interface Lane {
   readonly namespace: Namespace;
   readonly driver: WireDriver;
@@ -458,4 +450,12 @@ function wireFaults({ expect, client, request }: SingleCheck, result: ExchangeRe
       return faults;
     }
   }
+}
+
+const shared = readPolicyCases();
+const unavailable = shared.found ? namespacesUnavailable() : shared.reason;
+if (unavailable !== null || !shared.found) {
+  t.plan(0, unavailable ?? '');
+} else {
+  await allCases(t, shared.cases);
 }

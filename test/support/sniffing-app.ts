@@ -28,19 +28,23 @@ export interface SniffingAppOptions {
 
 /**
  * An app that answers whatever protocol arrives: HTTP/1 and HTTP/2 with a JSON description of the request, gRPC with an
- * empty message and status 0, TLS and any other bytes with their echo.
+ * empty message and status 0, TLS and any other bytes with their echo. `hold` delays the answer to an HTTP request.
  */
-export function startSniffingApp(t: Teardown, options: SniffingAppOptions = {}): Promise<SniffingApp> {
+export function startSniffingApp(
+  t: Teardown,
+  options: SniffingAppOptions = {},
+  hold: (url: string) => Promise<void> = () => Promise.resolve(),
+): Promise<SniffingApp> {
   const counts = { connections: 0, requests: 0 };
   const sockets = new Set<Socket>();
   const http1 = createHttpServer((request, response) => {
     counts.requests += 1;
-    describe(request, (seen) => respond(response, seen));
+    describe(request, (seen) => void hold(seen.url).then(() => respond(response, seen)));
   });
   const http2 = createHttp2Server((request, response) => {
     counts.requests += 1;
     if (String(request.headers['content-type'] ?? '').startsWith('application/grpc')) answerGrpc(request, response);
-    else describe(request, (seen) => respond(response, seen));
+    else describe(request, (seen) => void hold(seen.url).then(() => respond(response, seen)));
   });
   const tls = options.tls === undefined ? null : createTlsServer({ ...options.tls, allowHalfOpen: true }, echo);
   const server = createServer({ allowHalfOpen: true }, (socket) => {
