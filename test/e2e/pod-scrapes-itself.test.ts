@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { testCertificate, workloadCertificate, workloadName } from '../support/certificates.ts';
-import { isInstalled, startChild } from '../support/children.ts';
+import { missing, startChild } from '../support/children.ts';
 import { identityEnvironment, replaceFile } from '../support/files.ts';
 import { connectNamespaces, createNamespace, type Namespace, namespacesUnavailable } from '../support/namespace.ts';
 import { type Sallyport, startSallyport } from '../support/sallyport.ts';
@@ -9,9 +9,7 @@ import { until } from '../support/until.ts';
 import { startDriver, type WireDriver } from '../support/wire-driver.ts';
 import type { Exchange } from '../support/wire-exchange.ts';
 
-const unavailable =
-  namespacesUnavailable() ??
-  ((await isInstalled(t, 'prometheus')) ? null : 'prometheus (the Debian package) is not installed');
+const unavailable = namespacesUnavailable() ?? (await missing(t, 'prometheus'));
 
 /** Written before any address of the pod is known. */
 const scrapePolicy = `
@@ -63,7 +61,7 @@ const privateNetworks = scrapePolicy.replace(
 const ownName = workloadName('web', 'shop');
 const adminPort = 4191;
 
-if (unavailable !== null) {
+if (unavailable) {
   t.plan(0, unavailable);
 } else {
   await t.test('a pod scrapes itself', { timeout: 120_000 }, podScrapesItself);

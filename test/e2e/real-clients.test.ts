@@ -8,7 +8,7 @@ import t from 'tap';
 import { WebSocket, WebSocketServer } from 'ws';
 import { createAuthority } from '../../certs/authority.ts';
 import { testCertificate, workloadCertificate, workloadName } from '../support/certificates.ts';
-import { isInstalled, runToEnd, startChild } from '../support/children.ts';
+import { missing, runToEnd, startChild } from '../support/children.ts';
 import { identityEnvironment, replaceFile } from '../support/files.ts';
 import { GrpcClient, type Payload, type StreamLog, startStreamService } from '../support/grpc-shop.ts';
 import { scrape } from '../support/metrics.ts';
@@ -128,10 +128,8 @@ t.test('a WebSocket echo of 1 MB (ws)', { timeout: 30_000 }, async (t) => {
   t.equal(sockets.clients.size, 0);
 });
 
-t.test('Redis through an opaque port (redis-server, redis-cli)', { timeout: 30_000 }, async (t) => {
-  if (!(await isInstalled(t, 'redis-server')) || !(await isInstalled(t, 'redis-cli'))) {
-    return t.skip('redis-server and redis-cli are not installed');
-  }
+const redis = { timeout: 30_000, skip: await missing(t, 'redis-server', 'redis-cli') };
+t.test('Redis through an opaque port (redis-server, redis-cli)', redis, async (t) => {
   const folder = t.testdir();
   const [redisPort = 0, open = 0, closed = 0] = await freePorts(3);
   await startChild(t, 'redis-server', [
@@ -166,8 +164,8 @@ t.test('Redis through an opaque port (redis-server, redis-cli)', { timeout: 30_0
   t.ok(metrics.sum('inbound_tcp_authz_allow_total', { srv_name: 'redis', authz_name: 'redis' }) >= 4);
 });
 
-t.test("TLS passthrough to the app's own TLS (curl)", { timeout: 30_000 }, async (t) => {
-  if (!(await isInstalled(t, 'curl'))) return t.skip('curl is not installed');
+const passthrough = { timeout: 30_000, skip: await missing(t, 'curl') };
+t.test("TLS passthrough to the app's own TLS (curl)", passthrough, async (t) => {
   const folder = t.testdir();
   // Another authority than the mesh's: if the proxy terminated this, curl would not believe it.
   const shopAuthority = createAuthority({ commonName: 'The shop', days: 1 });
@@ -205,9 +203,9 @@ t.test("TLS passthrough to the app's own TLS (curl)", { timeout: 30_000 }, async
   t.equal(metrics.sum('inbound_tcp_authz_deny_total', sni), 1);
 });
 
-t.test('a chunked upload of 1 GB in constant memory (curl)', { timeout: 120_000 }, async (t) => {
-  if (!(await isInstalled(t, 'curl'))) return t.skip('curl is not installed');
-  if (process.platform !== 'linux') return t.skip('the resident set is read from /proc');
+const noProc = process.platform === 'linux' ? false : 'the resident set is read from /proc';
+const upload = { timeout: 120_000, skip: noProc || (await missing(t, 'curl')) };
+t.test('a chunked upload of 1 GB in constant memory (curl)', upload, async (t) => {
   const size = 2 ** 30;
   let chunked = false;
   const http = createHttpServer((request, response) => {
@@ -230,7 +228,7 @@ t.test('a chunked upload of 1 GB in constant memory (curl)', { timeout: 120_000 
       SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${(http.address() as AddressInfo).port}`,
     },
   });
-  const upload = (bytes: number): ReturnType<typeof runToEnd> =>
+  const send = (bytes: number): ReturnType<typeof runToEnd> =>
     runToEnd(
       t,
       '/bin/sh',
@@ -241,14 +239,14 @@ t.test('a chunked upload of 1 GB in constant memory (curl)', { timeout: 120_000 
       ],
       { timeoutMs: 110_000 },
     );
-  t.match(await upload(2 ** 25), { code: 0, stdout: String(2 ** 25) }, 'a first, to grow what grows once');
+  t.match(await send(2 ** 25), { code: 0, stdout: String(2 ** 25) }, 'a first, to grow what grows once');
   const before = sallyport.residentBytes();
   let most = before;
   const sampling = setInterval(() => {
     most = Math.max(most, sallyport.residentBytes());
   }, 50);
   t.teardown(() => clearInterval(sampling));
-  t.match(await upload(size), { code: 0, stdout: String(size) }, 'every byte arrived');
+  t.match(await send(size), { code: 0, stdout: String(size) }, 'every byte arrived');
   clearInterval(sampling);
   t.ok(chunked, 'chunked on both sides');
   const growth = most - before;

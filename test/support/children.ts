@@ -116,8 +116,12 @@ export async function runToEnd(
   }
 }
 
-/** Whether a program can be found on the PATH. */
-export async function isInstalled(t: Teardown, program: string): Promise<boolean> {
-  const found = await runToEnd(t, '/bin/sh', ['-c', 'command -v "$1"', 'sh', program]);
-  return found.code === 0;
+/** The programs that cannot be found on the PATH, for tap's `skip`; false where all are there. */
+export async function missing(t: Teardown, ...programs: string[]): Promise<string | false> {
+  const absent: string[] = [];
+  for (const program of programs) {
+    const found = await runToEnd(t, '/bin/sh', ['-c', 'command -v "$1"', 'sh', program]);
+    if (found.code !== 0) absent.push(program);
+  }
+  return absent.length === 0 ? false : `not installed: ${absent.join(', ')}`;
 }
