@@ -13,7 +13,7 @@ export function parseIp(text: string): IpAddress | undefined {
   // isValidFourPartDecimal, because ipaddr.js also takes "10.1" and "0x0a000001", which are not addresses in a policy file.
   if (bare.includes(':')) {
     if (!ipaddr.IPv6.isValid(bare)) return undefined;
-    const six = ipaddr.IPv6.parse(bare);
+    const six = ipaddr.IPv6.parse(withoutCompatible(bare));
     if (six.isIPv4MappedAddress()) return fromV4Bytes(six.toIPv4Address().toByteArray());
     const p = six.parts;
     const word = (i: number): number => (((p[i] as number) << 16) | (p[i + 1] as number)) >>> 0;
@@ -21,6 +21,14 @@ export function parseIp(text: string): IpAddress | undefined {
   }
   if (!ipaddr.IPv4.isValidFourPartDecimal(bare)) return undefined;
   return fromV4Bytes(ipaddr.IPv4.parse(bare).toByteArray());
+}
+
+/** IPv4-compatible `::a.b.c.d` (RFC 4291 section 2.5.5.1) in hexadecimal, because ipaddr.js takes it for IPv4-mapped. */
+function withoutCompatible(text: string): string {
+  const compatible = /^::(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(text);
+  if (compatible === null) return text;
+  const [a = 0, b = 0, c = 0, d = 0] = compatible.slice(1).map(Number);
+  return `::${((a << 8) | b).toString(16)}:${((c << 8) | d).toString(16)}`;
 }
 
 function fromV4Bytes(bytes: readonly number[]): IpAddress {

@@ -1,0 +1,233 @@
+import { refersTo } from './admission.ts';
+import type { AdmissionReport, Path } from './admission-report.ts';
+import type { HeaderChanges } from './decision.ts';
+import {
+  type GrpcMatch,
+  type GrpcRouteDocument,
+  type HttpMatch,
+  type HttpRouteDocument,
+  linkerdGroup,
+  type NamedMatch,
+  type RedirectFilter,
+  type RouteParent,
+  type RouteRule,
+} from './document-types.ts';
+import { compilePattern } from './regex.ts';
+import type {
+  FilterShape,
+  GrpcRouteShape,
+  HeaderModifierShape,
+  HttpMatchShape,
+  HttpRouteShape,
+  RedirectShape,
+  RouteShape,
+} from './shapes.ts';
+
+/*
+ * Routes. Only those that attach to a Server are ours: others may hold anything the Gateway API allows, unread.
+ * One fault anywhere discards the whole route, as in Linkerd.
+ */
+
+/** Whether a rule holds a field that we do not know. */
+export type Sealed = (rule: number) => boolean;
+
+export function admitHttpRoute(
+  spec: HttpRouteShape,
+  report: AdmissionReport,
+  namespace: string,
+  sealed: Sealed,
+): HttpRouteDocument['spec'] {
+  const parents = readParents(spec, report, namespace);
+  if (parents.length === 0) return { parents, hostnames: [], rules: [] };
+  const rules = spec.rules.map((rule, i): RouteRule<HttpMatch> => {
+    const at: Path = ['spec', 'rules', i];
+    // An explicit empty list means what an absent one does: the prefix `/` (Gateway API).
+    const matches = rule.matches.map((match, j) => readHttpMatch(match, [...at, 'matches', j], report));
+    return {
+      matches:
+        matches.length > 0 ? matches : [{ path: { type: 'prefix', value: '/' }, headers: [], query: [], method: null }],
+      ...readFilters(rule.filters, [...at, 'filters'], report, true),
+      sealed: sealed(i),
+    };
+  });
+  return { parents, hostnames: spec.hostnames, rules };
+}
+
+export function admitGrpcRoute(
+  spec: GrpcRouteShape,
+  report: AdmissionReport,
+  namespace: string,
+  sealed: Sealed,
+): GrpcRouteDocument['spec'] {
+  const parents = readParents(spec, report, namespace);
+  if (parents.length === 0) return { parents, hostnames: [], rules: [] };
+  const rules = spec.rules.map((rule, i): RouteRule<GrpcMatch> => {
+    const at: Path = ['spec', 'rules', i];
+    const matches = rule.matches.map((match, j): GrpcMatch => {
+      if (match.method?.type === 'RegularExpression') {
+        report.refuse(
+          'grpc-method-regex',
+          [...at, 'matches', j, 'method', 'type'],
+          'gRPC methods cannot be matched by regular expression',
+        );
+      }
+      return {
+        service: match.method?.service ?? null,
+        method: match.method?.method ?? null,
+        headers: readNamed(match.headers, [...at, 'matches', j, 'headers'], report, true),
+      };
+    });
+    return {
+      matches: matches.length > 0 ? matches : [{ service: null, method: null, headers: [] }],
+      ...readFilters(rule.filters, [...at, 'filters'], report, false),
+      sealed: sealed(i),
+    };
+  });
+  return { parents, hostnames: spec.hostnames, rules };
+}
+
+/** The Servers among the parents. Empty for a route that is not inbound policy. */
+function readParents(spec: RouteShape, report: AdmissionReport, namespace: string): RouteParent[] {
+  const servers: RouteParent[] = [];
+  spec.parentRefs.forEach((ref, i) => {
+    if (!refersTo(ref, linkerdGroup, 'Server')) {
+      if (ref.kind.toLowerCase() === 'server') {
+        report.warn(
+          'parent-group',
+          ['spec', 'parentRefs', i],
+          `a parent of kind Server and group "${ref.group}" is no Server`,
+          `Write group: ${linkerdGroup}.`,
+        );
+      }
+      return;
+    }
+    for (const field of ['port', 'sectionName'] as const) {
+      if (ref[field] !== undefined) {
+        report.refuse(
+          'parent-section',
+          ['spec', 'parentRefs', i, field],
+          `a Server as a parent takes no ${field}, so the whole route is discarded`,
+          `Remove ${field}; the Server has its own port.`,
+        );
+      }
+    }
+    if (ref.namespace !== undefined && ref.namespace !== namespace) {
+      report.refuse(
+        'parent-namespace',
+        ['spec', 'parentRefs', i, 'namespace'],
+        `a route attaches only to a Server of its own namespace, ${namespace}`,
+      );
+    }
+    servers.push({ name: ref.name, index: i });
+  });
+  return servers;
+}
+
+function readHttpMatch(match: HttpMatchShape, at: Path, report: AdmissionReport): HttpMatch {
+  const { type, value } = match.path;
+  if (type === 'RegularExpression') {
+    checkPattern(value, [...at, 'path', 'value'], report);
+  } else if (!value.startsWith('/')) {
+    report.refuse('path-relative', [...at, 'path', 'value'], `path "${value}" does not begin with "/"`);
+  } else if (/[?#]/.test(value)) {
+    report.warn(
+      'path-never-matches',
+      [...at, 'path', 'value'],
+      `path "${value}" matches no request: a path holds neither "?" nor "#"`,
+      'Use queryParams.',
+    );
+  }
+  return {
+    path: { type: type === 'Exact' ? 'exact' : type === 'PathPrefix' ? 'prefix' : 'regex', value },
+    headers: readNamed(match.headers, [...at, 'headers'], report, true),
+    query: readNamed(match.queryParams, [...at, 'queryParams'], report, false),
+    method: match.method ?? null,
+  };
+}
+
+function readNamed(
+  shapes: HttpMatchShape['headers'],
+  path: Path,
+  report: AdmissionReport,
+  header: boolean,
+): NamedMatch[] {
+  const seen = new Set<string>();
+  return shapes.map(({ type, name: written, value }, i) => {
+    const name = header ? written.toLowerCase() : written;
+    // The CRD keys these lists by name; to drop one of two would loosen the match.
+    if (seen.has(name)) report.refuse('match-repeated', [...path, i, 'name'], `"${written}" is matched twice`);
+    seen.add(name);
+    if (type === 'RegularExpression') checkPattern(value, [...path, i, 'value'], report);
+    return { name, type: type === 'Exact' ? 'exact' : 'regex', value };
+  });
+}
+
+function checkPattern(source: string, path: Path, report: AdmissionReport): void {
+  const pattern = compilePattern(source);
+  if (!pattern.ok) report.refuse('regex', path, pattern.fault);
+}
+
+function readFilters(
+  filters: readonly FilterShape[],
+  path: Path,
+  report: AdmissionReport,
+  http: boolean,
+): { headerChanges: HeaderChanges | null; redirect: RedirectFilter | null } {
+  let headerChanges: HeaderChanges | null = null;
+  let redirect: RedirectFilter | null = null;
+  const seen = new Set<string>();
+  filters.forEach((filter, i) => {
+    const at: Path = [...path, i];
+    if (seen.has(filter.type)) report.refuse('filter-repeated', at, `filter ${filter.type} is given twice`);
+    seen.add(filter.type);
+    if (filter.type === 'RequestHeaderModifier' && filter.requestHeaderModifier !== undefined) {
+      headerChanges = readHeaderChanges(filter.requestHeaderModifier);
+    } else if (filter.type === 'RequestRedirect' && http && filter.requestRedirect !== undefined) {
+      redirect = readRedirect(filter.requestRedirect, [...at, 'requestRedirect'], report);
+    } else if (filter.type === 'ResponseHeaderModifier') {
+      report.warn('filter-without-effect', at, 'ResponseHeaderModifier has no effect inbound, as in Linkerd');
+    } else if (filter.type === 'RequestHeaderModifier' || (filter.type === 'RequestRedirect' && http)) {
+      report.refuse('filter-incomplete', at, `filter ${filter.type} lacks its settings`);
+    } else {
+      report.refuse(
+        'filter-unsupported',
+        [...at, 'type'],
+        `filter ${filter.type} is not supported inbound, so the whole route is ignored`,
+        'Remove the filter, or do its work in the application.',
+      );
+    }
+  });
+  return { headerChanges, redirect };
+}
+
+function readHeaderChanges({ add, set, remove }: HeaderModifierShape): HeaderChanges {
+  const pair = ({ name, value }: { name: string; value: string }): readonly [string, string] => [
+    name.toLowerCase(),
+    value,
+  ];
+  return { add: add.map(pair), set: set.map(pair), remove: remove.map((name) => name.toLowerCase()) };
+}
+
+function readRedirect(shape: RedirectShape, at: Path, report: AdmissionReport): RedirectFilter {
+  let path: RedirectFilter['path'] = null;
+  if (shape.path !== undefined) {
+    const full = shape.path.type === 'ReplaceFullPath';
+    const value = full ? shape.path.replaceFullPath : shape.path.replacePrefixMatch;
+    if (value === undefined) {
+      report.refuse('filter-incomplete', [...at, 'path'], `${shape.path.type} lacks its value`);
+    } else if (!/^[\x21-\x7e]*$/.test(value)) {
+      report.refuse(
+        'redirect-path',
+        [...at, 'path'],
+        'a replacement path holds characters that must be percent-encoded',
+      );
+    } else path = { type: full ? 'full' : 'prefix', value };
+  }
+  return {
+    scheme: shape.scheme ?? null,
+    hostname: shape.hostname ?? null,
+    port: shape.port ?? null,
+    path,
+    status: shape.statusCode,
+  };
+}

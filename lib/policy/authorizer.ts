@@ -1,0 +1,79 @@
+import type { Client } from '../client.ts';
+import { GrantList } from './client-match.ts';
+import { decideConnection, decideRequest } from './decide.ts';
+import type { Authorizer, PortPolicy, RequestDecision, RequestFacts } from './decision.ts';
+import { type CompiledPort, compiledPort, compiledRule, type PolicyIndex } from './policy-index.ts';
+import { RateLimiter } from './rate-limit.ts';
+import { connectionReasons, requestReasons } from './reasons.ts';
+import { DefaultHttpRoutes } from './route-match.ts';
+
+export interface PolicyAuthorizer extends Authorizer {
+  /** Puts another index in force, at once and for every later question. */
+  swap(index: PolicyIndex): void;
+}
+
+/** A port on which nothing is authorized: neither localhost nor probes. */
+export function closedPort(port: number, detectTimeoutMs: number): CompiledPort {
+  const server = Object.freeze({ group: '', kind: 'default', name: 'deny' });
+  const route = Object.freeze({ group: '', kind: 'default', name: 'default' });
+  const grants = new GrantList([]);
+  return compiledPort({
+    port,
+    server,
+    protocol: 'detect',
+    detectTimeoutMs,
+    hasRequestRules: false,
+    routes: new DefaultHttpRoutes(compiledRule({ server, route, grants }), null, []),
+    grants,
+    rateLimit: null,
+  });
+}
+
+/** Linkerd's timeout for HTTP detection. */
+const detectTimeoutMs = 10_000;
+
+/** What is in force before the first good load. One object per port, so that a policy compares equal to itself. */
+class ClosedIndex implements PolicyIndex {
+  readonly servers: readonly CompiledPort[] = [];
+  readonly #ports = new Map<number, CompiledPort>();
+
+  port(port: number): CompiledPort {
+    let closed = this.#ports.get(port);
+    if (closed === undefined) {
+      closed = closedPort(port, detectTimeoutMs);
+      if (port >= 1 && port <= 65535) this.#ports.set(port, closed);
+    }
+    return closed;
+  }
+}
+
+/** Holds the one mutable reference of policy: to the index in force. Until the first swap nothing is authorized. */
+export function createAuthorizer(options: { readonly nowMs: () => number }): PolicyAuthorizer {
+  const limiter = new RateLimiter(options.nowMs);
+  const listeners = new Set<() => void>();
+  let index: PolicyIndex = new ClosedIndex();
+  let generation = 0;
+  return {
+    get generation() {
+      return generation;
+    },
+    port: (port) => index.port(port),
+    // Each asks the index for the port again: the policy that the caller holds may be yesterday's.
+    connection: ({ port }: PortPolicy, client: Client) => decideConnection(index.port(port), client),
+    request: ({ port }: PortPolicy, client: Client, request: RequestFacts) =>
+      decideRequest(index.port(port), client, request, limiter),
+    connectionReasons: ({ port }: PortPolicy, client: Client) => connectionReasons(index.port(port), client),
+    requestReasons: ({ port }: PortPolicy, client: Client, request: RequestFacts, decision: RequestDecision) =>
+      requestReasons(index.port(port), client, request, decision),
+    onChange(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    swap(next) {
+      index = next;
+      generation += 1;
+      limiter.retain(next.servers.flatMap(({ rateLimit }) => (rateLimit === null ? [] : [rateLimit])));
+      for (const listener of [...listeners]) listener();
+    },
+  };
+}

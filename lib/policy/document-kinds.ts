@@ -1,0 +1,225 @@
+import type { z } from 'zod';
+import {
+  admitAuthorizationPolicy,
+  admitMeshTlsAuthentication,
+  admitNetworkAuthentication,
+  admitRateLimit,
+  admitServer,
+  admitServerAuthorization,
+  admitServerV1alpha1,
+} from './admission.ts';
+import type { AdmissionReport, Path } from './admission-report.ts';
+import { admitGrpcRoute, admitHttpRoute } from './admission-routes.ts';
+import { type DocumentMeta, gatewayGroup, linkerdGroup, type PolicyDocument } from './document-types.ts';
+import {
+  type AuthorizationPolicyShape,
+  authorizationPolicyShapes,
+  type GrpcRouteShape,
+  gatewayHttpRouteShapes,
+  grpcRouteShapes,
+  type HttpRouteShape,
+  linkerdHttpRouteShapes,
+  type MeshTlsAuthenticationShape,
+  meshTlsAuthenticationShapes,
+  type NetworkAuthenticationShape,
+  networkAuthenticationShapes,
+  type RateLimitShape,
+  rateLimitShapes,
+  type ServerAuthorizationShape,
+  type ServerShape,
+  serverAuthorizationShapes,
+  serverShapes,
+} from './shapes.ts';
+
+/**
+ * What becomes of a document that holds a field we do not know. The API server would drop such a field, which is harmless
+ * only where the field could not have narrowed anything:
+ * - `prune`: drop it and warn;
+ * - `refuse`: the document has no effect, because without the field it might grant more than was meant;
+ * - `seal`: the part that holds it keeps its place but refuses what it matches, because taking it away (or reading it
+ *   without the field) might hand the same requests to something wider;
+ * - `fault`: drop it and call it an error, where neither refusing nor sealing would narrow anything.
+ */
+export type UnknownFieldFate = 'prune' | 'refuse' | 'seal' | 'fault';
+
+export interface AdmissionContext {
+  readonly report: AdmissionReport;
+  readonly meta: DocumentMeta;
+  /** Where sealed fields stand. */
+  readonly sealed: readonly Path[];
+}
+
+export interface DocumentKind {
+  readonly group: string;
+  readonly kind: PolicyDocument['kind'];
+  /** The shape of `spec` by version. */
+  readonly shapes: Readonly<Record<string, z.ZodType>>;
+  /** `path` leads to the object that holds the field. */
+  unknownField(path: Path, field: string, value: unknown, namespace: string): UnknownFieldFate;
+  /** `spec` has the version's shape. The result is never used where the report has refused the document. */
+  admit(spec: unknown, version: string, context: AdmissionContext): PolicyDocument;
+  /** Fields that linking may have to point at. */
+  marks(spec: unknown): readonly Path[];
+  /** Present for routes: whether a spec of any shape concerns inbound policy at all. */
+  concerns?(spec: unknown): boolean;
+}
+
+const serverKind: DocumentKind = {
+  group: linkerdGroup,
+  kind: 'Server',
+  shapes: serverShapes,
+  unknownField: (path) => (path.includes('podSelector') ? 'seal' : 'prune'),
+  admit: (spec, version, { report, meta, sealed }) => {
+    const admit = version === 'v1alpha1' ? admitServerV1alpha1 : admitServer;
+    return { kind: 'Server', ...meta, spec: admit(spec as ServerShape, report, sealed.length > 0) };
+  },
+  marks: () => [
+    ['spec', 'port'],
+    ['spec', 'podSelector'],
+    ['spec', 'proxyProtocol'],
+  ],
+};
+
+const serverAuthorizationKind: DocumentKind = {
+  group: linkerdGroup,
+  kind: 'ServerAuthorization',
+  shapes: serverAuthorizationShapes,
+  unknownField: () => 'refuse',
+  admit: (spec, _version, { report, meta }) => ({
+    kind: 'ServerAuthorization',
+    ...meta,
+    spec: admitServerAuthorization(spec as ServerAuthorizationShape, report, meta.namespace),
+  }),
+  marks: () => [
+    ['spec', 'server', 'name'],
+    ['spec', 'server', 'selector'],
+    ['spec', 'client', 'networks'],
+  ],
+};
+
+const authorizationPolicyKind: DocumentKind = {
+  group: linkerdGroup,
+  kind: 'AuthorizationPolicy',
+  shapes: authorizationPolicyShapes,
+  // `targetRef.namespace` is a common slip. It may be dropped where it says what is so anyway; else the policy would
+  // apply to a Server that was not meant.
+  unknownField: (path, field, value, namespace) =>
+    path.at(-1) === 'targetRef' && field === 'namespace' && value === namespace ? 'prune' : 'refuse',
+  admit: (spec, _version, { report, meta }) => ({
+    kind: 'AuthorizationPolicy',
+    ...meta,
+    spec: admitAuthorizationPolicy(spec as AuthorizationPolicyShape, report, meta.namespace),
+  }),
+  marks: (spec) => [
+    ['spec', 'targetRef', 'name'],
+    ['spec', 'requiredAuthenticationRefs'],
+    ...(spec as AuthorizationPolicyShape).requiredAuthenticationRefs.map(
+      (_, i): Path => ['spec', 'requiredAuthenticationRefs', i, 'name'],
+    ),
+  ],
+};
+
+const meshTlsAuthenticationKind: DocumentKind = {
+  group: linkerdGroup,
+  kind: 'MeshTLSAuthentication',
+  shapes: meshTlsAuthenticationShapes,
+  unknownField: () => 'refuse',
+  admit: (spec, _version, { report, meta }) => ({
+    kind: 'MeshTLSAuthentication',
+    ...meta,
+    spec: admitMeshTlsAuthentication(spec as MeshTlsAuthenticationShape, report, meta.namespace),
+  }),
+  marks: () => [],
+};
+
+const networkAuthenticationKind: DocumentKind = {
+  group: linkerdGroup,
+  kind: 'NetworkAuthentication',
+  shapes: networkAuthenticationShapes,
+  unknownField: () => 'refuse',
+  admit: (spec, _version, { report, meta }) => ({
+    kind: 'NetworkAuthentication',
+    ...meta,
+    spec: admitNetworkAuthentication(spec as NetworkAuthenticationShape, report),
+  }),
+  marks: () => [['spec', 'networks']],
+};
+
+const rateLimitKind: DocumentKind = {
+  group: linkerdGroup,
+  kind: 'HTTPLocalRateLimitPolicy',
+  shapes: rateLimitShapes,
+  unknownField: () => 'fault',
+  admit: (spec, _version, { report, meta }) => ({
+    kind: 'HTTPLocalRateLimitPolicy',
+    ...meta,
+    spec: admitRateLimit(spec as RateLimitShape, report, meta.namespace),
+  }),
+  marks: () => [['spec', 'targetRef', 'name']],
+};
+
+/** A parent of kind Server, in whatever group: only then is a route read further. */
+function hasServerParent(spec: unknown): boolean {
+  const parents = (spec as { parentRefs?: unknown } | undefined)?.parentRefs;
+  return (
+    Array.isArray(parents) &&
+    parents.some(
+      (ref: { kind?: unknown } | null) => typeof ref?.kind === 'string' && ref.kind.toLowerCase() === 'server',
+    )
+  );
+}
+
+/** A field outside every rule seals them all. */
+function sealedRules(sealed: readonly Path[]): (rule: number) => boolean {
+  return (rule) => sealed.some(([, field, index]) => field !== 'rules' || index === undefined || index === rule);
+}
+
+const routeMarks = (spec: unknown): readonly Path[] => [
+  ['spec', 'hostnames'],
+  ...(spec as HttpRouteShape).parentRefs.map((_, i): Path => ['spec', 'parentRefs', i, 'name']),
+];
+
+function httpRouteKind(group: typeof linkerdGroup | typeof gatewayGroup, shapes: DocumentKind['shapes']): DocumentKind {
+  return {
+    group,
+    kind: 'HTTPRoute',
+    shapes,
+    unknownField: () => 'seal',
+    admit: (spec, _version, { report, meta, sealed }) => ({
+      kind: 'HTTPRoute',
+      group,
+      ...meta,
+      spec: admitHttpRoute(spec as HttpRouteShape, report, meta.namespace, sealedRules(sealed)),
+    }),
+    marks: routeMarks,
+    concerns: hasServerParent,
+  };
+}
+
+const grpcRouteKind: DocumentKind = {
+  group: gatewayGroup,
+  kind: 'GRPCRoute',
+  shapes: grpcRouteShapes,
+  unknownField: () => 'seal',
+  admit: (spec, _version, { report, meta, sealed }) => ({
+    kind: 'GRPCRoute',
+    group: gatewayGroup,
+    ...meta,
+    spec: admitGrpcRoute(spec as GrpcRouteShape, report, meta.namespace, sealedRules(sealed)),
+  }),
+  marks: routeMarks,
+  concerns: hasServerParent,
+};
+
+/** Every kind of document that has an effect. */
+export const documentKinds: readonly DocumentKind[] = [
+  serverKind,
+  serverAuthorizationKind,
+  authorizationPolicyKind,
+  meshTlsAuthenticationKind,
+  networkAuthenticationKind,
+  httpRouteKind(linkerdGroup, linkerdHttpRouteShapes),
+  httpRouteKind(gatewayGroup, gatewayHttpRouteShapes),
+  grpcRouteKind,
+  rateLimitKind,
+];

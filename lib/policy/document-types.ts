@@ -1,0 +1,198 @@
+import type { HeaderChanges, PortProtocol } from './decision.ts';
+import type { NetworkEntry } from './networks.ts';
+import type { Selector } from './selectors.ts';
+import type { DefaultPolicy } from './workload.ts';
+
+/** Line and column of fields that a later stage may have to point at; `path` is joined with dots, empty for the document. */
+export type Mark = readonly [path: string, line: number, column: number];
+
+/** What every document carries. Plain data throughout: documents are read in a worker thread and cloned. */
+export interface DocumentMeta {
+  readonly namespace: string;
+  readonly name: string;
+  readonly labels: readonly (readonly [string, string])[];
+  /** From `creationTimestamp`; null, which sorts first, where absent. */
+  readonly createdMs: number | null;
+  readonly file: string;
+  readonly marks: readonly Mark[];
+}
+
+/** Group and kind compare without case; an absent or empty group is `core` (Linkerd). */
+export interface LocalRef {
+  readonly group: string;
+  readonly kind: string;
+  readonly name: string;
+}
+
+export interface ServerDocument extends DocumentMeta {
+  readonly kind: 'Server';
+  readonly spec: {
+    /** Null: selects ExternalWorkloads, hence no pod. */
+    readonly podSelector: Selector | null;
+    /** A number, or a port name (a quoted number is a name). */
+    readonly port: number | string;
+    readonly protocol: PortProtocol;
+    readonly accessPolicy: DefaultPolicy;
+    /** Its selector holds a field we do not know: it keeps its place but grants nothing. */
+    readonly sealed: boolean;
+  };
+}
+
+/** An identity as a document names it; references become identities when the trust domain is known. */
+export type IdentitySource =
+  | { readonly kind: 'literal'; readonly text: string }
+  | { readonly kind: 'service-account'; readonly namespace: string; readonly name: string }
+  | { readonly kind: 'namespace'; readonly name: string };
+
+export type ClientTlsRequirement =
+  | { readonly kind: 'unauthenticated' }
+  | { readonly kind: 'any-tls' }
+  /** An empty list is satisfied by nobody. */
+  | { readonly kind: 'identities'; readonly identities: readonly IdentitySource[] };
+
+export interface ServerAuthorizationDocument extends DocumentMeta {
+  readonly kind: 'ServerAuthorization';
+  readonly spec: {
+    readonly server: { readonly name: string } | { readonly selector: Selector };
+    /** Null: nothing configured, so the document grants nothing. */
+    readonly tls: ClientTlsRequirement | null;
+    /** Null: absent, which means the cluster networks. */
+    readonly networks: readonly NetworkEntry[] | null;
+  };
+}
+
+export type PolicyTarget =
+  | { readonly kind: 'server'; readonly name: string }
+  | { readonly kind: 'namespace' }
+  | {
+      readonly kind: 'route';
+      readonly group: RouteGroup;
+      readonly route: 'HTTPRoute' | 'GRPCRoute';
+      readonly name: string;
+    };
+
+export interface AuthenticationRef {
+  readonly kind: 'MeshTLSAuthentication' | 'NetworkAuthentication' | 'ServiceAccount';
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export interface AuthorizationPolicyDocument extends DocumentMeta {
+  readonly kind: 'AuthorizationPolicy';
+  readonly spec: {
+    readonly target: PolicyTarget;
+    /** All must hold. Empty admits everyone. At most one of identity kind, at most one NetworkAuthentication. */
+    readonly required: readonly AuthenticationRef[];
+  };
+}
+
+export interface MeshTLSAuthenticationDocument extends DocumentMeta {
+  readonly kind: 'MeshTLSAuthentication';
+  readonly spec: { readonly identities: readonly IdentitySource[] };
+}
+
+export interface NetworkAuthenticationDocument extends DocumentMeta {
+  readonly kind: 'NetworkAuthentication';
+  readonly spec: { readonly networks: readonly NetworkEntry[] };
+}
+
+export type RouteGroup = 'policy.linkerd.io' | 'gateway.networking.k8s.io';
+
+/** Text equal to, or a regular expression (RE2 syntax) matching the whole of, a value. */
+export interface ValueMatch {
+  readonly type: 'exact' | 'regex';
+  readonly value: string;
+}
+export interface NamedMatch extends ValueMatch {
+  /** Header names in lower case. */
+  readonly name: string;
+}
+
+export interface HttpMatch {
+  readonly path: { readonly type: 'exact' | 'prefix' | 'regex'; readonly value: string };
+  readonly headers: readonly NamedMatch[];
+  readonly query: readonly NamedMatch[];
+  readonly method: string | null;
+}
+
+export interface GrpcMatch {
+  /** Null matches any. */
+  readonly service: string | null;
+  readonly method: string | null;
+  readonly headers: readonly NamedMatch[];
+}
+
+export interface RedirectFilter {
+  readonly scheme: string | null;
+  readonly hostname: string | null;
+  readonly port: number | null;
+  readonly path: { readonly type: 'full' | 'prefix'; readonly value: string } | null;
+  readonly status: number;
+}
+
+export interface RouteRule<Match> {
+  readonly matches: readonly Match[];
+  readonly headerChanges: HeaderChanges | null;
+  readonly redirect: RedirectFilter | null;
+  /** Holds a field we do not know: what it matches is refused, whatever is authorized. */
+  readonly sealed: boolean;
+}
+
+/** A Server, of the route's own namespace, that a route attaches to. */
+export interface RouteParent {
+  readonly name: string;
+  /** Its place in `parentRefs`. */
+  readonly index: number;
+}
+
+interface RouteDocument extends DocumentMeta {
+  readonly group: RouteGroup;
+}
+export interface HttpRouteDocument extends RouteDocument {
+  readonly kind: 'HTTPRoute';
+  readonly spec: {
+    readonly parents: readonly RouteParent[];
+    readonly hostnames: readonly string[];
+    readonly rules: readonly RouteRule<HttpMatch>[];
+  };
+}
+export interface GrpcRouteDocument extends RouteDocument {
+  readonly kind: 'GRPCRoute';
+  readonly spec: {
+    readonly parents: readonly RouteParent[];
+    readonly hostnames: readonly string[];
+    readonly rules: readonly RouteRule<GrpcMatch>[];
+  };
+}
+
+export interface RateLimitDocument extends DocumentMeta {
+  readonly kind: 'HTTPLocalRateLimitPolicy';
+  readonly spec: {
+    readonly server: string;
+    /** Requests a second; null or 0 is no limit. */
+    readonly total: number | null;
+    readonly identity: number | null;
+    readonly overrides: readonly {
+      readonly requestsPerSecond: number;
+      readonly clients: readonly { readonly namespace: string; readonly name: string }[];
+    }[];
+  };
+}
+
+export type PolicyDocument =
+  | ServerDocument
+  | ServerAuthorizationDocument
+  | AuthorizationPolicyDocument
+  | MeshTLSAuthenticationDocument
+  | NetworkAuthenticationDocument
+  | HttpRouteDocument
+  | GrpcRouteDocument
+  | RateLimitDocument;
+
+export const linkerdGroup = 'policy.linkerd.io';
+export const gatewayGroup = 'gateway.networking.k8s.io';
+
+/** The API group of a document; only routes come in two. */
+export function groupOf(document: PolicyDocument): string {
+  return 'group' in document ? document.group : linkerdGroup;
+}

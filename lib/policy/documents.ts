@@ -1,0 +1,327 @@
+import type { z } from 'zod';
+import type { Problem } from '../problem.ts';
+import { AdmissionReport, type Path, pathText } from './admission-report.ts';
+import { type DocumentKind, documentKinds } from './document-kinds.ts';
+import { type DocumentMeta, groupOf, type Mark, type PolicyDocument } from './document-types.ts';
+import { didYouMean } from './nearest.ts';
+import { metadataShape } from './shapes.ts';
+
+export type { PolicyDocument } from './document-types.ts';
+
+/** One decoded YAML document and the way back to its text. */
+export interface SourceDocument {
+  readonly value: unknown;
+  readonly file: string;
+  /** Where a field stands in the file; the nearest known ancestor where the field is absent. */
+  position(path: readonly (string | number)[]): { readonly line: number; readonly column: number };
+}
+
+export interface DocumentsRead {
+  /** Valid, defaulted, unique by kind, namespace and name; plain data. */
+  readonly documents: readonly PolicyDocument[];
+  readonly problems: readonly Problem[];
+}
+
+/**
+ * Decoded YAML to policy documents: `List`s unwrapped, defaults applied as the API server would, and refused what it or
+ * Linkerd's admission would refuse. A refused document has no effect and yields an error; other kinds are ignored.
+ * No input yields no documents, which authorizes nothing beyond the default policy.
+ */
+export function readDocuments(
+  sources: readonly SourceDocument[],
+  options: { readonly namespace?: string } = {},
+): DocumentsRead {
+  const namespace = options.namespace ?? 'default';
+  const problems: Problem[] = [];
+  const byKey = new Map<string, PolicyDocument>();
+  for (const source of sources) {
+    for (const item of unwrap(source)) {
+      const document = readOne(item, namespace, problems);
+      if (document === undefined) continue;
+      const key = [groupOf(document), document.kind, document.namespace, document.name].join('/');
+      const earlier = byKey.get(key);
+      if (earlier !== undefined) problems.push(duplicate(document, earlier));
+      byKey.delete(key);
+      byKey.set(key, document);
+    }
+  }
+  return { documents: [...byKey.values()], problems };
+}
+
+/** Line and column of a field that linking points at; of the nearest recorded ancestor otherwise. */
+export function locate(document: DocumentMeta, ...path: Path): { file: string; line: number; column: number } {
+  const wanted = path.join('.');
+  let best: Mark | undefined;
+  for (const mark of document.marks) {
+    const [at] = mark;
+    const above = at === '' || wanted === at || wanted.startsWith(`${at}.`);
+    if (above && (best === undefined || at.length >= best[0].length)) best = mark;
+  }
+  return { file: document.file, line: best?.[1] ?? 1, column: best?.[2] ?? 1 };
+}
+
+export function resourceOf(document: PolicyDocument): NonNullable<Problem['resource']> {
+  return { kind: document.kind, namespace: document.namespace, name: document.name };
+}
+
+interface Item {
+  readonly source: SourceDocument;
+  /** From the top of the YAML document to this item of a list. */
+  readonly prefix: Path;
+  readonly value: unknown;
+}
+
+/** The items of a `List` (`ServerList`, … included), at any depth; anything else is itself. */
+function* unwrap(source: SourceDocument, prefix: Path = [], value: unknown = source.value): Generator<Item> {
+  if (isObject(value) && typeof value.kind === 'string' && value.kind.endsWith('List') && Array.isArray(value.items)) {
+    for (const [i, item] of value.items.entries()) yield* unwrap(source, [...prefix, 'items', i], item);
+    return;
+  }
+  // An empty document is what a trailing `---` leaves.
+  if (value !== null && value !== undefined) yield { source, prefix, value };
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function readOne(
+  { source, prefix, value }: Item,
+  defaultNamespace: string,
+  problems: Problem[],
+): PolicyDocument | undefined {
+  const place = (path: Path) => ({ file: source.file, ...source.position([...prefix, ...path]) });
+  const anonymous = new AdmissionReport(null, place);
+  if (!isObject(value) || typeof value.apiVersion !== 'string' || typeof value.kind !== 'string') {
+    anonymous.refuse(
+      'not-a-document',
+      [],
+      'a policy document needs apiVersion and kind',
+      'Write it as for kubectl apply.',
+    );
+    problems.push(...anonymous.problems);
+    return undefined;
+  }
+  const kind = findKind(value.apiVersion, value.kind, anonymous);
+  if (kind === undefined) {
+    problems.push(...anonymous.problems);
+    return undefined;
+  }
+
+  const metadata = metadataShape.safeParse(withoutNulls(value.metadata ?? {}));
+  if (!metadata.success) {
+    const raw = isObject(value.metadata) ? value.metadata : {};
+    const report = new AdmissionReport(
+      {
+        kind: kind.type.kind,
+        namespace: typeof raw.namespace === 'string' ? raw.namespace : defaultNamespace,
+        name: typeof raw.name === 'string' ? raw.name : '',
+      },
+      place,
+    );
+    refuseIssues(metadata.error.issues, ['metadata'], report);
+    problems.push(...report.problems);
+    return undefined;
+  }
+  const { name, namespace = defaultNamespace, labels = [], creationTimestamp = null } = metadata.data;
+  const report = new AdmissionReport({ kind: kind.type.kind, namespace, name }, place);
+  const meta = { namespace, name, labels, createdMs: creationTimestamp, file: source.file };
+  const document = readSpec(value, kind, meta, report, place);
+  problems.push(...report.problems);
+  return report.refused ? undefined : document;
+}
+
+const topLevelFields = ['apiVersion', 'kind', 'metadata', 'spec', 'status'];
+
+function readSpec(
+  value: Record<string, unknown>,
+  { type, version }: { readonly type: DocumentKind; readonly version: string },
+  meta: Omit<DocumentMeta, 'marks'>,
+  report: AdmissionReport,
+  place: (path: Path) => { line: number; column: number },
+): PolicyDocument | undefined {
+  for (const field of Object.keys(value)) {
+    if (!topLevelFields.includes(field)) {
+      report.warn('unknown-field', [field], `unknown field ${field}`, didYouMean(field, topLevelFields));
+    }
+  }
+  const shape = type.shapes[version] as z.ZodType;
+  const spec = withoutNulls(value.spec);
+  if (type.concerns !== undefined && !type.concerns(spec)) {
+    warnOfMissingKind(spec, report);
+    return type.admit(shape.parse({}), version, { report, meta: { ...meta, marks: marksOf([], place) }, sealed: [] });
+  }
+  const sealed: Path[] = [];
+  let result = shape.safeParse(spec);
+  if (!result.success) {
+    const unknown = result.error.issues.filter((issue) => issue.code === 'unrecognized_keys');
+    for (const issue of unknown) {
+      dropUnknown(issue.path as Path, issue.keys, { type, shape, spec, namespace: meta.namespace, report, sealed });
+    }
+    if (unknown.length > 0) result = shape.safeParse(spec);
+  }
+  if (!result.success) {
+    refuseIssues(result.error.issues, ['spec'], report);
+    return undefined;
+  }
+  if (report.refused) return undefined;
+  const marks = marksOf(type.marks(result.data), place);
+  return type.admit(result.data, version, { report, meta: { ...meta, marks }, sealed });
+}
+
+function marksOf(paths: readonly Path[], place: (path: Path) => { line: number; column: number }): Mark[] {
+  return [[], ['metadata', 'name'], ['spec'], ...paths].map((path): Mark => {
+    const { line, column } = place(path);
+    return [path.join('.'), line, column];
+  });
+}
+
+function warnOfMissingKind(spec: unknown, report: AdmissionReport): void {
+  const parents = isObject(spec) && Array.isArray(spec.parentRefs) ? spec.parentRefs : [];
+  parents.forEach((ref: unknown, i) => {
+    if (isObject(ref) && ref.kind === undefined) {
+      report.warn(
+        'parent-kind',
+        ['spec', 'parentRefs', i],
+        'a parentRef without kind means a Gateway, so the route is no inbound policy',
+        'Write group: policy.linkerd.io and kind: Server.',
+      );
+    }
+  });
+}
+
+function findKind(
+  apiVersion: string,
+  kind: string,
+  report: AdmissionReport,
+): { type: DocumentKind; version: string } | undefined {
+  const slash = apiVersion.indexOf('/');
+  const group = slash === -1 ? '' : apiVersion.slice(0, slash);
+  const version = apiVersion.slice(slash + 1);
+  const type = documentKinds.find((known) => known.group === group && known.kind === kind);
+  if (type !== undefined) {
+    if (Object.hasOwn(type.shapes, version)) return { type, version };
+    const versions = Object.keys(type.shapes);
+    report.refuse(
+      'unknown-version',
+      ['apiVersion'],
+      `${kind} has no version ${version} in ${group}`,
+      `Known: ${versions.join(', ')}.`,
+    );
+    return undefined;
+  }
+  const sameKind = documentKinds.find((known) => known.kind === kind);
+  const hint =
+    sameKind !== undefined
+      ? `${kind} is in ${sameKind.group}.`
+      : documentKinds.some((known) => known.group === group)
+        ? didYouMean(
+            kind,
+            documentKinds.filter((known) => known.group === group).map((known) => known.kind),
+          )
+        : '';
+  report.warn('ignored-kind', ['kind'], `${apiVersion} ${kind} is no policy and is ignored`, hint);
+  return undefined;
+}
+
+function refuseIssues(issues: readonly z.core.$ZodIssue[], base: Path, report: AdmissionReport): void {
+  for (const issue of issues) {
+    const path = [...base, ...(issue.path as Path)];
+    const missing = issue.code === 'invalid_type' && /received undefined$/.test(issue.message);
+    const enumerated = issue.code === 'invalid_value' ? `must be one of ${issue.values.join(', ')}` : undefined;
+    const text = missing ? 'is required' : (enumerated ?? issue.message.replace(/^Invalid input: /, ''));
+    report.refuse(missing ? 'missing-field' : 'invalid-field', path, `${pathText(path)} ${text}`);
+  }
+}
+
+/** Says what an unknown field costs, and takes it out of `spec` so that the rest can be read. */
+function dropUnknown(
+  path: Path,
+  keys: readonly string[],
+  context: {
+    readonly type: DocumentKind;
+    readonly shape: z.ZodType;
+    readonly spec: unknown;
+    readonly namespace: string;
+    readonly report: AdmissionReport;
+    readonly sealed: Path[];
+  },
+): void {
+  const { type, shape, spec, namespace, report, sealed } = context;
+  let holder = spec as Record<string | number, unknown>;
+  for (const key of path) holder = holder[key] as Record<string | number, unknown>;
+  const known = fieldsAt(shape, path);
+  for (const key of keys) {
+    const at: Path = ['spec', ...path, key];
+    const hint = didYouMean(key, known, known.length > 0 ? `Known here: ${known.join(', ')}.` : '');
+    const message = `unknown field ${pathText(at)}`;
+    switch (type.unknownField(path, key, holder[key], namespace)) {
+      case 'prune':
+        report.warn('unknown-field', at, message, hint);
+        break;
+      case 'fault':
+        report.fault('unknown-field', at, message, hint);
+        break;
+      case 'seal':
+        report.fault('unknown-field', at, `${message}: what it belongs to refuses everything it matches`, hint);
+        sealed.push(['spec', ...path]);
+        break;
+      case 'refuse':
+        report.refuse('unknown-field', at, `${message}: without it the document might grant more than was meant`, hint);
+        break;
+    }
+    delete holder[key];
+  }
+}
+
+/** The names of the fields that a shape knows at a path; empty where it leads out of objects. */
+function fieldsAt(shape: z.ZodType, path: Path): readonly string[] {
+  let current: z.core.$ZodType | undefined = shape;
+  for (const key of path) {
+    const inner = unwrapShape(current);
+    current =
+      inner?._zod.def.type === 'array' ? (inner as z.core.$ZodArray)._zod.def.element : objectShape(inner)?.[key];
+  }
+  return Object.keys(objectShape(unwrapShape(current)) ?? {});
+}
+
+function objectShape(shape: z.core.$ZodType | undefined): Record<string | number, z.core.$ZodType> | undefined {
+  return shape?._zod.def.type === 'object' ? (shape as z.core.$ZodObject)._zod.def.shape : undefined;
+}
+
+function unwrapShape(shape: z.core.$ZodType | undefined): z.core.$ZodType | undefined {
+  let current = shape;
+  for (;;) {
+    const type = current?._zod.def.type;
+    if (type === 'optional' || type === 'default') current = (current as z.core.$ZodOptional)._zod.def.innerType;
+    else if (type === 'pipe') current = (current as z.core.$ZodPipe)._zod.def.out;
+    else return current;
+  }
+}
+
+/**
+ * A copy without fields that are null, which the API server treats as absent. A label with no value stays: dropping it
+ * would widen its selector, so the shape refuses it. Null prototypes, so that no key of a document is special.
+ */
+function withoutNulls(value: unknown, keep = false): unknown {
+  if (Array.isArray(value)) return value.map((item) => withoutNulls(item));
+  if (!isObject(value) || value instanceof Date) return value ?? undefined;
+  const copy: Record<string, unknown> = Object.create(null);
+  for (const [key, field] of Object.entries(value)) {
+    if (field === null && !keep) continue;
+    copy[key] = field === null ? null : withoutNulls(field, key === 'matchLabels' || key === 'labels');
+  }
+  return copy;
+}
+
+function duplicate(later: PolicyDocument, earlier: PolicyDocument): Problem {
+  const first = locate(earlier);
+  return {
+    severity: 'warning',
+    code: 'duplicate',
+    message: `${later.kind} ${later.namespace}/${later.name} replaces the one at ${first.file}:${first.line}`,
+    ...locate(later, 'metadata', 'name'),
+    resource: resourceOf(later),
+    hint: 'Remove one of them.',
+  };
+}

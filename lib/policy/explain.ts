@@ -1,0 +1,138 @@
+import type { Client, ClientTls } from '../client.ts';
+import type { IpAddress } from '../ip.ts';
+import type { ResourceRef } from '../resource-ref.ts';
+import type { Authorizer, Candidate, PortPolicy, RequestDecision, RequestFacts } from './decision.ts';
+import { refusalOf } from './refusals.ts';
+
+/** One hypothetical connection or request. */
+export interface ExplainQuery {
+  readonly port: number;
+  readonly ip: IpAddress;
+  /** Wins over `tls`: a client with an identity has terminated TLS. */
+  readonly identity?: string;
+  /** `anonymous`: terminated here, without a certificate. Default `none`. */
+  readonly tls?: 'none' | 'anonymous' | 'passthrough';
+  /** Default `http1`. */
+  readonly protocol?: 'http1' | 'http2' | 'grpc' | 'tcp';
+  /** Default GET, and POST for gRPC. */
+  readonly method?: string;
+  /** With its query, as in a request line. Default `/`. */
+  readonly path?: string;
+  readonly host?: string;
+  /** Several values of one name as several entries; names in any case. */
+  readonly headers?: readonly (readonly [name: string, value: string])[];
+}
+
+export interface ExplainJson {
+  readonly verdict: RequestDecision['kind'];
+  /** What Sallyport itself would answer, 200 to gRPC; null on permit and for TCP. */
+  readonly httpStatus: number | null;
+  /** The refusal's code for gRPC, whichever protocol was asked about; null on permit and for TCP. */
+  readonly grpcStatus: number | null;
+  /** Null for HTTP. */
+  readonly tcp: 'forward' | 'close' | null;
+  readonly audit: boolean;
+  readonly server: ResourceRef;
+  readonly route: ResourceRef | null;
+  readonly authz: ResourceRef | null;
+  readonly reason: string;
+  readonly candidates: readonly Candidate[];
+}
+
+/** Decides a hypothetical query with the same authorizer, and on the same facts, as the data plane would. */
+export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJson {
+  const policy = authorizer.port(query.port);
+  const client: Client = { ip: query.ip, tls: clientTls(query, policy) };
+  const protocol = query.protocol ?? 'http1';
+  if (isBytes(policy, client, protocol)) return explainConnection(authorizer, policy, client);
+
+  const request = requestFacts(query, protocol);
+  const decision = authorizer.request(policy, client, request);
+  const { reason, candidates } = authorizer.requestReasons(policy, client, request, decision);
+  const refusal = refusalOf(decision);
+  const route = 'route' in decision ? decision.route : null;
+  return {
+    verdict: decision.kind,
+    httpStatus: refusal === null ? null : request.grpc ? 200 : refusal.http,
+    grpcStatus: refusal?.grpc ?? null,
+    tcp: null,
+    audit: 'audit' in decision && decision.audit,
+    server: decision.server,
+    route,
+    authz: 'authz' in decision ? decision.authz : null,
+    reason,
+    candidates,
+  };
+}
+
+/** TLS as the data plane would see it: never looked at on an opaque port. */
+function clientTls({ identity, tls = 'none' }: ExplainQuery, policy: PortPolicy): ClientTls {
+  if (policy.protocol === 'opaque') return { kind: 'none', reason: 'port_skipped' };
+  if (identity !== undefined) {
+    return { kind: 'mesh', identity: { form: identity.startsWith('spiffe://') ? 'spiffe' : 'dns', name: identity } };
+  }
+  switch (tls) {
+    case 'none':
+      return { kind: 'none', reason: 'no_tls_from_remote' };
+    case 'anonymous':
+      return { kind: 'mesh', identity: null };
+    case 'passthrough':
+      return { kind: 'passthrough', sni: '' };
+  }
+}
+
+/** Whether the data plane would carry this as bytes, or close it, without ever seeing a request. */
+function isBytes(policy: PortPolicy, client: Client, protocol: NonNullable<ExplainQuery['protocol']>): boolean {
+  if (protocol === 'tcp' || client.tls.kind === 'passthrough') return true;
+  switch (policy.protocol) {
+    case 'opaque':
+    case 'tls':
+      return true;
+    // Told to expect HTTP/2, the data plane reads HTTP/1 as a broken preface.
+    case 'http2':
+    case 'grpc':
+      return protocol === 'http1';
+    // Without TLS the port is taken at its word; inside TLS it is detected, for a meshed client may speak HTTP/2.
+    case 'http1':
+      return protocol !== 'http1' && client.tls.kind === 'none';
+    case 'detect':
+      return false;
+  }
+}
+
+function explainConnection(authorizer: Authorizer, policy: PortPolicy, client: Client): ExplainJson {
+  const decision = authorizer.connection(policy, client);
+  const { reason, candidates } = authorizer.connectionReasons(policy, client);
+  const permit = decision.kind === 'permit' ? decision : null;
+  return {
+    verdict: decision.kind,
+    httpStatus: null,
+    grpcStatus: null,
+    tcp: permit === null ? 'close' : 'forward',
+    audit: permit?.audit ?? false,
+    server: decision.server,
+    route: null,
+    authz: permit?.authz ?? null,
+    reason,
+    candidates,
+  };
+}
+
+function requestFacts(query: ExplainQuery, protocol: 'http1' | 'http2' | 'grpc' | 'tcp'): RequestFacts {
+  const grpc = protocol === 'grpc';
+  const target = query.path ?? '/';
+  const mark = target.indexOf('?');
+  const headers = new Map<string, string[]>();
+  for (const [name, value] of query.headers ?? []) {
+    const key = name.toLowerCase();
+    headers.set(key, [...(headers.get(key) ?? []), value]);
+  }
+  return {
+    method: query.method ?? (grpc ? 'POST' : 'GET'),
+    path: mark === -1 ? target : target.slice(0, mark),
+    query: mark === -1 ? '' : target.slice(mark + 1),
+    host: query.host ?? headers.get('host')?.[0] ?? '',
+    grpc,
+    header: (name) => headers.get(name) ?? [],
+  };
+}

@@ -1,0 +1,65 @@
+import type { ClientIdentity } from '../client.ts';
+
+const dnsLabel = '[a-z0-9](?:[a-z0-9-]*[a-z0-9])?';
+const dnsName = new RegExp(`^(?:\\*|(?:\\*\\.)?${dnsLabel}(?:\\.${dnsLabel})*)$`);
+const spiffeTrustDomain = /^[a-z0-9._-]+$/;
+const spiffeSegment = /^[A-Za-z0-9._-]+$/;
+
+/**
+ * What is wrong with an identity in a document, or undefined. As Linkerd's admission: a lower-case DNS-like name whose
+ * first label may be `*`, or a SPIFFE ID (SPIFFE-ID section 2: lower-case trust domain, no empty or dot segments, no
+ * trailing slash, no port, query or fragment).
+ */
+export function identityFault(text: string): string | undefined {
+  if (!text.includes('://')) {
+    return dnsName.test(text) ? undefined : 'is neither a lower-case DNS name (first label may be "*") nor a SPIFFE ID';
+  }
+  if (!text.startsWith('spiffe://')) return 'has a scheme other than spiffe://';
+  const [trustDomain = '', ...segments] = text.slice('spiffe://'.length).split('/');
+  if (!spiffeTrustDomain.test(trustDomain)) return 'has a trust domain with characters outside a-z, 0-9, ".", "-", "_"';
+  for (const segment of segments) {
+    if (segment === '') return 'has an empty path segment or a trailing slash';
+    if (segment === '.' || segment === '..') return 'has a dot segment in its path';
+    if (!spiffeSegment.test(segment))
+      return 'has a path segment with characters outside letters, digits, ".", "-", "_"';
+  }
+  return undefined;
+}
+
+/**
+ * A set of accepted identities. No identity (null) is never in it, and neither is anything in an empty set.
+ * Suffixes, `*` (the empty suffix) included, apply to DNS names only: Linkerd matches SPIFFE IDs exactly.
+ */
+export class IdentitySet {
+  readonly #exact: ReadonlySet<string>;
+  readonly #suffixes: readonly string[];
+
+  constructor(entries: readonly string[]) {
+    this.#exact = new Set(entries.filter((entry) => !isWildcard(entry)));
+    this.#suffixes = [...new Set(entries.filter(isWildcard).map((entry) => entry.slice(1)))];
+  }
+
+  has(identity: ClientIdentity | null): boolean {
+    if (identity === null || identity.name === '') return false;
+    const { form, name } = identity;
+    if (this.#exact.has(name)) return true;
+    if (form !== 'dns') return false;
+    for (const suffix of this.#suffixes) {
+      if (name.length > suffix.length && name.endsWith(suffix)) return true;
+    }
+    return false;
+  }
+
+  /** For reasons: the identities as a policy would spell them, shortened when there are many. */
+  get text(): string {
+    const all = [...this.#exact, ...this.#suffixes.map((suffix) => `*${suffix}`)];
+    if (all.length === 0) return 'no identity';
+    const shown = all.slice(0, 5).join(' or ');
+    return all.length > 5 ? `${shown} or ${all.length - 5} more` : shown;
+  }
+}
+
+/** `*` and `*.suffix`; a star anywhere else is an ordinary character that no certificate name holds. */
+function isWildcard(entry: string): boolean {
+  return entry === '*' || entry.startsWith('*.');
+}

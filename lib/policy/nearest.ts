@@ -1,0 +1,40 @@
+/** The Levenshtein distance of two short names, counted no further than `limit`. */
+function distance(a: string, b: string, limit: number): number {
+  if (Math.abs(a.length - b.length) > limit) return limit + 1;
+  let previous = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const substituted = (previous[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      row.push(Math.min(substituted, (previous[j] as number) + 1, (row[j - 1] as number) + 1));
+    }
+    previous = row;
+  }
+  return previous[b.length] as number;
+}
+
+/** How many names one hint may look through: a hint is a courtesy and may not make a load slow. */
+const mostCompared = 500;
+
+/** The known name that a mistyped one most likely meant; undefined where none is close. Case alone never counts as far. */
+export function nearestName(typed: string, known: Iterable<string>): string | undefined {
+  const limit = Math.max(1, Math.floor(typed.length / 3));
+  let best: string | undefined;
+  let bestDistance = limit + 1;
+  let compared = 0;
+  for (const name of known) {
+    if (++compared > mostCompared) break;
+    const d = distance(typed.toLowerCase(), name.toLowerCase(), bestDistance - 1);
+    if (d < bestDistance) {
+      best = name;
+      bestDistance = d;
+    }
+  }
+  return best;
+}
+
+/** `Did you mean "web"?`, or `otherwise` where nothing is close. */
+export function didYouMean(typed: string, known: Iterable<string>, otherwise = ''): string {
+  const name = nearestName(typed, known);
+  return name === undefined ? otherwise : `Did you mean "${name}"?`;
+}

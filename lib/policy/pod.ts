@@ -1,0 +1,268 @@
+import { z } from 'zod';
+import { type IpAddress, parseIp } from '../ip.ts';
+import { didYouMean } from './nearest.ts';
+import { type DefaultPolicy, defaultPolicies, type PortSet, parseDefaultPolicy, type Workload } from './workload.ts';
+
+/** A fault in a Pod; `path` leads to the field, for callers that know its place in a file. */
+export interface PodProblem {
+  readonly severity: 'error' | 'warning';
+  readonly code: string;
+  readonly path: readonly (string | number)[];
+  readonly message: string;
+  readonly hint: string;
+}
+
+/** What a Pod says of itself, as Linkerd's controller would read it. Null and empty where it says nothing. */
+export interface PodFacts {
+  readonly podName: string | null;
+  readonly namespace: string | null;
+  readonly labels: ReadonlyMap<string, string>;
+  readonly ips: readonly IpAddress[];
+  readonly namedPorts: ReadonlyMap<string, readonly number[]>;
+  readonly probes: ReadonlyMap<number, readonly string[]>;
+  /** From the annotations `config.linkerd.io/*`; null where absent. */
+  readonly defaultPolicy: DefaultPolicy | null;
+  readonly opaquePorts: PortSet | null;
+  readonly requireIdentityPorts: PortSet | null;
+}
+
+/** What is known without a Pod; a Pod's own statements win over it. */
+export type WorkloadSettings = Pick<
+  Workload,
+  | 'defaultPolicy'
+  | 'opaquePorts'
+  | 'clusterNetworks'
+  | 'probeNetworks'
+  | 'authorizeLocalhost'
+  | 'controlPlaneNamespace'
+  | 'trustDomain'
+  | 'detectTimeoutMs'
+>;
+
+export const noPorts: PortSet = Object.freeze({ has: () => false });
+
+/**
+ * `25,587,9000-9100`, spaces trimmed. One bad entry (a name, port 0, a descending range) empties the whole set, as in
+ * Linkerd's controller; `fault` names it, for callers that would rather refuse. Empty text is the empty set.
+ */
+export function parsePortSet(text: string): { readonly ports: PortSet; readonly fault: string | null } {
+  const ranges: (readonly [number, number])[] = [];
+  for (const entry of text.split(',').map((part) => part.trim())) {
+    if (entry === '') continue;
+    const match = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(entry);
+    const first = Number(match?.[1]);
+    const last = Number(match?.[2] ?? match?.[1]);
+    if (match === null || first < 1 || last > 65535 || last < first) {
+      return { ports: noPorts, fault: `"${entry}" is neither a port from 1 to 65535 nor an ascending range of them` };
+    }
+    ranges.push([first, last]);
+  }
+  return { ports: { has: (port) => ranges.some(([first, last]) => first <= port && port <= last) }, fault: null };
+}
+
+const port = z.int().min(1).max(65535);
+const probe = z.looseObject({
+  httpGet: z.looseObject({ path: z.string().nullish(), port: z.union([port, z.string()]) }).nullish(),
+});
+const container = z.looseObject({
+  ports: z
+    .array(z.looseObject({ name: z.string().nullish(), containerPort: port, protocol: z.string().nullish() }))
+    .nullish(),
+  livenessProbe: probe.nullish(),
+  readinessProbe: probe.nullish(),
+  startupProbe: probe.nullish(),
+});
+const strings = z.record(z.string(), z.string());
+const pod = z.looseObject({
+  kind: z.literal('Pod'),
+  metadata: z
+    .looseObject({
+      name: z.string().nullish(),
+      namespace: z.string().nullish(),
+      labels: strings.nullish(),
+      annotations: strings.nullish(),
+    })
+    .nullish(),
+  spec: z
+    .looseObject({ containers: z.array(container).nullish(), initContainers: z.array(container).nullish() })
+    .nullish(),
+  status: z
+    .looseObject({ podIP: z.string().nullish(), podIPs: z.array(z.looseObject({ ip: z.string() })).nullish() })
+    .nullish(),
+});
+type Pod = z.infer<typeof pod>;
+type Container = z.infer<typeof container>;
+
+const annotation = {
+  defaultPolicy: 'config.linkerd.io/default-inbound-policy',
+  opaquePorts: 'config.linkerd.io/opaque-ports',
+  requireIdentity: 'config.linkerd.io/proxy-require-identity-inbound-ports',
+} as const;
+
+/** Reads a decoded Pod. Facts are null where it is no Pod at all; single bad statements are left out and reported. */
+export function readPod(value: unknown): { readonly facts: PodFacts | null; readonly problems: readonly PodProblem[] } {
+  const parsed = pod.safeParse(value);
+  if (!parsed.success) {
+    const problems = parsed.error.issues.map(
+      ({ path, message }): PodProblem => ({
+        severity: 'error',
+        code: 'invalid-pod',
+        path: path as (string | number)[],
+        message: `${path.join('.') || 'the document'}: ${message}`,
+        hint: 'Write it as kubectl get pod -o yaml does.',
+      }),
+    );
+    return { facts: null, problems };
+  }
+  const problems: PodProblem[] = [];
+  const { metadata, spec } = parsed.data;
+  const containers = [
+    ...(spec?.containers ?? []).map((own, i) => ({ own, at: ['spec', 'containers', i] as const })),
+    ...(spec?.initContainers ?? []).map((own, i) => ({ own, at: ['spec', 'initContainers', i] as const })),
+  ];
+  const namedPorts = new Map<string, number[]>();
+  const probes = new Map<number, string[]>();
+  for (const { own, at } of containers) {
+    for (const { name, containerPort } of tcpPorts(own)) {
+      if (typeof name === 'string' && name !== '') add(namedPorts, name, containerPort);
+    }
+    for (const kind of ['livenessProbe', 'readinessProbe', 'startupProbe'] as const) {
+      const found = probeOf(own, kind, [...at, kind, 'httpGet'], problems);
+      if (found !== undefined) add(probes, found.port, found.path);
+    }
+  }
+  const annotations = metadata?.annotations ?? {};
+  const ports = (name: string): PortSet | null => {
+    const text = annotations[name];
+    if (text === undefined) return null;
+    const { ports: set, fault } = parsePortSet(text);
+    if (fault !== null) {
+      problems.push({
+        severity: 'warning',
+        code: 'annotation',
+        path: ['metadata', 'annotations', name],
+        message: `${name}: ${fault}, so the whole list is empty`,
+        hint: 'List numbers and ranges, such as 25,9000-9100.',
+      });
+    }
+    return set;
+  };
+  const facts: PodFacts = {
+    podName: metadata?.name ?? null,
+    namespace: metadata?.namespace ?? null,
+    labels: new Map(Object.entries(metadata?.labels ?? {})),
+    ips: podIps(parsed.data, problems),
+    namedPorts,
+    probes,
+    defaultPolicy: defaultPolicyOf(annotations[annotation.defaultPolicy], problems),
+    opaquePorts: ports(annotation.opaquePorts),
+    requireIdentityPorts: ports(annotation.requireIdentity),
+  };
+  return { facts, problems };
+}
+
+/** The workload of a Pod. Null where the value is no Pod; a caller must not go on with a policy for nobody. */
+export function workloadFromPod(
+  value: unknown,
+  settings: WorkloadSettings,
+): { readonly workload: Workload | null; readonly problems: readonly PodProblem[] } {
+  const { facts, problems } = readPod(value);
+  if (facts === null) return { workload: null, problems };
+  const workload: Workload = Object.freeze({
+    ...settings,
+    podName: facts.podName ?? '',
+    namespace: facts.namespace ?? 'default',
+    labels: facts.labels,
+    ips: facts.ips,
+    namedPorts: facts.namedPorts,
+    probes: facts.probes,
+    defaultPolicy: facts.defaultPolicy ?? settings.defaultPolicy,
+    opaquePorts: facts.opaquePorts ?? settings.opaquePorts,
+    requireIdentityPorts: facts.requireIdentityPorts ?? noPorts,
+  });
+  return { workload, problems };
+}
+
+function add<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
+  const list = lists.get(key);
+  if (list === undefined) lists.set(key, [value]);
+  else if (!list.includes(value)) list.push(value);
+}
+
+function tcpPorts(own: Container) {
+  return (own.ports ?? []).filter(({ protocol }) => (protocol ?? 'TCP') === 'TCP');
+}
+
+/** Only httpGet probes count. A named port is looked for in the probe's own container, without case. */
+function probeOf(
+  own: Container,
+  kind: 'livenessProbe' | 'readinessProbe' | 'startupProbe',
+  at: readonly (string | number)[],
+  problems: PodProblem[],
+): { readonly port: number; readonly path: string } | undefined {
+  const get = own[kind]?.httpGet;
+  if (get === undefined || get === null) return undefined;
+  const { port: wanted } = get;
+  const number =
+    typeof wanted === 'number'
+      ? wanted
+      : tcpPorts(own).find(({ name }) => name?.toLowerCase() === wanted.toLowerCase())?.containerPort;
+  if (number === undefined) {
+    problems.push({
+      severity: 'warning',
+      code: 'probe-port',
+      path: [...at, 'port'],
+      message: `the ${kind} names port "${wanted}", which its container does not have over TCP; the probe is skipped`,
+      hint: didYouMean(
+        String(wanted),
+        tcpPorts(own).flatMap(({ name }) => name ?? []),
+      ),
+    });
+    return undefined;
+  }
+  const path = probePath(get.path ?? '/');
+  if (path === undefined) {
+    problems.push({
+      severity: 'warning',
+      code: 'probe-path',
+      path: [...at, 'path'],
+      message: `the ${kind} has a path that is none; the probe is skipped`,
+      hint: 'It must begin with "/" and hold no spaces.',
+    });
+    return undefined;
+  }
+  return { port: number, path };
+}
+
+/** A probe's path without its query; undefined for what is no path. The kubelet adds a missing first slash. */
+export function probePath(text: string): string | undefined {
+  const path = text.replace(/\?.*$/s, '');
+  const rooted = path.startsWith('/') ? path : `/${path}`;
+  return /^[\x21\x22\x24-\x3e\x40-\x7e]+$/.test(rooted) ? rooted : undefined;
+}
+
+function podIps({ status }: Pod, problems: PodProblem[]): IpAddress[] {
+  const listed = (status?.podIPs ?? []).map(({ ip }, i) => ({ ip, path: ['status', 'podIPs', i, 'ip'] }));
+  const all = listed.length > 0 ? listed : status?.podIP ? [{ ip: status.podIP, path: ['status', 'podIP'] }] : [];
+  return all.flatMap(({ ip, path }) => {
+    const parsed = parseIp(ip);
+    if (parsed !== undefined) return [parsed];
+    problems.push({ severity: 'warning', code: 'pod-ip', path, message: `"${ip}" is no IP address`, hint: '' });
+    return [];
+  });
+}
+
+/** Invalid: a warning and the cluster's default, as in Linkerd. */
+function defaultPolicyOf(text: string | undefined, problems: PodProblem[]): DefaultPolicy | null {
+  if (text === undefined) return null;
+  const policy = parseDefaultPolicy(text);
+  if (policy !== undefined) return policy;
+  problems.push({
+    severity: 'warning',
+    code: 'annotation',
+    path: ['metadata', 'annotations', annotation.defaultPolicy],
+    message: `${annotation.defaultPolicy} "${text}" is none of ${defaultPolicies.join(', ')}; the cluster's default applies`,
+    hint: didYouMean(text, defaultPolicies),
+  });
+  return null;
+}

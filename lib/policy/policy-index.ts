@@ -1,0 +1,114 @@
+import type { ResourceRef } from '../resource-ref.ts';
+import { type Authorization, GrantList } from './client-match.ts';
+import type {
+  ConnectionDeny,
+  ConnectionPermit,
+  HeaderChanges,
+  NoRoute,
+  PortPolicy,
+  PortProtocol,
+  RequestDeny,
+  RequestFacts,
+  RequestPermit,
+} from './decision.ts';
+import type { RedirectFilter } from './document-types.ts';
+
+/** One rule of a route, with all that deciding on it takes. */
+export interface CompiledRule {
+  readonly route: ResourceRef;
+  readonly grants: GrantList;
+  readonly headerChanges: HeaderChanges | null;
+  readonly redirect: RedirectFilter | null;
+  /** Equal for rules that do the same to a request they let through. */
+  readonly effects: string;
+  readonly deny: RequestDeny;
+  /** Holds a field we do not know: refuses whatever it matches. */
+  readonly sealed: boolean;
+  /** Filled by `decide.ts`, the only maker of permits; bounded by the rule's authorizations. */
+  readonly permits: Map<Authorization, RequestPermit>;
+}
+
+/** What won: the rule, and the prefix by which it won (null for exact, regular expression and gRPC). */
+export interface RouteMatch {
+  readonly rule: CompiledRule;
+  readonly prefix: string | null;
+}
+
+export interface RouteTable {
+  /** `path` is one reading of the request's path; null where no route matches. Throws `UnexaminedValue`. */
+  find(request: RequestFacts, path: string, clientId: string | null): RouteMatch | null;
+  /** For the policy view. */
+  readonly rules: readonly CompiledRule[];
+}
+
+/** HTTPLocalRateLimitPolicy, resolved. Null and absent mean no limit; numbers are requests a second, above 0. */
+export interface RateLimit {
+  readonly ref: ResourceRef;
+  /** Names this limit and its numbers: buckets survive a reload for as long as it stays the same. */
+  readonly key: string;
+  readonly total: number | null;
+  readonly identity: number | null;
+  /** By identity. Clients of one entry share its bucket. Rate null: this client has no limit of its own. */
+  readonly overrides: ReadonlyMap<string, { readonly entry: number; readonly rate: number | null }>;
+}
+
+/** One port's policy, whole. The data plane sees only the `PortPolicy` of it. */
+export interface CompiledPort extends PortPolicy {
+  /** Null for opaque and TLS ports: no request is ever routed there. */
+  readonly routes: RouteTable | null;
+  /** The server's own authorizations: what decides connections. */
+  readonly grants: GrantList;
+  readonly rateLimit: RateLimit | null;
+  readonly noRoute: NoRoute;
+  readonly connectionDeny: ConnectionDeny;
+  /** Filled by `decide.ts`. */
+  readonly connectionPermits: Map<Authorization, ConnectionPermit>;
+}
+
+/** Everything that was compiled from one set of documents for one workload. */
+export interface PolicyIndex {
+  /** Every port has a policy; one outside 1 to 65535 has one that grants nothing. */
+  port(port: number): CompiledPort;
+  /** Ports with a Server, ascending. */
+  readonly servers: readonly CompiledPort[];
+}
+
+export function compiledRule(options: {
+  readonly server: ResourceRef;
+  readonly route: ResourceRef;
+  readonly grants: GrantList;
+  readonly headerChanges?: HeaderChanges | null;
+  readonly redirect?: RedirectFilter | null;
+  readonly sealed?: boolean;
+}): CompiledRule {
+  const { server, route, headerChanges = null, redirect = null, sealed = false } = options;
+  return {
+    route,
+    grants: sealed ? new GrantList([]) : options.grants,
+    headerChanges,
+    redirect,
+    effects: headerChanges === null && redirect === null ? '' : JSON.stringify([headerChanges, redirect]),
+    deny: Object.freeze({ kind: 'deny', server, route }),
+    sealed,
+    permits: new Map(),
+  };
+}
+
+export function compiledPort(options: {
+  readonly port: number;
+  readonly server: ResourceRef;
+  readonly protocol: PortProtocol;
+  readonly detectTimeoutMs: number;
+  readonly hasRequestRules: boolean;
+  readonly routes: RouteTable | null;
+  readonly grants: GrantList;
+  readonly rateLimit: RateLimit | null;
+}): CompiledPort {
+  const { server } = options;
+  return Object.freeze({
+    ...options,
+    noRoute: Object.freeze({ kind: 'no-route', server } as const),
+    connectionDeny: Object.freeze({ kind: 'deny', server } as const),
+    connectionPermits: new Map(),
+  });
+}

@@ -1,0 +1,99 @@
+import { type Client, clientId } from '../client.ts';
+import { type ResourceRef, refText } from '../resource-ref.ts';
+import { type GrantList, tlsText } from './client-match.ts';
+import { decideConnection } from './decide.ts';
+import type { Candidate, Reasons, RequestDecision, RequestFacts } from './decision.ts';
+import type { CompiledPort } from './policy-index.ts';
+import { UnexaminedValue } from './value-match.ts';
+
+/** Reasons are read by people: a list of a thousand near misses helps nobody and would swell the log. */
+const mostCandidates = 64;
+
+function candidatesOf(grants: GrantList, client: Client): Candidate[] {
+  return grants.candidates(client).slice(0, mostCandidates);
+}
+
+function who(client: Client): string {
+  return `${client.ip.text} (${tlsText(client.tls)})`;
+}
+
+function notCovered(what: string, client: Client, candidates: readonly Candidate[]): string {
+  return candidates.length === 0
+    ? `nothing is authorized on ${what}`
+    : `no authorization of ${what} covers ${who(client)}`;
+}
+
+function grantedBy(authz: ResourceRef, audit: boolean, client: Client): string {
+  return audit
+    ? `no policy covers ${who(client)}, but ${refText(authz)} lets it through to be audited`
+    : `${refText(authz)} covers ${who(client)}`;
+}
+
+export function connectionReasons(port: CompiledPort, client: Client): Reasons {
+  const decision = decideConnection(port, client);
+  const candidates = candidatesOf(port.grants, client);
+  const server = refText(port.server);
+  if (decision.kind === 'permit') return { reason: grantedBy(decision.authz, decision.audit, client), candidates };
+  if (port.protocol === 'http1' || port.protocol === 'http2' || port.protocol === 'grpc') {
+    return { reason: `${server} serves ${port.protocol}: bytes of another protocol are never let in`, candidates };
+  }
+  return { reason: notCovered(server, client, candidates), candidates };
+}
+
+export function requestReasons(
+  port: CompiledPort,
+  client: Client,
+  request: RequestFacts,
+  decision: RequestDecision,
+): Reasons {
+  const candidates = routeCandidates(port, client, request);
+  switch (decision.kind) {
+    case 'permit':
+      return { reason: grantedBy(decision.authz, decision.audit, client), candidates };
+    case 'deny':
+      return { reason: denied(port, client, request, decision.route, candidates), candidates };
+    case 'no-route':
+      return port.routes === null
+        ? { reason: `${refText(port.server)} takes no requests: its protocol is ${port.protocol}`, candidates: [] }
+        : { reason: `no route of ${refText(port.server)} matches the request`, candidates: [] };
+    case 'redirect':
+      return {
+        reason:
+          decision.location === null
+            ? `${refText(decision.route)} redirects, but not from this request: its match is no prefix, or it has no host`
+            : `${refText(decision.route)} redirects`,
+        candidates,
+      };
+    case 'rate-limited':
+      return { reason: `${refText(decision.limit)}: the ${decision.scope} limit is exceeded`, candidates };
+    case 'invalid':
+      return { reason: decision.detail, candidates: [] };
+  }
+}
+
+function denied(
+  port: CompiledPort,
+  client: Client,
+  request: RequestFacts,
+  route: ResourceRef,
+  candidates: readonly Candidate[],
+): string {
+  if (matchedRule(port, client, request)?.sealed === true) {
+    return `${refText(route)} has a field that is not known, and refuses what it matches`;
+  }
+  return notCovered(`${refText(port.server)} for ${refText(route)}`, client, candidates);
+}
+
+function matchedRule(port: CompiledPort, client: Client, request: RequestFacts) {
+  try {
+    return port.routes?.find(request, request.path, clientId(client))?.rule ?? null;
+  } catch (error) {
+    if (error instanceof UnexaminedValue) return null;
+    throw error;
+  }
+}
+
+function routeCandidates(port: CompiledPort, client: Client, request: RequestFacts): Candidate[] {
+  const rule = matchedRule(port, client, request);
+  return rule === null ? [] : candidatesOf(rule.grants, client);
+}

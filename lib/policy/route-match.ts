@@ -1,0 +1,250 @@
+import type { RequestFacts } from './decision.ts';
+import type { GrpcMatch, GrpcRouteDocument, HttpMatch, HttpRouteDocument, RouteRule } from './document-types.ts';
+import { HostGroups } from './host-groups.ts';
+import type { CompiledRule, RouteMatch, RouteTable } from './policy-index.ts';
+import { headersHold, patternTest, queryHolds, type ValueTest, valueTest } from './value-match.ts';
+
+/*
+ * Which rule a request belongs to. Linkerd's precedence, greater wins: host; length of the matched path alone (a regular
+ * expression counts the whole path); number of header matches; of query matches; method given; then the earlier route and
+ * the earlier rule. (Gateway API ranks the method earlier and exact above prefix.)
+ */
+
+/** A route of one Server, in the order in which ties are settled. */
+export interface RouteSource<Document extends HttpRouteDocument | GrpcRouteDocument> {
+  readonly document: Document;
+  /** One for each of the document's rules. */
+  readonly rules: readonly CompiledRule[];
+}
+
+interface Entry extends RouteMatch {
+  readonly headers: readonly ValueTest[];
+  readonly query: readonly ValueTest[];
+  readonly method: string | null;
+  /** Place among entries whose hosts and matched paths are equal; lower wins. */
+  rank: number;
+}
+
+function byPrecedence(a: Entry, b: Entry): number {
+  return (
+    b.headers.length - a.headers.length ||
+    b.query.length - a.query.length ||
+    Number(b.method !== null) - Number(a.method !== null) ||
+    a.rank - b.rank
+  );
+}
+
+/** Ranks entries given in route and rule order, and sorts each list so that the first that holds is the best of it. */
+function rank(entries: Entry[], lists: Iterable<Entry[]>): void {
+  entries.forEach((entry, i) => {
+    entry.rank = i;
+  });
+  [...entries].sort(byPrecedence).forEach((entry, i) => {
+    entry.rank = i;
+  });
+  for (const list of lists) list.sort((a, b) => a.rank - b.rank);
+}
+
+function entryOf(rule: CompiledRule, match: HttpMatch | GrpcMatch, prefix: string | null): Entry {
+  const http = 'path' in match;
+  return {
+    rule,
+    prefix,
+    headers: match.headers.map((header) => valueTest(header, `header ${header.name}`)),
+    query: http ? match.query.map((parameter) => valueTest(parameter, `query parameter ${parameter.name}`)) : [],
+    method: http ? match.method : null,
+    rank: 0,
+  };
+}
+
+function listAt<Key>(lists: Map<Key, Entry[]>, key: Key): Entry[] {
+  let list = lists.get(key);
+  if (list === undefined) {
+    list = [];
+    lists.set(key, list);
+  }
+  return list;
+}
+
+function firstHolding(
+  list: readonly Entry[] | undefined,
+  best: Entry | null,
+  request: RequestFacts,
+  clientId: string | null,
+): Entry | null {
+  if (list === undefined) return best;
+  for (const entry of list) {
+    if (best !== null && entry.rank > best.rank) return best;
+    if (entry.method !== null && entry.method !== request.method) continue;
+    if (headersHold(entry.headers, request, clientId) && queryHolds(entry.query, request.query)) return entry;
+  }
+  return best;
+}
+
+/** The matches of one host name, filed by path. A request costs one look-up per segment of its path, and each pattern. */
+class HttpGroup {
+  readonly #entries: Entry[] = [];
+  readonly #exact = new Map<string, Entry[]>();
+  /** By prefix, trailing slashes trimmed; the prefix `/` is the empty string. */
+  readonly #prefix = new Map<string, Entry[]>();
+  readonly #patterns: { readonly holds: (path: string) => boolean; readonly list: Entry[] }[] = [];
+
+  add(rule: CompiledRule, match: HttpMatch): void {
+    const { type, value } = match.path;
+    const entry = entryOf(rule, match, type === 'prefix' ? value.replace(/\/+$/, '') : null);
+    this.#entries.push(entry);
+    if (type === 'exact') listAt(this.#exact, value).push(entry);
+    else if (type === 'prefix') listAt(this.#prefix, entry.prefix as string).push(entry);
+    else this.#patterns.push({ holds: patternTest(value, 'the path'), list: [entry] });
+  }
+
+  seal(): void {
+    rank(this.#entries, [...this.#exact.values(), ...this.#prefix.values()]);
+  }
+
+  find(request: RequestFacts, path: string, clientId: string | null): Entry | null {
+    // Matches of the whole path: exact, regular expression, and a prefix that is all of it.
+    let best = firstHolding(this.#exact.get(path), null, request, clientId);
+    for (const { holds, list } of this.#patterns) {
+      if (holds(path)) best = firstHolding(list, best, request, clientId);
+    }
+    // `/` has length 1, as a path of `/` has: a tie. Beside any other path the prefix `/` is the shortest match there is.
+    if (path === '/') return firstHolding(this.#prefix.get(''), best, request, clientId);
+    if (!path.endsWith('/')) best = firstHolding(this.#prefix.get(path), best, request, clientId);
+    if (best !== null) return best;
+
+    let end = path.length;
+    while (end > 0 && path[end - 1] === '/') end--;
+    if (end !== path.length) best = firstHolding(this.#prefix.get(path.slice(0, end)), null, request, clientId);
+    while (best === null && end > 0) {
+      end = path.lastIndexOf('/', end - 1);
+      best = firstHolding(this.#prefix.get(end <= 0 ? '' : path.slice(0, end)), null, request, clientId);
+    }
+    return best ?? firstHolding(this.#prefix.get(''), null, request, clientId);
+  }
+}
+
+/** No routes, no match: the request is answered as not found. */
+export class HttpRouteTable implements RouteTable {
+  readonly rules: readonly CompiledRule[];
+  readonly #hosts = new HostGroups(() => new HttpGroup());
+
+  constructor(routes: readonly RouteSource<HttpRouteDocument>[]) {
+    this.rules = routes.flatMap(({ rules }) => rules);
+    for (const { document, rules } of routes) {
+      eachRule(document.spec.hostnames, document.spec.rules, rules, (hostname, rule, match) => {
+        this.#hosts.at(hostname).add(rule, match);
+      });
+    }
+    for (const group of this.#hosts.groups()) group.seal();
+  }
+
+  find(request: RequestFacts, path: string, clientId: string | null): RouteMatch | null {
+    return this.#hosts.first(request.host, (group) => group.find(request, path, clientId));
+  }
+}
+
+/** What a Server without routes has: the probes' paths for GET, and everything else. */
+export class DefaultHttpRoutes implements RouteTable {
+  readonly rules: readonly CompiledRule[];
+  readonly #default: RouteMatch;
+  readonly #probe: RouteMatch | null;
+  readonly #probePaths: ReadonlySet<string>;
+
+  constructor(rule: CompiledRule, probe: CompiledRule | null, probePaths: readonly string[]) {
+    this.rules = probe === null ? [rule] : [probe, rule];
+    this.#default = { rule, prefix: '' };
+    this.#probe = probe === null ? null : { rule: probe, prefix: null };
+    this.#probePaths = new Set(probePaths);
+  }
+
+  find(request: RequestFacts, path: string): RouteMatch {
+    // GET alone, as Linkerd; nothing else that a client chooses can make a request a probe.
+    if (this.#probe !== null && request.method === 'GET' && this.#probePaths.has(path)) return this.#probe;
+    return this.#default;
+  }
+}
+
+/** Service and method of a gRPC path; undefined where it has not both. Further segments are ignored, as in Linkerd. */
+function grpcTarget(path: string): { service: string; method: string } | undefined {
+  const [before, service, method] = path.split('/', 3);
+  return before === '' && service !== undefined && service !== '' && method !== undefined && method !== ''
+    ? { service, method }
+    : undefined;
+}
+
+class GrpcGroup {
+  readonly #entries: Entry[] = [];
+  /** By `service/method`, either empty where any will do. */
+  readonly #lists = new Map<string, Entry[]>();
+
+  add(rule: CompiledRule, match: GrpcMatch): void {
+    const entry = entryOf(rule, match, null);
+    this.#entries.push(entry);
+    listAt(this.#lists, `${match.service ?? ''}/${match.method ?? ''}`).push(entry);
+  }
+
+  seal(): void {
+    rank(this.#entries, this.#lists.values());
+  }
+
+  /** Precedence: length of the service, then of the method, then headers. */
+  find(request: RequestFacts, service: string, method: string, clientId: string | null): Entry | null {
+    return (
+      firstHolding(this.#lists.get(`${service}/${method}`), null, request, clientId) ??
+      firstHolding(this.#lists.get(`${service}/`), null, request, clientId) ??
+      firstHolding(this.#lists.get(`/${method}`), null, request, clientId) ??
+      firstHolding(this.#lists.get('/'), null, request, clientId)
+    );
+  }
+}
+
+/** gRPC is POST to a path of two segments; anything else is not found. */
+export class GrpcRouteTable implements RouteTable {
+  readonly rules: readonly CompiledRule[];
+  readonly #hosts = new HostGroups(() => new GrpcGroup());
+
+  constructor(routes: readonly RouteSource<GrpcRouteDocument>[]) {
+    this.rules = routes.flatMap(({ rules }) => rules);
+    for (const { document, rules } of routes) {
+      eachRule(document.spec.hostnames, document.spec.rules, rules, (hostname, rule, match) => {
+        this.#hosts.at(hostname).add(rule, match);
+      });
+    }
+    for (const group of this.#hosts.groups()) group.seal();
+  }
+
+  find(request: RequestFacts, path: string, clientId: string | null): RouteMatch | null {
+    const target = request.method === 'POST' ? grpcTarget(path) : undefined;
+    if (target === undefined) return null;
+    const { service, method } = target;
+    return this.#hosts.first(request.host, (group) => group.find(request, service, method, clientId));
+  }
+}
+
+export class DefaultGrpcRoute implements RouteTable {
+  readonly rules: readonly CompiledRule[];
+  readonly #default: RouteMatch;
+
+  constructor(rule: CompiledRule) {
+    this.rules = [rule];
+    this.#default = { rule, prefix: null };
+  }
+
+  find(request: RequestFacts, path: string): RouteMatch | null {
+    return request.method === 'POST' && grpcTarget(path) !== undefined ? this.#default : null;
+  }
+}
+
+function eachRule<Match>(
+  hostnames: readonly string[],
+  documentRules: readonly RouteRule<Match>[],
+  rules: readonly CompiledRule[],
+  add: (hostname: string | null, rule: CompiledRule, match: Match) => void,
+): void {
+  for (const hostname of hostnames.length === 0 ? [null] : hostnames) {
+    documentRules.forEach(({ matches }, i) => {
+      for (const match of matches) add(hostname, rules[i] as CompiledRule, match);
+    });
+  }
+}
