@@ -1,8 +1,9 @@
 import type { ConfigFault, Host, VariableName, VariableReader } from './config.ts';
 import { labelsFile, type Parsed } from './config-values.ts';
 import { type IpAddress, parseIp } from './ip.ts';
-import { workloadFromPod } from './policy/pod.ts';
-import type { Workload } from './policy/workload.ts';
+import type { SourceDocument } from './policy/documents.ts';
+import { noPorts, type PodFacts, readPod } from './policy/pod.ts';
+import type { PortSet, Workload } from './policy/workload.ts';
 import { readYaml } from './reload/yaml.ts';
 
 /**
@@ -19,9 +20,31 @@ export function assembleWorkload(
   host: Host,
 ): { readonly workload: Workload; readonly warnings: readonly ConfigFault[] } {
   const get = reader.get.bind(reader);
-  const settings = {
-    defaultPolicy: get('SALLYPORT_DEFAULT_INBOUND_POLICY'),
-    opaquePorts: get('SALLYPORT_OPAQUE_PORTS'),
+  const { facts: pod, warnings } = readManifest(reader, host);
+  const defaultPolicy = get('SALLYPORT_DEFAULT_INBOUND_POLICY');
+  const namedPorts = new Map(get('SALLYPORT_POD_PORTS') ?? pod?.namedPorts);
+  const probes = new Map(get('SALLYPORT_PROBES') ?? pod?.probes);
+  const opaquePorts = opaquePortsOf(reader, pod?.opaquePorts ?? null, new Set(probes.keys()));
+  const adminPort = get('SALLYPORT_ADMIN_LISTEN')?.port;
+  if (adminPort !== undefined) {
+    // Linkerd's proxy container declares `linkerd-admin`, and the kubelet probes it: policies count on both.
+    for (const name of ['linkerd-admin', 'admin']) namedPorts.set(name, withItem(namedPorts.get(name), adminPort));
+    for (const path of ['/live', '/ready']) probes.set(adminPort, withItem(probes.get(adminPort), path));
+  }
+  const ips = get('SALLYPORT_POD_IPS') ?? pod?.ips ?? [];
+  const workload: Workload = {
+    podName: get('SALLYPORT_POD_NAME') ?? pod?.podName ?? host.hostname(),
+    namespace: get('SALLYPORT_POD_NAMESPACE') ?? pod?.namespace ?? 'default',
+    labels: readLabels(reader, host) ?? pod?.labels ?? new Map(),
+    ips: ips.length > 0 ? ips : ownAddresses(host),
+    namedPorts,
+    probes,
+    // A flag of `explain` is a question about exactly this value, so there it is the most specific.
+    defaultPolicy: reader.isFlag('SALLYPORT_DEFAULT_INBOUND_POLICY')
+      ? defaultPolicy
+      : (pod?.defaultPolicy ?? defaultPolicy),
+    opaquePorts,
+    requireIdentityPorts: pod?.requireIdentityPorts ?? noPorts,
     clusterNetworks: get('SALLYPORT_CLUSTER_NETWORKS'),
     probeNetworks: get('SALLYPORT_PROBE_NETWORKS'),
     authorizeLocalhost: get('SALLYPORT_AUTHORIZE_LOCALHOST'),
@@ -29,36 +52,19 @@ export function assembleWorkload(
     trustDomain: get('SALLYPORT_TRUST_DOMAIN'),
     detectTimeoutMs: get('SALLYPORT_DETECT_TIMEOUT'),
   };
-  const manifest = get('SALLYPORT_POD_MANIFEST');
-  const pod = workloadFromPod(manifest === null ? {} : readManifest(reader, host, manifest), settings);
-  const warnings = pod.warnings.map((message) => ({
-    variable: 'SALLYPORT_POD_MANIFEST',
-    message: `${manifest}: ${message}`,
-    hint: '',
-  }));
-
-  const ips = get('SALLYPORT_POD_IPS') ?? pod.workload.ips;
-  const namedPorts = new Map(get('SALLYPORT_POD_PORTS') ?? pod.workload.namedPorts);
-  const probes = new Map(get('SALLYPORT_PROBES') ?? pod.workload.probes);
-  const adminPort = get('SALLYPORT_ADMIN_LISTEN')?.port;
-  if (adminPort !== undefined) {
-    // Linkerd's proxy container declares `linkerd-admin`, and the kubelet probes it: policies count on both.
-    for (const name of ['linkerd-admin', 'admin']) namedPorts.set(name, withItem(namedPorts.get(name), adminPort));
-    for (const path of ['/live', '/ready']) probes.set(adminPort, withItem(probes.get(adminPort), path));
-  }
-  const workload: Workload = {
-    ...pod.workload,
-    podName: get('SALLYPORT_POD_NAME') ?? (pod.workload.podName || host.hostname()),
-    namespace: get('SALLYPORT_POD_NAMESPACE') ?? (pod.workload.namespace || 'default'),
-    labels: readLabels(reader, host) ?? pod.workload.labels,
-    ips: ips.length > 0 ? ips : ownAddresses(host),
-    namedPorts,
-    probes,
-    // A flag of `explain` is a question about exactly this value, so here it is the most specific.
-    ...(reader.isFlag('SALLYPORT_DEFAULT_INBOUND_POLICY') ? { defaultPolicy: settings.defaultPolicy } : {}),
-    ...(reader.isFlag('SALLYPORT_OPAQUE_PORTS') ? { opaquePorts: settings.opaquePorts } : {}),
-  };
   return { workload: Object.freeze(workload), warnings };
+}
+
+/**
+ * The variable's built-in default is a guess by port number. A port with an httpGet probe evidently serves HTTP, and as
+ * an opaque one its probe could never be let through: there the guess gives way. What is written stands as written.
+ */
+function opaquePortsOf(reader: VariableReader, annotated: PortSet | null, probed: ReadonlySet<number>): PortSet {
+  const name = 'SALLYPORT_OPAQUE_PORTS';
+  const configured = reader.get(name);
+  if (reader.isFlag(name)) return configured;
+  if (annotated !== null) return annotated;
+  return reader.isSet(name) ? configured : { has: (port) => configured.has(port) && !probed.has(port) };
 }
 
 function withItem<T>(list: readonly T[] | undefined, item: T): readonly T[] {
@@ -77,21 +83,37 @@ function readLabels(reader: VariableReader, host: Host): ReadonlyMap<string, str
   return fromFile(reader, host, 'SALLYPORT_POD_LABELS_FILE', file, labelsFile);
 }
 
-function readManifest(reader: VariableReader, host: Host, file: string): unknown {
-  const pod = fromFile(reader, host, 'SALLYPORT_POD_MANIFEST', file, (text): Parsed<unknown> => {
-    const { documents, problems } = readYaml(text, file);
-    const [problem] = problems;
-    if (problem !== undefined)
-      return { fault: `${problem.line}:${problem.column}: ${problem.message}`, hint: problem.hint };
-    const found = documents.map(({ value }) => value).filter(isPod);
-    return found.length === 1
-      ? { value: found[0] }
-      : {
-          fault: `holds ${found.length} documents of kind Pod`,
-          hint: 'give the one Pod, as `kubectl get pod -o yaml` prints it',
-        };
-  });
-  return pod ?? {};
+function readManifest(
+  reader: VariableReader,
+  host: Host,
+): { readonly facts: PodFacts | null; readonly warnings: readonly ConfigFault[] } {
+  const name = 'SALLYPORT_POD_MANIFEST';
+  const file = reader.get(name);
+  const document = file === null ? null : fromFile(reader, host, name, file, (text) => onePod(text, file));
+  if (document === null) return { facts: null, warnings: [] };
+  const { facts, problems } = readPod(document.value);
+  const warnings: ConfigFault[] = [];
+  for (const { severity, path, message, hint } of problems) {
+    const { line, column } = document.position(path);
+    const placed = `${file}:${line}:${column}: ${message}`;
+    if (severity === 'error') reader.fault(name, placed, hint);
+    else warnings.push({ variable: name, message: placed, hint });
+  }
+  return { facts, warnings };
+}
+
+function onePod(text: string, file: string): Parsed<SourceDocument> {
+  const { documents, problems } = readYaml(text, file);
+  const [problem] = problems;
+  if (problem !== undefined)
+    return { fault: `${problem.line}:${problem.column}: ${problem.message}`, hint: problem.hint };
+  const [pod, ...more] = documents.filter(({ value }) => isPod(value));
+  return pod !== undefined && more.length === 0
+    ? { value: pod }
+    : {
+        fault: `holds ${pod === undefined ? 'no' : 'more than one'} Pod`,
+        hint: 'give one, as `kubectl get pod -o yaml` prints it',
+      };
 }
 
 function isPod(value: unknown): boolean {

@@ -5,7 +5,7 @@ import * as read from './config-values.ts';
 import { assembleWorkload } from './config-workload.ts';
 import { nearestName } from './policy/nearest.ts';
 import { parsePortSet } from './policy/pod.ts';
-import { defaultPolicies, type Workload } from './policy/workload.ts';
+import { defaultPolicies, type PortSet, type Workload } from './policy/workload.ts';
 
 export type { InboundPort, ListenAddress } from './config-values.ts';
 
@@ -31,11 +31,9 @@ function listed<T>(fallback: string, parse: Parser<T>, meaning: string): Variabl
   return { parse, fallback, shown: fallback, meaning, emptyIsList: true };
 }
 
-const portSet: Parser<ReturnType<typeof parsePortSet> & {}> = (given) => {
-  const ports = parsePortSet(given);
-  return ports === undefined
-    ? { fault: `${JSON.stringify(given)} is not a list of ports`, hint: 'write ports and ranges, such as 25,9000-9100' }
-    : { value: ports };
+const portSet: Parser<PortSet> = (given) => {
+  const { ports, fault } = parsePortSet(given);
+  return fault === null ? { value: ports } : { fault, hint: 'write ports and ranges, such as 25,9000-9100' };
 };
 const networks = read.list(read.network);
 

@@ -42,8 +42,11 @@ export class LoadThread {
       return await collect(port1);
     } finally {
       port1.close();
-      worker.unref();
-      this.#idle = setTimeout(() => void this.stop(), idleMs).unref();
+      // Unless it is being stopped, which somebody waits for.
+      if (this.#worker === worker) {
+        worker.unref();
+        this.#idle = setTimeout(() => void this.stop(), idleMs).unref();
+      }
     }
   }
 
@@ -51,6 +54,8 @@ export class LoadThread {
     clearTimeout(this.#idle);
     const worker = this.#worker;
     this.#worker = null;
+    // Referenced again, or a process with nothing else to do would end before the thread has.
+    worker?.ref();
     await worker?.terminate();
   }
 

@@ -247,12 +247,12 @@ spec: { networks: [{ cidr: 10.${i % 256}.0.0/16 }] }
   const folder = t.testdir({ 'p.yaml': documents.join('') });
   const seen = follow(t, join(folder, 'p.yaml'));
   // Time on the processor between two turns, so that a busy machine does not count against us.
-  const gaps: number[] = [];
+  let longest = 0;
   let before = process.threadCpuUsage();
   let watching = true;
   const tick = (): void => {
     const used = process.threadCpuUsage(before);
-    gaps.push((used.user + used.system) / 1000);
+    longest = Math.max(longest, (used.user + used.system) / 1000);
     before = process.threadCpuUsage();
     if (watching) setImmediate(tick);
   };
@@ -260,6 +260,5 @@ spec: { networks: [{ cidr: 10.${i % 256}.0.0/16 }] }
   await seen.source.start();
   watching = false;
   t.same(seen.loads, [{ documents: 10_000, changed: true }]);
-  const longest = Math.max(...gaps);
   t.ok(longest < 50, `the longest turn took ${longest.toFixed(1)} ms`);
 });

@@ -1,0 +1,218 @@
+import { createReadStream } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { styleText } from 'node:util';
+import { type Flags, faultText, readWorkload, type VariableName } from '../lib/config.ts';
+import { createAuthorizer, type PolicyAuthorizer } from '../lib/policy/authorizer.ts';
+import { compileNow } from '../lib/policy/compile.ts';
+import { type ExplainJson, explain } from '../lib/policy/explain.ts';
+import { loadPolicyNow } from '../lib/reload/load.ts';
+import { refText } from '../lib/resource-ref.ts';
+import { type CommandLine, type Io, parseCommandLine, UsageError, usageExit } from './arguments.ts';
+import { problemText } from './check.ts';
+import { BadQuestion, type Question, queryFrom, questionFromLine, unreadFields } from './explain-query.ts';
+
+export const help = `Usage: sallyport explain --policy PATH --port N --client IP [flags]
+       sallyport explain --policy PATH --requests FILE|- [flags]
+
+One decision with its reasons, from policy files alone: the proxy's own deciding function, without a server.
+
+The request (GET / HTTP/1.1 without TLS, where nothing else is said):
+  --policy PATH        file or folder of policy documents; may be repeated; SALLYPORT_POLICY where absent
+  --port N             the port that the client connects to
+  --client IP          the client's address
+  --identity NAME      the verified name in its certificate, DNS or spiffe://
+  --tls KIND           none, anonymous (mesh TLS without a certificate) or passthrough (TLS for another name)
+  --protocol P         http1, http2, grpc or tcp (bytes that are not HTTP)
+  --method M, --path P, --host H, --header 'K: V'     the last may be repeated
+
+Many requests:
+  --requests FILE|-    one JSON object a line, { "port": 8080, "client": "10.1.2.3", "identity": "…" or "tls": "…",
+                       "protocol": "…", "method": "…", "path": "…", "host": "…", "headers": { "k": "v" or ["v", …] } };
+                       prints one JSON decision a line, in order. All are asked at one instant, so that equal lines
+                       spend a rate limit as a burst does. A line that cannot be read yields { "error": … }.
+
+The pod (each wins over its variable, SALLYPORT_POD_LABELS and so on, and over the annotations of a manifest):
+  --namespace NS, --pod-label K=V, --pod-port NAME=N, --pod-ip IP, --probe PORT/PATH     all but the first repeatable
+  --default-policy P, --opaque-ports LIST
+
+  --json               one JSON object on stdout
+
+Exit status: 0 permit, 1 refused, 64 wrong usage or unreadable policy. With --requests: 0 when every line was answered,
+64 when one could not be read (the others are answered all the same).
+`;
+
+const flags = {
+  policy: { takes: 'values' },
+  port: { takes: 'value' },
+  client: { takes: 'value' },
+  identity: { takes: 'value' },
+  tls: { takes: 'value' },
+  protocol: { takes: 'value' },
+  method: { takes: 'value' },
+  path: { takes: 'value' },
+  host: { takes: 'value' },
+  header: { takes: 'values' },
+  requests: { takes: 'value' },
+  namespace: { takes: 'value' },
+  'pod-label': { takes: 'values' },
+  'pod-port': { takes: 'values' },
+  'pod-ip': { takes: 'values' },
+  probe: { takes: 'values' },
+  'default-policy': { takes: 'value' },
+  'opaque-ports': { takes: 'value' },
+  json: { takes: 'switch' },
+} as const;
+type Flag = keyof typeof flags;
+
+/** Flags that stand for a variable; several of one are a comma-separated list. */
+const podFlags: readonly (readonly [Flag, VariableName])[] = [
+  ['namespace', 'SALLYPORT_POD_NAMESPACE'],
+  ['pod-label', 'SALLYPORT_POD_LABELS'],
+  ['pod-port', 'SALLYPORT_POD_PORTS'],
+  ['pod-ip', 'SALLYPORT_POD_IPS'],
+  ['probe', 'SALLYPORT_PROBES'],
+  ['default-policy', 'SALLYPORT_DEFAULT_INBOUND_POLICY'],
+  ['opaque-ports', 'SALLYPORT_OPAQUE_PORTS'],
+];
+const requestFlags = ['port', 'client', 'identity', 'tls', 'protocol', 'method', 'path', 'host', 'header'] as const;
+
+export async function main(args: readonly string[], io: Io): Promise<number> {
+  const line = parseCommandLine(args, flags);
+  const [stray] = line.positionals;
+  if (stray !== undefined)
+    throw new UsageError(`${JSON.stringify(stray)} is not part of a flag`, 'write --policy PATH');
+  const file = line.value('requests');
+  const both = requestFlags.find((flag) => line.has(flag));
+  if (file !== null && both !== undefined) {
+    throw new UsageError(`--${both} and --requests exclude each other`, 'write it into the lines of the file');
+  }
+  const query = file === null ? queryOfFlags(line) : null;
+  const authorizer = authorizerOf(line, io);
+  if (authorizer === null) return usageExit;
+  if (query === null) return answerLines(authorizer, file === '-' ? io.stdin : createReadStream(file ?? ''), io);
+
+  const answer = explain(authorizer, query);
+  io.stdout.write(line.has('json') ? `${JSON.stringify(answer)}\n` : answerText(answer, io.stdout));
+  return answer.verdict === 'permit' ? 0 : 1;
+}
+
+/** The policy in force as `run` would have it on its first load; null, with the problems told, when it cannot be read. */
+function authorizerOf(line: CommandLine<Flag>, io: Io): PolicyAuthorizer | null {
+  const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
+  const paths = line.has('policy') ? line.values('policy') : fromEnvironment ? [fromEnvironment] : [];
+  if (paths.length === 0) throw new UsageError('no policy', 'write --policy PATH, or set SALLYPORT_POLICY');
+  const given: Flags = new Map(
+    podFlags
+      .filter(([flag]) => line.has(flag))
+      .map(([flag, name]) => [name, { flag: `--${flag}`, value: line.values(flag).join(',') }]),
+  );
+  const facts = readWorkload(io.env, {}, given);
+  if (!facts.ok) throw new UsageError(facts.faults.map(faultText).join('\n'));
+  for (const warning of facts.warnings) io.stderr.write(`warning: ${faultText(warning)}\n`);
+
+  const load = loadPolicyNow({ paths, namespace: facts.workload.namespace });
+  const { index, problems } = compileNow(load.documents, facts.workload);
+  for (const problem of [...load.problems, ...problems]) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
+  if (load.broken) return null;
+  // Time stands still: however long a run of many requests takes, a rate limit sees one instant.
+  const instant = 0;
+  const authorizer = createAuthorizer({ nowMs: () => instant });
+  authorizer.swap(index);
+  return authorizer;
+}
+
+function queryOfFlags(line: CommandLine<Flag>): ReturnType<typeof queryFrom> {
+  const question: Record<string, unknown> = {};
+  for (const name of requestFlags) {
+    if (name !== 'header' && line.has(name)) question[name] = line.value(name);
+  }
+  const headers: [string, string][] = line.values('header').map((header) => {
+    const colon = header.indexOf(':');
+    if (colon < 1) throw new UsageError(`--header ${JSON.stringify(header)} has no name`, "write --header 'K: V'");
+    return [header.slice(0, colon).trim(), header.slice(colon + 1).trim()];
+  });
+  const byName = Map.groupBy(headers, ([name]) => name);
+  question.headers = Object.fromEntries([...byName].map(([name, pairs]) => [name, pairs.map(([, value]) => value)]));
+  try {
+    return queryFrom(question);
+  } catch (error) {
+    if (error instanceof BadQuestion) throw new UsageError(`--${error.field}: ${error.message}`);
+    throw error;
+  }
+}
+
+async function answerLines(authorizer: PolicyAuthorizer, input: NodeJS.ReadableStream, io: Io): Promise<number> {
+  let status = 0;
+  let number = 0;
+  const unread = new Set<string>();
+  // A stream that fails ends the loop below with nothing said; its error is kept and thrown after it.
+  const failed = new Promise<never>((_, reject) => input.once('error', reject));
+  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
+  const answered = (async () => {
+    for await (const line of lines) {
+      number += 1;
+      if (line.trim() === '') continue;
+      if (io.stdout.destroyed) return;
+      const output = answerLine(authorizer, line, number, unread);
+      if ('error' in output) status = usageExit;
+      if (!io.stdout.write(`${JSON.stringify(output)}\n`)) await drained(io.stdout);
+    }
+  })();
+  try {
+    await Promise.race([answered, failed]);
+  } catch (error) {
+    throw new UsageError(`--requests: ${(error as Error).message}`);
+  }
+  for (const message of unread) io.stderr.write(`warning: ${message}\n`);
+  return status;
+}
+
+function answerLine(
+  authorizer: PolicyAuthorizer,
+  line: string,
+  number: number,
+  unread: Set<string>,
+): ExplainJson | { readonly error: string } {
+  try {
+    const question: Question = questionFromLine(line);
+    for (const message of unreadFields(question)) unread.add(message);
+    return explain(authorizer, queryFrom(question));
+  } catch (error) {
+    if (!(error instanceof BadQuestion)) throw error;
+    return { error: `line ${number}: ${error.field === null ? '' : `"${error.field}" `}${error.message}` };
+  }
+}
+
+/** Resolves, too, when the reader has gone: there will be no drain then. */
+function drained(stream: NodeJS.WriteStream): Promise<void> {
+  return new Promise((resolve) => {
+    stream.once('drain', resolve);
+    stream.once('close', resolve);
+    if (stream.destroyed) resolve();
+  });
+}
+
+function answerText(answer: ExplainJson, stream: NodeJS.WriteStream): string {
+  const paint = (format: Parameters<typeof styleText>[0], text: string): string => styleText(format, text, { stream });
+  const rows: string[] = [];
+  const row = (name: string, value: string): void => void rows.push(`  ${name.padEnd(8)} ${shown(value)}`);
+  const verdict = answer.audit ? `${answer.verdict} (audit)` : answer.verdict;
+  rows.push(paint(['bold', answer.verdict === 'permit' ? 'green' : 'red'], verdict));
+  row('server', refText(answer.server));
+  if (answer.route !== null) row('route', refText(answer.route));
+  if (answer.authz !== null) row('authz', refText(answer.authz));
+  const wire =
+    answer.tcp ?? (answer.httpStatus === null ? null : `HTTP ${answer.httpStatus}, gRPC ${answer.grpcStatus}`);
+  if (wire !== null) row('answer', wire);
+  row('reason', answer.reason);
+  for (const { authz, granted, failed, detail } of answer.candidates) {
+    const mark = granted ? paint('green', 'grants') : paint('red', `${failed}:`);
+    rows.push(`  ${paint('dim', '-')} ${shown(refText(authz))} ${mark}${detail === '' ? '' : ` ${shown(detail)}`}`);
+  }
+  return `${rows.join('\n')}\n`;
+}
+
+/** Names come from files and requests; none of them may move the cursor. */
+function shown(text: string): string {
+  return text.replace(/\p{Cc}/gu, (character) => JSON.stringify(character).slice(1, -1));
+}
