@@ -1,32 +1,14 @@
 import type { Client } from '../client.ts';
-import { GrantList } from './client-match.ts';
 import { decideConnection, decideRequest } from './decide.ts';
 import type { Authorizer, PortPolicy, RequestDecision, RequestFacts } from './decision.ts';
-import { type CompiledPort, compiledPort, compiledRule, type PolicyIndex } from './policy-index.ts';
+import { closedPort } from './defaults.ts';
+import type { CompiledPort, PolicyIndex } from './policy-index.ts';
 import { RateLimiter } from './rate-limit.ts';
 import { connectionReasons, requestReasons } from './reasons.ts';
-import { DefaultHttpRoutes } from './route-match.ts';
 
 export interface PolicyAuthorizer extends Authorizer {
   /** Puts another index in force, at once and for every later question. */
   swap(index: PolicyIndex): void;
-}
-
-/** A port on which nothing is authorized: neither localhost nor probes. */
-export function closedPort(port: number, detectTimeoutMs: number): CompiledPort {
-  const server = Object.freeze({ group: '', kind: 'default', name: 'deny' });
-  const route = Object.freeze({ group: '', kind: 'default', name: 'default' });
-  const grants = new GrantList([]);
-  return compiledPort({
-    port,
-    server,
-    protocol: 'detect',
-    detectTimeoutMs,
-    hasRequestRules: false,
-    routes: new DefaultHttpRoutes(compiledRule({ server, route, grants }), null, []),
-    grants,
-    rateLimit: null,
-  });
 }
 
 /** Linkerd's timeout for HTTP detection. */

@@ -2,15 +2,13 @@ import type { ResourceRef } from '../resource-ref.ts';
 import { type Authorization, GrantList } from './client-match.ts';
 import { IdentitySet } from './identities.ts';
 import { type NetworkSet, networkSetOf } from './networks.ts';
-import { type CompiledRule, compiledRule } from './policy-index.ts';
+import { type CompiledPort, type CompiledRule, compiledPort, compiledRule } from './policy-index.ts';
 import { DefaultHttpRoutes } from './route-match.ts';
 import type { DefaultPolicy, Workload } from './workload.ts';
 
 export function defaultRef(name: string): ResourceRef {
   return Object.freeze({ group: '', kind: 'default', name });
 }
-
-const everywhere = ['0.0.0.0/0', '::/0'];
 
 /** The built-in grants of one workload: the six default policies, localhost and the probes'. */
 export class DefaultGrants {
@@ -44,19 +42,18 @@ export class DefaultGrants {
   /** The grant of a default policy; null for `deny`. */
   of(policy: DefaultPolicy): Authorization | null {
     const ref = defaultRef(policy);
-    const all = networkSetOf(everywhere);
     const anyIdentity = { kind: 'identities', identities: new IdentitySet(['*']) } as const;
     switch (policy) {
       case 'all-unauthenticated':
-        return { ref, audit: false, networks: all, tls: { kind: 'unauthenticated' } };
+        return { ref, audit: false, networks: null, tls: { kind: 'unauthenticated' } };
       case 'all-authenticated':
-        return { ref, audit: false, networks: all, tls: anyIdentity };
+        return { ref, audit: false, networks: null, tls: anyIdentity };
       case 'cluster-unauthenticated':
         return { ref, audit: false, networks: this.clusterNetworks, tls: { kind: 'unauthenticated' } };
       case 'cluster-authenticated':
         return { ref, audit: false, networks: this.clusterNetworks, tls: anyIdentity };
       case 'audit':
-        return { ref, audit: true, networks: all, tls: { kind: 'unauthenticated' } };
+        return { ref, audit: true, networks: null, tls: { kind: 'unauthenticated' } };
       case 'deny':
         return null;
     }
@@ -95,4 +92,20 @@ export function requireIdentity(policy: DefaultPolicy): DefaultPolicy {
   if (policy === 'all-unauthenticated') return 'all-authenticated';
   if (policy === 'cluster-unauthenticated') return 'cluster-authenticated';
   return policy;
+}
+
+/** A port on which nothing is authorized, neither localhost nor probes: before the first load, and for what is no port. */
+export function closedPort(port: number, detectTimeoutMs: number): CompiledPort {
+  const server = defaultRef('deny');
+  const grants = new GrantList([]);
+  return compiledPort({
+    port,
+    server,
+    protocol: 'detect',
+    detectTimeoutMs,
+    hasRequestRules: false,
+    routes: new DefaultHttpRoutes(compiledRule({ server, route: defaultRef('default'), grants }), null, []),
+    grants,
+    rateLimit: null,
+  });
 }

@@ -1,14 +1,11 @@
 import type { Problem } from '../problem.ts';
 import type { ResourceRef } from '../resource-ref.ts';
-import type { Authorization, BrokenAuthorization, TlsRule } from './client-match.ts';
 import {
   type AuthorizationPolicyDocument,
   type DocumentMeta,
   type GrpcRouteDocument,
   groupOf,
   type HttpRouteDocument,
-  type IdentitySource,
-  linkerdGroup,
   type MeshTLSAuthenticationDocument,
   type NetworkAuthenticationDocument,
   type PolicyDocument,
@@ -18,20 +15,21 @@ import {
   type ServerDocument,
 } from './document-types.ts';
 import { locate, resourceOf } from './documents.ts';
-import { IdentitySet } from './identities.ts';
 import { didYouMean } from './nearest.ts';
-import { type NetworkEntry, type NetworkSet, networkSet } from './networks.ts';
-import { serviceAccountIdentity, type Workload } from './workload.ts';
+import type { Workload } from './workload.ts';
 
-/** A doubt about how documents point at each other. */
-export function linkProblem(
-  document: PolicyDocument,
-  path: readonly (string | number)[],
-  code: string,
-  message: string,
-  hint = '',
-): Problem {
-  return { severity: 'warning', code, message, ...locate(document, ...path), resource: resourceOf(document), hint };
+/** Hints are a courtesy: with thousands of dangling references, the first few get one and the load stays fast. */
+const mostHints = 25;
+
+class Hints {
+  #left = mostHints;
+
+  /** As `didYouMean`, until there have been enough. `known` is only read when a hint is given. */
+  for(typed: string, known: () => Iterable<string>): string {
+    if (this.#left === 0) return '';
+    this.#left--;
+    return didYouMean(typed, known());
+  }
 }
 
 /** Oldest first, a missing timestamp before all, then by name: how Linkerd settles ties. */
@@ -102,173 +100,49 @@ export function refOf(document: PolicyDocument): ResourceRef {
   });
 }
 
-function identityOf(source: IdentitySource, workload: Workload): string {
-  switch (source.kind) {
-    case 'literal':
-      return source.text;
-    case 'service-account':
-      return serviceAccountIdentity(workload, source.namespace, source.name);
-    case 'namespace':
-      // Every ServiceAccount of the namespace.
-      return `*${serviceAccountIdentity(workload, source.name, '')}`;
+/** What every stage of linking works on: the documents, the workload, and the doubts so far. */
+export class Linking {
+  readonly index: DocumentIndex;
+  readonly workload: Workload;
+  readonly hints = new Hints();
+  readonly problems: Problem[] = [];
+
+  constructor(workload: Workload) {
+    this.workload = workload;
+    this.index = new DocumentIndex(workload.namespace);
+  }
+
+  /** A doubt about how a document points at others. Nothing is refused here: the documents are valid, each by itself. */
+  warn(document: PolicyDocument, path: readonly (string | number)[], code: string, message: string, hint = ''): void {
+    const resource = resourceOf(document);
+    this.problems.push({ severity: 'warning', code, message, ...locate(document, ...path), resource, hint });
   }
 }
 
-function identitiesRule(sources: readonly IdentitySource[], workload: Workload): TlsRule {
-  return { kind: 'identities', identities: new IdentitySet(sources.map((source) => identityOf(source, workload))) };
+/** Work is handed out in slices of about this many documents, or route matches. */
+const sliceSize = 50;
+
+/** Handles items one after the other, yielding after each slice; `weight` is the work in one item, 1 if not given. */
+export function* inSlices<Item>(
+  items: Iterable<Item>,
+  handle: (item: Item) => void,
+  weight: (item: Item) => number = () => 1,
+): Generator<void, void, void> {
+  let done = 0;
+  for (const item of items) {
+    handle(item);
+    done += weight(item);
+    if (done >= sliceSize) {
+      done = 0;
+      yield;
+    }
+  }
+  yield;
 }
 
-const unauthenticated: TlsRule = Object.freeze({ kind: 'unauthenticated' });
-
-/** Turns authorization documents into grants, remembering what several of them share. */
-export class AuthorizationLinker {
-  readonly #index: DocumentIndex;
-  readonly #workload: Workload;
-  readonly #clusterNetworks: NetworkSet;
-  readonly #networkSets = new Map<NetworkAuthenticationDocument, NetworkSet>();
-  readonly #identityRules = new Map<MeshTLSAuthenticationDocument, TlsRule>();
-
-  constructor(index: DocumentIndex, workload: Workload, clusterNetworks: NetworkSet) {
-    this.#index = index;
-    this.#workload = workload;
-    this.#clusterNetworks = clusterNetworks;
-  }
-
-  /**
-   * All required authentications must hold. None required admits everyone; one that is missing makes the policy grant
-   * nothing at all, as in Linkerd.
-   */
-  policy(document: AuthorizationPolicyDocument): Authorization | BrokenAuthorization {
-    const ref = refOf(document);
-    let tls = unauthenticated;
-    let networks: NetworkSet | null = null;
-    for (const required of document.spec.required) {
-      const key = `${required.namespace}/${required.name}`;
-      if (required.kind === 'ServiceAccount') {
-        tls = identitiesRule([{ ...required, kind: 'service-account' }], this.#workload);
-      } else if (required.kind === 'MeshTLSAuthentication') {
-        const found = this.#index.meshTls.get(key);
-        if (found === undefined) return { ref, detail: `wanted ${required.kind} ${key}, was missing` };
-        tls = this.#identities(found);
-      } else {
-        const found = this.#index.networks.get(key);
-        if (found === undefined) return { ref, detail: `wanted ${required.kind} ${key}, was missing` };
-        networks = this.#networks(found);
-      }
-    }
-    return { ref, audit: false, networks, tls };
-  }
-
-  /** Null where the document says nothing of authentication; without networks only the cluster's are let in. */
-  serverAuthorization(document: ServerAuthorizationDocument): Authorization | null {
-    const { tls, networks } = document.spec;
-    if (tls === null) return null;
-    return {
-      ref: refOf(document),
-      audit: false,
-      networks: networks === null ? this.#clusterNetworks : networkSet(networks, this.#workload.ips),
-      tls: tls.kind === 'identities' ? identitiesRule(tls.identities, this.#workload) : tls,
-    };
-  }
-
-  #identities(document: MeshTLSAuthenticationDocument): TlsRule {
-    let rule = this.#identityRules.get(document);
-    if (rule === undefined) {
-      rule = identitiesRule(document.spec.identities, this.#workload);
-      this.#identityRules.set(document, rule);
-    }
-    return rule;
-  }
-
-  #networks(document: NetworkAuthenticationDocument): NetworkSet {
-    let set = this.#networkSets.get(document);
-    if (set === undefined) {
-      set = networkSet(document.spec.networks, this.#workload.ips);
-      this.#networkSets.set(document, set);
-    }
-    return set;
-  }
-
-  /** What is doubtful about an AuthorizationPolicy's references. */
-  policyProblems(document: AuthorizationPolicyDocument): Problem[] {
-    const { target, required } = document.spec;
-    const problems: Problem[] = [];
-    const names = (keys: Iterable<string>, prefix: string): string[] =>
-      [...keys].filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length));
-    if (target.kind === 'server' && !this.#index.servers.has(target.name)) {
-      problems.push(
-        linkProblem(
-          document,
-          ['spec', 'targetRef', 'name'],
-          'dangling-target',
-          `there is no Server ${target.name} in namespace ${document.namespace}, so this policy applies to nothing`,
-          didYouMean(target.name, this.#index.servers.keys()),
-        ),
-      );
-    } else if (target.kind === 'route') {
-      const prefix = `${target.group}/${target.route}/`;
-      if (!this.#index.routes.has(routeKey(target.group, target.route, target.name))) {
-        const other = target.group === linkerdGroup ? 'gateway.networking.k8s.io' : linkerdGroup;
-        const elsewhere = this.#index.routes.has(routeKey(other, target.route, target.name));
-        problems.push(
-          linkProblem(
-            document,
-            ['spec', 'targetRef', 'name'],
-            'dangling-target',
-            `there is no ${target.route} ${target.name} of group ${target.group} in namespace ${document.namespace}`,
-            elsewhere ? `It is in group ${other}.` : didYouMean(target.name, names(this.#index.routes.keys(), prefix)),
-          ),
-        );
-      }
-    }
-    required.forEach((ref, i) => {
-      if (ref.kind === 'ServiceAccount') return;
-      const known = ref.kind === 'MeshTLSAuthentication' ? this.#index.meshTls : this.#index.networks;
-      if (known.has(`${ref.namespace}/${ref.name}`)) return;
-      problems.push(
-        linkProblem(
-          document,
-          ['spec', 'requiredAuthenticationRefs', i, 'name'],
-          'dangling-authentication',
-          `there is no ${ref.kind} ${ref.name} in namespace ${ref.namespace}, so this policy grants nothing`,
-          didYouMean(ref.name, names(known.keys(), `${ref.namespace}/`)),
-        ),
-      );
-    });
-    if (required.length === 0) {
-      problems.push(
-        linkProblem(
-          document,
-          ['spec', 'requiredAuthenticationRefs'],
-          'admits-everyone',
-          'requiredAuthenticationRefs is empty, so this policy admits everyone from anywhere',
-          'If that is not meant, require a MeshTLSAuthentication, a NetworkAuthentication or a ServiceAccount.',
-        ),
-      );
-    }
-    return problems;
-  }
-
-  /** Entries that depend on the pod's own addresses, which are known only now. */
-  networkProblems(
-    document: ServerAuthorizationDocument | NetworkAuthenticationDocument,
-    entries: readonly NetworkEntry[],
-    path: readonly string[],
-  ): Problem[] {
-    const symbolic = entries.some(
-      ({ network, except }) => network === 'podClusterIp' || except.includes('podClusterIp'),
-    );
-    if (symbolic && this.#workload.ips.length === 0) {
-      return [
-        linkProblem(
-          document,
-          path,
-          'pod-address-unknown',
-          'podClusterIp is used but the pod has no known address, so these entries admit nobody',
-          'Set SALLYPORT_POD_IPS.',
-        ),
-      ];
-    }
-    return [];
-  }
+/** Adds to the list under a key. */
+export function push<Key, Item>(lists: Map<Key, Item[]>, key: Key, item: Item): void {
+  const list = lists.get(key);
+  if (list === undefined) lists.set(key, [item]);
+  else list.push(item);
 }

@@ -4,10 +4,14 @@ function distance(a: string, b: string, limit: number): number {
   let previous = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (let i = 1; i <= a.length; i++) {
     const row = [i];
+    let least = i;
     for (let j = 1; j <= b.length; j++) {
       const substituted = (previous[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      row.push(Math.min(substituted, (previous[j] as number) + 1, (row[j - 1] as number) + 1));
+      const cost = Math.min(substituted, (previous[j] as number) + 1, (row[j - 1] as number) + 1);
+      row.push(cost);
+      if (cost < least) least = cost;
     }
+    if (least > limit) return limit + 1;
     previous = row;
   }
   return previous[b.length] as number;
@@ -18,7 +22,8 @@ const mostCompared = 500;
 
 /** The known name that a mistyped one most likely meant; undefined where none is close. Case alone never counts as far. */
 export function nearestName(typed: string, known: Iterable<string>): string | undefined {
-  const limit = Math.max(1, Math.floor(typed.length / 3));
+  // A short name has many neighbours, and a long one may hold several slips but not many.
+  const limit = Math.min(4, Math.max(1, Math.floor(typed.length / 3)));
   let best: string | undefined;
   let bestDistance = limit + 1;
   let compared = 0;

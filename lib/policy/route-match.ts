@@ -10,13 +10,6 @@ import { headersHold, patternTest, queryHolds, type ValueTest, valueTest } from 
  * the earlier rule. (Gateway API ranks the method earlier and exact above prefix.)
  */
 
-/** A route of one Server, in the order in which ties are settled. */
-export interface RouteSource<Document extends HttpRouteDocument | GrpcRouteDocument> {
-  readonly document: Document;
-  /** One for each of the document's rules. */
-  readonly rules: readonly CompiledRule[];
-}
-
 interface Entry extends RouteMatch {
   readonly headers: readonly ValueTest[];
   readonly query: readonly ValueTest[];
@@ -126,16 +119,17 @@ class HttpGroup {
 
 /** No routes, no match: the request is answered as not found. */
 export class HttpRouteTable implements RouteTable {
-  readonly rules: readonly CompiledRule[];
+  readonly rules: CompiledRule[] = [];
   readonly #hosts = new HostGroups(() => new HttpGroup());
 
-  constructor(routes: readonly RouteSource<HttpRouteDocument>[]) {
-    this.rules = routes.flatMap(({ rules }) => rules);
-    for (const { document, rules } of routes) {
-      eachRule(document.spec.hostnames, document.spec.rules, rules, (hostname, rule, match) => {
-        this.#hosts.at(hostname).add(rule, match);
-      });
-    }
+  /** Routes are added in the order in which ties are settled; `rules` has one for each rule of the document. */
+  add({ spec }: HttpRouteDocument, rules: readonly CompiledRule[]): void {
+    this.rules.push(...rules);
+    eachMatch(spec, rules, (hostname, rule, match) => this.#hosts.at(hostname).add(rule, match));
+  }
+
+  /** Once, after the last route and before the first question. */
+  seal(): void {
     for (const group of this.#hosts.groups()) group.seal();
   }
 
@@ -201,16 +195,17 @@ class GrpcGroup {
 
 /** gRPC is POST to a path of two segments; anything else is not found. */
 export class GrpcRouteTable implements RouteTable {
-  readonly rules: readonly CompiledRule[];
+  readonly rules: CompiledRule[] = [];
   readonly #hosts = new HostGroups(() => new GrpcGroup());
 
-  constructor(routes: readonly RouteSource<GrpcRouteDocument>[]) {
-    this.rules = routes.flatMap(({ rules }) => rules);
-    for (const { document, rules } of routes) {
-      eachRule(document.spec.hostnames, document.spec.rules, rules, (hostname, rule, match) => {
-        this.#hosts.at(hostname).add(rule, match);
-      });
-    }
+  /** Routes are added in the order in which ties are settled; `rules` has one for each rule of the document. */
+  add({ spec }: GrpcRouteDocument, rules: readonly CompiledRule[]): void {
+    this.rules.push(...rules);
+    eachMatch(spec, rules, (hostname, rule, match) => this.#hosts.at(hostname).add(rule, match));
+  }
+
+  /** Once, after the last route and before the first question. */
+  seal(): void {
     for (const group of this.#hosts.groups()) group.seal();
   }
 
@@ -236,9 +231,11 @@ export class DefaultGrpcRoute implements RouteTable {
   }
 }
 
-function eachRule<Match>(
-  hostnames: readonly string[],
-  documentRules: readonly RouteRule<Match>[],
+function eachMatch<Match>(
+  {
+    hostnames,
+    rules: documentRules,
+  }: { readonly hostnames: readonly string[]; readonly rules: readonly RouteRule<Match>[] },
   rules: readonly CompiledRule[],
   add: (hostname: string | null, rule: CompiledRule, match: Match) => void,
 ): void {
