@@ -55,6 +55,7 @@ spec: {podSelector: {}, port: ${port}}
   ].join('');
 }
 
+t.setTimeout(290_000);
 await t.test('policy and certificates change under load', { timeout: 280_000 }, changeUnderLoad);
 
 async function changeUnderLoad(t: Test): Promise<void> {

@@ -286,7 +286,10 @@ const responseChecks: Readonly<Record<string, Omit<ResponseRow, 'id' | 'title' |
     check(t, seen) {
       t.match(seen, { first: { status: 502 }, second: { status: 502 } });
       t.notMatch(seen.text, /101 Switching/);
-      t.equal(seen.app.connections.length, 2, 'the connection is not used again');
+      t.ok(
+        seen.app.connections.every(({ requests }) => requests === 1),
+        'no connection served two requests',
+      );
     },
   },
   U07: {
@@ -394,6 +397,7 @@ const shared = readHttp1Cases();
 if (!shared.found) {
   t.plan(0, shared.reason);
 } else {
+  t.setTimeout(280_000);
   await t.test('HTTP/1 cases', { timeout: 240_000 }, (t) => requestCases(t, shared.cases.cases));
   await t.test('hostile answers of an app', { timeout: 60_000 }, (t) => responseCases(t, shared.cases));
 }

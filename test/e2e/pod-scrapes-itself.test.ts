@@ -64,6 +64,7 @@ const adminPort = 4191;
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
+  t.setTimeout(130_000);
   await t.test('a pod scrapes itself', { timeout: 120_000 }, podScrapesItself);
 }
 

@@ -21,6 +21,8 @@ import { until, within } from '../support/until.ts';
 
 const ownName = workloadName('web', 'shop');
 
+t.setTimeout(280_000);
+
 t.test('gRPC streams both ways (grpc-js)', { timeout: 60_000 }, async (t) => {
   const folder = t.testdir();
   const log: StreamLog = { cancelled: 0 };

@@ -71,7 +71,8 @@ function parseValue(text: string, line: string): number {
   if (text === '+Inf') return Number.POSITIVE_INFINITY;
   if (text === '-Inf') return Number.NEGATIVE_INFINITY;
   const value = Number(text);
-  if (Number.isNaN(value) && text !== 'NaN') throw new Error(`bad value: ${line}`);
+  // Prometheus reads it in any case, and prom-client writes `Nan`.
+  if (Number.isNaN(value) && text.toLowerCase() !== 'nan') throw new Error(`bad value: ${line}`);
   return value;
 }
 
