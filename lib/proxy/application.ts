@@ -47,7 +47,8 @@ export function serveApplication(
       if (exchange.aborted) return;
       const body = typeof response.body === 'string' ? Buffer.from(response.body) : response.body;
       const headers = response.headers.flat();
-      headers.push('content-length', String(body.length));
+      // RFC 9110 8.6: no length where there can be no content.
+      if (response.status !== 204) headers.push('content-length', String(body.length));
       scope.requestEnded();
       scope.responseHead(response.status);
       const hasBody = body.length > 0 && exchange.method !== 'HEAD';

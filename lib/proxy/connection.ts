@@ -236,7 +236,7 @@ class InboundConnection implements LiveConnection {
     const policy = this.#policy();
     const scope = this.#scope(tls);
     const decision = authorizer.connection(policy, scope.facts.client);
-    scope.connectionDecided(policy, decision);
+    scope.connectionDecided(policy, decision, () => authorizer.connectionReasons(policy, scope.facts.client));
     const { destination } = this.#arrival;
     if (decision.kind === 'deny' || destination.kind !== 'app') {
       stream.destroy();
@@ -271,8 +271,10 @@ class InboundConnection implements LiveConnection {
     const now = this.#policy();
     if (now === policy) return;
     this.#stage.policy = now;
-    if (this.#services.authorizer.connection(now, scope.facts.client).kind === 'permit') return;
-    scope.connectionTerminated(now);
+    const { authorizer } = this.#services;
+    const { client } = scope.facts;
+    if (authorizer.connection(now, client).kind === 'permit') return;
+    scope.connectionTerminated(now, () => authorizer.connectionReasons(now, client));
     destroy();
     this.#socket.destroy();
   }

@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { RequestPermit } from '../policy/decision.ts';
 import type { Exchange, HeaderList } from './exchange.ts';
-import { scanResponseHeaders } from './headers.ts';
+import { scanResponseHeaders, without } from './headers.ts';
 import type { RequestScope } from './recorder.ts';
 import { errorCode } from './refuse.ts';
 
@@ -123,7 +123,9 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
     }
     this.#scope.responseHead(status);
     const hasBody = this.#exchange.method !== 'HEAD' && status !== 204 && status !== 304;
-    this.#exchange.respond(status, statusText ?? '', headers, hasBody);
+    // A 204 has no content and must not announce any (RFC 9110 8.6): a client that believed it would wait for ever.
+    const list = status === 204 ? without(headers, 'content-length') : headers;
+    this.#exchange.respond(status, statusText ?? '', list, hasBody);
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -161,6 +163,8 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
     const { responded, body, method } = this.#exchange;
     if (this.#retried || responded || this.#sentBytes > 0 || body !== null || !idempotent.has(method)) return false;
     const code = errorCode(error);
-    return code === 'UND_ERR_SOCKET' || code === 'ECONNRESET' || code === 'EPIPE';
+    // undici has one code for every fault of a socket, and names an orderly close by this message only.
+    const closed = code === 'UND_ERR_SOCKET' && error.message === 'other side closed';
+    return closed || code === 'ECONNRESET' || code === 'EPIPE';
   }
 }

@@ -158,6 +158,10 @@ export function headerValues(list: readonly string[], lower: string): string[] {
   return values;
 }
 
+export function without(list: HeaderList, lower: string): HeaderList {
+  return headerValue(list, lower) === null ? list : dropNamed(list, new Set([lower]));
+}
+
 /** Framing, connection and identity are never a document's to change. */
 const unchangeable: ReadonlySet<string> = new Set([...hopByHop, 'content-length', 'te', 'trailer', identityHeader]);
 
