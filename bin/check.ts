@@ -1,9 +1,9 @@
 import { styleText } from 'node:util';
 import { faultText, readWorkload } from '../lib/config.ts';
-import { compileNow } from '../lib/policy/compile.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import { type Io, parseCommandLine, UsageError } from './arguments.ts';
+import { linkingProblems } from './check-pods.ts';
 
 export const help = `Usage: sallyport check [PATH…] [--json]
 
@@ -13,7 +13,8 @@ column, the document, and a remedy. Several files or folders are one set of docu
   PATH     files, or folders of *.yaml, *.yml and *.json; SALLYPORT_POLICY where none is given
   --json   one object: { "ok": …, "problems": [ … ] }
 
-The pod's facts (SALLYPORT_POD_*, SALLYPORT_PROBES, …) are used where the environment has them.
+The pod's facts (SALLYPORT_POD_*, SALLYPORT_PROBES, …) are used where the environment has them. Where it does not say
+which labels or named ports the pod has, the documents are checked for every pod that their Servers select.
 
 Exit status: 0 clean or warnings only, 1 errors, 64 wrong usage.
 `;
@@ -29,9 +30,13 @@ export async function main(args: readonly string[], io: Io): Promise<number> {
   if (!facts.ok) throw new UsageError(facts.faults.map(faultText).join('\n'));
 
   const load = loadPolicyNow({ paths, namespace: facts.workload.namespace });
-  const compiled = compileNow(load.documents, facts.workload);
-  const problems = inReadingOrder([...load.problems, ...compiled.problems]);
+  const linking = linkingProblems(load.documents, facts.workload, io.env);
+  const problems = inReadingOrder([...load.problems, ...linking.problems]);
   const errors = problems.filter((problem) => problem.severity === 'error').length;
+  if (linking.untried > 0) {
+    const hint = 'set SALLYPORT_POD_LABELS to check for one pod';
+    io.stderr.write(`warning: ${count(linking.untried, 'selector')} more could not be tried; ${hint}\n`);
+  }
   if (line.has('json')) {
     io.stdout.write(`${JSON.stringify({ ok: errors === 0, problems }, null, 2)}\n`);
   } else {

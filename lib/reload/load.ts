@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { resolve } from 'node:path';
 import type { PolicyDocument } from '../policy/document-types.ts';
 import { readDocuments, type SourceDocument } from '../policy/documents.ts';
 import type { Problem } from '../problem.ts';
@@ -25,7 +26,8 @@ export interface LoadRequest {
 export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLoad | 'unchanged' {
   const read = request.paths.map(readPolicyFiles);
   const problems = read.flatMap((each) => each.problems);
-  const texts = read.flatMap((each) => each.texts);
+  // A folder and a file in it name that file twice; it is still one.
+  const texts = [...new Map(read.flatMap((each) => each.texts).map((text) => [resolve(text.file), text])).values()];
   const hash = createHash('sha256');
   for (const part of [
     request.namespace,

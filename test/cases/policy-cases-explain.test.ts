@@ -31,12 +31,6 @@ interface Answer {
 
 const verdicts = { allow: 'permit', deny: 'deny', 'not-found': 'no-route', 'rate-limited': 'rate-limited' };
 
-/** Where the contract deliberately differs from Linkerd, whose answers the cases hold. */
-const contractDiffers: ReadonlyMap<string, Partial<Answer>> = new Map([
-  // Servers that drop `;` parameters read /foo, which a route matches; Linkerd's raw path matches none. Hence 400.
-  ['P135.11', { verdict: 'invalid', httpStatus: 400, grpcStatus: null, tcp: null }],
-]);
-
 const shared = readPolicyCases();
 if (!shared.found) {
   t.plan(0, shared.reason);
@@ -95,11 +89,6 @@ async function faultsOf(t: Test, cases: PolicyCases, policyCase: PolicyCase, fol
     if (answers.length !== lines.length) faults.push(`${answers.length} answers to ${lines.length} requests`);
     for (const check of checks) {
       const mine = answers.splice(0, check.burst ?? 1);
-      const differs = contractDiffers.get(check.id);
-      if (differs !== undefined) {
-        t.match(mine, [differs], `${check.id} by the contract`);
-        continue;
-      }
       const found =
         check.burst === undefined ? singleFaults(check.expect, mine[0] as Answer) : burstFaults(check.expect, mine);
       faults.push(...found.map((fault) => `${check.id}: ${fault}`));

@@ -1,0 +1,85 @@
+import type { Environment } from '../lib/config.ts';
+import { compileNow } from '../lib/policy/compile.ts';
+import type { PolicyDocument } from '../lib/policy/document-types.ts';
+import { type Selector, selects } from '../lib/policy/selectors.ts';
+import type { Workload } from '../lib/policy/workload.ts';
+import type { Problem } from '../lib/problem.ts';
+
+/** So many supposed pods are tried; each costs a compile of all documents. */
+const mostPods = 100;
+
+/**
+ * How the documents point at each other, as seen from the pod; or, where the environment does not say which pod, from
+ * every pod that their Servers select. Without that, a check outside a cluster would find that nothing selects
+ * anything, and no more: not two Servers on one port, not an HTTPRoute on an opaque one.
+ */
+export function linkingProblems(
+  documents: readonly PolicyDocument[],
+  workload: Workload,
+  env: Environment,
+): { readonly problems: readonly Problem[]; readonly untried: number } {
+  const isSet = (...names: string[]): boolean => names.some((name) => (env[name]?.trim() ?? '') !== '');
+  const known = {
+    namespace: isSet('SALLYPORT_POD_NAMESPACE', 'SALLYPORT_POD_MANIFEST'),
+    labels: isSet('SALLYPORT_POD_LABELS', 'SALLYPORT_POD_LABELS_FILE', 'SALLYPORT_POD_MANIFEST'),
+    ports: isSet('SALLYPORT_POD_PORTS', 'SALLYPORT_POD_MANIFEST'),
+  };
+  const namedPorts = known.ports ? workload.namedPorts : withNames(workload.namedPorts, documents);
+  const namespaces = known.namespace
+    ? [workload.namespace]
+    : [...new Set([workload.namespace, ...documents.map(({ namespace }) => namespace)])];
+  const pods = namespaces.flatMap((namespace) =>
+    (known.labels ? [workload.labels] : labelsSelected(documents, namespace)).map((labels) => ({
+      ...workload,
+      namespace,
+      labels,
+      namedPorts,
+    })),
+  );
+  const found = new Map<string, Problem>();
+  for (const pod of pods.slice(0, mostPods)) {
+    for (const problem of compileNow(documents, pod).problems) found.set(JSON.stringify(problem), problem);
+  }
+  // Of a supposed pod it says nothing that another Server's pod is not selected.
+  const problems = [...found.values()].filter(({ code }) => known.labels || code !== 'selects-no-pod');
+  return { problems, untried: Math.max(0, pods.length - mostPods) };
+}
+
+/** The labels of one pod for each distinct selector; at least one pod without any. */
+function labelsSelected(documents: readonly PolicyDocument[], namespace: string): ReadonlyMap<string, string>[] {
+  const bySelector = new Map<string, ReadonlyMap<string, string>>();
+  for (const document of documents) {
+    if (document.kind !== 'Server' || document.namespace !== namespace) continue;
+    const { podSelector } = document.spec;
+    if (podSelector === null) continue;
+    const labels = labelsFor(podSelector);
+    const key = JSON.stringify([...labels].sort());
+    if (selects(podSelector, labels)) bySelector.set(key, labels);
+  }
+  return bySelector.size === 0 ? [new Map()] : [...bySelector.values()];
+}
+
+function labelsFor({ matchLabels, matchExpressions }: Selector): ReadonlyMap<string, string> {
+  const labels = new Map(matchLabels);
+  for (const { key, operator, values } of matchExpressions) {
+    if (labels.has(key)) continue;
+    if (operator === 'In') labels.set(key, values?.[0] ?? '');
+    if (operator === 'Exists') labels.set(key, '');
+  }
+  return labels;
+}
+
+/** Gives every port name that a Server uses a port of its own. A name of digits stays unknown: it is a quoted number. */
+function withNames(given: Workload['namedPorts'], documents: readonly PolicyDocument[]): Workload['namedPorts'] {
+  const servers = documents.filter((document) => document.kind === 'Server');
+  const taken = new Set(servers.map(({ spec }) => spec.port));
+  const ports = new Map(given);
+  let next = 65_535;
+  for (const { spec } of servers) {
+    if (typeof spec.port === 'number' || ports.has(spec.port) || /^\d+$/.test(spec.port)) continue;
+    while (taken.has(next)) next -= 1;
+    ports.set(spec.port, [next]);
+    next -= 1;
+  }
+  return ports;
+}

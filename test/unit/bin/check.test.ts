@@ -1,0 +1,135 @@
+import { join } from 'node:path';
+import t from 'tap';
+import { runToEnd } from '../../support/children.ts';
+import { checkout, runSallyport } from '../../support/sallyport.ts';
+
+const server = (name: string, port: number | string, more = ''): string => `---
+apiVersion: policy.linkerd.io/v1beta3
+kind: Server
+metadata: { name: ${name}, namespace: shop }
+spec:
+  podSelector: { matchLabels: { app: web } }
+  port: ${port}
+${more}`;
+const policy = (target: string): string => `---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: AuthorizationPolicy
+metadata: { name: p, namespace: shop }
+spec:
+  targetRef: { group: policy.linkerd.io, kind: Server, name: ${target} }
+  requiredAuthenticationRefs: [{ kind: ServiceAccount, name: a }]
+`;
+
+t.test('findings, with and without the facts of a pod', async (t) => {
+  const pod = { SALLYPORT_POD_NAMESPACE: 'shop', SALLYPORT_POD_LABELS: 'app=web', SALLYPORT_POD_PORTS: 'http=8080' };
+  const rows: [string, string, Record<string, string>, number, [code: string, line: number][]][] = [
+    ['clean', server('web', 'http'), {}, 0, []],
+    ['clean, for this pod', server('web', 'http'), pod, 0, []],
+    ['an unknown field', server('web', 80, '  accesPolicy: deny\n'), {}, 0, [['unknown-field', 8]]],
+    ['a refused document', server('web', 80, '  accessPolicy: maybe\n'), {}, 1, [['', 8]]],
+    ['a dangling target', server('web', 80) + policy('wep'), {}, 0, [['dangling-target', 13]]],
+    ['two Servers on one port, no pod given', server('a', 80) + server('b', 80), {}, 0, [['port-taken', 14]]],
+    ['a quoted number as port', server('web', '"8080"'), {}, 0, [['port-name-unknown', 7]]],
+    [
+      'a selector that does not select the pod',
+      server('web', 80),
+      { ...pod, SALLYPORT_POD_LABELS: 'app=api' },
+      0,
+      [['selects-no-pod', 6]],
+    ],
+    ['a port name that the pod lacks', server('web', 'htpp'), pod, 0, [['port-name-unknown', 7]]],
+    ['not YAML', `${server('web', 80)}\n  port: [`, {}, 1, [['', 0]]],
+  ];
+  for (const [name, text, env, code, expected] of rows) {
+    const file = join(t.testdir({ 'p.yaml': text }), 'p.yaml');
+    const run = await runSallyport(t, ['check', file, '--json'], env);
+    const report = JSON.parse(run.stdout);
+    t.equal(run.code, code, `${name}: exit status`);
+    t.equal(report.ok, code === 0, `${name}: ok`);
+    const found = report.problems.map((problem: { code: string; line: number }) => [problem.code, problem.line]);
+    if (expected.some(([known]) => known === '')) t.not(found.length, 0, name);
+    else t.same(found, expected, name);
+    for (const problem of report.problems) {
+      t.same(Object.keys(problem).sort(), [
+        'code',
+        'column',
+        'file',
+        'hint',
+        'line',
+        'message',
+        'resource',
+        'severity',
+      ]);
+      t.equal(problem.file, file);
+    }
+  }
+});
+
+t.test('for people: file, line, column, document, code and hint; no colours in a pipe', async (t) => {
+  const folder = t.testdir({ 'p.yaml': server('web', 80, '  accesPolicy: deny\n') });
+  const run = await runSallyport(t, ['check', folder]);
+  const [finding, hint, summary] = run.stdout.split('\n');
+  t.equal(
+    finding,
+    `${join(folder, 'p.yaml')}:8:3: warning: Server shop/web: unknown field spec.accesPolicy [unknown-field]`,
+  );
+  t.match(hint, /^ {4}hint: .*accessPolicy/);
+  t.equal(summary, '1 document: 0 errors, 1 warning');
+  t.notMatch(run.stdout, '\u001b');
+});
+
+t.test('several paths are one set of documents', async (t) => {
+  const folder = t.testdir({ a: { 's.yaml': server('web', 80) }, 'p.yaml': policy('web') });
+  const whole = await runSallyport(t, ['check', join(folder, 'a'), join(folder, 'p.yaml'), '--json']);
+  t.same(JSON.parse(whole.stdout), { ok: true, problems: [] });
+  const part = await runSallyport(t, ['check', join(folder, 'p.yaml'), '--json']);
+  t.match(JSON.parse(part.stdout).problems, [{ code: 'dangling-target' }]);
+  const again = await runSallyport(t, ['check', folder, join(folder, 'p.yaml'), join(folder, 'a'), '--json']);
+  t.same(JSON.parse(again.stdout).problems, [], 'a file named twice is one file');
+  const fromEnvironment = await runSallyport(t, ['check'], { SALLYPORT_POLICY: join(folder, 'a') });
+  t.equal(fromEnvironment.stdout, '1 document: 0 errors, 0 warnings\n');
+});
+
+t.test('usage', async (t) => {
+  const rows: [string[], Record<string, string>, number, RegExp][] = [
+    [['check'], {}, 64, /nothing to check.*SALLYPORT_POLICY/],
+    [['check', '--jsn'], {}, 64, /unknown flag --jsn \(did you mean --json\?\)/],
+    [['check', '--json=yes'], {}, 64, /--json takes no value/],
+    [['check', 'p'], { SALLYPORT_POD_IPS: 'me' }, 64, /SALLYPORT_POD_IPS: "me" is not an IP address/],
+    [['chek'], {}, 64, /unknown command chek \(did you mean check\?\)/],
+    [['--josn', 'check'], {}, 64, /--josn stands before any command/],
+    [[], {}, 64, /Usage: sallyport/],
+  ];
+  for (const [args, env, code, message] of rows) {
+    const run = await runSallyport(t, args, env);
+    t.equal(run.code, code, args.join(' '));
+    t.match(run.stderr, message);
+    t.equal(run.stdout, '');
+  }
+  const absent = await runSallyport(t, ['check', '/absent/policy', '--json']);
+  t.equal(absent.code, 1);
+  t.match(JSON.parse(absent.stdout), { ok: false, problems: [{ code: 'unreadable', file: '/absent/policy' }] });
+  for (const args of [
+    ['--help'],
+    ['help'],
+    ['check', '--help'],
+    ['explain', '-h'],
+    ['certs', '--help'],
+    ['run', '--help'],
+  ]) {
+    const run = await runSallyport(t, args);
+    t.match(run, { code: 0, stdout: /^Usage:/, stderr: '' }, args.join(' '));
+  }
+  for (const args of [['--version'], ['check', '--version']]) {
+    t.match(await runSallyport(t, args), { code: 0, stdout: /^sallyport \d+\.\d+\.\d+\n$/ });
+  }
+});
+
+t.test('a reader that closes the pipe early is no error', async (t) => {
+  const many = Array.from({ length: 3_000 }, (_, i) => server(`s${i}`, 80)).join('');
+  const file = join(t.testdir({ 'p.yaml': many }), 'p.yaml');
+  const script = 'bin/sallyport check "$1" | head -1';
+  const run = await runToEnd(t, '/bin/sh', ['-c', script, 'sh', file], { cwd: checkout });
+  t.match(run, { code: 0, stderr: '' });
+  t.equal(run.stdout.split('\n').length, 2);
+});
