@@ -8,8 +8,12 @@ import type { ConnectionFacts } from './recorder.ts';
 import { type Refusal, refusalHeaders } from './refuse.ts';
 import type { RequestPipeline } from './request-pipeline.ts';
 
-/** RST_STREAM NO_ERROR after a complete answer: the client may stop sending its body (RFC 9113 8.1). */
+/** RST_STREAM codes (RFC 9113 7). */
 const noError = 0;
+
+/** After an early answer, this much of a request body, for this many milliseconds, is still read away. */
+const maxDrainBytes = 256 * 1024;
+const lingerMs = 1000;
 
 /**
  * How a meshed client carries HTTP/1 over its HTTP/2 connection to us (Linkerd's orig-proto). The app gets the
@@ -229,12 +233,21 @@ export class Http2Exchange implements Exchange {
     this.#stopBody();
   }
 
+  /**
+   * The answer is complete and the client may stop sending (RFC 9113 8.1). It is told so a little later, or once it has
+   * sent too much: a client library that gets RST_STREAM together with the answer may drop the answer.
+   */
   #stopBody(): void {
-    if (this.#bodyEnded || this.#stream.destroyed) return;
-    this.#stream.resume();
-    // Only once our END_STREAM is out: a reset before it would take the answer with it.
-    if (this.#stream.writableFinished) this.#stream.close(noError);
-    else this.#stream.once('finish', () => this.#stream.close(noError));
+    const stream = this.#stream;
+    if (this.#bodyEnded || stream.destroyed) return;
+    let left = maxDrainBytes;
+    stream.on('data', (chunk: Buffer) => {
+      left -= chunk.length;
+      if (left < 0) stream.close(noError);
+    });
+    stream.resume();
+    const timer = setTimeout(() => stream.close(noError), lingerMs);
+    stream.once('close', () => clearTimeout(timer));
   }
 }
 
