@@ -14,6 +14,8 @@ import { type LabelGroup, overflowValue } from './series.ts';
 export const limits = {
   /** Verified identities. */
   clientIds: 1000,
+  /** Names of foreign TLS servers. Any client can make up as many as it likes, so only few; the log has them all. */
+  snis: 32,
   /** Destinations on ports that no document names: a port scan reaches all 65,535 of them. */
   unnamedTargets: 64,
   /** Destinations on ports that a Server names. */
@@ -160,8 +162,8 @@ export class LabelStore {
   readonly #clients = new Interned(limits.clientIds);
   readonly #manyClients = group({ tls: 'true', client_id: overflowValue });
   readonly #anonymous = group({ tls: 'true', client_id: '' });
-  /** Linkerd adds the SNI; here it stays in the log, because any client can make up as many as it likes. */
-  readonly #passthrough = group({ tls: 'opaque' });
+  readonly #snis = new Interned(limits.snis);
+  readonly #manySnis = group({ tls: 'opaque', sni: overflowValue });
   readonly #noTls = {
     no_tls_from_remote: group({ tls: 'no_identity', no_tls_reason: 'no_tls_from_remote' }),
     port_skipped: group({ tls: 'no_identity', no_tls_reason: 'port_skipped' }),
@@ -205,13 +207,17 @@ export class LabelStore {
     return store.at(addr, pairs) ?? this.#otherTarget;
   }
 
+  #sni(sni: string): LabelGroup {
+    return this.#snis.at(sni, () => ({ tls: 'opaque', sni })) ?? this.#manySnis;
+  }
+
   /** What TLS told about the client, in the words of linkerd2-proxy's app/core/src/transport/labels.rs. */
   tls(client: Client): LabelGroup {
     switch (client.tls.kind) {
       case 'none':
         return this.#noTls[client.tls.reason];
       case 'passthrough':
-        return this.#passthrough;
+        return this.#sni(labelValue(client.tls.sni));
       case 'mesh': {
         const id = clientId(client);
         if (id === null) return this.#anonymous;
