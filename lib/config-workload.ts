@@ -4,7 +4,7 @@ import { type IpAddress, parseIp } from './ip.ts';
 import type { SourceDocument } from './policy/documents.ts';
 import { noPorts, type PodFacts, readPod } from './policy/pod.ts';
 import type { PortSet, Workload } from './policy/workload.ts';
-import { readYaml } from './reload/yaml.ts';
+import { readYaml } from './yaml.ts';
 
 /**
  * The workload, from three sources: the Pod manifest, the variables, the host. Faults go to the reader.

@@ -47,7 +47,7 @@ const rules: readonly Rule[] = [
   },
   {
     room: /^lib\/reload\//,
-    may: [/^lib\/reload\//, values, /^lib\/policy\//, /^lib\/config(-\w+)?\.ts$/],
+    may: [/^lib\/reload\//, values, /^lib\/policy\//, /^lib\/config(-\w+)?\.ts$/, /^lib\/yaml\.ts$/],
     why: 'reloading feeds the policy core and knows nothing of the data plane',
   },
   {
@@ -58,8 +58,14 @@ const rules: readonly Rule[] = [
   { room: /^lib\/ops\//, may: [/^lib\/ops\//, values], why: 'the admin and health servers get functions, not objects' },
   {
     room: /^lib\/config(-\w+)?\.ts$/,
-    may: [/^lib\/config(-\w+)?\.ts$/, values, /^lib\/policy\//],
+    may: [/^lib\/config(-\w+)?\.ts$/, values, /^lib\/policy\//, /^lib\/yaml\.ts$/],
     why: 'environment to values',
+  },
+  {
+    room: /^lib\/yaml\.ts$/,
+    may: [/^lib\/problem\.ts$/, /^lib\/policy\/documents\.ts$/],
+    packages: ['yaml'],
+    why: 'text to values with their places, for policy files and the Pod manifest alike',
   },
   { room: /^certs\//, may: [/^certs\//], why: 'the development CA stands alone' },
   { room: /^bin\//, may: [/^bin\//, /^lib\//, /^certs\//], why: 'the doors' },

@@ -3,8 +3,8 @@ import { resolve } from 'node:path';
 import type { PolicyDocument } from '../policy/document-types.ts';
 import { readDocuments, type SourceDocument } from '../policy/documents.ts';
 import type { Problem } from '../problem.ts';
+import { readYaml } from '../yaml.ts';
 import { readPolicyFiles } from './policy-files.ts';
-import { readYaml } from './yaml.ts';
 
 /** What the files under some paths say: one set of documents, however many files hold it. */
 export interface PolicyLoad {

@@ -11,8 +11,8 @@ import {
   visit,
   type YAMLError,
 } from 'yaml';
-import type { SourceDocument } from '../policy/documents.ts';
-import type { Problem } from '../problem.ts';
+import type { SourceDocument } from './policy/documents.ts';
+import type { Problem } from './problem.ts';
 
 export interface ReadYaml {
   readonly documents: readonly SourceDocument[];

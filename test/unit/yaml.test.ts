@@ -1,5 +1,5 @@
 import t from 'tap';
-import { readYaml } from '../../../lib/reload/yaml.ts';
+import { readYaml } from '../../lib/yaml.ts';
 
 const values = (text: string): unknown[] => readYaml(text, 'f.yaml').documents.map(({ value }) => value);
 
