@@ -292,11 +292,14 @@ class CaseRun {
     }));
     const onSeries = (after: Scrape): number =>
       rows.reduce((total, labels) => total + growth(before, after, expect.metric, labels), 0);
+    // On the admin port every scrape is a request, too.
     const onPort = (after: Scrape): number =>
-      decisionCounters.reduce(
-        (total, name) => total + growth(before, after, name, { srv_port: String(request.port) }),
-        0,
-      );
+      request.port === adminPort
+        ? onSeries(after)
+        : decisionCounters.reduce(
+            (total, name) => total + growth(before, after, name, { srv_port: String(request.port) }),
+            0,
+          );
     let after = await driver.scrape(adminPort);
     try {
       await until(
