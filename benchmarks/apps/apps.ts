@@ -1,0 +1,39 @@
+import { fileURLToPath } from 'node:url';
+import { httpBlock, nginxCommand } from '../peers/nginx.ts';
+import { answers } from '../rule.ts';
+import type { Workbench } from '../workbench.ts';
+
+export type App = 'http1' | 'http2' | 'echo' | 'websocket' | 'bulk';
+
+/** Starts the app behind the proxies, on the load's side; yields its port. */
+export async function startApp(bench: Workbench, app: App): Promise<number> {
+  const port = await bench.freePort();
+  if (app === 'http1' || app === 'http2') {
+    await bench.start('load', nginxCommand(bench, `app-${port}`, httpApp(bench, app, port)), [port]);
+  } else {
+    const main = fileURLToPath(new URL('./socket-app-main.ts', import.meta.url));
+    await bench.start('load', { command: process.execPath, args: [main, app, String(port)] }, [port]);
+  }
+  return port;
+}
+
+/** nginx answering from its configuration: the least that an HTTP server can do. */
+function httpApp(bench: Workbench, app: 'http1' | 'http2', port: number): string {
+  const http2 = app === 'http2';
+  // A gRPC server of its own would spend more on a call than any proxy here; this one is right on the wire: a
+  // length-prefixed message, then trailers.
+  const grpc = `location ${answers.grpcPath} {
+      default_type application/grpc;
+      add_trailer grpc-status 0;
+      return 200 "${answers.grpcReply.toString('latin1')}";
+    }`;
+  return httpBlock(
+    bench,
+    `app-${port}`,
+    `  server {
+    listen 127.0.0.1:${port} backlog=4096${http2 ? ' http2' : ''};
+    ${http2 ? grpc : ''}
+    location / { return 200 "${answers.http}"; }
+  }`,
+  );
+}

@@ -1,0 +1,168 @@
+import { writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { divideCores, machineFacts } from './machine.ts';
+import { measure, peers, type ScenarioResult } from './measure.ts';
+import { type MicroResult, microBenchmarks, microTable, runMicro } from './micro/micro.ts';
+import { installCommand, installPackages, isInstalled, missingPackages, versionOf } from './programs.ts';
+import { json, summary, table } from './report.ts';
+import { type Scenario, scenarios } from './scenarios.ts';
+import { Workbench } from './workbench.ts';
+
+const help = `Usage: npm run bench -- [NAME…] [--rounds N] [--seconds S] [--quick] [--json FILE] [--install]
+
+Measures Sallyport beside HAProxy, nginx and Caddy, each on one core, with the same rule. Without names: everything.
+
+Scenarios:
+${names(scenarios)}
+Micro benchmarks:
+${names(microBenchmarks)}
+  --rounds N   measured rounds of each proxy, alternating (default 5)
+  --seconds S  length of each round, whole seconds (default 3)
+  --quick      two rounds of one second, and smaller micro benchmarks: to see that everything works
+  --json FILE  writes everything measured, round by round
+  --install    installs what is missing with apt-get (as root)
+
+Exit status: 0; 1 when an answer was wrong or something could not be run; 64 for usage; 130 when interrupted.
+`;
+
+function names(all: readonly { readonly name: string; readonly about: string }[]): string {
+  return all.map(({ name, about }) => `  ${name.padEnd(30)}${about}\n`).join('');
+}
+
+interface Options {
+  readonly names: readonly string[];
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly quick: boolean;
+  readonly json: string | null;
+  readonly install: boolean;
+}
+
+const usageExit = 64;
+class UsageError extends Error {}
+
+function parse(args: readonly string[]): Options | 'help' {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: {
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      quick: { type: 'boolean', default: false },
+      json: { type: 'string' },
+      install: { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h', default: false },
+    },
+  });
+  if (values.help) return 'help';
+  const known = [...scenarios, ...microBenchmarks].map(({ name }) => name);
+  for (const name of positionals) {
+    if (!known.includes(name)) throw new UsageError(`no scenario ${name}; there are ${known.join(', ')}`);
+  }
+  return {
+    names: positionals.length === 0 ? known : positionals,
+    rounds: wholeNumber('rounds', values.rounds ?? (values.quick ? '2' : '5')),
+    seconds: wholeNumber('seconds', values.seconds ?? (values.quick ? '1' : '3')),
+    quick: values.quick,
+    json: values.json ?? null,
+    install: values.install,
+  };
+}
+
+function wholeNumber(name: string, text: string): number {
+  if (!/^[1-9]\d{0,3}$/.test(text)) throw new UsageError(`--${name} takes a whole number from 1, not ${text}`);
+  return Number(text);
+}
+
+/** One line that is written over, on a terminal; elsewhere the finished tables are all there is to see. */
+function progress(line: string): void {
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${line}`);
+}
+
+async function runScenario(scenario: Scenario, { rounds, seconds }: Options): Promise<ScenarioResult> {
+  const cores = divideCores();
+  if (cores === null) throw new Error('two cores are needed: one for the proxy, one for load and app');
+  const lacking = [...scenario.needs, 'nginx' as const, 'taskset' as const].filter((program) => !isInstalled(program));
+  if (lacking.length > 0) throw new Error(`${scenario.name} needs ${lacking.join(', ')}; ${remedy()}`);
+  const bench = new Workbench(cores);
+  try {
+    return await measure(bench, scenario, { rounds, seconds, progress });
+  } finally {
+    await bench.end();
+    progress('');
+  }
+}
+
+function remedy(): string {
+  return `run: ${installCommand(missingPackages())}`;
+}
+
+async function main(args: readonly string[]): Promise<number> {
+  let options: Options | 'help';
+  try {
+    options = parse(args);
+  } catch (error) {
+    process.stderr.write(`bench: ${(error as Error).message}\n`);
+    return usageExit;
+  }
+  if (options === 'help') {
+    process.stdout.write(help);
+    return 0;
+  }
+  if (options.install) installPackages(missingPackages());
+  const missing = missingPackages();
+  if (missing.length > 0) process.stderr.write(`bench: left out for want of ${missing.join(', ')}; ${remedy()}\n`);
+
+  const { names } = options;
+  const startedAt = new Date();
+  const machine = machineFacts();
+  process.stdout.write(
+    `${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB, Linux ${machine.kernel}, Node ${machine.node}, ` +
+      `commit ${machine.commit ?? 'unknown'}, ${startedAt.toISOString()}\n\n`,
+  );
+  const failures: string[] = [];
+  const attempt = async (work: () => Promise<void>): Promise<void> => {
+    try {
+      await work();
+    } catch (error) {
+      const { message } = error as Error;
+      failures.push(message);
+      process.stderr.write(`bench: ${message}\n`);
+    }
+  };
+
+  const results: ScenarioResult[] = [];
+  for (const scenario of scenarios.filter(({ name }) => names.includes(name))) {
+    await attempt(async () => {
+      const result = await runScenario(scenario, options);
+      results.push(result);
+      process.stdout.write(`${table(result)}\n\n`);
+    });
+  }
+  const micro: Record<string, MicroResult> = {};
+  for (const benchmark of microBenchmarks.filter(({ name }) => names.includes(name))) {
+    await attempt(async () => {
+      progress(`${benchmark.name}: running`);
+      const result = await runMicro(benchmark, { quick: options.quick });
+      progress('');
+      micro[benchmark.name] = result;
+      process.stdout.write(`${microTable(benchmark, result)}\n\n`);
+    });
+  }
+  if (results.length > 1) process.stdout.write(`${summary(results)}\n`);
+  if (options.json !== null) {
+    const versions = Object.fromEntries(
+      [...peers.flatMap(({ program }) => program ?? []), ...(['wrk', 'h2load'] as const)]
+        .filter((program) => isInstalled(program))
+        .map((program) => [program, versionOf(program)]),
+    );
+    const { rounds, seconds } = options;
+    writeFileSync(options.json, json({ machine, versions, startedAt, rounds, seconds, results, micro, failures }));
+  }
+  return failures.length === 0 ? 0 : 1;
+}
+
+// Children end with this process (test/support/children.ts); the exit handler of the workbench removes its folder.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => process.exit(130));
+
+process.exitCode = await main(process.argv.slice(2));

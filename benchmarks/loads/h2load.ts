@@ -1,0 +1,58 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { graceMs, type Load, WrongAnswers } from './load.ts';
+
+export interface H2loadOptions {
+  readonly connections: number;
+  readonly streams: number;
+  readonly headers: readonly string[];
+  readonly path: string;
+  /** Sent with POST; a GET where absent. */
+  readonly body?: Buffer;
+  readonly answerLength: number;
+}
+
+/** HTTP/2 with prior knowledge from one thread. The log of single requests gives the percentiles that it does not print. */
+export function h2load({ connections, streams, headers, path, body, answerLength }: H2loadOptions): Load {
+  return async ({ bench, port, seconds }) => {
+    const log = join(bench.folder, 'h2load.log');
+    bench.write('h2load.log', '');
+    const args = [
+      ...['--threads=1', `--clients=${connections}`, `--max-concurrent-streams=${streams}`, `--duration=${seconds}`],
+      `--log-file=${log}`,
+      ...headers.map((header) => `--header=${header}`),
+      ...(body === undefined ? [] : [`--data=${bench.write('h2load.body', body)}`]),
+      `http://127.0.0.1:${port}${path}`,
+    ];
+    const { stdout } = await bench.run('load', { command: 'h2load', args }, seconds * 1000 + graceMs);
+    const count = (pattern: RegExp): number => {
+      const found = pattern.exec(stdout)?.[1];
+      if (found === undefined) throw new Error(`h2load printed no ${pattern.source}:\n${stdout}`);
+      return Number(found);
+    };
+    const done = count(/(\d+) done/);
+    const good = count(/(\d+) 2xx/);
+    const lost = count(/(\d+) failed/) + count(/(\d+) errored/) + count(/(\d+) timeout/);
+    const data = count(/\((\d+)\) data/);
+    if (done === 0) throw new WrongAnswers('none at all came');
+    if (lost > 0 || good !== done) {
+      throw new WrongAnswers(`${good} of ${done} had status 2xx, ${lost} failed or timed out`);
+    }
+    // The streams under way when time is up have sent some of their bytes.
+    if (data < done * answerLength || data > (done + connections * streams) * answerLength) {
+      throw new WrongAnswers(`${done} bodies of ${answerLength} bytes were due, ${data} bytes came`);
+    }
+    const micros = latencies(readFileSync(log));
+    return { units: done, seconds, p50Micros: percentile(micros, 0.5), p99Micros: percentile(micros, 0.99) };
+  };
+}
+
+/** The third of the log's columns (start, status, microseconds), ascending. */
+function latencies(log: Buffer): Float64Array {
+  const rows = log.toString('latin1').trimEnd().split('\n');
+  return Float64Array.from(rows, (row) => Number(row.slice(row.lastIndexOf('\t') + 1))).sort();
+}
+
+function percentile(ascending: Float64Array, share: number): number {
+  return ascending[Math.min(ascending.length - 1, Math.floor(ascending.length * share))] ?? 0;
+}

@@ -1,0 +1,170 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { startApp } from './apps/apps.ts';
+import { startTlsFront } from './apps/tls-front.ts';
+import type { LoadResult } from './loads/load.ts';
+import { caddy } from './peers/caddy.ts';
+import { haproxy } from './peers/haproxy.ts';
+import { nginx } from './peers/nginx.ts';
+import type { Peer } from './peers/peer.ts';
+import { sallyport } from './peers/sallyport.ts';
+import { expectAllowed, expectRefused, hostOf, type Probe } from './probes.ts';
+import { cpuSeconds, peakResidentBytes } from './process-usage.ts';
+import { isInstalled } from './programs.ts';
+import type { Scenario } from './scenarios.ts';
+import type { Workbench } from './workbench.ts';
+
+/** In the order of the rounds and of the table. */
+export const peers: readonly Peer[] = [sallyport, haproxy, nginx, caddy];
+export type Contender = Peer['name'] | 'direct';
+
+export interface Round {
+  readonly unitsPerSecond: number;
+  /** Null for `direct`, where there is no proxy. */
+  readonly cpuMicrosPerUnit: number | null;
+  /** How much of its core the proxy used. Well under 1, it was load or app that set the rate. */
+  readonly busy: number | null;
+  readonly p50Micros: number | null;
+  readonly p99Micros: number | null;
+}
+
+export interface ContenderResult {
+  readonly contender: Contender;
+  readonly rounds: readonly Round[];
+  readonly median: Round;
+  readonly peakResidentBytes: number | null;
+}
+
+export interface ScenarioResult {
+  readonly scenario: Scenario;
+  readonly contenders: readonly ContenderResult[];
+}
+
+export interface MeasureOptions {
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly progress: (line: string) => void;
+}
+
+interface Running {
+  readonly contender: Contender;
+  readonly probe: Probe;
+  /** Where the load goes: the proxy, or the TLS front before it. */
+  readonly loadPort: number;
+  /** Null for `direct`. */
+  readonly pid: number | null;
+  readonly rounds: Round[];
+}
+
+/**
+ * All contenders of one scenario stand ready at once, idle but for the one whose turn it is; the rounds alternate, so
+ * that what else happens on the machine meets each of them alike. One uncounted round each goes before.
+ *
+ * @throws WrongAnswers when any answer, before, in or after the rounds, is not the app's or not the rule's.
+ */
+export async function measure(bench: Workbench, scenario: Scenario, options: MeasureOptions): Promise<ScenarioResult> {
+  const running = await startContenders(bench, scenario);
+  for (let round = 0; round <= options.rounds; round++) {
+    for (const one of running) {
+      const what = round === 0 ? 'warm-up' : `round ${round}/${options.rounds}`;
+      options.progress(`${scenario.name}: ${what}, ${one.contender}`);
+      const result = await blaming(one, scenario, () => oneRound(bench, scenario, one, options.seconds));
+      if (round > 0) one.rounds.push(result);
+    }
+  }
+  const contenders: ContenderResult[] = [];
+  for (const one of running) {
+    await blaming(one, scenario, () => expectAllowed(one.probe));
+    contenders.push({
+      contender: one.contender,
+      rounds: one.rounds,
+      median: medianOf(one.rounds),
+      peakResidentBytes: one.pid === null ? null : peakResidentBytes(one.pid),
+    });
+  }
+  return { scenario, contenders };
+}
+
+async function startContenders(bench: Workbench, scenario: Scenario): Promise<Running[]> {
+  const { app, carriage, mutualTls, name } = scenario;
+  const { credentials } = bench;
+  const appPort = await startApp(bench, app);
+  const started: { contender: Contender; port: number; pid: number | null }[] = [];
+  for (const peer of peers) {
+    if (!peer.can(scenario) || (peer.program !== null && !isInstalled(peer.program))) continue;
+    const port = await bench.freePort();
+    const site = { bench, name: `${name}-${peer.name}`, carriage, mutualTls, listenPort: port, appPort };
+    const child = await bench.start('proxy', await peer.configure(site), [port]);
+    started.push({ contender: peer.name, port, pid: child.pid });
+  }
+  if (scenario.direct) started.push({ contender: 'direct', port: appPort, pid: null });
+  const fronts = mutualTls
+    ? await startTlsFront(
+        bench,
+        started.map(({ port }) => port),
+      )
+    : null;
+  const running = started.map(({ contender, port, pid }) => ({
+    contender,
+    probe: { port, app, carriage, mutualTls, credentials },
+    loadPort: fronts?.get(port) ?? port,
+    pid,
+    rounds: [],
+  }));
+  for (const one of running) {
+    await blaming(one, scenario, async () => {
+      await expectAllowed(one.probe);
+      if (one.pid !== null) await expectRefused(one.probe);
+    });
+  }
+  return running;
+}
+
+/** Lets a proxy finish what the last load left behind (closing sockets, collecting garbage) on nobody's account. */
+const settleMs = 200;
+
+async function oneRound(bench: Workbench, scenario: Scenario, one: Running, seconds: number): Promise<Round> {
+  await delay(settleMs);
+  const host = hostOf(scenario.mutualTls, bench.credentials, one.loadPort);
+  const cpuBefore = one.pid === null ? 0 : cpuSeconds(one.pid);
+  const result: LoadResult = await scenario.load({ bench, port: one.loadPort, host, seconds });
+  const cpu = one.pid === null ? null : cpuSeconds(one.pid) - cpuBefore;
+  if (cpu !== null && cpu === 0) throw new Error('the proxy used no CPU time: it is not the process that served');
+  return {
+    unitsPerSecond: result.units / result.seconds,
+    cpuMicrosPerUnit: cpu === null ? null : (cpu * 1e6) / result.units,
+    busy: cpu === null ? null : cpu / result.seconds,
+    p50Micros: result.p50Micros,
+    p99Micros: result.p99Micros,
+  };
+}
+
+/** Says whose turn it was. */
+async function blaming<T>(one: Running, scenario: Scenario, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw new Error(`${scenario.name}, ${one.contender}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** Each figure's own median: a round that something else disturbed then spoils none of them. */
+function medianOf(rounds: readonly Round[]): Round {
+  const of = (figure: keyof Round): number | null => {
+    const known = rounds.map((round) => round[figure]).filter((value) => value !== null);
+    return known.length === 0 ? null : median(known);
+  };
+  return {
+    unitsPerSecond: of('unitsPerSecond') ?? 0,
+    cpuMicrosPerUnit: of('cpuMicrosPerUnit'),
+    busy: of('busy'),
+    p50Micros: of('p50Micros'),
+    p99Micros: of('p99Micros'),
+  };
+}
+
+export function median(values: readonly number[]): number {
+  const ascending = [...values].sort((a, b) => a - b);
+  const middle = ascending.length >> 1;
+  const upper = ascending[middle] ?? Number.NaN;
+  return ascending.length % 2 === 1 ? upper : ((ascending[middle - 1] ?? Number.NaN) + upper) / 2;
+}

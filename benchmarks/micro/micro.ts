@@ -1,0 +1,58 @@
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { aligned } from '../report.ts';
+
+/** A table as the program printed it: the first column names, the others are figures in the unit of their heading. */
+export interface MicroResult {
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly (string | number)[])[];
+}
+
+export interface MicroBenchmark {
+  readonly name: string;
+  readonly about: string;
+  readonly main: string;
+}
+
+export const microBenchmarks: readonly MicroBenchmark[] = [
+  { name: 'decision', about: 'one request decided, by the number of documents and of CIDRs', main: 'decision-main.ts' },
+  {
+    name: 'reload',
+    about: 'reading, compiling and swapping policy, and how long that holds the event loop',
+    main: 'reload-main.ts',
+  },
+  {
+    name: 'idle-connections',
+    about: 'resident memory of idle connections, plain and TLS',
+    main: 'idle-connections-main.ts',
+  },
+];
+
+/** Each in a process of its own: a heap that another has filled is slower. @throws with what it printed when it fails. */
+export function runMicro({ name, main }: MicroBenchmark, { quick }: { readonly quick: boolean }): Promise<MicroResult> {
+  const path = fileURLToPath(new URL(main, import.meta.url));
+  const args = ['--expose-gc', path, ...(quick ? ['--quick'] : [])];
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  const kill = (): boolean => child.kill('SIGTERM');
+  process.once('exit', kill);
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code, signal) => {
+      process.off('exit', kill);
+      if (code === 0) resolve(JSON.parse(stdout) as MicroResult);
+      else reject(new Error(`${name} failed (${code ?? signal}): ${stderr.trim()}`));
+    });
+  });
+}
+
+export function microTable({ name, about }: MicroBenchmark, { columns, rows }: MicroResult): string {
+  return `${name}: ${about}\n${aligned([[...columns], ...rows.map((row) => row.map(String))])}`;
+}

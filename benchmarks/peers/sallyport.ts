@@ -1,0 +1,108 @@
+import { fileURLToPath } from 'node:url';
+import { answers, rule } from '../rule.ts';
+import type { Carriage, Peer, Site } from './peer.ts';
+
+export const sallyportCommand = fileURLToPath(new URL('../../bin/sallyport', import.meta.url));
+
+export const sallyport: Peer = {
+  name: 'sallyport',
+  program: null,
+  can: () => true,
+  configure: async (site) => ({
+    command: sallyportCommand,
+    args: ['run'],
+    env: environment(site, await site.bench.freePort()),
+  }),
+};
+
+/** Metrics on, logs at info, no access log: the defaults. */
+function environment(
+  { bench, name, carriage, mutualTls, listenPort, appPort }: Site,
+  adminPort: number,
+): Record<string, string> {
+  const { files, clientName } = bench.credentials;
+  return {
+    SALLYPORT_POLICY: bench.write(`${name}.yaml`, policy(carriage, listenPort, mutualTls ? clientName : null)),
+    SALLYPORT_INBOUND_PORTS: `[127.0.0.1]:${listenPort}=127.0.0.1:${appPort}`,
+    SALLYPORT_ADMIN_LISTEN: `127.0.0.1:${adminPort}`,
+    SALLYPORT_HEALTH_LISTEN: 'off',
+    SALLYPORT_POD_NAMESPACE: 'bench',
+    SALLYPORT_POD_LABELS: 'app=web',
+    // The load comes from 127.0.0.1: the policy is to decide, not the exemption of localhost.
+    SALLYPORT_AUTHORIZE_LOCALHOST: 'false',
+    ...(mutualTls
+      ? {
+          SALLYPORT_IDENTITY_CERT: files.serverCertificate,
+          SALLYPORT_IDENTITY_KEY: files.serverKey,
+          SALLYPORT_TRUST_ANCHORS: files.trustAnchors,
+        }
+      : {}),
+  };
+}
+
+/** What a Linkerd user writes; HTTP is left to detection, which is Linkerd's default. */
+const proxyProtocol: Readonly<Record<Carriage, string>> = {
+  http1: 'unknown',
+  websocket: 'unknown',
+  http2: 'unknown',
+  'http2-to-http1': 'unknown',
+  grpc: 'gRPC',
+  tcp: 'opaque',
+};
+
+/** A Server, a route where there are requests, and one AuthorizationPolicy; with an identity where there is TLS. */
+export function policy(carriage: Carriage, port: number, identity: string | null): string {
+  const route = carriage === 'grpc' ? grpcRoute : carriage === 'tcp' ? '' : httpRoute;
+  const target = carriage === 'grpc' ? 'GRPCRoute' : carriage === 'tcp' ? 'Server' : 'HTTPRoute';
+  const group = carriage === 'grpc' ? 'gateway.networking.k8s.io' : 'policy.linkerd.io';
+  return `apiVersion: policy.linkerd.io/v1beta3
+kind: Server
+metadata: { name: web, namespace: bench }
+spec:
+  podSelector: { matchLabels: { app: web } }
+  port: ${port}
+  proxyProtocol: ${proxyProtocol[carriage]}
+${route}---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: NetworkAuthentication
+metadata: { name: load, namespace: bench }
+spec:
+  networks: [${rule.networks.map((cidr) => `{ cidr: ${cidr} }`).join(', ')}]
+${identity === null ? '' : meshTls(identity)}---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: AuthorizationPolicy
+metadata: { name: load, namespace: bench }
+spec:
+  targetRef: { group: ${group}, kind: ${target}, name: web }
+  requiredAuthenticationRefs:
+    - { group: policy.linkerd.io, kind: NetworkAuthentication, name: load }
+${identity === null ? '' : '    - { group: policy.linkerd.io, kind: MeshTLSAuthentication, name: load }\n'}`;
+}
+
+const httpRoute = `---
+apiVersion: policy.linkerd.io/v1beta3
+kind: HTTPRoute
+metadata: { name: web, namespace: bench }
+spec:
+  parentRefs: [{ group: policy.linkerd.io, kind: Server, name: web }]
+  rules:
+    - matches: [{ path: { type: PathPrefix, value: ${rule.pathPrefix} } }]
+`;
+
+const grpcRoute = `---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: { name: web, namespace: bench }
+spec:
+  parentRefs: [{ group: policy.linkerd.io, kind: Server, name: web }]
+  rules:
+    - matches: [{ method: { service: ${answers.grpcService} } }]
+`;
+
+const meshTls = (identity: string): string => `---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: MeshTLSAuthentication
+metadata: { name: load, namespace: bench }
+spec:
+  identities: ['${identity}']
+`;
