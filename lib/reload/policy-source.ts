@@ -24,6 +24,7 @@ export interface PolicySourceOptions {
   /** For tests. */
   readonly debounceMs?: number;
   readonly pollMs?: number;
+  readonly retryMs?: number;
 }
 
 export interface PolicySource {
@@ -47,7 +48,7 @@ const sliceMs = 8;
  * YAML), since then nobody knows what is missing. Later, an error of any kind keeps the last good policy whole.
  */
 export function createPolicySource(options: PolicySourceOptions): PolicySource {
-  const { path, debounceMs = 50 } = options;
+  const { path, debounceMs = 50, retryMs = 5_000 } = options;
   const thread = new LoadThread();
   /** The good load whose documents are in force. */
   let good: PolicyLoad | null = null;
@@ -56,6 +57,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   let stopped = false;
   let watcher: { close(): Promise<void> } | undefined;
   let debounce: NodeJS.Timeout | undefined;
+  let retry: NodeJS.Timeout | undefined;
   // One thing at a time; at most one load and one compile wait, since each takes the newest state when its turn comes.
   let busy: Promise<void> = Promise.resolve();
   const waiting: { load?: Promise<void>; compile?: Promise<void> } = {};
@@ -65,7 +67,15 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     if (queued !== undefined) return queued;
     const turn = busy.then(async () => {
       delete waiting[kind];
-      if (!stopped) await work();
+      if (stopped) return;
+      try {
+        await work();
+      } catch (error) {
+        if (stopped) return;
+        // No fault of the files (the thread ran out of memory, say): nothing will tell us to try again.
+        options.onFailed(`unexpected error: ${error instanceof Error ? error.message : String(error)}`);
+        retry = setTimeout(() => void queue(kind, work), retryMs).unref();
+      }
     });
     waiting[kind] = turn;
     busy = turn;
@@ -73,13 +83,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   }
 
   async function load(): Promise<void> {
-    let loaded: PolicyLoad | 'unchanged';
-    try {
-      loaded = await read();
-    } catch (error) {
-      if (!stopped) options.onFailed(`loading failed: ${error instanceof Error ? error.message : String(error)}`);
-      return;
-    }
+    const loaded = await read();
     if (loaded === 'unchanged' || stopped) return;
     if (good !== null && loaded.digest === good.digest) {
       // Broken and repaired to what is in force all along.
@@ -157,6 +161,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     async stop() {
       stopped = true;
       clearTimeout(debounce);
+      clearTimeout(retry);
       await Promise.all([watcher?.close(), thread.stop()]);
       await busy;
     },

@@ -40,7 +40,7 @@ interface Seen {
 function follow(
   t: { teardown(clean: () => unknown): void },
   path: string | null,
-  options: { pollMs?: number; workload?: () => Workload } = {},
+  options: { pollMs?: number; retryMs?: number; workload?: () => Workload } = {},
 ): Seen {
   const seen = {
     swaps: [] as string[][],
@@ -62,6 +62,7 @@ function follow(
     },
     debounceMs: 10,
     pollMs: options.pollMs ?? neverPoll,
+    retryMs: options.retryMs ?? neverPoll,
   });
   t.teardown(() => source.stop());
   return { source, ...seen };
@@ -202,6 +203,22 @@ t.test('a changed workload recompiles the documents in force', async (t) => {
   namespace = 'elsewhere';
   await Promise.all([seen.source.workloadChanged(), seen.source.workloadChanged()]);
   t.same(seen.swaps, [['web'], ['web']], 'two requests at once are one compile');
+});
+
+t.test('an unexpected error is told, ends nothing, and is followed by another attempt', async (t) => {
+  const folder = t.testdir({ 'p.yaml': server('web') });
+  let faults = 2;
+  const seen = follow(t, join(folder, 'p.yaml'), {
+    retryMs: 5,
+    workload() {
+      if (faults-- > 0) throw new Error('no workload');
+      return workload();
+    },
+  });
+  await seen.source.start();
+  t.same(seen.failures, ['unexpected error: no workload']);
+  await until('the attempt that succeeds', () => seen.swaps.length === 1);
+  t.equal(seen.failures.length, 2);
 });
 
 t.test('stopped: nothing is swapped any more', async (t) => {
