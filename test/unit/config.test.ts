@@ -298,6 +298,13 @@ t.test(
   },
 );
 
+t.test('a port with an HTTP probe is not opaque by a mere default', async (t) => {
+  const opaque = (env: Environment): boolean => config(env).workload.opaquePorts.has(5432);
+  t.equal(opaque({}), true);
+  t.equal(opaque({ SALLYPORT_PROBES: '5432/up' }), false);
+  t.equal(opaque({ SALLYPORT_PROBES: '5432/up', SALLYPORT_OPAQUE_PORTS: '5432' }), true, 'what is written stands');
+});
+
 t.test('unknown variables are warnings with the nearest name', async (t) => {
   const { warnings } = config({
     SALLYPORT_POLCY: 'x',
