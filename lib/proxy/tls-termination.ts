@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import tls from 'node:tls';
 import type { ClientIdentity } from '../client.ts';
 import { identityFromCertificate } from '../identity.ts';
-import type { ClientHello } from './client-hello.ts';
+import type { ClientHello } from './detect/client-hello.ts';
 
 /** Our side of mutual TLS: one immutable snapshot; a rotation makes the next. */
 export interface ServerCredentials {

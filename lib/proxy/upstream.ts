@@ -2,8 +2,8 @@ import http from 'node:http';
 import net from 'node:net';
 import { type Dispatcher, Pool } from 'undici';
 import { hostPort } from '../ip.ts';
+import { Http2Pool } from './http2/pool.ts';
 import type { Recorder } from './recorder.ts';
-import { Http2Pool } from './upstream-http2.ts';
 
 /** Where the app listens. */
 export interface Endpoint {

@@ -1,7 +1,7 @@
 import http2 from 'node:http2';
 import type { Duplex } from 'node:stream';
-import { Http2Exchange, readHttp2Head } from './http2-exchange.ts';
-import type { HttpConnection, RequestPipeline } from './request-pipeline.ts';
+import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import { Http2Exchange, readHttp2Head } from './exchange.ts';
 
 export interface Http2ServerOptions {
   readonly pipeline: RequestPipeline;

@@ -1,10 +1,10 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
-import type { Exchange, HeaderList } from './exchange.ts';
-import { headerValues, type RequestHead } from './headers.ts';
-import type { ConnectionFacts } from './recorder.ts';
-import { type Refusal, refusalHeaders } from './refuse.ts';
-import type { RequestPipeline } from './request-pipeline.ts';
+import type { Exchange, HeaderList } from '../exchange.ts';
+import { headerValues, type RequestHead } from '../headers.ts';
+import type { ConnectionFacts } from '../recorder.ts';
+import { type Refusal, refusalHeaders } from '../refuse.ts';
+import type { RequestPipeline } from '../request-pipeline.ts';
 
 /** After an early answer, this much of a request body is read away to keep the connection; more closes it. */
 const maxDrainBytes = 256 * 1024;

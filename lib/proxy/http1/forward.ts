@@ -1,10 +1,10 @@
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import type { RequestPermit } from '../policy/decision.ts';
-import type { Exchange, HeaderList } from './exchange.ts';
-import { scanResponseHeaders, without } from './headers.ts';
-import type { RequestScope } from './recorder.ts';
-import { errorCode } from './refuse.ts';
+import type { RequestPermit } from '../../policy/decision.ts';
+import type { Exchange, HeaderList } from '../exchange.ts';
+import { scanResponseHeaders, without } from '../headers.ts';
+import type { RequestScope } from '../recorder.ts';
+import { errorCode } from '../refuse.ts';
 
 /** RFC 9110 9.2.2: a lost connection may be retried for these, as nothing happens twice that the client did not ask for. */
 const idempotent: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE']);

@@ -1,9 +1,9 @@
 import type { ClientHttp2Stream } from 'node:http2';
-import type { RequestPermit } from '../policy/decision.ts';
-import type { Exchange, HeaderList } from './exchange.ts';
-import { headerValue } from './headers.ts';
-import type { RequestScope } from './recorder.ts';
-import type { Http2Pool } from './upstream-http2.ts';
+import type { RequestPermit } from '../../policy/decision.ts';
+import type { Exchange, HeaderList } from '../exchange.ts';
+import { headerValue } from '../headers.ts';
+import type { RequestScope } from '../recorder.ts';
+import type { Http2Pool } from './pool.ts';
 
 /** RST_STREAM codes (RFC 9113 7). */
 const noError = 0;

@@ -1,10 +1,10 @@
 import http from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { UpgradeForwarder } from './forward-upgrade.ts';
-import { type RequestHead, scanRequestHeaders } from './headers.ts';
-import { Http1Exchange, isHost, readTarget } from './http1-exchange.ts';
-import type { HttpConnection, RequestPipeline } from './request-pipeline.ts';
+import { type RequestHead, scanRequestHeaders } from '../headers.ts';
+import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import { Http1Exchange, isHost, readTarget } from './exchange.ts';
+import type { UpgradeForwarder } from './upgrade.ts';
 
 export interface Http1ServerOptions {
   readonly pipeline: RequestPipeline;

@@ -3,15 +3,15 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createProxyServer } from 'http-proxy';
 import type { Dispatcher } from 'undici';
-import type { PortPolicy, RequestPermit } from '../policy/decision.ts';
-import type { HeaderList } from './exchange.ts';
-import { forwardHttp1 } from './forward-http1.ts';
-import { resetOrDestroy, splice } from './forward-tcp.ts';
-import type { Http1Exchange } from './http1-exchange.ts';
-import type { RequestScope } from './recorder.ts';
-import { failures, upstreamFailure } from './refuse.ts';
-import type { HttpConnection, RequestPipeline } from './request-pipeline.ts';
-import type { Endpoint, Upstreams } from './upstream.ts';
+import type { PortPolicy, RequestPermit } from '../../policy/decision.ts';
+import type { HeaderList } from '../exchange.ts';
+import { resetOrDestroy, splice } from '../forward-tcp.ts';
+import type { RequestScope } from '../recorder.ts';
+import { failures, upstreamFailure } from '../refuse.ts';
+import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import type { Endpoint, Upstreams } from '../upstream.ts';
+import type { Http1Exchange } from './exchange.ts';
+import { forwardHttp1 } from './forward.ts';
 
 export interface UpgradeRequest {
   readonly connection: HttpConnection;

@@ -1,12 +1,12 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import type { Readable } from 'node:stream';
-import type { Exchange, HeaderList } from './exchange.ts';
-import { asObject } from './forward-http2.ts';
-import { headerValues, isIdentityAlias } from './headers.ts';
-import { isHost, readTarget } from './http1-exchange.ts';
-import type { ConnectionFacts } from './recorder.ts';
-import { type Refusal, refusalHeaders } from './refuse.ts';
-import type { RequestPipeline } from './request-pipeline.ts';
+import type { Exchange, HeaderList } from '../exchange.ts';
+import { headerValues, isIdentityAlias } from '../headers.ts';
+import { isHost, readTarget } from '../http1/exchange.ts';
+import type { ConnectionFacts } from '../recorder.ts';
+import { type Refusal, refusalHeaders } from '../refuse.ts';
+import type { RequestPipeline } from '../request-pipeline.ts';
+import { asObject } from './forward.ts';
 
 /** RST_STREAM codes (RFC 9113 7). */
 const noError = 0;
