@@ -6,7 +6,7 @@ import t, { type Test } from 'tap';
 import { testCertificate, workloadCertificate, workloadName } from '../support/certificates.ts';
 import { identityEnvironment, replaceFile } from '../support/files.ts';
 import { scrape } from '../support/metrics.ts';
-import { openServer, policyEnvironment } from '../support/open-policy.ts';
+import { openAdmin, openServer, policyEnvironment } from '../support/open-policy.ts';
 import { freePorts } from '../support/ports.ts';
 import { latin1, RawClient } from '../support/raw-http.ts';
 import { type Sallyport, startSallyport } from '../support/sallyport.ts';
@@ -79,7 +79,7 @@ async function changeUnderLoad(t: Test): Promise<void> {
   const mostBytes = { value: 0 };
   for (let swap = 1; swap <= swaps; swap++) {
     const before = await generationOf(sallyport);
-    replaceFile(join(folder, 'policy', 'policy.yaml'), documents(port, tcpPort, swap));
+    replaceFile(join(folder, 'policy', 'policy.yaml'), documents(port, tcpPort, swap) + openAdmin);
     await until(`swap ${swap}`, async () => (await generationOf(sallyport)) > before, { everyMs: 5 });
     const status = await load.toggle();
     if (status !== (swap % 2 === 1 ? 200 : 403)) load.faults.push(`/toggle answered ${status} after swap ${swap}`);

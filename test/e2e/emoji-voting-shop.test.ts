@@ -190,7 +190,7 @@ async function emojiVotingShop(t: Test): Promise<void> {
 
   await t.test('the denials name their server', async (t) => {
     const denied = await emoji.sallyport.waitForLog('a gRPC denial', (line) => /denied/.test(String(line.msg)));
-    t.match(denied, { msg: 'Request denied', server: 'policy.linkerd.io/server/emoji-grpc' });
+    t.match(denied, { msg: 'Request denied', server: { kind: 'server', name: 'emoji-grpc' } });
   });
   for (const { sallyport } of [web, emoji, voting]) t.match(await sallyport.stop(), { code: 0 });
 }

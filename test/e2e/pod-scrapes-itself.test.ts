@@ -143,8 +143,7 @@ async function podScrapesItself(t: Test): Promise<void> {
   await t.test('not from another address without TLS', async (t) => {
     t.equal(await statusFrom(elsewhere, ask('10.9.9.9', '10.42.0.7')), 403);
     const denied = await sallyport.waitForLog('the denial', (line) => line.msg === 'Request denied');
-    t.match(JSON.stringify(denied), /10\.9\.9\.9/, 'the log names the client');
-    t.match(denied, { server: 'policy.linkerd.io/server/proxy-admin', route: 'policy.linkerd.io/HTTPRoute/metrics' });
+    t.match(denied, { client: { ip: '10.9.9.9' }, server: { name: 'proxy-admin' }, route: { name: 'metrics' } });
   });
 
   await t.test('from anywhere with the identity of prometheus, and no other', async (t) => {
@@ -156,8 +155,7 @@ async function podScrapesItself(t: Test): Promise<void> {
   });
 
   await t.test('at its new address, with the policy as it was', async (t) => {
-    await pod.addAddress('10.42.0.99/24', device);
-    await pod.removeAddress('10.42.0.7/24', device);
+    await pod.replaceAddress('10.42.0.7/24', '10.42.0.99/24', device);
     target('10.42.0.99');
     t.match(await targetState(inPod, '10.42.0.99'), { health: 'up', lastError: '' });
     t.equal(await statusFrom(inPod, ask('10.42.0.99', '10.42.0.99')), 200);

@@ -123,8 +123,7 @@ async function probesFromAnywhere(t: Test): Promise<void> {
       'the denial of /metrics',
       (line) => line.msg === 'Request denied' && JSON.stringify(line).includes('/metrics'),
     );
-    t.match(denied, { level: /info/i, server: 'policy.linkerd.io/server/proxy-admin' });
-    t.match(JSON.stringify(denied), probeAddress, 'names the client');
+    t.match(denied, { level: /info/i, server: { kind: 'server', name: 'proxy-admin' }, client: { ip: probeAddress } });
     t.match(JSON.stringify(denied), /network|identity/, 'names the clause that failed');
   });
 

@@ -22,6 +22,8 @@ export interface Namespace {
   readonly within: readonly string[];
   addAddress(address: string, device?: string): Promise<void>;
   removeAddress(address: string, device?: string): Promise<void>;
+  /** What happens to a pod that is given another address while it runs. */
+  replaceAddress(old: string, next: string, device: string): Promise<void>;
 }
 
 /** A namespace whose loopback device holds all the addresses: each is then both a place to listen and a source. */
@@ -30,11 +32,22 @@ export async function createNamespace(t: Teardown, addresses: readonly string[] 
   await ip(t, ['netns', 'add', name]);
   t.teardown(() => spawnSync('ip', ['netns', 'del', name]));
   await ip(t, ['-n', name, 'link', 'set', 'lo', 'up']);
+  const addAddress = (address: string, device = 'lo'): Promise<void> =>
+    ip(t, ['-n', name, ...addressCommand('add', address, device)]);
+  const removeAddress = (address: string, device = 'lo'): Promise<void> =>
+    ip(t, ['-n', name, ...addressCommand('del', address, device)]);
   const namespace: Namespace = {
     name,
     within: ['ip', 'netns', 'exec', name],
-    addAddress: (address, device = 'lo') => ip(t, ['-n', name, ...addressCommand('add', address, device)]),
-    removeAddress: (address, device = 'lo') => ip(t, ['-n', name, ...addressCommand('del', address, device)]),
+    addAddress,
+    removeAddress,
+    replaceAddress: async (old, next, device) => {
+      // Else the kernel removes the second address of a subnet together with the first.
+      const promote = `echo 1 > /proc/sys/net/ipv4/conf/${device}/promote_secondaries`;
+      await ip(t, ['netns', 'exec', name, 'sh', '-c', promote]);
+      await addAddress(next, device);
+      await removeAddress(old, device);
+    },
   };
   for (const address of addresses) await namespace.addAddress(address);
   return namespace;

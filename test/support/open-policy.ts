@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { replaceFile } from './files.ts';
 
 /** A Server that anybody may use, on a port; `proxyProtocol` as in the document. */
-export function openServer(name: string, port: number, proxyProtocol = 'unknown'): string {
+export function openServer(name: string, port: number | string, proxyProtocol = 'unknown'): string {
   return `---
 apiVersion: policy.linkerd.io/v1beta3
 kind: Server
@@ -18,9 +18,12 @@ spec:
 `;
 }
 
+/** Lets tests scrape: they call from 127.0.0.1, which means nothing here. */
+export const openAdmin = openServer('proxy-admin', 'linkerd-admin', 'HTTP/1');
+
 /** Puts documents into a policy folder under `folder` and yields the variables for a proxy that reads them. */
 export function policyEnvironment(folder: string, documents: string): Record<string, string> {
-  replaceFile(join(folder, 'policy', 'policy.yaml'), documents);
+  replaceFile(join(folder, 'policy', 'policy.yaml'), documents + openAdmin);
   return {
     SALLYPORT_POLICY: join(folder, 'policy'),
     SALLYPORT_POD_NAMESPACE: 'shop',

@@ -4,6 +4,7 @@ import {
   type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
 } from 'node:http2';
+import type { Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import { headerValues, latin1, RawClient } from './raw-http.ts';
 import { ConditionTimeout, within } from './until.ts';
@@ -72,6 +73,7 @@ export class WireConnection {
           ...(secure === undefined ? {} : { tls: secure }),
         }),
       );
+      if (this.#exchange.proto === 'http/2' || this.#exchange.proto === 'grpc') this.#beginHttp2(this.#raw.socket);
       return true;
     } catch (error) {
       if (error instanceof ConditionTimeout) throw error;
@@ -80,6 +82,16 @@ export class WireConnection {
       if (tls !== undefined && code === 'ECONNRESET') return false;
       throw error;
     }
+  }
+
+  /**
+   * Prior knowledge, inside TLS as well: on redirected ports Linkerd negotiates no ALPN. Begun with the connection,
+   * because the server's SETTINGS may arrive before the first request is sent.
+   */
+  #beginHttp2(socket: Socket): void {
+    this.#session = http2Connect('http://sallyport.test', { createConnection: () => socket });
+    // What failed shows in the streams.
+    this.#session.on('error', () => {});
   }
 
   async run(exchange: Exchange): Promise<ExchangeResult> {
@@ -139,13 +151,8 @@ export class WireConnection {
   }
 
   async #http2(exchange: Exchange): Promise<ExchangeResult> {
-    const socket = this.#client.socket;
-    if (this.#session === null) {
-      // Prior knowledge, inside TLS as well: on redirected ports Linkerd negotiates no ALPN.
-      this.#session = http2Connect('http://sallyport.test', { createConnection: () => socket });
-      this.#session.on('error', () => {});
-    }
     const session = this.#session;
+    if (session === null) throw new Error('the connection was not opened for HTTP/2');
     const grpc = exchange.proto === 'grpc';
     const headers: OutgoingHttpHeaders = {
       ':method': exchange.method ?? (grpc ? 'POST' : 'GET'),
