@@ -1,0 +1,171 @@
+/**
+ * The README against the program: its tables are the code's, the output it shows is what the commands print, and what it
+ * links to is there. A row that is missing, wrong or left over fails.
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { delimiter, join, resolve } from 'node:path';
+import pino from 'pino';
+import t from 'tap';
+import { variables } from '../../lib/config.ts';
+import { documentKinds } from '../../lib/policy/document-kinds.ts';
+import { refusals } from '../../lib/policy/refusals.ts';
+import { defaultPolicies } from '../../lib/policy/workload.ts';
+import { type Failure, failures, upstreamFailure } from '../../lib/proxy/refuse.ts';
+import { createTelemetry } from '../../lib/telemetry/metrics.ts';
+
+const root = resolve(import.meta.dirname, '../..');
+const readme = readFileSync(join(root, 'README.md'), 'utf8');
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+
+/** The text below a heading of the second level; a heading that is gone fails here rather than yielding no rows. */
+function section(title: string): string {
+  const [, text] = readme.split(`\n## ${title}\n`);
+  if (text === undefined) throw new Error(`README.md has no section "${title}"`);
+  return text.split('\n## ')[0] as string;
+}
+
+/** The rows of the table whose first header cell is `header`, each as its cells; `\|` inside a cell is a bar. */
+function table(title: string, header: string): string[][] {
+  const lines = section(title).split('\n');
+  const at = lines.findIndex((line) => line.startsWith(`| ${header} |`));
+  if (at === -1) throw new Error(`section "${title}" has no table headed "${header}"`);
+  const rows: string[][] = [];
+  for (const line of lines.slice(at + 2)) {
+    if (!line.startsWith('|')) break;
+    const cells = line.slice(1, -1).split(/(?<!\\)\|/);
+    rows.push(cells.map((cell) => cell.trim().replaceAll('\\|', '|')));
+  }
+  return rows;
+}
+
+const bare = (cell: string | undefined): string => (cell ?? '').replaceAll('`', '');
+
+/** `a_{b,c}_d` to `a_b_d` and `a_c_d`, as a shell would. */
+function expand(pattern: string): string[] {
+  const [, before = '', inside = '', after = ''] = /^([^{]*)\{([^}]*)\}(.*)$/.exec(pattern) ?? [];
+  return inside === '' ? [pattern] : inside.split(',').flatMap((item) => expand(`${before}${item}${after}`));
+}
+
+t.test('expansion', async (t) => {
+  t.same(expand('a'), ['a']);
+  t.same(expand('a_{b,c}_{d,e}'), ['a_b_d', 'a_b_e', 'a_c_d', 'a_c_e']);
+});
+
+t.test('the environment table: every variable, in order, with its default', async (t) => {
+  const rows = table('Environment', 'variable');
+  t.same(
+    rows.map(([name, shown]) => [name, bare(shown)]),
+    Object.entries(variables).map(([name, { shown }]) => [`\`${name}\``, shown]),
+  );
+  for (const [name, , meaning] of rows) t.ok(meaning, `${name} has a meaning`);
+  const mentioned = new Set(readme.match(/SALLYPORT_[A-Z_]+[A-Z]/g));
+  for (const name of mentioned) t.ok(Object.hasOwn(variables, name), `${name} is a variable`);
+});
+
+t.test('document kinds and versions', async (t) => {
+  const shown = table('Policy documents', 'kind').map(([kind, group, versions]) => [kind, bare(group), versions]);
+  const known = documentKinds.map(({ kind, group, shapes }) => [kind, group, Object.keys(shapes).join(', ')]);
+  t.same(shown.sort(), known.sort());
+});
+
+t.test('default policies', async (t) => {
+  const shown = table('How a decision is made', 'default policy').map(([name]) => bare(name));
+  t.same(shown.sort(), [...defaultPolicies].sort());
+});
+
+t.test('refusals', async (t) => {
+  const unreachable: Readonly<Record<string, Failure>> = {
+    'app refuses or resets': upstreamFailure({ code: 'ECONNREFUSED' }),
+    'app sends no valid response': failures.badResponse,
+    'connecting times out': upstreamFailure({ code: 'ERR_SALLYPORT_CONNECT_TIMEOUT' }),
+    overload: failures.overload,
+    loop: upstreamFailure({ code: 'ERR_SALLYPORT_LOOP' }),
+  };
+  const connection = (close: boolean): string => (close ? 'closed' : 'kept');
+  const expected = [
+    ...Object.entries(refusals).map(([name, { http, grpc, close }]) => [name, `${http}`, `${grpc}`, connection(close)]),
+    ...Object.entries(unreachable).map(([name, { refusal }]) => [
+      name,
+      `${refusal.status}`,
+      `${refusal.grpc}`,
+      connection(refusal.close),
+    ]),
+  ];
+  const shown = table('Refusals', 'verdict').map(([name, ...rest]) => [bare(name), ...rest.slice(0, 3)]);
+  t.same(shown.sort(), expected.sort());
+});
+
+t.test('metrics: every family of the exposition, with its type', async (t) => {
+  const build = { version: '0', gitSha: '', date: '' };
+  const telemetry = createTelemetry({ log: pino({ enabled: false }), accessLog: null, build, processStart: 0 });
+  const { body } = await telemetry.exposition();
+  const exposed = [...body.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type = '']) => [name, type]);
+  const shown = table('Metrics', 'metric').flatMap(([name, type]) => expand(bare(name)).map((each) => [each, type]));
+  t.same(shown.sort(), exposed.filter(([name]) => !name?.startsWith('nodejs_')).sort());
+});
+
+t.test('dependencies', async (t) => {
+  const shown = table('The house', 'dependency').map(([name]) => bare(name));
+  t.same(shown.sort(), Object.keys(manifest.dependencies).sort());
+});
+
+t.test('every command, and nothing that is none', async (t) => {
+  const { stdout } = spawnSync(join(root, 'bin/sallyport'), ['--help'], { encoding: 'utf8' });
+  const known = [...stdout.matchAll(/^ {2}(\w+) +\S/gm)].map(([, name]) => name);
+  const shown = table('Commands', 'command').map(([usage]) => bare(usage).split(' ')[1]);
+  t.same(shown.sort(), known.sort());
+  const scripts = [...readme.matchAll(/npm (?:run )?(\w+)`/g)].map(([, name = '']) => name);
+  for (const name of new Set(scripts)) t.ok(Object.hasOwn(manifest.scripts, name), `npm run ${name}`);
+});
+
+t.test('links lead somewhere', async (t) => {
+  const headings = [...readme.matchAll(/^##+ (.+)$/gm)].map(([, title = '']) =>
+    title
+      .toLowerCase()
+      .replace(/[^\w\s-]/g, '')
+      .replace(/\s/g, '-'),
+  );
+  const links = [...readme.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
+  t.ok(links.length > 30, 'links are found at all');
+  for (const link of new Set(links)) {
+    if (link.startsWith('https://')) continue;
+    if (link.startsWith('#')) t.ok(headings.includes(link.slice(1)), link);
+    else t.ok(existsSync(join(root, link)), link);
+  }
+});
+
+t.test('every deliberate difference names the test that proves it', async (t) => {
+  for (const [here = '', linkerd, why, proof = ''] of table('Deliberate differences from Linkerd', 'here')) {
+    t.ok(linkerd !== '' && why !== '', here);
+    const tests = [...proof.matchAll(/\]\((test\/[\w./-]+\.test\.ts)\)/g)];
+    t.ok(tests.length > 0, `tested: ${here}`, proof === '' ? { todo: 'no test is named yet' } : {});
+  }
+});
+
+t.test('the first policy: what the commands print is what is shown', async (t) => {
+  const text = section('First policy');
+  const [, policy = ''] = /```yaml\n(.*?)```/s.exec(text) ?? [];
+  const [, session = ''] = /```console\n(.*?)```/s.exec(text) ?? [];
+  const folder = t.testdir();
+  mkdirSync(join(folder, 'policy'));
+  writeFileSync(join(folder, 'policy', 'web.yaml'), policy);
+  const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('SALLYPORT_'));
+  const env: NodeJS.ProcessEnv = {
+    ...Object.fromEntries(inherited),
+    PATH: `${join(root, 'bin')}${delimiter}${process.env.PATH ?? ''}`,
+    NO_COLOR: '1',
+  };
+  const steps = session.split(/^\$ /m).slice(1);
+  t.ok(steps.length > 5, 'commands are found at all');
+  for (const step of steps) {
+    const [command = '', ...shown] = step.trimEnd().split('\n');
+    if (command.startsWith('export ')) {
+      for (const [, name = '', value] of command.matchAll(/(\w+)=(\S+)/g)) env[name] = value;
+      continue;
+    }
+    const { stdout, stderr } = spawnSync('sh', ['-c', command], { cwd: folder, env, encoding: 'utf8' });
+    t.equal(stdout.trimEnd(), shown.join('\n'), command);
+    t.equal(stderr, '', `${command}: nothing on stderr`);
+  }
+});
