@@ -55,9 +55,6 @@ spec: {podSelector: {}, port: ${port}}
   ].join('');
 }
 
-t.setTimeout(290_000);
-await t.test('policy and certificates change under load', { timeout: 280_000 }, changeUnderLoad);
-
 async function changeUnderLoad(t: Test): Promise<void> {
   const folder = t.testdir();
   const app = await startSniffingApp(t);
@@ -256,3 +253,6 @@ function askHttp2(session: ReturnType<typeof http2Connect>, path: string): Promi
     stream.on('error', reject);
   });
 }
+
+t.setTimeout(290_000);
+await t.test('policy and certificates change under load', { timeout: 280_000 }, changeUnderLoad);

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -49,10 +50,10 @@ t.test('gRPC streams both ways (grpc-js)', { timeout: 60_000 }, async (t) => {
       const call = client.bidi('Echo');
       for (let number = 1; number <= 20; number++) {
         // The answer to each message arrives before the next is sent: nothing waits for the end of the stream.
-        const answered = new Promise<Payload>((resolve, reject) => call.once('data', resolve).once('error', reject));
+        const answered = once(call, 'data') as Promise<[Payload]>;
         const data = randomBytes(number * 1_000);
         call.write({ number, data });
-        const answer = await within(`echo ${number}`, 5_000, answered);
+        const [answer] = await within(`echo ${number}`, 5_000, answered);
         if (answer.number !== number || !answer.data.equals(data)) t.fail(`echo ${number} differs`);
       }
       const ended = new Promise<{ code: number }>((resolve) => call.once('status', resolve));
