@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { divideCores, machineFacts } from './machine.ts';
+import { type Cores, divideCores, machineFacts, stayOn } from './machine.ts';
 import { measure, peers, type ScenarioResult } from './measure.ts';
 import { type MicroResult, microBenchmarks, microTable, runMicro } from './micro/micro.ts';
 import { installCommand, installPackages, isInstalled, missingPackages, versionOf } from './programs.ts';
@@ -79,8 +79,11 @@ function progress(line: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${line}`);
 }
 
-async function runScenario(scenario: Scenario, { rounds, seconds }: Options): Promise<ScenarioResult> {
-  const cores = divideCores();
+async function runScenario(
+  scenario: Scenario,
+  cores: Cores | null,
+  { rounds, seconds }: Options,
+): Promise<ScenarioResult> {
   if (cores === null) throw new Error('two cores are needed: one for the proxy, one for load and app');
   const lacking = [...scenario.needs, 'nginx' as const, 'taskset' as const].filter((program) => !isInstalled(program));
   if (lacking.length > 0) throw new Error(`${scenario.name} needs ${lacking.join(', ')}; ${remedy()}`);
@@ -131,10 +134,12 @@ async function main(args: readonly string[]): Promise<number> {
     }
   };
 
+  const cores = divideCores();
+  if (cores !== null && isInstalled('taskset')) stayOn(cores.load);
   const results: ScenarioResult[] = [];
   for (const scenario of scenarios.filter(({ name }) => names.includes(name))) {
     await attempt(async () => {
-      const result = await runScenario(scenario, options);
+      const result = await runScenario(scenario, cores, options);
       results.push(result);
       process.stdout.write(`${table(result)}\n\n`);
     });

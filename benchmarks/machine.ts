@@ -17,6 +17,11 @@ export function divideCores(): Cores | null {
   return { proxy: String(proxy), load: allowed.join(',') };
 }
 
+/** Moves this whole process, so that the little it does is not done beside the proxy. */
+export function stayOn(cores: string): void {
+  execFileSync('taskset', ['--all-tasks', '--cpu-list', '--pid', cores, String(process.pid)], { stdio: 'ignore' });
+}
+
 /** `0-3,8` to its numbers; none for nothing. */
 function coresAllowed(list = ''): number[] {
   return list

@@ -67,13 +67,13 @@ export async function measure(bench: Workbench, scenario: Scenario, options: Mea
     for (const one of running) {
       const what = round === 0 ? 'warm-up' : `round ${round}/${options.rounds}`;
       options.progress(`${scenario.name}: ${what}, ${one.contender}`);
-      const result = await blaming(one, scenario, () => oneRound(bench, scenario, one, options.seconds));
+      const result = await blaming(one.contender, scenario, () => oneRound(bench, scenario, one, options.seconds));
       if (round > 0) one.rounds.push(result);
     }
   }
   const contenders: ContenderResult[] = [];
   for (const one of running) {
-    await blaming(one, scenario, () => expectAllowed(one.probe));
+    await blaming(one.contender, scenario, () => expectAllowed(one.probe));
     contenders.push({
       contender: one.contender,
       rounds: one.rounds,
@@ -93,8 +93,11 @@ async function startContenders(bench: Workbench, scenario: Scenario): Promise<Ru
     if (!peer.can(scenario) || (peer.program !== null && !isInstalled(peer.program))) continue;
     const port = await bench.freePort();
     const site = { bench, name: `${name}-${peer.name}`, carriage, mutualTls, listenPort: port, appPort };
-    const child = await bench.start('proxy', await peer.configure(site), [port]);
-    started.push({ contender: peer.name, port, pid: child.pid });
+    const pid = await blaming(peer.name, scenario, async () => {
+      const child = await bench.start('proxy', await peer.configure(site), [port]);
+      return child.pid;
+    });
+    started.push({ contender: peer.name, port, pid });
   }
   if (scenario.direct) started.push({ contender: 'direct', port: appPort, pid: null });
   const fronts = mutualTls
@@ -111,7 +114,7 @@ async function startContenders(bench: Workbench, scenario: Scenario): Promise<Ru
     rounds: [],
   }));
   for (const one of running) {
-    await blaming(one, scenario, async () => {
+    await blaming(one.contender, scenario, async () => {
       await expectAllowed(one.probe);
       if (one.pid !== null) await expectRefused(one.probe);
     });
@@ -139,11 +142,11 @@ async function oneRound(bench: Workbench, scenario: Scenario, one: Running, seco
 }
 
 /** Says whose turn it was. */
-async function blaming<T>(one: Running, scenario: Scenario, work: () => Promise<T>): Promise<T> {
+async function blaming<T>(contender: Contender, scenario: Scenario, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    throw new Error(`${scenario.name}, ${one.contender}: ${(error as Error).message}`, { cause: error });
+    throw new Error(`${scenario.name}, ${contender}: ${(error as Error).message}`, { cause: error });
   }
 }
 

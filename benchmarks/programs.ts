@@ -13,18 +13,21 @@ export const programs = {
 } as const;
 export type Program = keyof typeof programs;
 
+const nginxModules = '/usr/lib/nginx/modules';
 /** nginx speaks plain TCP, and TLS towards a server, by a module of its own package. */
-export const nginxStream = {
-  package: 'libnginx-mod-stream',
-  file: '/usr/lib/nginx/modules/ngx_stream_module.so',
+export const nginxStream = { package: 'libnginx-mod-stream', file: `${nginxModules}/ngx_stream_module.so` } as const;
+/** What the gRPC app is made with; nginx-light depends on its package. */
+export const nginxEcho = {
+  package: 'libnginx-mod-http-echo',
+  file: `${nginxModules}/ngx_http_echo_module.so`,
 } as const;
 
 export function isInstalled(program: Program): boolean {
   return spawnSync('/bin/sh', ['-c', 'command -v "$1"', 'sh', program]).status === 0;
 }
 
-export function hasNginxStream(): boolean {
-  return existsSync(nginxStream.file);
+export function hasNginxModule(module: { readonly file: string }): boolean {
+  return existsSync(module.file);
 }
 
 /** The first line that has a number in it of what the program says about itself. */
@@ -38,7 +41,7 @@ export function versionOf(program: Program): string {
 export function missingPackages(): string[] {
   const missing = new Set<string>();
   for (const name of Object.keys(programs) as Program[]) if (!isInstalled(name)) missing.add(programs[name].package);
-  if (!hasNginxStream()) missing.add(nginxStream.package);
+  for (const module of [nginxStream, nginxEcho]) if (!hasNginxModule(module)) missing.add(module.package);
   return [...missing];
 }
 

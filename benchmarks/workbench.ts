@@ -43,11 +43,12 @@ export class Workbench {
   readonly credentials: Credentials;
   readonly #cores: Cores;
   readonly #stack = new AsyncDisposableStack();
+  readonly #removeFolder = (): void => rmSync(this.folder, { recursive: true, force: true });
   readonly #teardown: Teardown = { teardown: (clean) => this.#stack.defer(async () => void (await clean())) };
 
   constructor(cores: Cores) {
     this.#cores = cores;
-    process.once('exit', () => rmSync(this.folder, { recursive: true, force: true }));
+    process.once('exit', this.#removeFolder);
     this.credentials = issueCredentials(this.folder);
   }
 
@@ -98,7 +99,8 @@ export class Workbench {
 
   async end(): Promise<void> {
     await this.#stack.disposeAsync();
-    rmSync(this.folder, { recursive: true, force: true });
+    this.#removeFolder();
+    process.off('exit', this.#removeFolder);
   }
 
   /** On its cores, and killed by the kernel should this process vanish without a chance to clean up. */

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { httpBlock, nginxCommand } from '../peers/nginx.ts';
+import { hasNginxModule, nginxEcho } from '../programs.ts';
 import { answers } from '../rule.ts';
 import type { Workbench } from '../workbench.ts';
 
@@ -20,19 +21,21 @@ export async function startApp(bench: Workbench, app: App): Promise<number> {
 /** nginx answering from its configuration: the least that an HTTP server can do. */
 function httpApp(bench: Workbench, app: 'http1' | 'http2', port: number): string {
   const http2 = app === 'http2';
-  // A gRPC server of its own would spend more on a call than any proxy here; this one is right on the wire: a
-  // length-prefixed message, then trailers.
+  // A gRPC server of its own would spend more on a call than any proxy here. This one is right on the wire: it reads
+  // the request to its end, then sends a length-prefixed message and trailers. (`return` would answer before the
+  // request's last frame, which makes nginx as a proxy fail some calls.)
   const grpc = `location ${answers.grpcPath} {
       default_type application/grpc;
       add_trailer grpc-status 0;
-      return 200 "${answers.grpcReply.toString('latin1')}";
+      echo_read_request_body;
+      echo -n "${answers.grpcReply.toString('latin1')}";
     }`;
   return httpBlock(
     bench,
     `app-${port}`,
     `  server {
     listen 127.0.0.1:${port} backlog=4096${http2 ? ' http2' : ''};
-    ${http2 ? grpc : ''}
+    ${http2 && hasNginxModule(nginxEcho) ? grpc : ''}
     location / { return 200 "${answers.http}"; }
   }`,
   );

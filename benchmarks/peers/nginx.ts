@@ -1,4 +1,4 @@
-import { hasNginxStream, nginxStream } from '../programs.ts';
+import { hasNginxModule, nginxEcho, nginxStream } from '../programs.ts';
 import { rule } from '../rule.ts';
 import type { Command, Workbench } from '../workbench.ts';
 import type { Peer, Site } from './peer.ts';
@@ -7,14 +7,15 @@ export const nginx: Peer = {
   name: 'nginx',
   program: 'nginx',
   // Towards the app nginx speaks HTTP/2 for gRPC alone.
-  can: ({ carriage }) => carriage !== 'http2' && (carriage !== 'tcp' || hasNginxStream()),
+  can: ({ carriage }) => carriage !== 'http2' && (carriage !== 'tcp' || hasNginxModule(nginxStream)),
   configure: async (site) => nginxCommand(site.bench, site.name, site.carriage === 'tcp' ? stream(site) : http(site)),
 };
 
 /** One process in the foreground, with a folder of its own for everything it writes. */
 export function nginxCommand(bench: Workbench, name: string, body: string): Command {
   const folder = bench.subfolder(name);
-  const configuration = `${hasNginxStream() ? `load_module ${nginxStream.file};\n` : ''}daemon off;
+  const modules = [nginxStream, nginxEcho].filter(hasNginxModule).map(({ file }) => `load_module ${file};\n`);
+  const configuration = `${modules.join('')}daemon off;
 master_process off;
 worker_processes 1;
 worker_rlimit_nofile 20000;

@@ -34,7 +34,7 @@ function environment(
       ? {
           SALLYPORT_IDENTITY_CERT: files.serverCertificate,
           SALLYPORT_IDENTITY_KEY: files.serverKey,
-          SALLYPORT_TRUST_ANCHORS: files.trustAnchors,
+          SALLYPORT_IDENTITY_TRUST_ANCHORS: files.trustAnchors,
         }
       : {}),
   };
