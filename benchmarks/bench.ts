@@ -135,7 +135,10 @@ async function main(args: readonly string[]): Promise<number> {
   };
 
   const cores = divideCores();
-  if (cores !== null && isInstalled('taskset')) stayOn(cores.load);
+  const stay = (on: (divided: Cores) => string): void => {
+    if (cores !== null && isInstalled('taskset')) stayOn(on(cores));
+  };
+  stay(({ load }) => load);
   const results: ScenarioResult[] = [];
   for (const scenario of scenarios.filter(({ name }) => names.includes(name))) {
     await attempt(async () => {
@@ -144,6 +147,7 @@ async function main(args: readonly string[]): Promise<number> {
       process.stdout.write(`${table(result)}\n\n`);
     });
   }
+  stay(({ proxy, load }) => `${load},${proxy}`);
   const micro: Record<string, MicroResult> = {};
   for (const benchmark of microBenchmarks.filter(({ name }) => names.includes(name))) {
     await attempt(async () => {

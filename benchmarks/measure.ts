@@ -11,6 +11,7 @@ import { expectAllowed, expectRefused, hostOf, type Probe } from './probes.ts';
 import { cpuSeconds, peakResidentBytes } from './process-usage.ts';
 import { isInstalled } from './programs.ts';
 import type { Scenario } from './scenarios.ts';
+import { median } from './statistics.ts';
 import type { Workbench } from './workbench.ts';
 
 /** In the order of the rounds and of the table. */
@@ -163,11 +164,4 @@ function medianOf(rounds: readonly Round[]): Round {
     p50Micros: of('p50Micros'),
     p99Micros: of('p99Micros'),
   };
-}
-
-export function median(values: readonly number[]): number {
-  const ascending = [...values].sort((a, b) => a - b);
-  const middle = ascending.length >> 1;
-  const upper = ascending[middle] ?? Number.NaN;
-  return ascending.length % 2 === 1 ? upper : ((ascending[middle - 1] ?? Number.NaN) + upper) / 2;
 }

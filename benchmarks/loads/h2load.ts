@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { percentile } from '../statistics.ts';
 import { graceMs, type Load, WrongAnswers } from './load.ts';
 
 export interface H2loadOptions {
@@ -53,8 +54,4 @@ export function h2load({ connections, streams, headers, path, body, answerLength
 function latencies(log: Buffer): Float64Array {
   const rows = log.toString('latin1').trimEnd().split('\n');
   return Float64Array.from(rows, (row) => Number(row.slice(row.lastIndexOf('\t') + 1))).sort();
-}
-
-function percentile(ascending: Float64Array, share: number): number {
-  return ascending[Math.min(ascending.length - 1, Math.floor(ascending.length * share))] ?? 0;
 }
