@@ -1,5 +1,6 @@
 import type { App } from './apps/apps.ts';
 import { h2load } from './loads/h2load.ts';
+import { halfLoad } from './loads/half-load.ts';
 import type { Load } from './loads/load.ts';
 import { socketLoad } from './loads/socket-load.ts';
 import { wrk } from './loads/wrk.ts';
@@ -23,7 +24,13 @@ export interface Scenario extends Way {
 
 const plain = { mutualTls: false, direct: true } as const;
 const overTls = { mutualTls: true, direct: false } as const;
-const http2Load = { connections: 8, streams: 16, path: '/', answerLength: answers.http.length } as const;
+const http2Load = {
+  protocol: 'http2',
+  connections: 8,
+  streams: 16,
+  path: '/',
+  answerLength: answers.http.length,
+} as const;
 
 export const scenarios: readonly Scenario[] = [
   {
@@ -34,6 +41,16 @@ export const scenarios: readonly Scenario[] = [
     app: 'http1',
     load: wrk({ connections: 32, close: false }),
     needs: ['wrk'],
+    unit: 'request',
+  },
+  {
+    ...plain,
+    name: 'http1-half-load',
+    about: "HTTP/1.1, 32 connections kept alive, at half of Sallyport's highest rate: for the latencies",
+    carriage: 'http1',
+    app: 'http1',
+    load: halfLoad({ connections: 32 }),
+    needs: ['wrk', 'h2load'],
     unit: 'request',
   },
   {
@@ -124,8 +141,7 @@ export const scenarios: readonly Scenario[] = [
     carriage: 'grpc',
     app: 'http2',
     load: h2load({
-      connections: 8,
-      streams: 16,
+      ...http2Load,
       path: answers.grpcPath,
       headers: ['content-type: application/grpc', 'te: trailers'],
       body: answers.grpcRequest,

@@ -4,8 +4,12 @@ import { percentile } from '../statistics.ts';
 import { graceMs, type Load, WrongAnswers } from './load.ts';
 
 export interface H2loadOptions {
+  readonly protocol: 'http1' | 'http2';
   readonly connections: number;
+  /** At a time on each connection; 1 for HTTP/1.1. */
   readonly streams: number;
+  /** Requests per second on each connection; as many as go where absent. */
+  readonly pace?: number;
   readonly headers: readonly string[];
   readonly path: string;
   /** Sent with POST; a GET where absent. */
@@ -13,14 +17,17 @@ export interface H2loadOptions {
   readonly answerLength: number;
 }
 
-/** HTTP/2 with prior knowledge from one thread. The log of single requests gives the percentiles that it does not print. */
-export function h2load({ connections, streams, headers, path, body, answerLength }: H2loadOptions): Load {
+/** HTTP/2 with prior knowledge, or HTTP/1.1, from one thread. The log of single requests gives the percentiles that it does not print. */
+export function h2load(options: H2loadOptions): Load {
+  const { protocol, connections, streams, pace, headers, path, body, answerLength } = options;
   return async ({ bench, port, seconds }) => {
     const log = join(bench.folder, 'h2load.log');
     bench.write('h2load.log', '');
     const args = [
       ...['--threads=1', `--clients=${connections}`, `--max-concurrent-streams=${streams}`, `--duration=${seconds}`],
       `--log-file=${log}`,
+      ...(protocol === 'http1' ? ['--h1'] : []),
+      ...(pace === undefined ? [] : [`--rps=${pace}`]),
       ...headers.map((header) => `--header=${header}`),
       ...(body === undefined ? [] : [`--data=${bench.write('h2load.body', body)}`]),
       `http://127.0.0.1:${port}${path}`,
