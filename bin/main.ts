@@ -15,6 +15,8 @@ const commands: ReadonlyMap<string, { readonly summary: string; load(): Promise<
     { summary: 'one decision with its reasons, from policy files alone', load: () => import('./explain.ts') },
   ],
   ['certs', { summary: 'a development CA and workload certificates', load: () => import('./certs.ts') }],
+  ['iptables', { summary: "the rules that send a pod's traffic to the proxy", load: () => import('./iptables.ts') }],
+  ['health', { summary: 'whether the proxy in this container is ready', load: () => import('./health.ts') }],
 ]);
 
 function usage(): string {

@@ -14,10 +14,10 @@ import { UpgradeForwarder } from './proxy/http1/upgrade.ts';
 import { Http2Server } from './proxy/http2/server.ts';
 import { type Listener, listen } from './proxy/listener.ts';
 import { LiveConnections } from './proxy/live-connections.ts';
-import { loadOriginalDestination } from './proxy/original-destination.ts';
+import { appEndpoint, loadOriginalDestination } from './proxy/original-destination.ts';
 import { type Destination, type HttpConnection, RequestPipeline } from './proxy/request-pipeline.ts';
 import { TlsTermination } from './proxy/tls-termination.ts';
-import { type Endpoint, Upstreams } from './proxy/upstream.ts';
+import { Upstreams } from './proxy/upstream.ts';
 import { type CredentialSource, createCredentialSource } from './reload/credential-source.ts';
 import { createPodFacts } from './reload/pod-facts.ts';
 import { createPolicySource } from './reload/policy-source.ts';
@@ -198,6 +198,12 @@ export async function startApp(options: AppOptions): Promise<App> {
       policyPort: port.policyPort,
       destination: { kind: 'app', endpoint: port.app },
     }));
+  const warned = new Set<number>();
+  const warnOfOwnPort = (port: number): void => {
+    if (warned.has(port)) return;
+    warned.add(port);
+    logger.warn({ port }, 'Connections to a port on which this proxy itself listens are redirected; they are closed');
+  };
   const openRedirected = (address: ListenAddress): Promise<AddressInfo> => {
     const originalDestination = loadOriginalDestination();
     return open('SALLYPORT_INBOUND_LISTEN', address, (socket) => {
@@ -205,10 +211,15 @@ export async function startApp(options: AppOptions): Promise<App> {
       // Not redirected, or meant for this port itself: forwarding would come back here.
       if (target === null || target.port === socket.localPort) return null;
       if (target.port === config.adminListen?.port) {
-        return { targetIp: target.ip, policyPort: target.port, destination: adminDestination };
+        return { targetIp: target.ip.text, policyPort: target.port, destination: adminDestination };
       }
-      const endpoint: Endpoint = { host: config.appHost, port: target.port };
-      return { targetIp: target.ip, policyPort: target.port, destination: { kind: 'app', endpoint } };
+      const endpoint = appEndpoint(config.appHost, target);
+      // The app would be this proxy. Whatever listens there should have been left out of the redirection.
+      if (ownPorts.has(target.port) && isThisHost(endpoint.host, [target.ip, ...podFacts.current().ips])) {
+        warnOfOwnPort(target.port);
+        return null;
+      }
+      return { targetIp: target.ip.text, policyPort: target.port, destination: { kind: 'app', endpoint } };
     });
   };
 

@@ -43,7 +43,7 @@ export const variables = {
   SALLYPORT_DEFAULT_INBOUND_POLICY: always('deny', read.oneOf(defaultPolicies), 'for ports without a Server'),
   SALLYPORT_INBOUND_LISTEN: always('0.0.0.0:4143', read.listenAddress, 'for redirected connections'),
   SALLYPORT_INBOUND_PORTS: optional('none', read.list(read.inboundPort), 'explicit listeners, 8080=127.0.0.1:3000,…'),
-  SALLYPORT_APP_HOST: always('127.0.0.1', read.host, 'where the app listens, for redirected connections'),
+  SALLYPORT_APP_HOST: always('127.0.0.1', read.host, 'of redirected connections; original: as the client meant'),
   // Not port 0: the admin port is a fact of the workload, and policy is compiled for it before anything is bound.
   SALLYPORT_ADMIN_LISTEN: always('0.0.0.0:4191', read.listenAddressOrOff(1), 'behind the policy of its port; or off'),
   SALLYPORT_HEALTH_LISTEN: always('0.0.0.0:4192', read.listenAddressOrOff(0), 'outside every policy; or off'),
@@ -85,7 +85,7 @@ export interface Config {
   /** For redirected connections. Null: only the explicit ports listen. */
   readonly inboundListen: ListenAddress | null;
   readonly inboundPorts: readonly InboundPort[];
-  /** Where a redirected connection is forwarded to, on the port it was meant for. */
+  /** Where a redirected connection is forwarded to, on the port it was meant for; `original`: to where it was meant. */
   readonly appHost: string;
   readonly adminListen: ListenAddress | null;
   readonly healthListen: ListenAddress | null;

@@ -55,6 +55,12 @@ const rules: readonly Rule[] = [
     may: [/^lib\/telemetry\//, values, /^lib\/policy\/decision\.ts$/, /^lib\/proxy\/recorder\.ts$/],
     why: 'telemetry is a leaf behind the recorder',
   },
+  {
+    room: /^lib\/redirect\//,
+    may: [/^lib\/redirect\//, /^lib\/ip\.ts$/, /^lib\/config-values\.ts$/],
+    packages: ['ipaddr.js', 'node:child_process', 'node:fs'],
+    why: 'netfilter rules stand beside the proxy, not in it',
+  },
   { room: /^lib\/ops\//, may: [/^lib\/ops\//, values], why: 'the admin and health servers get functions, not objects' },
   {
     room: /^lib\/config(-\w+)?\.ts$/,

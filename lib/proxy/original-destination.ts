@@ -1,9 +1,10 @@
 import { createRequire } from 'node:module';
 import type { Socket } from 'node:net';
-import { parseIp } from '../ip.ts';
+import { type IpAddress, parseIp } from '../ip.ts';
+import type { Endpoint } from './upstream.ts';
 
 export interface OriginalDestination {
-  readonly ip: string;
+  readonly ip: IpAddress;
   readonly port: number;
 }
 
@@ -34,10 +35,24 @@ export function loadOriginalDestination(): ReadOriginalDestination {
     const v4 = parseIp(socket.remoteAddress ?? '')?.family === 4;
     if (getsockopt(fd, v4 ? SOL_IP : SOL_IPV6, SO_ORIGINAL_DST, address, [v4 ? 16 : 28]) !== 0) return null;
     const port = address.readUInt16BE(2);
-    if (v4) return { ip: `${address[4]}.${address[5]}.${address[6]}.${address[7]}`, port };
     const words: string[] = [];
     for (let at = 8; at < 24; at += 2) words.push(address.readUInt16BE(at).toString(16));
-    const ip = parseIp(words.join(':'));
-    return ip === undefined ? null : { ip: ip.text, port };
+    const ip = parseIp(v4 ? address.subarray(4, 8).join('.') : words.join(':'));
+    return ip === undefined ? null : { ip, port };
   };
+}
+
+/** The value of `SALLYPORT_APP_HOST` that leaves a connection's destination as it was. */
+export const originalHost = 'original';
+
+/**
+ * Where the app is found for a redirected connection: on the port that the client meant, at the configured host.
+ *
+ * The default is IPv4's loopback, and stands for the loopback of the client's own family first: an app that serves IPv6
+ * may well listen on ::1 alone.
+ */
+export function appEndpoint(appHost: string, target: OriginalDestination): Endpoint {
+  const { ip, port } = target;
+  if (appHost === originalHost) return { host: ip.text, port };
+  return { host: appHost === '127.0.0.1' && ip.family === 6 ? 'localhost' : appHost, port };
 }

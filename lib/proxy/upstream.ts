@@ -31,6 +31,16 @@ class UpstreamError extends Error {
   }
 }
 
+/**
+ * `localhost` needs no resolver (RFC 6761 section 6.3): the app is on one of the two loopback addresses, or on both. The
+ * second is tried when the first refuses. A container's /etc/hosts may know only one of them.
+ */
+const eitherLoopback: net.LookupFunction = (_host, _options, found) =>
+  found(null, [
+    { address: '::1', family: 6 },
+    { address: '127.0.0.1', family: 4 },
+  ]);
+
 type Done = (error: Error | null, socket: net.Socket) => void;
 
 class OneOffAgent extends http.Agent {
@@ -87,7 +97,9 @@ export class Upstreams {
     }
     socket.once('error', fail);
     socket.setNoDelay(true);
-    socket.connect({ host: endpoint.host, port: endpoint.port }, () => {
+    const { host, port } = endpoint;
+    const lookup = host === 'localhost' ? { autoSelectFamily: true, lookup: eitherLoopback } : {};
+    socket.connect({ host, port, ...lookup }, () => {
       if (settled) return;
       settled = true;
       clearTimeout(timer);

@@ -1,0 +1,53 @@
+import { request } from 'node:http';
+import { readConfig } from '../lib/config.ts';
+import { hostPort } from '../lib/ip.ts';
+import { type Command, parseCommandLine, UsageError } from './arguments.ts';
+
+export const help = `Usage: sallyport health [--live]
+
+Asks the health server of the proxy in this container, found by the same environment: for a container's health check or
+an exec probe where no HTTP client is installed. Says nothing when all is well.
+
+  --live   whether it runs, rather than whether it is ready
+
+Exit status: 0 yes, 1 no (with the reason on stderr), 64 usage.
+`;
+
+/** Less than the 30 s after which container engines give a health check up, more than a busy machine takes. */
+const timeoutMs = 5_000;
+
+export const main: Command['main'] = async (args, io) => {
+  const line = parseCommandLine<'live'>(args, { live: { takes: 'switch' } });
+  const [stray] = line.positionals;
+  if (stray !== undefined) throw new UsageError(`${stray}: nothing but flags is taken`);
+  const read = readConfig(io.env);
+  if (!read.ok)
+    throw new UsageError('the environment is not that of a running proxy', 'sallyport run lists its faults');
+  const listen = read.config.healthListen;
+  if (listen === null)
+    throw new UsageError('SALLYPORT_HEALTH_LISTEN is off, so there is nobody to ask', 'give it a port');
+  const unspecified = listen.host === null || listen.host === '0.0.0.0';
+  const host = unspecified ? '127.0.0.1' : listen.host === '::' ? '::1' : (listen.host as string);
+  const path = line.has('live') ? '/live' : '/ready';
+  const { ok, said } = await ask(host, listen.port, path);
+  if (!ok) io.stderr.write(`sallyport health: http://${hostPort(host, listen.port)}${path}: ${said}\n`);
+  return ok ? 0 : 1;
+};
+
+function ask(host: string, port: number, path: string): Promise<{ readonly ok: boolean; readonly said: string }> {
+  return new Promise((resolve) => {
+    const asked = request({ host, port, path, agent: false, timeout: timeoutMs }, (response) => {
+      let body = '';
+      response.setEncoding('utf8').on('data', (text: string) => {
+        body = (body + text).slice(0, 1_000);
+      });
+      response.on('error', (error) => resolve({ ok: false, said: error.message }));
+      response.on('end', () =>
+        resolve({ ok: response.statusCode === 200, said: `${response.statusCode} ${body.trim()}` }),
+      );
+    });
+    asked.on('timeout', () => asked.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)));
+    asked.on('error', (error) => resolve({ ok: false, said: error.message }));
+    asked.end();
+  });
+}

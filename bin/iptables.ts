@@ -1,0 +1,173 @@
+import type { Parser } from '../lib/config-values.ts';
+import { portNumber } from '../lib/config-values.ts';
+import { type Applied, applyRules, removeRules } from '../lib/redirect/apply.ts';
+import { type BackendName, RedirectError } from '../lib/redirect/backend.ts';
+import {
+  type Family,
+  includesPort,
+  mergeRanges,
+  type PortRange,
+  portRanges,
+  subnets,
+} from '../lib/redirect/exemptions.ts';
+import { thisMachine } from '../lib/redirect/machine.ts';
+import { nothing, printedRules, type RedirectOptions, redirectRules, restoreInput } from '../lib/redirect/rules.ts';
+import { type Command, type CommandLine, type Io, parseCommandLine, UsageError } from './arguments.ts';
+
+export const help = `Usage: sallyport iptables [--print | --apply] [--remove] [flags]
+
+The nat rules that send a pod's inbound TCP connections to the proxy, for an init container. They name chains of their
+own and touch no rule of anybody else; applied again they change nothing, and changed flags replace them in one step.
+While they are there and the proxy is not, connections are refused: the ports never open by themselves.
+
+  --print                   the rules for a table without them, as input for iptables-restore --noflush (the default)
+  --apply                   put them into force; takes root and the capability NET_ADMIN
+  --remove                  with --apply, take them away again; with --print, the input that does
+  --inbound-port PORT       where redirected connections arrive, as in SALLYPORT_INBOUND_LISTEN (4143)
+  --skip-inbound-ports LIST ports that are left alone, such as 25,9000-9100: no policy governs them
+  --skip-subnets LIST       clients that are left alone, such as 10.1.0.0/16,fd00::/64
+  --admin-port PORT|off     left alone: the admin server answers there itself, behind its own policy (4191)
+  --health-port PORT|off    left alone: the health server answers there itself (4192)
+  --own-address             also guard connections from inside the pod to its own addresses (not those to loopback);
+                            their client is the pod's own address, podClusterIp in policies
+  --proxy-uid UID           the user of the proxy, whose connections --own-address leaves alone (2102)
+  --ipv6                    for IPv6, too; the proxy must listen there: SALLYPORT_INBOUND_LISTEN=[::]:4143
+                            with --print, one text for both programs, iptables-restore and ip6tables-restore
+  --backend nft|legacy      which iptables; without it, the one that has the rules already or that takes them
+  --json                    what was done, or the rules, as one JSON object
+
+Exit status: 0 done, 1 refused (nothing is then half done), 64 usage.
+`;
+
+const flags = {
+  print: { takes: 'switch' },
+  apply: { takes: 'switch' },
+  remove: { takes: 'switch' },
+  'inbound-port': { takes: 'value' },
+  'skip-inbound-ports': { takes: 'value' },
+  'skip-subnets': { takes: 'value' },
+  'admin-port': { takes: 'value' },
+  'health-port': { takes: 'value' },
+  'own-address': { takes: 'switch' },
+  'proxy-uid': { takes: 'value' },
+  ipv6: { takes: 'switch' },
+  backend: { takes: 'value' },
+  json: { takes: 'switch' },
+} as const;
+type Flag = keyof typeof flags;
+type Line = CommandLine<Flag>;
+
+export const main: Command['main'] = async (args, io) => {
+  const line = parseCommandLine<Flag>(args, flags);
+  const [stray] = line.positionals;
+  if (stray !== undefined) throw new UsageError(`${stray}: nothing but flags is taken`);
+  if (line.has('print') && line.has('apply')) throw new UsageError('--print and --apply exclude each other');
+  const options = readOptions(line);
+  const backend = readBackend(line);
+  return line.has('apply') ? apply(line, options, backend, io) : print(line, options, io);
+};
+
+function readOptions(line: Line): RedirectOptions {
+  const inboundPort = port(line, 'inbound-port', 4143);
+  const skipped = value(line, 'skip-inbound-ports', portRanges) ?? [];
+  const answering = [portOrOff(line, 'admin-port', 4191), portOrOff(line, 'health-port', 4192)];
+  const exemptPorts: PortRange[] = mergeRanges([
+    ...skipped,
+    ...answering.flatMap((own) => (own === null ? [] : [{ first: own, last: own }])),
+  ]);
+  if (includesPort(exemptPorts, inboundPort)) {
+    throw new UsageError(
+      `${inboundPort} is the inbound port and cannot be left alone as well`,
+      'choose another --inbound-port, or take it from the other flags',
+    );
+  }
+  const uid = line.value('proxy-uid') ?? '2102';
+  if (!/^\d{1,10}$/.test(uid) || Number(uid) >= 2 ** 32 - 1) {
+    throw new UsageError(`--proxy-uid: ${JSON.stringify(uid)} is not a user id`, 'write a number, such as 2102');
+  }
+  return {
+    inboundPort,
+    exemptPorts,
+    exemptSources: value(line, 'skip-subnets', subnets) ?? [],
+    proxyUid: Number(uid),
+    ownAddress: line.has('own-address'),
+  };
+}
+
+function value<T>(line: Line, flag: Flag, parse: Parser<T>): T | null {
+  const given = line.value(flag);
+  if (given === null) return null;
+  const parsed = parse(given);
+  if ('fault' in parsed) throw new UsageError(`--${flag}: ${parsed.fault}`, parsed.hint);
+  return parsed.value;
+}
+
+function port(line: Line, flag: Flag, otherwise: number): number {
+  const given = line.value(flag);
+  const read = given === null ? otherwise : portNumber(given);
+  if (read === undefined) throw new UsageError(`--${flag}: ${JSON.stringify(given)} is not a port`, 'write 1 to 65535');
+  return read;
+}
+
+function portOrOff(line: Line, flag: Flag, otherwise: number): number | null {
+  return line.value(flag) === 'off' ? null : port(line, flag, otherwise);
+}
+
+function readBackend(line: Line): BackendName | undefined {
+  const given = line.value('backend');
+  if (given === null || given === 'nft' || given === 'legacy') return given ?? undefined;
+  throw new UsageError(`--backend: ${JSON.stringify(given)} is not known`, 'one of nft, legacy');
+}
+
+function print(line: Line, options: RedirectOptions, io: Io): number {
+  const families: readonly Family[] = line.has('ipv6') ? [4, 6] : [4];
+  const input = line.has('remove')
+    ? (restoreInput(redirectRules(options, 4), nothing) ?? '')
+    : printedRules(options, families);
+  io.stdout.write(line.has('json') ? `${JSON.stringify({ families: families.map(shown), input })}\n` : input);
+  return 0;
+}
+
+function apply(line: Line, options: RedirectOptions, backend: BackendName | undefined, io: Io): number {
+  const remove = line.has('remove');
+  const ipv6 = line.has('ipv6');
+  let applied: Applied;
+  try {
+    applied = remove
+      ? removeRules(thisMachine, backend)
+      : applyRules(thisMachine, { backend, ipv6, wanted: (family) => redirectRules(options, family) });
+  } catch (error) {
+    if (!(error instanceof RedirectError)) throw error;
+    const hint = error.hint === '' ? '' : ` (${error.hint})`;
+    io.stderr.write(`sallyport iptables: ${error.message}${hint}\n`);
+    return 1;
+  }
+  const notes = [...applied.notes, ...(remove || ipv6 ? [] : unguardedIpv6())];
+  if (line.has('json')) {
+    const { changed, families } = applied;
+    io.stdout.write(`${JSON.stringify({ changed, backend: applied.backend, families: families.map(shown), notes })}\n`);
+  } else {
+    for (const note of notes) io.stderr.write(`sallyport iptables: ${note}\n`);
+    io.stdout.write(`${summary(applied, remove)}\n`);
+  }
+  return 0;
+}
+
+function summary({ backend, changed, families }: Applied, remove: boolean): string {
+  if (remove) return changed ? `rules removed (${backend})` : 'there were no rules of ours';
+  const which = `${families.map(shown).join(' and ')}, ${backend}`;
+  return changed ? `rules in force (${which})` : `rules were in force already (${which})`;
+}
+
+function shown(family: Family): string {
+  return `ipv${family}`;
+}
+
+/** Without --ipv6, an interface with an IPv6 address is a way past the proxy. */
+function unguardedIpv6(): string[] {
+  // One line for each address: address, interface index, prefix length, scope, flags, interface name.
+  const lines = (thisMachine.read('/proc/net/if_inet6') ?? '').split('\n').map((line) => line.trim().split(/\s+/));
+  const devices = new Set(lines.flatMap(([, , , , , device]) => device ?? []).filter((device) => device !== 'lo'));
+  if (devices.size === 0) return [];
+  return [`${[...devices].join(', ')} can be reached over IPv6, which these rules do not guard: add --ipv6`];
+}

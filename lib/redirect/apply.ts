@@ -1,0 +1,149 @@
+import { Backend, type BackendName, RedirectError } from './backend.ts';
+import type { Family } from './exemptions.ts';
+import type { Machine } from './machine.ts';
+import { nothing, type OwnRules, restoreInput } from './rules.ts';
+
+export interface Applied {
+  /** Null after a removal that found nothing to remove. */
+  readonly backend: BackendName | null;
+  /** False: everything was as wanted already, and nothing was touched. */
+  readonly changed: boolean;
+  readonly families: readonly Family[];
+  /** What a person should know though it all worked. */
+  readonly notes: readonly string[];
+}
+
+export interface ApplyOptions {
+  /** Undefined: the one that holds our rules already, or the first that takes them. */
+  readonly backend: BackendName | undefined;
+  readonly ipv6: boolean;
+  readonly wanted: (family: Family) => OwnRules;
+}
+
+/** nf_tables first: the kernel's present interface, and the one that needs neither a lock file nor NET_RAW. */
+const preference: readonly BackendName[] = ['nft', 'legacy'];
+
+/** capabilities(7). */
+const CAP_NET_ADMIN = 12n;
+
+/**
+ * Brings the rules into force. Where a part of it is refused, what has been done is undone, so that a pod is never
+ * guarded in one family only.
+ *
+ * @throws RedirectError with the remedy; the tables are then as they were.
+ */
+export function applyRules(machine: Machine, options: ApplyOptions): Applied {
+  requireNetAdmin(machine);
+  const notes: string[] = [];
+  const families: Family[] = [4];
+  if (options.ipv6) {
+    // Not a failure: where the kernel has no IPv6 there is no IPv6 traffic to guard.
+    if (machine.read('/proc/net/if_inet6') === null) notes.push('the kernel has no IPv6, so there are no rules for it');
+    else families.push(6);
+  }
+  const installed = findBackends(machine);
+  const refusals: RedirectError[] = [];
+  for (const backend of candidates(installed, options.backend)) {
+    try {
+      const changed = transition(backend, families, options.wanted);
+      const leftovers = installed.filter((other) => other !== backend).map((other) => removeFrom(other));
+      return { backend: backend.name, changed: changed || leftovers.includes(true), families, notes };
+    } catch (error) {
+      if (!(error instanceof RedirectError)) throw error;
+      refusals.push(error);
+    }
+  }
+  const [first, ...others] = refusals;
+  if (first === undefined) throw new Error('no backend was tried');
+  throw new RedirectError([first, ...others].map(({ message }) => message).join('; and '), first.hint);
+}
+
+/** Takes away what is ours, wherever it is. @throws RedirectError with the remedy. */
+export function removeRules(machine: Machine, backend: BackendName | undefined): Applied {
+  requireNetAdmin(machine);
+  const installed = findBackends(machine);
+  const removed = candidates(installed, backend).filter((one) => removeFrom(one));
+  return { backend: removed[0]?.name ?? null, changed: removed.length > 0, families: [4, 6], notes: [] };
+}
+
+function findBackends(machine: Machine): Backend[] {
+  const installed = preference.flatMap((name) => Backend.find(machine, name) ?? []);
+  if (installed.length === 0) {
+    throw new RedirectError(
+      'no iptables is installed (looked for iptables-nft-restore, iptables-legacy-restore and iptables-restore)',
+      "use Sallyport's own image, which has it, or install the package iptables",
+    );
+  }
+  return installed;
+}
+
+function candidates(installed: readonly Backend[], wanted: BackendName | undefined): readonly Backend[] {
+  if (wanted === undefined) {
+    const holding = installed.filter((backend) => holdsOurs(backend));
+    return [...holding, ...installed.filter((backend) => !holding.includes(backend))];
+  }
+  const found = installed.filter(({ name }) => name === wanted);
+  if (found.length > 0) return found;
+  const others = installed.map(({ name }) => name).join(', ');
+  throw new RedirectError(`iptables-${wanted} is not installed`, `leave --backend out, or use --backend ${others}`);
+}
+
+/** False also where the table cannot be read: whoever then writes to it will be told why. */
+function holdsOurs(backend: Backend): boolean {
+  return ([4, 6] as const).some((family) => ownIn(backend, family).chains.size > 0);
+}
+
+function ownIn(backend: Backend, family: Family): OwnRules {
+  if (!backend.mayHoldRules(family)) return nothing;
+  try {
+    return backend.ownRules(family);
+  } catch (error) {
+    if (error instanceof RedirectError) return nothing;
+    throw error;
+  }
+}
+
+function transition(backend: Backend, families: readonly Family[], wanted: (family: Family) => OwnRules): boolean {
+  const steps = families.map((family) => {
+    const before = backend.ownRules(family);
+    return { family, before, after: wanted(family) };
+  });
+  const done: typeof steps = [];
+  for (const step of steps) {
+    const input = restoreInput(step.before, step.after);
+    if (input === null) continue;
+    try {
+      backend.restore(step.family, input);
+    } catch (error) {
+      for (const { family, before, after } of done) backend.restore(family, restoreInput(after, before) ?? '');
+      throw error;
+    }
+    done.push(step);
+  }
+  return done.length > 0;
+}
+
+/** Whether there was something to remove. */
+function removeFrom(backend: Backend): boolean {
+  let changed = false;
+  for (const family of [4, 6] as const) {
+    const input = restoreInput(ownIn(backend, family), nothing);
+    if (input === null) continue;
+    backend.restore(family, input);
+    changed = true;
+  }
+  return changed;
+}
+
+function requireNetAdmin(machine: Machine): void {
+  const effective = /^CapEff:\s*([0-9a-f]+)$/m.exec(machine.read('/proc/self/status') ?? '')?.[1];
+  if (effective === undefined) {
+    throw new RedirectError('this is not Linux', 'rules are set inside the Linux container or host that runs the pod');
+  }
+  if ((BigInt(`0x${effective}`) >> CAP_NET_ADMIN) % 2n === 0n) {
+    throw new RedirectError(
+      'the capability NET_ADMIN is missing',
+      'run it as root; in Kubernetes, an init container with securityContext {runAsUser: 0, capabilities: {add: [NET_ADMIN]}}',
+    );
+  }
+}
