@@ -8,7 +8,7 @@ import { nginx } from './peers/nginx.ts';
 import type { Peer } from './peers/peer.ts';
 import { sallyport } from './peers/sallyport.ts';
 import { expectAllowed, expectRefused, hostOf, type Probe } from './probes.ts';
-import { cpuSeconds, peakResidentBytes } from './process-usage.ts';
+import { coreSeconds, cpuSeconds, peakResidentBytes } from './process-usage.ts';
 import { isInstalled } from './programs.ts';
 import type { Scenario } from './scenarios.ts';
 import { median } from './statistics.ts';
@@ -24,6 +24,8 @@ export interface Round {
   readonly cpuMicrosPerUnit: number | null;
   /** How much of its core the proxy used. Well under 1, it was load or app that set the rate. */
   readonly busy: number | null;
+  /** How much of the proxy's core went elsewhere: to other programs, or to other guests of the host. */
+  readonly disturbed: number;
   readonly p50Micros: number | null;
   readonly p99Micros: number | null;
 }
@@ -129,14 +131,19 @@ const settleMs = 200;
 async function oneRound(bench: Workbench, scenario: Scenario, one: Running, seconds: number): Promise<Round> {
   await delay(settleMs);
   const host = hostOf(scenario.mutualTls, bench.credentials, one.loadPort);
+  const coreBefore = coreSeconds(bench.cores.proxy);
+  const startedMs = performance.now();
   const cpuBefore = one.pid === null ? 0 : cpuSeconds(one.pid);
   const result: LoadResult = await scenario.load({ bench, port: one.loadPort, host, seconds });
   const cpu = one.pid === null ? null : cpuSeconds(one.pid) - cpuBefore;
+  const wallSeconds = (performance.now() - startedMs) / 1000;
+  const elsewhere = coreSeconds(bench.cores.proxy) - coreBefore - (cpu ?? 0);
   if (cpu !== null && cpu === 0) throw new Error('the proxy used no CPU time: it is not the process that served');
   return {
     unitsPerSecond: result.units / result.seconds,
     cpuMicrosPerUnit: cpu === null ? null : (cpu * 1e6) / result.units,
     busy: cpu === null ? null : cpu / result.seconds,
+    disturbed: Math.max(0, elsewhere / wallSeconds),
     p50Micros: result.p50Micros,
     p99Micros: result.p99Micros,
   };
@@ -161,6 +168,7 @@ function medianOf(rounds: readonly Round[]): Round {
     unitsPerSecond: of('unitsPerSecond') ?? 0,
     cpuMicrosPerUnit: of('cpuMicrosPerUnit'),
     busy: of('busy'),
+    disturbed: of('disturbed') ?? 0,
     p50Micros: of('p50Micros'),
     p99Micros: of('p99Micros'),
   };

@@ -19,6 +19,13 @@ export function cpuSeconds(pid: number): number {
   return ticks / ticksPerSecond;
 }
 
+/** CPU seconds that a core has spent on anything at all so far, stolen time included; proc(5), /proc/stat. */
+export function coreSeconds(core: string): number {
+  const line = new RegExp(`^cpu${core} (.*)$`, 'm').exec(readFileSync('/proc/stat', 'utf8'))?.[1] ?? '';
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = line.split(' ').map(Number);
+  return (user + nice + system + irq + softirq + steal) / ticksPerSecond;
+}
+
 /** The largest resident set so far, summed over the process and its descendants. */
 export function peakResidentBytes(pid: number): number {
   return sumOfStatus(pid, 'VmHWM');

@@ -30,6 +30,13 @@ export function ratios(result: ScenarioResult, of: ContenderResult): Ratios {
 
 const columns = ['', 'rate /s', 'CPU us', 'busy', 'p50 us', 'p99 us', 'peak MiB', 'CPU ratio', 'rate ratio'] as const;
 
+/** Above this share, rates and latencies say more about the machine than about the proxy. */
+const disturbing = 0.1;
+
+function percent(share: number): string {
+  return `${Math.round(share * 100)}%`;
+}
+
 /** For people. The ratios are to the best of the other proxies. */
 export function table(result: ScenarioResult): string {
   const { scenario, contenders } = result;
@@ -40,7 +47,7 @@ export function table(result: ScenarioResult): string {
       contender,
       grouped(median.unitsPerSecond),
       fixed(median.cpuMicrosPerUnit, 1),
-      median.busy === null ? '-' : `${Math.round(Math.min(1, median.busy) * 100)}%`,
+      median.busy === null ? '-' : percent(Math.min(1, median.busy)),
       grouped(median.p50Micros),
       grouped(median.p99Micros),
       fixed(peakResidentBytes === null ? null : peakResidentBytes / 2 ** 20, 0),
@@ -49,7 +56,13 @@ export function table(result: ScenarioResult): string {
     ];
   });
   const title = `${scenario.name}: ${scenario.about} (CPU and rate per ${scenario.unit})`;
-  return `${title}\n${aligned([[...columns], ...rows])}`;
+  const disturbed = contenders.filter(
+    ({ contender, median }) => contender !== 'direct' && median.disturbed > disturbing,
+  );
+  const warning = disturbed.map(
+    ({ contender, median }) => `\n  ${contender}: other programs had ${percent(median.disturbed)} of the proxy's core`,
+  );
+  return `${title}\n${aligned([[...columns], ...rows])}${warning.join('')}`;
 }
 
 /** How Sallyport stands in every scenario: CPU per unit of each peer over its own. */

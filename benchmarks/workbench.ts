@@ -41,13 +41,13 @@ export type Side = keyof Cores;
 export class Workbench {
   readonly folder = mkdtempSync(join(tmpdir(), 'sallyport-bench-'));
   readonly credentials: Credentials;
-  readonly #cores: Cores;
+  readonly cores: Cores;
   readonly #stack = new AsyncDisposableStack();
   readonly #removeFolder = (): void => rmSync(this.folder, { recursive: true, force: true });
   readonly #teardown: Teardown = { teardown: (clean) => this.#stack.defer(async () => void (await clean())) };
 
   constructor(cores: Cores) {
-    this.#cores = cores;
+    this.cores = cores;
     process.once('exit', this.#removeFolder);
     this.credentials = issueCredentials(this.folder);
   }
@@ -105,7 +105,7 @@ export class Workbench {
 
   /** On its cores, and killed by the kernel should this process vanish without a chance to clean up. */
   #pinned(side: Side, { command, args }: Command): string[] {
-    return ['--pdeathsig', 'KILL', 'taskset', '--cpu-list', this.#cores[side], command, ...args];
+    return ['--pdeathsig', 'KILL', 'taskset', '--cpu-list', this.cores[side], command, ...args];
   }
 }
 

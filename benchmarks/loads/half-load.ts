@@ -6,7 +6,7 @@ import { wrk } from './wrk.ts';
 
 /**
  * HTTP/1.1 at half of what Sallyport can do at most: where latency says something about the proxy, not about a queue.
- * The first to be asked in a run is Sallyport; its first round finds the rate, at which all are then asked.
+ * The first to be asked in a run is Sallyport; its warm-up round finds the rate, at which all are then asked.
  */
 export function halfLoad({ connections }: { readonly connections: number }): Load {
   const paces = new WeakMap<Workbench, number>();
@@ -14,6 +14,8 @@ export function halfLoad({ connections }: { readonly connections: number }): Loa
   return async (target) => {
     let pace = paces.get(target.bench);
     if (pace === undefined) {
+      // The first time warms it up.
+      await saturate(target);
       const { units, seconds } = await saturate(target);
       pace = Math.max(1, Math.round(units / seconds / 2 / connections));
       paces.set(target.bench, pace);
