@@ -80,6 +80,7 @@ class HttpGroup {
   readonly #exact = new Map<string, Entry[]>();
   /** By prefix, trailing slashes trimmed; the prefix `/` is the empty string. */
   readonly #prefix = new Map<string, Entry[]>();
+  #longestPrefix = 0;
   readonly #patterns: { readonly holds: (path: string) => boolean; readonly list: Entry[] }[] = [];
 
   add(rule: CompiledRule, match: HttpMatch): void {
@@ -87,8 +88,10 @@ class HttpGroup {
     const entry = entryOf(rule, match, type === 'prefix' ? value.replace(/\/+$/, '') : null);
     this.#entries.push(entry);
     if (type === 'exact') listAt(this.#exact, value).push(entry);
-    else if (type === 'prefix') listAt(this.#prefix, entry.prefix as string).push(entry);
-    else this.#patterns.push({ holds: patternTest(value, 'the path'), list: [entry] });
+    else if (entry.prefix !== null) {
+      listAt(this.#prefix, entry.prefix).push(entry);
+      this.#longestPrefix = Math.max(this.#longestPrefix, entry.prefix.length);
+    } else this.#patterns.push({ holds: patternTest(value, 'the path'), list: [entry] });
   }
 
   seal(): void {
@@ -111,6 +114,7 @@ class HttpGroup {
     if (end !== path.length) best = firstHolding(this.#prefix.get(path.slice(0, end)), null, request, clientId);
     while (best === null && end > 0) {
       end = path.lastIndexOf('/', end - 1);
+      if (end > this.#longestPrefix) continue;
       best = firstHolding(this.#prefix.get(end <= 0 ? '' : path.slice(0, end)), null, request, clientId);
     }
     return best ?? firstHolding(this.#prefix.get(''), null, request, clientId);
