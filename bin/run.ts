@@ -1,7 +1,7 @@
 import { type App, startApp } from '../lib/app.ts';
 import { readConfig } from '../lib/config.ts';
 import { hostPort } from '../lib/ip.ts';
-import { createLog, parseLevel } from '../lib/telemetry/log.ts';
+import { createLog } from '../lib/telemetry/log.ts';
 import { type Command, type Io, parseCommandLine, usageExit } from './arguments.ts';
 import { version } from './version.ts';
 
@@ -32,7 +32,7 @@ export async function run(io: Io, started: (app: App) => void): Promise<number> 
     return usageExit;
   }
   const { config } = read;
-  const log = createLog({ level: parseLevel(config.logLevel) ?? 'info', format: config.logFormat });
+  const log = createLog({ level: config.logLevel, format: config.logFormat });
   const { logger } = log;
   for (const { variable, message, hint } of config.warnings) logger.warn({ variable, hint }, message);
   warnOfOldNode(logger);

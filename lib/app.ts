@@ -9,7 +9,8 @@ import type { PolicyIndex } from './policy/compile.ts';
 import { effectivePolicy } from './policy/effective.ts';
 import type { Problem } from './problem.ts';
 import { type Arrival, type ConnectionServices, serveConnection } from './proxy/connection.ts';
-import { Http1Server } from './proxy/http1/server.ts';
+import { FastLane } from './proxy/http1/fast-lane.ts';
+import { LibraryLane } from './proxy/http1/library-lane.ts';
 import { UpgradeForwarder } from './proxy/http1/upgrade.ts';
 import { Http2Server } from './proxy/http2/server.ts';
 import { type Listener, listen } from './proxy/listener.ts';
@@ -145,7 +146,8 @@ export async function startApp(options: AppOptions): Promise<App> {
   const pipeline = new RequestPipeline({ authorizer, upstreams, recorder, maxInFlight });
   const onBadRequest = ({ scope, policyPort }: HttpConnection, reason: string): void =>
     scope.badRequest(authorizer.port(policyPort), reason);
-  const http1 = new Http1Server({ pipeline, upgrades: new UpgradeForwarder(pipeline, upstreams), onBadRequest });
+  const library = new LibraryLane({ pipeline, upgrades: new UpgradeForwarder(pipeline, upstreams), onBadRequest });
+  const http1 = config.fastLane ? new FastLane({ pipeline, upstreams, library, onBadRequest }) : library;
   const http2 = new Http2Server({ pipeline, onBadRequest });
   const services: ConnectionServices = {
     authorizer,

@@ -72,7 +72,8 @@ export const variables = {
   SALLYPORT_DETECT_TIMEOUT: always('10s', read.duration, 'for the first bytes of a connection'),
   SALLYPORT_CONNECT_TIMEOUT: always('1s', read.duration, 'for connecting to the app'),
   SALLYPORT_SHUTDOWN_GRACE_PERIOD: always('2m', read.duration, 'for work in flight after a stop'),
-  SALLYPORT_LOG: always('info', read.oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']), 'level'),
+  SALLYPORT_HTTP1_FAST_LANE: always('true', read.boolean, 'plain HTTP/1.1 requests take the short way'),
+  SALLYPORT_LOG: always('info', read.oneOf(['trace', 'debug', 'info', 'warn', 'error', 'off']), 'level'),
   SALLYPORT_LOG_FORMAT: always('json', read.oneOf(['json', 'plain']), 'of the log on stdout'),
   SALLYPORT_ACCESS_LOG: always('off', read.oneOf(['off', 'apache', 'json']), 'one line a request on stderr'),
 } as const satisfies Record<string, Variable<unknown>>;
@@ -98,6 +99,8 @@ export interface Config {
   } | null;
   readonly detectTimeoutMs: number;
   readonly connectTimeoutMs: number;
+  /** False: every HTTP/1 request goes through Node's own parser and client. */
+  readonly fastLane: boolean;
   readonly shutdownGracePeriodMs: number;
   readonly logLevel: VariableValue<'SALLYPORT_LOG'>;
   readonly logFormat: VariableValue<'SALLYPORT_LOG_FORMAT'>;
@@ -201,6 +204,7 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
     identity: readIdentity(reader),
     detectTimeoutMs: get('SALLYPORT_DETECT_TIMEOUT'),
     connectTimeoutMs: get('SALLYPORT_CONNECT_TIMEOUT'),
+    fastLane: get('SALLYPORT_HTTP1_FAST_LANE'),
     shutdownGracePeriodMs: get('SALLYPORT_SHUTDOWN_GRACE_PERIOD'),
     logLevel: get('SALLYPORT_LOG'),
     logFormat: get('SALLYPORT_LOG_FORMAT'),
@@ -265,7 +269,7 @@ function refuseSharedPorts(reader: VariableReader, config: Config): void {
 }
 
 /** Read by bin/sallyport and by the tests, not by this file. */
-const readElsewhere = new Set(['SALLYPORT_NODE', 'SALLYPORT_SHARED']);
+const readElsewhere = new Set(['SALLYPORT_NODE', 'SALLYPORT_SHARED', 'SALLYPORT_REQUIRE_ALL']);
 /** Kubernetes gives every container the addresses of Services, so one named `sallyport` fills the same prefix. */
 const ofKubernetesService = /_SERVICE_(HOST|PORT)(_|$)|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$/;
 

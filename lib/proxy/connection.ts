@@ -6,7 +6,7 @@ import { type ClientHello, parseClientHello } from './detect/client-hello.ts';
 import { guessHttp } from './detect/http-guess.ts';
 import { peek } from './detect/peek.ts';
 import { forwardTcp } from './forward-tcp.ts';
-import type { Http1Server } from './http1/server.ts';
+import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Server, Http2Session } from './http2/server.ts';
 import type { LiveConnection, LiveConnections } from './live-connections.ts';
 import type { ConnectionScope, Recorder, TransportScope } from './recorder.ts';
@@ -18,7 +18,7 @@ import type { Upstreams } from './upstream.ts';
 export interface ConnectionServices {
   readonly authorizer: Authorizer;
   readonly recorder: Recorder;
-  readonly http1: Http1Server;
+  readonly http1: Http1Engine;
   readonly http2: Http2Server;
   readonly upstreams: Upstreams;
   readonly live: LiveConnections;

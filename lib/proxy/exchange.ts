@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
-import type { RequestFacts } from '../policy/decision.ts';
 import type { ConnectionFacts } from './recorder.ts';
 import type { Refusal } from './refuse.ts';
+import type { Request } from './request-pipeline.ts';
 
 /** Flat name, value, name, value … in the order received; names keep their case in HTTP/1. */
 export type HeaderList = string[];
@@ -10,12 +10,8 @@ export type HeaderList = string[];
  * The client's side of one request and its response, whichever HTTP version carries it: what forwarding needs, so that
  * each way to the app is written once. It is also what policy decides on, so both see the very same strings.
  */
-export interface Exchange extends RequestFacts {
+export interface Exchange extends Request {
   readonly connection: ConnectionFacts;
-  /** As on the wire: `HTTP/1.0`, `HTTP/1.1`, `HTTP/2.0`. */
-  readonly version: string;
-  /** Path and query, byte for byte as received. */
-  readonly target: string;
   /** Null when the message has no body. */
   readonly body: Readable | null;
   /** End-to-end headers for the app, hop-by-hop and identity headers already dealt with. Host included. */

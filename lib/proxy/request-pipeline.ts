@@ -1,11 +1,11 @@
 import { clientId } from '../client.ts';
-import type { Authorizer, PortPolicy, RequestPermit } from '../policy/decision.ts';
+import type { Authorizer, PortPolicy, RequestDecision, RequestFacts, RequestPermit } from '../policy/decision.ts';
 import { type Application, serveApplication } from './application.ts';
 import type { Exchange } from './exchange.ts';
-import { applyHeaderChanges, headerValue, identityHeader } from './headers.ts';
+import { applyHeaderChanges, identityHeader } from './headers.ts';
 import { forwardHttp1 } from './http1/forward.ts';
 import { forwardHttp2 } from './http2/forward.ts';
-import type { ConnectionScope, Recorder, RequestLog, RequestScope } from './recorder.ts';
+import type { ConnectionFacts, ConnectionScope, Recorder, RequestLog, RequestScope } from './recorder.ts';
 import { type Failure, failures, refusalFor, upstreamFailure } from './refuse.ts';
 import type { Endpoint, Upstreams } from './upstream.ts';
 
@@ -30,6 +30,14 @@ export interface RequestPipelineOptions {
   readonly maxInFlight: number;
 }
 
+/** A request as far as it matters to decisions and logs. */
+export interface Request extends RequestFacts {
+  /** As on the wire: `HTTP/1.0`, `HTTP/1.1`, `HTTP/2.0`. */
+  readonly version: string;
+  /** Path and query, byte for byte as received. */
+  readonly target: string;
+}
+
 /** How a permitted request leaves for the app. */
 export type Carrier = 'http1' | 'http2';
 
@@ -51,14 +59,35 @@ export class RequestPipeline {
     this.#maxInFlight = options.maxInFlight;
   }
 
-  /** Null when the exchange was refused; the refusal has been sent and recorded. */
-  decide(connection: HttpConnection, exchange: Exchange): { permit: RequestPermit; policy: PortPolicy } | null {
+  /** One more request would be too many. */
+  get overloaded(): boolean {
+    return this.#inFlight >= this.#maxInFlight;
+  }
+
+  /** Whether `accessed` writes anything. */
+  get logsAccess(): boolean {
+    return this.#access !== null;
+  }
+
+  /** Decides by the policy in force now, and records the decision. */
+  judge(connection: HttpConnection, request: Request): { policy: PortPolicy; decision: RequestDecision } {
     const { scope } = connection;
     const policy = this.#authorizer.port(connection.policyPort);
-    const decision = this.#authorizer.request(policy, scope.facts.client, exchange);
-    scope.requestDecided(policy, decision, this.#logOf(policy, connection, exchange, decision), exchange.grpc);
+    const decision = this.#authorizer.request(policy, scope.facts.client, request);
+    scope.requestDecided(
+      policy,
+      decision,
+      new LazyLog(this.#authorizer, policy, connection, request, decision),
+      request.grpc,
+    );
+    return { policy, decision };
+  }
+
+  /** Null when the exchange was refused; the refusal has been sent and recorded. */
+  decide(connection: HttpConnection, exchange: Exchange): { permit: RequestPermit; policy: PortPolicy } | null {
+    const { policy, decision } = this.judge(connection, exchange);
     if (decision.kind === 'permit') return { permit: decision, policy };
-    exchange.refuse(refusalFor(decision, scope.facts));
+    exchange.refuse(refusalFor(decision, connection.scope.facts));
     return null;
   }
 
@@ -67,13 +96,13 @@ export class RequestPipeline {
     const granted = this.decide(connection, exchange);
     if (granted === null) return;
     const { permit, policy } = granted;
-    if (this.#inFlight >= this.#maxInFlight) {
+    if (this.overloaded) {
       this.fail(connection, policy, exchange, failures.overload);
       return;
     }
     this.prepare(connection, permit, exchange);
     exchange.onPermitted?.();
-    const scope = this.begin(connection, policy, permit, exchange);
+    const scope = this.begin(connection, policy, permit, exchange.grpc);
     const failed = (error: unknown): void => this.fail(connection, policy, exchange, upstreamFailure(error));
     const { destination } = connection;
     if (destination.kind === 'in-process') {
@@ -96,61 +125,55 @@ export class RequestPipeline {
   }
 
   /** Counts the request in, and out again when its response has ended. */
-  begin(connection: HttpConnection, policy: PortPolicy, permit: RequestPermit, exchange: Exchange): RequestScope {
+  begin(connection: HttpConnection, policy: PortPolicy, permit: RequestPermit, grpc: boolean): RequestScope {
     this.#inFlight++;
-    const scope = connection.scope.requestStarted(policy, permit, exchange.grpc);
+    const scope = connection.scope.requestStarted(policy, permit, grpc);
     return new CountedScope(scope, () => {
       this.#inFlight--;
     });
   }
 
+  /** Refuses a permitted request that could not be served. */
   fail(connection: HttpConnection, policy: PortPolicy, exchange: Exchange, failure: Failure): void {
-    connection.scope.httpError(
-      policy,
-      failure.label,
-      failure.refusal.message,
-      this.#logOf(policy, connection, exchange, null),
-    );
+    this.failed(connection, policy, exchange, failure);
     exchange.refuse(failure.refusal);
   }
 
-  /** Writes the access log line; exchanges call this when their response headers are ready. */
-  accessed(
-    exchange: Exchange,
-    status: number,
-    responseHeaders: readonly string[],
-    startedAt: number,
-    headAt: number,
-  ): void {
-    if (this.#access === null) return;
-    const request = exchange.forwardHeaders;
-    const traceId =
-      headerValue(request, 'x-b3-traceid') ??
-      headerValue(request, 'x-request-id') ??
-      headerValue(request, 'x-amzn-trace-id') ??
-      '';
-    this.#access(exchange.connection, {
-      host: exchange.host,
-      method: exchange.method,
-      uri: exchange.target,
-      version: exchange.version,
-      status,
-      userAgent: headerValue(request, 'user-agent') ?? '',
-      traceId,
-      requestBytes: headerValue(request, 'content-length') ?? '',
-      responseBytes: headerValue(responseHeaders, 'content-length') ?? '',
-      totalMs: performance.now() - startedAt,
-      processingMs: headAt - startedAt,
-    });
+  /** Records that a permitted request could not be served. */
+  failed(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
+    const log = new LazyLog(this.#authorizer, policy, connection, request, null);
+    connection.scope.httpError(policy, failure.label, failure.refusal.message, log);
   }
 
-  #logOf(
-    policy: PortPolicy,
-    connection: HttpConnection,
-    exchange: Exchange,
-    decision: Parameters<Authorizer['requestReasons']>[3] | null,
-  ): RequestLog {
-    return new LazyLog(this.#authorizer, policy, connection, exchange, decision);
+  /**
+   * Writes the access log line, when response headers are ready.
+   *
+   * @param responseBytes the answer's Content-Length; empty where it has none.
+   * @param startedAt when the request was read, on the clock of `performance.now()`.
+   */
+  accessed(
+    connection: ConnectionFacts,
+    request: Request,
+    status: number,
+    responseBytes: string,
+    startedAt: number,
+  ): void {
+    if (this.#access === null) return;
+    const first = (name: string): string => request.header(name)[0] ?? '';
+    const elapsedMs = performance.now() - startedAt;
+    this.#access(connection, {
+      host: request.host,
+      method: request.method,
+      uri: request.target,
+      version: request.version,
+      status,
+      userAgent: first('user-agent'),
+      traceId: first('x-b3-traceid') || first('x-request-id') || first('x-amzn-trace-id'),
+      requestBytes: first('content-length'),
+      responseBytes,
+      totalMs: elapsedMs,
+      processingMs: elapsedMs,
+    });
   }
 }
 
@@ -159,39 +182,39 @@ class LazyLog implements RequestLog {
   readonly #authorizer: Authorizer;
   readonly #policy: PortPolicy;
   readonly #connection: HttpConnection;
-  readonly #exchange: Exchange;
-  readonly #decision: Parameters<Authorizer['requestReasons']>[3] | null;
+  readonly #request: Request;
+  readonly #decision: RequestDecision | null;
 
   constructor(
     authorizer: Authorizer,
     policy: PortPolicy,
     connection: HttpConnection,
-    exchange: Exchange,
-    decision: Parameters<Authorizer['requestReasons']>[3] | null,
+    request: Request,
+    decision: RequestDecision | null,
   ) {
     this.#authorizer = authorizer;
     this.#policy = policy;
     this.#connection = connection;
-    this.#exchange = exchange;
+    this.#request = request;
     this.#decision = decision;
   }
 
   get method(): string {
-    return this.#exchange.method;
+    return this.#request.method;
   }
   get path(): string {
-    return this.#exchange.path;
+    return this.#request.path;
   }
   get host(): string {
-    return this.#exchange.host;
+    return this.#request.host;
   }
   get version(): string {
-    return this.#exchange.version;
+    return this.#request.version;
   }
   reasons(): ReturnType<RequestLog['reasons']> {
     if (this.#decision === null) return { reason: '', candidates: [] };
     const { client } = this.#connection.scope.facts;
-    return this.#authorizer.requestReasons(this.#policy, client, this.#exchange, this.#decision);
+    return this.#authorizer.requestReasons(this.#policy, client, this.#request, this.#decision);
   }
 }
 

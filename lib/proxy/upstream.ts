@@ -31,6 +31,13 @@ class UpstreamError extends Error {
   }
 }
 
+/** Reads into one buffer instead of a new one each time (see `net.Socket`); the buffer is only lent to `callback`. */
+export interface OnRead {
+  readonly buffer: Buffer;
+  /** False stops reading. */
+  callback(length: number): boolean;
+}
+
 /**
  * `localhost` needs no resolver (RFC 6761 section 6.3): the app is on one of the two loopback addresses, or on both. The
  * second is tried when the first refuses. A container's /etc/hosts may know only one of them.
@@ -71,8 +78,8 @@ export class Upstreams {
   }
 
   /** Calls back once: with a connected socket that allows half-open, or with the error. Never after `cancel`. */
-  connect(endpoint: Endpoint, done: (error: Error | null, socket: net.Socket) => void): PendingConnect {
-    const socket = new net.Socket({ allowHalfOpen: true });
+  connect(endpoint: Endpoint, done: Done, onread?: OnRead): PendingConnect {
+    const socket = new net.Socket({ allowHalfOpen: true, ...(onread === undefined ? {} : { onread }) });
     let settled = false;
     const fail = (error: Error): void => {
       if (settled) return;

@@ -1,13 +1,11 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { Exchange, HeaderList } from '../exchange.ts';
-import { headerValues, type RequestHead } from '../headers.ts';
+import { headerValue, headerValues, type RequestHead } from '../headers.ts';
 import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
 import type { RequestPipeline } from '../request-pipeline.ts';
-
-/** After an early answer, this much of a request body is read away to keep the connection; more closes it. */
-const maxDrainBytes = 256 * 1024;
+import { maxDrainBytes } from './limits.ts';
 
 /** A request-target taken apart (RFC 9112 3.2). */
 export interface Target {
@@ -130,7 +128,7 @@ export class Http1Exchange implements Exchange {
   respond(status: number, statusText: string, headers: HeaderList, _hasBody: boolean): void {
     this.responded = true;
     this.#response.writeHead(status, statusText, headers);
-    this.#pipeline.accessed(this, status, headers, this.#startedAt, performance.now());
+    this.#accessed(status, headers);
   }
 
   write(chunk: Buffer): boolean {
@@ -185,7 +183,7 @@ export class Http1Exchange implements Exchange {
     this.responded = true;
     this.onAborted = null;
     this.#response.detachSocket(this.#request.socket);
-    this.#pipeline.accessed(this, status, headers, this.#startedAt, performance.now());
+    this.#accessed(status, headers);
   }
 
   /** What is left of the body must be read, or the connection must end: its bytes are never the next request. */
@@ -198,5 +196,11 @@ export class Http1Exchange implements Exchange {
       if (left < 0) this.#request.socket.destroySoon();
     });
     this.#request.resume();
+  }
+
+  #accessed(status: number, headers: readonly string[]): void {
+    if (!this.#pipeline.logsAccess) return;
+    const bytes = headerValue(headers, 'content-length') ?? '';
+    this.#pipeline.accessed(this.connection, this, status, bytes, this.#startedAt);
   }
 }

@@ -58,7 +58,7 @@ export class UpgradeForwarder {
     }
     const { endpoint } = connection.destination;
     this.#pipeline.prepare(connection, permit, exchange);
-    const scope = this.#pipeline.begin(connection, policy, permit, exchange);
+    const scope = this.#pipeline.begin(connection, policy, permit, exchange.grpc);
     scope.requestFrame(0);
     scope.requestEnded();
     if (exchange.method === 'GET' && upgrade.upgrade?.toLowerCase() === 'websocket') {

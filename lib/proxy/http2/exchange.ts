@@ -1,7 +1,7 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import type { Readable } from 'node:stream';
 import type { Exchange, HeaderList } from '../exchange.ts';
-import { headerValues, isIdentityAlias } from '../headers.ts';
+import { headerValue, headerValues, isIdentityAlias } from '../headers.ts';
 import { isHost, readTarget } from '../http1/exchange.ts';
 import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
@@ -189,7 +189,7 @@ export class Http2Exchange implements Exchange {
     // A date is the app's to give (node:http2 takes this option, its types do not know it).
     const options: ResponseOptions = { endStream: !hasBody, waitForTrailers: hasBody, sendDate: false };
     this.#stream.respond(list as unknown as OutgoingHttpHeaders, options);
-    this.#pipeline.accessed(this, status, headers, this.#startedAt, performance.now());
+    this.#accessed(status, headers);
   }
 
   write(chunk: Buffer): boolean {
@@ -248,6 +248,12 @@ export class Http2Exchange implements Exchange {
     stream.resume();
     const timer = setTimeout(() => stream.close(noError), lingerMs);
     stream.once('close', () => clearTimeout(timer));
+  }
+
+  #accessed(status: number, headers: readonly string[]): void {
+    if (!this.#pipeline.logsAccess) return;
+    const bytes = headerValue(headers, 'content-length') ?? '';
+    this.#pipeline.accessed(this.connection, this, status, bytes, this.#startedAt);
   }
 }
 

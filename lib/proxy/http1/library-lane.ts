@@ -3,25 +3,18 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type RequestHead, scanRequestHeaders } from '../headers.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import type { Http1Engine } from './engine.ts';
 import { Http1Exchange, isHost, readTarget } from './exchange.ts';
+import { endWith } from './last-answer.ts';
+import { headersTimeoutMs, keepAliveMs, maxHeaderBytes, maxHeaderFields } from './limits.ts';
 import type { UpgradeForwarder } from './upgrade.ts';
 
-export interface Http1ServerOptions {
+export interface LibraryLaneOptions {
   readonly pipeline: RequestPipeline;
   readonly upgrades: UpgradeForwarder;
   /** Malformed messages and header timeouts, answered here; for counting. */
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
 }
-
-/** Milliseconds for a whole request head (slow-header attacks; CVE-2018-12122). */
-const headersTimeoutMs = 60_000;
-
-/** Milliseconds that an idle keep-alive connection is kept: long, so that a client's next request does not race the close. */
-const keepAliveMs = 600_000;
-
-const maxHeaderBytes = 64 * 1024;
-/** Node would silently drop what is beyond its own limit; a policy could then match on less than the app sees. */
-const maxHeaderFields = 1000;
 
 /** One connection on this lane. Requests are taken one after the other, however fast they are pipelined. */
 interface Lane {
@@ -34,13 +27,13 @@ interface Lane {
 }
 
 /** The library lane for HTTP/1.x: Node's parser in front, policy, then undici or a tunnel towards the app. */
-export class Http1Server {
+export class LibraryLane implements Http1Engine {
   readonly #server: http.Server;
-  readonly #options: Http1ServerOptions;
+  readonly #options: LibraryLaneOptions;
   readonly #lanes = new Map<object, Lane>();
   #draining = false;
 
-  constructor(options: Http1ServerOptions) {
+  constructor(options: LibraryLaneOptions) {
     this.#options = options;
     this.#server = http.createServer({
       keepAliveTimeout: keepAliveMs,
@@ -215,19 +208,6 @@ function refusalOfFault(code: string): string {
     default:
       return '400 Bad Request';
   }
-}
-
-/** Milliseconds in which a refused client may still send what it was about to: closing at once would reset the answer. */
-const lingerMs = 1000;
-
-/** The last answer of a connection that is out of step; what the client still sends is read away, never parsed. */
-function endWith(socket: Socket, status: string): void {
-  socket.removeAllListeners('data');
-  socket.end(`HTTP/1.1 ${status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`);
-  socket.resume();
-  const timer = setTimeout(() => socket.destroy(), lingerMs);
-  socket.once('end', () => socket.destroy());
-  socket.once('close', () => clearTimeout(timer));
 }
 
 /** Faults that Node's parser lets pass; null for a sound message. */

@@ -1,0 +1,200 @@
+import type { Socket } from 'node:net';
+import type { RequestPermit } from '../../policy/decision.ts';
+import { ChunkScanner } from './chunk-scanner.ts';
+import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-response.ts';
+
+/** Who gets a response. Buffers are only lent: they are reused when the call returns. */
+export interface ResponseSink {
+  /** Whether the whole request has been written; until then its connection is no use to another. */
+  readonly requestComplete: boolean;
+  /** A 1xx before the answer, or the answer's head together with what came of its body. */
+  onHead(head: ResponseHead, body: Buffer): void;
+  onBody(body: Buffer): void;
+  /** The response is complete. The connection may have been returned to its pool already. */
+  onEnd(): void;
+  /** Once, instead of `onEnd`. */
+  onFailed(error: Error): void;
+}
+
+/** Where a connection waits between requests. */
+interface Home {
+  release(connection: AppConnection): void;
+  forget(connection: AppConnection): void;
+}
+
+/** The app broke HTTP, so its connection cannot be trusted any further. */
+export class BadResponse extends Error {
+  readonly code = 'ERR_SALLYPORT_BAD_RESPONSE';
+}
+
+const endOfHead = Buffer.from('\r\n\r\n');
+const nothing = Buffer.alloc(0);
+
+/** One keep-alive connection to the app, one request at a time. */
+export class AppConnection {
+  readonly socket: Socket;
+  /** Requests begun here so far. */
+  uses = 0;
+  /** Milliseconds that it may be idle, as the app said or as we choose. */
+  idleMs = 0;
+  idleSince = 0;
+  readonly #home: Home;
+  #sink: ResponseSink | null = null;
+  #method = '';
+  #partial: Buffer = nothing;
+  #head: ResponseHead | null = null;
+  #left = 0;
+  #chunks: ChunkScanner | null = null;
+  /** Apps repeat their heads, too; this spares reading one again. */
+  #knownText = '';
+  #knownMethod = '';
+  #known: ResponseHead | null = null;
+
+  constructor(socket: Socket, home: Home) {
+    this.socket = socket;
+    this.#home = home;
+    socket.on('end', () => this.#ended());
+    socket.on('error', (error) => this.#fail(error));
+    socket.on('close', () => {
+      this.#home.forget(this);
+      this.#fail(new Error('other side closed'));
+    });
+  }
+
+  /** Starts a request: what is written to `socket` from now on is that request. */
+  begin(_permit: RequestPermit, method: string, sink: ResponseSink): void {
+    this.uses++;
+    this.#sink = sink;
+    this.#method = method;
+    this.#head = null;
+    this.#partial = nothing;
+  }
+
+  /** Gives up on the request, and so on the connection. */
+  abandon(): void {
+    this.#sink = null;
+    this.socket.destroy();
+  }
+
+  /** Bytes from the app; `bytes` is valid during this call only. False stops reading. */
+  receive(bytes: Buffer): boolean {
+    if (this.#sink === null) {
+      // Nobody asked: keeping it would hand it to the next request (response queue poisoning).
+      this.socket.destroy();
+      return false;
+    }
+    if (this.#head === null) this.#receiveHead(bytes);
+    else this.#receiveBody(bytes, 0, this.#sink, false);
+    return true;
+  }
+
+  #receiveHead(bytes: Buffer): void {
+    let all = this.#partial.length === 0 ? bytes : Buffer.concat([this.#partial, bytes]);
+    for (;;) {
+      const at = all.indexOf(endOfHead);
+      if (at === -1) {
+        if (all.length > maxResponseHead) this.#fail(new BadResponse('response head too long'));
+        else this.#partial = Buffer.from(all);
+        return;
+      }
+      const head = this.#readHead(all.toString('latin1', 0, at + 4));
+      const sink = this.#sink;
+      if (head === null || sink === null || head.status === 101) {
+        this.#fail(new BadResponse('malformed response'));
+        return;
+      }
+      this.#partial = nothing;
+      if (head.status < 200) {
+        sink.onHead(head, nothing);
+        all = all.subarray(at + 4);
+        if (all.length === 0) return;
+        continue;
+      }
+      this.#head = head;
+      this.#chunks = head.framing.kind === 'chunked' ? new ChunkScanner() : null;
+      this.#left = head.framing.kind === 'length' ? head.framing.bytes : 0;
+      this.#receiveBody(all, at + 4, sink, true);
+      return;
+    }
+  }
+
+  #readHead(text: string): ResponseHead | null {
+    if (text === this.#knownText && this.#method === this.#knownMethod) return this.#known;
+    this.#known = readResponseHead(text, this.#method);
+    this.#knownText = text;
+    this.#knownMethod = this.#method;
+    return this.#known;
+  }
+
+  /** Body bytes from `from` on, with the head if `first`. */
+  #receiveBody(bytes: Buffer, from: number, sink: ResponseSink, first: boolean): void {
+    const head = this.#head as ResponseHead;
+    let to = bytes.length;
+    let done = false;
+    switch (head.framing.kind) {
+      case 'none':
+        done = true;
+        to = from;
+        break;
+      case 'length':
+        to = Math.min(to, from + this.#left);
+        this.#left -= to - from;
+        done = this.#left === 0;
+        break;
+      case 'chunked': {
+        const chunks = this.#chunks as ChunkScanner;
+        const result = chunks.scan(bytes, from, to);
+        if (result === 'invalid') {
+          // The head may be out already: the client then sees a message that breaks off, never a wrong end.
+          if (first) sink.onHead(head, nothing);
+          this.#fail(new BadResponse('malformed chunk'));
+          return;
+        }
+        if (result === 'done') {
+          to = chunks.end;
+          done = true;
+        }
+        break;
+      }
+      case 'until-close':
+        break;
+    }
+    const body = from === 0 && to === bytes.length ? bytes : bytes.subarray(from, to);
+    if (!done) {
+      if (first) sink.onHead(head, body);
+      else if (body.length > 0) sink.onBody(body);
+      return;
+    }
+    this.#sink = null;
+    const settled = sink.requestComplete && this.socket.writableLength === 0;
+    const reusable = head.keepAlive && to === bytes.length && settled;
+    if (first) sink.onHead(head, body);
+    else if (body.length > 0) sink.onBody(body);
+    this.#head = null;
+    if (reusable) {
+      this.idleMs = head.keepAliveSeconds === null ? Number.POSITIVE_INFINITY : (head.keepAliveSeconds - 1) * 1000;
+      this.#home.release(this);
+    } else {
+      this.socket.destroy();
+    }
+    sink.onEnd();
+  }
+
+  #ended(): void {
+    const sink = this.#sink;
+    if (sink !== null && this.#head?.framing.kind === 'until-close') {
+      this.#sink = null;
+      this.socket.destroy();
+      sink.onEnd();
+      return;
+    }
+    this.socket.destroy();
+  }
+
+  #fail(error: Error): void {
+    const sink = this.#sink;
+    this.#sink = null;
+    this.socket.destroy();
+    sink?.onFailed(error);
+  }
+}

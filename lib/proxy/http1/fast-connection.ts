@@ -1,0 +1,397 @@
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { clientId } from '../../client.ts';
+import type { PortPolicy, RequestPermit } from '../../policy/decision.ts';
+import { applyHeaderChanges, identityHeader } from '../headers.ts';
+import type { RequestScope } from '../recorder.ts';
+import { type Failure, failures, type Refusal, refusalFor, refusalHeaders, upstreamFailure } from '../refuse.ts';
+import type { HttpConnection } from '../request-pipeline.ts';
+import type { PendingConnect } from '../upstream.ts';
+import { type AppConnection, BadResponse, type ResponseSink } from './app-connection.ts';
+import type { AppPool } from './app-pool.ts';
+import type { FastLane } from './fast-lane.ts';
+import { endWith } from './last-answer.ts';
+import { headersTimeoutMs, keepAliveMs, maxDrainBytes } from './limits.ts';
+import {
+  fieldLines,
+  fieldPairs,
+  fieldValues,
+  maxPlainHead,
+  mayBecomePlain,
+  type PlainFields,
+  PlainRequest,
+  readPlainHead,
+} from './plain-request.ts';
+import type { ResponseHead } from './plain-response.ts';
+
+const endOfHead = Buffer.from('\r\n\r\n');
+const nothing = Buffer.alloc(0);
+
+/** Bodies up to this size travel as one string with their head: one write, and the lent buffer is free again. */
+const oneWrite = 8 * 1024;
+
+/** RFC 9110 9.2.2, among the plain methods. */
+const idempotent: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
+
+/** Where a connection is between two requests. */
+type Stage =
+  /** Waiting for a request head; some of it may be here. */
+  | 'head'
+  /** A request is being answered; its body, if any, has come. */
+  | 'answer'
+  /** A request is being answered, or has been, and more of its body is to come. */
+  | 'body'
+  /** No request will be read any more. */
+  | 'over';
+
+/** One client connection on the fast lane. */
+export class FastConnection implements ResponseSink {
+  readonly #lane: FastLane;
+  readonly #connection: HttpConnection;
+  readonly #socket: Socket;
+  readonly #pool: AppPool;
+  /** The identity line for the app, or nothing. */
+  readonly #identityLine: string;
+  #stage: Stage = 'head';
+  /** Bytes that came before their turn: part of a head, or the next, pipelined request. */
+  #unread: Buffer = nothing;
+  #idleSince = performance.now();
+  /** When the first byte of a head came that is not complete yet. */
+  #headSince: number | null = null;
+  #advancing = false;
+  #fields: PlainFields | null = null;
+  #bodyLeft = 0;
+  #drainLeft = 0;
+  /** The answer that is being given is the last one. */
+  #closing = false;
+
+  // The request being answered.
+  #request: PlainRequest | null = null;
+  #policy: PortPolicy | null = null;
+  #permit: RequestPermit | null = null;
+  #scope: RequestScope | null = null;
+  #app: AppConnection | null = null;
+  #connecting: PendingConnect | null = null;
+  #startedAt = 0;
+  #responded = false;
+  #answered = false;
+  /** What to send again if an idle app connection proves to be closed; null when it must not be. */
+  #repeat: string | null = null;
+
+  constructor(lane: FastLane, connection: HttpConnection, socket: Socket, pool: AppPool) {
+    this.#lane = lane;
+    this.#connection = connection;
+    this.#socket = socket;
+    this.#pool = pool;
+    const id = clientId(connection.scope.facts.client);
+    this.#identityLine = id === null ? '' : `${identityHeader}: ${id}\r\n`;
+    socket.on('data', this.#onData);
+    socket.on('end', this.#onEnd);
+    socket.on('close', this.#onClose);
+    socket.on('drain', this.#onDrain);
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    if (this.#stage === 'body') {
+      this.#receiveBody(chunk);
+    } else if (this.#stage === 'head') {
+      this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
+      this.#advance();
+    } else if (this.#stage === 'answer') {
+      // Pipelined: its turn comes when this answer is complete.
+      this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
+      this.#socket.pause();
+    }
+  };
+
+  readonly #onEnd = (): void => {
+    if (this.#stage === 'answer') this.#closing = true;
+    else if (this.#stage === 'body') this.#socket.destroy();
+    else this.#socket.end();
+  };
+
+  readonly #onDrain = (): void => {
+    this.#app?.socket.resume();
+  };
+
+  readonly #onClose = (): void => {
+    this.#stage = 'over';
+    this.#lane.forget(this);
+    this.#connecting?.cancel();
+    this.#connecting = null;
+    this.#app?.abandon();
+    this.#app = null;
+    this.#scope?.responseEnded(null, '');
+    this.#scope = null;
+  };
+
+  /** Takes requests from what is unread for as long as none is being answered. */
+  #advance(): void {
+    this.#advancing = true;
+    this.#takeNext();
+    this.#advancing = false;
+  }
+
+  #takeNext(): void {
+    while (this.#stage === 'head' && this.#unread.length > 0) {
+      const chunk = this.#unread;
+      const at = chunk.indexOf(endOfHead);
+      if (at === -1) {
+        if (chunk.length > maxPlainHead || !mayBecomePlain(chunk.toString('latin1'))) this.#handOver();
+        else this.#headSince ??= performance.now();
+        return;
+      }
+      const head = at > maxPlainHead ? null : readPlainHead(chunk.toString('latin1', 0, at + 4), this.#fields);
+      if (head === null) {
+        this.#handOver();
+        return;
+      }
+      this.#fields = head.fields;
+      this.#take(new PlainRequest(head), head.line, chunk.subarray(at + 4));
+    }
+  }
+
+  /** Not plain: everything from this request on is the library lane's. */
+  #handOver(): void {
+    const socket = this.#socket;
+    socket.removeListener('data', this.#onData);
+    socket.removeListener('end', this.#onEnd);
+    socket.removeListener('close', this.#onClose);
+    socket.removeListener('drain', this.#onDrain);
+    this.#stage = 'over';
+    this.#lane.forget(this);
+    this.#lane.handOver(this.#connection, socket, this.#unread);
+    this.#unread = nothing;
+  }
+
+  #take(request: PlainRequest, line: string, rest: Buffer): void {
+    const { pipeline } = this.#lane;
+    const { fields } = request;
+    const took = Math.min(rest.length, fields.contentLength);
+    const body = rest.subarray(0, took);
+    this.#unread = rest.subarray(took);
+    this.#bodyLeft = fields.contentLength - took;
+    this.#stage = this.#bodyLeft > 0 ? 'body' : 'answer';
+    this.#closing = !fields.keepAlive || this.#lane.draining;
+    this.#request = request;
+    this.#headSince = null;
+    this.#startedAt = pipeline.logsAccess ? performance.now() : 0;
+    this.#responded = false;
+    this.#answered = false;
+
+    const { policy, decision } = pipeline.judge(this.#connection, request);
+    this.#policy = policy;
+    if (decision.kind !== 'permit') {
+      this.#refuse(refusalFor(decision, this.#connection.scope.facts));
+      return;
+    }
+    if (pipeline.overloaded) {
+      this.#fail(failures.overload);
+      return;
+    }
+    this.#permit = decision;
+    const scope = pipeline.begin(this.#connection, policy, decision, request.grpc);
+    this.#scope = scope;
+    if (took > 0) scope.requestFrame(took);
+    if (this.#bodyLeft === 0) scope.requestEnded();
+    const head = `${line}${this.#forwardFields(fields, decision)}\r\n`;
+    const app = this.#pool.take();
+    this.#repeat = fields.contentLength === 0 && app !== null && idempotent.has(request.method) ? head : null;
+    if (app !== null) this.#send(app, head, body);
+    else this.#connect(head, body);
+  }
+
+  #forwardFields(fields: PlainFields, permit: RequestPermit): string {
+    const plain = this.#identityLine === '' ? fields.forward : fields.forward + this.#identityLine;
+    return permit.headerChanges === null
+      ? plain
+      : fieldLines(applyHeaderChanges(fieldPairs(plain), permit.headerChanges));
+  }
+
+  #connect(head: string, body: Buffer): void {
+    // What follows must wait for the app.
+    if (this.#stage === 'body') this.#socket.pause();
+    this.#connecting = this.#pool.connect((error, app) => {
+      this.#connecting = null;
+      if (app === null) this.onFailed(error ?? new Error('not connected'));
+      else {
+        this.#send(app, head, body);
+        if (this.#stage === 'body') this.#socket.resume();
+      }
+    });
+  }
+
+  #send(app: AppConnection, head: string, body: Buffer): void {
+    this.#app = app;
+    app.begin(this.#permit as RequestPermit, (this.#request as PlainRequest).method, this);
+    if (body.length === 0) {
+      app.socket.write(head, 'latin1');
+    } else if (body.length <= oneWrite) {
+      app.socket.write(head + body.toString('latin1'), 'latin1');
+    } else {
+      app.socket.write(head, 'latin1');
+      this.#relay(app, body);
+    }
+  }
+
+  #receiveBody(chunk: Buffer): void {
+    const took = Math.min(chunk.length, this.#bodyLeft);
+    const body = took === chunk.length ? chunk : chunk.subarray(0, took);
+    this.#bodyLeft -= took;
+    if (took < chunk.length) this.#unread = chunk.subarray(took);
+    if (this.#app !== null) {
+      this.#scope?.requestFrame(took);
+      this.#relay(this.#app, body);
+    } else if (this.#answered) {
+      // Nobody wants it: the answer came first. A little is read away to keep the connection.
+      this.#drainLeft -= took;
+      if (this.#drainLeft < 0) this.#closing = true;
+    }
+    if (this.#bodyLeft > 0) {
+      if (this.#answered && this.#closing) this.#finish();
+      return;
+    }
+    this.#scope?.requestEnded();
+    this.#stage = 'answer';
+    if (this.#unread.length > 0) this.#socket.pause();
+    if (this.#answered) this.#finish();
+  }
+
+  #relay(app: AppConnection, body: Buffer): void {
+    if (app.socket.write(body)) return;
+    const socket = this.#socket;
+    socket.pause();
+    app.socket.once('drain', () => {
+      if (this.#stage !== 'answer' || this.#unread.length === 0) socket.resume();
+    });
+  }
+
+  get requestComplete(): boolean {
+    return this.#stage !== 'body';
+  }
+
+  onHead(head: ResponseHead, body: Buffer): void {
+    if (head.status < 200) {
+      // 100 was never asked for here; 103 is the client's to use.
+      if (head.status === 103) this.#socket.write(`${head.forward}\r\n`, 'latin1');
+      return;
+    }
+    this.#responded = true;
+    this.#repeat = null;
+    this.#scope?.responseHead(head.status);
+    if (head.framing.kind === 'until-close') this.#closing = true;
+    const lines = this.#closing ? `${head.forward}connection: close\r\n\r\n` : `${head.forward}\r\n`;
+    if (body.length > 0) this.#scope?.responseFrame(body.length);
+    if (body.length <= oneWrite) {
+      this.#write(body.length === 0 ? lines : lines + body.toString('latin1'));
+    } else {
+      this.#write(lines);
+      this.#writeBody(body);
+    }
+    this.#accessed(head.status, head.forward);
+  }
+
+  onBody(body: Buffer): void {
+    this.#scope?.responseFrame(body.length);
+    this.#writeBody(body);
+  }
+
+  #write(text: string): void {
+    if (!this.#socket.write(text, 'latin1')) this.#app?.socket.pause();
+  }
+
+  /** The buffer is lent, and a write may take longer than the loan. */
+  #writeBody(body: Buffer): void {
+    if (!this.#socket.write(Buffer.from(body))) this.#app?.socket.pause();
+  }
+
+  onEnd(): void {
+    this.#app = null;
+    this.#scope?.responseEnded(null, '');
+    this.#scope = null;
+    this.#over();
+  }
+
+  onFailed(error: Error): void {
+    this.#app = null;
+    const head = this.#repeat;
+    this.#repeat = null;
+    if (head !== null && !(error instanceof BadResponse)) {
+      // An idle connection that the app closed just as we took it: once more, on a new one.
+      this.#connect(head, nothing);
+      return;
+    }
+    const scope = this.#scope;
+    this.#scope = null;
+    if (this.#responded) this.#socket.destroy();
+    else this.#fail(error instanceof BadResponse ? failures.badResponse : upstreamFailure(error));
+    scope?.responseEnded(null, 'unclassified');
+  }
+
+  #fail(failure: Failure): void {
+    const { pipeline } = this.#lane;
+    pipeline.failed(this.#connection, this.#policy as PortPolicy, this.#request as PlainRequest, failure);
+    this.#refuse(failure.refusal);
+  }
+
+  #refuse(refusal: Refusal): void {
+    if (refusal.close) this.#closing = true;
+    const headers = refusalHeaders(refusal, this.#connection.scope.facts, false);
+    if (this.#closing) headers.push('connection', 'close');
+    const lines = fieldLines(headers);
+    this.#responded = true;
+    this.#write(`HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ''}\r\n${lines}\r\n`);
+    this.#accessed(refusal.status, lines);
+    this.#over();
+  }
+
+  /** The answer is complete. */
+  #over(): void {
+    this.#answered = true;
+    this.#drainLeft = maxDrainBytes;
+    if (this.#stage === 'body' && !this.#closing) {
+      this.#socket.resume();
+      return;
+    }
+    this.#finish();
+  }
+
+  /** Request and answer are complete, or the connection ends with this answer. */
+  #finish(): void {
+    this.#request = null;
+    if (this.#closing || this.#lane.draining) {
+      const incomplete = this.#stage === 'body';
+      this.#stage = 'over';
+      if (incomplete) endWith(this.#socket, null);
+      else this.#socket.destroySoon();
+      return;
+    }
+    this.#stage = 'head';
+    this.#idleSince = performance.now();
+    if (this.#socket.isPaused()) this.#socket.resume();
+    if (!this.#advancing) this.#advance();
+  }
+
+  #accessed(status: number, responseLines: string): void {
+    const { pipeline } = this.#lane;
+    if (!pipeline.logsAccess) return;
+    const bytes = fieldValues(responseLines, 'content-length')[0] ?? '';
+    pipeline.accessed(this.#connection.scope.facts, this.#request as PlainRequest, status, bytes, this.#startedAt);
+  }
+
+  closeIfIdle(): void {
+    if (this.#stage === 'head') this.#socket.destroySoon();
+  }
+
+  /** Deadlines: a head that does not come to an end, and connections that nobody uses. */
+  sweep(now: number): void {
+    if (this.#stage !== 'head') return;
+    if (this.#headSince !== null && now - this.#headSince > headersTimeoutMs) {
+      this.#stage = 'over';
+      this.#lane.onBadRequest(this.#connection, 'ERR_HTTP_REQUEST_TIMEOUT');
+      endWith(this.#socket, '408 Request Timeout');
+    } else if (this.#headSince === null && now - this.#idleSince > keepAliveMs) {
+      this.#socket.destroySoon();
+    }
+  }
+}

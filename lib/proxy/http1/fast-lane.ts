@@ -1,0 +1,93 @@
+import type { Socket } from 'node:net';
+import { hostPort } from '../../ip.ts';
+import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import type { Endpoint, Upstreams } from '../upstream.ts';
+import { AppPool } from './app-pool.ts';
+import type { Http1Engine } from './engine.ts';
+import { FastConnection } from './fast-connection.ts';
+
+export interface FastLaneOptions {
+  readonly pipeline: RequestPipeline;
+  readonly upstreams: Upstreams;
+  /** Takes, for good, every connection on which something comes that is not plain. */
+  readonly library: Http1Engine;
+  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+}
+
+/** Milliseconds between looks at deadlines; they are late by up to this much. */
+const sweepMs = 1000;
+
+/**
+ * The fast lane for HTTP/1.1: plain requests go from socket to socket, their heads read once and their bodies relayed.
+ * It serves only what it can recognize beyond doubt, and refuses nothing as malformed; that is the library lane's to do.
+ */
+export class FastLane implements Http1Engine {
+  readonly pipeline: RequestPipeline;
+  readonly onBadRequest: FastLaneOptions['onBadRequest'];
+  draining = false;
+  readonly #upstreams: Upstreams;
+  readonly #library: Http1Engine;
+  readonly #open = new Set<FastConnection>();
+  readonly #pools = new Map<string, AppPool>();
+  readonly #sweeper: NodeJS.Timeout;
+
+  constructor(options: FastLaneOptions) {
+    this.pipeline = options.pipeline;
+    this.onBadRequest = options.onBadRequest;
+    this.#upstreams = options.upstreams;
+    this.#library = options.library;
+    this.#sweeper = setInterval(() => this.#sweep(), sweepMs).unref();
+  }
+
+  serve(connection: HttpConnection, socket: Socket): void {
+    // Only an app has connections to pool; the admin application is the library lane's.
+    if (connection.destination.kind !== 'app') {
+      this.#library.serve(connection, socket);
+      return;
+    }
+    const pool = this.#pool(connection.destination.endpoint);
+    this.#open.add(new FastConnection(this, connection, socket, pool));
+  }
+
+  /** The connection is closed, or has gone over to the library lane. */
+  forget(connection: FastConnection): void {
+    this.#open.delete(connection);
+  }
+
+  handOver(connection: HttpConnection, socket: Socket, unread: Buffer): void {
+    if (unread.length > 0) socket.unshift(unread);
+    this.#library.serve(connection, socket);
+  }
+
+  drain(): void {
+    this.draining = true;
+    this.#library.drain();
+  }
+
+  closeIdle(): void {
+    for (const connection of this.#open) connection.closeIfIdle();
+    this.#library.closeIdle();
+  }
+
+  close(): void {
+    clearInterval(this.#sweeper);
+    for (const pool of this.#pools.values()) pool.close();
+    this.#library.close();
+  }
+
+  #pool(endpoint: Endpoint): AppPool {
+    const key = hostPort(endpoint.host, endpoint.port);
+    let pool = this.#pools.get(key);
+    if (pool === undefined) {
+      pool = new AppPool(endpoint, this.#upstreams);
+      this.#pools.set(key, pool);
+    }
+    return pool;
+  }
+
+  #sweep(): void {
+    const now = performance.now();
+    for (const pool of this.#pools.values()) pool.sweep(now);
+    for (const connection of this.#open) connection.sweep(now);
+  }
+}

@@ -1,0 +1,189 @@
+import type { HeaderList } from '../exchange.ts';
+import { isIdentityAlias } from '../headers.ts';
+import type { Request } from '../request-pipeline.ts';
+import { isHost } from './exchange.ts';
+
+/*
+ * What the fast lane takes: requests whose framing and routing leave nothing to interpret. Everything here is narrower
+ * than the grammar of RFC 9112, and narrower than what Node's parser accepts; whatever does not fit goes, untouched, to
+ * the library lane, which serves or refuses it. So this file never has to refuse anything, only to recognize.
+ */
+
+/** Origin-form targets of common methods. Anything else (CONNECT, `*`, absolute-form, HTTP/1.0, odd bytes) is not plain. */
+const requestLine = /^(GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH) (\/[\x21-\x7e]*) HTTP\/1\.1\r\n/;
+
+/** Field lines with a token for a name and only visible characters, space, tab and obs-text in the value. */
+const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)+$/;
+
+const contentLength = /^[0-9]{1,15}$/;
+
+/** More fields than this are for the library lane to judge. */
+const maxFields = 100;
+
+/** A request head longer than this is not plain. */
+export const maxPlainHead = 16 * 1024;
+
+/** The header section of a plain request. Clients repeat theirs from request to request, so one is kept per connection. */
+export interface PlainFields {
+  /** As received; every line ends with CRLF. */
+  readonly text: string;
+  readonly host: string;
+  /** Bytes of the body; 0 where no Content-Length was sent. */
+  readonly contentLength: number;
+  /** False after `Connection: close`. */
+  readonly keepAlive: boolean;
+  /** What the app gets: without Connection and without anything that claims to be an identity. */
+  readonly forward: string;
+}
+
+export interface PlainHead {
+  readonly line: string;
+  readonly method: string;
+  readonly target: string;
+  readonly fields: PlainFields;
+}
+
+/**
+ * Recognizes a plain request head; null for anything that needs a full parser.
+ *
+ * @param text a whole head with its empty line, one character per byte.
+ * @param known the fields of this connection's previous request.
+ */
+export function readPlainHead(text: string, known: PlainFields | null): PlainHead | null {
+  const match = requestLine.exec(text);
+  if (match === null) return null;
+  const line = match[0];
+  const section = text.slice(line.length, -2);
+  const fields = known !== null && known.text === section ? known : readPlainFields(section);
+  return fields === null ? null : { line, method: match[1] as string, target: match[2] as string, fields };
+}
+
+function readPlainFields(text: string): PlainFields | null {
+  if (!fieldSection.test(text)) return null;
+  let host: string | null = null;
+  let length: string | null = null;
+  let keepAlive = true;
+  let sawConnection = false;
+  let forward = '';
+  let keptFrom = 0;
+  let count = 0;
+  let at = 0;
+  while (at < text.length) {
+    if (++count > maxFields) return null;
+    const end = text.indexOf('\r\n', at) + 2;
+    const colon = text.indexOf(':', at);
+    const name = text.slice(at, colon).toLowerCase();
+    const value = (): string => text.slice(colon + 1, end - 2).replace(/^[\t ]+|[\t ]+$/g, '');
+    let drop = false;
+    switch (name) {
+      case 'host':
+        if (host !== null) return null;
+        host = value();
+        break;
+      case 'content-length':
+        if (length !== null) return null;
+        length = value();
+        if (!contentLength.test(length)) return null;
+        break;
+      case 'connection': {
+        const option = value().toLowerCase();
+        if (sawConnection || (option !== 'keep-alive' && option !== 'close')) return null;
+        sawConnection = true;
+        keepAlive = option === 'keep-alive';
+        drop = true;
+        break;
+      }
+      case 'transfer-encoding':
+      case 'upgrade':
+      case 'expect':
+      case 'te':
+      case 'trailer':
+      case 'keep-alive':
+      case 'proxy-connection':
+      case 'http2-settings':
+        return null;
+      default:
+        drop = isIdentityAlias(name);
+    }
+    if (drop) {
+      forward += text.slice(keptFrom, at);
+      keptFrom = end;
+    }
+    at = end;
+  }
+  if (host === null || !isHost(host)) return null;
+  return {
+    text,
+    host,
+    contentLength: length === null ? 0 : Number(length),
+    keepAlive,
+    forward: keptFrom === 0 ? text : forward + text.slice(keptFrom),
+  };
+}
+
+/** Whole lines, then perhaps part of one: no bare CR, no bare LF. */
+const wholeLines = /^(?:[^\r\n]+\r\n)*[^\r\n]*\r?$/;
+
+/** Whether more bytes can make a plain request of this; if not, there is no use in waiting for them. */
+export function mayBecomePlain(text: string): boolean {
+  return wholeLines.test(text) && (!text.includes('\n') || requestLine.test(text));
+}
+
+/** A plain request as policy and logs see it. */
+export class PlainRequest implements Request {
+  readonly method: string;
+  readonly target: string;
+  readonly path: string;
+  readonly query: string;
+  readonly host: string;
+  readonly grpc = false;
+  readonly version = 'HTTP/1.1';
+  readonly fields: PlainFields;
+
+  constructor(head: PlainHead) {
+    this.method = head.method;
+    this.target = head.target;
+    this.fields = head.fields;
+    this.host = head.fields.host;
+    const mark = head.target.indexOf('?');
+    this.path = mark === -1 ? head.target : head.target.slice(0, mark);
+    this.query = mark === -1 ? '' : head.target.slice(mark + 1);
+  }
+
+  /** Values among the forwarded fields: policy and app see the same ones. */
+  header(name: string): readonly string[] {
+    return fieldValues(this.fields.forward, name);
+  }
+}
+
+/** CRLF-ended lines as a flat list of names and values. */
+export function fieldPairs(lines: string): HeaderList {
+  const list: HeaderList = [];
+  for (let at = 0; at < lines.length; ) {
+    const end = lines.indexOf('\r\n', at);
+    const colon = lines.indexOf(':', at);
+    list.push(lines.slice(at, colon), lines.slice(colon + 1, end).replace(/^[\t ]+|[\t ]+$/g, ''));
+    at = end + 2;
+  }
+  return list;
+}
+
+export function fieldLines(list: HeaderList): string {
+  let lines = '';
+  for (let i = 0; i + 1 < list.length; i += 2) lines += `${list[i]}: ${list[i + 1]}\r\n`;
+  return lines;
+}
+
+/** Every value of a field in CRLF-ended lines, by lower-case name. */
+export function fieldValues(lines: string, name: string): string[] {
+  const values: string[] = [];
+  for (let at = 0; at < lines.length; ) {
+    const end = lines.indexOf('\r\n', at);
+    const colon = at + name.length;
+    if (lines.charCodeAt(colon) === 0x3a /* : */ && lines.slice(at, colon).toLowerCase() === name) {
+      values.push(lines.slice(colon + 1, end).replace(/^[\t ]+|[\t ]+$/g, ''));
+    }
+    at = end + 2;
+  }
+  return values;
+}

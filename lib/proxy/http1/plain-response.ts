@@ -1,0 +1,96 @@
+/** How the end of a response is found (RFC 9112 6.3). */
+export type Framing =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'length'; readonly bytes: number }
+  | { readonly kind: 'chunked' }
+  | { readonly kind: 'until-close' };
+
+export interface ResponseHead {
+  readonly status: number;
+  /** Status line and end-to-end fields for an HTTP/1.1 client, each line ended with CRLF; no empty line. */
+  readonly forward: string;
+  readonly framing: Framing;
+  /** Whether the app will take another request on this connection. */
+  readonly keepAlive: boolean;
+  /** Seconds from `Keep-Alive: timeout=`; null where the app named none. */
+  readonly keepAliveSeconds: number | null;
+}
+
+const statusLine = /^HTTP\/1\.([01]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?\r\n/;
+const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*$/;
+
+/** An app's response head may be this long. */
+export const maxResponseHead = 256 * 1024;
+
+/**
+ * Reads an app's response head. Null for one that is malformed, or whose end two readers could see in two places
+ * (RFC 9112 6.3: both lengths, differing lengths, other codings): the client gets 502 and the connection is given up.
+ */
+export function readResponseHead(text: string, method: string): ResponseHead | null {
+  const match = statusLine.exec(text);
+  if (match === null) return null;
+  const section = text.slice(match[0].length, -2);
+  if (!fieldSection.test(section)) return null;
+  const status = Number(match[2]);
+  const nominated = new Set<string>();
+  let length: string | null = null;
+  let chunked = false;
+  let keepAlive = match[1] === '1';
+  let keepAliveSeconds: number | null = null;
+  const kept: [name: string, line: string][] = [];
+  for (let at = 0; at < section.length; ) {
+    const end = section.indexOf('\r\n', at) + 2;
+    const colon = section.indexOf(':', at);
+    const name = section.slice(at, colon).toLowerCase();
+    const value = section.slice(colon + 1, end - 2).replace(/^[\t ]+|[\t ]+$/g, '');
+    const line = section.slice(at, end);
+    at = end;
+    switch (name) {
+      case 'connection':
+        for (const part of value.toLowerCase().split(',')) {
+          const option = part.trim();
+          if (option === 'close') keepAlive = false;
+          else if (option === 'keep-alive') keepAlive ||= match[1] === '0';
+          else if (option !== 'content-length' && option !== 'transfer-encoding') nominated.add(option);
+        }
+        continue;
+      case 'keep-alive': {
+        const seconds = /(?:^|[,;\s])timeout=([0-9]{1,6})/i.exec(value);
+        if (seconds !== null) keepAliveSeconds = Number(seconds[1]);
+        continue;
+      }
+      case 'proxy-connection':
+      case 'upgrade':
+        continue;
+      case 'transfer-encoding':
+        if (chunked || value.toLowerCase() !== 'chunked' || match[1] === '0') return null;
+        chunked = true;
+        break;
+      case 'content-length':
+        if (length !== null || !/^[0-9]{1,15}$/.test(value)) return null;
+        length = value;
+        break;
+    }
+    kept.push([name, line]);
+  }
+  if (chunked && length !== null) return null;
+  // An HTTP/1.0 app may be cut off at any time; only a length tells that its answer is whole.
+  const bodiless = method === 'HEAD' || status < 200 || status === 204 || status === 304;
+  // A body where none belongs would be taken for the next response (RFC 9112 6.3 rule 1).
+  if (bodiless && method !== 'HEAD' && (chunked || (length !== null && Number(length) > 0))) keepAlive = false;
+  let forward = `HTTP/1.1 ${match[2]} ${match[3] ?? ''}\r\n`;
+  for (const [name, line] of kept) {
+    if (nominated.has(name)) continue;
+    // RFC 9110 8.6, RFC 9112 6.1: a 204 announces no content, by either means.
+    if (status === 204 && (name === 'content-length' || name === 'transfer-encoding')) continue;
+    forward += line;
+  }
+  const framing: Framing = bodiless
+    ? { kind: 'none' }
+    : chunked
+      ? { kind: 'chunked' }
+      : length !== null
+        ? { kind: 'length', bytes: Number(length) }
+        : { kind: 'until-close' };
+  return { status, forward, framing, keepAlive: keepAlive && framing.kind !== 'until-close', keepAliveSeconds };
+}
