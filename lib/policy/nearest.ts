@@ -1,17 +1,22 @@
-/** The Levenshtein distance of two short names, counted no further than `limit`. */
+/** Insertions, deletions, substitutions and swaps of neighbours between two names, counted no further than `limit`. */
 function distance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) > limit) return limit + 1;
-  let previous = Array.from({ length: b.length + 1 }, (_, i) => i);
+  let beforePrevious: readonly number[] = [];
+  let previous: readonly number[] = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (let i = 1; i <= a.length; i++) {
     const row = [i];
     let least = i;
     for (let j = 1; j <= b.length; j++) {
       const substituted = (previous[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      const cost = Math.min(substituted, (previous[j] as number) + 1, (row[j - 1] as number) + 1);
+      let cost = Math.min(substituted, (previous[j] as number) + 1, (row[j - 1] as number) + 1);
+      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      if (swapped) cost = Math.min(cost, (beforePrevious[j - 2] as number) + 1);
       row.push(cost);
       if (cost < least) least = cost;
     }
-    if (least > limit) return limit + 1;
+    // A swap reaches two rows back, by one: hence not yet at `limit` itself.
+    if (least > limit + 1) return limit + 1;
+    beforePrevious = previous;
     previous = row;
   }
   return previous[b.length] as number;

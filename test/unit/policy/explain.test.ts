@@ -1,0 +1,147 @@
+import t from 'tap';
+import { compileNow } from '../../../lib/policy/compile.ts';
+import { readDocuments } from '../../../lib/policy/documents.ts';
+import { effectivePolicy } from '../../../lib/policy/effective.ts';
+import { nearestName } from '../../../lib/policy/nearest.ts';
+import { refusalOf } from '../../../lib/policy/refusals.ts';
+import { account, document, load, open, policy, route, server, sources, workload } from './fixtures.ts';
+
+t.test('the shape of an explanation', async (t) => {
+  const { ask } = load(`${server()}${policy('p', 'kind: Server, name: web', '{kind: ServiceAccount, name: a}')}`);
+  t.same(ask({ identity: account('a') }), {
+    verdict: 'permit',
+    httpStatus: null,
+    grpcStatus: null,
+    tcp: null,
+    audit: false,
+    server: { group: 'policy.linkerd.io', kind: 'server', name: 'web' },
+    route: { group: '', kind: 'default', name: 'default' },
+    authz: { group: 'policy.linkerd.io', kind: 'authorizationpolicy', name: 'p' },
+    reason: `policy.linkerd.io/authorizationpolicy/p covers 10.20.0.5 (${account('a')})`,
+    candidates: [
+      {
+        authz: { group: 'policy.linkerd.io', kind: 'authorizationpolicy', name: 'p' },
+        granted: true,
+        failed: null,
+        detail: '',
+      },
+      {
+        authz: { group: '', kind: 'default', name: 'localhost' },
+        granted: false,
+        failed: 'network',
+        detail: 'wanted 127.0.0.1/32, ::1/128, was 10.20.0.5',
+      },
+    ],
+  });
+  t.match(ask({}), {
+    verdict: 'deny',
+    httpStatus: 403,
+    grpcStatus: 7,
+    tcp: null,
+    route: { name: 'default' },
+    authz: null,
+  });
+  t.match(ask({ protocol: 'grpc', path: '/a/b' }), { verdict: 'deny', httpStatus: 200, grpcStatus: 7 });
+  t.match(ask({ path: '/a#b' }), { verdict: 'invalid', httpStatus: 400, grpcStatus: 3, route: null, authz: null });
+});
+
+t.test('which protocols on which port are requests, and which are bytes', async (t) => {
+  const rows: readonly (readonly [
+    protocol: string,
+    asked: 'http1' | 'http2' | 'grpc' | 'tcp',
+    tls: 'none' | 'anonymous' | 'passthrough',
+    tcp: 'forward' | 'close' | null,
+  ])[] = [
+    ['unknown', 'http1', 'none', null],
+    ['unknown', 'http2', 'anonymous', null],
+    ['unknown', 'tcp', 'none', 'forward'],
+    ['unknown', 'http1', 'passthrough', 'forward'],
+    ['HTTP/1', 'http1', 'none', null],
+    ['HTTP/1', 'http2', 'none', 'close'],
+    ['HTTP/1', 'http2', 'anonymous', null],
+    ['HTTP/1', 'tcp', 'none', 'close'],
+    ['HTTP/1', 'http1', 'passthrough', 'close'],
+    ['HTTP/2', 'http2', 'none', null],
+    ['HTTP/2', 'http1', 'anonymous', 'close'],
+    ['gRPC', 'grpc', 'none', null],
+    ['gRPC', 'http1', 'none', 'close'],
+    ['gRPC', 'tcp', 'none', 'close'],
+    ['opaque', 'http1', 'none', 'forward'],
+    ['opaque', 'grpc', 'anonymous', 'forward'],
+    ['TLS', 'http1', 'none', 'forward'],
+    ['TLS', 'tcp', 'passthrough', 'forward'],
+  ];
+  for (const [protocol, asked, tls, tcp] of rows) {
+    const { ask } = load(server(`proxyProtocol: ${protocol}, accessPolicy: all-unauthenticated`));
+    const answer = ask({ protocol: asked, tls, path: '/a/b' });
+    t.equal(answer.tcp, tcp, `${asked} with tls ${tls} on ${protocol}`);
+    if (tcp === 'close') t.match(answer, { verdict: 'deny', httpStatus: null, grpcStatus: null, reason: /bytes/ });
+  }
+  const opaque = load(server('proxyProtocol: opaque, accessPolicy: all-authenticated'));
+  t.match(opaque.ask({ identity: account('a') }), { verdict: 'deny', tcp: 'close' });
+  t.match(opaque.ask({ identity: account('a') }).candidates[0]?.detail, /opaque/, 'an opaque port sees no identity');
+});
+
+t.test('one table of refusals', async (t) => {
+  const ref = { group: '', kind: '', name: '' };
+  const all = { server: ref, route: ref, authz: ref, audit: false };
+  t.equal(refusalOf({ kind: 'deny', server: ref, route: ref })?.http, 403);
+  t.same(refusalOf({ kind: 'no-route', server: ref }), { http: 404, grpc: 5, close: false });
+  t.same(refusalOf({ kind: 'invalid', server: ref, detail: '' }), { http: 400, grpc: 3, close: true });
+  t.same(refusalOf({ kind: 'rate-limited', ...all, limit: ref, scope: 'total' }), { http: 429, grpc: 8, close: false });
+  t.same(refusalOf({ kind: 'redirect', ...all, status: 301, location: 'http://h/' }), {
+    http: 301,
+    grpc: 5,
+    close: false,
+  });
+  t.match(refusalOf({ kind: 'redirect', ...all, status: 301, location: null }), { http: 500, grpc: 13 });
+});
+
+t.test('l5d-client-id is the verified identity, whatever was sent', async (t) => {
+  const { ask } = load(
+    `${server()}${route('a', `{headers: [{name: L5d-Client-Id, value: ${account('a')}}]}`)}${open('a')}`,
+  );
+  const headers = [['l5d-client-id', account('a')]] as const;
+  t.equal(ask({ identity: account('a') }).verdict, 'permit');
+  t.equal(ask({ headers }).verdict, 'no-route');
+  t.equal(ask({ headers, identity: account('b') }).verdict, 'no-route');
+  t.equal(ask({ headers, tls: 'anonymous' }).verdict, 'no-route');
+});
+
+t.test('the effective policy is plain JSON', async (t) => {
+  const text = `${server('accessPolicy: audit')}${route('api', '{path: {value: /api}}')}${policy('p', 'kind: HTTPRoute, name: api', '{kind: ServiceAccount, name: a}')}${policy('q', 'kind: Server, name: web', '{group: policy.linkerd.io, kind: NetworkAuthentication, name: none}')}${document('HTTPLocalRateLimitPolicy', 'l', '{targetRef: {group: policy.linkerd.io, kind: Server, name: web}, total: {requestsPerSecond: 5}}')}`;
+  const { index } = compileNow(readDocuments(sources(text), { namespace: 'shop' }).documents, workload());
+  const view = effectivePolicy(index, workload());
+  t.same(JSON.parse(JSON.stringify(view)), view);
+  t.match(view, {
+    pod: { name: 'web-0', namespace: 'shop', ips: ['10.244.1.10', 'fd00:10:244:1::10'] },
+    defaultPolicy: 'deny',
+    ports: [
+      { port: 7070, server: { kind: 'default', name: 'deny' } },
+      {
+        port: 8080,
+        server: { name: 'web' },
+        protocol: 'detect',
+        authorizations: [
+          { authz: '/default/localhost' },
+          { authz: '/default/audit', audit: true },
+          { authz: 'policy.linkerd.io/authorizationpolicy/q', broken: /missing/ },
+        ],
+        routes: [{ route: 'policy.linkerd.io/HTTPRoute/api', authorizations: [{ clients: account('a') }] }],
+        rateLimit: { name: 'l', total: 5, identity: null },
+      },
+    ],
+  });
+});
+
+t.test('nearest names', async (t) => {
+  const rows: readonly (readonly [typed: string, known: readonly string[], nearest: string | undefined])[] = [
+    ['podSelecter', ['podSelector', 'port'], 'podSelector'],
+    ['HTTPROUTE', ['HTTPRoute'], 'HTTPRoute'],
+    ['web', ['completely-different'], undefined],
+    ['a', ['b'], 'b'],
+    ['x', [], undefined],
+    ['identity', ['identities', 'identify'], 'identify'],
+  ];
+  for (const [typed, known, nearest] of rows) t.equal(nearestName(typed, known), nearest, typed);
+});

@@ -1,0 +1,126 @@
+import t from 'tap';
+import { parse } from 'yaml';
+import { noPorts, parsePortSet, readPod, workloadFromPod } from '../../../lib/policy/pod.ts';
+
+const settings = {
+  defaultPolicy: 'deny',
+  opaquePorts: noPorts,
+  clusterNetworks: ['10.0.0.0/8'],
+  probeNetworks: ['0.0.0.0/0'],
+  authorizeLocalhost: true,
+  controlPlaneNamespace: 'linkerd',
+  trustDomain: 'cluster.local',
+  detectTimeoutMs: 10_000,
+} as const;
+
+t.test('port sets', async (t) => {
+  const rows: readonly (readonly [text: string, inside: readonly number[], outside: readonly number[]])[] = [
+    ['25', [25], [24, 26]],
+    [' 25 , 9000-9002 ', [25, 9000, 9001, 9002], [8999, 9003]],
+    ['1-65535', [1, 65535], [0]],
+    ['', [], [25]],
+  ];
+  for (const [text, inside, outside] of rows) {
+    const { ports, fault } = parsePortSet(text);
+    t.equal(fault, null, text);
+    t.ok(inside.every((port) => ports.has(port)) && !outside.some((port) => ports.has(port)), text);
+  }
+  for (const bad of ['0', '65536', 'http', '9-8', '80-', '-80', '1 2', '0x50', '80,x']) {
+    const { ports, fault } = parsePortSet(`25,${bad}`);
+    t.type(fault, 'string', `"${bad}" is named`);
+    t.notOk(ports.has(25), `"${bad}" empties the whole set`);
+  }
+});
+
+t.test('a Pod as Linkerd would read it', async (t) => {
+  const { workload, problems } = workloadFromPod(
+    parse(`
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web-0
+  namespace: shop
+  labels: {app: web}
+  annotations:
+    config.linkerd.io/default-inbound-policy: all-authenticated
+    config.linkerd.io/opaque-ports: 25,9000-9100
+    config.linkerd.io/proxy-require-identity-inbound-ports: "8080"
+spec:
+  containers:
+    - name: a
+      ports: [{name: http, containerPort: 8080}, {name: udp, containerPort: 53, protocol: UDP}, {name: Case, containerPort: 81}]
+      livenessProbe: {httpGet: {path: /live?full=1, port: HTTP}}
+      readinessProbe: {httpGet: {port: 8080}}
+      startupProbe: {tcpSocket: {port: 8080}}
+    - name: b
+      ports: [{name: http, containerPort: 8081}]
+      livenessProbe: {httpGet: {path: /udp, port: udp}}
+      readinessProbe: {httpGet: {path: "/bad path", port: 8081}}
+  initContainers:
+    - name: c
+      ports: [{name: admin, containerPort: 4191}]
+      readinessProbe: {httpGet: {path: ready, port: admin}}
+status: {podIP: 10.1.1.1, podIPs: [{ip: 10.1.1.1}, {ip: "fd00::1"}, {ip: nonsense}]}
+`),
+    settings,
+  );
+  t.match(workload, {
+    podName: 'web-0',
+    namespace: 'shop',
+    defaultPolicy: 'all-authenticated',
+    trustDomain: 'cluster.local',
+  });
+  t.same(
+    [...(workload?.namedPorts ?? [])],
+    [
+      ['http', [8080, 8081]],
+      ['Case', [81]],
+      ['admin', [4191]],
+    ],
+  );
+  t.same(
+    [...(workload?.probes ?? [])],
+    [
+      [8080, ['/live', '/']],
+      [4191, ['/ready']],
+    ],
+  );
+  t.same(
+    workload?.ips.map(({ text }) => text),
+    ['10.1.1.1', 'fd00::1'],
+  );
+  t.ok(workload?.opaquePorts.has(9050) && workload.requireIdentityPorts.has(8080));
+  t.match(problems, [
+    { code: 'probe-port', path: ['spec', 'containers', 1, 'livenessProbe', 'httpGet', 'port'] },
+    { code: 'probe-path' },
+    { code: 'pod-ip', path: ['status', 'podIPs', 2, 'ip'] },
+  ]);
+});
+
+t.test('what a Pod leaves out comes from the settings, and what it says badly is reported', async (t) => {
+  const { workload, problems } = workloadFromPod(
+    {
+      kind: 'Pod',
+      metadata: {
+        annotations: { 'config.linkerd.io/default-inbound-policy': 'deni', 'config.linkerd.io/opaque-ports': 'redis' },
+      },
+    },
+    { ...settings, opaquePorts: { has: (port) => port === 25 } },
+  );
+  t.match(workload, { namespace: 'default', defaultPolicy: 'deny' });
+  t.notOk(workload?.opaquePorts.has(25), 'a bad list is an empty one, not the default');
+  t.match(problems, [{ code: 'annotation', hint: /"deny"/ }, { code: 'annotation' }]);
+  t.ok(
+    workloadFromPod(
+      { kind: 'Pod' },
+      { ...settings, opaquePorts: { has: (port) => port === 25 } },
+    ).workload?.opaquePorts.has(25),
+  );
+  for (const none of [null, 'Pod', [], { kind: 'Deployment' }, { kind: 'Pod', spec: { containers: 'x' } }]) {
+    t.match(
+      readPod(none),
+      { facts: null, problems: [{ severity: 'error', code: 'invalid-pod' }] },
+      JSON.stringify(none),
+    );
+  }
+});
