@@ -14,7 +14,8 @@ const roundingMs = 1e-6;
 
 function take(bucket: Bucket, rate: number, nowMs: number): boolean {
   // A clock that stepped back must not lock a bucket for longer than it takes to fill.
-  const arrival = Math.max(nowMs, Math.min(bucket.arrivalMs, nowMs + aheadMs)) + aheadMs / rate;
+  bucket.arrivalMs = Math.min(bucket.arrivalMs, nowMs + aheadMs);
+  const arrival = Math.max(nowMs, bucket.arrivalMs) + aheadMs / rate;
   if (arrival - nowMs > aheadMs + roundingMs) return false;
   bucket.arrivalMs = arrival;
   return true;

@@ -152,8 +152,6 @@ t.test('a clock that steps back locks nobody out for longer than a second', asyn
   loaded.clock.nowMs -= 500_000;
   t.equal(burst(loaded, 9), 0);
   loaded.clock.nowMs += 1001;
-  t.equal(burst(loaded, 9), 0, 'nothing was spent by the refused');
-  loaded.clock.nowMs += 500_000;
   t.equal(burst(loaded, 9), 2);
 });
 

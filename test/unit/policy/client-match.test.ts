@@ -114,6 +114,7 @@ t.test('identities', async (t) => {
     [['*.b.c'], dns('a.b.c'), true],
     [['*.b.c'], dns('x.a.b.c'), true],
     [['*.b.c'], dns('b.c'), false],
+    [['*.b.c'], dns('.b.c'), false],
     [['*.b.c'], dns('a.xb.c'), false],
     [['*.b.c'], spiffe('spiffe://a.b.c'), false],
     [['spiffe://td/a'], spiffe('spiffe://td/a'), true],
@@ -184,6 +185,20 @@ t.test('an anonymous client satisfies no identity rule', async (t) => {
     const answer = ask({ tls });
     t.equal(answer.verdict, 'deny', tls);
     t.match(answer.candidates, [{ authz: { name: 'p' }, granted: false, failed: 'identity' }, {}]);
+  }
+});
+
+t.test('TLS without an identity is enough where the policy says so, and only when it ends here', async (t) => {
+  const { ask } = load(
+    server() +
+      document('ServerAuthorization', 's', '{server: {name: web}, client: {meshTLS: {unauthenticatedTLS: true}}}'),
+  );
+  for (const protocol of ['http1', 'tcp'] as const) {
+    t.equal(ask({ protocol, tls: 'anonymous' }).verdict, 'permit');
+    t.equal(ask({ protocol, identity: account('a') }).verdict, 'permit');
+    t.equal(ask({ protocol, tls: 'none' }).verdict, 'deny');
+    t.equal(ask({ protocol, tls: 'passthrough' }).verdict, 'deny');
+    t.equal(ask({ protocol, tls: 'anonymous', ip: '203.0.113.9' }).verdict, 'deny', 'without networks: the cluster');
   }
 });
 

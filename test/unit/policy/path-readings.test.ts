@@ -126,6 +126,10 @@ t.test('readings that do different things to a request disagree, though both are
   t.equal(ask({ path: '/a/x' }).route?.name, 'a');
   t.equal(ask({ path: '/b/../a' }).verdict, 'invalid');
   t.equal(ask({ path: '/b/../c' }).verdict, 'permit');
+  const refused = load(
+    `${server()}${route('a', '{path: {value: /a}}', ', filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x, value: y}]}}]')}${route('rest', '{path: {value: /}}')}`,
+  );
+  t.equal(refused.ask({ path: '/b/../a' }).verdict, 'deny', 'where all are denied, what else they would do is moot');
 });
 
 t.test(
