@@ -16,6 +16,7 @@ const commands: ReadonlyMap<string, { readonly summary: string; load(): Promise<
   ],
   ['certs', { summary: 'a development CA and workload certificates', load: () => import('./certs.ts') }],
   ['iptables', { summary: "the rules that send a pod's traffic to the proxy", load: () => import('./iptables.ts') }],
+  ['inject', { summary: 'Sallyport as a sidecar, put into workload YAML', load: () => import('./inject.ts') }],
   ['health', { summary: 'whether the proxy in this container is ready', load: () => import('./health.ts') }],
 ]);
 

@@ -44,7 +44,7 @@ export function assembleWorkload(
       ? defaultPolicy
       : (pod?.defaultPolicy ?? defaultPolicy),
     opaquePorts,
-    requireIdentityPorts: pod?.requireIdentityPorts ?? noPorts,
+    requireIdentityPorts: pod?.requireIdentityPorts ?? get('SALLYPORT_REQUIRE_IDENTITY_PORTS') ?? noPorts,
     clusterNetworks: get('SALLYPORT_CLUSTER_NETWORKS'),
     probeNetworks: get('SALLYPORT_PROBE_NETWORKS'),
     authorizeLocalhost: get('SALLYPORT_AUTHORIZE_LOCALHOST'),

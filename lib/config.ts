@@ -63,6 +63,7 @@ export const variables = {
   SALLYPORT_PROBE_NETWORKS: listed('0.0.0.0/0,::/0', networks, 'where probes may come from'),
   SALLYPORT_AUTHORIZE_LOCALHOST: always('true', read.boolean, 'the implicit localhost authorization'),
   SALLYPORT_OPAQUE_PORTS: listed('25,587,3306,4444,5432,6379,9300,11211', portSet, 'never inspected without a Server'),
+  SALLYPORT_REQUIRE_IDENTITY_PORTS: optional('none', portSet, 'where *-unauthenticated means *-authenticated'),
   SALLYPORT_IDENTITY_CERT: optional('none', read.text, 'PEM file, watched'),
   SALLYPORT_IDENTITY_KEY: optional('none', read.text, 'PEM file, watched'),
   SALLYPORT_IDENTITY_TRUST_ANCHORS: optional('none', read.text, 'PEM file, watched'),

@@ -61,6 +61,17 @@ const rules: readonly Rule[] = [
     packages: ['ipaddr.js', 'node:child_process', 'node:fs'],
     why: 'netfilter rules stand beside the proxy, not in it',
   },
+  {
+    room: /^lib\/deploy\//,
+    may: [
+      /^lib\/deploy\//,
+      /^lib\/problem\.ts$/,
+      /^lib\/policy\/(pod|workload|nearest|documents)\.ts$/,
+      /^lib\/yaml\.ts$/,
+    ],
+    packages: ['yaml', 'zod', 'node:util'],
+    why: 'YAML text in, YAML text out: no files, and of policy only how a Pod is read',
+  },
   { room: /^lib\/ops\//, may: [/^lib\/ops\//, values], why: 'the admin and health servers get functions, not objects' },
   {
     room: /^lib\/config(-\w+)?\.ts$/,

@@ -1,0 +1,226 @@
+import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { dnsName, oneOf, type Parser, portNumber } from '../lib/config-values.ts';
+import { type InjectResult, inject, type ManifestText, uninject } from '../lib/deploy/inject.ts';
+import { podMonitor, policyConfigMap } from '../lib/deploy/manifests.ts';
+import { type InjectSettings, inboundPort } from '../lib/deploy/settings.ts';
+import { parsePortSet } from '../lib/policy/pod.ts';
+import { defaultPolicies } from '../lib/policy/workload.ts';
+import type { Problem } from '../lib/problem.ts';
+import { loadPolicyNow } from '../lib/reload/load.ts';
+import { readPolicyFiles } from '../lib/reload/policy-files.ts';
+import { type Command, type CommandLine, type Io, parseCommandLine, UsageError } from './arguments.ts';
+import { problemText } from './check.ts';
+import { version } from './version.ts';
+
+export const help = `Usage:
+  sallyport inject FILE…|- [flags]
+  sallyport inject FILE…|- --uninject
+  sallyport inject --print-policy-configmap FOLDER [--name NAME] [--namespace NS]
+  sallyport inject --print-pod-monitor [--name NAME] [--namespace NS]
+
+Puts Sallyport as a native sidecar (Kubernetes 1.29 or later) before the app of every workload in the YAML, and prints
+the result. Everything else stays as it is written, comments and order too. Done again it changes nothing; another
+version or other flags replace what is there. With an error nothing is printed, so that half a stream is never applied.
+
+  --image REF                    of Sallyport (sallyport:<this version>)
+  --policy-configmap NAME        the ConfigMap of policy files, which must exist for the pod to start (sallyport-policy)
+  --identity-secret NAME         a Secret with tls.crt, tls.key and ca.crt; without it no TLS is terminated
+  --default-inbound-policy P     for ports without a Server (deny)
+  --skip-inbound-ports LIST      ports that are left alone, such as 25,9000-9100: no policy governs them
+  --opaque-ports LIST            ports without a Server that are never inspected
+  --own-address                  also guard connections from inside the pod to its own addresses
+  --trust-domain NAME            as in SALLYPORT_TRUST_DOMAIN
+  --control-plane-namespace NS   as in SALLYPORT_CONTROL_PLANE_NAMESPACE
+  --admin-port PORT              (4191)
+  --health-port PORT             (4192)
+  --namespace NS                 of what names none (default)
+  --json                         the report on standard error as one JSON object
+  --uninject                     take Sallyport out again, whichever version and flags put it in
+
+The annotations config.linkerd.io/default-inbound-policy, skip-inbound-ports, opaque-ports and
+proxy-require-identity-inbound-ports of a pod, or else of its Namespace in the same YAML, win over the flags.
+sallyport.dev/inject: disabled, on either, leaves pods as they are.
+
+Exit status: 0 done, 1 errors, 64 wrong usage.
+`;
+
+const flags = {
+  image: { takes: 'value' },
+  'policy-configmap': { takes: 'value' },
+  'identity-secret': { takes: 'value' },
+  'default-inbound-policy': { takes: 'value' },
+  'skip-inbound-ports': { takes: 'value' },
+  'opaque-ports': { takes: 'value' },
+  'own-address': { takes: 'switch' },
+  'trust-domain': { takes: 'value' },
+  'control-plane-namespace': { takes: 'value' },
+  'admin-port': { takes: 'value' },
+  'health-port': { takes: 'value' },
+  namespace: { takes: 'value' },
+  name: { takes: 'value' },
+  json: { takes: 'switch' },
+  uninject: { takes: 'switch' },
+  'print-policy-configmap': { takes: 'value' },
+  'print-pod-monitor': { takes: 'switch' },
+} as const;
+type Flag = keyof typeof flags;
+type Line = CommandLine<Flag>;
+
+/** What each way of using the command takes; anything else on its line was meant for another. */
+const modes = [
+  { flag: 'print-policy-configmap', takes: ['name', 'namespace', 'json'], files: false, run: printConfigMap },
+  { flag: 'print-pod-monitor', takes: ['name', 'namespace'], files: false, run: printPodMonitor },
+  { flag: 'uninject', takes: ['namespace', 'json'], files: true, run: edit },
+] as const;
+
+export const main: Command['main'] = async (args, io) => {
+  const line = parseCommandLine<Flag>(args, flags);
+  const mode = modes.find(({ flag }) => line.has(flag));
+  for (const flag of Object.keys(flags) as Flag[]) {
+    if (!line.has(flag) || flag === mode?.flag) continue;
+    const fits = mode === undefined ? flag !== 'name' : (mode.takes as readonly Flag[]).includes(flag);
+    if (!fits) throw new UsageError(`--${flag} has no meaning ${mode === undefined ? 'here' : `with --${mode.flag}`}`);
+  }
+  const [stray] = line.positionals;
+  if (mode?.files === false && stray !== undefined) throw new UsageError(`${stray}: --${mode.flag} takes no files`);
+  return (mode?.run ?? edit)(line, io);
+};
+
+async function edit(line: Line, io: Io): Promise<number> {
+  const settings = readSettings(line);
+  if (line.positionals.length === 0) {
+    throw new UsageError('nothing to inject', 'name a file, or - for standard input');
+  }
+  const { sources, unreadable } = await readSources(line.positionals, io);
+  const result: InjectResult =
+    unreadable.length > 0
+      ? { texts: [], workloads: [], problems: unreadable }
+      : line.has('uninject')
+        ? uninject(sources, settings.namespace)
+        : inject(sources, settings);
+  const { workloads, problems } = result;
+  const ok = report(line, io, problems, { workloads });
+  if (!line.has('json')) {
+    for (const { kind, namespace, name, file, line: at, outcome, detail } of workloads) {
+      io.stderr.write(`${file}:${at}: ${kind} ${namespace}/${name}: ${outcome}${detail === '' ? '' : `: ${detail}`}\n`);
+    }
+    if (ok && workloads.length === 0) io.stderr.write('no workload was found; the text is as it was\n');
+    if (!ok) io.stderr.write('nothing is printed because of the errors\n');
+  }
+  if (ok) io.stdout.write(joined(result.texts));
+  return ok ? 0 : 1;
+}
+
+async function printConfigMap(line: Line, io: Io): Promise<number> {
+  const folder = line.value('print-policy-configmap') as string;
+  const namespace = named(line, 'namespace');
+  const { problems } = loadPolicyNow({ paths: [folder], namespace: namespace ?? 'default' });
+  const files = readPolicyFiles(folder).texts.map(({ file, text }) => ({ file, name: basename(file), text }));
+  const made = policyConfigMap({ name: named(line, 'name') ?? 'sallyport-policy', namespace }, files);
+  const ok = report(line, io, 'problem' in made ? [...problems, made.problem] : problems);
+  if (!ok || 'problem' in made) return 1;
+  io.stdout.write(made.yaml);
+  return 0;
+}
+
+async function printPodMonitor(line: Line, io: Io): Promise<number> {
+  io.stdout.write(podMonitor({ name: named(line, 'name') ?? 'sallyport', namespace: named(line, 'namespace') }));
+  return 0;
+}
+
+/** Problems to standard error; standard output is for the YAML alone. Whether there is no error among them. */
+function report(line: Line, io: Io, problems: readonly Problem[], more: object = {}): boolean {
+  const ok = !problems.some(({ severity }) => severity === 'error');
+  if (line.has('json')) io.stderr.write(`${JSON.stringify({ ok, ...more, problems }, null, 2)}\n`);
+  else for (const problem of problems) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
+  return ok;
+}
+
+function readSettings(line: Line): InjectSettings {
+  const image = line.value('image') ?? `sallyport:${version()}`;
+  if (!/^[\w][\w.\-/:@]*$/.test(image)) throw new UsageError(`--image: ${JSON.stringify(image)} names no image`);
+  const [adminPort, healthPort] = [port(line, 'admin-port', 4191), port(line, 'health-port', 4192)];
+  if (new Set([inboundPort, adminPort, healthPort]).size < 3) {
+    throw new UsageError('two listeners cannot share a port', `choose three of ${inboundPort}, admin and health`);
+  }
+  return {
+    version: version(),
+    image,
+    policyConfigMap: named(line, 'policy-configmap') ?? 'sallyport-policy',
+    identitySecret: named(line, 'identity-secret'),
+    defaultPolicy: parsed(line, 'default-inbound-policy', oneOf(defaultPolicies)),
+    skipInboundPorts: portList(line, 'skip-inbound-ports'),
+    opaquePorts: portList(line, 'opaque-ports'),
+    trustDomain: named(line, 'trust-domain'),
+    controlPlaneNamespace: named(line, 'control-plane-namespace'),
+    adminPort,
+    healthPort,
+    ownAddress: line.has('own-address'),
+    namespace: named(line, 'namespace') ?? 'default',
+  };
+}
+
+function parsed<T>(line: Line, flag: Flag, parse: Parser<T>): T | null {
+  const given = line.value(flag);
+  if (given === null) return null;
+  const read = parse(given);
+  if ('fault' in read) throw new UsageError(`--${flag}: ${read.fault}`, read.hint);
+  return read.value;
+}
+
+function named(line: Line, flag: Flag): string | null {
+  return parsed(line, flag, dnsName);
+}
+
+function port(line: Line, flag: Flag, otherwise: number): number {
+  const given = line.value(flag);
+  const number = given === null ? otherwise : portNumber(given);
+  if (number === undefined) throw new UsageError(`--${flag}: ${JSON.stringify(given)} is not a port`);
+  return number;
+}
+
+function portList(line: Line, flag: Flag): string | null {
+  const given = line.value(flag);
+  const fault = given === null ? null : parsePortSet(given).fault;
+  if (fault !== null) throw new UsageError(`--${flag}: ${fault}`, 'write ports and ranges, such as 25,9000-9100');
+  return given?.replaceAll(' ', '') ?? null;
+}
+
+async function readSources(
+  names: readonly string[],
+  io: Io,
+): Promise<{ readonly sources: readonly ManifestText[]; readonly unreadable: readonly Problem[] }> {
+  const sources: ManifestText[] = [];
+  const unreadable: Problem[] = [];
+  for (const name of names) {
+    const file = name === '-' ? 'stdin' : name;
+    try {
+      const bytes = name === '-' ? await everything(io.stdin) : readFileSync(name);
+      // A byte order mark is kept, as all of the text is.
+      const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+      sources.push({ file, text: decoder.decode(bytes) });
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code ?? String(error);
+      const message = code === 'ERR_ENCODING_INVALID_ENCODED_DATA' ? 'is not UTF-8 text' : `cannot be read: ${code}`;
+      const hint = code === 'EISDIR' ? 'Name the files in it.' : '';
+      const place = { file, line: 1, column: 1, resource: null };
+      unreadable.push({ severity: 'error', code: 'unreadable', message, ...place, hint });
+    }
+  }
+  return { sources, unreadable };
+}
+
+async function everything(stream: NodeJS.ReadableStream): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(Buffer.from(chunk));
+  return Buffer.concat(chunks);
+}
+
+/** One file is printed as it is; several become the documents of one stream. */
+function joined(texts: readonly string[]): string {
+  return texts.reduce((stream, text) => {
+    const lineEnd = stream.endsWith('\n') ? '' : '\n';
+    return `${stream}${lineEnd}${text.startsWith('---') ? '' : '---\n'}${text}`;
+  });
+}

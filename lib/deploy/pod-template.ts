@@ -1,0 +1,107 @@
+import { type Path, valueAt } from './yaml-edit.ts';
+
+/** A pod as some workload describes it: a Pod itself, or the template that a controller makes pods from. */
+export interface PodTemplate {
+  /** Leads from the document's root to what holds `metadata` and `spec`. */
+  readonly path: Path;
+  readonly workload: { readonly kind: string; readonly namespace: string | null; readonly name: string };
+  /** Where the workload itself begins. */
+  readonly workloadPath: Path;
+  readonly pod: PodValue;
+}
+
+/** The fields of a pod that are read or written here, as decoded; everything else is left alone. */
+export interface PodValue {
+  readonly metadata?: { readonly annotations?: Readonly<Record<string, unknown>> | null } | null;
+  readonly spec?: PodSpecValue | null;
+}
+
+export interface PodSpecValue {
+  readonly hostNetwork?: unknown;
+  readonly os?: { readonly name?: unknown } | null;
+  readonly nodeSelector?: Readonly<Record<string, unknown>> | null;
+  readonly terminationGracePeriodSeconds?: unknown;
+  readonly securityContext?: SecurityContextValue | null;
+  readonly containers?: readonly ContainerValue[] | null;
+  readonly initContainers?: readonly ContainerValue[] | null;
+  readonly volumes?: readonly { readonly name?: unknown }[] | null;
+}
+
+export interface ContainerValue {
+  readonly name?: unknown;
+  readonly ports?:
+    | readonly { readonly name?: unknown; readonly containerPort?: unknown; readonly protocol?: unknown }[]
+    | null;
+  readonly securityContext?: SecurityContextValue | null;
+}
+
+export interface SecurityContextValue {
+  readonly runAsUser?: unknown;
+  readonly privileged?: unknown;
+  readonly capabilities?: { readonly add?: readonly unknown[] | null } | null;
+}
+
+/** A document of a stream, or an item of a List, that could hold a pod but is of a kind that is not known. */
+export interface UnknownWorkload {
+  readonly path: Path;
+  readonly kind: string;
+}
+
+/** Where each kind keeps its pod template, by the API group that gives the kind its meaning. */
+const kinds: ReadonlyMap<string, { readonly group: RegExp; readonly template: Path }> = new Map([
+  ['Pod', { group: /^v1$/, template: [] }],
+  ['PodTemplate', { group: /^v1$/, template: ['template'] }],
+  ['ReplicationController', { group: /^v1$/, template: ['spec', 'template'] }],
+  ['Deployment', { group: /^(apps|extensions)\//, template: ['spec', 'template'] }],
+  ['StatefulSet', { group: /^apps\//, template: ['spec', 'template'] }],
+  ['DaemonSet', { group: /^(apps|extensions)\//, template: ['spec', 'template'] }],
+  ['ReplicaSet', { group: /^(apps|extensions)\//, template: ['spec', 'template'] }],
+  ['Job', { group: /^batch\//, template: ['spec', 'template'] }],
+  ['CronJob', { group: /^batch\//, template: ['spec', 'jobTemplate', 'spec', 'template'] }],
+]);
+
+/** Every pod of one document, those in the items of Lists too. Other kinds are none of ours. */
+export function podTemplates(value: unknown): {
+  readonly templates: readonly PodTemplate[];
+  readonly unknown: readonly UnknownWorkload[];
+} {
+  const templates: PodTemplate[] = [];
+  const unknown: UnknownWorkload[] = [];
+  const visit = (object: unknown, path: Path): void => {
+    const kind = valueAt(object, ['kind']);
+    if (typeof kind !== 'string') return;
+    const items = valueAt(object, ['items']);
+    if (kind.endsWith('List') && Array.isArray(items)) {
+      for (const [index, item] of items.entries()) visit(item, [...path, 'items', index]);
+      return;
+    }
+    const known = kinds.get(kind);
+    const pod = known === undefined ? undefined : valueAt(object, known.template);
+    if (known?.group.test(String(valueAt(object, ['apiVersion'])))) {
+      if (typeof pod !== 'object' || pod === null) return;
+      const name = valueAt(object, ['metadata', 'name']) ?? valueAt(object, ['metadata', 'generateName']);
+      const namespace = valueAt(object, ['metadata', 'namespace']);
+      templates.push({
+        path: [...path, ...known.template],
+        workload: {
+          kind,
+          namespace: typeof namespace === 'string' ? namespace : null,
+          name: typeof name === 'string' ? name : '',
+        },
+        workloadPath: path,
+        pod: pod as PodValue,
+      });
+    } else if (Array.isArray(valueAt(object, ['spec', 'template', 'spec', 'containers']))) {
+      unknown.push({ path, kind });
+    }
+  };
+  visit(value, []);
+  return { templates, unknown };
+}
+
+/** All containers of a pod, with the way to each. */
+export function containersOf(spec: PodSpecValue | null | undefined): { own: ContainerValue; at: Path }[] {
+  return (['initContainers', 'containers'] as const).flatMap((list) =>
+    (spec?.[list] ?? []).map((own, index) => ({ own, at: ['spec', list, index] })),
+  );
+}
