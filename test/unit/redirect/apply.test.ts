@@ -1,0 +1,170 @@
+import t from 'tap';
+import { applyRules, removeRules } from '../../../lib/redirect/apply.ts';
+import { RedirectError } from '../../../lib/redirect/backend.ts';
+import type { Family } from '../../../lib/redirect/exemptions.ts';
+import { nothing, type OwnRules, redirectRules, restoreInput } from '../../../lib/redirect/rules.ts';
+import { bothKinds, FakeMachine, type FakeMachineOptions, FakeTable } from './fake-machine.ts';
+
+const wanted = (family: Family): OwnRules =>
+  redirectRules({ inboundPort: 4143, exemptPorts: [], exemptSources: [], proxyUid: 2102, ownAddress: true }, family);
+const older = (family: Family): OwnRules => {
+  const { chains, jumps } = wanted(family);
+  return { chains: new Map([...chains].slice(0, 1)), jumps: jumps.slice(0, 1) };
+};
+const choice = { backend: undefined, ipv6: true, wanted };
+const { '-nft': nft, '-legacy': legacy } = bothKinds;
+
+function put(machine: FakeMachine, program: string, rules: OwnRules): void {
+  const fault = machine.table(program).restore(restoreInput(nothing, rules) ?? '');
+  if (fault !== null) throw new Error(fault);
+  machine.table(program).restores = 0;
+}
+
+t.test('which programs', async (t) => {
+  const rows: [name: string, options: FakeMachineOptions, backend: 'nft' | 'legacy' | undefined, used: string[]][] = [
+    ['both: nf_tables', {}, undefined, ['iptables-nft', 'ip6tables-nft']],
+    ['legacy alone', { installed: { '-legacy': legacy } }, undefined, ['iptables-legacy', 'ip6tables-legacy']],
+    ['asked for', {}, 'legacy', ['iptables-legacy', 'ip6tables-legacy']],
+    ['unnamed ones of the new kind', { installed: { '': nft } }, undefined, ['iptables', 'ip6tables']],
+    ['unnamed ones of the old kind', { installed: { '': 'v1.6.1' } }, 'legacy', ['iptables', 'ip6tables']],
+    [
+      'a kernel without nf_tables',
+      { refuse: { 'iptables-nft-save': 'Failed to initialize nft: Protocol not supported' } },
+      undefined,
+      ['iptables-legacy', 'ip6tables-legacy'],
+    ],
+    [
+      'a kernel that lacks a part of nf_tables',
+      { refuse: { 'iptables-nft-restore': 'line 5: RULE_INSERT failed (No such file or directory)' } },
+      undefined,
+      ['iptables-legacy', 'ip6tables-legacy'],
+    ],
+  ];
+  for (const [name, options, backend, used] of rows) {
+    const machine = new FakeMachine(options);
+    const kind = used[0]?.includes('legacy') || options.installed?.[''] === 'v1.6.1' ? 'legacy' : 'nft';
+    t.match(applyRules(machine, { ...choice, backend }), { backend: kind, changed: true, families: [4, 6] }, name);
+    const changed = [...machine.tables].filter(([, { restores }]) => restores > 0).map(([program]) => program);
+    t.same(changed, used, name);
+    t.match(applyRules(machine, { ...choice, backend }), { backend: kind, changed: false }, `${name}: again`);
+    t.same(
+      [...machine.tables.values()].map(({ restores }) => restores).filter((n) => n > 1),
+      [],
+      'nothing restored twice',
+    );
+  }
+});
+
+t.test('the legacy programs are not even asked where the kernel has none of their tables', async (t) => {
+  const machine = new FakeMachine();
+  applyRules(machine, choice);
+  removeRules(machine, undefined);
+  t.same(
+    machine.asked.filter((program) => program.includes('legacy')),
+    [],
+  );
+});
+
+t.test('rules that are there already decide which programs', async (t) => {
+  const machine = new FakeMachine();
+  put(machine, 'iptables-legacy', older(4));
+  t.match(applyRules(machine, choice), { backend: 'legacy', changed: true });
+  t.same(machine.table('iptables-nft').restores, 0);
+});
+
+t.test('rules of the other kind go when a kind is asked for', async (t) => {
+  const machine = new FakeMachine();
+  put(machine, 'iptables-legacy', older(4));
+  put(machine, 'ip6tables-legacy', older(6));
+  t.match(applyRules(machine, { ...choice, backend: 'nft' }), { backend: 'nft', changed: true });
+  for (const program of ['iptables-legacy', 'ip6tables-legacy']) {
+    t.equal(machine.table(program).save(), new FakeTable().save(), `${program} is empty`);
+  }
+});
+
+t.test('without IPv6', async (t) => {
+  const none = new FakeMachine({ files: { '/proc/net/if_inet6': null } });
+  t.match(applyRules(none, choice), { families: [4], notes: [/no IPv6/] }, 'a kernel without it is not a failure');
+  const machine = new FakeMachine();
+  t.match(applyRules(machine, { ...choice, ipv6: false }), { families: [4], notes: [] });
+  t.notOk(machine.asked.includes('ip6tables-nft-restore'));
+});
+
+t.test('removal', async (t) => {
+  const machine = new FakeMachine();
+  t.match(removeRules(machine, undefined), { changed: false, backend: null });
+  applyRules(machine, choice);
+  put(machine, 'iptables-legacy', older(4));
+  t.match(removeRules(machine, undefined), { changed: true });
+  for (const [program, table] of machine.tables) t.equal(table.save(), new FakeTable().save(), program);
+  t.match(removeRules(machine, undefined), { changed: false });
+});
+
+t.test('half applied is undone', async (t) => {
+  for (const before of [nothing, older(4)]) {
+    const machine = new FakeMachine({ refuse: { 'ip6tables-nft-restore': 'Could not process rule' } });
+    if (before !== nothing) put(machine, 'iptables-nft', before);
+    const was = machine.table('iptables-nft').save();
+    t.throws(() => applyRules(machine, { ...choice, backend: 'nft' }), { name: 'RedirectError', hint: /nf_tables/ });
+    t.equal(machine.table('iptables-nft').restores, 2, 'it had been done');
+    t.equal(machine.table('iptables-nft').save(), was, 'and was undone');
+  }
+});
+
+t.test('errors say what is missing and the remedy', async (t) => {
+  const denied = 'iptables-nft-restore v1.8.9 (nf_tables): Permission denied (you must be root)';
+  const refuseAll = (said: string): Record<string, string> => ({
+    'iptables-nft-save': said,
+    'iptables-legacy-save': said,
+  });
+  const rows: [name: string, options: FakeMachineOptions, backend: 'nft' | 'legacy' | undefined, RegExp, RegExp][] = [
+    ['no iptables', { installed: {} }, undefined, /no iptables is installed/, /image.*install the package iptables/],
+    [
+      'no NET_ADMIN',
+      { files: { '/proc/self/status': 'CapEff:\t00000000a80425fb\n' } },
+      undefined,
+      /NET_ADMIN is missing/,
+      /runAsUser: 0, capabilities: \{add: \[NET_ADMIN\]\}/,
+    ],
+    ['not Linux', { files: { '/proc/self/status': null } }, undefined, /not Linux/, /container/],
+    ['not the kind asked for', { installed: { '-nft': nft } }, 'legacy', /iptables-legacy is not installed/, /nft/],
+    [
+      'the kernel says no',
+      { refuse: refuseAll(denied) },
+      undefined,
+      /Permission denied.*and iptables-legacy-save/,
+      /NET_ADMIN/,
+    ],
+    ['no NET_RAW', { refuse: refuseAll('Permission denied') }, 'legacy', /Permission denied/, /NET_RAW/],
+    [
+      'a read-only /run',
+      { refuse: { 'iptables-legacy-restore': "Fatal: can't open lock file /run/xtables.lock: Read-only file system" } },
+      'legacy',
+      /xtables.lock/,
+      /emptyDir/,
+    ],
+    [
+      'a program of one family only',
+      { refuse: { 'ip6tables-nft-save': 'is not installed' } },
+      'nft',
+      /ip6tables-nft-save: is not installed/,
+      /both families/,
+    ],
+    ['silence', { refuse: { 'iptables-nft-save': '' } }, 'nft', /did not say why/, /^$/],
+  ];
+  for (const [name, options, backend, message, hint] of rows) {
+    const machine = new FakeMachine(options);
+    try {
+      applyRules(machine, { ...choice, backend });
+      t.fail(`${name}: no error`);
+    } catch (error) {
+      t.ok(error instanceof RedirectError, name);
+      t.match(error, { message, hint }, name);
+    }
+    t.same(
+      [...machine.tables.values()].filter((table) => table.save() !== new FakeTable().save()),
+      [],
+      `${name}: nothing done`,
+    );
+  }
+});
