@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 import { type Cores, divideCores, machineFacts, stayOn } from './machine.ts';
 import { measure, peers, type ScenarioResult } from './measure.ts';
 import { type MicroResult, microBenchmarks, microTable, runMicro } from './micro/micro.ts';
-import { installCommand, installPackages, isInstalled, missingPackages, versionOf } from './programs.ts';
+import { installCommand, installPackages, isInstalled, lacking, missingPackages, versionOf } from './programs.ts';
 import { json, summary, table } from './report.ts';
 import { type Scenario, scenarios } from './scenarios.ts';
 import { Workbench } from './workbench.ts';
@@ -85,8 +85,8 @@ async function runScenario(
   { rounds, seconds }: Options,
 ): Promise<ScenarioResult> {
   if (cores === null) throw new Error('two cores are needed: one for the proxy, one for load and app');
-  const lacking = [...scenario.needs, 'nginx' as const, 'taskset' as const].filter((program) => !isInstalled(program));
-  if (lacking.length > 0) throw new Error(`${scenario.name} needs ${lacking.join(', ')}; ${remedy()}`);
+  const absent = lacking([...scenario.needs, 'nginx', 'taskset', 'setpriv']);
+  if (absent.length > 0) throw new Error(`${scenario.name} needs ${absent.join(', ')}; ${remedy()}`);
   const bench = new Workbench(cores);
   try {
     return await measure(bench, scenario, { rounds, seconds, progress });

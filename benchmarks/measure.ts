@@ -62,7 +62,7 @@ interface Running {
  * All contenders of one scenario stand ready at once, idle but for the one whose turn it is; the rounds alternate, so
  * that what else happens on the machine meets each of them alike. One uncounted round each goes before.
  *
- * @throws WrongAnswers when any answer, before, in or after the rounds, is not the app's or not the rule's.
+ * @throws with the contender's name when any answer, before, in or after the rounds, is not the app's or not the rule's.
  */
 export async function measure(bench: Workbench, scenario: Scenario, options: MeasureOptions): Promise<ScenarioResult> {
   const running = await startContenders(bench, scenario);

@@ -13,21 +13,35 @@ export const programs = {
 } as const;
 export type Program = keyof typeof programs;
 
+export interface NginxModule {
+  readonly package: string;
+  readonly file: string;
+}
 const nginxModules = '/usr/lib/nginx/modules';
 /** nginx speaks plain TCP, and TLS towards a server, by a module of its own package. */
-export const nginxStream = { package: 'libnginx-mod-stream', file: `${nginxModules}/ngx_stream_module.so` } as const;
+export const nginxStream: NginxModule = {
+  package: 'libnginx-mod-stream',
+  file: `${nginxModules}/ngx_stream_module.so`,
+};
 /** What the gRPC app is made with; nginx-light depends on its package. */
-export const nginxEcho = {
+export const nginxEcho: NginxModule = {
   package: 'libnginx-mod-http-echo',
   file: `${nginxModules}/ngx_http_echo_module.so`,
-} as const;
+};
 
 export function isInstalled(program: Program): boolean {
   return spawnSync('/bin/sh', ['-c', 'command -v "$1"', 'sh', program]).status === 0;
 }
 
-export function hasNginxModule(module: { readonly file: string }): boolean {
+export function hasNginxModule(module: NginxModule): boolean {
   return existsSync(module.file);
+}
+
+/** What of these is not there, in words for a message. */
+export function lacking(needs: readonly (Program | NginxModule)[]): string[] {
+  return needs
+    .filter((need) => (typeof need === 'string' ? !isInstalled(need) : !hasNginxModule(need)))
+    .map((need) => (typeof need === 'string' ? need : need.package));
 }
 
 /** The first line that has a number in it of what the program says about itself. */

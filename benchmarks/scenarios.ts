@@ -6,7 +6,7 @@ import { socketLoad } from './loads/socket-load.ts';
 import { wrk } from './loads/wrk.ts';
 import type { Way } from './peers/peer.ts';
 import { originalProtocol } from './probes.ts';
-import type { Program } from './programs.ts';
+import { type NginxModule, nginxEcho, nginxStream, type Program } from './programs.ts';
 import { answers } from './rule.ts';
 
 export interface Scenario extends Way {
@@ -14,8 +14,8 @@ export interface Scenario extends Way {
   readonly about: string;
   readonly app: App;
   readonly load: Load;
-  /** What the load needs installed. */
-  readonly needs: readonly Program[];
+  /** What load and app need installed, beside nginx. */
+  readonly needs: readonly (Program | NginxModule)[];
   /** What rate and cost are counted in. */
   readonly unit: 'request' | 'message' | 'MiB';
   /** Whether the load can also speak to the app itself, which shows the ceiling that load and app set. */
@@ -70,7 +70,7 @@ export const scenarios: readonly Scenario[] = [
     carriage: 'http1',
     app: 'http1',
     load: wrk({ connections: 32, close: false }),
-    needs: ['wrk'],
+    needs: ['wrk', nginxStream],
     unit: 'request',
   },
   {
@@ -80,7 +80,7 @@ export const scenarios: readonly Scenario[] = [
     carriage: 'http1',
     app: 'http1',
     load: wrk({ connections: 32, close: true }),
-    needs: ['wrk'],
+    needs: ['wrk', nginxStream],
     unit: 'request',
   },
   {
@@ -147,7 +147,7 @@ export const scenarios: readonly Scenario[] = [
       body: answers.grpcRequest,
       answerLength: answers.grpcReply.length,
     }),
-    needs: ['h2load'],
+    needs: ['h2load', nginxEcho],
     unit: 'request',
   },
 ];

@@ -32,6 +32,17 @@ export interface Command {
   readonly env?: Readonly<Record<string, string>>;
 }
 
+export class ProgramFailed extends Error {
+  /** Null when a signal ended it. */
+  readonly exitCode: number | null;
+
+  constructor(command: string, { code, signal, stderr }: Finished) {
+    super(`${command} failed (${code ?? signal}): ${stderr.trim()}`);
+    this.name = 'ProgramFailed';
+    this.exitCode = code;
+  }
+}
+
 export type Side = keyof Cores;
 
 /**
@@ -85,15 +96,13 @@ export class Workbench {
     return child;
   }
 
-  /** Runs a load to its end. @throws with what it printed when it fails. */
+  /** Runs a load to its end. @throws ProgramFailed */
   async run(side: Side, what: Command, timeoutMs: number): Promise<Finished> {
     const finished = await runToEnd(this.#teardown, 'setpriv', this.#pinned(side, what), {
       env: environment(what.env),
       timeoutMs,
     });
-    if (finished.code !== 0) {
-      throw new Error(`${what.command} failed (${finished.code ?? finished.signal}): ${finished.stderr.trim()}`);
-    }
+    if (finished.code !== 0) throw new ProgramFailed(what.command, finished);
     return finished;
   }
 

@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url';
+import { ProgramFailed } from '../workbench.ts';
 import { graceMs, type Load, type LoadResult, WrongAnswers } from './load.ts';
 
 export interface SocketLoadOptions {
@@ -18,8 +19,7 @@ export function socketLoad({ exchange, connections }: SocketLoadOptions): Load {
       const { stdout } = await bench.run('load', { command: process.execPath, args }, seconds * 1000 + graceMs);
       return JSON.parse(stdout) as LoadResult;
     } catch (error) {
-      const message = (error as Error).message;
-      if (message.includes(`(${wrongAnswersExit})`)) throw new WrongAnswers(message);
+      if (error instanceof ProgramFailed && error.exitCode === wrongAnswersExit) throw new WrongAnswers(error.message);
       throw error;
     }
   };
