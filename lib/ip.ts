@@ -6,8 +6,23 @@ export type IpAddress =
   /** Four 32-bit words, most significant first. */
   | { readonly family: 6; readonly words: readonly [number, number, number, number]; readonly text: string };
 
+/** Recently parsed texts: the same few clients connect again and again. */
+const recent = new Map<string, IpAddress>();
+const maxRecent = 4096;
+
 /** Parses an address in any spelling; undefined for anything that is not one (callers treat that as "matches nothing"). */
 export function parseIp(text: string): IpAddress | undefined {
+  const known = recent.get(text);
+  if (known !== undefined) return known;
+  const ip = readIp(text);
+  if (ip !== undefined) {
+    if (recent.size >= maxRecent) recent.clear();
+    recent.set(text, ip);
+  }
+  return ip;
+}
+
+function readIp(text: string): IpAddress | undefined {
   const zone = text.indexOf('%');
   const bare = zone === -1 ? text : text.slice(0, zone);
   // isValidFourPartDecimal, because ipaddr.js also takes "10.1" and "0x0a000001", which are not addresses in a policy file.

@@ -4,7 +4,7 @@ import { type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
 import { type ClientHello, parseClientHello } from './detect/client-hello.ts';
 import { guessHttp } from './detect/http-guess.ts';
-import { peek } from './detect/peek.ts';
+import { peek, putBack } from './detect/peek.ts';
 import { forwardTcp } from './forward-tcp.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Server, Http2Session } from './http2/server.ts';
@@ -34,6 +34,8 @@ export interface Arrival {
   readonly policyPort: number;
   readonly destination: Destination;
 }
+
+const nothing = Buffer.alloc(0);
 
 /** Takes an accepted connection through its life: TLS, detection, decision, forwarding. */
 export function serveConnection(services: ConnectionServices, socket: Socket, arrival: Arrival): void {
@@ -96,22 +98,25 @@ class InboundConnection implements LiveConnection {
   #detectTls(policy: PortPolicy): void {
     peek(
       this.#socket,
+      nothing,
       this.#services.detectTimeoutMs,
       (bytes) => {
         const result = parseClientHello(bytes);
         return result.kind === 'partial' ? undefined : result;
       },
       (result) => {
+        const { bytes } = result;
         if (result.kind === 'ended') {
           this.#socket.destroy();
         } else if (result.kind === 'timeout') {
           this.#scope({ kind: 'none', reason: 'no_tls_from_remote' }).tcpError('tls detection timeout');
           this.#socket.destroy();
         } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
+          putBack(this.#socket, bytes);
           this.#hello(policy, result.value.hello, result.value.hello.serverName);
         } else {
           // Linkerd takes a ClientHello without a name for plaintext: it can be meant for nobody but the app.
-          this.#decrypted(this.#socket, { kind: 'none', reason: 'no_tls_from_remote' }, null);
+          this.#decrypted(this.#socket, bytes, { kind: 'none', reason: 'no_tls_from_remote' }, null);
         }
       },
     );
@@ -136,43 +141,45 @@ class InboundConnection implements LiveConnection {
         socket.destroy();
       });
       const alpn = socket.alpnProtocol === false ? null : socket.alpnProtocol;
-      this.#decrypted(socket, { kind: 'mesh', identity }, alpn);
+      this.#decrypted(socket, nothing, { kind: 'mesh', identity }, alpn);
     });
   }
 
-  /** The bytes that the client means for the app are readable now. */
-  #decrypted(stream: Socket, tls: ClientTls, alpn: string | null): void {
+  /** The bytes that the client means for the app are readable now; the first of them may have been read. */
+  #decrypted(stream: Socket, bytes: Buffer, tls: ClientTls, alpn: string | null): void {
     const policy = this.#policy();
     switch (policy.protocol) {
       case 'opaque':
       case 'tls':
+        putBack(stream, bytes);
         this.#tcp(stream, tls);
         return;
       case 'http2':
       case 'grpc':
-        this.#http2(stream, tls, policy);
+        this.#http2(stream, bytes, tls, policy);
         return;
       case 'http1':
         // Without TLS the Server's word is taken; a meshed peer may send HTTP/2 (Linkerd's orig-proto).
-        if (tls.kind === 'none') this.#http1(stream, tls, policy);
-        else this.#detectHttp(stream, tls, policy, alpn);
+        if (tls.kind === 'none') this.#http1(stream, bytes, tls, policy);
+        else this.#detectHttp(stream, bytes, tls, policy, alpn);
         return;
       case 'detect':
-        this.#detectHttp(stream, tls, policy, alpn);
+        this.#detectHttp(stream, bytes, tls, policy, alpn);
     }
   }
 
-  #detectHttp(stream: Socket, tls: ClientTls, policy: PortPolicy, alpn: string | null): void {
+  #detectHttp(stream: Socket, before: Buffer, tls: ClientTls, policy: PortPolicy, alpn: string | null): void {
     const scope = this.#scope(tls);
     const startedAt = performance.now();
     const seconds = (): number => (performance.now() - startedAt) / 1000;
     if (alpn === 'h2') {
       scope.detected(policy, 'http/2', 0);
-      this.#http2(stream, tls, policy);
+      this.#http2(stream, before, tls, policy);
       return;
     }
     peek(
       stream,
+      before,
       policy.detectTimeoutMs,
       (bytes) => {
         const guess = guessHttp(bytes);
@@ -181,43 +188,46 @@ class InboundConnection implements LiveConnection {
       (result) => {
         // Policy may have changed meanwhile; what was detected is then judged by the new one.
         const now = this.#policy();
+        const { bytes } = result;
+        const tunnel = (): void => {
+          // Half a request line must not become a way round request rules.
+          if (bytes.length > 0 && result.kind !== 'seen' && now.hasRequestRules) {
+            stream.destroy();
+            return;
+          }
+          putBack(stream, bytes);
+          this.#tcp(stream, tls);
+        };
         if (result.kind === 'ended') {
           scope.detected(now, 'error', seconds());
-          if (result.bytes > 0 && !this.#tunnelAllowed(now)) stream.destroy();
-          else if (result.bytes > 0) this.#tcp(stream, tls);
-          else stream.destroy();
+          if (bytes.length === 0) stream.destroy();
+          else tunnel();
         } else if (result.kind === 'timeout') {
           scope.detected(now, 'read_timeout', seconds());
-          if (now.protocol === 'http1') this.#http1(stream, tls, now);
-          // Half a request line must not become a way round request rules.
-          else if (result.bytes > 0 && !this.#tunnelAllowed(now)) stream.destroy();
-          else this.#tcp(stream, tls);
+          if (now.protocol === 'http1') this.#http1(stream, bytes, tls, now);
+          else tunnel();
         } else if (result.value === 'http/2') {
           scope.detected(now, 'http/2', seconds());
-          this.#http2(stream, tls, now);
+          this.#http2(stream, bytes, tls, now);
         } else if (result.value === 'http/1') {
           scope.detected(now, 'http/1', seconds());
-          this.#http1(stream, tls, now);
+          this.#http1(stream, bytes, tls, now);
         } else {
           scope.detected(now, 'not_http', seconds());
-          this.#tcp(stream, tls);
+          tunnel();
         }
       },
     );
   }
 
-  /** Whether bytes that may yet be HTTP can be carried as opaque ones: only where no request rule would be evaded. */
-  #tunnelAllowed(policy: PortPolicy): boolean {
-    return !policy.hasRequestRules;
-  }
-
-  #http1(stream: Socket, tls: ClientTls, policy: PortPolicy): void {
+  #http1(stream: Socket, bytes: Buffer, tls: ClientTls, policy: PortPolicy): void {
     const connection = this.#http(stream, tls, policy);
     this.#stage = { kind: 'http1' };
-    this.#services.http1.serve(connection, stream);
+    this.#services.http1.serve(connection, stream, bytes);
   }
 
-  #http2(stream: Socket, tls: ClientTls, policy: PortPolicy): void {
+  #http2(stream: Socket, bytes: Buffer, tls: ClientTls, policy: PortPolicy): void {
+    putBack(stream, bytes);
     const connection = this.#http(stream, tls, policy);
     const session = this.#services.http2.serve(connection, stream);
     this.#stage = { kind: 'http2', session };

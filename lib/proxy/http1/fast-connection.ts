@@ -91,6 +91,13 @@ export class FastConnection implements ResponseSink {
     socket.on('drain', this.#onDrain);
   }
 
+  /** Begins with bytes that were read before; the stream flows. */
+  start(bytes: Buffer): void {
+    // Detection may have left it paused. Nothing more is read before this turn ends, and the request below may pause it.
+    if (this.#socket.isPaused()) this.#socket.resume();
+    if (bytes.length > 0) this.#onData(bytes);
+  }
+
   readonly #onData = (chunk: Buffer): void => {
     if (this.#stage === 'body') {
       this.#receiveBody(chunk);
@@ -363,13 +370,20 @@ export class FastConnection implements ResponseSink {
       const incomplete = this.#stage === 'body';
       this.#stage = 'over';
       if (incomplete) endWith(this.#socket, null);
-      else this.#socket.destroySoon();
+      else this.#close();
       return;
     }
     this.#stage = 'head';
     this.#idleSince = performance.now();
     if (this.#socket.isPaused()) this.#socket.resume();
     if (!this.#advancing) this.#advance();
+  }
+
+  /** Closes after the last answer. What the kernel has taken already still arrives, so its own FIN is enough. */
+  #close(): void {
+    const plain = !('encrypted' in this.#socket);
+    if (plain && this.#unread.length === 0 && this.#socket.writableLength === 0) this.#socket.destroy();
+    else this.#socket.destroySoon();
   }
 
   #accessed(status: number, responseLines: string): void {

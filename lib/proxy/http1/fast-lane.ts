@@ -39,14 +39,16 @@ export class FastLane implements Http1Engine {
     this.#sweeper = setInterval(() => this.#sweep(), sweepMs).unref();
   }
 
-  serve(connection: HttpConnection, socket: Socket): void {
+  serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
     // Only an app has connections to pool; the admin application is the library lane's.
     if (connection.destination.kind !== 'app') {
-      this.#library.serve(connection, socket);
+      this.#library.serve(connection, socket, bytes);
       return;
     }
     const pool = this.#pool(connection.destination.endpoint);
-    this.#open.add(new FastConnection(this, connection, socket, pool));
+    const served = new FastConnection(this, connection, socket, pool);
+    this.#open.add(served);
+    served.start(bytes);
   }
 
   /** The connection is closed, or has gone over to the library lane. */
@@ -55,8 +57,7 @@ export class FastLane implements Http1Engine {
   }
 
   handOver(connection: HttpConnection, socket: Socket, unread: Buffer): void {
-    if (unread.length > 0) socket.unshift(unread);
-    this.#library.serve(connection, socket);
+    this.#library.serve(connection, socket, unread);
   }
 
   drain(): void {

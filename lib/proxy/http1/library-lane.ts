@@ -1,6 +1,7 @@
 import http from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { putBack } from '../detect/peek.ts';
 import { type RequestHead, scanRequestHeaders } from '../headers.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Http1Engine } from './engine.ts';
@@ -59,12 +60,13 @@ export class LibraryLane implements Http1Engine {
     this.#server.on('clientError', (error, socket) => this.#clientError(error, socket));
   }
 
-  /** Takes over a connection whose first bytes have been put back. */
-  serve(connection: HttpConnection, socket: Socket): void {
+  serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
     const lane: Lane = { connection, socket, busy: false, exchange: null, waiting: [] };
     this.#lanes.set(socket, lane);
     socket.once('close', () => this.#lanes.delete(socket));
+    putBack(socket, bytes);
     this.#server.emit('connection', socket);
+    socket.resume();
   }
 
   /** From now on every answer is the last of its connection. */
