@@ -19,6 +19,12 @@ export function cpuSeconds(pid: number): number {
   return ticks / ticksPerSecond;
 }
 
+/** CPU time of the calling thread so far: a clock that stands still while other programs have the core. */
+export function threadCpuMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1000;
+}
+
 /** CPU seconds that a core has spent on anything at all so far, stolen time included; proc(5), /proc/stat. */
 export function coreSeconds(core: string): number {
   const line = new RegExp(`^cpu${core} (.*)$`, 'm').exec(readFileSync('/proc/stat', 'utf8'))?.[1] ?? '';

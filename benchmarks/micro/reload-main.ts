@@ -10,6 +10,7 @@ import { createAuthorizer } from '../../lib/policy/authorizer.ts';
 import { compile } from '../../lib/policy/compile.ts';
 import { loadPolicyNow } from '../../lib/reload/load.ts';
 import { createPolicySource } from '../../lib/reload/policy-source.ts';
+import { threadCpuMs } from '../process-usage.ts';
 import { manyServers, workload } from './documents.ts';
 import type { MicroResult } from './micro.ts';
 
@@ -46,11 +47,6 @@ async function longestHold(work: () => Promise<void>): Promise<Held> {
   done = true;
   turn();
   return { holdMs, holdCpuMs, tookMs: performance.now() - started };
-}
-
-function threadCpuMs(): number {
-  const { user, system } = process.threadCpuUsage();
-  return (user + system) / 1000;
 }
 
 function sliceTimes(path: string): { readonly longestMs: number; readonly sumMs: number; readonly swapMs: number } {
