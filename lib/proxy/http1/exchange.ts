@@ -24,10 +24,10 @@ export function readTarget(method: string, url: string): Target | null {
   if (target.charCodeAt(0) !== 0x2f /* / */) {
     if (target === '*') return method === 'OPTIONS' ? { target, path: '*', query: '', authority } : null;
     const absolute = /^https?:\/\/([^/?#]+)(.*)$/is.exec(target);
-    if (absolute === null) return null;
-    authority = absolute[1] as string;
-    target = absolute[2] as string;
-    if (!target.startsWith('/')) target = `/${target}`;
+    const [, name = '', rest = ''] = absolute ?? [];
+    if (absolute === null || !isHost(name)) return null;
+    authority = name;
+    target = rest.startsWith('/') ? rest : `/${rest}`;
   }
   const mark = target.indexOf('?');
   return mark === -1
