@@ -48,6 +48,7 @@ export class NotEditable extends Error {
   readonly column: number;
   constructor(message: string, line: number, column: number) {
     super(message);
+    this.name = 'NotEditable';
     this.line = line;
     this.column = column;
   }
@@ -128,7 +129,7 @@ export class YamlText {
     const value = pair.value as Node | null;
     const added = items.length > 0 ? items : entries;
     if (isCollection(value) && value.items.length > 0) {
-      if (value.flow) return this.#addToFlow(value.items[0], added);
+      if (value.flow) return this.#addToFlow(value.range?.[0] ?? 0, value.items[0], added);
       const column = this.#columnOf(value.range?.[0] ?? 0);
       const at = this.#endOfLine((pair.key as Node).range?.[1] ?? 0);
       return { start: at, end: at, insert: this.#blockLines(added, column, this.#styleOf(document)) };
@@ -141,23 +142,26 @@ export class YamlText {
     const own = this.#columnOf((pair.key as Node).range?.[0] ?? 0);
     const column = own + (Array.isArray(added) && !style.indentSeq ? 0 : style.step);
     const lines = this.#blockLines(added, column, style);
-    const lineEnd = this.#endOfLine(colon);
     // `annotations: {}  # none`: the braces go, the rest of the line stays.
-    const kept = this.#afterColon(pair).trim() === '' ? colon : Math.max(end, colon);
+    const kept = this.#afterColon(pair).trim() === '' ? colon : end;
+    const lineEnd = this.#endOfLine(kept);
     return { start: colon, end: lineEnd, insert: this.#text.slice(kept, lineEnd) + lines };
   }
 
-  #addToFlow(first: unknown, added: object): Splice {
-    const at = (isNode(first) ? first : ((first as Pair).key as Node)).range?.[0] ?? 0;
+  /** `opening` is where the bracket stands. Items on lines of their own get company that is written like them. */
+  #addToFlow(opening: number, first: unknown, added: object): Splice {
+    const at = startOf(first);
     const ownLine = this.#text.slice(this.#startOfLine(at), at).trim() === '';
     const column = this.#columnOf(at);
-    const json = ownLine ? JSON.stringify(added, null, 2) : JSON.stringify(added);
+    const openingLine = this.#text.slice(this.#startOfLine(opening), opening);
+    const step = column - (openingLine.length - openingLine.trimStart().length);
+    const json = ownLine ? JSON.stringify(added, null, Math.max(step, 1)) : JSON.stringify(added);
     // Without its brackets: the items join those that are there.
     const inner = ownLine
       ? json
           .split('\n')
           .slice(1, -1)
-          .map((line) => line.slice(2))
+          .map((line) => line.slice(Math.max(step, 1)))
           .join(this.#eol + ' '.repeat(column))
       : json.slice(1, -1);
     return { start: at, end: at, insert: `${inner},${ownLine ? this.#eol + ' '.repeat(column) : ' '}` };
@@ -256,7 +260,12 @@ export class YamlText {
         pair = null;
       } else if (isMap(node)) {
         pair = node.items.find((item) => keyOf(item) === step) ?? null;
-        if (pair === null && node.items.some((item) => keyOf(item) === '<<') && this.#merged(document, path, depth)) {
+        // The library's key of a merge (`<<`) is a symbol.
+        if (
+          pair === null &&
+          node.items.some((item) => typeof keyOf(item) === 'symbol') &&
+          this.#merged(document, path, depth)
+        ) {
           throw this.#notEditable(offset, `${path.slice(0, depth + 1).join('.')} comes from a merge key`);
         }
         node = (pair?.value as Node | null | undefined) ?? null;

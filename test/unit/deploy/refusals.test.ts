@@ -1,0 +1,213 @@
+import t from 'tap';
+import { inject, uninject } from '../../../lib/deploy/inject.ts';
+import type { InjectSettings } from '../../../lib/deploy/settings.ts';
+import { deployment, settings } from './fixtures.ts';
+
+const app = `      containers:
+        - name: app
+          image: app:1
+`;
+const run = (text: string, more: Partial<InjectSettings> = {}) =>
+  inject([{ file: 'web.yaml', text }], { ...settings, ...more });
+
+t.test('pods that cannot be guarded', async (t) => {
+  const port = (number: number, more = ''): string => `${app}          ports:
+            - {containerPort: ${number}${more}}
+`;
+  const record = (text: string): string => `      annotations:
+        sallyport.dev/record: '${text}'
+`;
+  const annotated = (annotation: string): string => `      annotations:
+        ${annotation}
+`;
+  const rows: [name: string, text: string, code: string, line: number, message: RegExp][] = [
+    ['the network of the node', deployment(`      hostNetwork: true\n${app}`), 'host-network', 9, /redirect rules/],
+    ['no containers', deployment('      containers: []\n'), 'invalid-pod', 8, /no containers/],
+    ['the inbound port', deployment(port(4143)), 'port-in-use', 13, /4143 is Sallyport's, for redirected/],
+    ['the admin port', deployment(port(4191)), 'port-in-use', 13, /for the admin server/],
+    ['the health port', deployment(port(4192)), 'port-in-use', 13, /for the health server/],
+    ['its name', deployment(app.replace('app\n', 'sallyport\n')), 'name-in-use', 10, /named sallyport,/],
+    [
+      'a volume',
+      deployment(`${app}      volumes: [{name: sallyport-run, emptyDir: {}}]\n`),
+      'name-in-use',
+      12,
+      /volume/,
+    ],
+    ['its user', deployment(`      securityContext: {runAsUser: 2102}\n${app}`), 'uid-in-use', 9, /user 2102/],
+    [
+      'its user, in a container',
+      deployment(`${app}          securityContext:\n            runAsUser: 2102\n`),
+      'uid-in-use',
+      13,
+      /user 2102/,
+    ],
+    ["Linkerd's proxy", deployment(app, annotated('linkerd.io/inject: enabled')), 'linkerd-injects', 9, /same ports/],
+    [
+      'an unknown policy',
+      deployment(app, annotated('config.linkerd.io/default-inbound-policy: all-authentcated')),
+      'annotation',
+      9,
+      /none of all-unauthenticated/,
+    ],
+    [
+      'a list with an unknown name',
+      deployment(app, annotated('config.linkerd.io/skip-inbound-ports: "25,mysql"')),
+      'annotation',
+      9,
+      /"mysql" is neither/,
+    ],
+    ['a record that is none', deployment(app, record('{')), 'record', 9, /not JSON/],
+    ['a record without its lists', deployment(app, record('{"volumes":[]}')), 'record', 9, /annotations/],
+    ['a port out of range', deployment(port(70000)), 'invalid-pod', 13, /containerPort/],
+    ['not YAML', `${deployment(app)}  x: [\n`, 'yaml-syntax', 13, /./],
+    [
+      'a template behind an alias',
+      repeated('{template: *template}', '0'),
+      'not-editable',
+      5,
+      /spec\.template is an alias/,
+    ],
+    [
+      'a list behind an alias',
+      repeated('{template: {metadata: {}, spec: {containers: [{name: app}], volumes: *volumes}}}', '0'),
+      'not-editable',
+      5,
+      /spec\.template\.spec\.volumes is an alias/,
+    ],
+    [
+      'a pod that is repeated',
+      repeated('{template: &pod {metadata: {}, spec: {containers: [{name: app}]}}}', '*pod'),
+      'not-editable',
+      5,
+      /also change something else/,
+    ],
+  ];
+  for (const [name, text, code, line, message] of rows) {
+    const { problems, texts, workloads } = run(text);
+    const [first] = problems.filter(({ severity }) => severity === 'error');
+    t.match(first, { code, line, message, file: 'web.yaml' }, name);
+    t.same(texts, [text], `${name}: the text stays`);
+    t.same(workloads, [], `${name}: nothing is said to be done`);
+    if (code !== 'yaml-syntax' && code !== 'not-editable') t.ok(first?.resource ?? code === 'record', `${name}: whose`);
+  }
+  t.same(run(deployment(port(4143, ', protocol: UDP'))).problems, [], 'UDP is none of ours');
+  t.same(run(deployment(port(4191)), { adminPort: 14191 }).problems, [], 'a port can be moved');
+  const second = `${deployment(app)}---\n${deployment(`      hostNetwork: true\n${app}`)}`;
+  t.equal(run(second).texts[0], second, 'one that cannot be guarded keeps all from being written');
+});
+
+t.test('pods that are left as they are', async (t) => {
+  const off = '      annotations: {sallyport.dev/inject: disabled}\n';
+  const namespace =
+    'kind: Namespace\napiVersion: v1\nmetadata: {name: shop, annotations: {sallyport.dev/inject: disabled}}\n';
+  const rows: [name: string, text: string, detail: RegExp][] = [
+    ['Windows, by its field', deployment(`      os: {name: windows}\n${app}`), /Windows/],
+    ['Windows, by its nodes', deployment(`      nodeSelector: {kubernetes.io/os: windows}\n${app}`), /Windows/],
+    ['by an annotation', deployment(app, off), /disabled/],
+    ['by an annotation, on the network of the node', deployment(`      hostNetwork: true\n${app}`, off), /disabled/],
+    ['by the Namespace', `${namespace}---\n${deployment(app)}`, /disabled/],
+  ];
+  for (const [name, text, detail] of rows) {
+    const { problems, texts, workloads } = run(text);
+    t.same(problems, [], name);
+    t.same(texts, [text], `${name}: not a byte`);
+    t.match(workloads, [{ kind: 'Deployment', namespace: 'shop', name: 'web', outcome: 'skipped', detail }], name);
+  }
+  const [injected = ''] = run(deployment(app)).texts;
+  const disabled = injected.replace('annotations:\n', 'annotations:\n        sallyport.dev/inject: disabled\n');
+  t.notMatch(run(disabled).texts[0], 'sallyport-init', 'an injection of before is taken out');
+});
+
+t.test('what is not a workload of Kubernetes passes through', async (t) => {
+  const rows: [name: string, text: string, warnings: number][] = [
+    ['nothing', '', 0],
+    ['a comment', '# nothing\n', 0],
+    ['another kind', 'kind:   Service\napiVersion: v1\n', 0],
+    ['a list of values', '- a\n-   b\n', 0],
+    [
+      "another group's Job",
+      deployment(app).replace('apps/v1\nkind: Deployment', 'batch.volcano.sh/v1alpha1\nkind: Job'),
+      1,
+    ],
+    ["a kind of one's own", deployment(app).replace('kind: Deployment', 'kind: Rollout'), 1],
+    ['a workload without a template', 'kind: Deployment\napiVersion: apps/v1\nspec: {}\n', 0],
+  ];
+  for (const [name, text, warnings] of rows) {
+    const { problems, texts, workloads } = run(text);
+    t.same(texts, [text], name);
+    t.same(workloads, []);
+    t.equal(problems.length, warnings, `${name}: warnings`);
+    for (const problem of problems) t.match(problem, { severity: 'warning', code: 'unknown-workload' });
+  }
+});
+
+t.test('doubts that do not keep a pod from being guarded', async (t) => {
+  const rows: [name: string, text: string, code: string, line: number][] = [
+    ['privileges', deployment(`${app}          securityContext: {privileged: true}\n`), 'may-unguard', 12],
+    [
+      'capabilities',
+      deployment(`${app}          securityContext: {capabilities: {add: [NET_ADMIN]}}\n`),
+      'may-unguard',
+      12,
+    ],
+    [
+      'a probe of an unknown port',
+      deployment(`${app}          livenessProbe: {httpGet: {port: http}}\n`),
+      'probe-port',
+      12,
+    ],
+    ['a comma', deployment(`${app}          livenessProbe: {httpGet: {port: 80, path: '/a,b'}}\n`), 'probe-path', 8],
+  ];
+  for (const [name, text, code, line] of rows) {
+    const { problems, workloads } = run(text);
+    t.match(problems, [{ severity: 'warning', code, line }], name);
+    t.match(workloads, [{ outcome: 'injected' }], name);
+  }
+});
+
+t.test('what others have done to an injected pod stays', async (t) => {
+  const text = deployment(`${app}      volumes: []\n`);
+  const [injected = ''] = run(text).texts;
+  const rows: [name: string, edit: (text: string) => string, kept: RegExp, gone: RegExp][] = [
+    [
+      'a container beside ours',
+      (was) => was.replace('initContainers:\n', 'initContainers:\n        - {name: mine, image: mine:1}\n'),
+      /initContainers:\n {8}- \{name: mine, image: mine:1\}\n {6}containers/,
+      /sallyport/,
+    ],
+    [
+      'an annotation',
+      (was) => was.replace('annotations:\n', 'annotations:\n        a: b\n'),
+      /annotations:\n {8}a: b\n/,
+      /sallyport/,
+    ],
+    [
+      'a volume',
+      (was) => was.replace('volumes:\n', 'volumes:\n        - name: mine\n'),
+      /volumes:\n {8}- name: mine\n/,
+      /sallyport/,
+    ],
+    ['another image', (was) => was.replaceAll(settings.image, 'x:1'), /volumes: \[\]\n/, /sallyport|x:1/],
+  ];
+  for (const [name, edit, kept, gone] of rows) {
+    const edited = edit(injected);
+    t.not(edited, injected, `${name}: done`);
+    const { texts, problems } = uninject([{ file: 'web.yaml', text: edited }], 'default');
+    t.same(problems, [], name);
+    t.match(texts[0], kept, `${name}: kept`);
+    t.notMatch(texts[0], gone, `${name}: ours is gone`);
+    t.match(run(edited).workloads, [{ outcome: 'updated', detail: 'was 1.2.3' }], `${name}: noticed`);
+  }
+});
+
+/** A template, and lines that repeat it or a part of it. */
+function repeated(spec: string, more: string): string {
+  return `apiVersion: apps/v1
+kind: Deployment
+x: &volumes [{name: v, emptyDir: {}}]
+y: &template {spec: {containers: [{name: app, image: app}]}}
+spec: ${spec}
+z: ${more}
+`;
+}
