@@ -176,7 +176,8 @@ export class FastConnection implements ResponseSink {
     const { fields } = request;
     const took = Math.min(rest.length, fields.contentLength);
     const body = rest.subarray(0, took);
-    this.#unread = rest.subarray(took);
+    // An empty view would keep the whole chunk alive for as long as the connection is idle.
+    this.#unread = took < rest.length ? rest.subarray(took) : nothing;
     this.#bodyLeft = fields.contentLength - took;
     this.#stage = this.#bodyLeft > 0 ? 'body' : 'answer';
     this.#closing = !fields.keepAlive || this.#lane.draining;

@@ -54,6 +54,10 @@ export class Http2Server {
     const session = http2.performServerHandshake(socket, sessionOptions);
     session.setLocalWindowSize(connectionWindow);
     // Protocol violations and resets end this session only.
+    // The session reads from the handle itself; of the stream it needs to hear only that the client has ended it, and
+    // a client that can send no more frames cannot go on. Not before the next turn: bytes put back are the session's.
+    socket.once('end', () => session.destroy());
+    setImmediate(() => socket.resume());
     session.on('error', () => session.destroy());
     session.on('frameError', () => session.destroy());
     session.on('stream', (stream, _headers, flags, raw) => {
