@@ -1,7 +1,9 @@
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { TestCertificate } from './certificates.ts';
 import { type Child, startChild, type Teardown } from './children.ts';
-import type { Place, PodNetwork } from './pod-network.ts';
+import { replaceFile } from './files.ts';
+import { at, curl, type Place, type PodNetwork } from './pod-network.ts';
 import { until } from './until.ts';
 
 /** A connection as the app saw it. */
@@ -67,4 +69,49 @@ export async function callEmojis(from: Place, call: GrpcCall): Promise<GrpcOutco
   const { code, stdout, stderr } = await from.run(process.execPath, grpcProgram, JSON.stringify(call));
   if (code !== 0) throw new Error(`the gRPC client failed: ${stderr}`);
   return JSON.parse(stdout) as GrpcOutcome;
+}
+
+const prometheusPort = 9091;
+
+export interface PodPrometheus {
+  /** What to scrape from now on, `host:port`. */
+  target(...addresses: readonly string[]): void;
+  /** Resolves once Prometheus itself calls the target up. */
+  up(address: string): Promise<void>;
+}
+
+/** A Prometheus beside the app, in the pod. */
+export async function startPrometheus(t: Teardown, { pod }: PodNetwork, folder: string): Promise<PodPrometheus> {
+  const [targets, config] = [join(folder, 'targets.json'), join(folder, 'prometheus.yml')];
+  replaceFile(
+    config,
+    `
+global: {scrape_interval: 500ms, scrape_timeout: 500ms}
+scrape_configs:
+  - job_name: own-pod
+    file_sd_configs: [{files: ['${targets}'], refresh_interval: 1s}]
+`,
+  );
+  const target: PodPrometheus['target'] = (...addresses) =>
+    replaceFile(targets, JSON.stringify([{ targets: addresses }]));
+  target();
+  const [command = '', ...within] = pod.namespace.within;
+  await startChild(t, command, [
+    ...[...within, 'prometheus', `--config.file=${config}`, `--storage.tsdb.path=${join(folder, 'prometheus')}`],
+    `--web.listen-address=127.0.0.1:${prometheusPort}`,
+  ]);
+  let seen = '';
+  const isUp = async (address: string): Promise<boolean> => {
+    seen = (await curl(pod, at('127.0.0.1', prometheusPort, '/api/v1/targets'))).body;
+    if (!seen.startsWith('{')) return false;
+    const { data } = JSON.parse(seen) as { data: { activeTargets: { scrapeUrl: string; health: string }[] } };
+    return data.activeTargets.some(({ scrapeUrl, health }) => scrapeUrl.includes(`//${address}/`) && health === 'up');
+  };
+  return {
+    target,
+    up: async (address) => {
+      const patience = { timeoutMs: 20_000, everyMs: 200, lastSeen: () => seen };
+      await until(`Prometheus to find ${address} up`, () => isUp(address), patience);
+    },
+  };
 }
