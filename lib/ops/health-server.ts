@@ -60,7 +60,8 @@ export function createHealthServer(options: HealthOptions): HealthServer {
     listen(host, port) {
       return new Promise((resolve, reject) => {
         server.once('error', reject);
-        server.listen(port, host, () => {
+        // Without a host Node listens on :: or, where the kernel has no IPv6, on 0.0.0.0.
+        server.listen({ port, ...(host === '::' ? {} : { host }) }, () => {
           server.off('error', reject);
           // An accept that fails later (EMFILE) costs one probe, not the process.
           server.on('error', () => {});
