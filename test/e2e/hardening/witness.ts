@@ -10,17 +10,24 @@ export interface Witnessed {
   readonly target: string;
   /** As received: repeated, and in HTTP/1 with the case that they came in. */
   readonly headers: readonly (readonly [name: string, value: string])[];
+  /** Null until the body has ended. */
+  readonly trailers: readonly (readonly [name: string, value: string])[] | null;
 }
 
 export interface Witness {
   readonly port: number;
-  readonly requests: readonly Witnessed[];
+  /** The test's to clear. */
+  readonly requests: Witnessed[];
   /** Messages that its own parser refused. */
   readonly malformed: readonly string[];
   /** First bytes of every connection that carried no HTTP, which are echoed. */
   readonly raw: readonly string[];
   /** The values of a header in the request for that target, whatever their case; undefined where it never came. */
   seen(target: string, name: string): readonly string[] | undefined;
+}
+
+function pairs(raw: readonly string[]): (readonly [string, string])[] {
+  return raw.flatMap((name, i) => (i % 2 === 0 ? [[name, raw[i + 1] as string] as const] : []));
 }
 
 type AnyRequest = IncomingMessage | Http2ServerRequest;
@@ -43,12 +50,10 @@ export function startWitness(
   const sockets = new Set<Socket>();
   const take = (request: AnyRequest, response: AnyResponse): void => {
     const { httpVersion, method = '', url = '', rawHeaders } = request;
-    const headers: [string, string][] = [];
-    for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-      headers.push([rawHeaders[i] as string, rawHeaders[i + 1] as string]);
-    }
-    requests.push({ version: httpVersion, method, target: url, headers });
+    const witnessed = { version: httpVersion, method, target: url, headers: pairs(rawHeaders), trailers: null };
+    requests.push(witnessed);
     request.resume();
+    request.on('end', () => Object.assign(witnessed, { trailers: pairs(request.rawTrailers) }));
     request.on('error', () => {});
     response.on('error', () => {});
     answer(request, response);

@@ -1,0 +1,159 @@
+import t from 'tap';
+import { openServer, policyEnvironment } from '../../support/open-policy.ts';
+import { freePort } from '../../support/ports.ts';
+import { startSallyport } from '../../support/sallyport.ts';
+import { type Fields, http2Outcome, requestFields } from './http2-frames.ts';
+import { startWitness } from './witness.ts';
+
+/*
+ * HTTP/2 carries names and values with lengths, HTTP/1 with line ends. What would end a line, a name or a message there
+ * must not get across (GHSA-847f-9342-265h): the stream is reset or, for a field that no parser may take for a field, nghttp2
+ * drops it alone, before policy or app can see it. `l5d-orig-proto` is how a client has its request turned into HTTP/1; on the
+ * same way without it the bytes go into HTTP/2 again, and the outcome must be the same.
+ */
+interface Row {
+  readonly title: string;
+  readonly fields: Fields;
+  readonly outcome: 'reset' | 'dropped' | '405';
+}
+
+const smuggled = ' HTTP/1.1\r\nHost: web\r\n\r\nGET /SMUGGLED';
+
+/** Fields added to a sound request. */
+const added: readonly Row[] = [
+  { title: 'CR LF in a value', fields: [['x', 'a\r\nl5d-client-id: admin']], outcome: 'dropped' },
+  { title: 'LF in a value', fields: [['x', 'a\ny: b']], outcome: 'dropped' },
+  { title: 'CR in a value', fields: [['x', 'a\ry: b']], outcome: 'dropped' },
+  { title: 'NUL in a value', fields: [['x', 'a\0b']], outcome: 'dropped' },
+  { title: 'DEL in a value', fields: [['x', 'a\x7fb']], outcome: 'dropped' },
+  {
+    title: 'a whole request in a value',
+    fields: [['x', `a\r\n\r\nGET /SMUGGLED HTTP/1.1\r\nHost: web\r\n\r\n`]],
+    outcome: 'dropped',
+  },
+  { title: 'space before a value', fields: [['x', ' a']], outcome: 'dropped' },
+  { title: 'tab after a value', fields: [['x', 'a\t']], outcome: 'dropped' },
+  { title: 'CR LF in a name', fields: [['x\r\ny', 'a']], outcome: 'dropped' },
+  { title: 'NUL in a name', fields: [['x\0y', 'a']], outcome: 'dropped' },
+  { title: 'colon in a name', fields: [['x:y', 'a']], outcome: 'dropped' },
+  { title: 'colon at the end of a name', fields: [['l5d-client-id:', 'admin']], outcome: 'dropped' },
+  { title: 'space in a name', fields: [['x y', 'a']], outcome: 'dropped' },
+  { title: 'space after a name', fields: [['l5d-client-id ', 'admin']], outcome: 'dropped' },
+  { title: 'capitals in a name', fields: [['X-Y', 'a']], outcome: 'reset' },
+  { title: 'bytes beyond ASCII in a name', fields: [['x\xe9', 'a']], outcome: 'dropped' },
+  { title: 'an empty name', fields: [['', 'a']], outcome: 'dropped' },
+  { title: 'Transfer-Encoding', fields: [['transfer-encoding', 'chunked']], outcome: 'reset' },
+  { title: 'Connection', fields: [['connection', 'close']], outcome: 'reset' },
+  { title: 'Upgrade', fields: [['upgrade', 'websocket']], outcome: 'reset' },
+  { title: 'Keep-Alive', fields: [['keep-alive', 'timeout=5']], outcome: 'reset' },
+  { title: 'TE other than trailers', fields: [['te', 'chunked']], outcome: 'reset' },
+  { title: 'Content-Length that is none', fields: [['content-length', '+5']], outcome: 'reset' },
+  {
+    title: 'two Content-Lengths',
+    fields: [
+      ['content-length', '0'],
+      ['content-length', '5'],
+    ],
+    outcome: 'reset',
+  },
+  { title: 'a length without a body', fields: [['content-length', '5']], outcome: 'reset' },
+  { title: 'an unknown pseudo-header', fields: [[':x', 'a']], outcome: 'reset' },
+  { title: 'a pseudo-header of responses', fields: [[':status', '200']], outcome: 'reset' },
+  {
+    title: 'a pseudo-header after a field',
+    fields: [
+      ['x', 'a'],
+      [':path', '/other'],
+    ],
+    outcome: 'reset',
+  },
+  { title: 'extended CONNECT, which was not offered', fields: [[':protocol', 'websocket']], outcome: 'reset' },
+];
+
+const sound = requestFields('/');
+const without = (name: string): Fields => sound.filter(([field]) => field !== name);
+
+/** Whole header blocks. */
+const blocks: readonly Row[] = [
+  { title: 'a line end in :path', fields: requestFields(`/${smuggled}`), outcome: 'reset' },
+  { title: 'a space in :path', fields: requestFields('/a b'), outcome: 'reset' },
+  { title: 'NUL in :path', fields: requestFields('/a\0'), outcome: 'reset' },
+  { title: 'an empty :path', fields: requestFields(''), outcome: 'reset' },
+  { title: 'a line end in :method', fields: requestFields('/', [], `GET /${smuggled}`), outcome: 'reset' },
+  { title: 'a space in :method', fields: requestFields('/', [], 'GET /x'), outcome: 'reset' },
+  { title: 'an empty :method', fields: requestFields('/', [], ''), outcome: 'reset' },
+  { title: 'a line end in :authority', fields: requestFields('/', [], 'GET', 'web\r\nx: y'), outcome: 'reset' },
+  { title: 'a slash in :authority', fields: requestFields('/', [], 'GET', 'web/x'), outcome: 'reset' },
+  {
+    title: 'a line end in :scheme',
+    fields: [...without(':scheme'), [':scheme', `http://x/${smuggled}`]],
+    outcome: 'reset',
+  },
+  { title: 'no :path', fields: without(':path'), outcome: 'reset' },
+  { title: 'no :method', fields: without(':method'), outcome: 'reset' },
+  { title: 'no :scheme', fields: without(':scheme'), outcome: 'reset' },
+  { title: 'two :path', fields: [...sound, [':path', '/other']], outcome: 'reset' },
+  { title: 'two :method', fields: [...sound, [':method', 'POST']], outcome: 'reset' },
+  // CVE-2026-73547: a CONNECT has no path that could be judged.
+  {
+    title: 'CONNECT',
+    fields: [
+      [':method', 'CONNECT'],
+      [':authority', 'web:80'],
+    ],
+    outcome: '405',
+  },
+  { title: 'CONNECT with a path', fields: requestFields('/', [], 'CONNECT'), outcome: 'reset' },
+];
+
+t.setTimeout(60_000);
+
+const port = await freePort();
+const app = await startWitness(t);
+const sallyport = await startSallyport(t, {
+  env: {
+    ...policyEnvironment(t.testdir(), openServer('web', port)),
+    SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${app.port}`,
+  },
+});
+
+for (const [way, marker] of [
+  ['into HTTP/2', []],
+  ['into HTTP/1', [['l5d-orig-proto', 'HTTP/1.1']]],
+] as readonly (readonly [string, Fields])[]) {
+  t.test(way, async (t) => {
+    t.equal(await http2Outcome(port, [...sound, ...marker]), '200');
+    const plain = app.requests.at(-1);
+    const before = app.requests.length;
+    for (const { title, fields } of added.filter(({ outcome }) => outcome === 'dropped')) {
+      t.equal(await http2Outcome(port, [...sound, ...marker, ...fields]), '200', title);
+      t.same(app.requests.pop(), plain, 'the app got the request without it');
+    }
+    for (const { title, fields, outcome } of added.filter((row) => row.outcome !== 'dropped')) {
+      t.equal(await http2Outcome(port, [...sound, ...marker, ...fields]), outcome, title);
+    }
+    for (const { title, fields, outcome } of blocks) {
+      t.equal(await http2Outcome(port, [...fields, ...marker]), outcome, title);
+    }
+    t.same(app.requests.slice(before), [], 'nothing of the rest reached the app');
+    const honest: Fields = [
+      ['x', '\tinner \xff bytes'.trim()],
+      ['te', 'trailers'],
+      ['x', 'again'],
+    ];
+    t.equal(await http2Outcome(port, [...sound, ...marker, ...honest]), '200', 'an honest request');
+    t.equal(app.requests.length, before + 1);
+    t.same(
+      app.requests.at(-1)?.headers.filter(([name]) => name.toLowerCase() === 'x'),
+      [
+        ['x', 'inner \xff bytes'],
+        ['x', 'again'],
+      ],
+    );
+    t.same(app.malformed, []);
+  });
+}
+
+t.test('the proxy is well', async (t) => {
+  t.match(await sallyport.stop(), { code: 0 });
+});
