@@ -172,6 +172,8 @@ export class AppConnection {
     else if (body.length > 0) sink.onBody(body);
     this.#head = null;
     if (reusable) {
+      // The last client may have been too slow for its answer; the next one has nothing to do with that.
+      if (this.socket.isPaused()) this.socket.resume();
       this.idleMs = head.keepAliveSeconds === null ? Number.POSITIVE_INFINITY : (head.keepAliveSeconds - 1) * 1000;
       this.#home.release(this);
     } else {

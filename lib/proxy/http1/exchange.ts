@@ -189,11 +189,16 @@ export class Http1Exchange implements Exchange {
   /** What is left of the body must be read, or the connection must end: its bytes are never the next request. */
   #drainBody(): void {
     if (!this.incomplete) return;
+    const { socket } = this.#request;
     let left = maxDrainBytes;
     this.#request.unpipe?.();
     this.#request.on('data', (chunk: Buffer) => {
       left -= chunk.length;
-      if (left < 0) this.#request.socket.destroySoon();
+      if (left < 0) socket.destroySoon();
+    });
+    // undici gives up a body that the app did not wait for; then nobody reads it, and nothing behind it either.
+    this.#request.once('close', () => {
+      if (this.incomplete) socket.destroySoon();
     });
     this.#request.resume();
   }

@@ -64,6 +64,8 @@ export class FastConnection implements ResponseSink {
   #drainLeft = 0;
   /** The answer that is being given is the last one. */
   #closing = false;
+  /** The client sends nothing more; what it has sent is still answered. */
+  #clientEnded = false;
 
   // The request being answered.
   #request: PlainRequest | null = null;
@@ -75,6 +77,8 @@ export class FastConnection implements ResponseSink {
   #startedAt = 0;
   #responded = false;
   #answered = false;
+  /** The answer has no length of its own: its end is the connection's. */
+  #untilClose = false;
   /** What to send again if an idle app connection proves to be closed; null when it must not be. */
   #repeat: string | null = null;
 
@@ -112,13 +116,16 @@ export class FastConnection implements ResponseSink {
   };
 
   readonly #onEnd = (): void => {
-    if (this.#stage === 'answer') this.#closing = true;
+    this.#clientEnded = true;
+    if (this.#stage === 'answer') this.#closing ||= this.#unread.length === 0;
     else if (this.#stage === 'body') this.#socket.destroy();
+    else if (this.#stage === 'head') this.#advance();
     else this.#socket.end();
   };
 
   readonly #onDrain = (): void => {
     this.#app?.socket.resume();
+    if (this.#stage === 'head' && this.#unread.length > 0) this.#advance();
   };
 
   readonly #onClose = (): void => {
@@ -132,18 +139,28 @@ export class FastConnection implements ResponseSink {
     this.#scope = null;
   };
 
-  /** Takes requests from what is unread for as long as none is being answered. */
+  /** Takes requests from what is unread for as long as none is being answered, then waits for the client. */
   #advance(): void {
     this.#advancing = true;
     this.#takeNext();
     this.#advancing = false;
+    if (this.#stage !== 'head') return;
+    if (this.#socket.writableNeedDrain) {
+      if (this.#unread.length > 0) this.#socket.pause();
+    } else if (this.#clientEnded) {
+      this.#socket.end();
+    } else if (this.#socket.isPaused()) {
+      this.#socket.resume();
+    }
   }
 
   #takeNext(): void {
-    while (this.#stage === 'head' && this.#unread.length > 0) {
+    // A client that does not take its answers gets no more of them: they would all wait in our memory.
+    while (this.#stage === 'head' && this.#unread.length > 0 && !this.#socket.writableNeedDrain) {
       const chunk = this.#unread;
       const at = chunk.indexOf(endOfHead);
       if (at === -1) {
+        if (this.#clientEnded) return;
         if (chunk.length > maxPlainHead || !mayBecomePlain(chunk.toString('latin1'))) this.#handOver();
         else this.#headSince ??= performance.now();
         return;
@@ -161,6 +178,12 @@ export class FastConnection implements ResponseSink {
   /** Not plain: everything from this request on is the library lane's. */
   #handOver(): void {
     const socket = this.#socket;
+    if (this.#clientEnded) {
+      // Nothing can be put back on a stream that is over.
+      this.#stage = 'over';
+      socket.destroySoon();
+      return;
+    }
     socket.removeListener('data', this.#onData);
     socket.removeListener('end', this.#onEnd);
     socket.removeListener('close', this.#onClose);
@@ -180,7 +203,10 @@ export class FastConnection implements ResponseSink {
     this.#unread = took < rest.length ? rest.subarray(took) : nothing;
     this.#bodyLeft = fields.contentLength - took;
     this.#stage = this.#bodyLeft > 0 ? 'body' : 'answer';
-    this.#closing = !fields.keepAlive || this.#lane.draining;
+    this.#closing = !fields.keepAlive || this.#lane.draining || (this.#clientEnded && this.#unread.length === 0);
+    // While requests wait, the stream does too, so that its end is seen in its turn.
+    if (this.#unread.length > 0) this.#socket.pause();
+    else if (this.#socket.isPaused()) this.#socket.resume();
     this.#request = request;
     this.#headSince = null;
     this.#startedAt = pipeline.logsAccess ? performance.now() : 0;
@@ -224,7 +250,7 @@ export class FastConnection implements ResponseSink {
       if (app === null) this.onFailed(error ?? new Error('not connected'));
       else {
         this.#send(app, head, body);
-        if (this.#stage === 'body') this.#socket.resume();
+        if (this.#stage === 'body' && !app.socket.writableNeedDrain) this.#socket.resume();
       }
     });
   }
@@ -281,13 +307,14 @@ export class FastConnection implements ResponseSink {
   onHead(head: ResponseHead, body: Buffer): void {
     if (head.status < 200) {
       // 100 was never asked for here; 103 is the client's to use.
-      if (head.status === 103) this.#socket.write(`${head.forward}\r\n`, 'latin1');
+      if (head.status === 103) this.#write(`${head.forward}\r\n`);
       return;
     }
     this.#responded = true;
     this.#repeat = null;
     this.#scope?.responseHead(head.status);
-    if (head.framing.kind === 'until-close') this.#closing = true;
+    this.#untilClose = head.framing.kind === 'until-close';
+    if (this.#untilClose) this.#closing = true;
     const lines = this.#closing ? `${head.forward}connection: close\r\n\r\n` : `${head.forward}\r\n`;
     if (body.length > 0) this.#scope?.responseFrame(body.length);
     if (body.length <= oneWrite) {
@@ -331,9 +358,17 @@ export class FastConnection implements ResponseSink {
     }
     const scope = this.#scope;
     this.#scope = null;
-    if (this.#responded) this.#socket.destroy();
+    if (this.#responded) this.#breakOff();
     else this.#fail(error instanceof BadResponse ? failures.badResponse : upstreamFailure(error));
     scope?.responseEnded(null, 'unclassified');
+  }
+
+  /** The answer cannot be completed, and the client must be able to tell (RFC 9112 8). */
+  #breakOff(): void {
+    // An orderly end is how an answer of unknown length is complete, so only a reset says otherwise. TLS ends without
+    // its closing alert, which says the same.
+    if (this.#untilClose && !('encrypted' in this.#socket)) this.#socket.resetAndDestroy();
+    else this.#socket.destroy();
   }
 
   #fail(failure: Failure): void {
@@ -376,7 +411,6 @@ export class FastConnection implements ResponseSink {
     }
     this.#stage = 'head';
     this.#idleSince = performance.now();
-    if (this.#socket.isPaused()) this.#socket.resume();
     if (!this.#advancing) this.#advance();
   }
 

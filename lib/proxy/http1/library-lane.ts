@@ -50,6 +50,8 @@ export class LibraryLane implements Http1Engine {
       shouldUpgradeCallback: (request) => isUpgrade(request),
     });
     this.#server.maxHeadersCount = 0;
+    // A client may end its side when it has sent its requests; it gets its answers (RFC 9112 9.6).
+    Object.assign(this.#server, { httpAllowHalfOpen: true });
     // This server never listens: connections are handed to it after detection. Its timeouts start with this event.
     this.#server.emit('listening');
     this.#server.on('request', (request, response) => this.#request(request, response));

@@ -81,8 +81,8 @@ export function readResponseHead(text: string, method: string): ResponseHead | n
   let forward = `HTTP/1.1 ${match[2]} ${match[3] ?? ''}\r\n`;
   for (const [name, line] of kept) {
     if (nominated.has(name)) continue;
-    // RFC 9110 8.6, RFC 9112 6.1: a 204 announces no content, by either means.
-    if (status === 204 && (name === 'content-length' || name === 'transfer-encoding')) continue;
+    // RFC 9110 8.6, RFC 9112 6.1: a 204 and interim answers announce no content, by either means.
+    if ((status === 204 || status < 200) && (name === 'content-length' || name === 'transfer-encoding')) continue;
     forward += line;
   }
   const framing: Framing = bodiless

@@ -1,0 +1,200 @@
+import type { Socket } from 'node:net';
+import { parseIp } from '../../../lib/ip.ts';
+import type {
+  Authorizer,
+  HeaderChanges,
+  PortPolicy,
+  PortProtocol,
+  RequestDecision,
+  RequestFacts,
+} from '../../../lib/policy/decision.ts';
+import { type ConnectionServices, serveConnection } from '../../../lib/proxy/connection.ts';
+import type { Http1Engine } from '../../../lib/proxy/http1/engine.ts';
+import { FastLane } from '../../../lib/proxy/http1/fast-lane.ts';
+import { LibraryLane } from '../../../lib/proxy/http1/library-lane.ts';
+import { UpgradeForwarder } from '../../../lib/proxy/http1/upgrade.ts';
+import { Http2Server } from '../../../lib/proxy/http2/server.ts';
+import { type Listener, listen } from '../../../lib/proxy/listener.ts';
+import { LiveConnections } from '../../../lib/proxy/live-connections.ts';
+import type { ConnectionFacts, ConnectionScope, Recorder } from '../../../lib/proxy/recorder.ts';
+import { type HttpConnection, RequestPipeline } from '../../../lib/proxy/request-pipeline.ts';
+import type { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
+import { Upstreams } from '../../../lib/proxy/upstream.ts';
+import type { Teardown } from '../../support/children.ts';
+
+/** The two engines for HTTP/1 that must not be told apart from outside. */
+export const engines = ['fast', 'library'] as const;
+export type Engine = (typeof engines)[number];
+
+/** What the data plane told its recorder. */
+export interface Counts {
+  decided: number;
+  started: number;
+  heads: number;
+  ended: number;
+  /** Requests that ended with an error. */
+  failed: number;
+  badRequests: string[];
+  httpErrors: string[];
+  /** Open connections to the app. */
+  destinations: number;
+}
+
+export interface LaneOptions {
+  readonly engine: Engine;
+  readonly app: number;
+  readonly appHost?: string;
+  readonly protocol?: PortProtocol;
+  readonly tls?: TlsTermination;
+  readonly headerChanges?: HeaderChanges;
+  readonly maxInFlight?: number;
+  readonly connectTimeoutMs?: number;
+  readonly access?: NonNullable<Recorder['access']>;
+}
+
+export interface Lane {
+  readonly engine: Engine;
+  readonly port: number;
+  readonly counts: Counts;
+  readonly http1: Http1Engine;
+  readonly live: LiveConnections;
+}
+
+const resource = { group: 'policy.linkerd.io', kind: 'server', name: 'web' };
+
+/** The proxy's sockets and lanes as lib/app.ts joins them, behind a policy that permits every path but /DENIED. */
+export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane> {
+  const counts: Counts = {
+    decided: 0,
+    started: 0,
+    heads: 0,
+    ended: 0,
+    failed: 0,
+    badRequests: [],
+    httpErrors: [],
+    destinations: 0,
+  };
+  const recorder = countingRecorder(counts, options.access ?? null);
+  const authorizer = pathAuthorizer(options.protocol ?? 'http1', options.headerChanges ?? null);
+  const upstreams = new Upstreams({
+    connectTimeoutMs: options.connectTimeoutMs ?? 1000,
+    recorder,
+    isOwn: () => false,
+  });
+  const live = new LiveConnections();
+  const pipeline = new RequestPipeline({
+    authorizer,
+    upstreams,
+    recorder,
+    maxInFlight: options.maxInFlight ?? 1000,
+  });
+  const onBadRequest = ({ scope }: HttpConnection, reason: string): void =>
+    scope.badRequest(authorizer.port(8080), reason);
+  const library = new LibraryLane({ pipeline, upgrades: new UpgradeForwarder(pipeline, upstreams), onBadRequest });
+  const http1: Http1Engine =
+    options.engine === 'fast' ? new FastLane({ pipeline, upstreams, library, onBadRequest }) : library;
+  const services: ConnectionServices = {
+    authorizer,
+    recorder,
+    http1,
+    http2: new Http2Server({ pipeline, onBadRequest }),
+    upstreams,
+    live,
+    tls: () => options.tls ?? null,
+    detectTimeoutMs: 1000,
+  };
+  const listener: Listener = await listen({
+    host: '127.0.0.1',
+    port: 0,
+    onConnection: (socket: Socket) =>
+      serveConnection(services, socket, {
+        targetIp: '127.0.0.1',
+        policyPort: 8080,
+        destination: { kind: 'app', endpoint: { host: options.appHost ?? '127.0.0.1', port: options.app } },
+      }),
+    onError: (error) => {
+      throw error;
+    },
+  });
+  t.teardown(async () => {
+    const closed = listener.close();
+    await live.drain(0);
+    await closed;
+    http1.close();
+    await upstreams.close();
+  });
+  return { engine: options.engine, port: listener.address.port, counts, http1, live };
+}
+
+/** Decides by the path alone; everything else about a decision is fixed. */
+function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | null): Authorizer {
+  const policy: PortPolicy = { port: 8080, server: resource, protocol, detectTimeoutMs: 1000, hasRequestRules: true };
+  const permit = { kind: 'permit', server: resource, route: resource, authz: resource, audit: false, headerChanges };
+  const deny = { kind: 'deny', server: resource, route: resource };
+  const reasons = () => ({ reason: '', candidates: [] });
+  return {
+    generation: 1,
+    port: () => policy,
+    connection: () => ({ kind: 'deny', server: resource }),
+    // Only policy makes permits; a test must forge them.
+    request: (_policy, _client, request: RequestFacts) =>
+      (request.path.startsWith('/DENIED') ? deny : permit) as unknown as RequestDecision,
+    connectionReasons: reasons,
+    requestReasons: reasons,
+    onChange: () => () => {},
+  };
+}
+
+function countingRecorder(counts: Counts, access: Recorder['access']): Recorder {
+  const scope = (facts: ConnectionFacts): ConnectionScope => ({
+    facts,
+    connectionDecided: () => {},
+    connectionTerminated: () => {},
+    openSource: () => ({ closed: () => {} }),
+    detected: () => {},
+    tcpError: () => {},
+    requestDecided: () => {
+      counts.decided++;
+    },
+    requestStarted: () => {
+      counts.started++;
+      return {
+        requestFrame: () => {},
+        requestEnded: () => {},
+        responseHead: () => {
+          counts.heads++;
+        },
+        responseFrame: () => {},
+        responseEnded: (_grpcStatus, error) => {
+          counts.ended++;
+          if (error !== '') counts.failed++;
+        },
+      };
+    },
+    badRequest: (_policy, reason) => {
+      counts.badRequests.push(reason);
+    },
+    httpError: (_policy, label) => {
+      counts.httpErrors.push(label);
+    },
+  });
+  return {
+    connection: scope,
+    openDestination: () => {
+      counts.destinations++;
+      return {
+        closed: () => {
+          counts.destinations--;
+        },
+      };
+    },
+    access,
+  };
+}
+
+/** An address as the proxy knows it. */
+export function ip(text: string): NonNullable<ReturnType<typeof parseIp>> {
+  const parsed = parseIp(text);
+  if (parsed === undefined) throw new Error(`not an address: ${text}`);
+  return parsed;
+}
