@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { replaceFile } from '../support/files.ts';
+import { replaceFile, temporaryFolder } from '../support/files.ts';
 import { type Scrape, scrape } from '../support/metrics.ts';
 import { freePort } from '../support/ports.ts';
 import { type LogLine, type Sallyport, startSallyport } from '../support/sallyport.ts';
@@ -34,7 +34,7 @@ if (process.platform !== 'linux') t.plan(0, 'addresses of 127.0.0.0/8 beside 127
 else await t.test('audit first', auditFirst);
 
 async function auditFirst(t: Test): Promise<void> {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const [withServer, withoutServer] = [await freePort(), await freePort()];
   replaceFile(join(folder, 'policy', 'policy.yaml'), policy(withServer));
   const app = await startSniffingApp(t);

@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { testCertificate, workloadName } from '../support/certificates.ts';
-import { identityEnvironment, replaceFile } from '../support/files.ts';
+import { identityEnvironment, replaceFile, temporaryFolder } from '../support/files.ts';
 import { scrape } from '../support/metrics.ts';
 import { openAdmin, openServer, policyEnvironment } from '../support/open-policy.ts';
 import { freePort, freePorts } from '../support/ports.ts';
@@ -17,7 +17,7 @@ import { runExchange } from '../support/wire-exchange.ts';
 // What people and machines get wrong: a clear word for whoever can mend it, and no harm to anybody else.
 
 t.test('configuration that cannot work is refused before any port opens', { timeout: 60_000 }, async (t) => {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const port = await freePort();
   const identity = identityEnvironment(
     join(folder, 'identity'),
@@ -93,7 +93,7 @@ t.test('configuration that cannot work is refused before any port opens', { time
 });
 
 t.test('policy that cannot be read', { timeout: 60_000 }, async (t) => {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const file = join(folder, 'policy', 'policy.yaml');
   const app = await startSniffingApp(t);
   const port = await freePort();
@@ -140,7 +140,7 @@ t.test('an app that is down', { timeout: 30_000 }, async (t) => {
   const [port = 0, nobody = 0] = await freePorts(2);
   const sallyport = await startSallyport(t, {
     env: {
-      ...policyEnvironment(t.testdir(), openServer('web', port)),
+      ...policyEnvironment(temporaryFolder(t), openServer('web', port)),
       SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${nobody}`,
     },
   });
@@ -169,7 +169,7 @@ t.test('clients that vanish or talk nonsense', { timeout: 30_000 }, async (t) =>
   const port = await freePort();
   const sallyport = await startSallyport(t, {
     env: {
-      ...policyEnvironment(t.testdir(), openServer('web', port)),
+      ...policyEnvironment(temporaryFolder(t), openServer('web', port)),
       SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${recorder.port}`,
     },
   });

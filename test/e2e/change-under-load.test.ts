@@ -4,7 +4,7 @@ import { Agent as TlsAgent, type AgentOptions as TlsAgentOptions, request as tls
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { testCertificate, workloadCertificate, workloadName } from '../support/certificates.ts';
-import { identityEnvironment, replaceFile } from '../support/files.ts';
+import { identityEnvironment, replaceFile, temporaryFolder } from '../support/files.ts';
 import { inspectorEnvironment, probeHeap } from '../support/heap.ts';
 import { scrape } from '../support/metrics.ts';
 import { openAdmin, openServer, policyEnvironment } from '../support/open-policy.ts';
@@ -60,7 +60,7 @@ spec: {podSelector: {}, port: ${port}}
 }
 
 async function changeUnderLoad(t: Test): Promise<void> {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const app = await startSniffingApp(t);
   const [port = 0, tcpPort = 0] = await freePorts(2);
   const inspector = await inspectorEnvironment();

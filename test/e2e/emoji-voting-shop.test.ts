@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import t, { type Test } from 'tap';
 import { testCertificate, workloadCertificate, workloadName } from '../support/certificates.ts';
-import { identityEnvironment, replaceFile } from '../support/files.ts';
+import { identityEnvironment, replaceFile, temporaryFolder } from '../support/files.ts';
 import { emojis, GrpcClient, startEmojiService, startVotingService } from '../support/grpc-shop.ts';
 import { freePorts } from '../support/ports.ts';
 import { type Sallyport, startSallyport } from '../support/sallyport.ts';
@@ -92,7 +92,7 @@ interface Pod {
 }
 
 async function emojiVotingShop(t: Test): Promise<void> {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   replaceFile(join(folder, 'policy', 'shop.yaml'), documents);
   const startPod = async (account: string, app: number): Promise<Pod> => {
     const [http = 0, grpc = 0, prom = 0, admin = 0] = await freePorts(4);

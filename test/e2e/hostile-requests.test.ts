@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { testCertificate, workloadCertificate, workloadName } from '../support/certificates.ts';
-import { identityEnvironment } from '../support/files.ts';
+import { identityEnvironment, temporaryFolder } from '../support/files.ts';
 import { policyEnvironment } from '../support/open-policy.ts';
 import { freePort } from '../support/ports.ts';
 import { startSallyport } from '../support/sallyport.ts';
@@ -78,7 +78,7 @@ const honest: readonly (readonly [path: string, usedBy: string])[] = [
 ];
 
 async function hostileRequests(t: Test): Promise<void> {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const app = await startSniffingApp(t);
   const port = await freePort();
   const sallyport = await startSallyport(t, {

@@ -1,5 +1,6 @@
 import { connect as http2Connect } from 'node:http2';
 import t, { type Test } from 'tap';
+import { temporaryFolder } from '../support/files.ts';
 import { type Http1Cases, readHttp1Cases, type UpstreamResponseCase } from '../support/http1-cases.ts';
 import { startHttp1Proxy } from '../support/http1-setup.ts';
 import { freePorts } from '../support/ports.ts';
@@ -117,7 +118,7 @@ async function responseCases(t: Test, { upstream_response_cases: cases }: Http1C
   for (const row of rows) apps.push(await startScriptedApp(t, latin1(row.bytes), row.endsAfter === true));
   await startHttp1Proxy(
     t,
-    t.testdir(),
+    temporaryFolder(t),
     apps.map((app, i) => ({ port: ports[i] as number, protocol: 'unknown', app: app.port })),
   );
   for (const [i, row] of rows.entries()) {

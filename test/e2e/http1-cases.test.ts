@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { temporaryFolder } from '../support/files.ts';
 import {
   answersPossible,
   caseBytes,
@@ -40,7 +41,7 @@ async function requestCases(t: Test, cases: readonly Http1Case[]): Promise<void>
   const all = variants.flat();
   const sallyport = await startHttp1Proxy(
     t,
-    t.testdir(),
+    temporaryFolder(t),
     all.map(({ port, protocol, recorder }) => ({ port, protocol, app: recorder.port })),
   );
   const results = await mapBounded(cases, lanes, (http1Case, lane) =>

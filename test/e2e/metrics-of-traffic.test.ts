@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { testCertificate, workloadCertificate, workloadName } from '../support/certificates.ts';
 import { missing } from '../support/children.ts';
-import { identityEnvironment } from '../support/files.ts';
+import { identityEnvironment, temporaryFolder } from '../support/files.ts';
 import { growth, scrape } from '../support/metrics.ts';
 import { openServer, policyEnvironment } from '../support/open-policy.ts';
 import { freePorts } from '../support/ports.ts';
@@ -84,7 +84,7 @@ const consumed: readonly (readonly [name: string, labels: readonly string[]])[] 
 await t.test('metrics add up', { timeout: 60_000 }, metricsOfTraffic);
 
 async function metricsOfTraffic(t: Test): Promise<void> {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const app = await startSniffingApp(t);
   const [port = 0, limited = 0, opaque = 0, closed = 0] = await freePorts(4);
   const sallyport = await startSallyport(t, {

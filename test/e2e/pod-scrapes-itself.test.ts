@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { testCertificate, workloadCertificate, workloadName } from '../support/certificates.ts';
 import { missing, startChild } from '../support/children.ts';
-import { identityEnvironment, replaceFile } from '../support/files.ts';
+import { identityEnvironment, replaceFile, temporaryFolder } from '../support/files.ts';
 import { connectNamespaces, createNamespace, type Namespace, namespacesUnavailable } from '../support/namespace.ts';
 import { type Sallyport, startSallyport } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
@@ -88,7 +88,7 @@ async function startPod(
 }
 
 async function podScrapesItself(t: Test): Promise<void> {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const policyFile = join(folder, 'policy', 'policy.yaml');
   replaceFile(policyFile, scrapePolicy);
   const { pod, device, inPod, elsewhere } = await startPod(t);

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { testCertificate } from '../support/certificates.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { createNamespace, namespacesUnavailable } from '../support/namespace.ts';
 import { adminPort, CaseRun, Certificates, type Lane, sourceOf } from '../support/policy-case-run.ts';
 import { allChecks, type PolicyCase, type PolicyCases, readPolicyCases } from '../support/policy-cases.ts';
@@ -30,7 +31,7 @@ async function allCases(t: Test, cases: PolicyCases): Promise<void> {
     }
     rows.push({ namespace, driver, apps });
   }
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const certificates = new Certificates();
   const results = await mapBounded(cases.cases, lanes, async (policyCase, lane) => {
     const run = new CaseRun(t, {

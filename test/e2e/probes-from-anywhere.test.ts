@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { testCertificate, workloadCertificate, workloadName } from '../support/certificates.ts';
-import { identityEnvironment, replaceFile } from '../support/files.ts';
+import { identityEnvironment, replaceFile, temporaryFolder } from '../support/files.ts';
 import { createNamespace, namespacesUnavailable } from '../support/namespace.ts';
 import { startSallyport } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
@@ -65,7 +65,7 @@ if (unavailable !== null) t.plan(0, unavailable);
 else await t.test('probes from anywhere', { timeout: 60_000 }, probesFromAnywhere);
 
 async function probesFromAnywhere(t: Test): Promise<void> {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const policyFile = join(folder, 'policy', 'policy.yaml');
   replaceFile(policyFile, `${server}---${grants}`);
   const namespace = await createNamespace(t, [podAddress, probeAddress, '10.1.2.3']);

@@ -10,7 +10,7 @@ import { WebSocket, WebSocketServer } from 'ws';
 import { createAuthority } from '../../certs/authority.ts';
 import { testCertificate, workloadCertificate, workloadName } from '../support/certificates.ts';
 import { missing, runToEnd, startChild } from '../support/children.ts';
-import { identityEnvironment, replaceFile } from '../support/files.ts';
+import { identityEnvironment, replaceFile, temporaryFolder } from '../support/files.ts';
 import { GrpcClient, type Payload, type StreamLog, startStreamService } from '../support/grpc-shop.ts';
 import { scrape } from '../support/metrics.ts';
 import { openServer, policyEnvironment } from '../support/open-policy.ts';
@@ -25,7 +25,7 @@ const ownName = workloadName('web', 'shop');
 t.setTimeout(280_000);
 
 t.test('gRPC streams both ways (grpc-js)', { timeout: 60_000 }, async (t) => {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const log: StreamLog = { cancelled: 0 };
   const app = await startStreamService(t, log);
   const [detected = 0, declared = 0] = await freePorts(2);
@@ -99,7 +99,7 @@ t.test('a WebSocket echo of 1 MB (ws)', { timeout: 30_000 }, async (t) => {
   const app = (http.address() as AddressInfo).port;
   await startSallyport(t, {
     env: {
-      ...policyEnvironment(t.testdir(), openServer('web', open)),
+      ...policyEnvironment(temporaryFolder(t), openServer('web', open)),
       SALLYPORT_INBOUND_PORTS: `${open}=127.0.0.1:${app},${closed}=127.0.0.1:${app}`,
     },
   });
@@ -133,7 +133,7 @@ t.test('a WebSocket echo of 1 MB (ws)', { timeout: 30_000 }, async (t) => {
 
 const redis = { timeout: 30_000, skip: await missing(t, 'redis-server', 'redis-cli') };
 t.test('Redis through an opaque port (redis-server, redis-cli)', redis, async (t) => {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const [redisPort = 0, open = 0, closed = 0] = await freePorts(3);
   await startChild(t, 'redis-server', [
     '--bind',
@@ -169,7 +169,7 @@ t.test('Redis through an opaque port (redis-server, redis-cli)', redis, async (t
 
 const passthrough = { timeout: 30_000, skip: await missing(t, 'curl') };
 t.test("TLS passthrough to the app's own TLS (curl)", passthrough, async (t) => {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   // Another authority than the mesh's: if the proxy terminated this, curl would not believe it.
   const shopAuthority = createAuthority({ commonName: 'The shop', days: 1 });
   const app = testCertificate({ dnsNames: ['shop.example.com'] }, shopAuthority);
@@ -227,7 +227,7 @@ t.test('a chunked upload of 1 GB in constant memory (curl)', upload, async (t) =
   const port = await freePort();
   const sallyport = await startSallyport(t, {
     env: {
-      ...policyEnvironment(t.testdir(), openServer('web', port)),
+      ...policyEnvironment(temporaryFolder(t), openServer('web', port)),
       SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${(http.address() as AddressInfo).port}`,
     },
   });

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { missing, runToEnd } from '../support/children.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { connectNamespaces, createNamespace, type Namespace, namespacesUnavailable } from '../support/namespace.ts';
 import { openServer, policyEnvironment } from '../support/open-policy.ts';
 import { startSallyport } from '../support/sallyport.ts';
@@ -44,7 +45,7 @@ async function redirected(t: Test): Promise<void> {
     within: pod.within,
     health: async (path, port) => (await inPod.get(port, path)).status ?? undefined,
     env: {
-      ...policyEnvironment(t.testdir(), openServer('web', 8080)),
+      ...policyEnvironment(temporaryFolder(t), openServer('web', 8080)),
       SALLYPORT_INBOUND_LISTEN: '[::]:4143',
       SALLYPORT_ADMIN_LISTEN: '[::]:4191',
       SALLYPORT_HEALTH_LISTEN: '127.0.0.1:4192',

@@ -1,6 +1,7 @@
 import { Agent, request } from 'node:http';
 import { connect as http2Connect } from 'node:http2';
 import t, { type Test } from 'tap';
+import { temporaryFolder } from '../support/files.ts';
 import { openServer, policyEnvironment } from '../support/open-policy.ts';
 import { freePorts } from '../support/ports.ts';
 import { latin1, RawClient } from '../support/raw-http.ts';
@@ -30,7 +31,7 @@ async function stopUnderLoad(t: Test): Promise<void> {
   const [port = 0, tcpPort = 0] = await freePorts(2);
   const sallyport = await startSallyport(t, {
     env: {
-      ...policyEnvironment(t.testdir(), openServer('web', port) + openServer('raw', tcpPort, 'opaque')),
+      ...policyEnvironment(temporaryFolder(t), openServer('web', port) + openServer('raw', tcpPort, 'opaque')),
       SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${app.port},${tcpPort}=127.0.0.1:${app.port}`,
     },
   });

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { testCertificate, workloadCertificate, workloadName } from '../support/certificates.ts';
-import { identityEnvironment, replaceFile } from '../support/files.ts';
+import { identityEnvironment, replaceFile, temporaryFolder } from '../support/files.ts';
 import { scrape } from '../support/metrics.ts';
 import { freePort } from '../support/ports.ts';
 import { startSallyport } from '../support/sallyport.ts';
@@ -63,7 +63,7 @@ if (process.platform !== 'linux') t.plan(0, 'addresses of 127.0.0.0/8 beside 127
 else for (const [policy, verdicts] of Object.entries(table)) await t.test(policy, (t) => column(t, policy, verdicts));
 
 async function column(t: Test, policy: string, verdicts: readonly Verdict[]): Promise<void> {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   replaceFile(join(folder, 'policy', 'none.yaml'), '');
   const app = await startSniffingApp(t);
   const port = await freePort();

@@ -1,6 +1,15 @@
-import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { TestCertificate } from './certificates.ts';
+import type { Teardown } from './children.ts';
+
+/** A folder of this test's own, removed with it. Unlike tap's `testdir`, two runs in one checkout do not share it. */
+export function temporaryFolder(t: Teardown): string {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
 
 /** Replaces a file in one step: a watcher sees the old text or the new one, never a part. */
 export function replaceFile(path: string, text: string): void {
