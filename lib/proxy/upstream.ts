@@ -33,7 +33,8 @@ class UpstreamError extends Error {
 
 /** Reads into one buffer instead of a new one each time (see `net.Socket`); the buffer is only lent to `callback`. */
 export interface OnRead {
-  readonly buffer: Buffer;
+  /** A function is asked again after every read. */
+  readonly buffer: Buffer | (() => Buffer);
   /** False stops reading. */
   callback(length: number): boolean;
 }

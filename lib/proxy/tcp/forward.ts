@@ -1,8 +1,9 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { ConnectionPermit } from '../policy/decision.ts';
-import { errorCode } from './refuse.ts';
-import type { Endpoint, Upstreams } from './upstream.ts';
+import type { ConnectionPermit } from '../../policy/decision.ts';
+import { errorCode } from '../refuse.ts';
+import type { Endpoint, Upstreams } from '../upstream.ts';
+import { LentReads } from './lent-reads.ts';
 
 export interface TcpForwarding {
   /** Ends both sides at once. */
@@ -41,7 +42,8 @@ export function forwardTcp(
     if (app !== null) resetOrDestroy(app);
   });
 
-  const pending = upstreams.connect(endpoint, (error, socket) => {
+  const reads = new LentReads(client);
+  const connected = (error: Error | null, socket: Socket): void => {
     if (error !== null) {
       onError(error);
       errno = errorCode(error);
@@ -62,8 +64,17 @@ export function forwardTcp(
       if (!client.destroyed && !socket.readableEnded) resetOrDestroy(client);
       sideClosed();
     });
-    splice(client, socket);
-  });
+    reads.from(socket);
+    socket.once('end', () => client.end());
+    client.on('data', (chunk) => {
+      if (!socket.write(chunk)) client.pause();
+    });
+    socket.on('drain', () => client.resume());
+    if (client.readableEnded) socket.end();
+    else client.once('end', () => socket.end());
+    client.resume();
+  };
+  const pending = upstreams.connect(endpoint, connected, reads);
 
   return {
     destroy: () => {
@@ -73,7 +84,7 @@ export function forwardTcp(
   };
 }
 
-/** Two pipes; each passes its own end on. Both streams must allow half-open. */
+/** For sockets that are connected already: two pipes; each passes its own end on. Both streams must allow half-open. */
 export function splice(a: Duplex, b: Duplex): void {
   a.pipe(b);
   b.pipe(a);

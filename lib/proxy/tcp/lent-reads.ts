@@ -1,0 +1,77 @@
+import type { Writable } from 'node:stream';
+import type { OnRead } from '../upstream.ts';
+
+/** For all connections that are not busy: what is read here is copied on before the next read can happen. */
+const shared = Buffer.allocUnsafeSlow(64 * 1024);
+
+/** A read that fills this much is the sign of a bulk transfer. */
+const bulkBytes = 32 * 1024;
+
+const ringSize = 4;
+const ringBytes = 128 * 1024;
+
+/** How a socket is told to read on after `callback` said false. */
+export interface Resumable {
+  resume(): unknown;
+}
+
+/**
+ * Reads from the app without a new buffer for every read. Small reads go through one buffer shared by all connections
+ * and are copied. A bulk transfer gets a ring of its own, whose buffers are lent to the writes: no copy, no garbage, and
+ * the ring's size is the bound on what a slow client can make us hold.
+ */
+export class LentReads implements OnRead {
+  readonly #sink: Writable;
+  #source: Resumable | null = null;
+  #ring: Buffer[] | null = null;
+  /** Ring buffers that are being written, oldest first. */
+  #lent = 0;
+  #next = 0;
+  #stopped = false;
+
+  constructor(sink: Writable) {
+    this.#sink = sink;
+  }
+
+  /** The socket that reads; known only once it is connected. */
+  from(source: Resumable): void {
+    this.#source = source;
+  }
+
+  /** Node asks for this after every read: where the next one goes. */
+  readonly buffer = (): Buffer => {
+    if (this.#ring === null) return shared;
+    // When all are lent, reading has stopped until the oldest, which is this one, is back.
+    return this.#ring[this.#next] as Buffer;
+  };
+
+  readonly callback = (length: number): boolean => {
+    const ring = this.#ring;
+    if (ring === null) {
+      if (length >= bulkBytes) this.#ring = Array.from({ length: ringSize }, () => Buffer.allocUnsafeSlow(ringBytes));
+      if (this.#sink.write(Buffer.from(shared.subarray(0, length)))) return true;
+      this.#stopped = true;
+      this.#sink.once('drain', () => this.#resume());
+      return false;
+    }
+    const filled = ring[this.#next] as Buffer;
+    this.#next = (this.#next + 1) % ringSize;
+    this.#lent++;
+    this.#sink.write(filled.subarray(0, length), () => {
+      this.#lent--;
+      if (this.#stopped) this.#resume();
+    });
+    if (length < bulkBytes && this.#lent === 0) {
+      this.#ring = null;
+      this.#next = 0;
+    }
+    if (this.#lent < ringSize) return true;
+    this.#stopped = true;
+    return false;
+  };
+
+  #resume(): void {
+    this.#stopped = false;
+    this.#source?.resume();
+  }
+}
