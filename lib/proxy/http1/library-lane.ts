@@ -231,7 +231,13 @@ function readAuthority(request: http.IncomingMessage): ReturnType<typeof readTar
   return { target: authority, path: '', query: '', authority };
 }
 
+/**
+ * A request with a body is served as if it had not asked (RFC 9110 7.8 leaves that to us): nobody could tell where its
+ * body ends and the new protocol begins.
+ */
 function isUpgrade(request: http.IncomingMessage): boolean {
-  const tokens = (request.headers.upgrade ?? '').toLowerCase().split(',');
+  const { 'content-length': length = '0', 'transfer-encoding': coding, upgrade = '' } = request.headers;
+  if (length !== '0' || coding !== undefined) return false;
+  const tokens = upgrade.toLowerCase().split(',');
   return request.httpVersion === '1.1' && tokens.every((token) => !token.trim().startsWith('h2c'));
 }

@@ -5,13 +5,14 @@ import { createProxyServer } from 'http-proxy';
 import type { Dispatcher } from 'undici';
 import type { PortPolicy, RequestPermit } from '../../policy/decision.ts';
 import type { HeaderList } from '../exchange.ts';
-import { resetOrDestroy, splice } from '../forward-tcp.ts';
 import type { RequestScope } from '../recorder.ts';
 import { failures, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import { resetOrDestroy, splice } from '../tcp/forward.ts';
 import type { Endpoint, Upstreams } from '../upstream.ts';
 import type { Http1Exchange } from './exchange.ts';
 import { forwardHttp1 } from './forward.ts';
+import { endWith } from './last-answer.ts';
 
 export interface UpgradeRequest {
   readonly connection: HttpConnection;
@@ -47,8 +48,9 @@ export class UpgradeForwarder {
   forward(upgrade: UpgradeRequest): void {
     const { connection, exchange, request, response, socket } = upgrade;
     socket.on('error', () => socket.destroy());
-    // The parser has let go of this socket, so after any answer but a switch it must end.
-    response.once('finish', () => socket.end());
+    // The parser has let go of this socket, so after any answer but a switch it must end. What the client still sends is
+    // read away: a socket that nobody reads would never notice that its client is gone.
+    response.once('finish', () => endWith(socket as Socket, null));
     const granted = this.#pipeline.decide(connection, exchange);
     if (granted === null) return;
     const { permit, policy } = granted;
