@@ -8,8 +8,7 @@ import { latin1, RawClient } from '../support/raw-http.ts';
 import { startSallyport } from '../support/sallyport.ts';
 import { startSniffingApp } from '../support/sniffing-app.ts';
 import { until, within } from '../support/until.ts';
-
-await t.test('SIGTERM drains', { timeout: 60_000 }, stopUnderLoad);
+import { WireConnection } from '../support/wire-exchange.ts';
 
 /** A promise and its resolver; the app holds its answers until the test lets them go. */
 function gate(): { readonly opened: Promise<void>; open(): void } {
@@ -145,3 +144,35 @@ function refused(port: number): Promise<boolean> {
     (error: NodeJS.ErrnoException) => error.code === 'ECONNREFUSED',
   );
 }
+
+/** A stop meets connections in every state of going away; none of them may keep it from ending. */
+async function stopWhileClientsVanish(t: Test): Promise<void> {
+  const app = await startSniffingApp(t);
+  const [port = 0, down = 0, nobody = 0] = await freePorts(3);
+  const environment = policyEnvironment(temporaryFolder(t), openServer('web', port) + openServer('down', down));
+  for (let round = 1; round <= 5; round++) {
+    const sallyport = await startSallyport(t, {
+      env: {
+        ...environment,
+        SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${app.port},${down}=127.0.0.1:${nobody}`,
+      },
+    });
+    const connections: WireConnection[] = [];
+    for (const proto of ['http/1.1', 'http/2', 'grpc'] as const) {
+      for (const to of [port, port, down, down]) {
+        const exchange = { host: '127.0.0.1', port: to, proto, path: '/', method: proto === 'grpc' ? 'POST' : 'GET' };
+        const connection = new WireConnection(exchange);
+        connections.push(connection);
+        // Port `down` answers 502, and ends the connection after it.
+        await connection.run(exchange);
+      }
+    }
+    for (const connection of connections) connection.close();
+    sallyport.child.process.kill('SIGTERM');
+    const exit = await within('the exit', 10_000, sallyport.child.exited);
+    t.match(exit, { code: 0, signal: null }, `round ${round}: stops`);
+  }
+}
+
+await t.test('SIGTERM drains', { timeout: 60_000 }, stopUnderLoad);
+await t.test('SIGTERM while clients vanish', { timeout: 60_000 }, stopWhileClientsVanish);

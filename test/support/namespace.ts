@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { runToEnd, type Teardown } from './children.ts';
 
 /** Why network namespaces cannot be used here, for tap's `skip`; null where they can. */
@@ -28,6 +29,7 @@ export interface Namespace {
 
 /** A namespace whose loopback device holds all the addresses: each is then both a place to listen and a source. */
 export async function createNamespace(t: Teardown, addresses: readonly string[] = []): Promise<Namespace> {
+  deleteAbandoned();
   const name = uniqueName();
   await ip(t, ['netns', 'add', name]);
   t.teardown(() => spawnSync('ip', ['netns', 'del', name]));
@@ -88,8 +90,16 @@ function addressCommand(verb: 'add' | 'del', address: string, device: string): s
   return ['addr', verb, host, 'dev', device, ...(six && verb === 'add' ? ['nodad'] : [])];
 }
 
+/** The name says whose it is, so that what a killed test left behind can be told from what is in use. */
 function uniqueName(): string {
   return `sally-${process.pid}-${randomBytes(3).toString('hex')}`;
+}
+
+function deleteAbandoned(): void {
+  const listed = spawnSync('ip', ['netns', 'list'], { encoding: 'utf8' }).stdout ?? '';
+  for (const [name, pid] of listed.matchAll(/^sally-(\d+)-[0-9a-f]{6}\b/gm)) {
+    if (!existsSync(`/proc/${pid}`)) spawnSync('ip', ['netns', 'del', name]);
+  }
 }
 
 async function ip(t: Teardown, args: readonly string[]): Promise<void> {
