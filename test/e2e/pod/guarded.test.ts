@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { missing, startChild } from '../../support/children.ts';
-import { identityEnvironment, replaceFile } from '../../support/files.ts';
+import { identityEnvironment, replaceFile, temporaryFolder } from '../../support/files.ts';
 import { parseExposition } from '../../support/metrics.ts';
 import { openServer } from '../../support/open-policy.ts';
 import {
@@ -73,7 +73,7 @@ interface Scene {
 }
 
 async function startScene(t: Test): Promise<Scene> {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const net = await createPodNetwork(t);
   const app = await startPodApp(t, net);
   const [command = '', ...within] = net.pod.namespace.within;

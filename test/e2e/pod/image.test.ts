@@ -2,7 +2,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, 
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { type Child, type Finished, missing, runToEnd, startChild } from '../../support/children.ts';
-import { replaceFile } from '../../support/files.ts';
+import { replaceFile, temporaryFolder } from '../../support/files.ts';
 import { openServer } from '../../support/open-policy.ts';
 import { address, at, createPodNetwork, curl, type Place, podNetworkUnavailable } from '../../support/pod-network.ts';
 import { startPodApp } from '../../support/pod-programs.ts';
@@ -30,39 +30,36 @@ function instruction(pattern: RegExp): string {
 
 /** Packs from the build context alone, and installs the package as the second stage does. Yields its folder. */
 async function install(t: Test): Promise<string> {
-  const folder = t.testdir();
+  // Outside the checkout: npm looks for a package in every folder above, and would find this one.
+  const folder = temporaryFolder(t);
+  const run = async (cwd: string, command: string, ...args: readonly string[]): Promise<void> => {
+    const done = await runToEnd(t, command, args, { cwd, timeoutMs: 120_000, env: withoutNpm(process.env) });
+    if (done.code !== 0) throw new Error(`${command} ${args.join(' ')}: ${done.stdout}${done.stderr}`);
+  };
+
   const context = join(folder, 'context');
   mkdirSync(context);
   const rules = readFileSync(join(checkout, '.dockerignore'), 'utf8').split('\n');
-  const context_ = rules.filter((line) => line.startsWith('!')).map((line) => line.slice(1));
-  for (const name of context_) cpSync(join(checkout, name), join(context, name), { recursive: true });
+  for (const name of rules.filter((line) => line.startsWith('!')).map((line) => line.slice(1))) {
+    cpSync(join(checkout, name), join(context, name), { recursive: true });
+  }
   // In place of the first stage's npm ci.
   symlinkSync(join(checkout, 'node_modules'), join(context, 'node_modules'));
-  const packed = await runToEnd(t, 'npm', ['pack', '--silent', '--pack-destination', folder], {
-    cwd: context,
-    timeoutMs: 120_000,
-    env: withoutNpm(process.env),
-  });
-  t.match(packed, { code: 0 }, packed.stderr);
+  await run(context, 'npm', 'pack', '--silent', '--pack-destination', folder);
+
   const root = join(folder, 'sallyport');
   mkdirSync(root);
   const tarball = join(folder, `sallyport-${manifest.version}.tgz`);
-  const unpacked = ['--extract', '--gzip', '--file', tarball, '--strip-components', '1', '--no-same-owner'];
-  t.match(await runToEnd(t, 'tar', unpacked, { cwd: root }), { code: 0 });
+  await run(root, 'tar', '--extract', '--gzip', '--file', tarball, '--strip-components', '1', '--no-same-owner');
   cpSync(join(checkout, 'package-lock.json'), join(root, 'package-lock.json'));
-  const locked = instruction(/^RUN (npm ci --omit=dev .*)$/m);
-  const installed = await runToEnd(t, 'sh', ['-c', `${locked} --prefer-offline`], {
-    cwd: root,
-    timeoutMs: 120_000,
-    env: withoutNpm(process.env),
-  });
-  t.match(installed, { code: 0 }, installed.stderr);
+  await run(root, 'sh', '-c', `${instruction(/^RUN (npm ci --omit=dev .*)$/m)} --prefer-offline`);
   return root;
 }
 
-/** Inside `npm test`, npm's own variables name the checkout as the place to install to; it must not be touched. */
+/** Inside `npm test`, npm's own variables name the checkout as the place to work on; it must not be touched. */
 function withoutNpm(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !/^npm_/i.test(name)));
+  const kept = /^npm_config_(registry|cache|userconfig)$/i;
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !/^npm_/i.test(name) || kept.test(name)));
 }
 
 async function contents(t: Test, root: string): Promise<void> {
@@ -168,13 +165,12 @@ async function runs(t: Test, root: string): Promise<void> {
     t.match(await run(asImageUser, 'check'), { code: 0, stderr: '' });
     const explain = ['explain', '--port', '8080', '--client', '10.1.2.3', '--policy', '/policy'];
     t.match(await run(asImageUser, ...explain), { code: 0, stdout: /permit/ });
-    t.match(await run(asImageUser, 'certs', '--help'), { code: 0, stdout: /Usage: sallyport certs/ });
     t.match(await run(asImageUser, 'iptables', '--apply'), { code: 1, stderr: /NET_ADMIN is missing/ });
     t.match(await run(asImageUser, 'health'), { code: 1, stderr: /ECONNREFUSED/ });
-    for (const command of ['run', 'demo', 'check', 'explain', 'certs', 'iptables', 'health']) {
+    for (const command of ['run', 'demo', 'check', 'explain', 'certs', 'iptables', 'inject', 'health']) {
       t.match(
         await run(asImageUser, command, '--help'),
-        { code: 0, stdout: /^Usage: sallyport / },
+        { code: 0, stdout: /^Usage:\s+sallyport / },
         `${command} --help`,
       );
     }

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { replaceFile } from '../../support/files.ts';
+import { replaceFile, temporaryFolder } from '../../support/files.ts';
 import { parseExposition } from '../../support/metrics.ts';
 import {
   address,
@@ -52,7 +52,7 @@ spec: {networks: [podClusterIp]}
 `;
 
 async function ownAddress(t: Test): Promise<void> {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   replaceFile(join(folder, 'policy', 'policy.yaml'), policy);
   const net = await createPodNetwork(t);
   const { pod, client } = net;
