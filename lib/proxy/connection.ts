@@ -5,7 +5,7 @@ import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decisio
 import { type ClientHello, parseClientHello } from './detect/client-hello.ts';
 import { guessHttp } from './detect/http-guess.ts';
 import { peek, putBack } from './detect/peek.ts';
-import { forwardTcp } from './forward-tcp.ts';
+import { forwardTcp } from './tcp/forward.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Server, Http2Session } from './http2/server.ts';
 import type { LiveConnection, LiveConnections } from './live-connections.ts';

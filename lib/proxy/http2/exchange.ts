@@ -31,6 +31,8 @@ export interface Http2Head {
   readonly host: string;
   readonly forward: HeaderList;
   readonly contentType: string;
+  /** `te: trailers` was sent. */
+  readonly trailers: boolean;
   readonly originalProtocol: OriginalProtocol | null;
 }
 
@@ -41,6 +43,7 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
   let authority: string | null = null;
   let host: string | null = null;
   let contentType = '';
+  let trailers = false;
   let originalProtocol: OriginalProtocol | null = null;
   const cookies: string[] = [];
   const forward: HeaderList = [];
@@ -72,6 +75,9 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
       case 'content-type':
         contentType = value;
         break;
+      case 'te':
+        trailers = value.toLowerCase() === 'trailers';
+        break;
       case 'cookie':
         // Crumbs are joined for whoever is not HTTP/2 (RFC 9113 8.2.3); for the app it is one value either way.
         cookies.push(value);
@@ -87,12 +93,15 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
   const name = authority ?? host ?? '';
   if (!isHost(name)) return null;
   if (method === 'CONNECT') {
-    return { method, target: name, path: '', query: '', host: name, forward, contentType, originalProtocol };
+    return { method, target: name, path: '', query: '', host: name, forward, contentType, trailers, originalProtocol };
   }
   const target = readTarget(method, url);
   if (target === null || target.authority !== null) return null;
-  return { method, ...target, host: name, forward, contentType, originalProtocol };
+  return { method, ...target, host: name, forward, contentType, trailers, originalProtocol };
 }
+
+/** Resets arrive as errors; `close` deals with them. */
+const ignore = (): void => {};
 
 type ResponseOptions = ServerStreamResponseOptions & { readonly sendDate: boolean };
 
@@ -119,6 +128,9 @@ export class Http2Exchange implements Exchange {
   #trailers: HeaderList = [];
   #finished = false;
   #bodyEnded: boolean;
+  /** The client has said that it understands trailers (RFC 9110 10.1.4); gRPC lives by them. */
+  readonly #takesTrailers: boolean;
+  #trailersAllowed = false;
 
   constructor(
     connection: ConnectionFacts,
@@ -138,22 +150,24 @@ export class Http2Exchange implements Exchange {
     this.grpc = head.contentType.startsWith('application/grpc');
     this.forwardHeaders = head.forward;
     this.#originalProtocol = head.originalProtocol;
+    this.#takesTrailers = this.grpc || head.trailers;
     this.#bodyEnded = endStream;
     this.body = endStream ? null : stream;
-    stream.once('trailers', (_headers, _flags, raw) => {
-      this.#trailers = (raw as unknown as HeaderList | undefined) ?? [];
-    });
-    stream.once('end', () => {
-      this.#bodyEnded = true;
-    });
+    if (!endStream) {
+      stream.once('trailers', (_headers, _flags, raw) => {
+        this.#trailers = (raw as unknown as HeaderList | undefined) ?? [];
+      });
+      stream.once('end', () => {
+        this.#bodyEnded = true;
+      });
+    }
     stream.once('close', () => {
       if (this.#finished && this.#bodyEnded) return;
       this.aborted = true;
       this.onAborted?.();
       this.onAborted = null;
     });
-    // Resets arrive as errors; `close` above deals with them.
-    stream.on('error', () => {});
+    stream.on('error', ignore);
   }
 
   /** Whether the app must be asked in HTTP/1. */
@@ -187,7 +201,9 @@ export class Http2Exchange implements Exchange {
     if (this.#originalProtocol !== null) list.push(originalProtocolHeader, this.#originalProtocol);
     if (!hasBody) this.#finished = true;
     // A date is the app's to give (node:http2 takes this option, its types do not know it).
-    const options: ResponseOptions = { endStream: !hasBody, waitForTrailers: hasBody, sendDate: false };
+    const waitForTrailers = hasBody && (this.#takesTrailers || headerValue(headers, 'trailer') !== null);
+    this.#trailersAllowed = waitForTrailers;
+    const options: ResponseOptions = { endStream: !hasBody, waitForTrailers, sendDate: false };
     this.#stream.respond(list as unknown as OutgoingHttpHeaders, options);
     this.#accessed(status, headers);
   }
@@ -203,7 +219,9 @@ export class Http2Exchange implements Exchange {
   end(trailers: HeaderList): void {
     if (!this.#finished) {
       this.#finished = true;
-      this.#stream.once('wantTrailers', () => this.#stream.sendTrailers(asObject(lowerCase(trailers))));
+      if (this.#trailersAllowed) {
+        this.#stream.once('wantTrailers', () => this.#stream.sendTrailers(asObject(lowerCase(trailers))));
+      }
       this.#stream.end();
     }
     this.#stopBody();

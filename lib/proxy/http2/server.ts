@@ -64,8 +64,13 @@ export class Http2Server {
       this.#stream(connection, stream, flags, raw as unknown as string[]);
     });
     return {
-      announce: () => session.goaway(noError, maxStreamId),
-      drain: () => session.close(),
+      announce: () => {
+        // Its close may still be on its way to us.
+        if (!session.destroyed) session.goaway(noError, maxStreamId);
+      },
+      drain: () => {
+        if (!session.destroyed) session.close();
+      },
     };
   }
 
