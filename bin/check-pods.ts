@@ -1,6 +1,6 @@
 import type { Environment } from '../lib/config.ts';
 import { compileNow } from '../lib/policy/compile.ts';
-import type { PolicyDocument } from '../lib/policy/document-types.ts';
+import { isClusterDocument, type PolicyDocument } from '../lib/policy/document-types.ts';
 import { type Selector, selects } from '../lib/policy/selectors.ts';
 import type { Workload } from '../lib/policy/workload.ts';
 import type { Problem } from '../lib/problem.ts';
@@ -10,7 +10,7 @@ const mostPods = 100;
 
 /**
  * How the documents point at each other, as seen from the pod; or, where the environment does not say which pod, from
- * every pod that their Servers select. Without that, a check outside a cluster would find that nothing selects
+ * every pod that their Servers and NetworkPolicies select. Without that, a check outside a cluster would find that nothing selects
  * anything, and no more: not two Servers on one port, not an HTTPRoute on an opaque one.
  */
 export function linkingProblems(
@@ -25,11 +25,12 @@ export function linkingProblems(
     ports: isSet('SALLYPORT_POD_PORTS', 'SALLYPORT_POD_MANIFEST'),
   };
   const namedPorts = known.ports ? workload.namedPorts : withNames(workload.namedPorts, documents);
+  const policies = documents.filter((document) => !isClusterDocument(document));
   const namespaces = known.namespace
     ? [workload.namespace]
-    : [...new Set([workload.namespace, ...documents.map(({ namespace }) => namespace)])];
+    : [...new Set([workload.namespace, ...policies.map(({ namespace }) => namespace)])];
   const pods = namespaces.flatMap((namespace) =>
-    (known.labels ? [workload.labels] : labelsSelected(documents, namespace)).map((labels) => ({
+    (known.labels ? [workload.labels] : labelsSelected(policies, namespace)).map((labels) => ({
       ...workload,
       namespace,
       labels,
@@ -45,11 +46,16 @@ export function linkingProblems(
   return { problems, untried: Math.max(0, pods.length - mostPods) };
 }
 
-/** The labels of one pod for each distinct selector; at least one pod without any. */
+/**
+ * The labels of one pod for each distinct selector; at least one pod without any, and so, too, where there are
+ * NetworkPolicies: of those that do not select it is said whether they select any pod that is listed.
+ */
 function labelsSelected(documents: readonly PolicyDocument[], namespace: string): ReadonlyMap<string, string>[] {
   const bySelector = new Map<string, ReadonlyMap<string, string>>();
   for (const document of documents) {
-    if (document.kind !== 'Server' || document.namespace !== namespace) continue;
+    if (document.namespace !== namespace) continue;
+    if (document.kind !== 'Server' && document.kind !== 'NetworkPolicy') continue;
+    if (document.kind === 'NetworkPolicy') bySelector.set('[]', new Map());
     const { podSelector } = document.spec;
     if (podSelector === null) continue;
     const labels = labelsFor(podSelector);
@@ -69,17 +75,28 @@ function labelsFor({ matchLabels, matchExpressions }: Selector): ReadonlyMap<str
   return labels;
 }
 
-/** Gives every port name that a Server uses a port of its own. A name of digits stays unknown: it is a quoted number. */
+/**
+ * Gives every port name that a Server or an ingress rule uses a port of its own. A name of digits stays unknown: it is a
+ * quoted number.
+ */
 function withNames(given: Workload['namedPorts'], documents: readonly PolicyDocument[]): Workload['namedPorts'] {
-  const servers = documents.filter((document) => document.kind === 'Server');
-  const taken = new Set(servers.map(({ spec }) => spec.port));
+  const used = documents.flatMap(portsUsed);
+  const taken = new Set(used);
   const ports = new Map(given);
   let next = 65_535;
-  for (const { spec } of servers) {
-    if (typeof spec.port === 'number' || ports.has(spec.port) || /^\d+$/.test(spec.port)) continue;
+  for (const port of used) {
+    if (typeof port === 'number' || ports.has(port) || /^\d+$/.test(port)) continue;
     while (taken.has(next)) next -= 1;
-    ports.set(spec.port, [next]);
+    ports.set(port, [next]);
     next -= 1;
   }
   return ports;
+}
+
+function portsUsed(document: PolicyDocument): readonly (number | string)[] {
+  if (document.kind === 'Server') return [document.spec.port];
+  if (document.kind !== 'NetworkPolicy') return [];
+  return document.spec.rules
+    .flatMap(({ ports }) => ports ?? [])
+    .map((port) => ('name' in port ? port.name : port.first));
 }

@@ -37,6 +37,7 @@ export function assembleWorkload(
     namespace: get('SALLYPORT_POD_NAMESPACE') ?? pod?.namespace ?? 'default',
     labels: readLabels(reader, host) ?? pod?.labels ?? new Map(),
     ips: ips.length > 0 ? ips : ownAddresses(host),
+    nodeIps: pod?.nodeIps ?? [],
     namedPorts,
     probes,
     // A flag of `explain` is a question about exactly this value, so there it is the most specific.

@@ -27,6 +27,7 @@ export const workload: Workload = Object.freeze({
   namespace,
   labels: new Map([['app', 'web']]),
   ips: [ip('10.0.0.10')],
+  nodeIps: [],
   namedPorts: new Map(),
   probes: new Map(),
   defaultPolicy: 'deny',

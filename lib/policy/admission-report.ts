@@ -1,3 +1,4 @@
+import type { z } from 'zod';
 import type { Problem } from '../problem.ts';
 
 export type Path = readonly (string | number)[];
@@ -37,6 +38,17 @@ export class AdmissionReport {
 
   warn(code: string, path: Path, message: string, hint = ''): void {
     this.#add('warning', code, path, message, hint);
+  }
+
+  /** What a shape found, each at its field; `fate` says whether the document is refused. */
+  issues(issues: readonly z.core.$ZodIssue[], base: Path, fate: 'refuse' | 'fault'): void {
+    for (const issue of issues) {
+      const path = [...base, ...(issue.path as Path)];
+      const missing = issue.code === 'invalid_type' && /received undefined$/.test(issue.message);
+      const enumerated = issue.code === 'invalid_value' ? `must be one of ${issue.values.join(', ')}` : undefined;
+      const text = missing ? 'is required' : (enumerated ?? issue.message.replace(/^Invalid input: /, ''));
+      this[fate](missing ? 'missing-field' : 'invalid-field', path, `${pathText(path)} ${text}`);
+    }
   }
 
   #add(severity: Problem['severity'], code: string, path: Path, message: string, hint: string): void {

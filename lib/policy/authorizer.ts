@@ -2,6 +2,7 @@ import type { Client } from '../client.ts';
 import { decideConnection, decideRequest } from './decide.ts';
 import type { Authorizer, PortPolicy, RequestDecision, RequestFacts } from './decision.ts';
 import { closedPort } from './defaults.ts';
+import { notIsolated } from './network-policy.ts';
 import type { CompiledPort, PolicyIndex } from './policy-index.ts';
 import { RateLimiter } from './rate-limit.ts';
 import { connectionReasons, requestReasons } from './reasons.ts';
@@ -17,6 +18,7 @@ const detectTimeoutMs = 10_000;
 /** What is in force before the first good load. One object per port, so that a policy compares equal to itself. */
 class ClosedIndex implements PolicyIndex {
   readonly servers: readonly CompiledPort[] = [];
+  readonly isolation = notIsolated;
   readonly #ports = new Map<number, CompiledPort>();
 
   port(port: number): CompiledPort {
@@ -39,6 +41,8 @@ export function createAuthorizer(options: { readonly nowMs: () => number }): Pol
     get generation() {
       return generation;
     },
+    admits: (port, ip) => index.isolation.admits(port, ip),
+    admissionReasons: (port, ip) => index.isolation.reasons(port, ip),
     port: (port) => index.port(port),
     // Each asks the index for the port again: the policy that the caller holds may be yesterday's.
     connection: ({ port }: PortPolicy, client: Client) => decideConnection(index.port(port), client),

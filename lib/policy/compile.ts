@@ -7,6 +7,8 @@ import { type AuthorizationsByTarget, linkAuthorizations } from './link-authoriz
 import { linkRateLimits, linkRoutes, type RouteDocument, resolveRateLimit, takesHttpRoutes } from './link-routes.ts';
 import { linkServers } from './link-servers.ts';
 import { inSlices, Linking, refOf, routeKey } from './linking.ts';
+import type { NetworkIsolation } from './network-policy.ts';
+import { linkNetworkPolicies } from './network-policy-link.ts';
 import {
   type CompiledPort,
   type CompiledRule,
@@ -38,7 +40,7 @@ export function compileNow(documents: readonly PolicyDocument[], workload: Workl
 /**
  * Links documents for one workload into an index that answers for every port. It yields after each slice of work, so that
  * a caller can compile thousands of documents without holding the event loop. Documents of other namespaces are ignored,
- * authentications apart. No documents: every port has the default policy.
+ * authentications, Pods and Namespaces apart. No documents: every port has the default policy.
  */
 export function* compile(
   documents: readonly PolicyDocument[],
@@ -47,6 +49,7 @@ export function* compile(
   const linking = new Linking(workload);
   const defaults = new DefaultGrants(workload);
   yield* inSlices(documents, (document) => linking.index.add(document));
+  const isolation = yield* linkNetworkPolicies(linking);
   const serverByPort = yield* linkServers(linking);
   const effective = new Set([...serverByPort.values()].map(({ name }) => name));
   const linked: Linked = {
@@ -58,7 +61,7 @@ export function* compile(
   for (const [port, server] of serverByPort) {
     ports.set(port, yield* new PortCompiler(port, server, linked, workload, defaults).compile());
   }
-  return { index: new CompiledIndex(ports, workload, defaults), problems: linking.problems };
+  return { index: new CompiledIndex(ports, isolation, workload, defaults), problems: linking.problems };
 }
 
 /** Documents by what they apply to. */
@@ -160,11 +163,18 @@ class PortCompiler {
 /** Ports with a Server have its policy; any other gets the default policy when it is first asked for. */
 class CompiledIndex implements PolicyIndex {
   readonly servers: readonly CompiledPort[];
+  readonly isolation: NetworkIsolation;
   readonly #ports: Map<number, CompiledPort>;
   readonly #workload: Workload;
   readonly #defaults: DefaultGrants;
 
-  constructor(ports: Map<number, CompiledPort>, workload: Workload, defaults: DefaultGrants) {
+  constructor(
+    ports: Map<number, CompiledPort>,
+    isolation: NetworkIsolation,
+    workload: Workload,
+    defaults: DefaultGrants,
+  ) {
+    this.isolation = isolation;
     this.servers = [...ports.values()].sort((a, b) => a.port - b.port);
     this.#ports = ports;
     this.#workload = workload;

@@ -1,4 +1,5 @@
 import type { Client } from '../client.ts';
+import type { IpAddress } from '../ip.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 
 /** Linkerd's `proxyProtocol`, compiled. `detect` is `unknown` in documents. */
@@ -103,6 +104,12 @@ export interface InvalidRequest {
 }
 export type RequestDecision = RequestPermit | RequestDeny | NoRoute | Redirect | RateLimited | InvalidRequest;
 
+/** Whether NetworkPolicies let a connection in at all. Nothing is granted by it: authorization comes after. */
+export type Admission =
+  | { readonly kind: 'admitted' }
+  /** By no rule of the NetworkPolicies that select the pod: these. */
+  | { readonly kind: 'refused'; readonly policies: readonly ResourceRef[] };
+
 /** Why one authorization did or did not grant. */
 export interface Candidate {
   readonly authz: ResourceRef;
@@ -125,10 +132,13 @@ export interface Reasons {
 export interface Authorizer {
   /** Counts successful swaps; 0 until the first good load, and then nothing is authorized on any port. */
   readonly generation: number;
+  /** Asked before a byte of the connection is read, and again after each swap. */
+  admits(port: number, ip: IpAddress): Admission;
   port(port: number): PortPolicy;
   connection(policy: PortPolicy, client: Client): ConnectionDecision;
   request(policy: PortPolicy, client: Client, request: RequestFacts): RequestDecision;
   /** The same decision with its reasons. Slower; for logs and `explain`. Spends no rate-limit token. */
+  admissionReasons(port: number, ip: IpAddress): Reasons;
   connectionReasons(policy: PortPolicy, client: Client): Reasons;
   requestReasons(policy: PortPolicy, client: Client, request: RequestFacts, decision: RequestDecision): Reasons;
   /** Called after each swap; returns the way to stop listening. */

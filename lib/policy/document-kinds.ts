@@ -1,4 +1,4 @@
-import type { z } from 'zod';
+import { z } from 'zod';
 import {
   admitAuthorizationPolicy,
   admitMeshTlsAuthentication,
@@ -10,7 +10,15 @@ import {
 } from './admission.ts';
 import type { AdmissionReport, Path } from './admission-report.ts';
 import { admitGrpcRoute, admitHttpRoute } from './admission-routes.ts';
-import { type DocumentMeta, gatewayGroup, linkerdGroup, type PolicyDocument } from './document-types.ts';
+import { admitNamespace, admitPod } from './cluster-documents.ts';
+import {
+  type DocumentMeta,
+  gatewayGroup,
+  linkerdGroup,
+  networkPolicyGroup,
+  type PolicyDocument,
+} from './document-types.ts';
+import { admitNetworkPolicy, networkPolicyMarks, unreadablePolicy } from './network-policy-admission.ts';
 import {
   type AuthorizationPolicyShape,
   authorizationPolicyShapes,
@@ -47,6 +55,8 @@ export interface AdmissionContext {
   readonly meta: DocumentMeta;
   /** Where sealed fields stand. */
   readonly sealed: readonly Path[];
+  /** Read of pods alone. */
+  readonly status: unknown;
 }
 
 export interface DocumentKind {
@@ -62,6 +72,10 @@ export interface DocumentKind {
   marks(spec: unknown): readonly Path[];
   /** Present for routes: whether a spec of any shape concerns inbound policy at all. */
   concerns?(spec: unknown): boolean;
+  /** Present where a refused document must not be without effect: what stands for it, whatever it says. */
+  standIn?(meta: DocumentMeta): PolicyDocument;
+  /** It belongs to no namespace. */
+  readonly clusterScoped?: boolean;
 }
 
 const serverKind: DocumentKind = {
@@ -211,6 +225,40 @@ const grpcRouteKind: DocumentKind = {
   concerns: hasServerParent,
 };
 
+/** A NetworkPolicy reads itself, part by part: see there. */
+const networkPolicyKind: DocumentKind = {
+  group: networkPolicyGroup,
+  kind: 'NetworkPolicy',
+  shapes: { v1: z.unknown() },
+  unknownField: () => 'fault',
+  admit: (spec, _version, { report, meta }) => ({
+    kind: 'NetworkPolicy',
+    ...meta,
+    spec: admitNetworkPolicy(spec, report),
+  }),
+  marks: networkPolicyMarks,
+  standIn: (meta) => ({ kind: 'NetworkPolicy', ...meta, spec: unreadablePolicy }),
+};
+
+const podKind: DocumentKind = {
+  group: '',
+  kind: 'Pod',
+  shapes: { v1: z.unknown() },
+  unknownField: () => 'prune',
+  admit: (spec, _version, context) => admitPod(spec, context),
+  marks: () => [],
+};
+
+const namespaceKind: DocumentKind = {
+  group: '',
+  kind: 'Namespace',
+  shapes: { v1: z.unknown() },
+  unknownField: () => 'prune',
+  admit: (_spec, _version, context) => admitNamespace(context),
+  marks: () => [],
+  clusterScoped: true,
+};
+
 /** Every kind of document that has an effect. */
 export const documentKinds: readonly DocumentKind[] = [
   serverKind,
@@ -222,4 +270,7 @@ export const documentKinds: readonly DocumentKind[] = [
   httpRouteKind(gatewayGroup, gatewayHttpRouteShapes),
   grpcRouteKind,
   rateLimitKind,
+  networkPolicyKind,
+  podKind,
+  namespaceKind,
 ];

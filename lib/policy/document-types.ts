@@ -1,3 +1,4 @@
+import type { IpAddress } from '../ip.ts';
 import type { HeaderChanges, PortProtocol } from './decision.ts';
 import type { NetworkEntry } from './networks.ts';
 import type { Selector } from './selectors.ts';
@@ -179,6 +180,57 @@ export interface RateLimitDocument extends DocumentMeta {
   };
 }
 
+/** TCP ports that an ingress rule opens, first and last included; or the name of a port, for the pod to resolve. */
+export type IngressPort = { readonly first: number; readonly last: number } | { readonly name: string };
+
+export type IngressPeer =
+  | { readonly kind: 'block'; readonly block: NetworkEntry }
+  /** `pods` null: all of them. `namespaces` null: the policy's own namespace. */
+  | { readonly kind: 'pods'; readonly pods: Selector | null; readonly namespaces: Selector | null };
+
+export interface IngressRule {
+  /** Null: every port. An empty list opens none: all of its entries were for protocols other than TCP. */
+  readonly ports: readonly IngressPort[] | null;
+  /** Null: everyone. */
+  readonly from: readonly IngressPeer[] | null;
+  /** Holds something that cannot be read: opens nothing. */
+  readonly sealed: boolean;
+}
+
+export interface NetworkPolicyDocument extends DocumentMeta {
+  readonly kind: 'NetworkPolicy';
+  readonly spec: {
+    /** Null: it cannot be read, so every pod of the namespace is taken to be selected. */
+    readonly podSelector: Selector | null;
+    /** False: `policyTypes` leaves ingress out. */
+    readonly ingress: boolean;
+    /** It has egress rules or claims the egress type, of which nothing is enforced here. */
+    readonly egress: boolean;
+    readonly rules: readonly IngressRule[];
+  };
+}
+
+/** What a NetworkPolicy must know of a pod. */
+export interface PodDocument extends DocumentMeta {
+  readonly kind: 'Pod';
+  readonly spec: {
+    /** Where its connections come from; empty while it has no address of its own, or no more. */
+    readonly ips: readonly IpAddress[];
+    readonly nodeIps: readonly IpAddress[];
+    /** Why it has no address of its own although its status shows one. */
+    readonly without: 'host-network' | 'terminated' | null;
+  };
+}
+
+/** Of no namespace itself: `namespace` is empty. */
+export interface NamespaceDocument extends DocumentMeta {
+  readonly kind: 'Namespace';
+  readonly spec: Readonly<Record<string, never>>;
+}
+
+/** What a cluster says of itself. No policy, but what the selectors of NetworkPolicies are resolved by. */
+export type ClusterDocument = PodDocument | NamespaceDocument;
+
 export type PolicyDocument =
   | ServerDocument
   | ServerAuthorizationDocument
@@ -187,12 +239,22 @@ export type PolicyDocument =
   | NetworkAuthenticationDocument
   | HttpRouteDocument
   | GrpcRouteDocument
-  | RateLimitDocument;
+  | RateLimitDocument
+  | NetworkPolicyDocument
+  | ClusterDocument;
 
 export const linkerdGroup = 'policy.linkerd.io';
 export const gatewayGroup = 'gateway.networking.k8s.io';
 
+export const networkPolicyGroup = 'networking.k8s.io';
+
+export function isClusterDocument(document: PolicyDocument): document is ClusterDocument {
+  return document.kind === 'Pod' || document.kind === 'Namespace';
+}
+
 /** The API group of a document; only routes come in two. */
 export function groupOf(document: PolicyDocument): string {
+  if (isClusterDocument(document)) return '';
+  if (document.kind === 'NetworkPolicy') return networkPolicyGroup;
   return 'group' in document ? document.group : linkerdGroup;
 }

@@ -2,8 +2,16 @@ import type { z } from 'zod';
 import type { Problem } from '../problem.ts';
 import { AdmissionReport, type Path, pathText } from './admission-report.ts';
 import { type DocumentKind, documentKinds } from './document-kinds.ts';
-import { type DocumentMeta, groupOf, type Mark, type PolicyDocument } from './document-types.ts';
+import {
+  type ClusterDocument,
+  type DocumentMeta,
+  groupOf,
+  isClusterDocument,
+  type Mark,
+  type PolicyDocument,
+} from './document-types.ts';
 import { didYouMean } from './nearest.ts';
+import { fieldsAt } from './shape-fields.ts';
 import { metadataShape } from './shapes.ts';
 
 export type { PolicyDocument } from './document-types.ts';
@@ -24,7 +32,8 @@ export interface DocumentsRead {
 
 /**
  * Decoded YAML to policy documents: `List`s unwrapped, defaults applied as the API server would, and refused what it or
- * Linkerd's admission would refuse. A refused document has no effect and yields an error; other kinds are ignored.
+ * Linkerd's admission would refuse. A refused document has no effect and yields an error (a NetworkPolicy closes instead,
+ * since without effect it would open); other kinds are ignored.
  * No input yields no documents, which authorizes nothing beyond the default policy.
  */
 export function readDocuments(
@@ -34,17 +43,23 @@ export function readDocuments(
   const namespace = options.namespace ?? 'default';
   const problems: Problem[] = [];
   const byKey = new Map<string, PolicyDocument>();
+  const listedTwice: ClusterDocument[] = [];
   for (const source of sources) {
     for (const item of unwrap(source)) {
       const document = readOne(item, namespace, problems);
       if (document === undefined) continue;
       const key = [groupOf(document), document.kind, document.namespace, document.name].join('/');
       const earlier = byKey.get(key);
-      if (earlier !== undefined) problems.push(duplicate(document, earlier));
+      if (earlier !== undefined) {
+        if (isClusterDocument(document)) listedTwice.push(document);
+        else problems.push(duplicate(document, earlier));
+      }
       byKey.delete(key);
       byKey.set(key, document);
     }
   }
+  const [first] = listedTwice;
+  if (first !== undefined) problems.push(duplicateListing(first, listedTwice.length));
   return { documents: [...byKey.values()], problems };
 }
 
@@ -107,28 +122,31 @@ function readOne(
     problems.push(...anonymous.problems);
     return undefined;
   }
-
+  const { type, version } = kind;
+  const scope = type.clusterScoped === true ? '' : defaultNamespace;
+  const refused = (report: AdmissionReport, name: string, namespace: string): PolicyDocument | undefined => {
+    problems.push(...report.problems);
+    const marks = marksOf([], place);
+    return type.standIn?.({ namespace, name, labels: [], createdMs: null, file: source.file, marks });
+  };
+  const raw = isObject(value.metadata) ? value.metadata : {};
+  const rawName = typeof raw.name === 'string' ? raw.name : '';
+  const rawNamespace = typeof raw.namespace === 'string' ? raw.namespace : scope;
+  if (version === null) return refused(anonymous, rawName, rawNamespace);
   const metadata = metadataShape.safeParse(withoutNulls(value.metadata ?? {}));
   if (!metadata.success) {
-    const raw = isObject(value.metadata) ? value.metadata : {};
-    const report = new AdmissionReport(
-      {
-        kind: kind.type.kind,
-        namespace: typeof raw.namespace === 'string' ? raw.namespace : defaultNamespace,
-        name: typeof raw.name === 'string' ? raw.name : '',
-      },
-      place,
-    );
-    refuseIssues(metadata.error.issues, ['metadata'], report);
-    problems.push(...report.problems);
-    return undefined;
+    const report = new AdmissionReport({ kind: type.kind, namespace: rawNamespace, name: rawName }, place);
+    report.issues(metadata.error.issues, ['metadata'], 'refuse');
+    return refused(report, rawName, rawNamespace);
   }
-  const { name, namespace = defaultNamespace, labels = [], creationTimestamp = null } = metadata.data;
-  const report = new AdmissionReport({ kind: kind.type.kind, namespace, name }, place);
+  const { name, labels = [], creationTimestamp = null } = metadata.data;
+  const namespace = type.clusterScoped === true ? '' : (metadata.data.namespace ?? scope);
+  const report = new AdmissionReport({ kind: type.kind, namespace, name }, place);
   const meta = { namespace, name, labels, createdMs: creationTimestamp, file: source.file };
-  const document = readSpec(value, kind, meta, report, place);
+  const document = readSpec(value, { type, version }, meta, report, place);
+  if (report.refused) return refused(report, name, namespace);
   problems.push(...report.problems);
-  return report.refused ? undefined : document;
+  return document;
 }
 
 const topLevelFields = ['apiVersion', 'kind', 'metadata', 'spec', 'status'];
@@ -149,7 +167,8 @@ function readSpec(
   const spec = withoutNulls(value.spec);
   if (type.concerns !== undefined && !type.concerns(spec)) {
     warnOfMissingKind(spec, report);
-    return type.admit(shape.parse({}), version, { report, meta: { ...meta, marks: marksOf([], place) }, sealed: [] });
+    const context = { report, meta: { ...meta, marks: marksOf([], place) }, sealed: [], status: undefined };
+    return type.admit(shape.parse({}), version, context);
   }
   const sealed: Path[] = [];
   let result = shape.safeParse(spec);
@@ -161,12 +180,13 @@ function readSpec(
     if (unknown.length > 0) result = shape.safeParse(spec);
   }
   if (!result.success) {
-    refuseIssues(result.error.issues, ['spec'], report);
+    report.issues(result.error.issues, ['spec'], 'refuse');
     return undefined;
   }
   if (report.refused) return undefined;
   const marks = marksOf(type.marks(result.data), place);
-  return type.admit(result.data, version, { report, meta: { ...meta, marks }, sealed });
+  const status = withoutNulls(value.status);
+  return type.admit(result.data, version, { report, meta: { ...meta, marks }, sealed, status });
 }
 
 function marksOf(paths: readonly Path[], place: (path: Path) => { line: number; column: number }): Mark[] {
@@ -190,11 +210,12 @@ function warnOfMissingKind(spec: unknown, report: AdmissionReport): void {
   });
 }
 
+/** Undefined for what is no policy, with a note; the version is null, with an error, where the kind has no such one. */
 function findKind(
   apiVersion: string,
   kind: string,
   report: AdmissionReport,
-): { type: DocumentKind; version: string } | undefined {
+): { type: DocumentKind; version: string | null } | undefined {
   const slash = apiVersion.indexOf('/');
   const group = slash === -1 ? '' : apiVersion.slice(0, slash);
   const version = apiVersion.slice(slash + 1);
@@ -208,7 +229,7 @@ function findKind(
       `${kind} has no version ${version} in ${group}`,
       `Known: ${versions.join(', ')}.`,
     );
-    return undefined;
+    return { type, version: null };
   }
   const sameKind = documentKinds.find((known) => known.kind === kind);
   const hint =
@@ -222,16 +243,6 @@ function findKind(
         : '';
   report.warn('ignored-kind', ['kind'], `${apiVersion} ${kind} is no policy and is ignored`, hint);
   return undefined;
-}
-
-function refuseIssues(issues: readonly z.core.$ZodIssue[], base: Path, report: AdmissionReport): void {
-  for (const issue of issues) {
-    const path = [...base, ...(issue.path as Path)];
-    const missing = issue.code === 'invalid_type' && /received undefined$/.test(issue.message);
-    const enumerated = issue.code === 'invalid_value' ? `must be one of ${issue.values.join(', ')}` : undefined;
-    const text = missing ? 'is required' : (enumerated ?? issue.message.replace(/^Invalid input: /, ''));
-    report.refuse(missing ? 'missing-field' : 'invalid-field', path, `${pathText(path)} ${text}`);
-  }
 }
 
 /** Says what an unknown field costs, and takes it out of `spec` so that the rest can be read. */
@@ -274,31 +285,6 @@ function dropUnknown(
   }
 }
 
-/** The names of the fields that a shape knows at a path; empty where it leads out of objects. */
-function fieldsAt(shape: z.ZodType, path: Path): readonly string[] {
-  let current: z.core.$ZodType | undefined = shape;
-  for (const key of path) {
-    const inner = unwrapShape(current);
-    current =
-      inner?._zod.def.type === 'array' ? (inner as z.core.$ZodArray)._zod.def.element : objectShape(inner)?.[key];
-  }
-  return Object.keys(objectShape(unwrapShape(current)) ?? {});
-}
-
-function objectShape(shape: z.core.$ZodType | undefined): Record<string | number, z.core.$ZodType> | undefined {
-  return shape?._zod.def.type === 'object' ? (shape as z.core.$ZodObject)._zod.def.shape : undefined;
-}
-
-function unwrapShape(shape: z.core.$ZodType | undefined): z.core.$ZodType | undefined {
-  let current = shape;
-  for (;;) {
-    const type = current?._zod.def.type;
-    if (type === 'optional' || type === 'default') current = (current as z.core.$ZodOptional)._zod.def.innerType;
-    else if (type === 'pipe') current = (current as z.core.$ZodPipe)._zod.def.out;
-    else return current;
-  }
-}
-
 /**
  * A copy without fields that are null, which the API server treats as absent. A label with no value stays: dropping it
  * would widen its selector, so the shape refuses it. Null prototypes, so that no key of a document is special.
@@ -323,5 +309,18 @@ function duplicate(later: PolicyDocument, earlier: PolicyDocument): Problem {
     ...locate(later, 'metadata', 'name'),
     resource: resourceOf(later),
     hint: 'Remove one of them.',
+  };
+}
+
+/** One note for all of them: a dump of the cluster that was put there twice repeats thousands. */
+function duplicateListing(first: ClusterDocument, number: number): Problem {
+  const more = number === 1 ? '' : `, and ${number - 1} more like it`;
+  return {
+    severity: 'warning',
+    code: 'duplicate',
+    message: `${first.kind} ${[first.namespace, first.name].join('/').replace(/^\//, '')} is listed twice${more}; the last one counts`,
+    ...locate(first),
+    resource: resourceOf(first),
+    hint: 'Keep one listing of the cluster.',
   };
 }

@@ -1,5 +1,6 @@
 import { type ResourceRef, refText } from '../resource-ref.ts';
 import type { Authorization, GrantList } from './client-match.ts';
+import type { NetworkIsolation } from './network-policy.ts';
 import type { CompiledPort, PolicyIndex } from './policy-index.ts';
 import type { Workload } from './workload.ts';
 
@@ -26,6 +27,10 @@ interface RouteView {
   /** The route's own; its server's come on top. */
   readonly authorizations: readonly (GrantView | BrokenView)[];
 }
+interface NetworkPolicyView {
+  readonly policy: string;
+  readonly rules: readonly { readonly path: string; readonly ports: string; readonly from: string }[];
+}
 interface PortView {
   readonly port: number;
   readonly server: ResourceRef;
@@ -37,6 +42,8 @@ interface PortView {
 }
 export interface EffectivePolicy {
   readonly pod: { readonly name: string; readonly namespace: string; readonly ips: readonly string[] };
+  /** Those that select the pod: they come before all else. */
+  readonly networkPolicies: readonly NetworkPolicyView[];
   /** For ports without a Server. */
   readonly defaultPolicy: string;
   readonly ports: readonly PortView[];
@@ -55,9 +62,20 @@ export function effectivePolicy(index: PolicyIndex, workload: Workload): Effecti
       namespace: workload.namespace,
       ips: workload.ips.map(({ text }) => text),
     },
+    networkPolicies: networkPolicyViews(index.isolation),
     defaultPolicy: workload.defaultPolicy,
     ports: [...ports].sort((a, b) => a - b).map((port) => portView(index.port(port))),
   };
+}
+
+function networkPolicyViews({ policies, openings }: NetworkIsolation): NetworkPolicyView[] {
+  return policies.slice(0, mostShown).map((policy) => ({
+    policy: refText(policy),
+    rules: openings
+      .filter((opening) => opening.policy.name === policy.name)
+      .slice(0, mostShown)
+      .map(({ path, portsText, from }) => ({ path, ports: portsText, from: from === null ? 'anybody' : from.text })),
+  }));
 }
 
 function portView({ port, server, protocol, grants, routes, rateLimit }: CompiledPort): PortView {

@@ -37,11 +37,22 @@ export interface ExplainJson {
   readonly authz: ResourceRef | null;
   readonly reason: string;
   readonly candidates: readonly Candidate[];
+  /** The NetworkPolicies that close the port to this client, before anything else is asked; empty where none do. */
+  readonly networkPolicies: readonly ResourceRef[];
 }
 
 /** Decides a hypothetical query with the same authorizer, and on the same facts, as the data plane would. */
 export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJson {
   const policy = authorizer.port(query.port);
+  const admission = authorizer.admits(query.port, query.ip);
+  if (admission.kind === 'refused') {
+    return {
+      ...closed,
+      server: policy.server,
+      ...authorizer.admissionReasons(query.port, query.ip),
+      networkPolicies: admission.policies,
+    };
+  }
   const client: Client = { ip: query.ip, tls: clientTls(query, policy) };
   const protocol = query.protocol ?? 'http1';
   if (isBytes(policy, client, protocol)) return explainConnection(authorizer, policy, client);
@@ -62,8 +73,20 @@ export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJso
     authz: 'authz' in decision ? decision.authz : null,
     reason,
     candidates,
+    networkPolicies: [],
   };
 }
+
+/** A connection that is closed before it is decided; whatever would have been sent on it. */
+const closed = {
+  verdict: 'deny',
+  httpStatus: null,
+  grpcStatus: null,
+  tcp: 'close',
+  audit: false,
+  route: null,
+  authz: null,
+} as const;
 
 /** TLS as the data plane would see it: never looked at on an opaque port. */
 function clientTls({ identity, tls = 'none' }: ExplainQuery, policy: PortPolicy): ClientTls {
@@ -115,6 +138,7 @@ function explainConnection(authorizer: Authorizer, policy: PortPolicy, client: C
     authz: permit?.authz ?? null,
     reason,
     candidates,
+    networkPolicies: [],
   };
 }
 

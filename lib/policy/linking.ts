@@ -7,7 +7,10 @@ import {
   groupOf,
   type HttpRouteDocument,
   type MeshTLSAuthenticationDocument,
+  type NamespaceDocument,
   type NetworkAuthenticationDocument,
+  type NetworkPolicyDocument,
+  type PodDocument,
   type PolicyDocument,
   type RateLimitDocument,
   type RouteGroup,
@@ -47,7 +50,10 @@ export function routeKey(group: RouteGroup, kind: string, name: string): string 
   return `${group}/${kind}/${name.toLowerCase()}`;
 }
 
-/** The documents by kind, those that others point at by name. Only authentications are looked up across namespaces. */
+/**
+ * The documents by kind, those that others point at by name. Only authentications, and what a cluster says of itself, are
+ * looked up across namespaces.
+ */
 export class DocumentIndex {
   readonly servers = new Map<string, ServerDocument>();
   readonly routes = new Map<string, HttpRouteDocument | GrpcRouteDocument>();
@@ -57,6 +63,10 @@ export class DocumentIndex {
   /** By `namespace/name`. */
   readonly meshTls = new Map<string, MeshTLSAuthenticationDocument>();
   readonly networks = new Map<string, NetworkAuthenticationDocument>();
+  readonly networkPolicies: NetworkPolicyDocument[] = [];
+  /** Of the whole cluster, by namespace. */
+  readonly pods = new Map<string, PodDocument[]>();
+  readonly namespaces = new Map<string, NamespaceDocument>();
   readonly #namespace: string;
 
   constructor(namespace: string) {
@@ -67,6 +77,8 @@ export class DocumentIndex {
     if (document.kind === 'MeshTLSAuthentication') this.meshTls.set(`${document.namespace}/${document.name}`, document);
     if (document.kind === 'NetworkAuthentication')
       this.networks.set(`${document.namespace}/${document.name}`, document);
+    if (document.kind === 'Pod') push(this.pods, document.namespace, document);
+    if (document.kind === 'Namespace') this.namespaces.set(document.name, document);
     // Everything else works only in the pod's own namespace; a folder may be shared by several.
     if (document.namespace !== this.#namespace) return;
     switch (document.kind) {
@@ -85,6 +97,9 @@ export class DocumentIndex {
         break;
       case 'HTTPLocalRateLimitPolicy':
         this.rateLimits.push(document);
+        break;
+      case 'NetworkPolicy':
+        this.networkPolicies.push(document);
         break;
     }
   }

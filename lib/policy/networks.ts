@@ -84,6 +84,28 @@ export class NetworkSet {
     this.text = text;
   }
 
+  /** Everything that any of the sets contains. Of no sets: nobody. */
+  static union(sets: readonly NetworkSet[]): NetworkSet {
+    const [only] = sets;
+    if (only !== undefined && sets.length === 1) return only;
+    const v4 = union(sets.flatMap((set) => set.#intervals4()));
+    const v6 = union(sets.flatMap((set) => set.#intervals6()));
+    return new NetworkSet(v4, v6, sets.map(({ text }) => text).join(', '));
+  }
+
+  #intervals4(): Interval[] {
+    return Array.from({ length: this.#v4.length / 2 }, (_, i) => [
+      BigInt(this.#v4[i * 2] as number),
+      BigInt(this.#v4[i * 2 + 1] as number),
+    ]);
+  }
+
+  #intervals6(): Interval[] {
+    const at = (offset: number): bigint =>
+      this.#v6.subarray(offset, offset + 4).reduce((sum, word) => (sum << 32n) | BigInt(word), 0n);
+    return Array.from({ length: this.#v6.length / 8 }, (_, i) => [at(i * 8), at(i * 8 + 4)]);
+  }
+
   contains(ip: IpAddress): boolean {
     return ip.family === 4 ? this.#contains4(ip.value) : this.#contains6(ip.words);
   }
@@ -159,7 +181,11 @@ function union(intervals: readonly Interval[]): Interval[] {
  * With no pod address known, `podClusterIp` as a network is empty; as an exception it makes its entry empty, because
  * leaving the hole out would let in what the policy keeps out.
  */
-export function networkSet(entries: readonly NetworkEntry[], podIps: readonly IpAddress[]): NetworkSet {
+export function networkSet(
+  entries: readonly NetworkEntry[],
+  podIps: readonly IpAddress[],
+  text = networksText(entries),
+): NetworkSet {
   const own = podIps.map(cidrOf);
   const resolve = (source: NetworkSource): readonly Cidr[] => (source === podClusterIp ? own : [source]);
   const byFamily: Record<4 | 6, Interval[]> = { 4: [], 6: [] };
@@ -174,7 +200,7 @@ export function networkSet(entries: readonly NetworkEntry[], podIps: readonly Ip
       byFamily[cidr.family].push(...intervals);
     }
   }
-  return new NetworkSet(union(byFamily[4]), union(byFamily[6]), networksText(entries));
+  return new NetworkSet(union(byFamily[4]), union(byFamily[6]), text);
 }
 
 const mostListed = 8;

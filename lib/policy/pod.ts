@@ -18,6 +18,7 @@ export interface PodFacts {
   readonly namespace: string | null;
   readonly labels: ReadonlyMap<string, string>;
   readonly ips: readonly IpAddress[];
+  readonly nodeIps: readonly IpAddress[];
   readonly namedPorts: ReadonlyMap<string, readonly number[]>;
   readonly probes: ReadonlyMap<number, readonly string[]>;
   /** From the annotations `config.linkerd.io/*`; null where absent. */
@@ -73,6 +74,7 @@ const container = z.looseObject({
   startupProbe: probe.nullish(),
 });
 const strings = z.record(z.string(), z.string());
+const addresses = z.array(z.looseObject({ ip: z.string() }));
 const pod = z.looseObject({
   kind: z.literal('Pod'),
   metadata: z
@@ -87,7 +89,12 @@ const pod = z.looseObject({
     .looseObject({ containers: z.array(container).nullish(), initContainers: z.array(container).nullish() })
     .nullish(),
   status: z
-    .looseObject({ podIP: z.string().nullish(), podIPs: z.array(z.looseObject({ ip: z.string() })).nullish() })
+    .looseObject({
+      podIP: z.string().nullish(),
+      podIPs: addresses.nullish(),
+      hostIP: z.string().nullish(),
+      hostIPs: addresses.nullish(),
+    })
     .nullish(),
 });
 type Pod = z.infer<typeof pod>;
@@ -151,7 +158,8 @@ export function readPod(value: unknown): { readonly facts: PodFacts | null; read
     podName: metadata?.name ?? null,
     namespace: metadata?.namespace ?? null,
     labels: new Map(Object.entries(metadata?.labels ?? {})),
-    ips: podIps(parsed.data, problems),
+    ips: addressesOf(parsed.data, 'pod', problems),
+    nodeIps: addressesOf(parsed.data, 'host', problems),
     namedPorts,
     probes,
     defaultPolicy: defaultPolicyOf(annotations[annotation.defaultPolicy], problems),
@@ -174,6 +182,7 @@ export function workloadFromPod(
     namespace: facts.namespace ?? 'default',
     labels: facts.labels,
     ips: facts.ips,
+    nodeIps: facts.nodeIps,
     namedPorts: facts.namedPorts,
     probes: facts.probes,
     defaultPolicy: facts.defaultPolicy ?? settings.defaultPolicy,
@@ -241,9 +250,11 @@ export function probePath(text: string): string | undefined {
   return /^[\x21\x22\x24-\x3e\x40-\x7e]+$/.test(rooted) ? rooted : undefined;
 }
 
-function podIps({ status }: Pod, problems: PodProblem[]): IpAddress[] {
-  const listed = (status?.podIPs ?? []).map(({ ip }, i) => ({ ip, path: ['status', 'podIPs', i, 'ip'] }));
-  const all = listed.length > 0 ? listed : status?.podIP ? [{ ip: status.podIP, path: ['status', 'podIP'] }] : [];
+/** The list, or the single one where there is none. */
+function addressesOf({ status }: Pod, whose: 'pod' | 'host', problems: PodProblem[]): IpAddress[] {
+  const single = status?.[`${whose}IP`];
+  const list = (status?.[`${whose}IPs`] ?? []).map(({ ip }, i) => ({ ip, path: ['status', `${whose}IPs`, i, 'ip'] }));
+  const all = list.length > 0 ? list : single ? [{ ip: single, path: ['status', `${whose}IP`] }] : [];
   return all.flatMap(({ ip, path }) => {
     const parsed = parseIp(ip);
     if (parsed !== undefined) return [parsed];

@@ -12,6 +12,7 @@ import type {
   RequestPermit,
 } from './decision.ts';
 import type { RedirectFilter } from './document-types.ts';
+import type { NetworkIsolation } from './network-policy.ts';
 
 /** One rule of a route, with all that deciding on it takes. */
 export interface CompiledRule {
@@ -69,6 +70,8 @@ export interface CompiledPort extends PortPolicy {
 export interface PolicyIndex {
   /** Every port has a policy; one outside 1 to 65535 has one that grants nothing. */
   port(port: number): CompiledPort;
+  /** Comes before everything else. */
+  readonly isolation: NetworkIsolation;
   /** Ports with a Server, ascending. */
   readonly servers: readonly CompiledPort[];
 }

@@ -40,3 +40,23 @@ function holds(expression: Expression, labels: Labels): boolean {
       return value === undefined;
   }
 }
+
+/** As kubectl writes it: `(app=web,tier in (a,b),!old)`. */
+export function selectorText({ matchLabels, matchExpressions }: Selector): string {
+  const terms = [...matchLabels.map(([key, value]) => `${key}=${value}`), ...matchExpressions.map(expressionText)];
+  return terms.length === 0 ? '(all)' : `(${terms.join(',')})`;
+}
+
+function expressionText({ key, operator, values }: Expression): string {
+  const list = (values ?? []).join(',');
+  switch (operator) {
+    case 'In':
+      return `${key} in (${list})`;
+    case 'NotIn':
+      return `${key} notin (${list})`;
+    case 'Exists':
+      return key;
+    case 'DoesNotExist':
+      return `!${key}`;
+  }
+}

@@ -284,3 +284,32 @@ const grpcRoute = z.strictObject({
 export const grpcRouteShapes = { v1alpha2: grpcRoute, v1: grpcRoute };
 export type GrpcRouteShape = z.infer<typeof grpcRoute>;
 export type RouteShape = HttpRouteShape | GrpcRouteShape;
+
+/** A quoted number is no port's name: IANA service names hold a letter (RFC 6335 section 5.1). */
+const portName = z
+  .string()
+  .max(15)
+  .regex(/^(?=.*[a-z])[a-z0-9](?:-?[a-z0-9])*$/, 'must be a port from 1 to 65535 or the name of a port');
+const ingressPeer = z.strictObject({
+  podSelector: selector.optional(),
+  namespaceSelector: selector.optional(),
+  ipBlock: z.strictObject({ cidr: name, except: z.array(name).default([]) }).optional(),
+});
+export type IngressPeerShape = z.infer<typeof ingressPeer>;
+const ingressPort = z.strictObject({
+  protocol: z.enum(['TCP', 'UDP', 'SCTP']).default('TCP'),
+  port: z.union([portNumber, portName], 'must be a port from 1 to 65535 or the name of a port').optional(),
+  endPort: portNumber.optional(),
+});
+export type IngressPortShape = z.infer<typeof ingressPort>;
+/** The parts of a NetworkPolicy, apart from each other: a fault in one must not take the others away. */
+export const networkPolicyParts = {
+  spec: z.strictObject({
+    podSelector: z.unknown().optional(),
+    policyTypes: z.array(z.enum(['Ingress', 'Egress'])).default([]),
+    ingress: z.array(z.unknown()).default([]),
+    egress: z.array(z.unknown()).default([]),
+  }),
+  podSelector: selector,
+  rule: z.strictObject({ ports: z.array(ingressPort).default([]), from: z.array(ingressPeer).default([]) }),
+};

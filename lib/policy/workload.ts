@@ -31,6 +31,8 @@ export interface Workload {
   readonly labels: ReadonlyMap<string, string>;
   /** The pod's own addresses: what `podClusterIp` means. */
   readonly ips: readonly IpAddress[];
+  /** Its node's, where the Pod's status told them: always let in by NetworkPolicies, as in Kubernetes. */
+  readonly nodeIps: readonly IpAddress[];
   /** TCP container ports by exact, case-sensitive name; one name may cover several ports. */
   readonly namedPorts: ReadonlyMap<string, readonly number[]>;
   /** httpGet probe paths by port, query already removed. */

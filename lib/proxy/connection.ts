@@ -5,13 +5,13 @@ import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decisio
 import { type ClientHello, parseClientHello } from './detect/client-hello.ts';
 import { guessHttp } from './detect/http-guess.ts';
 import { peek, putBack } from './detect/peek.ts';
-import { forwardTcp } from './tcp/forward.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Server, Http2Session } from './http2/server.ts';
 import type { LiveConnection, LiveConnections } from './live-connections.ts';
 import type { ConnectionScope, Recorder, TransportScope } from './recorder.ts';
 import { errorCode } from './refuse.ts';
 import type { Destination, HttpConnection } from './request-pipeline.ts';
+import { forwardTcp } from './tcp/forward.ts';
 import type { AlpnPreference, TlsTermination } from './tls-termination.ts';
 import type { Upstreams } from './upstream.ts';
 
@@ -37,7 +37,7 @@ export interface Arrival {
 
 const nothing = Buffer.alloc(0);
 
-/** Takes an accepted connection through its life: TLS, detection, decision, forwarding. */
+/** Takes an accepted connection through its life: admission, TLS, detection, decision, forwarding. */
 export function serveConnection(services: ConnectionServices, socket: Socket, arrival: Arrival): void {
   const ip = parseIp(socket.remoteAddress ?? '');
   // A peer that is gone already has no address any more.
@@ -45,7 +45,9 @@ export function serveConnection(services: ConnectionServices, socket: Socket, ar
     socket.destroy();
     return;
   }
-  new InboundConnection(services, socket, arrival, ip).start();
+  const connection = new InboundConnection(services, socket, arrival, ip);
+  if (connection.isAdmitted('new')) connection.start();
+  else socket.destroy();
 }
 
 class InboundConnection implements LiveConnection {
@@ -88,6 +90,27 @@ class InboundConnection implements LiveConnection {
     } else {
       this.#detectTls(policy);
     }
+  }
+
+  /** Whether NetworkPolicies let the connection in, or in still; records a refusal. Asked before any byte is read. */
+  isAdmitted(connection: 'new' | 'open'): boolean {
+    const { authorizer, recorder } = this.#services;
+    const { policyPort, targetIp } = this.#arrival;
+    const admission = authorizer.admits(policyPort, this.#ip);
+    if (admission.kind === 'admitted') return true;
+    recorder.networkRefused(
+      this.#policy(),
+      {
+        clientIp: this.#ip,
+        clientPort: this.#clientPort,
+        targetIp,
+        targetPort: policyPort,
+        policies: admission.policies,
+        connection,
+      },
+      () => authorizer.admissionReasons(policyPort, this.#ip),
+    );
+    return false;
   }
 
   /** Policy is read anew at each step: it may have changed while we waited for bytes. */
@@ -275,7 +298,12 @@ class InboundConnection implements LiveConnection {
     this.#socket.once('close', () => transport.closed(this.#errno));
   }
 
+  /** What NetworkPolicies no longer admit ends here, HTTP too: its next request would still be let in by none of them. */
   recheck(): void {
+    if (this.#stage.kind !== 'over' && !this.isAdmitted('open')) {
+      this.destroy();
+      return;
+    }
     if (this.#stage.kind !== 'tcp') return;
     const { policy, scope, destroy } = this.#stage;
     const now = this.#policy();

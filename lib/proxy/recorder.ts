@@ -1,5 +1,7 @@
 import type { Client } from '../client.ts';
+import type { IpAddress } from '../ip.ts';
 import type { ConnectionDecision, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
+import type { ResourceRef } from '../resource-ref.ts';
 
 /** One accepted connection, as telemetry needs it. Made once per connection (and again when TLS has told who it is). */
 export interface ConnectionFacts {
@@ -8,6 +10,18 @@ export interface ConnectionFacts {
   /** Where the client meant to connect: the original destination, or the listener's own address. */
   readonly targetIp: string;
   readonly targetPort: number;
+}
+
+/** A connection that NetworkPolicies do not admit: nothing of it has been read, or no more will be. */
+export interface NetworkRefusal {
+  readonly clientIp: IpAddress;
+  readonly clientPort: number;
+  readonly targetIp: string;
+  readonly targetPort: number;
+  /** Those that isolate the pod; never empty. */
+  readonly policies: readonly ResourceRef[];
+  /** Refused at accept, or open until a later policy no longer admitted it. */
+  readonly connection: 'new' | 'open';
 }
 
 /** Why a connection or a reply failed, in Linkerd's words (`inbound_{tcp,http}_errors_total{error}`). */
@@ -92,6 +106,7 @@ export interface AccessRecord {
 
 export interface Recorder {
   connection(facts: ConnectionFacts): ConnectionScope;
+  networkRefused(policy: PortPolicy, refusal: NetworkRefusal, reasons: LazyReasons): void;
   /** Towards the app (`peer="dst"`). */
   openDestination(bytes: ByteCounter): TransportScope;
   /** Null when the access log is off, so that nobody builds records for nothing. */

@@ -7,7 +7,7 @@ export interface PodFactsOptions {
   readonly env: Environment;
   /** What `readConfig` made of the same environment. */
   readonly initial: Workload;
-  /** The pod's labels or addresses have changed; `current()` says the same from now on. */
+  /** The pod's labels or addresses, or its node's, have changed; `current()` says the same from now on. */
   onChange(workload: Workload): void;
   readonly log: { info(fields: object, message: string): void; warn(fields: object, message: string): void };
   readonly host?: Partial<Host>;
@@ -47,8 +47,8 @@ export function createPodFacts(options: PodFactsOptions): PodFacts {
       return;
     }
     faultsTold = '';
-    const { labels, ips, namedPorts, probes } = read.workload;
-    const changed = { ...current, labels, ips, namedPorts, probes };
+    const { labels, ips, nodeIps, namedPorts, probes } = read.workload;
+    const changed = { ...current, labels, ips, nodeIps, namedPorts, probes };
     if (isDeepStrictEqual(changed, current)) return;
     current = Object.freeze(changed);
     log.info({ ips: current.ips.map((ip) => ip.text), labels: Object.fromEntries(current.labels) }, 'Pod changed');

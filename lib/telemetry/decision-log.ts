@@ -5,7 +5,7 @@
 import type { Logger } from 'pino';
 import { type Client, clientId } from '../client.ts';
 import type { ConnectionDecision, PortPolicy, RequestDecision } from '../policy/decision.ts';
-import type { ConnectionFacts, ErrorLabel, LazyReasons, RequestLog } from '../proxy/recorder.ts';
+import type { ConnectionFacts, ErrorLabel, LazyReasons, NetworkRefusal, RequestLog } from '../proxy/recorder.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 
 const maxPath = 2048;
@@ -97,6 +97,19 @@ export class DecisionLog {
     if (!this.#log.isLevelEnabled('info')) return;
     const fields = { server: refFields(policy.server), ...connectionFields(facts), ...reasonFields(reasons) };
     this.#log.info(fields, 'Connection terminated due to policy change');
+  }
+
+  /** Nobody has looked for TLS: of the client only its address is known. */
+  networkRefused(refusal: NetworkRefusal, reasons: LazyReasons): void {
+    if (!this.#log.isLevelEnabled('info')) return;
+    const { clientIp, clientPort, targetIp, targetPort, policies, connection } = refusal;
+    const fields = {
+      policies: policies.slice(0, maxCandidates).map(refFields),
+      client: { ip: clientIp.text, port: clientPort, id: null },
+      target: { ip: targetIp, port: targetPort },
+      ...reasonFields(reasons),
+    };
+    this.#log.info(fields, connection === 'new' ? 'Connection refused' : 'Connection terminated due to policy change');
   }
 
   tcpError(facts: ConnectionFacts, error: ErrorLabel): void {

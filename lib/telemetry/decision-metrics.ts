@@ -12,6 +12,7 @@ export class DecisionMetrics {
   readonly tcpAllow: SeriesMap<Cell>;
   readonly tcpDeny: SeriesMap<Cell>;
   readonly tcpTerminate: SeriesMap<Cell>;
+  readonly networkRefused: SeriesMap<Cell>;
   readonly #httpErrors: SeriesMap<Cell>;
   readonly #tcpErrors: SeriesMap<Cell>;
   readonly #errorGroups: ReadonlyMap<ErrorLabel, LabelGroup>;
@@ -35,6 +36,10 @@ export class DecisionMetrics {
     this.tcpAllow = family('inbound_tcp_authz_allow_total', 'Connections that an authorization let through.');
     this.tcpDeny = family('inbound_tcp_authz_deny_total', 'Connections that no authorization let through.');
     this.tcpTerminate = family('inbound_tcp_authz_terminate_total', 'Open connections ended by a later policy.');
+    this.networkRefused = family(
+      'sallyport_network_policy_refused_total',
+      'Connections that no NetworkPolicy admits: refused at accept (new), or ended by a later policy (open).',
+    );
     this.#httpErrors = family('inbound_http_errors_total', 'HTTP requests that failed here, by kind of error.');
     this.#tcpErrors = family('inbound_tcp_errors_total', 'Connections that failed here, by kind of error.');
     this.#errorGroups = new Map(errorLabels.map((error, index) => [error, { id: -1 - index, pairs: { error } }]));

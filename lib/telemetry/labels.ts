@@ -154,6 +154,7 @@ export class LabelStore {
   readonly #parent = new ServerLabels('parent');
   readonly #route = new ResourceLabels('route');
   readonly #authz = new ResourceLabels('authz');
+  readonly #networkPolicy = new ResourceLabels('network_policy');
   readonly #limit = new Interned(limits.resources);
   readonly #limitOverflow = group({ ...refPairs('ratelimit', otherRef), ratelimit_scope: other });
   readonly #namedTargets = new Interned(limits.namedTargets);
@@ -168,6 +169,8 @@ export class LabelStore {
     no_tls_from_remote: group({ tls: 'no_identity', no_tls_reason: 'no_tls_from_remote' }),
     port_skipped: group({ tls: 'no_identity', no_tls_reason: 'port_skipped' }),
   };
+  /** Of a connection that NetworkPolicies do not admit. */
+  readonly refused = { new: group({ connection: 'new' }), open: group({ connection: 'open' }) };
   readonly loopback = group({ tls: 'no_identity', no_tls_reason: 'loopback' });
 
   /** `srv_*`; a default server on one port too many reports `srv_port="other"`. */
@@ -193,8 +196,13 @@ export class LabelStore {
     return this.#limit.at(keyOf(ref, scope), pairs) ?? this.#limitOverflow;
   }
 
+  /** `network_policy_*`, by the first of those that isolate the pod. */
+  networkPolicy(policies: readonly ResourceRef[]): LabelGroup {
+    return this.#networkPolicy.of(policies[0] ?? otherRef);
+  }
+
   /** Where the client meant to connect. Null where no policy is known yet: counts as a port that nobody named. */
-  target(facts: ConnectionFacts, policy: PortPolicy | null): LabelGroup {
+  target(facts: Pick<ConnectionFacts, 'targetIp' | 'targetPort'>, policy: PortPolicy | null): LabelGroup {
     const addr = hostPort(facts.targetIp, facts.targetPort);
     const known = this.#namedTargets.find(addr) ?? this.#unnamedTargets.find(addr);
     if (known !== undefined) return known;

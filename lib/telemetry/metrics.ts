@@ -84,6 +84,15 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
 
   const recorder: Recorder = {
     connection: (facts) => new Connection(shared, facts),
+    networkRefused: (policy, refusal, reasons) => {
+      const groups = [
+        labels.target(refusal, policy),
+        labels.networkPolicy(refusal.policies),
+        labels.refused[refusal.connection],
+      ];
+      shared.decisions.networkRefused.at(...groups).value++;
+      shared.log.networkRefused(refusal, reasons);
+    },
     openDestination: (bytes: ByteCounter): TransportScope => shared.transport.open(bytes, destination, labels.loopback),
     access: options.accessLog,
   };

@@ -32,6 +32,7 @@ t.test('the shape of an explanation', async (t) => {
         detail: 'wanted 127.0.0.1/32, ::1/128, was 10.20.0.5',
       },
     ],
+    networkPolicies: [],
   });
   t.match(ask({}), {
     verdict: 'deny',

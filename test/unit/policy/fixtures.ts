@@ -24,6 +24,7 @@ export function workload(over: Partial<Workload> = {}): Workload {
       ['tier', 'front'],
     ]),
     ips: [ip('10.244.1.10'), ip('fd00:10:244:1::10')],
+    nodeIps: [],
     namedPorts: new Map([
       ['http', [8080]],
       ['grpc', [7070]],

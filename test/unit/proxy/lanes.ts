@@ -134,6 +134,10 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
   const reasons = () => ({ reason: '', candidates: [] });
   return {
     generation: 1,
+    admits: () => ({ kind: 'admitted' }),
+    admissionReasons: reasons,
+    admits: () => ({ kind: 'admitted' }),
+    admissionReasons: reasons,
     port: () => policy,
     connection: () => ({ kind: 'deny', server: resource }),
     // Only policy makes permits; a test must forge them.
@@ -180,6 +184,7 @@ function countingRecorder(counts: Counts, access: Recorder['access']): Recorder 
   });
   return {
     connection: scope,
+    networkRefused: () => {},
     openDestination: () => {
       counts.destinations++;
       return {
