@@ -99,7 +99,9 @@ export class AppConnection {
       }
       const head = this.#readHead(all.toString('latin1', 0, at + 4));
       const sink = this.#sink;
-      if (head === null || sink === null || head.status === 101) {
+      // Nobody asked to leave HTTP; and nothing can follow an interim answer that ends its connection or has a body.
+      const senseless = head !== null && (head.status === 101 || (head.status < 200 && !head.keepAlive));
+      if (head === null || sink === null || senseless) {
         this.#fail(new BadResponse('malformed response'));
         return;
       }

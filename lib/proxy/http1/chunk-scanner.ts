@@ -1,3 +1,5 @@
+import { isTokenChar } from '../token.ts';
+
 /** Where a scan stopped. */
 export type ScanResult =
   /** All given bytes belong to the body; more must follow. */
@@ -8,9 +10,23 @@ export type ScanResult =
 
 const CR = 13;
 const LF = 10;
+const QUOTE = 0x22;
+const COLON = 0x3a;
 const SEMICOLON = 0x3b;
+const EQUALS = 0x3d;
+const BACKSLASH = 0x5c;
 const maxExtension = 4096;
 const maxTrailers = 16 * 1024;
+
+/** Fields that have no business behind a body: framing (RFC 9110 6.5.1), and the app's own connection. */
+const notTrailers: ReadonlySet<string> = new Set([
+  'content-length',
+  'transfer-encoding',
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'upgrade',
+]);
 
 /** The value of a hexadecimal digit, or -1. */
 function hex(byte: number): number {
@@ -19,27 +35,47 @@ function hex(byte: number): number {
   return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
 }
 
+/** Tab, space, visible characters and obs-text. */
+function isText(byte: number): boolean {
+  return (byte >= 0x20 && byte !== 0x7f) || byte === 9;
+}
+
+type State =
+  | 'size'
+  /** A chunk extension: its name, after `=`, a token, inside quotes, after a backslash there, after the quotes. */
+  | 'extension-name'
+  | 'extension-value'
+  | 'extension-token'
+  | 'extension-quoted'
+  | 'extension-escaped'
+  | 'extension-end'
+  | 'size-lf'
+  | 'data'
+  | 'data-cr'
+  | 'data-lf'
+  /** At the start of a trailer line, or of the empty line. */
+  | 'line'
+  | 'trailer-name'
+  | 'trailer-value'
+  | 'trailer-lf'
+  | 'last-lf';
+
 /**
  * Follows chunked framing (RFC 9112 7.1) without touching it, so that the bytes can be relayed as they are. As strict as
- * the grammar: 1 to 13 hexadecimal digits, CRLF everywhere, no bare CR or LF, bounded extensions and trailers.
+ * the grammar: 1 to 13 hexadecimal digits, CRLF everywhere, no bare CR or LF, no space around extensions; bounded
+ * extensions and trailers.
  */
 export class ChunkScanner {
   /** Offset just behind the message, valid after `done`. */
   end = 0;
-  #state:
-    | 'size'
-    | 'extension'
-    | 'size-lf'
-    | 'data'
-    | 'data-cr'
-    | 'data-lf'
-    | 'line'
-    | 'trailer'
-    | 'trailer-lf'
-    | 'last-lf' = 'size';
+  #state: State = 'size';
   #digits = 0;
   #left = 0;
+  /** Bytes of the extensions of this chunk, or of all trailers. */
   #skipped = 0;
+  /** Bytes of this extension's name or value. */
+  #part = 0;
+  #name = '';
 
   scan(bytes: Buffer, from: number, to: number): ScanResult {
     let at = from;
@@ -51,58 +87,95 @@ export class ChunkScanner {
         if (this.#left === 0) this.#state = 'data-cr';
         continue;
       }
-      const byte = bytes[at++] as number;
-      switch (this.#state) {
-        case 'size': {
-          const digit = hex(byte);
-          if (digit >= 0) {
-            if (++this.#digits > 13) return 'invalid';
-            this.#left = this.#left * 16 + digit;
-          } else if (this.#digits === 0) return 'invalid';
-          else if (byte === CR) this.#state = 'size-lf';
-          else if (byte === SEMICOLON) {
-            this.#state = 'extension';
-            this.#skipped = 0;
-          } else return 'invalid';
-          break;
-        }
-        case 'extension':
-          if (byte === CR) this.#state = 'size-lf';
-          else if ((byte < 0x20 && byte !== 9) || byte === 0x7f || ++this.#skipped > maxExtension) return 'invalid';
-          break;
-        case 'size-lf':
-          if (byte !== LF) return 'invalid';
-          this.#state = this.#left === 0 ? 'line' : 'data';
-          this.#digits = 0;
-          this.#skipped = 0;
-          break;
-        case 'data-cr':
-          if (byte !== CR) return 'invalid';
-          this.#state = 'data-lf';
-          break;
-        case 'data-lf':
-          if (byte !== LF) return 'invalid';
-          this.#state = 'size';
-          break;
-        case 'line':
-          if (byte === CR) this.#state = 'last-lf';
-          else if (byte <= 0x20 || byte === 0x7f || byte === 0x3a) return 'invalid';
-          else this.#state = 'trailer';
-          break;
-        case 'trailer':
-          if (byte === CR) this.#state = 'trailer-lf';
-          else if ((byte < 0x20 && byte !== 9) || byte === 0x7f || ++this.#skipped > maxTrailers) return 'invalid';
-          break;
-        case 'trailer-lf':
-          if (byte !== LF) return 'invalid';
-          this.#state = 'line';
-          break;
-        case 'last-lf':
-          if (byte !== LF) return 'invalid';
-          this.end = at;
-          return 'done';
+      const next = this.#after(bytes[at++] as number);
+      if (next === 'done') {
+        this.end = at;
+        return 'done';
       }
+      if (next === 'invalid') return 'invalid';
+      this.#state = next;
     }
     return 'more';
+  }
+
+  /** The state behind one byte that is not data. */
+  #after(byte: number): State | 'done' | 'invalid' {
+    const state = this.#state;
+    switch (state) {
+      case 'size': {
+        const digit = hex(byte);
+        if (digit >= 0) {
+          this.#left = this.#left * 16 + digit;
+          return ++this.#digits > 13 ? 'invalid' : 'size';
+        }
+        return this.#digits === 0 ? 'invalid' : this.#behindPart(byte);
+      }
+      case 'size-lf':
+        this.#digits = 0;
+        this.#skipped = 0;
+        if (byte !== LF) return 'invalid';
+        return this.#left === 0 ? 'line' : 'data';
+      case 'data-cr':
+        return byte === CR ? 'data-lf' : 'invalid';
+      case 'data-lf':
+        return byte === LF ? 'size' : 'invalid';
+      case 'line':
+        if (byte === CR) return 'last-lf';
+        this.#name = '';
+        return this.#trailerName(byte);
+      case 'trailer-name':
+        return this.#trailerName(byte);
+      case 'trailer-value':
+        if (byte === CR) return 'trailer-lf';
+        return isText(byte) && ++this.#skipped <= maxTrailers ? 'trailer-value' : 'invalid';
+      case 'trailer-lf':
+        return byte === LF ? 'line' : 'invalid';
+      case 'last-lf':
+        return byte === LF ? 'done' : 'invalid';
+      default:
+        return ++this.#skipped > maxExtension ? 'invalid' : this.#extension(state, byte);
+    }
+  }
+
+  #extension(state: State, byte: number): State | 'invalid' {
+    switch (state) {
+      case 'extension-value':
+        if (byte === QUOTE) return 'extension-quoted';
+        return isTokenChar(byte) ? 'extension-token' : 'invalid';
+      case 'extension-token':
+        return isTokenChar(byte) ? state : this.#behindPart(byte);
+      case 'extension-quoted':
+        if (byte === QUOTE) return 'extension-end';
+        if (byte === BACKSLASH) return 'extension-escaped';
+        return isText(byte) ? state : 'invalid';
+      case 'extension-escaped':
+        return isText(byte) ? 'extension-quoted' : 'invalid';
+      case 'extension-end':
+        return this.#behindPart(byte);
+      default:
+        if (isTokenChar(byte)) {
+          this.#part++;
+          return 'extension-name';
+        }
+        if (this.#part === 0) return 'invalid';
+        return byte === EQUALS ? 'extension-value' : this.#behindPart(byte);
+    }
+  }
+
+  /** Behind the size, or a whole extension: another extension, or the end of the line. */
+  #behindPart(byte: number): State | 'invalid' {
+    this.#part = 0;
+    if (byte === CR) return 'size-lf';
+    return byte === SEMICOLON ? 'extension-name' : 'invalid';
+  }
+
+  #trailerName(byte: number): State | 'invalid' {
+    if (++this.#skipped > maxTrailers) return 'invalid';
+    if (isTokenChar(byte)) {
+      this.#name += String.fromCharCode(byte);
+      return 'trailer-name';
+    }
+    if (byte !== COLON || this.#name === '' || notTrailers.has(this.#name.toLowerCase())) return 'invalid';
+    return 'trailer-value';
   }
 }

@@ -60,10 +60,14 @@ export function readResponseHead(text: string, method: string): ResponseHead | n
         continue;
       }
       case 'proxy-connection':
+        // Not a field of HTTP, but Node's parser heeds it.
+        if (/(?:^|,)[\t ]*close[\t ]*(?:,|$)/i.test(value)) keepAlive = false;
+        continue;
       case 'upgrade':
         continue;
       case 'transfer-encoding':
-        if (chunked || value.toLowerCase() !== 'chunked' || match[1] === '0') return null;
+        // Without tabs: Node's parser does not take `chunked` before one for chunked.
+        if (chunked || !/^ *chunked *\r\n$/i.test(line.slice(name.length + 1)) || match[1] === '0') return null;
         chunked = true;
         break;
       case 'content-length':

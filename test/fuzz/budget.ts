@@ -1,0 +1,45 @@
+import fc, { type IAsyncProperty, type IProperty } from 'fast-check';
+
+/*
+ * FUZZ_SECONDS: how long a file searches in all, split among its properties (20).
+ * FUZZ_SEED, FUZZ_PATH: repeat what a failure printed.
+ */
+
+const seconds = numberFrom('FUZZ_SECONDS') ?? 20;
+const seed = numberFrom('FUZZ_SEED') ?? Date.now() % 2 ** 31;
+const path = process.env.FUZZ_PATH;
+
+/** For tap: a search is never cut short by the test's own time limit. */
+export const timeLimitMs = (seconds + 120) * 1000;
+
+function numberFrom(name: string): number | undefined {
+  const text = process.env[name];
+  if (text === undefined || text === '') return undefined;
+  const value = Number(text);
+  if (!Number.isFinite(value)) throw new Error(`${name}: not a number: ${JSON.stringify(text)}`);
+  return value;
+}
+
+/**
+ * Searches for a counterexample until this property's share of the time is over.
+ *
+ * @returns null when none was found; else what fast-check found and how to repeat it.
+ */
+export async function search<T>(property: IAsyncProperty<T> | IProperty<T>, share: number): Promise<string | null> {
+  const result = await fc.check(property as IAsyncProperty<T>, {
+    seed,
+    ...(path === undefined ? {} : { path }),
+    numRuns: Number.MAX_SAFE_INTEGER,
+    interruptAfterTimeLimit: seconds * share * 1000,
+    // Every run stays within the loop's own bounds; what fast-check would keep of each is not.
+    verbose: 0,
+  });
+  if (!result.failed) return null;
+  const repeat = `FUZZ_SEED=${result.seed} FUZZ_PATH=${result.counterexamplePath ?? ''}`;
+  const error = result.errorInstance;
+  return [
+    `repeat with ${repeat} (run ${result.numRuns}, ${result.numShrinks} times shrunk)`,
+    `counterexample: ${fc.stringify(result.counterexample)}`,
+    error instanceof Error ? (error.stack ?? error.message) : String(error),
+  ].join('\n');
+}

@@ -1,0 +1,114 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { scanRequestHeaders } from '../../lib/proxy/headers.ts';
+import { isHost } from '../../lib/proxy/http1/exchange.ts';
+import { fieldPairs, mayBecomePlain, readPlainHead } from '../../lib/proxy/http1/plain-request.ts';
+import { caseBytes, readHttp1Cases } from '../support/http1-cases.ts';
+import { search, timeLimitMs } from './budget.ts';
+import { mutate, mutation, requestHead } from './mutations.ts';
+import { readRequests } from './node-parser.ts';
+
+/*
+ * What the fast lane recognizes as plain, Node's strict parser accepts, and reads alike: method, target, fields, body,
+ * and what follows. What it does not recognize is no concern here: that goes to Node's parser anyway.
+ */
+
+t.setTimeout(timeLimitMs);
+
+const next = 'GET /next HTTP/1.1\r\nHost: next\r\n\r\n';
+const known = readPlainHead('GET / HTTP/1.1\r\nHost: other\r\nContent-Length: 3\r\n\r\n', null);
+
+const pairs = (flat: readonly string[]): string[] => {
+  const list: string[] = [];
+  for (let i = 0; i + 1 < flat.length; i += 2) list.push(`${flat[i]}: ${flat[i + 1]}`);
+  return list.sort();
+};
+
+/** Null when plain and read alike, or not plain; else how the readings differ. */
+async function difference(head: string): Promise<string | null> {
+  const plain = readPlainHead(head, null);
+  if (JSON.stringify(readPlainHead(head, known?.fields ?? null)) !== JSON.stringify(plain))
+    return 'memory of the last fields';
+  if (plain === null) return null;
+  const { fields } = plain;
+  for (let end = 0; end < head.length; end++) {
+    if (!mayBecomePlain(head.slice(0, end))) return `given up after ${JSON.stringify(head.slice(0, end))}`;
+  }
+  // A body that looks like requests: taken for anything but a body, it would show.
+  const size = Math.min(fields.contentLength, 4096);
+  const body = next.repeat(Math.ceil(size / next.length)).slice(0, size);
+  const whole = size === fields.contentLength;
+  const { requests, fault } = await readRequests(head + body + (whole && fields.keepAlive ? next : ''));
+  if (fault !== null) return `refused by Node: ${fault}`;
+  const [first, second] = requests;
+  if (first === undefined) return 'no request for Node';
+  const { forward, host, fault: scanned } = scanRequestHeaders(first.raw);
+  if (scanned !== null) return `refused by the library lane: ${scanned}`;
+  if (host === null || !isHost(host) || host !== fields.host) return `host ${host}, plain ${fields.host}`;
+  if (first.method !== plain.method || first.target !== plain.target) return `${first.method} ${first.target}`;
+  if (first.keepAlive !== fields.keepAlive) return `keep-alive: ${first.keepAlive}`;
+  if (pairs(first.raw).join('\n') !== pairs(fieldPairs(fields.text)).join('\n')) return 'other fields';
+  const forwarded = pairs(['Host', host, ...forward]).map((line) => line.replace(/^host/i, 'host'));
+  const plainForwarded = pairs(fieldPairs(fields.forward)).map((line) => line.replace(/^host/i, 'host'));
+  if (forwarded.sort().join('\n') !== plainForwarded.sort().join('\n')) return 'forwards other fields';
+  if (!whole) return null;
+  if (!first.complete || first.body.toString('latin1') !== body) return `body of ${first.body.length}, plain ${size}`;
+  if (!fields.keepAlive) return requests.length === 1 ? null : 'more than one request after the last';
+  return second?.target === '/next' && requests.length === 2 ? null : `${requests.length} requests`;
+}
+
+/** Found by searching, or near to what was; each once was read in two ways, or might be. */
+const regressions: readonly (readonly [name: string, head: string])[] = [
+  ['tab after a length', 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\t\r\n\r\n'],
+  ['tab before a length', 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\t5\r\n\r\n'],
+  ['space after a length', 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5 \r\n\r\n'],
+  ['leading zeros in a length', 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0000000005\r\n\r\n'],
+  ['tab after close', 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\t\r\n\r\n'],
+  ['tab before close', 'GET / HTTP/1.1\r\nHost: a\r\nConnection:\tclose\r\n\r\n'],
+  ['space after close', 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close \r\n\r\n'],
+  ['a second name for Transfer-Encoding', 'POST / HTTP/1.1\r\nHost: a\r\nTransfer_Encoding: chunked\r\n\r\n'],
+  ['obs-text', 'GET / HTTP/1.1\r\nHost: a\r\nX: \x80\xff\r\n\r\n'],
+  ['odd target', 'GET /"<>\\^`{|}#?# HTTP/1.1\r\nHost: a\r\n\r\n'],
+  ['an empty Host', 'GET / HTTP/1.1\r\nHost:\r\n\r\n'],
+];
+
+t.test('cases once found', async (t) => {
+  for (const [name, head] of regressions) t.equal(await difference(head), null, name);
+});
+
+t.test('generated heads', async (t) => {
+  let accepted = 0;
+  const found = await search(
+    fc.asyncProperty(requestHead, async (head) => {
+      if (readPlainHead(head, null) !== null) accepted++;
+      const seen = await difference(head);
+      if (seen !== null) throw new Error(seen);
+    }),
+    0.5,
+  );
+  t.equal(found, null);
+  t.ok(accepted > 100, `${accepted} heads were plain`);
+});
+
+const shared = readHttp1Cases();
+t.test('mutated cases', shared.found ? {} : { skip: shared.reason }, async (t) => {
+  if (!shared.found) return;
+  const heads = shared.cases.cases
+    .map((row) => caseBytes(row).toString('latin1'))
+    .filter((bytes) => bytes.length < 2000)
+    .map((bytes) => bytes.slice(0, bytes.indexOf('\r\n\r\n') + 4));
+  let accepted = 0;
+  const found = await search(
+    fc.asyncProperty(fc.constantFrom(...heads), fc.array(mutation, { maxLength: 3 }), async (head, mutations) => {
+      const text = mutate(head, mutations);
+      const end = text.indexOf('\r\n\r\n');
+      if (end === -1) return;
+      const seen = await difference(text.slice(0, end + 4));
+      if (readPlainHead(text.slice(0, end + 4), null) !== null) accepted++;
+      if (seen !== null) throw new Error(seen);
+    }),
+    0.5,
+  );
+  t.equal(found, null);
+  t.ok(accepted > 20, `${accepted} heads were plain`);
+});
