@@ -1,10 +1,16 @@
 import type { Readable } from 'node:stream';
+import type { RequestFacts } from '../policy/decision.ts';
+import type { HeaderList } from './headers.ts';
 import type { ConnectionFacts } from './recorder.ts';
 import type { Refusal } from './refuse.ts';
-import type { Request } from './request-pipeline.ts';
 
-/** Flat name, value, name, value … in the order received; names keep their case in HTTP/1. */
-export type HeaderList = string[];
+/** A request as far as it matters to decisions and logs. */
+export interface Request extends RequestFacts {
+  /** As on the wire: `HTTP/1.0`, `HTTP/1.1`, `HTTP/2.0`. */
+  readonly version: string;
+  /** Path and query, byte for byte as received. */
+  readonly target: string;
+}
 
 /**
  * The client's side of one request and its response, whichever HTTP version carries it: what forwarding needs, so that

@@ -1,5 +1,7 @@
 import type { HeaderChanges } from '../policy/decision.ts';
-import type { HeaderList } from './exchange.ts';
+
+/** Flat name, value, name, value … in the order received; names keep their case in HTTP/1. */
+export type HeaderList = string[];
 
 /** The header by which the app learns the verified client identity (Linkerd's name). */
 export const identityHeader = 'l5d-client-id';

@@ -1,7 +1,7 @@
 import { clientId } from '../client.ts';
-import type { Authorizer, PortPolicy, RequestDecision, RequestFacts, RequestPermit } from '../policy/decision.ts';
+import type { Authorizer, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
 import { type Application, serveApplication } from './application.ts';
-import type { Exchange } from './exchange.ts';
+import type { Exchange, Request } from './exchange.ts';
 import { applyHeaderChanges, identityHeader } from './headers.ts';
 import { forwardHttp1 } from './http1/forward.ts';
 import { forwardHttp2 } from './http2/forward.ts';
@@ -28,14 +28,6 @@ export interface RequestPipelineOptions {
   readonly recorder: Recorder;
   /** Requests in flight in the whole process; one more is answered 503. */
   readonly maxInFlight: number;
-}
-
-/** A request as far as it matters to decisions and logs. */
-export interface Request extends RequestFacts {
-  /** As on the wire: `HTTP/1.0`, `HTTP/1.1`, `HTTP/2.0`. */
-  readonly version: string;
-  /** Path and query, byte for byte as received. */
-  readonly target: string;
 }
 
 /** How a permitted request leaves for the app. */

@@ -1,7 +1,7 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
-import type { Exchange, HeaderList } from '../exchange.ts';
-import { headerValue, headerValues, type RequestHead } from '../headers.ts';
+import type { Exchange } from '../exchange.ts';
+import { type HeaderList, headerValue, headerValues, type RequestHead } from '../headers.ts';
 import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
 import type { RequestPipeline } from '../request-pipeline.ts';

@@ -5,11 +5,10 @@ import type { PortPolicy, RequestPermit } from '../../policy/decision.ts';
 import { applyHeaderChanges, identityHeader } from '../headers.ts';
 import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, type Refusal, refusalFor, refusalHeaders, upstreamFailure } from '../refuse.ts';
-import type { HttpConnection } from '../request-pipeline.ts';
+import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { PendingConnect } from '../upstream.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from './app-connection.ts';
 import type { AppPool } from './app-pool.ts';
-import type { FastLane } from './fast-lane.ts';
 import { endWith } from './last-answer.ts';
 import { headersTimeoutMs, keepAliveMs, maxDrainBytes } from './limits.ts';
 import {
@@ -33,6 +32,18 @@ const oneWrite = 8 * 1024;
 /** RFC 9110 9.2.2, among the plain methods. */
 const idempotent: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
 
+/** What a connection needs of the lane that it is on. */
+export interface Lane {
+  readonly pipeline: RequestPipeline;
+  /** A stop has begun: every answer is the last of its connection. */
+  readonly draining: boolean;
+  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+  /** The connection is closed, or has gone over to the library lane. */
+  forget(connection: FastConnection): void;
+  /** Takes it over for good; `unread` comes first. */
+  handOver(connection: HttpConnection, socket: Socket, unread: Buffer): void;
+}
+
 /** Where a connection is between two requests. */
 type Stage =
   /** Waiting for a request head; some of it may be here. */
@@ -46,7 +57,7 @@ type Stage =
 
 /** One client connection on the fast lane. */
 export class FastConnection implements ResponseSink {
-  readonly #lane: FastLane;
+  readonly #lane: Lane;
   readonly #connection: HttpConnection;
   readonly #socket: Socket;
   readonly #pool: AppPool;
@@ -82,7 +93,7 @@ export class FastConnection implements ResponseSink {
   /** What to send again if an idle app connection proves to be closed; null when it must not be. */
   #repeat: string | null = null;
 
-  constructor(lane: FastLane, connection: HttpConnection, socket: Socket, pool: AppPool) {
+  constructor(lane: Lane, connection: HttpConnection, socket: Socket, pool: AppPool) {
     this.#lane = lane;
     this.#connection = connection;
     this.#socket = socket;

@@ -4,7 +4,7 @@ import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Endpoint, Upstreams } from '../upstream.ts';
 import { AppPool } from './app-pool.ts';
 import type { Http1Engine } from './engine.ts';
-import { FastConnection } from './fast-connection.ts';
+import { FastConnection, type Lane } from './fast-connection.ts';
 
 export interface FastLaneOptions {
   readonly pipeline: RequestPipeline;
@@ -21,7 +21,7 @@ const sweepMs = 1000;
  * The fast lane for HTTP/1.1: plain requests go from socket to socket, their heads read once and their bodies relayed.
  * It serves only what it can recognize beyond doubt, and refuses nothing as malformed; that is the library lane's to do.
  */
-export class FastLane implements Http1Engine {
+export class FastLane implements Http1Engine, Lane {
   readonly pipeline: RequestPipeline;
   readonly onBadRequest: FastLaneOptions['onBadRequest'];
   draining = false;
@@ -51,7 +51,6 @@ export class FastLane implements Http1Engine {
     served.start(bytes);
   }
 
-  /** The connection is closed, or has gone over to the library lane. */
   forget(connection: FastConnection): void {
     this.#open.delete(connection);
   }

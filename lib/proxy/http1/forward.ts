@@ -1,8 +1,8 @@
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { RequestPermit } from '../../policy/decision.ts';
-import type { Exchange, HeaderList } from '../exchange.ts';
-import { scanResponseHeaders, without } from '../headers.ts';
+import type { Exchange } from '../exchange.ts';
+import { type HeaderList, scanResponseHeaders, without } from '../headers.ts';
 import type { RequestScope } from '../recorder.ts';
 import { errorCode } from '../refuse.ts';
 

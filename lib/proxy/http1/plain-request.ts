@@ -1,6 +1,5 @@
-import type { HeaderList } from '../exchange.ts';
-import { isIdentityAlias } from '../headers.ts';
-import type { Request } from '../request-pipeline.ts';
+import type { Request } from '../exchange.ts';
+import { type HeaderList, isIdentityAlias } from '../headers.ts';
 import { isHost } from './exchange.ts';
 
 /*

@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import { createProxyServer } from 'http-proxy';
 import type { Dispatcher } from 'undici';
 import type { PortPolicy, RequestPermit } from '../../policy/decision.ts';
-import type { HeaderList } from '../exchange.ts';
+import type { HeaderList } from '../headers.ts';
 import type { RequestScope } from '../recorder.ts';
 import { failures, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';

@@ -1,7 +1,7 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import type { Readable } from 'node:stream';
-import type { Exchange, HeaderList } from '../exchange.ts';
-import { headerValue, headerValues, isIdentityAlias } from '../headers.ts';
+import type { Exchange } from '../exchange.ts';
+import { type HeaderList, headerValue, headerValues, isIdentityAlias } from '../headers.ts';
 import { isHost, readTarget } from '../http1/exchange.ts';
 import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';

@@ -1,7 +1,7 @@
 import type { ClientHttp2Stream } from 'node:http2';
 import type { RequestPermit } from '../../policy/decision.ts';
-import type { Exchange, HeaderList } from '../exchange.ts';
-import { headerValue } from '../headers.ts';
+import type { Exchange } from '../exchange.ts';
+import { type HeaderList, headerValue } from '../headers.ts';
 import type { RequestScope } from '../recorder.ts';
 import type { Http2Pool } from './pool.ts';
 

@@ -134,6 +134,8 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
   const reasons = () => ({ reason: '', candidates: [] });
   return {
     generation: 1,
+    admits: () => ({ kind: 'admitted' }),
+    admissionReasons: reasons,
     port: () => policy,
     connection: () => ({ kind: 'deny', server: resource }),
     // Only policy makes permits; a test must forge them.
