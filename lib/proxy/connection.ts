@@ -213,8 +213,9 @@ class InboundConnection implements LiveConnection {
         const now = this.#policy();
         const { bytes } = result;
         const tunnel = (): void => {
-          // Half a request line must not become a way round request rules.
-          if (bytes.length > 0 && result.kind !== 'seen' && now.hasRequestRules) {
+          // Neither half a request line nor one of HTTP/0.9 must become a way round request rules.
+          const maybeHttp = result.kind !== 'seen' || result.value === 'http/0.9';
+          if (bytes.length > 0 && maybeHttp && now.hasRequestRules) {
             stream.destroy();
             return;
           }
