@@ -270,7 +270,7 @@ function refuseSharedPorts(reader: VariableReader, config: Config): void {
 }
 
 /** Read by bin/sallyport and by the tests, not by this file. */
-const readElsewhere = new Set(['SALLYPORT_NODE', 'SALLYPORT_SHARED', 'SALLYPORT_REQUIRE_ALL']);
+const readElsewhere = new Set(['SALLYPORT_NODE', 'SALLYPORT_SHARED']);
 /** Kubernetes gives every container the addresses of Services, so one named `sallyport` fills the same prefix. */
 const ofKubernetesService = /_SERVICE_(HOST|PORT)(_|$)|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$/;
 
