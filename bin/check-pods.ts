@@ -1,4 +1,4 @@
-import type { Environment } from '../lib/config.ts';
+import type { Environment } from '../lib/config/variables.ts';
 import { compileNow } from '../lib/policy/compile.ts';
 import { isClusterDocument, type PolicyDocument } from '../lib/policy/document-types.ts';
 import { type Selector, selects } from '../lib/policy/selectors.ts';

@@ -1,5 +1,6 @@
 import { styleText } from 'node:util';
-import { faultText, readWorkload } from '../lib/config.ts';
+import { readWorkload } from '../lib/config/config.ts';
+import { faultText } from '../lib/config/variables.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import { type Io, parseCommandLine, UsageError } from './arguments.ts';

@@ -1,4 +1,4 @@
-import { portNumber } from '../lib/config-values.ts';
+import { portNumber } from '../lib/config/values.ts';
 import { type IpAddress, parseIp } from '../lib/ip.ts';
 import type { ExplainQuery } from '../lib/policy/explain.ts';
 import { nearestName } from '../lib/policy/nearest.ts';

@@ -1,7 +1,8 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { styleText } from 'node:util';
-import { type Flags, faultText, readWorkload, type VariableName } from '../lib/config.ts';
+import { readWorkload } from '../lib/config/config.ts';
+import { type Flags, faultText, type VariableName } from '../lib/config/variables.ts';
 import { createAuthorizer, type PolicyAuthorizer } from '../lib/policy/authorizer.ts';
 import { compileNow } from '../lib/policy/compile.ts';
 import { type ExplainJson, explain } from '../lib/policy/explain.ts';

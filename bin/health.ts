@@ -1,5 +1,5 @@
 import { request } from 'node:http';
-import { readConfig } from '../lib/config.ts';
+import { readConfig } from '../lib/config/config.ts';
 import { hostPort } from '../lib/ip.ts';
 import { type Command, parseCommandLine, UsageError } from './arguments.ts';
 

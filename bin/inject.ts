@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { dnsName, oneOf, type Parser, portNumber } from '../lib/config-values.ts';
+import { dnsName, oneOf, type Parser, portNumber } from '../lib/config/values.ts';
 import { type InjectResult, inject, type ManifestText, uninject } from '../lib/deploy/inject.ts';
 import { podMonitor, policyConfigMap } from '../lib/deploy/manifests.ts';
 import { type InjectSettings, inboundPort } from '../lib/deploy/settings.ts';

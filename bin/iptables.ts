@@ -1,5 +1,5 @@
-import type { Parser } from '../lib/config-values.ts';
-import { portNumber } from '../lib/config-values.ts';
+import type { Parser } from '../lib/config/values.ts';
+import { portNumber } from '../lib/config/values.ts';
 import { type Applied, applyRules, removeRules } from '../lib/redirect/apply.ts';
 import { type BackendName, RedirectError } from '../lib/redirect/backend.ts';
 import {

@@ -1,5 +1,5 @@
 import { type App, startApp } from '../lib/app.ts';
-import { readConfig } from '../lib/config.ts';
+import { readConfig } from '../lib/config/config.ts';
 import { hostPort } from '../lib/ip.ts';
 import { createLog } from '../lib/telemetry/log.ts';
 import { type Command, type Io, parseCommandLine, usageExit } from './arguments.ts';

@@ -1,5 +1,6 @@
 import type { AddressInfo, Socket } from 'node:net';
-import type { Config, InboundPort, ListenAddress } from './config.ts';
+import type { Config } from './config/config.ts';
+import type { InboundPort, ListenAddress } from './config/values.ts';
 import { parseIp } from './ip.ts';
 import { createAdminApp } from './ops/admin-app.ts';
 import { createHealthServer } from './ops/health-server.ts';

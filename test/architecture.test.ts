@@ -47,7 +47,7 @@ const rules: readonly Rule[] = [
   },
   {
     room: /^lib\/reload\//,
-    may: [/^lib\/reload\//, values, /^lib\/policy\//, /^lib\/config(-\w+)?\.ts$/, /^lib\/yaml\.ts$/],
+    may: [/^lib\/reload\//, values, /^lib\/policy\//, /^lib\/config\//, /^lib\/yaml\.ts$/],
     why: 'reloading feeds the policy core and knows nothing of the data plane',
   },
   {
@@ -57,7 +57,7 @@ const rules: readonly Rule[] = [
   },
   {
     room: /^lib\/redirect\//,
-    may: [/^lib\/redirect\//, /^lib\/ip\.ts$/, /^lib\/config-values\.ts$/],
+    may: [/^lib\/redirect\//, /^lib\/ip\.ts$/, /^lib\/config\/values\.ts$/],
     packages: ['ipaddr.js', 'node:child_process', 'node:fs'],
     why: 'netfilter rules stand beside the proxy, not in it',
   },
@@ -74,8 +74,8 @@ const rules: readonly Rule[] = [
   },
   { room: /^lib\/ops\//, may: [/^lib\/ops\//, values], why: 'the admin and health servers get functions, not objects' },
   {
-    room: /^lib\/config(-\w+)?\.ts$/,
-    may: [/^lib\/config(-\w+)?\.ts$/, values, /^lib\/policy\//, /^lib\/yaml\.ts$/],
+    room: /^lib\/config\//,
+    may: [/^lib\/config\//, values, /^lib\/policy\//, /^lib\/yaml\.ts$/],
     why: 'environment to values',
   },
   {

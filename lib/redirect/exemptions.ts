@@ -1,5 +1,5 @@
 import ipaddr from 'ipaddr.js';
-import { list, type Parser, portNumber } from '../config-values.ts';
+import { list, type Parser, portNumber } from '../config/values.ts';
 import { parseIp } from '../ip.ts';
 
 /** What netfilter calls IPv4 and IPv6: each has tables and programs of its own. */

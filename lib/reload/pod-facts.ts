@@ -1,5 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type ConfigFault, type Environment, faultText, type Host, readWorkload, thisHost } from '../config.ts';
+import { readWorkload } from '../config/config.ts';
+import { type Host, thisHost } from '../config/host.ts';
+import { type ConfigFault, type Environment, faultText } from '../config/variables.ts';
 import type { Workload } from '../policy/workload.ts';
 import { watchPaths } from './watch.ts';
 

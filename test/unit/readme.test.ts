@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
 import pino from 'pino';
 import t from 'tap';
-import { variables } from '../../lib/config.ts';
+import { variables } from '../../lib/config/variables.ts';
 import { documentKinds } from '../../lib/policy/document-kinds.ts';
 import { refusals } from '../../lib/policy/refusals.ts';
 import { defaultPolicies } from '../../lib/policy/workload.ts';

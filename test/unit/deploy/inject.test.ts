@@ -1,6 +1,6 @@
 import t from 'tap';
 import { main as iptables } from '../../../bin/iptables.ts';
-import { type Config, readConfig } from '../../../lib/config.ts';
+import { type Config, readConfig } from '../../../lib/config/config.ts';
 import { inject, uninject } from '../../../lib/deploy/inject.ts';
 import type { InjectSettings } from '../../../lib/deploy/settings.ts';
 import { type Path, valueAt } from '../../../lib/deploy/yaml-edit.ts';

@@ -1,7 +1,9 @@
 import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { type Environment, type Host, readWorkload, thisHost } from '../../../lib/config.ts';
+import { readWorkload } from '../../../lib/config/config.ts';
+import { type Host, thisHost } from '../../../lib/config/host.ts';
+import type { Environment } from '../../../lib/config/variables.ts';
 import type { Workload } from '../../../lib/policy/workload.ts';
 import { createPodFacts } from '../../../lib/reload/pod-facts.ts';
 import { until } from '../../support/until.ts';

@@ -1,7 +1,7 @@
 import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { readWorkload } from '../../../lib/config.ts';
+import { readWorkload } from '../../../lib/config/config.ts';
 import type { PolicyDocument } from '../../../lib/policy/document-types.ts';
 import type { Workload } from '../../../lib/policy/workload.ts';
 import type { Problem } from '../../../lib/problem.ts';

@@ -1,13 +1,7 @@
 import t from 'tap';
-import {
-  type Config,
-  type Environment,
-  faultText,
-  type Host,
-  readConfig,
-  readWorkload,
-  variables,
-} from '../../lib/config.ts';
+import { type Config, readConfig, readWorkload } from '../../../lib/config/config.ts';
+import type { Host } from '../../../lib/config/host.ts';
+import { type Environment, faultText, variables } from '../../../lib/config/variables.ts';
 
 const files: Record<string, string> = {
   '/pod/labels': 'app="web"\ntier="front"\n\n',

@@ -1,10 +1,11 @@
-import type { ConfigFault, Host, VariableName, VariableReader } from './config.ts';
-import { labelsFile, type Parsed } from './config-values.ts';
-import { type IpAddress, parseIp } from './ip.ts';
-import type { SourceDocument } from './policy/documents.ts';
-import { noPorts, type PodFacts, readPod } from './policy/pod.ts';
-import type { PortSet, Workload } from './policy/workload.ts';
-import { readYaml } from './yaml.ts';
+import { type IpAddress, parseIp } from '../ip.ts';
+import type { SourceDocument } from '../policy/documents.ts';
+import { noPorts, type PodFacts, readPod } from '../policy/pod.ts';
+import type { PortSet, Workload } from '../policy/workload.ts';
+import { readYaml } from '../yaml.ts';
+import type { Host } from './host.ts';
+import { labelsFile, type Parsed } from './values.ts';
+import type { ConfigFault, VariableName, VariableReader } from './variables.ts';
 
 /**
  * The workload, from three sources: the Pod manifest, the variables, the host. Faults go to the reader.

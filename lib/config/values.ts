@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js';
-import { type IpAddress, parseIp } from './ip.ts';
-import { nearestName } from './policy/nearest.ts';
+import { type IpAddress, parseIp } from '../ip.ts';
+import { nearestName } from '../policy/nearest.ts';
 
 /** A value as read from one variable, or what is wrong with its text and how to put it right. */
 export type Parsed<T> = { readonly value: T } | { readonly fault: string; readonly hint: string };

@@ -1,0 +1,138 @@
+import { nearestName } from '../policy/nearest.ts';
+import type { Workload } from '../policy/workload.ts';
+import { type Host, thisHost } from './host.ts';
+import type { InboundPort, ListenAddress } from './values.ts';
+import {
+  type ConfigFault,
+  type Environment,
+  type Flags,
+  type VariableName,
+  VariableReader,
+  type VariableValue,
+  variables,
+} from './variables.ts';
+import { assembleWorkload } from './workload.ts';
+
+export interface Config {
+  readonly policyPath: string | null;
+  /** For redirected connections. Null: only the explicit ports listen. */
+  readonly inboundListen: ListenAddress | null;
+  readonly inboundPorts: readonly InboundPort[];
+  /** Where a redirected connection is forwarded to, on the port it was meant for; `original`: to where it was meant. */
+  readonly appHost: string;
+  readonly adminListen: ListenAddress | null;
+  readonly healthListen: ListenAddress | null;
+  /** Null: no TLS is terminated. `names` null: the certificate's own DNS SANs. */
+  readonly identity: {
+    readonly certFile: string;
+    readonly keyFile: string;
+    readonly trustAnchorsFile: string;
+    readonly names: readonly string[] | null;
+  } | null;
+  readonly detectTimeoutMs: number;
+  readonly connectTimeoutMs: number;
+  /** False: every HTTP/1 request goes through Node's own parser and client. */
+  readonly fastLane: boolean;
+  readonly shutdownGracePeriodMs: number;
+  readonly logLevel: VariableValue<'SALLYPORT_LOG'>;
+  readonly logFormat: VariableValue<'SALLYPORT_LOG_FORMAT'>;
+  readonly accessLog: VariableValue<'SALLYPORT_ACCESS_LOG'>;
+  readonly workload: Workload;
+  /** Doubts worth a line in the log at start; none of them stops anything. */
+  readonly warnings: readonly ConfigFault[];
+}
+
+export type Outcome<T> = ({ readonly ok: true } & T) | { readonly ok: false; readonly faults: readonly ConfigFault[] };
+
+/** The environment as one frozen value, or every fault in it. Nothing is opened, bound or started. */
+export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<{ readonly config: Config }> {
+  const reader = new VariableReader(env);
+  const get = reader.get.bind(reader);
+  const inboundPorts = get('SALLYPORT_INBOUND_PORTS') ?? [];
+  const inboundListen = get('SALLYPORT_INBOUND_LISTEN');
+  const redirected = reader.isSet('SALLYPORT_INBOUND_LISTEN') || !reader.isSet('SALLYPORT_INBOUND_PORTS');
+  const { workload, warnings } = assembleWorkload(reader, { ...thisHost, ...host });
+  const config: Config = {
+    policyPath: get('SALLYPORT_POLICY'),
+    inboundListen: redirected ? inboundListen : null,
+    inboundPorts,
+    appHost: get('SALLYPORT_APP_HOST'),
+    adminListen: get('SALLYPORT_ADMIN_LISTEN'),
+    healthListen: get('SALLYPORT_HEALTH_LISTEN'),
+    identity: readIdentity(reader),
+    detectTimeoutMs: get('SALLYPORT_DETECT_TIMEOUT'),
+    connectTimeoutMs: get('SALLYPORT_CONNECT_TIMEOUT'),
+    fastLane: get('SALLYPORT_HTTP1_FAST_LANE'),
+    shutdownGracePeriodMs: get('SALLYPORT_SHUTDOWN_GRACE_PERIOD'),
+    logLevel: get('SALLYPORT_LOG'),
+    logFormat: get('SALLYPORT_LOG_FORMAT'),
+    accessLog: get('SALLYPORT_ACCESS_LOG'),
+    workload,
+    warnings: [...unknownVariables(env), ...warnings],
+  };
+  refuseSharedPorts(reader, config);
+  // A variable that several values need is read more than once; it is one fault.
+  const faults = [...new Map(reader.faults.map((fault) => [JSON.stringify(fault), fault])).values()];
+  return faults.length > 0 ? { ok: false, faults } : { ok: true, config: Object.freeze(config) };
+}
+
+/** The workload alone: for `check` and `explain`, and for the running proxy when a fact of the pod has changed. */
+export function readWorkload(
+  env: Environment,
+  host: Partial<Host> = {},
+  flags: Flags = new Map(),
+): Outcome<{ readonly workload: Workload; readonly warnings: readonly ConfigFault[] }> {
+  const reader = new VariableReader(env, flags);
+  const { workload, warnings } = assembleWorkload(reader, { ...thisHost, ...host });
+  return reader.faults.length > 0 ? { ok: false, faults: reader.faults } : { ok: true, workload, warnings };
+}
+
+function readIdentity(reader: VariableReader): Config['identity'] {
+  const names = ['SALLYPORT_IDENTITY_CERT', 'SALLYPORT_IDENTITY_KEY', 'SALLYPORT_IDENTITY_TRUST_ANCHORS'] as const;
+  const [certFile, keyFile, trustAnchorsFile] = names.map((name) => reader.get(name)) as [string, string, string];
+  const missing = names.filter((name) => !reader.isSet(name));
+  const sniNames = reader.get('SALLYPORT_IDENTITY_NAME');
+  if (missing.length === 0) return Object.freeze({ certFile, keyFile, trustAnchorsFile, names: sniNames });
+  // Terminating TLS with only part of it would either trust nobody or, worse, everybody.
+  if (missing.length < names.length) {
+    for (const name of missing) {
+      reader.fault(name, 'is not set, but others of the identity are', `set all of ${names.join(', ')}, or none`);
+    }
+  }
+  return null;
+}
+
+/** Two listeners that could not both be bound, found before any port opens. */
+function refuseSharedPorts(reader: VariableReader, config: Config): void {
+  const everywhere = (host: string | null): boolean => host === null || host === '0.0.0.0' || host === '::';
+  const listeners: { name: VariableName; listen: ListenAddress }[] = [];
+  const claim = (name: VariableName, listen: ListenAddress | null): void => {
+    if (listen === null || listen.port === 0) return;
+    const other = listeners.find(
+      ({ listen: { host, port } }) =>
+        port === listen.port && (host === listen.host || everywhere(host) || everywhere(listen.host)),
+    );
+    if (other !== undefined) reader.fault(name, `port ${listen.port} is taken by ${other.name}`, 'choose another port');
+    listeners.push({ name, listen });
+  };
+  claim('SALLYPORT_INBOUND_LISTEN', config.inboundListen);
+  for (const port of config.inboundPorts) claim('SALLYPORT_INBOUND_PORTS', port.listen);
+  claim('SALLYPORT_ADMIN_LISTEN', config.adminListen);
+  claim('SALLYPORT_HEALTH_LISTEN', config.healthListen);
+}
+
+/** Read by bin/sallyport and by the tests, not by this file. */
+const readElsewhere = new Set(['SALLYPORT_NODE', 'SALLYPORT_SHARED']);
+/** Kubernetes gives every container the addresses of Services, so one named `sallyport` fills the same prefix. */
+const ofKubernetesService = /_SERVICE_(HOST|PORT)(_|$)|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$/;
+
+function unknownVariables(env: Environment): ConfigFault[] {
+  return Object.keys(env)
+    .filter((name) => name.startsWith('SALLYPORT_') && !Object.hasOwn(variables, name))
+    .filter((name) => !readElsewhere.has(name) && !ofKubernetesService.test(name))
+    .map((name) => {
+      const nearest = nearestName(name, Object.keys(variables));
+      const hint = nearest === undefined ? 'remove it' : `did you mean ${nearest}?`;
+      return { variable: name, message: 'is not a variable that Sallyport reads', hint };
+    });
+}

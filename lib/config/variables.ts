@@ -1,0 +1,139 @@
+import { parsePortSet } from '../policy/pod.ts';
+import { defaultPolicies, type PortSet } from '../policy/workload.ts';
+import type { Parser } from './values.ts';
+import * as read from './values.ts';
+
+/** One row of the environment: how its text is read, what stands in its place when unset, and what it is for. */
+export interface Variable<T> {
+  readonly parse: Parser<T>;
+  /** The text that is parsed when the variable is unset; null where there is none and the value is then null. */
+  readonly fallback: string | null;
+  /** As the README's table shows the default. */
+  readonly shown: string;
+  readonly meaning: string;
+  /** Whether `VARIABLE=` means an empty list. Everywhere else it means unset, as an empty downward-API field does. */
+  readonly emptyIsList: boolean;
+}
+
+function always<T>(fallback: string, parse: Parser<T>, meaning: string): Variable<T> {
+  return { parse, fallback, shown: fallback, meaning, emptyIsList: false };
+}
+function optional<T>(shown: string, parse: Parser<T>, meaning: string): Variable<T | null> {
+  return { parse, fallback: null, shown, meaning, emptyIsList: false };
+}
+function listed<T>(fallback: string, parse: Parser<T>, meaning: string): Variable<T> {
+  return { parse, fallback, shown: fallback, meaning, emptyIsList: true };
+}
+
+const portSet: Parser<PortSet> = (given) => {
+  const { ports, fault } = parsePortSet(given);
+  return fault === null ? { value: ports } : { fault, hint: 'write ports and ranges, such as 25,9000-9100' };
+};
+const networks = read.list(read.network);
+
+/** Every variable that is read, in the order of the contract's table; README's table is checked against it. */
+export const variables = {
+  SALLYPORT_POLICY: optional('none', read.text, 'file or folder of policy documents, watched'),
+  SALLYPORT_DEFAULT_INBOUND_POLICY: always('deny', read.oneOf(defaultPolicies), 'for ports without a Server'),
+  SALLYPORT_INBOUND_LISTEN: always('0.0.0.0:4143', read.listenAddress, 'for redirected connections'),
+  SALLYPORT_INBOUND_PORTS: optional('none', read.list(read.inboundPort), 'explicit listeners, 8080=127.0.0.1:3000,…'),
+  SALLYPORT_APP_HOST: always('127.0.0.1', read.host, 'of redirected connections; original: as the client meant'),
+  // Not port 0: the admin port is a fact of the workload, and policy is compiled for it before anything is bound.
+  SALLYPORT_ADMIN_LISTEN: always('0.0.0.0:4191', read.listenAddressOrOff(1), 'behind the policy of its port; or off'),
+  SALLYPORT_HEALTH_LISTEN: always('0.0.0.0:4192', read.listenAddressOrOff(0), 'outside every policy; or off'),
+  SALLYPORT_POD_NAME: optional('host name', read.dnsName, 'the pod, in logs'),
+  SALLYPORT_POD_NAMESPACE: optional('default', read.dnsName, 'where documents without a namespace live'),
+  SALLYPORT_POD_IPS: optional("the host's own addresses", read.list(read.ip), 'what podClusterIp means'),
+  SALLYPORT_POD_LABELS: optional('none', read.labels, 'k=v,…, for podSelector'),
+  SALLYPORT_POD_LABELS_FILE: optional('none', read.text, "the downward API's file of labels, watched"),
+  SALLYPORT_POD_PORTS: optional('none', read.namedPorts, 'named ports, http=8080,…'),
+  SALLYPORT_PROBES: optional('none', read.probes, "the app's HTTP probes, 8080/healthz,…"),
+  SALLYPORT_POD_MANIFEST: optional('none', read.text, 'a Pod in YAML, in place of the pod variables'),
+  SALLYPORT_CLUSTER_NETWORKS: listed(
+    '10.0.0.0/8,100.64.0.0/10,172.16.0.0/12,192.168.0.0/16,fd00::/8',
+    networks,
+    'what cluster-* policies admit',
+  ),
+  SALLYPORT_PROBE_NETWORKS: listed('0.0.0.0/0,::/0', networks, 'where probes may come from'),
+  SALLYPORT_AUTHORIZE_LOCALHOST: always('true', read.boolean, 'the implicit localhost authorization'),
+  SALLYPORT_OPAQUE_PORTS: listed('25,587,3306,4444,5432,6379,9300,11211', portSet, 'never inspected without a Server'),
+  SALLYPORT_REQUIRE_IDENTITY_PORTS: optional('none', portSet, 'where *-unauthenticated means *-authenticated'),
+  SALLYPORT_IDENTITY_CERT: optional('none', read.text, 'PEM file, watched'),
+  SALLYPORT_IDENTITY_KEY: optional('none', read.text, 'PEM file, watched'),
+  SALLYPORT_IDENTITY_TRUST_ANCHORS: optional('none', read.text, 'PEM file, watched'),
+  SALLYPORT_IDENTITY_NAME: optional("the certificate's DNS SANs", read.list(read.dnsName), 'SNI terminated here'),
+  SALLYPORT_TRUST_DOMAIN: always('cluster.local', read.dnsName, 'ends the identity of a service account'),
+  SALLYPORT_CONTROL_PLANE_NAMESPACE: always('linkerd', read.dnsName, 'part of the identity of a service account'),
+  SALLYPORT_DETECT_TIMEOUT: always('10s', read.duration, 'for the first bytes of a connection'),
+  SALLYPORT_CONNECT_TIMEOUT: always('1s', read.duration, 'for connecting to the app'),
+  SALLYPORT_SHUTDOWN_GRACE_PERIOD: always('2m', read.duration, 'for work in flight after a stop'),
+  SALLYPORT_HTTP1_FAST_LANE: always('true', read.boolean, 'plain HTTP/1.1 requests take the short way'),
+  SALLYPORT_LOG: always('info', read.oneOf(['trace', 'debug', 'info', 'warn', 'error', 'off']), 'level'),
+  SALLYPORT_LOG_FORMAT: always('json', read.oneOf(['json', 'plain']), 'of the log on stdout'),
+  SALLYPORT_ACCESS_LOG: always('off', read.oneOf(['off', 'apache', 'json']), 'one line a request on stderr'),
+} as const satisfies Record<string, Variable<unknown>>;
+
+export type VariableName = keyof typeof variables;
+export type VariableValue<N extends VariableName> = (typeof variables)[N] extends Variable<infer T> ? T : never;
+
+/** One thing wrong with the environment. `variable` is the flag's name when the value came from a flag. */
+export interface ConfigFault {
+  readonly variable: string;
+  readonly message: string;
+  /** The remedy, one sentence. */
+  readonly hint: string;
+}
+
+/** One line for people: `SALLYPORT_LOG: "loud" is not known (one of trace, …)`. */
+export function faultText(fault: ConfigFault): string {
+  return `${fault.variable}: ${fault.message}${fault.hint === '' ? '' : ` (${fault.hint})`}`;
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** `explain`'s flags: each stands for a variable, replaces it, and wins over the Pod manifest's annotations too. */
+export type Flags = ReadonlyMap<VariableName, { readonly flag: string; readonly value: string }>;
+
+/** Reads variables one by one and collects every fault, so that all of them are reported together. */
+export class VariableReader {
+  readonly faults: ConfigFault[] = [];
+  readonly #env: Environment;
+  readonly #flags: Flags;
+
+  constructor(env: Environment, flags: Flags = new Map()) {
+    this.#env = env;
+    this.#flags = flags;
+  }
+
+  isSet(name: VariableName): boolean {
+    return this.#given(name) !== null;
+  }
+
+  isFlag(name: VariableName): boolean {
+    return this.#flags.has(name);
+  }
+
+  /** The value, or the default's. A faulty one is noted; the default's value then only lets the reading go on. */
+  get<N extends VariableName>(name: N): VariableValue<N> {
+    const variable: Variable<unknown> = variables[name];
+    const given = this.#given(name);
+    if (given !== null) {
+      const parsed = variable.parse(given);
+      if ('value' in parsed) return parsed.value as VariableValue<N>;
+      this.fault(name, parsed.fault, parsed.hint);
+    }
+    if (variable.fallback === null) return null as VariableValue<N>;
+    const parsed = variable.parse(variable.fallback);
+    if ('fault' in parsed) throw new Error(`the default of ${name}: ${parsed.fault}`);
+    return parsed.value as VariableValue<N>;
+  }
+
+  fault(name: VariableName, message: string, hint: string): void {
+    this.faults.push({ variable: this.#flags.get(name)?.flag ?? name, message, hint });
+  }
+
+  #given(name: VariableName): string | null {
+    const given = (this.#flags.get(name)?.value ?? this.#env[name])?.trim();
+    return given === undefined || (given === '' && !variables[name].emptyIsList) ? null : given;
+  }
+}
