@@ -90,7 +90,7 @@ export class NetworkIsolation {
       else high = middle - 1;
     }
     const segment = this.#segments[low];
-    return segment === undefined || port < segment.first ? nobody : segment.from;
+    return segment !== undefined && port >= segment.first ? segment.from : nobody;
   }
 
   reasons(port: number, ip: IpAddress): Reasons {

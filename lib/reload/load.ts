@@ -4,6 +4,7 @@ import type { PolicyDocument } from '../policy/document-types.ts';
 import { readDocuments, type SourceDocument } from '../policy/documents.ts';
 import type { Problem } from '../problem.ts';
 import { readYaml } from '../yaml.ts';
+import { readClusterListing } from './cluster-listing.ts';
 import { readPolicyFiles } from './policy-files.ts';
 
 /** What the files under some paths say: one set of documents, however many files hold it. */
@@ -42,7 +43,7 @@ export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLo
 
   const sources: SourceDocument[] = [];
   for (const { file, text } of texts) {
-    const yaml = readYaml(text, file);
+    const yaml = readClusterListing(text, file) ?? readYaml(text, file);
     problems.push(...yaml.problems);
     sources.push(...yaml.documents);
   }
