@@ -25,6 +25,8 @@ interface Lane {
   busy: boolean;
   exchange: Http1Exchange | null;
   readonly waiting: (() => void)[];
+  /** Refuses what cannot be read any further, when what came before it has been answered. */
+  refuse: (() => void) | null;
 }
 
 /** The library lane for HTTP/1.x: Node's parser in front, policy, then undici or a tunnel towards the app. */
@@ -63,7 +65,7 @@ export class LibraryLane implements Http1Engine {
   }
 
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
-    const lane: Lane = { connection, socket, busy: false, exchange: null, waiting: [] };
+    const lane: Lane = { connection, socket, busy: false, exchange: null, waiting: [], refuse: null };
     this.#lanes.set(socket, lane);
     socket.once('close', () => this.#lanes.delete(socket));
     putBack(socket, bytes);
@@ -103,6 +105,12 @@ export class LibraryLane implements Http1Engine {
 
   #take(lane: Lane, request: http.IncomingMessage, response: http.ServerResponse): void {
     lane.busy = true;
+    // The fault is in the body of this very request, which will never be complete.
+    if (lane.refuse !== null && !request.complete) {
+      lane.waiting.length = 0;
+      lane.refuse();
+      return;
+    }
     const exchange = this.#exchange(lane.connection, request, response);
     lane.exchange = exchange;
     if (exchange === null) return;
@@ -195,6 +203,7 @@ export class LibraryLane implements Http1Engine {
       else refuse();
     } else if (lane.busy) {
       // It follows a sound request, which gets its answer first (RFC 9112 9.3.2).
+      lane.refuse = refuse;
       lane.waiting.push(refuse);
     } else {
       refuse();
