@@ -22,7 +22,9 @@ const partial: HelloResult = { kind: 'partial' };
  * Reads a ClientHello from the first bytes of a connection, across TLS records if it is split.
  * Anything malformed is `not-tls`: the bytes then count as plaintext, which carries no identity.
  */
-export function parseClientHello(bytes: Buffer): HelloResult {
+export function parseClientHello(stream: Buffer): HelloResult {
+  // What lies beyond must not count: it may be here already, or not yet.
+  const bytes = stream.subarray(0, maxHelloBytes);
   if (bytes.length === 0) return partial;
   if (bytes[0] !== 22) return notTls;
   const message = handshakeMessage(bytes);
@@ -65,16 +67,19 @@ function readHello(body: Buffer): HelloResult {
     at += 1 + body.readUInt8(at); // legacy_compression_methods
     let serverName: string | null = null;
     let alpn: readonly string[] = [];
+    if (at > body.length) return notTls;
     if (at < body.length) {
       const end = at + 2 + body.readUInt16BE(at);
       if (end > body.length) return notTls;
       at += 2;
       while (at + 4 <= end) {
         const type = body.readUInt16BE(at);
-        const data = body.subarray(at + 4, at + 4 + body.readUInt16BE(at + 2));
+        const next = at + 4 + body.readUInt16BE(at + 2);
+        if (next > end) return notTls;
+        const data = body.subarray(at + 4, next);
         if (type === 0) serverName = readServerName(data);
         else if (type === 16) alpn = readAlpn(data);
-        at += 4 + body.readUInt16BE(at + 2);
+        at = next;
       }
     }
     return { kind: 'hello', hello: { serverName, alpn } };
@@ -86,10 +91,9 @@ function readHello(body: Buffer): HelloResult {
 
 function readServerName(data: Buffer): string | null {
   if (data.length < 5 || data[2] !== 0) return null;
-  const name = data
-    .subarray(5, 5 + data.readUInt16BE(3))
-    .toString('latin1')
-    .toLowerCase();
+  const end = 5 + data.readUInt16BE(3);
+  if (end > data.length) return null;
+  const name = data.subarray(5, end).toString('latin1').toLowerCase();
   return /^[a-z0-9_]([a-z0-9_.-]{0,252}[a-z0-9_.])?$/.test(name) ? name : null;
 }
 

@@ -6,7 +6,8 @@ import { byteSet, tokenChar } from '../token.ts';
  */
 export type HttpGuess = 'http/1' | 'http/2' | 'http/0.9' | 'not-http' | 'undecided';
 
-const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
+/** The first line of HTTP/2 decides alone: no HTTP/1 server may accept it (RFC 9113 3.4). */
+const preface = Buffer.from('PRI * HTTP/2.0', 'latin1');
 
 /** A request line without an end by now goes to the HTTP engine, which knows how to refuse it. */
 const maxRequestLine = 8192;
@@ -29,12 +30,13 @@ const LF = 10;
  * only a careless server would take for a request is called HTTP/1, too: the engine refuses it. So is a first line that
  * is too long to tell.
  */
-export function guessHttp(bytes: Buffer): HttpGuess {
+export function guessHttp(stream: Buffer): HttpGuess {
+  // What lies beyond must not count: it may be here already, or not yet.
+  const bytes = stream.subarray(0, maxRequestLine);
   if (bytes.length > 0) {
     const shared = Math.min(bytes.length, preface.length);
     if (bytes.compare(preface, 0, shared, 0, shared) === 0) {
-      // "PRI * HTTP/2.0" alone decides: no HTTP/1 server may accept it (RFC 9113 3.4).
-      return shared >= 14 ? 'http/2' : 'undecided';
+      return shared === preface.length ? 'http/2' : 'undecided';
     }
   }
   let at = 0;
