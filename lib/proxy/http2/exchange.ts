@@ -31,8 +31,6 @@ export interface Http2Head {
   readonly host: string;
   readonly forward: HeaderList;
   readonly contentType: string;
-  /** `te: trailers` was sent. */
-  readonly trailers: boolean;
   readonly originalProtocol: OriginalProtocol | null;
 }
 
@@ -43,7 +41,6 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
   let authority: string | null = null;
   let host: string | null = null;
   let contentType = '';
-  let trailers = false;
   let originalProtocol: OriginalProtocol | null = null;
   const cookies: string[] = [];
   const forward: HeaderList = [];
@@ -75,9 +72,6 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
       case 'content-type':
         contentType = value;
         break;
-      case 'te':
-        trailers = value.toLowerCase() === 'trailers';
-        break;
       case 'cookie':
         // Crumbs are joined for whoever is not HTTP/2 (RFC 9113 8.2.3); for the app it is one value either way.
         cookies.push(value);
@@ -93,11 +87,11 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
   const name = authority ?? host ?? '';
   if (!isHost(name)) return null;
   if (method === 'CONNECT') {
-    return { method, target: name, path: '', query: '', host: name, forward, contentType, trailers, originalProtocol };
+    return { method, target: name, path: '', query: '', host: name, forward, contentType, originalProtocol };
   }
   const target = readTarget(method, url);
   if (target === null || target.authority !== null) return null;
-  return { method, ...target, host: name, forward, contentType, trailers, originalProtocol };
+  return { method, ...target, host: name, forward, contentType, originalProtocol };
 }
 
 /** Resets arrive as errors; `close` deals with them. */
@@ -128,9 +122,6 @@ export class Http2Exchange implements Exchange {
   #trailers: HeaderList = [];
   #finished = false;
   #bodyEnded: boolean;
-  /** The client has said that it understands trailers (RFC 9110 10.1.4); gRPC lives by them. */
-  readonly #takesTrailers: boolean;
-  #trailersAllowed = false;
 
   constructor(
     connection: ConnectionFacts,
@@ -150,7 +141,6 @@ export class Http2Exchange implements Exchange {
     this.grpc = head.contentType.startsWith('application/grpc');
     this.forwardHeaders = head.forward;
     this.#originalProtocol = head.originalProtocol;
-    this.#takesTrailers = this.grpc || head.trailers;
     this.#bodyEnded = endStream;
     this.body = endStream ? null : stream;
     if (!endStream) {
@@ -201,9 +191,9 @@ export class Http2Exchange implements Exchange {
     if (this.#originalProtocol !== null) list.push(originalProtocolHeader, this.#originalProtocol);
     if (!hasBody) this.#finished = true;
     // A date is the app's to give (node:http2 takes this option, its types do not know it).
-    const waitForTrailers = hasBody && (this.#takesTrailers || headerValue(headers, 'trailer') !== null);
-    this.#trailersAllowed = waitForTrailers;
-    const options: ResponseOptions = { endStream: !hasBody, waitForTrailers, sendDate: false };
+    // Also for what has no trailers: without it, a reset of an unfinished response would be preceded by END_STREAM, and
+    // the client would take half an answer for the whole.
+    const options: ResponseOptions = { endStream: !hasBody, waitForTrailers: hasBody, sendDate: false };
     this.#stream.respond(list as unknown as OutgoingHttpHeaders, options);
     this.#accessed(status, headers);
   }
@@ -219,7 +209,7 @@ export class Http2Exchange implements Exchange {
   end(trailers: HeaderList): void {
     if (!this.#finished) {
       this.#finished = true;
-      if (this.#trailersAllowed) {
+      if (trailers.length > 0) {
         this.#stream.once('wantTrailers', () => this.#stream.sendTrailers(asObject(lowerCase(trailers))));
       }
       this.#stream.end();
