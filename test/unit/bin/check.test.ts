@@ -20,6 +20,25 @@ spec:
   requiredAuthenticationRefs: [{ kind: ServiceAccount, name: a }]
 `;
 
+const netpol = (spec: string): string => `---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: { name: np, namespace: shop }
+spec:
+${spec}`;
+const pods = `---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata: { name: web-0, namespace: shop, labels: { app: web } }
+  status: { podIP: 10.1.0.1 }
+- apiVersion: v1
+  kind: Namespace
+  metadata: { name: elsewhere }
+`;
+
 t.test('findings, with and without the facts of a pod', async (t) => {
   const pod = { SALLYPORT_POD_NAMESPACE: 'shop', SALLYPORT_POD_LABELS: 'app=web', SALLYPORT_POD_PORTS: 'http=8080' };
   const rows: [string, string, Record<string, string>, number, [code: string, line: number][]][] = [
@@ -38,6 +57,61 @@ t.test('findings, with and without the facts of a pod', async (t) => {
       [['selects-no-pod', 6]],
     ],
     ['a port name that the pod lacks', server('web', 'htpp'), pod, 0, [['port-name-unknown', 7]]],
+    ['NetworkPolicy: clean', netpol('  ingress:\n    - from: [{ podSelector: {} }]\n') + pods, {}, 0, []],
+    [
+      'NetworkPolicy: a typo',
+      netpol('  ingress:\n    - form: [{ podSelector: {} }]\n') + pods,
+      {},
+      1,
+      [['unknown-field', 7]],
+    ],
+    ['NetworkPolicy: no peer', netpol('  ingress:\n    - from:\n        - {}\n'), {}, 1, [['peer', 8]]],
+    [
+      'NetworkPolicy: selects none of the pods that are listed',
+      netpol('  podSelector: { matchLabels: { app: api } }\n') + pods,
+      {},
+      0,
+      [['selects-no-known-pod', 6]],
+    ],
+    [
+      'NetworkPolicy: for a pod that nothing tells of',
+      netpol('  podSelector: { matchLabels: { app: api } }\n'),
+      {},
+      0,
+      [],
+    ],
+    [
+      'NetworkPolicy: peers by label, and no pod listed',
+      netpol('  podSelector: {}\n  ingress:\n    - from: [{ podSelector: {} }]\n'),
+      {},
+      0,
+      [['no-pods-known', 6]],
+    ],
+    [
+      'NetworkPolicy: peers that nobody is',
+      netpol('  ingress:\n    - from:\n        - namespaceSelector: { matchLabels: { a: b } }\n') + pods,
+      {},
+      0,
+      [['peer-selects-nobody', 8]],
+    ],
+    [
+      'NetworkPolicy: an exception outside its block',
+      netpol(
+        '  ingress:\n    - from:\n        - ipBlock:\n            cidr: 10.0.0.0/8\n            except: [11.0.0.0/8]\n',
+      ),
+      {},
+      1,
+      [['except', 10]],
+    ],
+    ['NetworkPolicy: a port name, no pod given', netpol('  ingress:\n    - ports: [{ port: htpp }]\n'), {}, 0, []],
+    [
+      'NetworkPolicy: a port name that the pod lacks',
+      netpol('  ingress:\n    - ports: [{ port: htpp }]\n'),
+      pod,
+      0,
+      [['port-name-unknown', 7]],
+    ],
+    ['NetworkPolicy: egress', netpol('  policyTypes: [Ingress, Egress]\n'), pod, 0, [['egress-not-enforced', 6]]],
     ['not YAML', `${server('web', 80)}\n  port: [`, {}, 1, [['', 0]]],
   ];
   for (const [name, text, env, code, expected] of rows) {

@@ -125,6 +125,43 @@ t.test('malformed messages count as 400s and as nothing else', async (t) => {
   t.match(JSON.parse(log[0] ?? ''), { level: 'debug', msg: 'Request malformed', reason: 'two\ncontent-lengths' });
 });
 
+t.test('a connection that NetworkPolicies do not admit', async (t) => {
+  const { telemetry, lines: log } = fx.fixture();
+  const policies = ['allow-a', 'deny-all'].map((name) => ({ group: 'networking.k8s.io', kind: 'NetworkPolicy', name }));
+  const { client, clientPort, targetIp, targetPort } = fx.facts();
+  const refusal = { clientIp: client.ip, clientPort, targetIp, targetPort, policies };
+  const reasons = () => ({ reason: 'no rule admits it', candidates: [] });
+  for (const connection of ['new', 'new', 'open'] as const) {
+    telemetry.recorder.networkRefused(fx.portPolicy(), { ...refusal, connection }, reasons);
+  }
+  const lines = await fx.scrape(telemetry);
+  const moved = lines.filter((line) => /^(inbound|sallyport_network|request|response|tcp_open_total)/.test(line.name));
+  const first = {
+    network_policy_group: 'networking.k8s.io',
+    network_policy_kind: 'NetworkPolicy',
+    network_policy_name: 'allow-a',
+  };
+  const name = 'sallyport_network_policy_refused_total';
+  t.same(moved, [
+    { name, labels: { ...target, ...first, connection: 'new' }, value: 2 },
+    { name, labels: { ...target, ...first, connection: 'open' }, value: 1 },
+  ]);
+  const line = {
+    policies,
+    client: { ip: '10.1.2.3', port: 51160, id: null },
+    target: { port: 8080 },
+    reason: /no rule/,
+  };
+  t.match(
+    log.map((text) => JSON.parse(text)),
+    [
+      { level: 'info', msg: 'Connection refused', ...line },
+      { level: 'info', msg: 'Connection refused', ...line },
+      { level: 'info', msg: 'Connection terminated due to policy change', ...line },
+    ],
+  );
+});
+
 t.test('TLS states', async (t) => {
   const rows: [string, Parameters<typeof fx.facts>[0], Record<string, string>][] = [
     ['identity', { tls: fx.mesh('a.ns') }, { tls: 'true', client_id: 'a.ns' }],
