@@ -37,6 +37,8 @@ export interface ChildOptions {
   readonly graceMs?: number;
 }
 
+const underTap = process.env.TAP === '1';
+
 /** Starts a program whose end `t` is responsible for. Rejects when it cannot be started at all. */
 export async function startChild(
   t: Teardown,
@@ -49,7 +51,10 @@ export async function startChild(
     ...(options.env === undefined ? {} : { env: options.env }),
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
   };
-  const child = spawn(command, args, spawnOptions);
+  // tap puts its loaders into every Node below the test, through NODE_OPTIONS. What is tested must run as it ships.
+  const child = underTap
+    ? spawn('env', ['-u', 'NODE_OPTIONS', command, ...args], spawnOptions)
+    : spawn(command, args, spawnOptions);
   running.add(child);
   const printed = { stdout: '', stderr: '' };
   child.stdout?.setEncoding('utf8').on('data', (text: string) => {
