@@ -30,7 +30,8 @@ While they are there and the proxy is not, connections are refused: the ports ne
   --health-port PORT|off    left alone: the health server answers there itself (4192)
   --own-address             also guard connections from inside the pod to its own addresses (not those to loopback);
                             their client is the pod's own address, podClusterIp in policies
-  --proxy-uid UID           the user of the proxy, whose connections --own-address leaves alone (2102)
+  --proxy-uid UID           the user of the proxy, whose connections --own-address leaves alone (2102); with
+                            SALLYPORT_APP_HOST=original another user's would come back for ever
   --ipv6                    for IPv6, too; the proxy must listen there: SALLYPORT_INBOUND_LISTEN=[::]:4143
                             with --print, one text for both programs, iptables-restore and ip6tables-restore
   --backend nft|legacy      which iptables; without it, the one that has the rules already or that takes them

@@ -33,7 +33,9 @@ async function install(t: Test): Promise<string> {
   // Outside the checkout: npm looks for a package in every folder above, and would find this one.
   const folder = temporaryFolder(t);
   const run = async (cwd: string, command: string, ...args: readonly string[]): Promise<void> => {
-    const done = await runToEnd(t, command, args, { cwd, timeoutMs: 120_000, env: shellEnvironment(process.env) });
+    // tap puts a hook of its own into NODE_OPTIONS of whatever is started, and the compiler does not bear it.
+    const plain = ['--unset=NODE_OPTIONS', command, ...args];
+    const done = await runToEnd(t, 'env', plain, { cwd, timeoutMs: 120_000, env: withoutNpm(process.env) });
     if (done.code !== 0) throw new Error(`${command} ${args.join(' ')}: ${done.stdout}${done.stderr}`);
   };
 
@@ -56,14 +58,10 @@ async function install(t: Test): Promise<string> {
   return root;
 }
 
-/**
- * The environment of a shell. Inside `npm test`, npm's own variables name the checkout as the place to work on, which must
- * not be touched, and tap's NODE_OPTIONS would hook into the compiler.
- */
-function shellEnvironment(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+/** Inside `npm test`, npm's own variables name the checkout as the place to work on; it must not be touched. */
+function withoutNpm(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const kept = /^npm_config_(registry|cache|userconfig)$/i;
-  const ours = (name: string): boolean => (/^npm_/i.test(name) && !kept.test(name)) || /^(NODE_OPTIONS|TAP)/.test(name);
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !ours(name)));
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !/^npm_/i.test(name) || kept.test(name)));
 }
 
 async function contents(t: Test, root: string): Promise<void> {
@@ -99,6 +97,7 @@ async function contents(t: Test, root: string): Promise<void> {
  */
 const inImage = `
 set -eu
+unset NODE_OPTIONS
 root=$1 package=$2 node=$3 policy=$4
 shift 4
 mount -t tmpfs -o mode=755 image "$root"
