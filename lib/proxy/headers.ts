@@ -64,6 +64,8 @@ export function scanRequestHeaders(raw: readonly string[]): RequestHead {
         continue;
       case 'content-length':
         contentLength = value;
+        // Node's parser counts to 2^64; numbers from here on do not (RFC 9112 6.3: anticipate overflow).
+        if (!Number.isSafeInteger(Number(value))) fault = 'Content-Length too large';
         break;
       case 'user-agent':
         userAgent = value;

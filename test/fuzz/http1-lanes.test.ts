@@ -96,9 +96,6 @@ async function observe(variant: Variant, packets: readonly Buffer[], quietMs: nu
     await client.ends(3000);
     const requests = app.requests.slice(before);
     const statuses = stream.responses.map(({ status }) => status).filter((status) => status >= 200);
-    // What follows an answered request and is no request, be it that one's body, may be told 400 before the end, or not:
-    // that depends on which of them was seen first.
-    if (ended && statuses.length > 1 && statuses.at(-1) === 400) statuses.pop();
     return {
       statuses,
       fault: stream.fault,
@@ -127,17 +124,24 @@ async function compared(list: readonly Variant[], text: string, at: readonly num
   for (const quietMs of [40, 400]) {
     const observations = await Promise.all(list.map((variant) => observe(variant, packets, quietMs)));
     said = null;
+    for (const { engine, reading, lane } of list) {
+      const closed = await until('the proxy to close', () => lane.live.size === 0, {
+        timeoutMs: 3000,
+        everyMs: 1,
+      }).catch(() => false);
+      if (closed === false) said ??= `${engine}, ${reading}: the connection stays open`;
+    }
     for (let i = 0; i < list.length; i += 2) {
       const [fast, library] = [observations[i] as Observation, observations[i + 1] as Observation];
-      const { reading, app } = list[i] as Variant;
+      const { reading } = list[i] as Variant;
       said ??= compare(fast, library, reading);
       for (const request of [...fast.requests, ...library.requests]) {
         if (/^\["[^"]*","[^"]*DENIED/.test(request) && request.includes('"/DENIED')) said ??= `the app saw ${request}`;
       }
       for (const { app: each } of [list[i] as Variant, list[i + 1] as Variant]) {
         if (reading === 'strict' && each.malformed.length > 0) said ??= `malformed for the app: ${each.malformed}`;
+        each.malformed.length = 0;
       }
-      app.malformed.length = 0;
     }
     if (said === null) return null;
   }
@@ -147,11 +151,34 @@ async function compared(list: readonly Variant[], text: string, at: readonly num
 function compare(fast: Observation, library: Observation, reading: string): string | null {
   const fault = fast.fault ?? library.fault;
   if (fault !== null) return `${reading}: the answers are no HTTP: ${fault}`;
-  for (const key of ['statuses', 'ended', 'requests'] as const) {
+  if (!sameAnswers(fast, library)) {
+    return `${reading}: statuses: fast ${fast.statuses}, library ${library.statuses}, ended ${fast.ended}`;
+  }
+  for (const key of ['ended', 'requests'] as const) {
     const [a, b] = [JSON.stringify(fast[key]), JSON.stringify(library[key])];
     if (a !== b) return `${reading}: ${key}: fast ${a}, library ${b}`;
   }
   return null;
+}
+
+/**
+ * The same, but for a last request with a fault in its body. If the fault is seen when the request is decided, it is a
+ * 400 even where policy would refuse it; if it is seen later, the connection ends, with a 400 or without.
+ */
+function sameAnswers(fast: Observation, library: Observation): boolean {
+  const [a, b] = [[...fast.statuses], [...library.statuses]];
+  while (a.length > 0 && b.length > 0 && a[0] === b[0]) {
+    a.shift();
+    b.shift();
+  }
+  const tails = [a.join(), b.join()];
+  const refusals = ['400', '403', '403,400'];
+  if (tails.every((tail) => tail === '')) return true;
+  return (
+    fast.ended &&
+    library.ended &&
+    (tails.every((tail) => refusals.includes(tail)) || tails.every((tail) => tail === '' || tail === '400'))
+  );
 }
 
 const request = (line: string, ...fields: string[]): string =>
@@ -169,6 +196,11 @@ const regressions: readonly (readonly [name: string, text: string])[] = [
     'a fault in the body of a request that waits for its turn',
     `${request('PUT / HTTP/1.1', 'Content-Length: 0')}${request('HEAD /2 HTTP/1.1', 'Transfer-Encoding: chunked')}\r\n0\r\n\r\n`,
   ],
+  [
+    'no Host, and another request behind',
+    `${request('GET / HTTP/1.1')}GET /2 HTTP/1.1\r\nost: a\r\n\r\n${request('GET /3 HTTP/1.1')}`,
+  ],
+  ['a length near 2^64', `${request('POST / HTTP/1.1', 'Content-Length: 18446744073709551614')}hello`],
   [
     'an end in the middle of the pipeline',
     `${request('GET / HTTP/1.1', 'Connection: close')}${request('GET /2 HTTP/1.1')}`,

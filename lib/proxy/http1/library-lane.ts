@@ -46,7 +46,8 @@ export class LibraryLane implements Http1Engine {
       connectionsCheckingInterval: 5_000,
       maxHeaderSize: maxHeaderBytes,
       insecureHTTPParser: false,
-      requireHostHeader: true,
+      // Checked here: Node answers 400, too, but then still hands over what was pipelined behind.
+      requireHostHeader: false,
       noDelay: true,
       // h2c would tunnel past the per-request decision (RFC 9113 3.1), so it is answered as plain HTTP/1.1.
       shouldUpgradeCallback: (request) => isUpgrade(request),
@@ -229,6 +230,8 @@ function faultOf(request: http.IncomingMessage, head: RequestHead): string | nul
   // The parser accepts any digit here; only these two have this syntax (RFC 9112 2.3).
   if (request.httpVersion !== '1.1' && request.httpVersion !== '1.0') return 'unsupported HTTP version';
   if (request.rawHeaders.length > 2 * maxHeaderFields) return 'too many header fields';
+  // RFC 9112 3.2: required since HTTP/1.1.
+  if (head.host === null && request.httpVersion === '1.1') return 'no Host';
   if (head.host !== null && !isHost(head.host)) return 'invalid Host';
   return null;
 }

@@ -1,0 +1,71 @@
+import t from 'tap';
+import { type LiveConnection, LiveConnections } from '../../../lib/proxy/live-connections.ts';
+
+/** A connection that notes what is asked of it, and leaves when told to if it is obliging. */
+function connection(live: LiveConnections, leaves: 'at once' | 'when destroyed'): LiveConnection & { log: string[] } {
+  const self = {
+    log: [] as string[],
+    recheck: () => {
+      self.log.push('recheck');
+    },
+    announceDrain: () => {
+      self.log.push('announce');
+    },
+    drain: () => {
+      self.log.push('drain');
+      if (leaves === 'at once') live.remove(self);
+    },
+    destroy: () => {
+      self.log.push('destroy');
+      live.remove(self);
+    },
+  };
+  return self;
+}
+
+t.test('a drain asks, waits, and then cuts', async (t) => {
+  const live = new LiveConnections();
+  const [quick, slow] = [connection(live, 'at once'), connection(live, 'when destroyed')];
+  live.add(quick);
+  live.add(slow);
+  live.recheckAll();
+  live.announceDrain();
+  t.notOk(live.draining, 'announced, and still serving');
+  const late = connection(live, 'at once');
+  live.add(late);
+  t.same(late.log, ['announce'], 'who comes after the announcement hears it');
+  const drained = live.drain(20);
+  t.ok(live.draining);
+  const latest = connection(live, 'at once');
+  live.add(latest);
+  t.same(latest.log, ['announce', 'drain'], 'who comes into the drain is drained');
+  t.equal(await drained, false, 'not all ended by themselves');
+  t.same(quick.log, ['recheck', 'announce', 'drain']);
+  t.same(slow.log, ['recheck', 'announce', 'drain', 'destroy']);
+  t.equal(live.size, 0);
+});
+
+t.test('a drain ends with the last connection', async (t) => {
+  const live = new LiveConnections();
+  t.equal(await live.drain(60_000), true, 'nothing is open');
+  const slow = connection(live, 'when destroyed');
+  live.add(slow);
+  const drained = live.drain(60_000);
+  live.remove(slow);
+  t.equal(await drained, true);
+  t.same(slow.log.includes('destroy'), false);
+});
+
+t.test('waiting until nothing is open', async (t) => {
+  const live = new LiveConnections();
+  const [one, other] = [connection(live, 'at once'), connection(live, 'at once')];
+  live.add(one);
+  live.add(other);
+  t.equal(await live.empty(10), false, 'the time is over');
+  const empty = Promise.all([live.empty(60_000), live.empty(60_000)]);
+  live.remove(one);
+  live.remove(one);
+  t.equal(live.size, 1, 'removed once');
+  live.remove(other);
+  t.same(await empty, [true, true], 'everyone who waits is told');
+});
