@@ -41,7 +41,9 @@ export function forwardHttp2(
     scope.requestEnded();
   }
   const attempt = (mayRetry: boolean): void => {
-    pool.request(headers, { endStream: body === null, waitForTrailers: body !== null }, (error, stream) => {
+    const options = { endStream: body === null, waitForTrailers: body !== null };
+    const isWanted = (): boolean => !exchange.aborted;
+    pool.request(headers, options, isWanted, (error, stream) => {
       if (exchange.aborted) {
         stream?.close(cancel);
         return;

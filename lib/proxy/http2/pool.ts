@@ -4,12 +4,26 @@ import type { Socket } from 'node:net';
 type Connect = (done: (error: Error | null, socket: Socket) => void) => void;
 type Waiter = (error: Error | null, session: http2.ClientHttp2Session | null) => void;
 
-/** Streams per session when the app names no limit. */
+/** Streams per session when the app names no limit, and at most: what happens to a session happens to all of them. */
 const defaultStreams = 100;
+const maxStreams = 256;
+
+/**
+ * After this many resets a session takes no more streams. Apps end sessions on which too many are reset (CVE-2023-44487;
+ * Node's own server at 1,000), and clients that reset theirs share it with clients that do not.
+ */
+const maxResets = 500;
+
+/**
+ * Bytes of an answer that may wait for its client, per stream: a client opens hundreds and need not read any of them
+ * (CVE-2019-9517). Linkerd's figure, which is HTTP/2's own default.
+ */
+const streamWindow = 65_535;
 
 interface Lane {
   readonly session: http2.ClientHttp2Session;
   streams: number;
+  resets: number;
   /** No new streams: GOAWAY, closing, or broken. */
   retired: boolean;
 }
@@ -27,10 +41,15 @@ export class Http2Pool {
     this.#connect = connect;
   }
 
-  /** Opens a stream, at once if a session has room. The headers are a raw list, pseudo-headers first. */
+  /**
+   * Opens a stream, at once if a session has room. The headers are a raw list, pseudo-headers first.
+   *
+   * @param isWanted asked again after a wait: the client may be gone.
+   */
   request(
     headers: string[],
     options: http2.ClientSessionRequestOptions,
+    isWanted: () => boolean,
     done: (error: Error | null, stream: http2.ClientHttp2Stream | null) => void,
   ): void {
     const lane = this.#lanes.find((candidate) => !candidate.retired && candidate.streams < limitOf(candidate));
@@ -40,9 +59,11 @@ export class Http2Pool {
     }
     this.#session((error, session) => {
       const fresh = this.#lanes.find((candidate) => candidate.session === session);
-      if (error !== null || fresh === undefined) done(error ?? new Error('no session'), null);
+      // Whoever resets what has not left yet costs the app nothing.
+      if (!isWanted()) done(new Error('no longer wanted'), null);
+      else if (error !== null || fresh === undefined) done(error ?? new Error('no session'), null);
       // Many may have waited for this one session: go round again, so that none exceeds the app's limit.
-      else if (fresh.streams >= limitOf(fresh)) this.request(headers, options, done);
+      else if (fresh.streams >= limitOf(fresh)) this.request(headers, options, isWanted, done);
       else this.#open(fresh, headers, options, done);
     });
   }
@@ -64,6 +85,7 @@ export class Http2Pool {
     lane.streams++;
     stream.once('close', () => {
       lane.streams--;
+      if (stream.rstCode !== http2.constants.NGHTTP2_NO_ERROR && ++lane.resets >= maxResets) this.#retire(lane);
       if (lane.retired && lane.streams === 0) lane.session.close();
     });
     done(null, stream);
@@ -84,17 +106,13 @@ export class Http2Pool {
       if (error !== null) return settle(error, null);
       const session = http2.connect(this.#authority, {
         createConnection: () => socket,
-        settings: { enablePush: false, initialWindowSize: 1 << 20 },
+        settings: { enablePush: false, initialWindowSize: streamWindow },
         // Header blocks are bounded by the client's side already; the app is ours.
         maxHeaderListPairs: 2000,
         maxSessionMemory: 64,
       });
-      const lane: Lane = { session, streams: 0, retired: false };
-      const retire = (): void => {
-        lane.retired = true;
-        const at = this.#lanes.indexOf(lane);
-        if (at !== -1) this.#lanes.splice(at, 1);
-      };
+      const lane: Lane = { session, streams: 0, resets: 0, retired: false };
+      const retire = (): void => this.#retire(lane);
       session.on('goaway', retire);
       session.on('close', () => {
         retire();
@@ -110,11 +128,18 @@ export class Http2Pool {
     });
   }
 
+  #retire(lane: Lane): void {
+    lane.retired = true;
+    const at = this.#lanes.indexOf(lane);
+    if (at !== -1) this.#lanes.splice(at, 1);
+  }
+
   close(): void {
     for (const { session } of [...this.#lanes]) session.destroy();
   }
 }
 
 function limitOf(lane: Lane): number {
-  return Math.max(1, lane.session.remoteSettings.maxConcurrentStreams ?? defaultStreams);
+  const { maxConcurrentStreams = defaultStreams } = lane.session.remoteSettings;
+  return Math.min(maxStreams, Math.max(1, maxConcurrentStreams));
 }

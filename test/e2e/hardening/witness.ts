@@ -63,7 +63,8 @@ export function startWitness(
     malformed.push(error.code ?? error.message);
     socket.destroy();
   });
-  const http2 = createHttp2Server(take);
+  // The app's own limits shall not hide what the proxy lets through.
+  const http2 = createHttp2Server({ maxSessionMemory: 1_000 }, take);
   http2.on('sessionError', (error: Error) => malformed.push(error.message));
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     sockets.add(socket);
