@@ -15,7 +15,8 @@ column, the document, and a remedy. Several files or folders are one set of docu
   --json   one object: { "ok": …, "problems": [ … ] }
 
 The pod's facts (SALLYPORT_POD_*, SALLYPORT_PROBES, …) are used where the environment has them. Where it does not say
-which labels or named ports the pod has, the documents are checked for every pod that their Servers select.
+which labels or named ports the pod has, the documents are checked for every pod that their Servers and NetworkPolicies
+select.
 
 Exit status: 0 clean or warnings only, 1 errors, 64 wrong usage.
 `;

@@ -15,7 +15,8 @@ import { BadQuestion, type Question, queryFrom, questionFromLine, unreadFields }
 export const help = `Usage: sallyport explain --policy PATH --port N --client IP [flags]
        sallyport explain --policy PATH --requests FILE|- [flags]
 
-One decision with its reasons, from policy files alone: the proxy's own deciding function, without a server.
+One decision with its reasons, from policy files alone: the proxy's own deciding function, without a server. Where
+NetworkPolicies close the port to the client, they are the decision: nothing else is asked.
 
 The request (GET / HTTP/1.1 without TLS, where nothing else is said):
   --policy PATH        file or folder of policy documents; may be repeated; SALLYPORT_POLICY where absent

@@ -23,8 +23,10 @@ export const unreadablePolicy: NetworkPolicyDocument['spec'] = Object.freeze({
   rules: [],
 });
 
-export function admitNetworkPolicy(value: unknown, report: AdmissionReport): NetworkPolicyDocument['spec'] {
-  const parts = networkPolicyParts.spec.safeParse(value ?? {});
+/** Without a spec it selects every pod and has no rules, as the empty one. */
+export function admitNetworkPolicy(spec: unknown, report: AdmissionReport): NetworkPolicyDocument['spec'] {
+  const value = spec ?? {};
+  const parts = networkPolicyParts.spec.safeParse(value);
   if (!parts.success) {
     const effect = 'the policy opens nothing';
     explainIssues(parts.error.issues, networkPolicyParts.spec, ['spec'], effect, report);

@@ -20,9 +20,12 @@ import { type Labels, type Selector, selectorText, selects } from './selectors.t
 export function* linkNetworkPolicies(linking: Linking): Generator<void, NetworkIsolation, void> {
   const cluster = new Cluster(linking);
   const isolating: NetworkPolicyDocument[] = [];
-  yield* inSlices(linking.index.networkPolicies, (policy) => {
+  const consider = (policy: NetworkPolicyDocument): void => {
     if (isolates(policy, linking, cluster)) isolating.push(policy);
-  });
+  };
+  // Each may be compared with every pod of the namespace.
+  const weight = 1 + cluster.podsOf(linking.workload.namespace).length / 100;
+  yield* inSlices(linking.index.networkPolicies, consider, () => weight);
   isolating.sort((a, b) => byText(a.name, b.name));
   const openings: Opening[] = [];
   for (const policy of isolating) openings.push(...(yield* new PolicyLinker(policy, linking, cluster).openings()));

@@ -1,6 +1,7 @@
 import { type IpAddress, isLoopback } from '../ip.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import type { Admission, Candidate, Reasons } from './decision.ts';
+import { push } from './linking.ts';
 import { type Cidr, NetworkSet, networkSet } from './networks.ts';
 
 /** TCP ports, first and last included. */
@@ -31,7 +32,7 @@ export interface IsolationParts {
   readonly whoHas: (ip: IpAddress) => string;
 }
 
-/** Ports up to the next segment's first one, all with the same openings. */
+/** Ports up to the next segment's first one, all opened by the same rules. */
 interface Segment {
   readonly first: number;
   /** Null: everyone. */
@@ -45,21 +46,25 @@ const admitted: Admission = Object.freeze({ kind: 'admitted' });
 const nobody = networkSet([], []);
 
 /**
- * The NetworkPolicies in force for the pod: its ports in segments, each with the one set of addresses that all of their
- * rules together let in. Where no policy selects the pod everyone is admitted; where one does, nobody but those that a
- * rule names, the pod itself (loopback and its own addresses) and its node, which Kubernetes always lets in.
+ * The NetworkPolicies in force for the pod: its ports in segments, each with the one set of addresses that the rules for
+ * these ports together let in, and one set for the rules that name no port. Where no policy selects the pod everyone is
+ * admitted; where one does, nobody but those that a rule names, the pod itself (loopback and its own addresses) and its
+ * node, which Kubernetes always lets in.
  */
 export class NetworkIsolation {
   readonly policies: readonly ResourceRef[];
   readonly openings: readonly Opening[];
   readonly always: NetworkSet;
+  /** Who may reach every port; null is everyone. */
+  readonly #anyPort: NetworkSet | null;
   readonly #segments: readonly Segment[];
   readonly #refused: Admission;
   readonly #whoHas: IsolationParts['whoHas'];
 
   /** Compiled step by step, since a rule may name the addresses of ten thousand pods. */
   static *compile(parts: IsolationParts): Generator<void, NetworkIsolation, void> {
-    return new NetworkIsolation(parts, yield* segmentsOf(parts.openings));
+    const segments = yield* segmentsOf(parts.openings);
+    return new NetworkIsolation(parts, segments);
   }
 
   constructor({ policies, openings, alwaysAdmitted, whoHas }: IsolationParts, segments: readonly Segment[]) {
@@ -69,6 +74,7 @@ export class NetworkIsolation {
       alwaysAdmitted.map((network) => ({ network, except: [] })),
       [],
     );
+    this.#anyPort = anyPortSet(openings);
     this.#segments = segments;
     this.#refused = Object.freeze({ kind: 'refused', policies });
     this.#whoHas = whoHas;
@@ -77,11 +83,13 @@ export class NetworkIsolation {
   /** No port outside 1 to 65535 is ever open. */
   admits(port: number, ip: IpAddress): Admission {
     if (this.policies.length === 0 || isLoopback(ip) || this.always.contains(ip)) return admitted;
-    const from = this.#from(port);
-    return from === null || from.contains(ip) ? admitted : this.#refused;
+    if (!(port >= 1 && port <= 65_535)) return this.#refused;
+    for (const from of [this.#anyPort, this.#segmentAt(port)]) if (from === null || from.contains(ip)) return admitted;
+    return this.#refused;
   }
 
-  #from(port: number): NetworkSet | null {
+  /** Binary search for the last segment that begins at the port or below it. */
+  #segmentAt(port: number): NetworkSet | null {
     let low = 0;
     let high = this.#segments.length - 1;
     while (low < high) {
@@ -89,8 +97,7 @@ export class NetworkIsolation {
       if ((this.#segments[middle] as Segment).first <= port) low = middle;
       else high = middle - 1;
     }
-    const segment = this.#segments[low];
-    return segment !== undefined && port >= segment.first ? segment.from : nobody;
+    return (this.#segments[low] ?? { from: nobody }).from;
   }
 
   reasons(port: number, ip: IpAddress): Reasons {
@@ -136,30 +143,52 @@ function candidateOf(opening: Opening, port: number, ip: IpAddress, who: string)
   return { authz: policy, granted: true, failed: null, detail: '' };
 }
 
+/** Who may reach every port: one set for all rules that name no port; null where one of them is for everyone. */
+function anyPortSet(openings: readonly Opening[]): NetworkSet | null {
+  return unionOf(openings.filter(({ ports }) => ports === null));
+}
+
 /**
- * The ports from each boundary to the next, and who may reach them. Rules that share a port add up; combinations that
- * come again are put together once.
+ * The ports from each boundary to the next, and who may reach them by the rules that name ports. Rules that share a port
+ * add up; combinations that come again are put together once.
  */
 function* segmentsOf(openings: readonly Opening[]): Generator<void, Segment[], void> {
-  const boundaries = new Set([1, 65_536]);
-  for (const { ports } of openings) {
-    for (const { first, last } of ports ?? []) boundaries.add(first).add(last + 1);
+  const begin = new Map<number, number[]>();
+  const end = new Map<number, number[]>();
+  for (const [i, { ports }] of openings.entries()) {
+    for (const { first, last } of ports ?? []) {
+      push(begin, first, i);
+      push(end, last + 1, i);
+    }
   }
+  // How many ranges of a rule hold the port: they may overlap.
+  const active = new Map<number, number>();
   const byCombination = new Map<string, NetworkSet | null>();
-  const segments: Segment[] = [];
-  for (const first of [...boundaries].sort((a, b) => a - b)) {
-    const here = openings.filter((opening) => first <= 65_535 && opens(opening, first));
-    const combination = here.map((opening) => openings.indexOf(opening)).join();
+  const segments: Segment[] = [{ first: 1, from: nobody }];
+  for (const first of [...new Set([...begin.keys(), ...end.keys()])].sort((a, b) => a - b)) {
+    for (const i of begin.get(first) ?? []) active.set(i, (active.get(i) ?? 0) + 1);
+    for (const i of end.get(first) ?? []) {
+      const left = (active.get(i) ?? 0) - 1;
+      if (left > 0) active.set(i, left);
+      else active.delete(i);
+    }
+    const here = [...active.keys()].sort((a, b) => a - b);
+    const combination = here.join();
     let from = byCombination.get(combination);
     if (from === undefined) {
-      const sets = here.flatMap((opening) => opening.from ?? []);
-      from = sets.length < here.length ? null : NetworkSet.union(sets);
+      from = unionOf(here.map((i) => openings[i] as Opening));
       byCombination.set(combination, from);
       yield;
     }
     segments.push({ first, from });
   }
   return segments;
+}
+
+/** Null, everyone, where one of them is. */
+function unionOf(openings: readonly Opening[]): NetworkSet | null {
+  const sets = openings.flatMap(({ from }) => from ?? []);
+  return sets.length < openings.length ? null : NetworkSet.union(sets);
 }
 
 /** For a policy without rules, or with one that cannot be read: opens nothing, and says so where reasons are given. */

@@ -60,7 +60,7 @@ spec:
     - name: c
       ports: [{name: admin, containerPort: 4191}]
       readinessProbe: {httpGet: {path: ready, port: admin}}
-status: {podIP: 10.1.1.1, podIPs: [{ip: 10.1.1.1}, {ip: "fd00::1"}, {ip: nonsense}]}
+status: {podIP: 10.1.1.1, podIPs: [{ip: 10.1.1.1}, {ip: "fd00::1"}, {ip: nonsense}], hostIP: 10.9.0.1, hostIPs: [{ip: 10.9.0.1}, {ip: "fd00:9::1"}]}
 `),
     settings,
   );
@@ -88,6 +88,10 @@ status: {podIP: 10.1.1.1, podIPs: [{ip: 10.1.1.1}, {ip: "fd00::1"}, {ip: nonsens
   t.same(
     workload?.ips.map(({ text }) => text),
     ['10.1.1.1', 'fd00::1'],
+  );
+  t.same(
+    workload?.nodeIps.map(({ text }) => text),
+    ['10.9.0.1', 'fd00:9::1'],
   );
   t.ok(workload?.opaquePorts.has(9050) && workload.requireIdentityPorts.has(8080));
   t.match(problems, [
