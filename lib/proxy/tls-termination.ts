@@ -50,10 +50,7 @@ export class TlsTermination {
         ...(alpn === undefined ? {} : { ALPNProtocols: alpn }),
       });
       server.on('secureConnection', (socket) => this.#settle(socket, verified(socket)));
-      server.on('tlsClientError', (error, socket) => {
-        this.#settle(socket, { kind: 'failed', reason: error.message });
-        socket.destroy();
-      });
+      server.on('tlsClientError', (error, socket) => this.#settle(socket, { kind: 'failed', reason: error.message }));
       return server;
     };
     this.#servers = new Map([
@@ -80,9 +77,18 @@ export class TlsTermination {
     server.emit('connection', socket);
   }
 
+  /**
+   * In a later turn: these events come from inside OpenSSL, and a socket that is destroyed there takes away memory that
+   * is still in use. A client whose certificate did not verify could end the process so (SIGSEGV, Node 26.10).
+   */
   #settle(socket: tls.TLSSocket, result: Handshake): void {
-    this.#settleKey(connectionKey(socket), result);
-    if (result.kind === 'failed') socket.destroy();
+    const key = connectionKey(socket);
+    // Until somebody takes the socket, its end is all there is to know.
+    socket.on('error', () => {});
+    setImmediate(() => {
+      this.#settleKey(key, result);
+      if (result.kind === 'failed') socket.destroy();
+    });
   }
 
   #settleKey(key: string, result: Handshake): void {
