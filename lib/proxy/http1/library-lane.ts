@@ -69,7 +69,12 @@ export class LibraryLane implements Http1Engine {
     const lane: Lane = { connection, socket, busy: false, exchange: null, waiting: [], refuse: null };
     this.#lanes.set(socket, lane);
     socket.once('close', () => this.#lanes.delete(socket));
-    putBack(socket, bytes);
+    // Node's parser takes bytes from under the stream, past what the stream still holds. So that none overtakes another,
+    // all that is here goes in as one piece.
+    socket.pause();
+    const all = [bytes];
+    for (let held = socket.read(); held !== null; held = socket.read()) all.push(held as Buffer);
+    putBack(socket, all.length === 1 ? bytes : Buffer.concat(all));
     this.#server.emit('connection', socket);
     socket.resume();
   }

@@ -1,0 +1,261 @@
+import fc from 'fast-check';
+import t, { type Test } from 'tap';
+import { type ParsedResponse, parseResponses, RawClient } from '../support/raw-http.ts';
+import { until } from '../support/until.ts';
+import { type Engine, engines, type Lane, startLane } from '../unit/proxy/lanes.ts';
+import { type RawApp, startRawApp } from '../unit/proxy/raw-app.ts';
+import { search, timeLimitMs } from './budget.ts';
+import { cut, cuts, response } from './mutations.ts';
+
+/*
+ * The same answers of an app, sound and hostile, through a proxy with the fast lane and through one without it. Where
+ * the fast lane gives the client a whole answer, the library lane gives the same one. The next request, whatever became
+ * of the first, gets its own answer from both.
+ */
+
+t.setTimeout(timeLimitMs);
+
+interface Script {
+  readonly method: string;
+  readonly packets: readonly Buffer[];
+  /** What the app does when it has said all that. */
+  readonly ending: 'keep' | 'end' | 'reset';
+  /** The request is held back by this many bytes until the answer has been given. */
+  readonly early: boolean;
+}
+
+interface Variant {
+  readonly engine: Engine;
+  readonly lane: Lane;
+  readonly app: RawApp;
+  script: Script;
+  /** The app has done all of its script. */
+  played: boolean;
+}
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const nothing: Script = { method: 'GET', packets: [], ending: 'keep', early: false };
+
+async function variants(t: Test): Promise<Variant[]> {
+  const list: Variant[] = [];
+  for (const engine of engines) {
+    const play = async (variant: Variant, socket: RawApp['sockets'][number]['socket']): Promise<void> => {
+      for (const packet of variant.script.packets) {
+        socket.write(packet);
+        await turn();
+      }
+      if (variant.script.ending === 'end') socket.end();
+      // Without a head start, a reset overtakes what was written before it.
+      if (variant.script.ending === 'reset') setTimeout(() => socket.resetAndDestroy(), 5);
+      variant.played = true;
+    };
+    const app = await startRawApp(t, {
+      answer: ({ target }, { socket }) => {
+        if (target === '/second') socket.write('HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond');
+        else if (!variant.script.early) void play(variant, socket);
+      },
+      partial: (connection) => {
+        if (variant.script.early && !variant.played && connection.pending.includes('\r\n\r\n')) {
+          void play(variant, connection.socket);
+        }
+      },
+    });
+    const variant: Variant = {
+      engine,
+      lane: await startLane(t, { engine, app: app.port }),
+      app,
+      script: nothing,
+      played: false,
+    };
+    list.push(variant);
+  }
+  return list;
+}
+
+interface Observation {
+  /** The whole answer; null where there was none, or only part of one. */
+  readonly whole: ParsedResponse | null;
+  readonly interim: readonly number[];
+  readonly ended: boolean;
+  readonly fault: string | null;
+  /** What went wrong with the second request; null when it got its own answer. */
+  readonly second: string | null;
+}
+
+async function observe(variant: Variant, script: Script, quietMs: number): Promise<Observation> {
+  const { lane } = variant;
+  variant.script = script;
+  variant.played = false;
+  const client = await RawClient.open({ port: lane.port });
+  const { method } = script;
+  const body = script.early ? 'half' : '';
+  client.send(
+    Buffer.from(`${method} /first HTTP/1.1\r\nHost: a\r\n${script.early ? 'Content-Length: 8\r\n' : ''}\r\n${body}`),
+  );
+  const parse = () => parseResponses(client.received, [method, 'GET'], client.ended && client.error === null);
+  const final = () => parse().responses.find(({ status }) => status >= 200);
+  for (;;) {
+    const came = client.receivedLength;
+    if (await client.reaches(() => final() !== undefined && variant.played, quietMs)) break;
+    if (client.ended || (client.receivedLength === came && variant.played)) break;
+  }
+  // What the app sent last may still be on its way to the proxy.
+  await client.reaches(() => false, 8);
+  const stream = parse();
+  const whole = final() ?? null;
+  const ended = client.ended;
+  const second = await secondAnswer(variant, ended || whole === null || script.early ? null : client);
+  client.destroy();
+  const interim = stream.responses.map(({ status }) => status).filter((status) => status < 200);
+  return { whole, interim, ended, fault: stream.fault, second };
+}
+
+/** @param kept a connection to go on with; null for a new one. */
+async function secondAnswer(variant: Variant, kept: RawClient | null): Promise<string | null> {
+  const client = kept ?? (await RawClient.open({ port: variant.lane.port }));
+  const before = client.receivedLength;
+  client.send(Buffer.from('GET /second HTTP/1.1\r\nHost: a\r\n\r\n'));
+  const parse = () => parseResponses(client.received.subarray(before), ['GET'], client.ended);
+  await client.reaches(() => parse().responses.length > 0, 2000);
+  const { responses, fault } = parse();
+  const [answer] = responses;
+  if (kept === null) client.destroy();
+  // The proxy may have ended the connection as the request was on its way; then there is no answer.
+  if (answer === undefined && fault === null && client.ended && kept !== null) return secondAnswer(variant, null);
+  if (answer?.status !== 200 || answer.body.toString() !== 'second') {
+    return `the second answer was ${JSON.stringify(client.received.subarray(before).toString('latin1'))}`;
+  }
+  return null;
+}
+
+/** Fields that tell of the connection, or that one lane may spell in another way than the other. */
+const ofTheConnection = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date']);
+
+function seen({ status, headers, body, trailers }: ParsedResponse): string {
+  const lines = headers
+    .filter(([name]) => !ofTheConnection.has(name.toLowerCase()))
+    .map(([name, value]) => `${name}: ${value}`);
+  return JSON.stringify([status, lines, body.toString('latin1'), trailers]);
+}
+
+let looking: Promise<unknown> = Promise.resolve();
+
+/** Null when the lanes agree; searches may leave their last look behind, so each waits for the one before. */
+function difference(list: readonly Variant[], script: Script, sound: boolean): Promise<string | null> {
+  const look = looking.then(async () => {
+    let said: string | null = null;
+    for (const quietMs of [30, 300]) {
+      said = await compared(list, script, sound, quietMs);
+      if (said === null) return null;
+    }
+    return said;
+  });
+  looking = look.catch(() => {});
+  return look;
+}
+
+async function compared(
+  list: readonly Variant[],
+  script: Script,
+  sound: boolean,
+  quietMs: number,
+): Promise<string | null> {
+  const [fast, library] = (await Promise.all(list.map((variant) => observe(variant, script, quietMs)))) as [
+    Observation,
+    Observation,
+  ];
+  for (const { engine, lane } of list) {
+    const closed = await until('the end', () => lane.live.size === 0, { timeoutMs: 3000, everyMs: 1 }).catch(
+      () => false,
+    );
+    if (closed === false) return `${engine}: the connection stays open`;
+    const { started, ended } = lane.counts;
+    if (started !== ended) return `${engine}: ${started} requests began, ${ended} ended`;
+  }
+  for (const [engine, { fault, second }] of [
+    ['fast', fast],
+    ['library', library],
+  ] as const) {
+    if (fault !== null) return `${engine}: what the client gets is no HTTP: ${fault}`;
+    if (second !== null) return `${engine}: ${second}`;
+  }
+  // Narrower is allowed: the fast lane refuses, or breaks off, what it does not like in an answer.
+  const refused = fast.whole === null || (fast.whole.status === 502 && !sound);
+  if (refused && !sound) return null;
+  if (fast.whole === null || library.whole === null) {
+    return fast.whole === library.whole
+      ? null
+      : `whole: fast ${fast.whole !== null}, library ${library.whole !== null}`;
+  }
+  // undici takes 100 for a fault where it was not asked for; RFC 9110 15.2 lets a client ignore it.
+  if (library.whole.status === 502 && /HTTP\/1\.1 10[02] /.test(Buffer.concat(script.packets).toString('latin1')))
+    return null;
+  const [a, b] = [seen(fast.whole), seen(library.whole)];
+  if (a !== b) return `fast ${a}, library ${b}`;
+  // A body without a length ends with the client's connection on the fast lane; the other one can chunk it.
+  const measured = fast.whole.headers.some(([name]) => /^(?:content-length|transfer-encoding)$/i.test(name));
+  if (measured && !script.early && fast.ended !== library.ended)
+    return `ended: fast ${fast.ended}, library ${library.ended}`;
+  return null;
+}
+
+const ok = 'HTTP/1.1 200 OK\r\n';
+/** Nothing here may be refused by either lane, or broken off; or both break it off. */
+const soundAnswers: readonly (readonly [name: string, text: string, ending: Script['ending']])[] = [
+  ['a length', `${ok}Content-Length: 5\r\n\r\nhello`, 'keep'],
+  ['a length, and the end', `${ok}Content-Length: 5\r\n\r\nhello`, 'end'],
+  ['chunks', `${ok}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n`, 'keep'],
+  [
+    'chunks, extensions, trailers',
+    `${ok}Transfer-Encoding: chunked\r\nTrailer: X\r\n\r\n5;a=b\r\nhello\r\n0\r\nX: 1\r\n\r\n`,
+    'keep',
+  ],
+  ['no length', `${ok}\r\nhello`, 'end'],
+  ['no length, HTTP/1.0', 'HTTP/1.0 200 OK\r\n\r\nhello', 'end'],
+  [
+    'interim answers first',
+    `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${ok}Content-Length: 0\r\n\r\n`,
+    'keep',
+  ],
+  ['204', 'HTTP/1.1 204 No Content\r\n\r\n', 'keep'],
+  ['304 with a length', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n', 'keep'],
+  ['Connection: close', `${ok}Connection: close\r\nContent-Length: 5\r\n\r\nhello`, 'end'],
+  ['surplus', `${ok}Content-Length: 5\r\n\r\nhello${ok}Content-Length: 6\r\n\r\nPOISON`, 'keep'],
+  ['a body that a 204 cannot have', 'HTTP/1.1 204 No Content\r\nContent-Length: 6\r\n\r\nPOISON', 'keep'],
+  ['half a length', `${ok}Content-Length: 9\r\n\r\nhello`, 'end'],
+  ['half of the chunks', `${ok}Transfer-Encoding: chunked\r\n\r\n5\r\nhel`, 'end'],
+];
+
+t.test('answers', async (t) => {
+  const list = await variants(t);
+  await t.test('sound answers', async (t) => {
+    for (const [name, text, ending] of soundAnswers) {
+      for (const at of [[], null]) {
+        const script = { method: 'GET', packets: cut(text, at), ending, early: false };
+        t.equal(await difference(list, script, true), null, `${name}, ${at === null ? 'by bytes' : 'whole'}`);
+      }
+    }
+  });
+
+  await t.test('generated answers', async (t) => {
+    let runs = 0;
+    const found = await search(
+      fc.asyncProperty(
+        fc.constantFrom('GET', 'GET', 'HEAD', 'POST'),
+        response,
+        cuts,
+        fc.constantFrom('keep' as const, 'keep' as const, 'end' as const, 'reset' as const),
+        fc.constantFrom(false, false, false, true),
+        async (method, text, at, ending, early) => {
+          runs++;
+          const seen = await difference(list, { method, packets: cut(text, at), ending, early }, false);
+          if (seen !== null) throw new Error(seen);
+        },
+      ),
+      1,
+    );
+    t.equal(found, null);
+    t.ok(runs > 10, `${runs} answers`);
+  });
+  await looking;
+});
