@@ -1,5 +1,5 @@
-import { readdirSync, readFileSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import type { Problem } from '../problem.ts';
 
 export interface PolicyText {
@@ -21,6 +21,26 @@ const policyFile = /\.(ya?ml|json)$/;
  * listed, since its `..data` and `..2026_…` hold the same files again. Folders inside are not entered.
  */
 export function readPolicyFiles(path: string): PolicyTexts {
+  // The kubelet swaps a whole volume by moving one link. Files read on both sides of a swap would make a policy that
+  // nobody ever wrote, so what was read around one is read again.
+  for (let attempt = 1; ; attempt++) {
+    const before = volumeGeneration(path);
+    const found = readOnce(path);
+    if (attempt === 5 || volumeGeneration(path) === before) return found;
+  }
+}
+
+/** Where a ConfigMap volume's `..data` leads; empty for any other place. */
+function volumeGeneration(path: string): string {
+  for (const folder of [path, dirname(path)]) {
+    try {
+      return readlinkSync(join(folder, '..data'));
+    } catch {}
+  }
+  return '';
+}
+
+function readOnce(path: string): PolicyTexts {
   const texts: PolicyText[] = [];
   const problems: Problem[] = [];
   const read = (file: string): void => {

@@ -1,5 +1,7 @@
+import { once } from 'node:events';
 import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { readPolicyFiles } from '../../../lib/reload/policy-files.ts';
 
@@ -27,6 +29,39 @@ t.test('a ConfigMap volume: each file once, through its links', async (t) => {
   symlinkSync('..data/p.yaml', join(volume, 'p.yaml'));
   t.same(readPolicyFiles(volume).texts, [{ file: join(volume, 'p.yaml'), text: 'policy' }]);
   t.same(readPolicyFiles(join(volume, 'p.yaml')).texts.length, 1, 'and named directly');
+});
+
+t.test('a volume that is swapped while it is read: one generation, never two', async (t) => {
+  const volume = t.testdir({ '..1': { 'a.yaml': '1', 'b.yaml': '1' }, '..2': { 'a.yaml': '2', 'b.yaml': '2' } });
+  symlinkSync('..1', join(volume, '..data'));
+  for (const name of ['a.yaml', 'b.yaml']) symlinkSync(`..data/${name}`, join(volume, name));
+  const swapper = new Worker(
+    `const { renameSync, symlinkSync } = require('node:fs');
+     const { parentPort, workerData } = require('node:worker_threads');
+     let swaps = 0;
+     const pause = new Int32Array(new SharedArrayBuffer(4));
+     const swap = () => {
+       symlinkSync('..' + (swaps++ % 2 ? 1 : 2), workerData + '/..new');
+       renameSync(workerData + '/..new', workerData + '/..data');
+       if (swaps === 1) parentPort.postMessage('begun');
+       Atomics.wait(pause, 0, 0, 2);
+       setImmediate(swap);
+     };
+     swap();`,
+    { eval: true, workerData: volume },
+  );
+  t.teardown(() => swapper.terminate());
+  await once(swapper, 'message');
+  const seen = new Set<string>();
+  let mixed = 0;
+  const until = Date.now() + 5_000;
+  for (let reads = 0; (reads < 500 || seen.size < 2) && Date.now() < until; reads++) {
+    const [a, b] = readPolicyFiles(volume).texts;
+    if (a?.text !== b?.text) mixed++;
+    seen.add(a?.text ?? '');
+  }
+  t.same([...seen].sort(), ['1', '2'], 'there were swaps to see');
+  t.equal(mixed, 0);
 });
 
 t.test('a file is read whatever it is called', async (t) => {
