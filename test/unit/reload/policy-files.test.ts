@@ -50,7 +50,6 @@ t.test('a volume that is swapped while it is read: one generation, never two', a
      swap();`,
     { eval: true, workerData: volume },
   );
-  t.teardown(() => swapper.terminate());
   await once(swapper, 'message');
   const seen = new Set<string>();
   let mixed = 0;
@@ -60,6 +59,7 @@ t.test('a volume that is swapped while it is read: one generation, never two', a
     if (a?.text !== b?.text) mixed++;
     seen.add(a?.text ?? '');
   }
+  await swapper.terminate();
   t.same([...seen].sort(), ['1', '2'], 'there were swaps to see');
   t.equal(mixed, 0);
 });
