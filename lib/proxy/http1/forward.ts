@@ -12,6 +12,9 @@ const idempotent: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRAC
 /** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
 const internalError = 2;
 
+/** What sends requests; the number of its idle connections, where it has any. */
+type Sender = Pick<Dispatcher, 'dispatch'> & { readonly stats?: { readonly free: number } };
+
 /** The app has agreed to leave HTTP: from here on the socket carries something else. */
 export type Switched = (status: number, headers: HeaderList, app: Duplex) => void;
 
@@ -25,7 +28,7 @@ export function forwardHttp1(
   permit: RequestPermit,
   exchange: Exchange,
   scope: RequestScope,
-  pool: Pick<Dispatcher, 'dispatch'>,
+  pool: Sender,
   failed: (error: unknown) => void,
   switched: Switched | null = null,
 ): void {
@@ -37,19 +40,20 @@ type Controller = Dispatcher.DispatchController & { rawHeaders: HeaderList | nul
 class Http1Forwarding implements Dispatcher.DispatchHandler {
   readonly #exchange: Exchange;
   readonly #scope: RequestScope;
-  readonly #pool: Pick<Dispatcher, 'dispatch'>;
+  readonly #pool: Sender;
   readonly #failed: (error: unknown) => void;
   readonly #switched: Switched | null;
   #controller: Dispatcher.DispatchController | null = null;
   #done = false;
-  #retried = false;
+  /** The request leaves on a connection that was idle, and has left once. */
+  #mayBeRace = false;
   #sentBytes = 0;
 
   constructor(
     _permit: RequestPermit,
     exchange: Exchange,
     scope: RequestScope,
-    pool: Pick<Dispatcher, 'dispatch'>,
+    pool: Sender,
     failed: (error: unknown) => void,
     switched: Switched | null,
   ) {
@@ -80,6 +84,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
       this.#done = true;
       this.#controller?.abort(new Error('client gone'));
     };
+    this.#mayBeRace = (this.#pool.stats?.free ?? 0) > 0;
     this.#dispatch();
   }
 
@@ -148,7 +153,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
   onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
     if (this.#done) return;
     if (this.#mayRetry(error)) {
-      this.#retried = true;
+      this.#mayBeRace = false;
       this.#dispatch();
       return;
     }
@@ -161,7 +166,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
   /** An idle socket that the app closed just as we took it is no failure of the app: once, on another one. */
   #mayRetry(error: Error): boolean {
     const { responded, body, method } = this.#exchange;
-    if (this.#retried || responded || this.#sentBytes > 0 || body !== null || !idempotent.has(method)) return false;
+    if (!this.#mayBeRace || responded || this.#sentBytes > 0 || body !== null || !idempotent.has(method)) return false;
     const code = errorCode(error);
     // undici has one code for every fault of a socket, and names an orderly close by this message only.
     const closed = code === 'UND_ERR_SOCKET' && error.message === 'other side closed';

@@ -1,0 +1,148 @@
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import t from 'tap';
+import type { Teardown } from '../../support/children.ts';
+import { openServer, policyEnvironment } from '../../support/open-policy.ts';
+import { freePort } from '../../support/ports.ts';
+import { startSallyport } from '../../support/sallyport.ts';
+import { until } from '../../support/until.ts';
+import { http1Outcome, http1Request, lanes } from './stage.ts';
+
+/*
+ * An app may close an idle connection just as a request leaves for it. Nobody did anything wrong, so an idempotent
+ * request without a body is sent once more, on a new connection; a connection that was new to begin with is no such race.
+ */
+interface Closing {
+  readonly port: number;
+  /** Targets with the number of their connection, in order. */
+  readonly requests: readonly string[];
+  readonly open: number;
+}
+
+/** Answers `/warm…` and closes the connection, without a word, on anything else that comes as a connection's nth request. */
+function startClosing(t: Teardown, answersFrom: number): Promise<Closing> {
+  const requests: string[] = [];
+  const sockets = new Set<Socket>();
+  let connections = 0;
+  const server = createServer((socket) => {
+    const number = ++connections;
+    sockets.add(socket);
+    socket.on('error', () => {});
+    socket.on('close', () => sockets.delete(socket));
+    socket.on('data', (chunk: Buffer) => {
+      const target = chunk.toString('latin1').split(' ')[1] ?? '';
+      requests.push(`${target} on ${number}`);
+      if (target === '/warm' || number >= answersFrom) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
+      else socket.end();
+    });
+  });
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    return new Promise((resolve) => server.close(resolve));
+  });
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', () =>
+      resolve({
+        port: (server.address() as AddressInfo).port,
+        requests,
+        get open() {
+          return sockets.size;
+        },
+      }),
+    );
+  });
+}
+
+const body = 'Content-Length: 2';
+/** `answersFrom`: the app's connections from that number on answer everything. */
+const rows: readonly {
+  readonly title: string;
+  readonly method: string;
+  readonly fields: readonly string[];
+  readonly content: string;
+  readonly answersFrom: number;
+  readonly outcome: string;
+  readonly seen: readonly string[];
+}[] = [
+  {
+    title: 'GET',
+    method: 'GET',
+    fields: [],
+    content: '',
+    answersFrom: 2,
+    outcome: '200',
+    seen: ['/x on 1', '/x on 2'],
+  },
+  {
+    title: 'DELETE',
+    method: 'DELETE',
+    fields: [],
+    content: '',
+    answersFrom: 2,
+    outcome: '200',
+    seen: ['/x on 1', '/x on 2'],
+  },
+  {
+    title: 'POST',
+    method: 'POST',
+    fields: ['Content-Length: 0'],
+    content: '',
+    answersFrom: 2,
+    outcome: '502',
+    seen: ['/x on 1'],
+  },
+  {
+    title: 'PUT with a body',
+    method: 'PUT',
+    fields: [body],
+    content: 'ab',
+    answersFrom: 2,
+    outcome: '502',
+    seen: ['/x on 1'],
+  },
+  {
+    title: 'GET, and the second closes as well',
+    method: 'GET',
+    fields: [],
+    content: '',
+    answersFrom: 3,
+    outcome: '502',
+    seen: ['/x on 1', '/x on 2'],
+  },
+];
+
+t.setTimeout(60_000);
+
+for (const { name, env } of lanes) {
+  t.test(name, async (t) => {
+    for (const { title, method, fields, content, answersFrom, outcome, seen } of rows) {
+      const app = await startClosing(t, answersFrom);
+      const port = await freePort();
+      await startSallyport(t, {
+        env: {
+          ...policyEnvironment(t.testdir(), openServer('web', port)),
+          SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${app.port}`,
+          ...env,
+        },
+      });
+      t.equal(await http1Outcome(port, http1Request('/warm')), '200');
+      await until('the connection to be idle', () => app.open === 1);
+      t.equal(await http1Outcome(port, http1Request('/x', fields, method) + content, method), outcome, title);
+      t.same(app.requests, ['/warm on 1', ...seen], `${title}: what the app saw`);
+    }
+  });
+
+  t.test(`a new connection is no such race, ${name}`, async (t) => {
+    const app = await startClosing(t, 1_000);
+    const port = await freePort();
+    await startSallyport(t, {
+      env: {
+        ...policyEnvironment(t.testdir(), openServer('web', port)),
+        SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${app.port}`,
+        ...env,
+      },
+    });
+    t.equal(await http1Outcome(port, http1Request('/x')), '502');
+    t.same(app.requests, ['/x on 1'], 'the app saw it once');
+  });
+}
