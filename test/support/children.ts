@@ -52,8 +52,9 @@ export async function startChild(
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
   };
   // tap puts its loaders into every Node below the test, through NODE_OPTIONS. What is tested must run as it ships.
+  const nodeOptions = options.env?.NODE_OPTIONS ?? '';
   const child = underTap
-    ? spawn('env', ['-u', 'NODE_OPTIONS', command, ...args], spawnOptions)
+    ? spawn('env', [`NODE_OPTIONS=${nodeOptions}`, command, ...args], spawnOptions)
     : spawn(command, args, spawnOptions);
   running.add(child);
   const printed = { stdout: '', stderr: '' };
