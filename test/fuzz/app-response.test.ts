@@ -122,7 +122,7 @@ async function difference(method: string, text: string, at: readonly number[] | 
     return `body ${JSON.stringify(final.body.toString())}, Node ${JSON.stringify(body)}`;
   const trailers = final.trailers.flat().join('\n');
   if (trailers !== node.trailers.join('\n')) return `trailers ${trailers}, Node ${node.trailers}`;
-  const drops = /^(?:connection|keep-alive|proxy-connection|upgrade|transfer-encoding|content-length)$/i;
+  const drops = /^(?:connection|keep-alive|proxy-connection|upgrade|http2-settings|transfer-encoding|content-length)$/i;
   const named = new Set(
     node.raw.flatMap((name, i) =>
       i % 2 === 0 && /^connection$/i.test(name) ? (node.raw[i + 1] ?? '').toLowerCase().split(/[\t ]*,[\t ]*/) : [],

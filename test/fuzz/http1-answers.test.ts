@@ -94,7 +94,8 @@ async function observe(variant: Variant, script: Script, quietMs: number): Promi
   );
   const parse = () => parseResponses(client.received, [method, 'GET'], client.ended && client.error === null);
   const final = () => parse().responses.find(({ status }) => status >= 200);
-  for (;;) {
+  // A script that is not played, because the app got no whole request, say, ends the wait as well.
+  for (let quiet = 0; quiet < 4; quiet++) {
     const came = client.receivedLength;
     if (await client.reaches(() => final() !== undefined && variant.played, quietMs)) break;
     if (client.ended || (client.receivedLength === came && variant.played)) break;
@@ -105,7 +106,8 @@ async function observe(variant: Variant, script: Script, quietMs: number): Promi
   const whole = final() ?? null;
   const ended = client.ended;
   const second = await secondAnswer(variant, ended || whole === null || script.early ? null : client);
-  client.destroy();
+  // Not merely ended: a client may end its side and wait for its answer.
+  client.reset();
   const interim = stream.responses.map(({ status }) => status).filter((status) => status < 200);
   return { whole, interim, ended, fault: stream.fault, second };
 }
@@ -129,7 +131,7 @@ async function secondAnswer(variant: Variant, kept: RawClient | null): Promise<s
 }
 
 /** Fields that tell of the connection, or that one lane may spell in another way than the other. */
-const ofTheConnection = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date']);
+const ofTheConnection = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date', 'trailer']);
 
 function seen({ status, headers, body, trailers }: ParsedResponse): string {
   const lines = headers
@@ -187,9 +189,9 @@ async function compared(
       ? null
       : `whole: fast ${fast.whole !== null}, library ${library.whole !== null}`;
   }
-  // undici takes 100 for a fault where it was not asked for; RFC 9110 15.2 lets a client ignore it.
-  if (library.whole.status === 502 && /HTTP\/1\.1 10[02] /.test(Buffer.concat(script.packets).toString('latin1')))
-    return null;
+  // undici is narrower in places: a 100 that it did not ask for, a tab behind a length. Whether such an answer is sound is
+  // for Node's parser to say, in app-response.test.ts.
+  if (library.whole.status === 502 && !sound) return null;
   const [a, b] = [seen(fast.whole), seen(library.whole)];
   if (a !== b) return `fast ${a}, library ${b}`;
   // A body without a length ends with the client's connection on the fast lane; the other one can chunk it.
@@ -212,11 +214,9 @@ const soundAnswers: readonly (readonly [name: string, text: string, ending: Scri
   ],
   ['no length', `${ok}\r\nhello`, 'end'],
   ['no length, HTTP/1.0', 'HTTP/1.0 200 OK\r\n\r\nhello', 'end'],
-  [
-    'interim answers first',
-    `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${ok}Content-Length: 0\r\n\r\n`,
-    'keep',
-  ],
+  ['an interim answer first', `HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${ok}Content-Length: 0\r\n\r\n`, 'keep'],
+  ['a reason that is not UTF-8', 'HTTP/1.1 599 \xe9\r\nContent-Length: 0\r\n\r\n', 'keep'],
+  ['trailers announced, and a length', `${ok}Trailer: X\r\nContent-Length: 5\r\n\r\nhello`, 'keep'],
   ['204', 'HTTP/1.1 204 No Content\r\n\r\n', 'keep'],
   ['304 with a length', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n', 'keep'],
   ['Connection: close', `${ok}Connection: close\r\nContent-Length: 5\r\n\r\nhello`, 'end'],

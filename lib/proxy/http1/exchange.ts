@@ -1,7 +1,7 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { Exchange } from '../exchange.ts';
-import { type HeaderList, headerValue, headerValues, type RequestHead } from '../headers.ts';
+import { type HeaderList, headerValue, headerValues, type RequestHead, without } from '../headers.ts';
 import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
 import type { RequestPipeline } from '../request-pipeline.ts';
@@ -125,9 +125,13 @@ export class Http1Exchange implements Exchange {
     if (links.length > 0) this.#response.writeEarlyHints({ link: links });
   }
 
-  respond(status: number, statusText: string, headers: HeaderList, _hasBody: boolean): void {
+  respond(status: number, statusText: string, headers: HeaderList, hasBody: boolean): void {
     this.responded = true;
-    this.#response.writeHead(status, statusText, headers);
+    // undici decodes the reason as UTF-8; what is not, Node refuses to write. Nobody reads it (RFC 9112 4).
+    const reason = /^[\t\x20-\x7e\x80-\xff]*$/.test(statusText) ? statusText : '';
+    // Trailers can only follow chunks; Node refuses to announce any elsewhere.
+    const chunked = hasBody && this.version === 'HTTP/1.1' && headerValue(headers, 'content-length') === null;
+    this.#response.writeHead(status, reason, chunked ? headers : without(headers, 'trailer'));
     this.#accessed(status, headers);
   }
 

@@ -10,7 +10,7 @@ import type { PendingConnect } from '../upstream.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from './app-connection.ts';
 import type { AppPool } from './app-pool.ts';
 import { endWith } from './last-answer.ts';
-import { headersTimeoutMs, keepAliveMs, maxDrainBytes } from './limits.ts';
+import { halfOpenMs, headersTimeoutMs, keepAliveMs, maxDrainBytes } from './limits.ts';
 import {
   fieldLines,
   fieldPairs,
@@ -128,6 +128,7 @@ export class FastConnection implements ResponseSink {
 
   readonly #onEnd = (): void => {
     this.#clientEnded = true;
+    this.#socket.setTimeout(halfOpenMs, () => this.#socket.destroy());
     if (this.#stage === 'answer') this.#closing ||= this.#unread.length === 0;
     else if (this.#stage === 'body') this.#socket.destroy();
     else if (this.#stage === 'head') this.#advance();

@@ -7,7 +7,7 @@ import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Http1Engine } from './engine.ts';
 import { Http1Exchange, isHost, readTarget } from './exchange.ts';
 import { endWith } from './last-answer.ts';
-import { headersTimeoutMs, keepAliveMs, maxHeaderBytes, maxHeaderFields } from './limits.ts';
+import { halfOpenMs, headersTimeoutMs, keepAliveMs, maxHeaderBytes, maxHeaderFields } from './limits.ts';
 import type { UpgradeForwarder } from './upgrade.ts';
 
 export interface LibraryLaneOptions {
@@ -69,6 +69,7 @@ export class LibraryLane implements Http1Engine {
     const lane: Lane = { connection, socket, busy: false, exchange: null, waiting: [], refuse: null };
     this.#lanes.set(socket, lane);
     socket.once('close', () => this.#lanes.delete(socket));
+    socket.once('end', () => socket.setTimeout(halfOpenMs, () => socket.destroy()));
     // Node's parser takes bytes from under the stream, past what the stream still holds. So that none overtakes another,
     // all that is here goes in as one piece.
     socket.pause();

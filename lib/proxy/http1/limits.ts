@@ -6,6 +6,12 @@ export const headersTimeoutMs = 60_000;
 /** Milliseconds that an idle keep-alive connection is kept: long, so that a client's next request does not race the close. */
 export const keepAliveMs = 600_000;
 
+/**
+ * Milliseconds without a byte after which a client that has ended its side gets no more of its answer. Most such clients
+ * are gone, and only writing would tell; a few wait.
+ */
+export const halfOpenMs = 30_000;
+
 export const maxHeaderBytes = 64 * 1024;
 
 /** Node would silently drop what is beyond its own limit; a policy could then match on less than the app sees. */

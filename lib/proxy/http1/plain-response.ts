@@ -64,6 +64,7 @@ export function readResponseHead(text: string, method: string): ResponseHead | n
         if (/(?:^|,)[\t ]*close[\t ]*(?:,|$)/i.test(value)) keepAlive = false;
         continue;
       case 'upgrade':
+      case 'http2-settings':
         continue;
       case 'transfer-encoding':
         // Without tabs: Node's parser does not take `chunked` before one for chunked.
