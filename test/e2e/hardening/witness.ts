@@ -58,12 +58,13 @@ export function startWitness(
     response.on('error', () => {});
     answer(request, response);
   };
-  const http1 = createHttpServer(take);
+  // The app's own limits shall not hide what the proxy lets through.
+  const http1 = createHttpServer({ maxHeaderSize: 2 ** 18 }, take);
+  http1.maxHeadersCount = 0;
   http1.on('clientError', (error: Error & { code?: string }, socket) => {
     malformed.push(error.code ?? error.message);
     socket.destroy();
   });
-  // The app's own limits shall not hide what the proxy lets through.
   const http2 = createHttp2Server({ maxSessionMemory: 1_000 }, take);
   http2.on('sessionError', (error: Error) => malformed.push(error.message));
   const server = createServer({ allowHalfOpen: true }, (socket) => {
