@@ -1,4 +1,6 @@
 import t, { type Test } from 'tap';
+import { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
+import { workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { latin1, parseResponses, RawClient } from '../../support/raw-http.ts';
 import { until } from '../../support/until.ts';
 import { type Engine, engines, type Lane, type LaneOptions, startLane } from './lanes.ts';
@@ -621,6 +623,76 @@ const scenarios: Scenario[] = [
       t.same(statuses(begun, ['GET']), [200]);
       await until('nothing to be open', () => lane.live.size === 0);
       t.equal(app.requests.length, 2);
+    },
+  },
+  {
+    name: 'a route changes headers, and nobody changes the identity',
+    run: async (t, engine) => {
+      const headerChanges = {
+        add: [
+          ['x-added', '1'],
+          ['l5d-client-id', 'admin'],
+        ],
+        set: [['x-set', '2']],
+        remove: ['x-removed', 'content-length'],
+      } as const;
+      const { open, app } = await stage(t, engine, {}, { headerChanges });
+      const client = await open();
+      client.send(
+        latin1('POST / HTTP/1.1\r\nHost: a\r\nX-Set: 0\r\nX-Removed: 0\r\nX-Kept: 0\r\nContent-Length: 1\r\n\r\nx'),
+      );
+      await client.responses(['POST']);
+      const seen = app.requests[0]?.headers
+        .filter(([name]) => /^(?:x-|l5d)/i.test(name))
+        .map(([name, value]) => `${name.toLowerCase()}: ${value}`);
+      t.same(seen, ['x-kept: 0', 'x-added: 1', 'x-set: 2']);
+      t.equal(app.requests[0]?.body.toString(), 'x');
+    },
+  },
+  {
+    name: 'inside TLS it is the same, with the identity on it',
+    run: async (t, engine) => {
+      const own = workloadCertificate('web', 'shop');
+      const caller = workloadCertificate('caller', 'shop');
+      const name = workloadName('web', 'shop');
+      const tls = new TlsTermination({
+        names: new Set([name]),
+        options: { cert: own.certificatePem, key: own.keyPem, ca: own.trustAnchorsPem },
+      });
+      const size = 5 * megabyte;
+      const app = await startRawApp(t, {
+        answer: ({ body }, { socket }) => {
+          socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n`);
+          socket.write(body);
+        },
+      });
+      const lane = await startLane(t, { engine, app: app.port, tls });
+      const client = await RawClient.open({
+        port: lane.port,
+        tls: {
+          servername: name,
+          ca: own.trustAnchorsPem,
+          cert: caller.certificatePem,
+          key: caller.keyPem,
+          ALPNProtocols: ['http/1.1'],
+        },
+      });
+      t.teardown(() => client.destroy());
+      client.send(Buffer.concat([get('/1'), post('/DENIED', 'x'), get('/2', 'l5d-client-id: admin\r\n')]));
+      await client.responses(['GET', 'POST', 'GET']);
+      t.same(statuses(client, ['GET', 'POST', 'GET']), [200, 403, 200]);
+      client.send(post('/echo', 'x'.repeat(size)));
+      t.ok(await client.reaches(() => client.receivedLength > size, 10_000), 'a large body, there and back');
+      for (const { headers } of app.requests) {
+        const ids = headers.filter(([field]) => field.toLowerCase() === 'l5d-client-id');
+        t.same(
+          ids.map(([, id]) => id),
+          [workloadName('caller', 'shop')],
+        );
+      }
+      client.send(get('/last', 'Connection: close\r\n'));
+      t.ok(await client.ends(3000));
+      t.same(statuses(client, ['GET', 'POST', 'GET', 'POST', 'GET']), [200, 403, 200, 200, 200]);
     },
   },
   {
