@@ -7,6 +7,10 @@ const maxIdleMs = 3000;
 /** One for all: a read is handed on, or copied, before the next one can happen. */
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
 
+function isStale({ idleSince, idleMs }: AppConnection, now: number): boolean {
+  return now - idleSince > Math.min(idleMs, maxIdleMs);
+}
+
 /** Idle keep-alive connections to one app address; the one used last is taken first, so the rest can age. */
 export class AppPool {
   readonly #endpoint: Endpoint;
@@ -20,10 +24,15 @@ export class AppPool {
 
   /** An idle connection, or null. */
   take(): AppConnection | null {
+    const now = performance.now();
     for (;;) {
       const connection = this.#idle.pop();
       if (connection === undefined) return null;
-      if (!connection.socket.destroyed && connection.socket.writable) return connection;
+      const { socket } = connection;
+      if (socket.destroyed || !socket.writable) continue;
+      // Sweeps come late, and an app that closes as promised would take a request with it that must not be repeated.
+      if (!isStale(connection, now)) return connection;
+      socket.destroy();
     }
   }
 
@@ -55,8 +64,7 @@ export class AppPool {
 
   /** Closes what has been idle too long. */
   sweep(now: number): void {
-    const old = this.#idle.filter(({ idleSince, idleMs }) => now - idleSince > Math.min(idleMs, maxIdleMs));
-    for (const connection of old) connection.socket.destroy();
+    for (const connection of this.#idle.filter((idle) => isStale(idle, now))) connection.socket.destroy();
   }
 
   close(): void {

@@ -558,6 +558,21 @@ const scenarios: Scenario[] = [
     },
   },
   {
+    name: 'an app connection is not used up to the moment at which the app closes it',
+    run: async (t, engine) => {
+      const { open, app } = await stage(t, engine, {
+        answer: (_request, { socket }) =>
+          socket.write('HTTP/1.1 200 OK\r\nKeep-Alive: timeout=1\r\nContent-Length: 0\r\n\r\n'),
+      });
+      const client = await open();
+      for (let i = 1; i <= 3; i++) {
+        client.send(post('/', 'x'));
+        await client.responses(Array(i).fill('POST'));
+      }
+      t.equal(app.sockets.length, 3);
+    },
+  },
+  {
     name: 'an app that nobody runs is a 502',
     run: async (t, engine) => {
       const { app, lane, open } = await stage(t, engine, {}, { app: 1 });
