@@ -67,8 +67,8 @@ export interface ConnectionScope {
   tcpError(error: ErrorLabel): void;
   /** Counts an HTTP decision, and logs denials and audits (with the failing clause, which `reasons` computes on demand). */
   requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog, grpc: boolean): void;
-  /** Begins `request_total`, `response_*` and `inbound_{http,grpc}_*` for a permitted request. */
-  requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean): RequestScope;
+  /** Begins `request_total`, `response_*` and `inbound_{http,grpc}_*` for a permitted request. `ended` is called once, when the response has ended. */
+  requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope;
   /** A message that was refused as malformed before any decision (400, 408, 431): counted, and logged at debug. */
   badRequest(policy: PortPolicy, reason: string): void;
   httpError(policy: PortPolicy, error: ErrorLabel, detail: string, request: RequestLog): void;

@@ -43,6 +43,9 @@ export class RequestPipeline {
   readonly #access: Recorder['access'];
   readonly #maxInFlight: number;
   #inFlight = 0;
+  readonly #ended = (): void => {
+    this.#inFlight--;
+  };
 
   constructor(options: RequestPipelineOptions) {
     this.#authorizer = options.authorizer;
@@ -119,10 +122,7 @@ export class RequestPipeline {
   /** Counts the request in, and out again when its response has ended. */
   begin(connection: HttpConnection, policy: PortPolicy, permit: RequestPermit, grpc: boolean): RequestScope {
     this.#inFlight++;
-    const scope = connection.scope.requestStarted(policy, permit, grpc);
-    return new CountedScope(scope, () => {
-      this.#inFlight--;
-    });
+    return connection.scope.requestStarted(policy, permit, grpc, this.#ended);
   }
 
   /** Refuses a permitted request that could not be served. */
@@ -207,34 +207,5 @@ class LazyLog implements RequestLog {
     if (this.#decision === null) return { reason: '', candidates: [] };
     const { client } = this.#connection.scope.facts;
     return this.#authorizer.requestReasons(this.#policy, client, this.#request, this.#decision);
-  }
-}
-
-/** Lets the pipeline know of the end of a request, once. */
-class CountedScope implements RequestScope {
-  readonly #inner: RequestScope;
-  #ended: (() => void) | null;
-
-  constructor(inner: RequestScope, ended: () => void) {
-    this.#inner = inner;
-    this.#ended = ended;
-  }
-  requestFrame(bytes: number): void {
-    this.#inner.requestFrame(bytes);
-  }
-  requestEnded(): void {
-    this.#inner.requestEnded();
-  }
-  responseHead(status: number): void {
-    this.#inner.responseHead(status);
-  }
-  responseFrame(bytes: number): void {
-    this.#inner.responseFrame(bytes);
-  }
-  responseEnded(grpcStatus: string | null, error: string): void {
-    if (this.#ended === null) return;
-    this.#ended();
-    this.#ended = null;
-    this.#inner.responseEnded(grpcStatus, error);
   }
 }

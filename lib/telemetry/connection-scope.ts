@@ -120,11 +120,17 @@ export class Connection implements ConnectionScope {
     this.#shared.log.request(this.facts, decision, request);
   }
 
-  requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean): RequestScope {
+  requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope {
     const cells = this.#cellsOf(policy, permit);
     if (cells.client === null || cells.client.retired) cells.client = this.#clientSeries(policy, permit);
     const route = grpc ? cells.grpc : cells.http;
-    return new Request(cells.client, route ?? this.#routeSeries(cells, policy, permit, grpc), grpc, this.#shared.now);
+    return new Request(
+      cells.client,
+      route ?? this.#routeSeries(cells, policy, permit, grpc),
+      grpc,
+      this.#shared.now,
+      ended,
+    );
   }
 
   badRequest(policy: PortPolicy, reason: string): void {

@@ -246,9 +246,17 @@ export class Request implements RequestScope {
   #status = noStatus;
   #counted = false;
   #latencySeen = false;
+  readonly #ended: (() => void) | undefined;
   #done = false;
 
-  constructor(client: ClientSeries, route: RouteSeries, grpc: boolean, now: () => number) {
+  constructor(
+    client: ClientSeries,
+    route: RouteSeries,
+    grpc: boolean,
+    now: () => number,
+    ended: (() => void) | undefined,
+  ) {
+    this.#ended = ended;
     this.#client = client;
     this.#route = route;
     this.#grpc = grpc;
@@ -281,6 +289,7 @@ export class Request implements RequestScope {
   responseEnded(grpcStatus: string | null, error: string): void {
     if (this.#done) return;
     this.#done = true;
+    this.#ended?.();
     // An app may answer before the body's first piece: a response without its request would make rates exceed one.
     this.#count();
     const endedMs = this.#now();

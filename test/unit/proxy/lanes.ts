@@ -158,8 +158,9 @@ function countingRecorder(counts: Counts, access: Recorder['access']): Recorder 
     requestDecided: () => {
       counts.decided++;
     },
-    requestStarted: () => {
+    requestStarted: (_policy, _permit, _grpc, ended) => {
       counts.started++;
+      let over = false;
       return {
         requestFrame: () => {},
         requestEnded: () => {},
@@ -168,6 +169,9 @@ function countingRecorder(counts: Counts, access: Recorder['access']): Recorder 
         },
         responseFrame: () => {},
         responseEnded: (_grpcStatus, error) => {
+          if (over) return;
+          over = true;
+          ended?.();
           counts.ended++;
           if (error !== '') counts.failed++;
         },
