@@ -1,0 +1,192 @@
+import t from 'tap';
+import { latin1, parseResponses } from '../../support/raw-http.ts';
+import { ok } from './raw-app.ts';
+import { get, post, runScenarios, type Scenario, stage, statuses } from './stage.ts';
+
+// One table, two engines: what an HTTP/1.1 client and an app may expect of either lane, over real sockets. Here:
+// what passes, and in which order.
+
+const scenarios: Scenario[] = [
+  {
+    name: 'pipelined requests with refusals among them are answered in order',
+    run: async (t, engine) => {
+      const { app, open, lane } = await stage(t, engine);
+      const client = await open();
+      client.send(
+        Buffer.concat([
+          get('/1'),
+          post('/DENIED', 'GET /x HTTP/1.1\r\n\r\n'),
+          get('/2'),
+          get('/DENIED'),
+          post('/3', 'b'),
+        ]),
+      );
+      const answers = await client.responses(['GET', 'POST', 'GET', 'GET', 'POST']);
+      t.same(
+        answers.map(({ status }) => status),
+        [200, 403, 200, 403, 200],
+      );
+      t.same(
+        app.requests.map(({ target, body }) => [target, body.toString()]),
+        [
+          ['/1', ''],
+          ['/2', ''],
+          ['/3', 'b'],
+        ],
+      );
+      t.notOk(client.ended, 'the connection is kept');
+      t.match(lane.counts, { decided: 5, started: 3, heads: 3, ended: 3, failed: 0 });
+    },
+  },
+  {
+    name: 'requests that only one lane can serve share a connection with plain ones',
+    run: async (t, engine) => {
+      const { app, open } = await stage(t, engine);
+      const client = await open();
+      const chunked = 'POST /2 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n';
+      client.send(Buffer.concat([get('/1'), latin1(chunked), get('/3')]));
+      t.same(
+        (await client.responses(['GET', 'POST', 'GET'])).map(({ status }) => status),
+        [200, 200, 200],
+      );
+      t.same(
+        app.requests.map(({ target, body }) => [target, body.toString()]),
+        [
+          ['/1', ''],
+          ['/2', 'abc'],
+          ['/3', ''],
+        ],
+      );
+    },
+  },
+  {
+    name: 'no spelling of the identity header passes',
+    run: async (t, engine) => {
+      const { app, open } = await stage(t, engine);
+      const client = await open();
+      client.send(get('/', 'l5d-client-id: a\r\nL5D_Client_Id: b\r\nl5d.client.id: c\r\nl5d-client-idx: kept\r\n'));
+      await client.responses(['GET']);
+      const names = app.requests[0]?.headers.map(([name]) => name.toLowerCase()).filter((name) => /^l5d/.test(name));
+      t.same(names, ['l5d-client-idx']);
+    },
+  },
+  {
+    name: 'HEAD, 204 and 304 end with their heads',
+    run: async (t, engine) => {
+      const { open, app } = await stage(t, engine, {
+        answer: ({ target }, { socket }) => {
+          if (target === '/204') socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+          else if (target === '/304') socket.write('HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n');
+          else socket.write('HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n');
+        },
+      });
+      const client = await open();
+      client.send(
+        Buffer.concat([latin1('HEAD /h HTTP/1.1\r\nHost: a\r\n\r\n'), get('/204'), get('/304'), get('/204')]),
+      );
+      const answers = await client.responses(['HEAD', 'GET', 'GET', 'GET']);
+      t.same(
+        answers.map(({ status, body }) => [status, body.length]),
+        [
+          [200, 0],
+          [204, 0],
+          [304, 0],
+          [204, 0],
+        ],
+      );
+      t.equal(app.requests.length, 4);
+    },
+  },
+  {
+    name: 'early hints pass, other interim answers do not, and none declares a body',
+    run: async (t, engine) => {
+      const { open } = await stage(t, engine, {
+        answer: (_request, { socket }) =>
+          socket.write(
+            'HTTP/1.1 102 Processing\r\n\r\n' +
+              'HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\nContent-Length: 0\r\n\r\n' +
+              'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok',
+          ),
+      });
+      const client = await open();
+      client.send(get('/'));
+      await client.responses(['GET']);
+      const stream = parseResponses(client.received, ['GET'], client.ended);
+      t.equal(stream.fault, null);
+      t.same(statuses(client, ['GET']), [103, 200]);
+      t.same(stream.responses[0]?.headers, [['Link', '</a>; rel=preload']]);
+    },
+  },
+  {
+    name: "the client's Connection: close ends its connection, not the app's",
+    run: async (t, engine) => {
+      const { open, app } = await stage(t, engine);
+      for (let i = 0; i < 3; i++) {
+        const client = await open();
+        client.send(get('/', 'Connection: close\r\n'));
+        t.ok(await client.ends(2000), 'ended');
+        const [answer] = await client.responses(['GET']);
+        t.match(answer?.headers.find(([name]) => name.toLowerCase() === 'connection')?.[1], /^close$/i);
+      }
+      t.equal(app.sockets.length, 1, 'one connection to the app for all');
+    },
+  },
+  {
+    name: "the app's Connection: close ends its connection, not the client's",
+    run: async (t, engine) => {
+      const { open, app } = await stage(t, engine, {
+        answer: (_request, { socket }) =>
+          socket.end('HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok'),
+      });
+      const client = await open();
+      for (let i = 1; i <= 3; i++) {
+        client.send(get(`/${i}`));
+        const answers = await client.responses(Array(i).fill('GET'));
+        t.equal(answers.length, i);
+        t.notOk(answers[i - 1]?.headers.some(([name, value]) => /^connection$/i.test(name) && /close/i.test(value)));
+      }
+      t.notOk(client.ended);
+      t.equal(app.sockets.length, 3);
+    },
+  },
+  {
+    name: 'a client that ends its side after a request gets its answers',
+    run: async (t, engine) => {
+      const { open, app } = await stage(t, engine, {
+        answer: (_request, { socket }) => setTimeout(() => socket.write(ok), 50),
+      });
+      const client = await open();
+      client.send(Buffer.concat([get('/1'), get('/2')]));
+      client.halfClose();
+      t.ok(await client.ends(3000), 'the proxy ends its side, too');
+      t.same(statuses(client, ['GET', 'GET']), [200, 200]);
+      t.equal(app.requests.length, 2);
+    },
+  },
+  {
+    name: 'a route changes headers, and nobody changes the identity',
+    run: async (t, engine) => {
+      const headerChanges = {
+        add: [
+          ['x-added', '1'],
+          ['l5d-client-id', 'admin'],
+        ],
+        set: [['x-set', '2']],
+        remove: ['x-removed', 'content-length'],
+      } as const;
+      const { open, app } = await stage(t, engine, {}, { headerChanges });
+      const client = await open();
+      client.send(
+        latin1('POST / HTTP/1.1\r\nHost: a\r\nX-Set: 0\r\nX-Removed: 0\r\nX-Kept: 0\r\nContent-Length: 1\r\n\r\nx'),
+      );
+      await client.responses(['POST']);
+      const seen = app.requests[0]?.headers
+        .filter(([name]) => /^(?:x-|l5d)/i.test(name))
+        .map(([name, value]) => `${name.toLowerCase()}: ${value}`);
+      t.same(seen, ['x-kept: 0', 'x-added: 1', 'x-set: 2']);
+      t.equal(app.requests[0]?.body.toString(), 'x');
+    },
+  },
+];
+
+await runScenarios(t, scenarios);
