@@ -1,12 +1,31 @@
 import type { NamedMatch } from './document-types.ts';
 import { compilePattern, longestValue } from './regex.ts';
 
-/** Thrown where a value is too long to be examined whole: the request is refused, neither matched nor passed over. */
-export class UnexaminedValue extends Error {
-  constructor(what: string) {
-    super(`${what} is longer than ${longestValue} characters and a regular expression must examine it`);
-  }
-}
+/** Thrown where a value cannot be judged for certain: the request is refused, neither matched nor passed over. */
+export class UnexaminedValue extends Error {}
+
+/**
+ * Fields that a message may hold once only (RFC 9110 5.3 allows repetition for lists alone). Of two, policy might match
+ * one and the app believe the other (CVE-2020-25017).
+ */
+const singular: ReadonlySet<string> = new Set([
+  'authorization',
+  'content-length',
+  'content-location',
+  'content-type',
+  'date',
+  'from',
+  'host',
+  'if-modified-since',
+  'if-range',
+  'if-unmodified-since',
+  'max-forwards',
+  'origin',
+  'proxy-authorization',
+  'range',
+  'referer',
+  'user-agent',
+]);
 
 export interface ValueTest {
   readonly name: string;
@@ -18,7 +37,11 @@ export function patternTest(source: string, what: string): (value: string) => bo
   const pattern = compilePattern(source);
   if (!pattern.ok) return () => false;
   return (value) => {
-    if (value.length > longestValue) throw new UnexaminedValue(what);
+    if (value.length > longestValue) {
+      throw new UnexaminedValue(
+        `${what} is longer than ${longestValue} characters and a regular expression must examine it`,
+      );
+    }
     return pattern.matches(value);
   };
 }
@@ -28,7 +51,8 @@ export function valueTest({ name, type, value: wanted }: NamedMatch, what: strin
 }
 
 /**
- * All tests must hold, each for any one value of its header. `l5d-client-id` is the verified identity or nothing, and
+ * All tests must hold, each for any one value of its header; a header that may occur once only, and does not, makes the
+ * request unjudgeable. `l5d-client-id` is the verified identity or nothing, and
  * never what the client sent under that name.
  */
 export function headersHold(
@@ -41,14 +65,9 @@ export function headersHold(
       if (clientId === null || !test.holds(clientId)) return false;
       continue;
     }
-    let held = false;
-    for (const value of header.header(test.name)) {
-      if (test.holds(value)) {
-        held = true;
-        break;
-      }
-    }
-    if (!held) return false;
+    const values = header.header(test.name);
+    if (values.length > 1 && singular.has(test.name)) throw new UnexaminedValue(`header ${test.name} is repeated`);
+    if (!values.some((value) => test.holds(value))) return false;
   }
   return true;
 }

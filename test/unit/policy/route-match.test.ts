@@ -327,6 +327,27 @@ t.test('a value too long for a regular expression is refused, not passed over to
   t.match(ask({ headers: [['h', 'a'.repeat(16_385)]] }), { verdict: 'invalid', httpStatus: 400 });
 });
 
+t.test('a field that may occur once only is not matched by one of two (CVE-2020-25017)', async (t) => {
+  const secret = '{path: {value: /}, headers: [{name: authorization, value: secret}]}';
+  const { ask } = load(`${server()}${route('a', secret)}${open('a')}`);
+  t.equal(ask({ headers: [['Authorization', 'secret']] }).verdict, 'permit');
+  for (const second of ['guess', 'secret']) {
+    const twice = ask({
+      headers: [
+        ['Authorization', 'secret'],
+        ['authorization', second],
+      ],
+    });
+    t.match(twice, { verdict: 'invalid', httpStatus: 400 }, second);
+  }
+  const { ask: list } = load(`${server()}${route('a', '{headers: [{name: x-tag, value: b}]}')}${open('a')}`);
+  const tags: [string, string][] = [
+    ['x-tag', 'a'],
+    ['x-tag', 'b'],
+  ];
+  t.equal(list({ headers: tags }).verdict, 'permit', 'a list is matched by any of its values');
+});
+
 t.test('a catastrophic pattern takes linear time', async (t) => {
   const { ask } = load(
     `${server()}${route('a', '{path: {type: RegularExpression, value: "/(a+)+(a|a)*$"}}')}${open('a')}`,
