@@ -38,6 +38,8 @@ export class AppConnection {
   /** Milliseconds that it may be idle, as the app said or as we choose. */
   idleMs = 0;
   idleSince = 0;
+  /** Some of the answer to the current request has come, so the app has taken the request. */
+  answering = false;
   readonly #home: Home;
   #sink: ResponseSink | null = null;
   #method = '';
@@ -68,6 +70,7 @@ export class AppConnection {
     this.#method = method;
     this.#head = null;
     this.#partial = nothing;
+    this.answering = false;
   }
 
   /** Gives up on the request, and so on the connection. */
@@ -83,6 +86,7 @@ export class AppConnection {
       this.socket.destroy();
       return false;
     }
+    this.answering = true;
     if (this.#head === null) this.#receiveHead(bytes);
     else this.#receiveBody(bytes, 0, this.#sink, false);
     return true;

@@ -360,10 +360,11 @@ export class FastConnection implements ResponseSink {
   }
 
   onFailed(error: Error): void {
+    const begun = this.#app?.answering === true;
     this.#app = null;
     const head = this.#repeat;
     this.#repeat = null;
-    if (head !== null && !(error instanceof BadResponse)) {
+    if (head !== null && !begun) {
       // An idle connection that the app closed just as we took it: once more, on a new one.
       this.#connect(head, nothing);
       return;

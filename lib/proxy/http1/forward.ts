@@ -105,6 +105,11 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
     if (this.#done) controller.abort(new Error('client gone'));
   }
 
+  /** undici calls this at the first byte of an answer (its types do not say so): the app has taken the request. */
+  onResponseStarted(): void {
+    this.#mayBeRace = false;
+  }
+
   onRequestUpgrade(controller: Dispatcher.DispatchController, status: number, _headers: unknown, socket: Duplex): void {
     if (this.#done || this.#switched === null) {
       socket.destroy();

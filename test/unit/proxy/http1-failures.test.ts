@@ -158,6 +158,25 @@ const scenarios: Scenario[] = [
     },
   },
   {
+    name: 'an answer that has begun is never asked for again',
+    run: async (t, engine) => {
+      for (const beginning of ['HTTP/1.1 2', 'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n']) {
+        const { open, app } = await stage(t, engine, {
+          answer: (_request, { socket, requests }) => {
+            if (requests === 1) socket.write(ok);
+            else socket.end(beginning);
+          },
+        });
+        const client = await open();
+        client.send(get('/first'));
+        await client.responses(['GET']);
+        client.send(get('/second'));
+        await until('the end of the client', () => client.ended);
+        t.equal(app.requests.length, 2, JSON.stringify(beginning));
+      }
+    },
+  },
+  {
     name: 'an app connection is not used up to the moment at which the app closes it',
     run: async (t, engine) => {
       const { open, app } = await stage(t, engine, {
