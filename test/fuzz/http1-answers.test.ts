@@ -196,6 +196,10 @@ async function compared(
   if (a !== b) return `fast ${a}, library ${b}`;
   // A body without a length ends with the client's connection on the fast lane; the other one can chunk it.
   const measured = fast.whole.headers.some(([name]) => /^(?:content-length|transfer-encoding)$/i.test(name));
+  // undici delivers an answer whose length is followed by a blank, and then gives its connection up with the client's.
+  const text = Buffer.concat(script.packets.map((packet) => Buffer.from(packet))).toString('latin1');
+  const blankLength = /^content-length:[^\r\n]*[ \t]\r$/im.test(text);
+  if (blankLength && library.ended && !fast.ended) return null;
   if (measured && !script.early && fast.ended !== library.ended)
     return `ended: fast ${fast.ended}, library ${library.ended}`;
   return null;
