@@ -3,10 +3,14 @@ import fc, { type IAsyncProperty, type IProperty } from 'fast-check';
 /*
  * FUZZ_SECONDS: how long a file searches in all, split among its properties (20).
  * FUZZ_SEED, FUZZ_PATH: repeat what a failure printed.
+ *
+ * With CI set, every search starts from the same seed: a build then fails for what it changed, not for its luck. New
+ * ground is searched everywhere else, and for as long as one likes.
  */
 
 const seconds = numberFrom('FUZZ_SECONDS') ?? 20;
-const seed = numberFrom('FUZZ_SEED') ?? Date.now() % 2 ** 31;
+const fixedSeed = 20_261_120;
+const seed = numberFrom('FUZZ_SEED') ?? (process.env.CI === undefined ? Date.now() % 2 ** 31 : fixedSeed);
 const path = process.env.FUZZ_PATH;
 
 /** For tap: a search is never cut short by the test's own time limit. */
