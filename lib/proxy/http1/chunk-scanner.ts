@@ -26,6 +26,7 @@ const notTrailers: ReadonlySet<string> = new Set([
   'keep-alive',
   'proxy-connection',
   'upgrade',
+  'http2-settings',
 ]);
 
 /** The value of a hexadecimal digit, or -1. */
