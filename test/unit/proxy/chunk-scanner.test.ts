@@ -58,6 +58,7 @@ const rows: readonly (readonly [name: string, text: string, result: number | 'mo
   ['bare CR in a trailer', '0\r\nX: a\rb\r\n\r\n', 'invalid'],
   ['NUL in a trailer', '0\r\nX: \0\r\n\r\n', 'invalid'],
   ['framing in a trailer', '0\r\nContent-Length: 5\r\n\r\n', 'invalid'],
+  ['a connection field in a trailer', '0\r\nHTTP2-Settings: AAA\r\n\r\n', 'invalid'],
   ['the connection in a trailer', '0\r\nCONNECTION: close\r\n\r\n', 'invalid'],
   ['an endless trailer', `0\r\nX: ${'a'.repeat(17_000)}`, 'invalid'],
   ['endless trailers', `0\r\n${'X: a\r\n'.repeat(9000)}`, 'invalid'],
