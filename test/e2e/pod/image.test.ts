@@ -202,11 +202,11 @@ async function runs(t: Test, root: string): Promise<void> {
   });
 
   await t.test('guards the app, and reloads in its thread', async (t) => {
-    const log = parseLogLines(child.stdout());
-    t.match(
-      log.find(({ msg }) => msg === 'Policy loaded'),
-      { documents: 2, generation: 1 },
+    // The log is written through a buffer, so that its line may come a little after the port opens.
+    const loaded = await until('the log line', () =>
+      parseLogLines(child.stdout()).find(({ msg }) => msg === 'Policy loaded'),
     );
+    t.match(loaded, { documents: 2, generation: 1 });
     for (const host of [address.pod, address.pod6]) {
       t.match(await curl(net.client, at(host, 8080)), { status: 200 }, host);
       t.match(await curl(net.client, at(host, 8081)), { status: 403 }, host);
