@@ -1,16 +1,29 @@
 import { parentPort } from 'node:worker_threads';
 import { type LoadRequest, loadPolicy } from './load.ts';
 import type { LoadAnswer } from './load-thread.ts';
+import { settlesInMs } from './policy-files.ts';
 
 /** Documents a message: small enough that the main thread receives one in a few milliseconds. */
 const batchSize = 200;
+
+/** A file that is never at rest is read all the same, in the end. */
+const mostAttempts = 20;
+
+const sleeper = new Int32Array(new SharedArrayBuffer(4));
 
 /**
  * The thread that reads, parses and validates policy for the running proxy. Answers go through a port of their own,
  * from which the main thread takes one message at a time, so that ten thousand documents never arrive in one turn.
  */
 parentPort?.on('message', ({ request, knownDigest, port }: LoadMessage) => {
-  const load = loadPolicy(request, knownDigest);
+  let load = loadPolicy(request, knownDigest);
+  // There is a policy in force already: what is still being written can wait until it is complete.
+  for (let attempt = 0; knownDigest !== undefined && load !== 'unchanged' && attempt < mostAttempts; attempt++) {
+    const waitMs = Math.max(...request.paths.map((path) => settlesInMs(path, Date.now())));
+    if (waitMs <= 0) break;
+    Atomics.wait(sleeper, 0, 0, waitMs);
+    load = loadPolicy(request, knownDigest);
+  }
   if (load === 'unchanged') {
     port.postMessage({ kind: 'unchanged' } satisfies LoadAnswer);
   } else {

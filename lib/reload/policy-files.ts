@@ -30,6 +30,41 @@ export function readPolicyFiles(path: string): PolicyTexts {
   }
 }
 
+/** Milliseconds without a write after which a file that is written in place counts as complete. */
+const settleMs = 100;
+
+/** A file whose last write is within this many milliseconds of its creation was made in one go. */
+const oneGoMs = 20;
+
+/**
+ * Milliseconds until what the path holds can be believed; 0 for now. Whoever writes a file in place empties it first, and
+ * an empty policy, or the first half of one, may be perfectly good YAML. A file that was renamed into place, as editors
+ * and the kubelet do it, is as old as its last write and needs no patience.
+ */
+export function settlesInMs(path: string, nowMs: number): number {
+  let waitMs = 0;
+  for (const file of listed(path)) {
+    const stat = statSync(file, { throwIfNoEntry: false });
+    if (stat === undefined || stat.mtimeMs - stat.birthtimeMs <= oneGoMs) continue;
+    waitMs = Math.max(waitMs, Math.ceil(stat.mtimeMs + settleMs - nowMs));
+  }
+  return waitMs;
+}
+
+/** The files that would be read; empty where even that cannot be told. */
+function listed(path: string): readonly string[] {
+  try {
+    return statSync(path).isDirectory() ? policyFilesIn(path) : [path];
+  } catch {
+    return [];
+  }
+}
+
+function policyFilesIn(folder: string): string[] {
+  const names = readdirSync(folder).filter((name) => !name.startsWith('.') && policyFile.test(name));
+  return names.sort().map((name) => join(folder, name));
+}
+
 /** Where a ConfigMap volume's `..data` leads; empty for any other place. */
 function volumeGeneration(path: string): string {
   for (const folder of [path, dirname(path)]) {
@@ -55,13 +90,12 @@ function readOnce(path: string): PolicyTexts {
       read(path);
       return { texts, problems };
     }
-    const names = readdirSync(path).filter((name) => !name.startsWith('.') && policyFile.test(name));
-    for (const name of names.sort()) {
-      const file = join(path, name);
+    const files = policyFilesIn(path);
+    for (const file of files) {
       if (statSync(file, { throwIfNoEntry: false })?.isDirectory()) continue;
       read(file);
     }
-    if (names.length === 0) problems.push(emptyFolder(path));
+    if (files.length === 0) problems.push(emptyFolder(path));
   } catch (error) {
     problems.push(unreadable(path, error));
   }

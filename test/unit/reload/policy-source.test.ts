@@ -1,4 +1,4 @@
-import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { readWorkload } from '../../../lib/config/config.ts';
@@ -145,6 +145,25 @@ t.test('a reload', async (t) => {
   writeFileSync(path, server('other'));
   await until('the next good one', () => seen.swaps.length === 3);
   t.same(last(seen.swaps), ['other']);
+});
+
+t.test('a file that is written in place is waited for', async (t) => {
+  const folder = t.testdir({ 'p.yaml': server('web') });
+  const path = join(folder, 'p.yaml');
+  const seen = follow(t, path);
+  await seen.source.start();
+  await until('a file older than its next write', () => Date.now() - statSync(path).birthtimeMs > 300);
+  // As a shell does it, but slowly: emptied, half written (a whole document, as it happens), then the rest.
+  const file = openSync(path, 'w');
+  const loading = seen.source.reload();
+  for (const part of [server('one'), server('two'), server('three')]) {
+    await new Promise((resolve) => setTimeout(resolve, 40));
+    writeSync(file, part);
+  }
+  closeSync(file);
+  await loading;
+  await until('the whole file', () => seen.swaps.length > 1);
+  t.same(seen.swaps, [['web'], ['one', 'two', 'three']], 'neither nothing nor half of it was ever in force');
 });
 
 t.test('unchanged contents are not swapped, nor reported again', async (t) => {
