@@ -2,7 +2,7 @@ import { clientId } from '../client.ts';
 import type { Authorizer, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
 import { type Application, serveApplication } from './application.ts';
 import type { Exchange, Request } from './exchange.ts';
-import { applyHeaderChanges, identityHeader } from './headers.ts';
+import { applyHeaderChanges, headerValue, identityHeader } from './headers.ts';
 import { forwardHttp1 } from './http1/forward.ts';
 import { forwardHttp2 } from './http2/forward.ts';
 import type { ConnectionFacts, ConnectionScope, Recorder, RequestLog, RequestScope } from './recorder.ts';
@@ -135,6 +135,12 @@ export class RequestPipeline {
   failed(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
     const log = new LazyLog(this.#authorizer, policy, connection, request, null);
     connection.scope.httpError(policy, failure.label, failure.refusal.message, log);
+  }
+
+  /** `accessed` for an exchange whose response headers are a list. */
+  answered(exchange: Exchange, status: number, headers: readonly string[], startedAt: number): void {
+    if (!this.logsAccess) return;
+    this.accessed(exchange.connection, exchange, status, headerValue(headers, 'content-length') ?? '', startedAt);
   }
 
   /**

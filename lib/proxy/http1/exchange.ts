@@ -132,7 +132,7 @@ export class Http1Exchange implements Exchange {
     // Trailers can only follow chunks; Node refuses to announce any elsewhere.
     const chunked = hasBody && this.version === 'HTTP/1.1' && headerValue(headers, 'content-length') === null;
     this.#response.writeHead(status, reason, chunked ? headers : without(headers, 'trailer'));
-    this.#accessed(status, headers);
+    this.#pipeline.answered(this, status, headers, this.#startedAt);
   }
 
   write(chunk: Buffer): boolean {
@@ -187,7 +187,7 @@ export class Http1Exchange implements Exchange {
     this.responded = true;
     this.onAborted = null;
     this.#response.detachSocket(this.#request.socket);
-    this.#accessed(status, headers);
+    this.#pipeline.answered(this, status, headers, this.#startedAt);
   }
 
   /** What is left of the body must be read, or the connection must end: its bytes are never the next request. */
@@ -205,11 +205,5 @@ export class Http1Exchange implements Exchange {
       if (this.incomplete) socket.destroySoon();
     });
     this.#request.resume();
-  }
-
-  #accessed(status: number, headers: readonly string[]): void {
-    if (!this.#pipeline.logsAccess) return;
-    const bytes = headerValue(headers, 'content-length') ?? '';
-    this.#pipeline.accessed(this.connection, this, status, bytes, this.#startedAt);
   }
 }

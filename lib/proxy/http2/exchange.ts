@@ -1,7 +1,7 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import type { Readable } from 'node:stream';
 import type { Exchange } from '../exchange.ts';
-import { type HeaderList, headerValue, headerValues, isIdentityAlias } from '../headers.ts';
+import { type HeaderList, headerValues, isIdentityAlias } from '../headers.ts';
 import { isHost, readTarget } from '../http1/exchange.ts';
 import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
@@ -195,7 +195,7 @@ export class Http2Exchange implements Exchange {
     // the client would take half an answer for the whole.
     const options: ResponseOptions = { endStream: !hasBody, waitForTrailers: hasBody, sendDate: false };
     this.#stream.respond(list as unknown as OutgoingHttpHeaders, options);
-    this.#accessed(status, headers);
+    this.#pipeline.answered(this, status, headers, this.#startedAt);
   }
 
   write(chunk: Buffer): boolean {
@@ -256,12 +256,6 @@ export class Http2Exchange implements Exchange {
     stream.resume();
     const timer = setTimeout(() => stream.close(noError), lingerMs);
     stream.once('close', () => clearTimeout(timer));
-  }
-
-  #accessed(status: number, headers: readonly string[]): void {
-    if (!this.#pipeline.logsAccess) return;
-    const bytes = headerValue(headers, 'content-length') ?? '';
-    this.#pipeline.accessed(this.connection, this, status, bytes, this.#startedAt);
   }
 }
 
