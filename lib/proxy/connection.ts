@@ -6,7 +6,7 @@ import { type ClientHello, parseClientHello } from './detect/client-hello.ts';
 import { guessHttp } from './detect/http-guess.ts';
 import { peek, putBack } from './detect/peek.ts';
 import type { Http1Engine } from './http1/engine.ts';
-import type { Http2Server, Http2Session } from './http2/server.ts';
+import type { Http2Engine, Http2Session } from './http2/engine.ts';
 import type { LiveConnection, LiveConnections } from './live-connections.ts';
 import type { ConnectionScope, Recorder, TransportScope } from './recorder.ts';
 import { errorCode } from './refuse.ts';
@@ -19,7 +19,7 @@ export interface ConnectionServices {
   readonly authorizer: Authorizer;
   readonly recorder: Recorder;
   readonly http1: Http1Engine;
-  readonly http2: Http2Server;
+  readonly http2: Http2Engine;
   readonly upstreams: Upstreams;
   readonly live: LiveConnections;
   /** The current one; null when this proxy has no identity. */
@@ -251,9 +251,8 @@ class InboundConnection implements LiveConnection {
   }
 
   #http2(stream: Socket, bytes: Buffer, tls: ClientTls, policy: PortPolicy): void {
-    putBack(stream, bytes);
     const connection = this.#http(stream, tls, policy);
-    const session = this.#services.http2.serve(connection, stream);
+    const session = this.#services.http2.serve(connection, stream, bytes);
     this.#stage = { kind: 'http2', session };
     if (this.#services.live.draining) session.drain();
   }

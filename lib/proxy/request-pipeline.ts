@@ -4,7 +4,7 @@ import { type Application, serveApplication } from './application.ts';
 import type { Exchange, Request } from './exchange.ts';
 import { applyHeaderChanges, headerValue, identityHeader } from './headers.ts';
 import { forwardHttp1 } from './http1/forward.ts';
-import { forwardHttp2 } from './http2/forward.ts';
+import { forwardHttp2 } from './http2/library/forward.ts';
 import type { ConnectionFacts, ConnectionScope, Recorder, RequestLog, RequestScope } from './recorder.ts';
 import { type Failure, failures, refusalFor, upstreamFailure } from './refuse.ts';
 import type { Endpoint, Upstreams } from './upstream.ts';

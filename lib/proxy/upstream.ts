@@ -2,7 +2,7 @@ import http from 'node:http';
 import net from 'node:net';
 import { type Dispatcher, Pool } from 'undici';
 import { hostPort } from '../ip.ts';
-import { Http2Pool } from './http2/pool.ts';
+import { Http2Pool } from './http2/library/pool.ts';
 import type { Recorder } from './recorder.ts';
 
 /** Where the app listens. */

@@ -13,7 +13,7 @@ import type { Http1Engine } from '../../../lib/proxy/http1/engine.ts';
 import { FastLane } from '../../../lib/proxy/http1/fast-lane.ts';
 import { LibraryLane } from '../../../lib/proxy/http1/library-lane.ts';
 import { UpgradeForwarder } from '../../../lib/proxy/http1/upgrade.ts';
-import { Http2Server } from '../../../lib/proxy/http2/server.ts';
+import { Http2LibraryLane } from '../../../lib/proxy/http2/library/server.ts';
 import { type Listener, listen } from '../../../lib/proxy/listener.ts';
 import { LiveConnections } from '../../../lib/proxy/live-connections.ts';
 import type { ConnectionFacts, ConnectionScope, Recorder } from '../../../lib/proxy/recorder.ts';
@@ -97,7 +97,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     authorizer,
     recorder,
     http1,
-    http2: new Http2Server({ pipeline, onBadRequest }),
+    http2: new Http2LibraryLane({ pipeline, onBadRequest }),
     upstreams,
     live,
     tls: () => options.tls ?? null,

@@ -1,11 +1,11 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import type { Readable } from 'node:stream';
-import type { Exchange } from '../exchange.ts';
-import { type HeaderList, headerValues, isIdentityAlias } from '../headers.ts';
-import { isHost, readTarget } from '../http1/exchange.ts';
-import type { ConnectionFacts } from '../recorder.ts';
-import { type Refusal, refusalHeaders } from '../refuse.ts';
-import type { RequestPipeline } from '../request-pipeline.ts';
+import type { Exchange } from '../../exchange.ts';
+import { type HeaderList, headerValues, isIdentityAlias } from '../../headers.ts';
+import type { ConnectionFacts } from '../../recorder.ts';
+import { type Refusal, refusalHeaders } from '../../refuse.ts';
+import type { RequestPipeline } from '../../request-pipeline.ts';
+import { type Http2Head, lowerCase, type OriginalProtocol, originalProtocolHeader } from '../head.ts';
 import { asObject } from './forward.ts';
 
 /** RST_STREAM codes (RFC 9113 7). */
@@ -14,85 +14,6 @@ const noError = 0;
 /** After an early answer, this much of a request body, for this many milliseconds, is still read away. */
 const maxDrainBytes = 256 * 1024;
 const lingerMs = 1000;
-
-/**
- * How a meshed client carries HTTP/1 over its HTTP/2 connection to us (Linkerd's orig-proto). The app gets the
- * version that the client's application spoke.
- */
-export type OriginalProtocol = 'HTTP/1.1' | 'HTTP/1.0';
-const originalProtocolHeader = 'l5d-orig-proto';
-
-/** A request's header block, sorted. */
-export interface Http2Head {
-  readonly method: string;
-  readonly target: string;
-  readonly path: string;
-  readonly query: string;
-  readonly host: string;
-  readonly forward: HeaderList;
-  readonly contentType: string;
-  readonly originalProtocol: OriginalProtocol | null;
-}
-
-/** Null when the block is malformed (RFC 9113 8.1.1): the stream is reset, or answered 400. */
-export function readHttp2Head(raw: readonly string[]): Http2Head | null {
-  let method = '';
-  let url = '';
-  let authority: string | null = null;
-  let host: string | null = null;
-  let contentType = '';
-  let originalProtocol: OriginalProtocol | null = null;
-  const cookies: string[] = [];
-  const forward: HeaderList = [];
-  for (let i = 0; i + 1 < raw.length; i += 2) {
-    const name = raw[i] as string;
-    const value = raw[i + 1] as string;
-    switch (name) {
-      case ':method':
-        method = value;
-        continue;
-      case ':path':
-        url = value;
-        continue;
-      case ':authority':
-        authority = value;
-        continue;
-      case ':scheme':
-        continue;
-      case ':protocol':
-        // Extended CONNECT is not offered in our SETTINGS.
-        return null;
-      case 'host':
-        if (host !== null && host !== value) return null;
-        host = value;
-        continue;
-      case originalProtocolHeader:
-        originalProtocol = value.startsWith('HTTP/1.0') ? 'HTTP/1.0' : 'HTTP/1.1';
-        continue;
-      case 'content-type':
-        contentType = value;
-        break;
-      case 'cookie':
-        // Crumbs are joined for whoever is not HTTP/2 (RFC 9113 8.2.3); for the app it is one value either way.
-        cookies.push(value);
-        continue;
-      default:
-        if (isIdentityAlias(name)) continue;
-    }
-    forward.push(name, value);
-  }
-  if (cookies.length > 0) forward.push('cookie', cookies.join('; '));
-  // Two names for one request would let policy and app see different hosts (RFC 9113 8.3.1).
-  if (authority !== null && host !== null && authority.toLowerCase() !== host.toLowerCase()) return null;
-  const name = authority ?? host ?? '';
-  if (!isHost(name)) return null;
-  if (method === 'CONNECT') {
-    return { method, target: name, path: '', query: '', host: name, forward, contentType, originalProtocol };
-  }
-  const target = readTarget(method, url);
-  if (target === null || target.authority !== null) return null;
-  return { method, ...target, host: name, forward, contentType, originalProtocol };
-}
 
 /** Resets arrive as errors; `close` deals with them. */
 const ignore = (): void => {};
@@ -257,14 +178,4 @@ export class Http2Exchange implements Exchange {
     const timer = setTimeout(() => stream.close(noError), lingerMs);
     stream.once('close', () => clearTimeout(timer));
   }
-}
-
-/** HTTP/1 apps write names in any case; HTTP/2 allows only one (RFC 9113 8.2.1), and no connection headers. */
-function lowerCase(headers: HeaderList): HeaderList {
-  const list: HeaderList = [];
-  for (let i = 0; i + 1 < headers.length; i += 2) {
-    const name = (headers[i] as string).toLowerCase();
-    if (name !== 'transfer-encoding' && name !== 'connection') list.push(name, headers[i + 1] as string);
-  }
-  return list;
 }

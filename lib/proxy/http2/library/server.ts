@@ -1,19 +1,14 @@
 import http2 from 'node:http2';
-import type { Duplex } from 'node:stream';
-import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
-import { Http2Exchange, readHttp2Head } from './exchange.ts';
+import type { Socket } from 'node:net';
+import { putBack } from '../../detect/peek.ts';
+import type { HttpConnection, RequestPipeline } from '../../request-pipeline.ts';
+import type { Http2Engine, Http2Session } from '../engine.ts';
+import { readHttp2Head } from '../head.ts';
+import { Http2Exchange } from './exchange.ts';
 
-export interface Http2ServerOptions {
+export interface Http2LibraryLaneOptions {
   readonly pipeline: RequestPipeline;
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
-}
-
-/** One served connection. */
-export interface Http2Session {
-  /** A first GOAWAY that refuses nothing yet, so that streams on their way to us are not lost (RFC 9113 6.8). */
-  announce(): void;
-  /** The last GOAWAY; streams that are open finish. */
-  drain(): void;
 }
 
 const noError = 0;
@@ -41,16 +36,16 @@ const sessionOptions: http2.ServerSessionOptions & { streamResetBurst?: number; 
 /** Bytes a client may send on all streams of a connection before we have read them (Linkerd: 1 MiB). */
 const connectionWindow = 1 << 20;
 
-/** HTTP/2 in front: prior knowledge, or inside TLS. */
-export class Http2Server {
-  readonly #options: Http2ServerOptions;
+/** HTTP/2 by node:http2. */
+export class Http2LibraryLane implements Http2Engine {
+  readonly #options: Http2LibraryLaneOptions;
 
-  constructor(options: Http2ServerOptions) {
+  constructor(options: Http2LibraryLaneOptions) {
     this.#options = options;
   }
 
-  /** Takes over a connection whose first bytes have been put back. */
-  serve(connection: HttpConnection, socket: Duplex): Http2Session {
+  serve(connection: HttpConnection, socket: Socket, bytes: Buffer): Http2Session {
+    putBack(socket, bytes);
     const session = http2.performServerHandshake(socket, sessionOptions);
     session.setLocalWindowSize(connectionWindow);
     // Protocol violations and resets end this session only.
@@ -72,6 +67,10 @@ export class Http2Server {
         if (!session.destroyed) session.close();
       },
     };
+  }
+
+  close(): void {
+    // Sessions end with their connections.
   }
 
   #stream(connection: HttpConnection, stream: http2.ServerHttp2Stream, flags: number, raw: string[]): void {

@@ -1,8 +1,8 @@
 import type { ClientHttp2Stream } from 'node:http2';
-import type { RequestPermit } from '../../policy/decision.ts';
-import type { Exchange } from '../exchange.ts';
-import { type HeaderList, headerValue } from '../headers.ts';
-import type { RequestScope } from '../recorder.ts';
+import type { RequestPermit } from '../../../policy/decision.ts';
+import type { Exchange } from '../../exchange.ts';
+import { type HeaderList, headerValue } from '../../headers.ts';
+import type { RequestScope } from '../../recorder.ts';
 import type { Http2Pool } from './pool.ts';
 
 /** RST_STREAM codes (RFC 9113 7). */
