@@ -1,0 +1,248 @@
+import { decodedBound, decodeHuffman } from './huffman.ts';
+import { staticEntries, staticTable } from './static-table.ts';
+
+/*
+ * Header blocks to fields, RFC 7541. A field costs no allocation beyond its strings, and none where it is indexed. Time
+ * is linear in the block's length: names taken from a table are shared, never copied, and an entry is evicted once.
+ */
+
+export type Decoded =
+  /** Flat: name, value, name, value …; each character is one byte. */
+  { kind: 'fields'; fields: string[] } | { kind: 'too-large' } | { kind: 'malformed' };
+
+const tooLarge: Decoded = Object.freeze({ kind: 'too-large' });
+const malformed: Decoded = Object.freeze({ kind: 'malformed' });
+
+/** What an entry of the table and a field of a list cost beyond their bytes: RFC 7541, 4.1; RFC 9113, 6.5.2. */
+const overhead = 32;
+
+const largestInteger = 2 ** 31 - 1;
+/** Bytes of an integer after its prefix: enough for 32 bits. */
+const integerBytes = 5;
+
+/** For the strings that were Huffman coded; everything here is synchronous, so one is enough. */
+const scratch = Buffer.allocUnsafeSlow(16 * 1024);
+
+export class HpackDecoder {
+  readonly #maxTableBytes: number;
+  readonly #maxListBytes: number;
+  readonly #maxFields: number;
+
+  /** The dynamic table as a ring. #newest is the place of the entry with the lowest index. */
+  readonly #names: string[];
+  readonly #values: string[];
+  readonly #mask: number;
+  #newest = 0;
+  #entries = 0;
+  #tableBytes = 0;
+  /** What the encoder has chosen, within what we promised. */
+  #tableLimit: number;
+  #generation = 0;
+
+  /** Where reading goes on in the block; -1 after a fault. */
+  #at = 0;
+  /** Where the bytes of the string that was read last are, decoded. */
+  #source: Buffer = scratch;
+  #start = 0;
+
+  /**
+   * @param maxTableBytes what our SETTINGS_HEADER_TABLE_SIZE promised. Less than the initial 4096 is for a client that is
+   * known to have seen the setting.
+   * @param maxListBytes bound of the sum of all fields' name + value + 32 (RFC 9113, 6.5.2).
+   * @param maxFields bound of the number of fields.
+   */
+  constructor(maxTableBytes: number, maxListBytes: number, maxFields: number) {
+    this.#maxTableBytes = maxTableBytes;
+    this.#maxListBytes = maxListBytes;
+    this.#maxFields = maxFields;
+    this.#tableLimit = maxTableBytes;
+    let places = 1;
+    while (places * overhead < maxTableBytes) places *= 2;
+    this.#names = new Array<string>(places).fill('');
+    this.#values = new Array<string>(places).fill('');
+    this.#mask = places - 1;
+  }
+
+  /** Counts changes of the dynamic table: a block that left it unchanged decodes to the same fields again. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  /**
+   * Decodes one whole header block: bytes[from, to).
+   *
+   * 'too-large': the list exceeded a bound. It was decoded to its end all the same, so that the table stays in step, but
+   * nothing of it was kept. 'malformed': a COMPRESSION_ERROR, after which the connection must end.
+   */
+  decode(bytes: Buffer, from: number, to: number): Decoded {
+    this.#at = from;
+    if (!this.#sizeUpdates(bytes, to)) return malformed;
+    let fields: string[] = [];
+    let fieldsLeft = this.#maxFields;
+    /** What the list may still grow by; -1 once it was exceeded. */
+    let bytesLeft = this.#maxListBytes;
+
+    while (this.#at < to) {
+      const at = this.#at;
+      const byte = bytes[at] as number;
+      let name: string;
+      let value: string;
+      let size: number;
+      if (byte >= 0x80) {
+        let index = byte & 0x7f;
+        if (index === 0x7f) index = this.#integer(bytes, to, 0x7f);
+        else this.#at = at + 1;
+        if (index <= staticEntries) {
+          if (index <= 0) return malformed;
+          name = staticTable[2 * index - 2] as string;
+          value = staticTable[2 * index - 1] as string;
+        } else {
+          const age = index - staticEntries - 1;
+          if (age >= this.#entries) return malformed;
+          const place = (this.#newest - age) & this.#mask;
+          name = this.#names[place] as string;
+          value = this.#values[place] as string;
+        }
+        size = name.length + value.length + overhead;
+      } else {
+        const indexing = byte >= 0x40;
+        // A size update is for the beginning of a block alone.
+        if (!indexing && byte >= 0x20) return malformed;
+        const mask = indexing ? 0x3f : 0x0f;
+        let index = byte & mask;
+        if (index === mask) {
+          index = this.#integer(bytes, to, mask);
+          if (index < 0) return malformed;
+        } else {
+          this.#at = at + 1;
+        }
+        // Longer strings than this end up nowhere, and are not made.
+        const useful = indexing ? Math.max(bytesLeft, this.#tableLimit) : bytesLeft;
+        if (index === 0) {
+          const length = this.#string(bytes, to);
+          if (length < 0) return malformed;
+          size = overhead + length;
+          name = size <= useful ? this.#text(length) : '';
+        } else {
+          if (index <= staticEntries) {
+            name = staticTable[2 * index - 2] as string;
+          } else {
+            const age = index - staticEntries - 1;
+            if (age >= this.#entries) return malformed;
+            name = this.#names[(this.#newest - age) & this.#mask] as string;
+          }
+          size = overhead + name.length;
+        }
+        const length = this.#string(bytes, to);
+        if (length < 0) return malformed;
+        size += length;
+        value = size <= useful ? this.#text(length) : '';
+        if (indexing) this.#insert(name, value, size);
+      }
+      if (size <= bytesLeft && fieldsLeft > 0) {
+        fields.push(name, value);
+        bytesLeft -= size;
+        fieldsLeft--;
+      } else if (bytesLeft >= 0) {
+        bytesLeft = -1;
+        fields = [];
+      }
+    }
+    return bytesLeft < 0 ? tooLarge : { kind: 'fields', fields };
+  }
+
+  #sizeUpdates(bytes: Buffer, to: number): boolean {
+    while (this.#at < to && ((bytes[this.#at] as number) & 0xe0) === 0x20) {
+      const limit = this.#integer(bytes, to, 0x1f);
+      if (limit < 0 || limit > this.#maxTableBytes) return false;
+      this.#generation++;
+      this.#tableLimit = limit;
+      this.#evict(limit);
+    }
+    return true;
+  }
+
+  /** Reads an integer whose prefix has the bits of this mask; -1 for one that is cut off, too long or too great. */
+  #integer(bytes: Buffer, to: number, mask: number): number {
+    let at = this.#at;
+    let value = (bytes[at++] as number) & mask;
+    if (value === mask) {
+      const end = Math.min(to, at + integerBytes);
+      let factor = 1;
+      let byte = 0x80;
+      while (byte >= 0x80) {
+        if (at === end) return -1;
+        byte = bytes[at++] as number;
+        // Not a shift: the last byte may lead beyond 32 bits.
+        value += (byte & 0x7f) * factor;
+        factor *= 128;
+      }
+      if (value > largestInteger) return -1;
+    }
+    this.#at = at;
+    return value;
+  }
+
+  /** Reads a string, but for making it: see #text. Returns its length; -1 for a faulty one. */
+  #string(bytes: Buffer, to: number): number {
+    let at = this.#at;
+    if (at >= to) return -1;
+    const byte = bytes[at] as number;
+    let length = byte & 0x7f;
+    if (length === 0x7f) {
+      length = this.#integer(bytes, to, 0x7f);
+      if (length < 0) return -1;
+      at = this.#at;
+    } else {
+      at++;
+    }
+    const end = at + length;
+    if (end > to) return -1;
+    this.#at = end;
+    if (byte < 0x80) {
+      this.#source = bytes;
+      this.#start = at;
+      return length;
+    }
+    const bound = decodedBound(length);
+    this.#source = bound <= scratch.length ? scratch : Buffer.allocUnsafe(bound);
+    this.#start = 0;
+    return decodeHuffman(bytes, at, end, this.#source);
+  }
+
+  /** The string that #string has read. */
+  #text(length: number): string {
+    return (this.#source as unknown as Latin1).latin1Slice(this.#start, this.#start + length);
+  }
+
+  #insert(name: string, value: string, size: number): void {
+    this.#generation++;
+    if (size > this.#tableLimit) {
+      this.#evict(0);
+      return;
+    }
+    this.#evict(this.#tableLimit - size);
+    this.#newest = (this.#newest + 1) & this.#mask;
+    this.#names[this.#newest] = name;
+    this.#values[this.#newest] = value;
+    this.#entries++;
+    this.#tableBytes += size;
+  }
+
+  /** Drops the oldest entries until the rest takes no more than this. */
+  #evict(limit: number): void {
+    while (this.#tableBytes > limit) {
+      const place = (this.#newest - this.#entries + 1) & this.#mask;
+      this.#tableBytes -= (this.#names[place] as string).length + (this.#values[place] as string).length + overhead;
+      // Nothing else may hold these strings.
+      this.#names[place] = '';
+      this.#values[place] = '';
+      this.#entries--;
+    }
+  }
+}
+
+/** Faster by a tenth than toString('latin1'), which ends up there; Node's types leave it out. */
+interface Latin1 {
+  latin1Slice(start: number, end: number): string;
+}
