@@ -26,9 +26,11 @@ export interface Application {
   handle(request: ApplicationRequest): Promise<ApplicationResponse>;
 }
 
+/** @param readBody reads the request's content, all of it. */
 export function serveApplication(
   _permit: RequestPermit,
   exchange: Exchange,
+  readBody: ApplicationRequest['body'],
   scope: RequestScope,
   application: Application,
   failed: (error: unknown) => void,
@@ -39,7 +41,7 @@ export function serveApplication(
     query: exchange.query,
     clientIp: exchange.connection.client.ip,
     header: (name) => exchange.header(name),
-    body: (maxBytes) => readBody(exchange.body, maxBytes),
+    body: readBody,
   };
   exchange.onAborted = () => scope.responseEnded(null, '');
   application.handle(request).then(
@@ -68,7 +70,8 @@ export function serveApplication(
   );
 }
 
-function readBody(body: Readable | null, maxBytes: number): Promise<Buffer> {
+/** All of a stream. */
+export function readStream(body: Readable | null, maxBytes: number): Promise<Buffer> {
   if (body === null) return Promise.resolve(Buffer.alloc(0));
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];

@@ -18,18 +18,9 @@ export interface Request extends RequestFacts {
  */
 export interface Exchange extends Request {
   readonly connection: ConnectionFacts;
-  /** Null when the message has no body. */
-  readonly body: Readable | null;
-  /** End-to-end headers for the app, hop-by-hop and identity headers already dealt with. Host included. */
-  readonly forwardHeaders: HeaderList;
   /** Called at most once, when the client is gone before request and response have both ended. */
   onAborted: (() => void) | null;
   readonly aborted: boolean;
-  /** Called once when the request is permitted and about to be forwarded. */
-  readonly onPermitted: (() => void) | null;
-  /** Trailers of the request, once its body has ended; empty where none. */
-  requestTrailers(): HeaderList;
-
   informational(status: number, headers: HeaderList): void;
   respond(status: number, statusText: string, headers: HeaderList, hasBody: boolean): void;
   /** False when the client is slow: wait for `onDrain`. */
@@ -41,4 +32,16 @@ export interface Exchange extends Request {
   readonly responded: boolean;
   /** Answers with a refusal, or, when a response has begun, as `abort` (gRPC: synthesized trailers). */
   refuse(refusal: Refusal): void;
+}
+
+/** An exchange on one of Node's own servers. */
+export interface LibraryExchange extends Exchange {
+  /** Null when the message has no body. */
+  readonly body: Readable | null;
+  /** End-to-end headers for the app, hop-by-hop and identity headers already dealt with. Host included. */
+  readonly forwardHeaders: HeaderList;
+  /** Called once when the request is permitted and about to be forwarded. */
+  readonly onPermitted: (() => void) | null;
+  /** Trailers of the request, once its body has ended; empty where none. */
+  requestTrailers(): HeaderList;
 }

@@ -1,7 +1,7 @@
 import { clientId } from '../client.ts';
 import type { Authorizer, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
-import { type Application, serveApplication } from './application.ts';
-import type { Exchange, Request } from './exchange.ts';
+import { type Application, readStream, serveApplication } from './application.ts';
+import type { Exchange, LibraryExchange, Request } from './exchange.ts';
 import { applyHeaderChanges, headerValue, identityHeader } from './headers.ts';
 import { forwardHttp1 } from './http1/forward.ts';
 import { forwardHttp2 } from './http2/library/forward.ts';
@@ -87,7 +87,7 @@ export class RequestPipeline {
   }
 
   /** Decides, then forwards by `carrier`, or to the application inside this process. */
-  handle(connection: HttpConnection, exchange: Exchange, carrier: Carrier): void {
+  handle(connection: HttpConnection, exchange: LibraryExchange, carrier: Carrier): void {
     const granted = this.decide(connection, exchange);
     if (granted === null) return;
     const { permit, policy } = granted;
@@ -101,7 +101,8 @@ export class RequestPipeline {
     const failed = (error: unknown): void => this.fail(connection, policy, exchange, upstreamFailure(error));
     const { destination } = connection;
     if (destination.kind === 'in-process') {
-      serveApplication(permit, exchange, scope, destination.application, failed);
+      const readBody = (maxBytes: number): Promise<Buffer> => readStream(exchange.body, maxBytes);
+      serveApplication(permit, exchange, readBody, scope, destination.application, failed);
     } else if (carrier === 'http2') {
       forwardHttp2(permit, exchange, scope, this.#upstreams.http2(destination.endpoint), failed);
     } else {
@@ -110,7 +111,7 @@ export class RequestPipeline {
   }
 
   /** Puts the trusted identity on, and the route's header changes. Nothing a client sent under that name is left. */
-  prepare(connection: HttpConnection, permit: RequestPermit, exchange: Exchange): void {
+  prepare(connection: HttpConnection, permit: RequestPermit, exchange: LibraryExchange): void {
     const id = clientId(connection.scope.facts.client);
     if (id !== null) exchange.forwardHeaders.push(identityHeader, id);
     if (permit.headerChanges !== null) {

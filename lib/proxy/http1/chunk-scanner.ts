@@ -1,5 +1,12 @@
 import { isTokenChar } from '../token.ts';
 
+/** Who gets what the framing carries. */
+export interface ChunkReceiver {
+  /** Bytes [from, to) of content; they are only lent. */
+  chunkData(bytes: Buffer, from: number, to: number): void;
+  chunkTrailer(name: string, value: string): void;
+}
+
 /** Where a scan stopped. */
 export type ScanResult =
   /** All given bytes belong to the body; more must follow. */
@@ -62,7 +69,8 @@ type State =
   | 'last-lf';
 
 /**
- * Follows chunked framing (RFC 9112 7.1) without touching it, so that the bytes can be relayed as they are. As strict as
+ * Follows chunked framing (RFC 9112 7.1) without touching it, so that the bytes can be relayed as they are, or what they
+ * carry can be taken out. As strict as
  * the grammar: 1 to 13 hexadecimal digits, CRLF everywhere, no bare CR or LF, no space around extensions; bounded
  * extensions and trailers.
  */
@@ -77,6 +85,12 @@ export class ChunkScanner {
   /** Bytes of this extension's name or value. */
   #part = 0;
   #name = '';
+  #value = '';
+  readonly #receiver: ChunkReceiver | null;
+
+  constructor(receiver: ChunkReceiver | null = null) {
+    this.#receiver = receiver;
+  }
 
   scan(bytes: Buffer, from: number, to: number): ScanResult {
     let at = from;
@@ -84,6 +98,7 @@ export class ChunkScanner {
       if (this.#state === 'data') {
         const step = Math.min(this.#left, to - at);
         this.#left -= step;
+        this.#receiver?.chunkData(bytes, at, at + step);
         at += step;
         if (this.#left === 0) this.#state = 'data-cr';
         continue;
@@ -128,9 +143,13 @@ export class ChunkScanner {
         return this.#trailerName(byte);
       case 'trailer-value':
         if (byte === CR) return 'trailer-lf';
+        if (this.#receiver !== null) this.#value += String.fromCharCode(byte);
         return isText(byte) && ++this.#skipped <= maxTrailers ? 'trailer-value' : 'invalid';
       case 'trailer-lf':
-        return byte === LF ? 'line' : 'invalid';
+        if (byte !== LF) return 'invalid';
+        this.#receiver?.chunkTrailer(this.#name, this.#value.replace(/^[\t ]+|[\t ]+$/g, ''));
+        this.#value = '';
+        return 'line';
       case 'last-lf':
         return byte === LF ? 'done' : 'invalid';
       default:

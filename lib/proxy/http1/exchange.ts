@@ -1,6 +1,6 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
-import type { Exchange } from '../exchange.ts';
+import type { LibraryExchange } from '../exchange.ts';
 import { type HeaderList, headerValue, headerValues, type RequestHead, without } from '../headers.ts';
 import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
@@ -41,7 +41,7 @@ export function isHost(text: string): boolean {
 }
 
 /** One HTTP/1 request and its response on Node's own parser. */
-export class Http1Exchange implements Exchange {
+export class Http1Exchange implements LibraryExchange {
   readonly connection: ConnectionFacts;
   readonly method: string;
   readonly target: string;

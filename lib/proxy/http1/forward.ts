@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { RequestPermit } from '../../policy/decision.ts';
-import type { Exchange } from '../exchange.ts';
+import type { LibraryExchange } from '../exchange.ts';
 import { type HeaderList, scanResponseHeaders, without } from '../headers.ts';
 import type { RequestScope } from '../recorder.ts';
 import { errorCode } from '../refuse.ts';
@@ -26,7 +26,7 @@ export type Switched = (status: number, headers: HeaderList, app: Duplex) => voi
  */
 export function forwardHttp1(
   permit: RequestPermit,
-  exchange: Exchange,
+  exchange: LibraryExchange,
   scope: RequestScope,
   pool: Sender,
   failed: (error: unknown) => void,
@@ -38,7 +38,7 @@ export function forwardHttp1(
 type Controller = Dispatcher.DispatchController & { rawHeaders: HeaderList | null; rawTrailers: HeaderList | null };
 
 class Http1Forwarding implements Dispatcher.DispatchHandler {
-  readonly #exchange: Exchange;
+  readonly #exchange: LibraryExchange;
   readonly #scope: RequestScope;
   readonly #pool: Sender;
   readonly #failed: (error: unknown) => void;
@@ -51,7 +51,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
 
   constructor(
     _permit: RequestPermit,
-    exchange: Exchange,
+    exchange: LibraryExchange,
     scope: RequestScope,
     pool: Sender,
     failed: (error: unknown) => void,

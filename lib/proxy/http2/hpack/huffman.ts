@@ -4,24 +4,26 @@
  */
 
 /** The length of every symbol's code in base 36, sixteen symbols a line; the last symbol is EOS. */
-const codeLengths =
+const codeLengths = Array.from(
   'dnsssssssoussuss' +
-  'ssssssusssssssss' +
-  '6aacd68baa8b8666' +
-  '555666666678f6ca' +
-  'd677777777777777' +
-  '77777777878djde6' +
-  'f565656665776665' +
-  '67655677777fbeds' +
-  'kmkkmmmnmnnnnnon' +
-  'oomnonnnnlmnmnno' +
-  'mlkmmnnlnmmolmnn' +
-  'llmlnmnnkmmmnmmn' +
-  'qqkjmnmpqqqrrqop' +
-  'jlqrrqrollqqsrrr' +
-  'koklmllnmmppooqn' +
-  'qrqqrrrrrsrrrrrq' +
-  'u';
+    'ssssssusssssssss' +
+    '6aacd68baa8b8666' +
+    '555666666678f6ca' +
+    'd677777777777777' +
+    '77777777878djde6' +
+    'f565656665776665' +
+    '67655677777fbeds' +
+    'kmkkmmmnmnnnnnon' +
+    'oomnonnnnlmnmnno' +
+    'mlkmmnnlnmmolmnn' +
+    'llmlnmnnkmmmnmmn' +
+    'qqkjmnmpqqqrrqop' +
+    'jlqrrqrollqqsrrr' +
+    'koklmllnmmppooqn' +
+    'qrqqrrrrrsrrrrrq' +
+    'u',
+  (digit) => Number.parseInt(digit, 36),
+);
 
 const eos = 256;
 /** EOS is all ones. */
@@ -50,7 +52,7 @@ function codeTree(): Int16Array {
   for (let length = 1; length <= eosLength; length++) {
     code <<= 1;
     for (let symbol = 0; symbol <= eos; symbol++) {
-      if (Number.parseInt(codeLengths.charAt(symbol), 36) !== length) continue;
+      if (codeLengths[symbol] !== length) continue;
       tree[2 * walk(code >> 1, length - 1) + (code & 1)] = ~symbol;
       code++;
     }

@@ -1,6 +1,6 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import type { Readable } from 'node:stream';
-import type { Exchange } from '../../exchange.ts';
+import type { LibraryExchange } from '../../exchange.ts';
 import { type HeaderList, headerValues, isIdentityAlias } from '../../headers.ts';
 import type { ConnectionFacts } from '../../recorder.ts';
 import { type Refusal, refusalHeaders } from '../../refuse.ts';
@@ -21,7 +21,7 @@ const ignore = (): void => {};
 type ResponseOptions = ServerStreamResponseOptions & { readonly sendDate: boolean };
 
 /** One HTTP/2 stream. */
-export class Http2Exchange implements Exchange {
+export class Http2Exchange implements LibraryExchange {
   readonly connection: ConnectionFacts;
   readonly method: string;
   readonly target: string;

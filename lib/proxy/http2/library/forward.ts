@@ -1,6 +1,6 @@
 import type { ClientHttp2Stream } from 'node:http2';
 import type { RequestPermit } from '../../../policy/decision.ts';
-import type { Exchange } from '../../exchange.ts';
+import type { LibraryExchange } from '../../exchange.ts';
 import { type HeaderList, headerValue } from '../../headers.ts';
 import type { RequestScope } from '../../recorder.ts';
 import type { Http2Pool } from './pool.ts';
@@ -14,7 +14,7 @@ const refusedStream = 7;
 /** Sends a permitted request to an HTTP/2 app (prior knowledge) and its answer back, with trailers both ways. */
 export function forwardHttp2(
   _permit: RequestPermit,
-  exchange: Exchange,
+  exchange: LibraryExchange,
   scope: RequestScope,
   pool: Http2Pool,
   failed: (error: unknown) => void,
@@ -61,7 +61,7 @@ export function forwardHttp2(
 }
 
 function relay(
-  exchange: Exchange,
+  exchange: LibraryExchange,
   scope: RequestScope,
   stream: ClientHttp2Stream,
   failed: (error: unknown) => void,

@@ -1,0 +1,263 @@
+import type { Socket } from 'node:net';
+import type { RequestPermit } from '../../policy/decision.ts';
+import type { HeaderList } from '../headers.ts';
+import { AnswerHead } from './answer-head.ts';
+import { areSoundTrailers, contentLength, soundStatus } from './field-rules.ts';
+import { HeaderBlocks } from './header-blocks.ts';
+import { errorCode, maxStreamId, preface, setting } from './protocol.ts';
+import { Session, type SessionLimits } from './session.ts';
+import { Stream } from './stream.ts';
+
+/** Streams per session when the app names no limit, and at most: what happens to a session happens to all of them. */
+const defaultStreams = 100;
+const maxStreams = 256;
+
+/**
+ * After this many resets a session takes no more streams. Apps end sessions on which too many are reset (CVE-2023-44487;
+ * Node's own server at 1,000), and clients that reset theirs share it with clients that do not.
+ */
+const maxResets = 500;
+
+const limits: SessionLimits = {
+  settings: [[setting.enablePush, 0]],
+  /*
+   * Bytes of an answer that may wait for its client, per stream: a client opens hundreds and need not read any of them
+   * (CVE-2019-9517). Linkerd's figure, which is HTTP/2's own default.
+   */
+  streamWindow: 65_535,
+  connectionWindow: 16 << 20,
+  // The app is ours.
+  maxListBytes: 256 * 1024,
+  maxFields: 2000,
+};
+
+/** Who gets a response. Bytes are only lent; when they are dealt with, the stream's `consume` must be told. */
+export interface AnswerSink {
+  /** A 1xx. */
+  interim(head: AnswerHead): void;
+  head(head: AnswerHead, endStream: boolean): void;
+  data(bytes: Buffer, from: number, to: number): void;
+  /** The response is complete. */
+  ended(trailers: HeaderList): void;
+  /** Once, instead of `ended`. */
+  broken(code: number): void;
+}
+
+/** One request to the app. */
+export class ClientStream extends Stream {
+  readonly isHead: boolean;
+  readonly #sink: AnswerSink;
+  #answered = false;
+  trailers: HeaderList = [];
+
+  constructor(session: Session, id: number, isHead: boolean, sink: AnswerSink, sendWindow: number) {
+    super(session, id, sendWindow, limits.streamWindow);
+    this.isHead = isHead;
+    this.#sink = sink;
+  }
+
+  get answered(): boolean {
+    return this.#answered;
+  }
+
+  head(head: AnswerHead, endStream: boolean): void {
+    if (head.status < 200) {
+      this.#sink.interim(head);
+      return;
+    }
+    this.#answered = true;
+    this.#sink.head(head, endStream);
+  }
+
+  override received(bytes: Buffer, from: number, to: number): void {
+    if (this.#answered) this.#sink.data(bytes, from, to);
+    else this.malformed();
+  }
+
+  override ended(): void {
+    if (this.#answered) this.#sink.ended(this.trailers);
+    else this.malformed();
+  }
+
+  override broken(code: number): void {
+    this.#sink.broken(code);
+  }
+}
+
+/** Where a session is kept while it may take streams. */
+export interface ClientHome {
+  ready(session: ClientSession): void;
+  /** It takes no more streams: GOAWAY, too many resets, or closed. */
+  retired(session: ClientSession): void;
+}
+
+function readAnswerHead(fields: HeaderList): AnswerHead | null {
+  const status = soundStatus(fields);
+  const length = contentLength(fields);
+  return status === 0 || length === null ? null : new AnswerHead(status, fields.slice(2), length);
+}
+
+/** A connection to the app. */
+export class ClientSession extends Session {
+  readonly #home: ClientHome;
+  readonly #blocks: HeaderBlocks<AnswerHead>;
+  /** The app is ours, and may reset what it likes. */
+  protected override readonly limitsResets = false;
+  #retired = false;
+  #resets = 0;
+
+  constructor(socket: Socket, home: ClientHome) {
+    super(socket, limits);
+    this.#home = home;
+    this.#blocks = new HeaderBlocks(this.decoder, readAnswerHead);
+    const gone = (): void => {
+      this.abortAll(errorCode.internalError);
+      this.#retire();
+      socket.destroy();
+    };
+    socket.once('end', gone);
+    socket.once('close', gone);
+    socket.write(preface);
+    this.open();
+  }
+
+  get hasRoom(): boolean {
+    return !this.#retired && this.streams.size < Math.min(maxStreams, Math.max(1, this.#maxStreams));
+  }
+
+  get #maxStreams(): number {
+    return this.peerMaxStreams === Number.POSITIVE_INFINITY ? defaultStreams : this.peerMaxStreams;
+  }
+
+  /**
+   * Sends a request's head. There must be room.
+   *
+   * @param block its fields, encoded.
+   */
+  request(_permit: RequestPermit, block: Buffer, isHead: boolean, endStream: boolean, sink: AnswerSink): ClientStream {
+    const id = this.lastStreamId === 0 ? 1 : this.lastStreamId + 2;
+    this.lastStreamId = id;
+    const stream = new ClientStream(this, id, isHead, sink, this.peerInitialWindow);
+    this.streams.set(id, stream);
+    this.output.headers(id, block, endStream);
+    stream.localEnded = endStream;
+    if (id >= maxStreamId - 2) this.#retire();
+    return stream;
+  }
+
+  override receive(chunk: Buffer): void {
+    if (!this.over) super.receive(chunk);
+  }
+
+  protected override headers(streamId: number, bytes: Buffer, from: number, to: number, endStream: boolean): void {
+    const stream = this.streams.get(streamId) as ClientStream | undefined;
+    if (stream === undefined || stream.answered || stream.remoteEnded) {
+      this.#trailers(streamId, stream, bytes, from, to, endStream);
+      return;
+    }
+    const block = this.#blocks.read(bytes, from, to);
+    if (block.kind === 'undecodable') {
+      this.fail(errorCode.compressionError);
+      return;
+    }
+    if (block.kind !== 'head') {
+      stream.malformed();
+      return;
+    }
+    const { head } = block;
+    if (head.status < 200) {
+      // An interim answer cannot be the last one (RFC 9113 8.1).
+      if (endStream) stream.malformed();
+      else stream.head(head, false);
+      return;
+    }
+    const bodiless = stream.isHead || head.status === 204 || head.status === 304;
+    stream.expected = bodiless ? -1 : head.contentLength;
+    if (endStream && !stream.count(0, true)) {
+      stream.malformed();
+      return;
+    }
+    stream.remoteEnded = endStream;
+    stream.head(head, endStream);
+    if (!endStream || stream.closed) return;
+    stream.ended();
+    this.halfClosed(stream);
+  }
+
+  #trailers(
+    streamId: number,
+    stream: ClientStream | undefined,
+    bytes: Buffer,
+    from: number,
+    to: number,
+    endStream: boolean,
+  ): void {
+    const decoded = this.decoder.decode(bytes, from, to);
+    if (decoded.kind === 'malformed') {
+      this.fail(errorCode.compressionError);
+      return;
+    }
+    if (stream === undefined) {
+      if (this.isIdle(streamId)) this.fail(errorCode.protocolError);
+      else if (!this.wasReset(streamId, endStream)) this.fail(errorCode.streamClosed);
+      return;
+    }
+    if (stream.remoteEnded) {
+      this.streamError(stream, errorCode.streamClosed);
+      return;
+    }
+    if (decoded.kind !== 'fields' || !endStream || !areSoundTrailers(decoded.fields) || !stream.count(0, true)) {
+      stream.malformed();
+      return;
+    }
+    stream.trailers = decoded.fields;
+    stream.remoteEnded = true;
+    stream.ended();
+    this.halfClosed(stream);
+  }
+
+  protected override isIdle(streamId: number): boolean {
+    return streamId % 2 === 0 || streamId > this.lastStreamId;
+  }
+
+  protected override goingAway(lastStreamId: number): void {
+    this.#retire();
+    for (const stream of [...this.streams.values()]) {
+      if (stream.id <= lastStreamId) continue;
+      // The app promises that it did nothing with these (RFC 9113 6.8).
+      stream.close();
+      this.streams.delete(stream.id);
+      stream.broken(errorCode.refusedStream);
+    }
+    this.#closeIfDone();
+  }
+
+  protected override ready(): void {
+    this.#home.ready(this);
+  }
+
+  protected override get lastAccepted(): number {
+    return 0;
+  }
+
+  protected override streamClosed(_stream: Stream, reset: boolean): void {
+    if (reset && ++this.#resets >= maxResets) this.#retire();
+    this.#closeIfDone();
+  }
+
+  #closeIfDone(): void {
+    if (this.#retired && this.streams.size === 0 && !this.over) this.end(errorCode.noError);
+  }
+
+  #retire(): void {
+    if (this.#retired) return;
+    this.#retired = true;
+    this.#home.retired(this);
+  }
+
+  /** Ends it now. */
+  destroy(): void {
+    this.abortAll(errorCode.cancel);
+    this.socket.destroy();
+  }
+}

@@ -1,0 +1,146 @@
+import type { Socket } from 'node:net';
+import { clientId } from '../../client.ts';
+import { hostPort } from '../../ip.ts';
+import type { RequestPermit } from '../../policy/decision.ts';
+import { serveApplication } from '../application.ts';
+import { applyHeaderChanges, type HeaderList, headerValue, identityHeader } from '../headers.ts';
+import { AppPool } from '../http1/app-pool.ts';
+import { headersTimeoutMs } from '../http1/limits.ts';
+import { failures, refusalFor, upstreamFailure } from '../refuse.ts';
+import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import type { Endpoint, Upstreams } from '../upstream.ts';
+import { AnswerHead } from './answer-head.ts';
+import { AppSessions } from './app-sessions.ts';
+import { CollectedBody } from './collected-body.ts';
+import type { Http2Engine, Http2Session } from './engine.ts';
+import { Http1Relay } from './relay-to-http1.ts';
+import { Http2Relay } from './relay-to-http2.ts';
+import { http1Text, http2Block } from './request-head.ts';
+import { type ServerLane, ServerSession } from './server-session.ts';
+import type { ServerStream } from './server-stream.ts';
+
+export interface Http2FastLaneOptions {
+  readonly pipeline: RequestPipeline;
+  readonly upstreams: Upstreams;
+  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+}
+
+/** Milliseconds between looks at deadlines; they are late by up to this much. */
+const sweepMs = 1000;
+
+const goOn = new AnswerHead(100, [], -1);
+
+/** HTTP/2 by an engine of our own: frames of all streams leave together, and a repeated head is read and written once. */
+export class Http2FastLane implements Http2Engine, ServerLane {
+  readonly pipeline: RequestPipeline;
+  readonly onBadRequest: Http2FastLaneOptions['onBadRequest'];
+  readonly #upstreams: Upstreams;
+  readonly #open = new Set<ServerSession>();
+  readonly #pools = new Map<string, AppPool>();
+  readonly #sessions = new Map<string, AppSessions>();
+  readonly #sweeper: NodeJS.Timeout;
+
+  constructor(options: Http2FastLaneOptions) {
+    this.pipeline = options.pipeline;
+    this.onBadRequest = options.onBadRequest;
+    this.#upstreams = options.upstreams;
+    this.#sweeper = setInterval(() => this.#sweep(), sweepMs).unref();
+  }
+
+  serve(connection: HttpConnection, socket: Socket, bytes: Buffer): Http2Session {
+    const session = new ServerSession(this, connection, socket);
+    this.#open.add(session);
+    session.start(bytes);
+    return session;
+  }
+
+  forget(session: ServerSession): void {
+    this.#open.delete(session);
+  }
+
+  request(connection: HttpConnection, stream: ServerStream): void {
+    const { pipeline } = this;
+    const { policy, decision } = pipeline.judge(connection, stream);
+    if (decision.kind !== 'permit') {
+      stream.refuse(refusalFor(decision, connection.scope.facts));
+      return;
+    }
+    if (pipeline.overloaded) {
+      pipeline.fail(connection, policy, stream, failures.overload);
+      return;
+    }
+    const scope = pipeline.begin(connection, policy, decision, stream.grpc);
+    const { destination } = connection;
+    if (destination.kind === 'in-process') {
+      const failed = (error: unknown): void => pipeline.fail(connection, policy, stream, upstreamFailure(error));
+      const body = new CollectedBody(stream);
+      stream.relay = body;
+      serveApplication(decision, stream, (max) => body.read(max), scope, destination.application, failed);
+    } else if (stream.originalProtocol === null) {
+      const failed = (error: unknown): void => pipeline.fail(connection, policy, stream, upstreamFailure(error));
+      const block = http2BlockFor(connection, decision, stream);
+      new Http2Relay(decision, stream, scope, this.#sessionsOf(destination.endpoint), block, failed).start();
+    } else {
+      const head = http1TextFor(connection, decision, stream);
+      if (!stream.remoteEnded && headerValue(stream.requestHead.head.forward, 'expect') !== null) stream.inform(goOn);
+      const pool = this.#poolOf(destination.endpoint);
+      new Http1Relay(decision, stream, scope, pool, head, stream.originalProtocol, (failure) =>
+        pipeline.fail(connection, policy, stream, failure),
+      ).start();
+    }
+  }
+
+  close(): void {
+    clearInterval(this.#sweeper);
+    for (const pool of this.#pools.values()) pool.close();
+    for (const sessions of this.#sessions.values()) sessions.close();
+  }
+
+  #poolOf(endpoint: Endpoint): AppPool {
+    const key = hostPort(endpoint.host, endpoint.port);
+    let pool = this.#pools.get(key);
+    if (pool === undefined) {
+      pool = new AppPool(endpoint, this.#upstreams);
+      this.#pools.set(key, pool);
+    }
+    return pool;
+  }
+
+  #sessionsOf(endpoint: Endpoint): AppSessions {
+    const key = hostPort(endpoint.host, endpoint.port);
+    let sessions = this.#sessions.get(key);
+    if (sessions === undefined) {
+      sessions = new AppSessions(endpoint, this.#upstreams);
+      this.#sessions.set(key, sessions);
+    }
+    return sessions;
+  }
+
+  #sweep(): void {
+    const now = performance.now();
+    for (const pool of this.#pools.values()) pool.sweep(now);
+    for (const session of this.#open) session.sweep(now, headersTimeoutMs);
+  }
+}
+
+/** The client's fields and its identity. Nothing a client sent under that name is left. */
+function withIdentity(connection: HttpConnection, fields: HeaderList): HeaderList {
+  const id = clientId(connection.scope.facts.client);
+  return id === null ? fields : [...fields, identityHeader, id];
+}
+
+function http2BlockFor(connection: HttpConnection, permit: RequestPermit, { requestHead }: ServerStream): Buffer {
+  const { head } = requestHead;
+  const fields = (): HeaderList => withIdentity(connection, head.forward);
+  if (permit.headerChanges === null) return requestHead.http2(fields);
+  return http2Block(head, applyHeaderChanges(fields(), permit.headerChanges));
+}
+
+function http1TextFor(connection: HttpConnection, permit: RequestPermit, stream: ServerStream): string {
+  const { requestHead, remoteEnded } = stream;
+  const { head } = requestHead;
+  const fields = (): HeaderList => withIdentity(connection, ['host', head.host, ...head.forward]);
+  if (permit.headerChanges === null) return requestHead.http1(fields, !remoteEnded);
+  const changed = applyHeaderChanges(fields(), permit.headerChanges);
+  return http1Text(head, changed, requestHead.contentLength, !remoteEnded);
+}

@@ -1,0 +1,232 @@
+import type { RequestPermit } from '../../policy/decision.ts';
+import type { HeaderList } from '../headers.ts';
+import { type AppConnection, BadResponse, type ResponseSink } from '../http1/app-connection.ts';
+import type { AppPool } from '../http1/app-pool.ts';
+import { type ChunkReceiver, ChunkScanner } from '../http1/chunk-scanner.ts';
+import { fieldPairs } from '../http1/plain-request.ts';
+import type { ResponseHead } from '../http1/plain-response.ts';
+import type { RequestScope } from '../recorder.ts';
+import { type Failure, failures, upstreamFailure } from '../refuse.ts';
+import type { PendingConnect } from '../upstream.ts';
+import { AnswerHead } from './answer-head.ts';
+import { lowerCase, type OriginalProtocol } from './head.ts';
+import { errorCode } from './protocol.ts';
+import type { RequestRelay, ServerStream } from './server-stream.ts';
+
+/** RFC 9110 9.2.2: a lost connection may be retried for these, as nothing happens twice that the client did not ask for. */
+const idempotent: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE']);
+
+/** Apps repeat their heads; a head that is known is the same object each time. */
+const answers: Readonly<Record<OriginalProtocol, WeakMap<ResponseHead, AnswerHead>>> = {
+  'HTTP/1.1': new WeakMap(),
+  'HTTP/1.0': new WeakMap(),
+};
+
+function answerOf(head: ResponseHead, protocol: OriginalProtocol): AnswerHead {
+  let answer = answers[protocol].get(head);
+  if (answer === undefined) {
+    const lines = head.forward.slice(head.forward.indexOf('\r\n') + 2);
+    answer = new AnswerHead(head.status, lowerCase(fieldPairs(lines)), -1).as(protocol);
+    answers[protocol].set(head, answer);
+  }
+  return answer;
+}
+
+const endOfChunk = Buffer.from('\r\n');
+const lastChunk = '0\r\n\r\n';
+
+/** One permitted request on its way to an HTTP/1.1 app, and the answer on its way back. */
+export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
+  readonly #permit: RequestPermit;
+  readonly #client: ServerStream;
+  readonly #scope: RequestScope;
+  readonly #pool: AppPool;
+  readonly #head: string;
+  readonly #protocol: OriginalProtocol;
+  readonly #onFailed: (failure: Failure) => void;
+  readonly #chunked: boolean;
+  #app: AppConnection | null = null;
+  #connecting: PendingConnect | null = null;
+  #early: Buffer[] = [];
+  #owed = 0;
+  /** The request can be sent again should an idle connection prove to be closed. */
+  #mayRepeat = false;
+  #chunks: ChunkScanner | null = null;
+  #trailers: HeaderList = [];
+
+  /**
+   * @param head the request's head with its empty line, one character per byte.
+   * @param onFailed called instead of a response, at most once.
+   */
+  constructor(
+    permit: RequestPermit,
+    client: ServerStream,
+    scope: RequestScope,
+    pool: AppPool,
+    head: string,
+    protocol: OriginalProtocol,
+    onFailed: (failure: Failure) => void,
+  ) {
+    this.#permit = permit;
+    this.#client = client;
+    this.#scope = scope;
+    this.#pool = pool;
+    this.#head = head;
+    this.#protocol = protocol;
+    this.#onFailed = onFailed;
+    this.#chunked = !client.remoteEnded && client.requestHead.contentLength === -1;
+  }
+
+  start(): void {
+    const client = this.#client;
+    client.relay = this;
+    if (client.remoteEnded) {
+      this.#scope.requestFrame(0);
+      this.#scope.requestEnded();
+    }
+    const app = this.#pool.take();
+    if (app === null) {
+      this.#connect();
+      return;
+    }
+    this.#mayRepeat = client.remoteEnded && idempotent.has(client.method);
+    this.#send(app);
+  }
+
+  /** The client is gone. */
+  clientGone(): void {
+    this.#connecting?.cancel();
+    this.#connecting = null;
+    this.#app?.abandon();
+    this.#app = null;
+    this.#scope.responseEnded(null, '');
+  }
+
+  #connect(): void {
+    this.#connecting = this.#pool.connect((error, app) => {
+      this.#connecting = null;
+      if (app === null) this.onFailed(error ?? new Error('not connected'));
+      else this.#send(app);
+    });
+  }
+
+  #send(app: AppConnection): void {
+    this.#app = app;
+    app.begin(this.#permit, this.#client.method, this);
+    const { socket } = app;
+    if (this.#client.remoteEnded && this.#early.length === 0 && !this.#chunked) {
+      socket.write(this.#head, 'latin1');
+      return;
+    }
+    // What there is of the content leaves together with the head.
+    socket.cork();
+    process.nextTick(() => socket.uncork());
+    socket.write(this.#head, 'latin1');
+    for (const bytes of this.#early.splice(0)) this.#forward(app, bytes);
+    if (this.#client.remoteEnded) this.#finish(app);
+  }
+
+  content(bytes: Buffer, from: number, to: number): void {
+    this.#scope.requestFrame(to - from);
+    // The bytes are lent, and a write may take longer than the loan.
+    const copy = Buffer.from(bytes.subarray(from, to));
+    if (this.#app === null) this.#early.push(copy);
+    else this.#forward(this.#app, copy);
+  }
+
+  #forward(app: AppConnection, bytes: Buffer): void {
+    const { socket } = app;
+    let room: boolean;
+    if (this.#chunked) {
+      socket.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
+      socket.write(bytes);
+      room = socket.write(endOfChunk);
+    } else {
+      room = socket.write(bytes);
+    }
+    if (room) {
+      this.#client.consume(bytes.length);
+      return;
+    }
+    if (this.#owed === 0) {
+      socket.once('drain', () => {
+        const owed = this.#owed;
+        this.#owed = 0;
+        this.#client.consume(owed);
+      });
+    }
+    this.#owed += bytes.length;
+  }
+
+  contentEnded(): void {
+    this.#scope.requestEnded();
+    if (this.#app !== null) this.#finish(this.#app);
+  }
+
+  /** Trailers of the request end here: HTTP/1 apps get only what they were promised (RFC 9110 6.5.1). */
+  #finish(app: AppConnection): void {
+    if (this.#chunked) app.socket.write(lastChunk, 'latin1');
+  }
+
+  get requestComplete(): boolean {
+    return this.#client.remoteEnded;
+  }
+
+  onHead(head: ResponseHead, body: Buffer): void {
+    const client = this.#client;
+    this.#mayRepeat = false;
+    const answer = answerOf(head, this.#protocol);
+    if (head.status < 200) {
+      client.inform(answer);
+      return;
+    }
+    this.#scope.responseHead(head.status);
+    const { framing } = head;
+    if (framing.kind === 'chunked') this.#chunks = new ChunkScanner(this);
+    client.answer(answer, framing.kind !== 'none' && !(framing.kind === 'length' && framing.bytes === 0));
+    if (body.length > 0) this.onBody(body);
+  }
+
+  onBody(body: Buffer): void {
+    if (this.#chunks !== null) this.#chunks.scan(body, 0, body.length);
+    else this.chunkData(body, 0, body.length);
+  }
+
+  chunkData(bytes: Buffer, from: number, to: number): void {
+    this.#scope.responseFrame(to - from);
+    if (this.#client.write(bytes, from, to)) return;
+    const app = this.#app;
+    app?.socket.pause();
+    this.#client.onDrain(() => {
+      // It may be another's by now.
+      if (app !== null && this.#app === app) app.socket.resume();
+    });
+  }
+
+  chunkTrailer(name: string, value: string): void {
+    this.#trailers.push(name, value);
+  }
+
+  onEnd(): void {
+    this.#app = null;
+    this.#client.relay = null;
+    this.#client.end(this.#trailers);
+    this.#scope.responseEnded(null, '');
+  }
+
+  onFailed(error: Error): void {
+    const begun = this.#app?.answering === true;
+    this.#app = null;
+    if (this.#mayRepeat && !begun) {
+      // An idle connection that the app closed just as we took it: once more, on a new one.
+      this.#mayRepeat = false;
+      this.#connect();
+      return;
+    }
+    const client = this.#client;
+    client.relay = null;
+    if (client.responded) client.abort(errorCode.internalError);
+    else this.#onFailed(error instanceof BadResponse ? failures.badResponse : upstreamFailure(error));
+    this.#scope.responseEnded(null, 'unclassified');
+  }
+}

@@ -1,0 +1,179 @@
+import type { RequestPermit } from '../../policy/decision.ts';
+import { type HeaderList, headerValue, isIdentityAlias } from '../headers.ts';
+import type { RequestScope } from '../recorder.ts';
+import type { AnswerHead } from './answer-head.ts';
+import type { AppSessions, Waiting } from './app-sessions.ts';
+import type { AnswerSink, ClientSession, ClientStream } from './client-session.ts';
+import { encodeFields } from './hpack/encoder.ts';
+import { errorCode, reasonName } from './protocol.ts';
+import type { RequestRelay, ServerStream } from './server-stream.ts';
+
+/** One permitted request on its way to an HTTP/2 app (prior knowledge), and the answer on its way back. */
+export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
+  readonly #permit: RequestPermit;
+  readonly #client: ServerStream;
+  readonly #scope: RequestScope;
+  readonly #sessions: AppSessions;
+  readonly #block: Buffer;
+  readonly #onFailed: (error: unknown) => void;
+  #app: ClientStream | null = null;
+  /** Content that came before a session was there. */
+  #early: Buffer[] | null = null;
+  /** Bytes that the client may send again once the app has taken what waits; and the same the other way. */
+  #owedToClient = 0;
+  #owedToApp = 0;
+  /** The request can be sent again should the app not have looked at it. */
+  #mayRepeat: boolean;
+  #grpcStatus: string | null = null;
+
+  /**
+   * @param block the request's header block for the app.
+   * @param onFailed called instead of a response, at most once.
+   */
+  constructor(
+    permit: RequestPermit,
+    client: ServerStream,
+    scope: RequestScope,
+    sessions: AppSessions,
+    block: Buffer,
+    onFailed: (error: unknown) => void,
+  ) {
+    this.#permit = permit;
+    this.#client = client;
+    this.#scope = scope;
+    this.#sessions = sessions;
+    this.#block = block;
+    this.#onFailed = onFailed;
+    this.#mayRepeat = client.remoteEnded;
+  }
+
+  start(): void {
+    const client = this.#client;
+    client.relay = this;
+    if (client.remoteEnded) {
+      this.#scope.requestFrame(0);
+      this.#scope.requestEnded();
+    }
+    this.#send();
+  }
+
+  /** The client is gone. */
+  clientGone(): void {
+    const app = this.#app;
+    this.#app = null;
+    app?.reset(errorCode.cancel);
+    this.#scope.responseEnded(null, '');
+  }
+
+  #send(): void {
+    const session = this.#sessions.take();
+    if (session === null) this.#sessions.wait(this);
+    else this.ready(session);
+  }
+
+  isWanted(): boolean {
+    return !this.#client.closed;
+  }
+
+  ready(session: ClientSession): void {
+    const client = this.#client;
+    const early = this.#early;
+    this.#early = null;
+    const complete = client.remoteEnded && early === null && client.trailers.length === 0;
+    const app = session.request(this.#permit, this.#block, client.method === 'HEAD', complete, this);
+    this.#app = app;
+    if (complete) return;
+    if (early !== null) for (const bytes of early) this.#forward(app, bytes, 0, bytes.length);
+    if (client.remoteEnded) this.#finish(app);
+  }
+
+  failed(error: Error): void {
+    this.#client.relay = null;
+    this.#onFailed(error);
+    this.#scope.responseEnded(null, 'unclassified');
+  }
+
+  content(bytes: Buffer, from: number, to: number): void {
+    this.#scope.requestFrame(to - from);
+    if (this.#app !== null) this.#forward(this.#app, bytes, from, to);
+    else (this.#early ??= []).push(Buffer.from(bytes.subarray(from, to)));
+  }
+
+  #forward(app: ClientStream, bytes: Buffer, from: number, to: number): void {
+    if (app.write(bytes, from, to)) {
+      this.#client.consume(to - from);
+      return;
+    }
+    this.#owedToClient += to - from;
+    app.onDrain(() => {
+      this.#client.consume(this.#owedToClient);
+      this.#owedToClient = 0;
+    });
+  }
+
+  contentEnded(): void {
+    this.#scope.requestEnded();
+    if (this.#app !== null) this.#finish(this.#app);
+  }
+
+  #finish(app: ClientStream): void {
+    const { trailers } = this.#client;
+    const kept: HeaderList = [];
+    for (let i = 0; i + 1 < trailers.length; i += 2) {
+      // Trailers never become headers that decide anything (RFC 9110 6.5.1).
+      if (!isIdentityAlias(trailers[i] as string)) kept.push(trailers[i] as string, trailers[i + 1] as string);
+    }
+    app.finish(kept.length === 0 ? null : encodeFields(kept));
+  }
+
+  interim(head: AnswerHead): void {
+    this.#client.inform(head);
+  }
+
+  head(head: AnswerHead, endStream: boolean): void {
+    this.#mayRepeat = false;
+    if (this.#client.grpc) this.#grpcStatus = headerValue(head.fields, 'grpc-status');
+    this.#scope.responseHead(head.status);
+    this.#client.answer(head, !endStream);
+  }
+
+  data(bytes: Buffer, from: number, to: number): void {
+    this.#scope.responseFrame(to - from);
+    const app = this.#app;
+    if (this.#client.write(bytes, from, to)) {
+      app?.consume(to - from);
+      return;
+    }
+    this.#owedToApp += to - from;
+    this.#client.onDrain(() => {
+      app?.consume(this.#owedToApp);
+      this.#owedToApp = 0;
+    });
+  }
+
+  ended(trailers: HeaderList): void {
+    const app = this.#app;
+    this.#app = null;
+    this.#client.relay = null;
+    if (this.#client.grpc) this.#grpcStatus = headerValue(trailers, 'grpc-status') ?? this.#grpcStatus;
+    this.#client.end(trailers);
+    this.#scope.responseEnded(this.#grpcStatus, '');
+    // An answer that did not wait for the whole request: the app has no use for the rest.
+    if (app !== null && !app.localEnded) app.reset(errorCode.cancel);
+  }
+
+  broken(code: number): void {
+    this.#app = null;
+    // REFUSED_STREAM promises that the app did nothing with it (RFC 9113 8.7).
+    if (code === errorCode.refusedStream && this.#mayRepeat) {
+      this.#mayRepeat = false;
+      this.#send();
+      return;
+    }
+    const client = this.#client;
+    client.relay = null;
+    if (client.responded) client.abort(code === errorCode.noError ? errorCode.internalError : code);
+    else this.#onFailed(new Error('the application closed the stream'));
+    this.#scope.responseEnded(this.#grpcStatus, `h2(${reasonName(code)})`);
+  }
+}

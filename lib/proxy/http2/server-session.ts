@@ -1,0 +1,213 @@
+import type { Socket } from 'node:net';
+import type { HeaderList } from '../headers.ts';
+import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import type { Http2Session } from './engine.ts';
+import { areSoundTrailers } from './field-rules.ts';
+import { HeaderBlocks } from './header-blocks.ts';
+import { encodeFields } from './hpack/encoder.ts';
+import { errorCode, maxStreamId, preface, setting } from './protocol.ts';
+import { type RequestHead, readRequestHead } from './request-head.ts';
+import { ServerStream } from './server-stream.ts';
+import { Session, type SessionLimits } from './session.ts';
+import type { Stream } from './stream.ts';
+
+const maxStreams = 256;
+
+const limits: SessionLimits = {
+  settings: [
+    [setting.maxConcurrentStreams, maxStreams],
+    [setting.initialWindowSize, 256 * 1024],
+    [setting.maxHeaderListSize, 64 * 1024],
+  ],
+  streamWindow: 256 * 1024,
+  // Bytes on all streams of a connection before we have read them (Linkerd: 1 MiB).
+  connectionWindow: 1 << 20,
+  maxListBytes: 64 * 1024,
+  // Header lists are counted by bytes; more fields than this is an attack.
+  maxFields: 1000,
+};
+
+const tooLarge = encodeFields([':status', '431', 'content-length', '0']);
+const notAllowed = encodeFields([':status', '405', 'content-length', '0']);
+
+/** What a session needs of the lane that it is on. */
+export interface ServerLane {
+  readonly pipeline: RequestPipeline;
+  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+  /** A request is complete but for its content; `stream.sink` must be set, or the stream answered. */
+  request(connection: HttpConnection, stream: ServerStream): void;
+  forget(session: ServerSession): void;
+}
+
+/** A client's connection. */
+export class ServerSession extends Session implements Http2Session {
+  readonly connection: HttpConnection;
+  readonly #lane: ServerLane;
+  readonly #blocks: HeaderBlocks<RequestHead>;
+  protected override readonly limitsResets = true;
+  /** Bytes of the client's preface that have come. */
+  #prefaceBytes = 0;
+  #draining = false;
+
+  constructor(lane: ServerLane, connection: HttpConnection, socket: Socket) {
+    super(socket, limits);
+    this.#lane = lane;
+    this.connection = connection;
+    this.#blocks = new HeaderBlocks(this.decoder, readRequestHead);
+    socket.on('data', (chunk: Buffer) => this.receive(chunk));
+    // A client that can send no more frames cannot go on.
+    socket.once('end', () => this.#gone());
+    socket.once('close', () => this.#gone());
+    this.open();
+  }
+
+  get pipeline(): RequestPipeline {
+    return this.#lane.pipeline;
+  }
+
+  /** Begins with bytes that were read before; the stream flows. */
+  start(bytes: Buffer): void {
+    if (this.socket.isPaused()) this.socket.resume();
+    if (bytes.length > 0) this.receive(bytes);
+  }
+
+  override receive(chunk: Buffer): void {
+    if (this.over) return;
+    if (this.#prefaceBytes === preface.length) {
+      super.receive(chunk);
+      return;
+    }
+    const bytes = Math.min(chunk.length, preface.length - this.#prefaceBytes);
+    if (preface.compare(chunk, 0, bytes, this.#prefaceBytes, this.#prefaceBytes + bytes) !== 0) {
+      this.#lane.onBadRequest(this.connection, 'no HTTP/2 preface');
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    this.#prefaceBytes += bytes;
+    if (chunk.length > bytes) super.receive(chunk.subarray(bytes));
+  }
+
+  #gone(): void {
+    this.abortAll(errorCode.cancel);
+    this.#lane.forget(this);
+    this.socket.destroySoon();
+  }
+
+  protected override headers(streamId: number, bytes: Buffer, from: number, to: number, endStream: boolean): void {
+    const open = this.streams.get(streamId);
+    if (open !== undefined) {
+      this.#trailers(open as ServerStream, bytes, from, to, endStream);
+      return;
+    }
+    const block = this.#blocks.read(bytes, from, to);
+    if (block.kind === 'undecodable') {
+      this.fail(errorCode.compressionError);
+      return;
+    }
+    if (streamId % 2 === 0) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    if (streamId <= this.lastStreamId) {
+      // Trailers may have been on their way when we reset the stream.
+      if (!this.wasReset(streamId, endStream)) this.fail(errorCode.streamClosed);
+      return;
+    }
+    this.lastStreamId = streamId;
+    if (this.#draining || this.streams.size >= maxStreams) {
+      this.refuseMalformed(streamId, errorCode.refusedStream, endStream);
+      return;
+    }
+    if (block.kind !== 'head') {
+      this.#lane.onBadRequest(
+        this.connection,
+        block.kind === 'malformed' ? 'malformed header block' : 'header list too large',
+      );
+      if (block.kind === 'malformed') this.refuseMalformed(streamId, errorCode.protocolError, endStream);
+      else this.#turnAway(streamId, tooLarge, endStream);
+      return;
+    }
+    if (block.head.head.method === 'CONNECT') {
+      this.#lane.onBadRequest(this.connection, 'CONNECT over HTTP/2');
+      this.#turnAway(streamId, notAllowed, endStream);
+      return;
+    }
+    const stream = new ServerStream(this, streamId, block.head, this.peerInitialWindow, limits.streamWindow);
+    if (endStream) {
+      if (!stream.count(0, true)) {
+        this.#lane.onBadRequest(this.connection, 'Content-Length of missing content');
+        this.refuseMalformed(streamId, errorCode.protocolError, endStream);
+        return;
+      }
+      stream.remoteEnded = true;
+    }
+    this.streams.set(streamId, stream);
+    this.#lane.request(this.connection, stream);
+  }
+
+  /** An answer to what never becomes a stream. */
+  #turnAway(streamId: number, block: Buffer, endStream: boolean): void {
+    this.output.headers(streamId, block, true);
+    if (!endStream) this.refuseMalformed(streamId, errorCode.noError, endStream);
+  }
+
+  #trailers(stream: ServerStream, bytes: Buffer, from: number, to: number, endStream: boolean): void {
+    const decoded = this.decoder.decode(bytes, from, to);
+    if (decoded.kind === 'malformed') {
+      this.fail(errorCode.compressionError);
+      return;
+    }
+    if (stream.remoteEnded) {
+      this.streamError(stream, errorCode.streamClosed);
+      return;
+    }
+    const fields: HeaderList | null = decoded.kind === 'fields' ? decoded.fields : null;
+    if (fields === null || !endStream || !areSoundTrailers(fields) || !stream.count(0, true)) {
+      stream.malformed();
+      return;
+    }
+    stream.trailers = fields;
+    stream.remoteEnded = true;
+    stream.ended();
+    this.halfClosed(stream);
+  }
+
+  protected override isIdle(streamId: number): boolean {
+    return streamId % 2 === 0 || streamId > this.lastStreamId;
+  }
+
+  protected override goingAway(): void {
+    // The client will open no more streams; those that are open go on.
+  }
+
+  protected override ready(): void {
+    // Requests need no settings.
+  }
+
+  protected override get lastAccepted(): number {
+    return this.lastStreamId;
+  }
+
+  protected override streamClosed(_stream: Stream): void {
+    if (this.#draining && this.streams.size === 0 && !this.over) this.end(errorCode.noError);
+  }
+
+  announce(): void {
+    // Its close may still be on its way to us.
+    if (!this.over) this.goaway(maxStreamId, errorCode.noError);
+  }
+
+  drain(): void {
+    if (this.over || this.#draining) return;
+    this.#draining = true;
+    this.goaway(this.lastStreamId, errorCode.noError);
+    if (this.streams.size === 0) this.end(errorCode.noError);
+  }
+
+  /** Ends a connection whose beginning, or whose next message, does not come to an end. */
+  sweep(now: number, timeoutMs: number): void {
+    if (this.over || this.incompleteSince === null || now - this.incompleteSince < timeoutMs) return;
+    this.#lane.onBadRequest(this.connection, 'header block not complete in time');
+    this.fail(errorCode.enhanceYourCalm);
+  }
+}

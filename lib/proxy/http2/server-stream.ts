@@ -1,0 +1,175 @@
+import type { Exchange } from '../exchange.ts';
+import { type HeaderList, headerValues } from '../headers.ts';
+import type { ConnectionFacts } from '../recorder.ts';
+import { type Refusal, refusalHeaders } from '../refuse.ts';
+import { AnswerHead } from './answer-head.ts';
+import { lowerCase, type OriginalProtocol } from './head.ts';
+import { encodeFields } from './hpack/encoder.ts';
+import { errorCode } from './protocol.ts';
+import type { RequestHead } from './request-head.ts';
+import type { ServerSession } from './server-session.ts';
+import { Stream } from './stream.ts';
+
+/** After an early answer, this much of a request body, for this many milliseconds, is still read away. */
+const maxDrainBytes = 256 * 1024;
+const lingerMs = 1000;
+
+/** Who deals with a request. */
+export interface RequestRelay {
+  /** The bytes are only lent. When they are dealt with, the stream's `consume` must be told. */
+  content(bytes: Buffer, from: number, to: number): void;
+  contentEnded(): void;
+  /** The client is gone, or has given up the request, before it and its response have both ended. */
+  clientGone(): void;
+}
+
+/** The last words of a gRPC call whose app is gone: UNAVAILABLE. */
+const unavailable = encodeFields(['grpc-status', '14']);
+
+/** One request of a client, and its response. */
+export class ServerStream extends Stream implements Exchange {
+  readonly requestHead: RequestHead;
+  readonly version = 'HTTP/2.0';
+  responded = false;
+  aborted = false;
+  /** What came behind the request's content. */
+  trailers: HeaderList = [];
+  relay: RequestRelay | null = null;
+  onAborted: (() => void) | null = null;
+  readonly #session: ServerSession;
+  readonly #startedAt: number;
+  #draining = false;
+  #drainLeft = 0;
+  #linger: NodeJS.Timeout | null = null;
+
+  constructor(session: ServerSession, id: number, head: RequestHead, sendWindow: number, receiveWindow: number) {
+    super(session, id, sendWindow, receiveWindow);
+    this.#session = session;
+    this.requestHead = head;
+    this.expected = head.contentLength;
+    this.#startedAt = session.pipeline.logsAccess ? performance.now() : 0;
+  }
+
+  get connection(): ConnectionFacts {
+    return this.#session.connection.scope.facts;
+  }
+  get method(): string {
+    return this.requestHead.head.method;
+  }
+  get target(): string {
+    return this.requestHead.head.target;
+  }
+  get path(): string {
+    return this.requestHead.head.path;
+  }
+  get query(): string {
+    return this.requestHead.head.query;
+  }
+  get host(): string {
+    return this.requestHead.head.host;
+  }
+  get grpc(): boolean {
+    return this.requestHead.grpc;
+  }
+  get originalProtocol(): OriginalProtocol | null {
+    return this.requestHead.head.originalProtocol;
+  }
+
+  header(name: string): readonly string[] {
+    return headerValues(this.requestHead.head.forward, name);
+  }
+
+  informational(status: number, headers: HeaderList): void {
+    this.inform(new AnswerHead(status, lowerCase(headers), -1));
+  }
+
+  inform(head: AnswerHead): void {
+    if (this.closed || this.responded || head.status === 101) return;
+    this.#session.output.headers(this.id, head.block, false);
+  }
+
+  respond(status: number, _statusText: string, headers: HeaderList, hasBody: boolean): void {
+    const head = new AnswerHead(status, lowerCase(headers), -1);
+    this.answer(this.originalProtocol === null ? head : head.as(this.originalProtocol), hasBody);
+  }
+
+  answer(head: AnswerHead, hasBody: boolean): void {
+    if (this.closed || this.responded) return;
+    this.responded = true;
+    this.#session.output.headers(this.id, head.block, !hasBody);
+    this.#session.pipeline.answered(this, head.status, head.fields, this.#startedAt);
+    if (hasBody) return;
+    this.localEnded = true;
+    this.#session.halfClosed(this);
+  }
+
+  /** The response is complete. */
+  end(trailers: HeaderList): void {
+    this.finish(trailers.length === 0 ? null : encodeFields(lowerCase(trailers)));
+    this.#stopBody();
+  }
+
+  abort(code: number): void {
+    if (this.localEnded || this.closed) return;
+    if (this.grpc && this.responded) {
+      // The status of a gRPC call lives in its trailers; without them the client would only see a broken stream.
+      this.finish(unavailable);
+      this.#stopBody();
+      return;
+    }
+    this.relay = null;
+    this.reset(code);
+  }
+
+  refuse(refusal: Refusal): void {
+    if (this.closed) return;
+    if (this.responded) {
+      this.abort(errorCode.internalError);
+      return;
+    }
+    const headers = refusalHeaders(refusal, this.connection, this.grpc);
+    this.respond(this.grpc ? 200 : refusal.status, '', headers, false);
+    if (refusal.close) this.#session.drain();
+    this.#stopBody();
+  }
+
+  /**
+   * The answer is complete and the client may stop sending (RFC 9113 8.1). It is told so a little later, or once it has
+   * sent too much: a client library that gets RST_STREAM together with the answer may drop the answer.
+   */
+  #stopBody(): void {
+    if (this.remoteEnded || this.closed || this.#draining) return;
+    this.relay = null;
+    this.#draining = true;
+    this.#drainLeft = maxDrainBytes;
+    this.#linger = setTimeout(() => this.reset(errorCode.noError), lingerMs);
+  }
+
+  override received(bytes: Buffer, from: number, to: number): void {
+    if (this.relay !== null) {
+      this.relay.content(bytes, from, to);
+      return;
+    }
+    this.consume(to - from);
+    this.#drainLeft -= to - from;
+    if (this.#draining && this.#drainLeft < 0) this.reset(errorCode.noError);
+  }
+
+  override ended(): void {
+    this.relay?.contentEnded();
+  }
+
+  override broken(_code: number): void {
+    this.aborted = true;
+    const { relay } = this;
+    this.relay = null;
+    relay?.clientGone();
+    this.onAborted?.();
+    this.onAborted = null;
+  }
+
+  override close(): void {
+    super.close();
+    if (this.#linger !== null) clearTimeout(this.#linger);
+  }
+}

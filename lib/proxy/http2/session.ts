@@ -1,0 +1,655 @@
+import type { Socket } from 'node:net';
+import { HpackDecoder } from './hpack/decoder.ts';
+import { Output } from './output.ts';
+import {
+  defaultWindow,
+  errorCode,
+  flag,
+  frameHeaderBytes,
+  frameType,
+  maxPayload,
+  maxStreamId,
+  maxWindow,
+  setting,
+} from './protocol.ts';
+import type { Stream } from './stream.ts';
+import { TokenBucket } from './token-bucket.ts';
+
+/** What one side promises the other, and how much it puts up with. */
+export interface SessionLimits {
+  /** Our SETTINGS; HEADER_TABLE_SIZE and MAX_FRAME_SIZE stay as they are by default. */
+  readonly settings: readonly (readonly [id: number, value: number])[];
+  /** Bytes that the peer may send on a stream, and on all of them, before we have consumed any. */
+  readonly streamWindow: number;
+  readonly connectionWindow: number;
+  /** Bytes of a header list as RFC 9113 6.5.2 counts them, and its fields. */
+  readonly maxListBytes: number;
+  readonly maxFields: number;
+}
+
+/** A header block of this many bytes, or in this many pieces, is an attack (CVE-2024-27983 and its kin). */
+const maxBlockBytes = 128 * 1024;
+const maxBlockFrames = 64;
+
+/** With more than this on its way to a peer that does not read, nothing more of it is read either. */
+const maxPendingBytes = 256 * 1024;
+
+/** Streams that we have reset, and whose frames may still be on their way to us. */
+const maxResetStreams = 1000;
+
+/** Milliseconds for the peer to read a last GOAWAY. */
+const lingerMs = 1000;
+
+const headerTableBytes = 4096;
+
+/** A header block that is not complete. */
+interface PartialBlock {
+  readonly streamId: number;
+  readonly endStream: boolean;
+  readonly parts: Buffer[];
+  bytes: number;
+}
+
+/**
+ * One HTTP/2 connection (RFC 9113), of either role: reads frames, keeps windows and settings, and ends what breaks the
+ * rules. It knows streams, not what they mean.
+ */
+export abstract class Session {
+  readonly socket: Socket;
+  readonly output: Output;
+  /** The connection is given up; whatever still comes is not looked at. */
+  over = false;
+  protected readonly streams = new Map<number, Stream>();
+  protected readonly decoder: HpackDecoder;
+  /** The highest stream that the peer has opened (a server's view) or that we have (a client's). */
+  protected lastStreamId = 0;
+  protected peerMaxStreams = Number.POSITIVE_INFINITY;
+  protected peerInitialWindow = defaultWindow;
+  /** Since when the beginning of a connection or of a message has been waiting for its rest; null when none is. */
+  incompleteSince: number | null = performance.now();
+  readonly #limits: SessionLimits;
+  #sendWindow = defaultWindow;
+  #receiveWindow: number;
+  #unannounced = 0;
+  #sawSettings = false;
+  #unacknowledgedSettings = 1;
+  #block: PartialBlock | null = null;
+  /** A frame of which more is to come. */
+  #held: Buffer | null = null;
+  #heldBytes = 0;
+  /** Streams with data that waits for room, in the order of their turns. */
+  #queue: Stream[] = [];
+  #pumping = false;
+  readonly #resetStreams = new Set<number>();
+  /** Frames that do no work, and streams that end by a reset: what is cheap to send and not cheap to receive. */
+  readonly #overhead = new TokenBucket(10_000, 1000);
+  readonly #resets: TokenBucket;
+
+  constructor(socket: Socket, limits: SessionLimits) {
+    this.socket = socket;
+    this.#limits = limits;
+    this.decoder = new HpackDecoder(headerTableBytes, limits.maxListBytes, limits.maxFields);
+    // Rapid reset (CVE-2023-44487), and resets that the peer makes us send (CVE-2025-8671).
+    this.#resets = new TokenBucket(1000, 100);
+    this.#receiveWindow = limits.connectionWindow;
+    this.output = new Output(socket, () => {
+      if (this.over) return;
+      if (this.socket.isPaused()) this.socket.resume();
+      this.#pump();
+    });
+  }
+
+  /** Our SETTINGS, and the connection's window. */
+  protected open(): void {
+    const { settings, connectionWindow } = this.#limits;
+    const at = this.output.frame(frameType.settings, 0, 0, 6 * settings.length);
+    for (const [i, [id, value]] of settings.entries()) {
+      this.output.buffer.writeUInt16BE(id, at + 6 * i);
+      this.output.buffer.writeUInt32BE(value, at + 6 * i + 2);
+    }
+    this.output.number(frameType.windowUpdate, 0, connectionWindow - defaultWindow);
+  }
+
+  /** A complete header block: bytes [from, to), lent. */
+  protected abstract headers(streamId: number, bytes: Buffer, from: number, to: number, endStream: boolean): void;
+  /** Whether the stream has never been open. */
+  protected abstract isIdle(streamId: number): boolean;
+  /** The peer will take no streams above `lastStreamId` (GOAWAY). */
+  protected abstract goingAway(lastStreamId: number): void;
+  /** The peer's first SETTINGS have come. */
+  protected abstract ready(): void;
+  /** A stream is over, and has left `streams`. */
+  protected abstract streamClosed(stream: Stream, reset: boolean): void;
+
+  /** Takes bytes from the peer; they are only lent. */
+  receive(chunk: Buffer): void {
+    let at = 0;
+    if (this.#held !== null) {
+      at = this.#complete(chunk);
+      if (at === -1 || this.over) return;
+    }
+    const end = chunk.length;
+    while (end - at >= frameHeaderBytes) {
+      const length = ((chunk[at] as number) << 16) | ((chunk[at + 1] as number) << 8) | (chunk[at + 2] as number);
+      if (length > maxPayload) {
+        this.fail(errorCode.frameSizeError);
+        return;
+      }
+      const next = at + frameHeaderBytes + length;
+      if (next > end) break;
+      this.#frame(chunk, at, length);
+      if (this.over) return;
+      at = next;
+    }
+    if (at < end) this.#hold(chunk, at);
+    this.incompleteSince = this.#isIncomplete() ? (this.incompleteSince ?? performance.now()) : null;
+    if (this.output.pending > maxPendingBytes) this.socket.pause();
+  }
+
+  /** A body may take its time; what comes before one may not. */
+  #isIncomplete(): boolean {
+    if (!this.#sawSettings || this.#block !== null) return true;
+    return this.#held !== null && this.#heldBytes > 3 && this.#held[3] !== frameType.data;
+  }
+
+  #hold(chunk: Buffer, from: number): void {
+    this.#held ??= Buffer.allocUnsafe(frameHeaderBytes + maxPayload);
+    this.#heldBytes += chunk.copy(this.#held, this.#heldBytes, from);
+  }
+
+  /** Adds to the frame that is held; where the next one begins, or -1 when it is still not complete. */
+  #complete(chunk: Buffer): number {
+    const held = this.#held as Buffer;
+    let at = 0;
+    if (this.#heldBytes < frameHeaderBytes) {
+      at = chunk.copy(held, this.#heldBytes, 0, frameHeaderBytes - this.#heldBytes);
+      this.#heldBytes += at;
+      if (this.#heldBytes < frameHeaderBytes) return -1;
+    }
+    const length = held.readUIntBE(0, 3);
+    if (length > maxPayload) {
+      this.fail(errorCode.frameSizeError);
+      return -1;
+    }
+    const whole = frameHeaderBytes + length;
+    const copied = chunk.copy(held, this.#heldBytes, at, at + whole - this.#heldBytes);
+    this.#heldBytes += copied;
+    if (this.#heldBytes < whole) return -1;
+    this.#held = null;
+    this.#heldBytes = 0;
+    this.#frame(held, 0, length);
+    return at + copied;
+  }
+
+  #frame(bytes: Buffer, at: number, length: number): void {
+    const type = bytes[at + 3] as number;
+    const flags = bytes[at + 4] as number;
+    const streamId = bytes.readUInt32BE(at + 5) & maxStreamId;
+    const from = at + frameHeaderBytes;
+    const to = from + length;
+    if (!this.#sawSettings && type !== frameType.settings) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    if (this.#block !== null && (type !== frameType.continuation || streamId !== this.#block.streamId)) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    switch (type) {
+      case frameType.data:
+        this.#data(flags, streamId, bytes, from, to);
+        return;
+      case frameType.headers:
+        this.#headers(flags, streamId, bytes, from, to);
+        return;
+      case frameType.continuation:
+        this.#continuation(flags, streamId, bytes, from, to);
+        return;
+      case frameType.windowUpdate:
+        this.#windowUpdate(streamId, bytes, from, length);
+        return;
+      case frameType.rstStream:
+        this.#rstStream(streamId, bytes, from, length);
+        return;
+      case frameType.settings:
+        this.#settings(flags, streamId, bytes, from, length);
+        return;
+      case frameType.ping:
+        this.#ping(flags, streamId, bytes, from, length);
+        return;
+      case frameType.goaway:
+        if (streamId !== 0) this.fail(errorCode.protocolError);
+        else if (length < 8) this.fail(errorCode.frameSizeError);
+        else if (this.#costs()) this.goingAway(bytes.readUInt32BE(from) & maxStreamId);
+        return;
+      case frameType.priority:
+        // Priorities are not used (RFC 9113 5.3.2), but have a form.
+        if (streamId === 0) this.fail(errorCode.protocolError);
+        else if (length !== 5) this.fail(errorCode.frameSizeError);
+        else if ((bytes.readUInt32BE(from) & maxStreamId) === streamId) this.fail(errorCode.protocolError);
+        else this.#costs();
+        return;
+      case frameType.pushPromise:
+        this.fail(errorCode.protocolError);
+        return;
+      default:
+        // Extensions that we do not know are ignored (RFC 9113 5.5).
+        this.#costs();
+    }
+  }
+
+  /** Pays for a frame that does no work; false when the connection has been ended for having sent too many. */
+  #costs(): boolean {
+    if (this.#overhead.take()) return true;
+    this.fail(errorCode.enhanceYourCalm);
+    return false;
+  }
+
+  #data(flags: number, streamId: number, bytes: Buffer, start: number, stop: number): void {
+    const length = stop - start;
+    let from = start;
+    let to = stop;
+    if (streamId === 0) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    if ((flags & flag.padded) !== 0) {
+      const padding = length === 0 ? 0 : (bytes[from] as number);
+      if (padding >= length) {
+        this.fail(errorCode.protocolError);
+        return;
+      }
+      from++;
+      to -= padding;
+    }
+    this.#receiveWindow -= length;
+    if (this.#receiveWindow < 0) {
+      this.fail(errorCode.flowControlError);
+      return;
+    }
+    const stream = this.streams.get(streamId);
+    const end = (flags & flag.endStream) !== 0;
+    if (stream === undefined || stream.remoteEnded) {
+      this.consumed(null, length);
+      this.#late(streamId, stream, end);
+      return;
+    }
+    stream.receiveWindow -= length;
+    if (stream.receiveWindow < 0) {
+      this.consumed(null, length);
+      this.streamError(stream, errorCode.flowControlError);
+      return;
+    }
+    // Empty ones cost as much as full ones and bring nothing (CVE-2019-9518).
+    if (from === to && !end && !this.#costs()) return;
+    if (!stream.count(to - from, end)) {
+      this.consumed(null, length);
+      stream.malformed();
+      return;
+    }
+    if (length > to - from) this.consumed(stream, length - (to - from));
+    if (end) stream.remoteEnded = true;
+    if (to > from) stream.received(bytes, from, to);
+    if (end && !stream.closed) {
+      stream.ended();
+      this.halfClosed(stream);
+    }
+  }
+
+  /** A frame for a stream that takes none: never opened, ended by the peer itself, or reset by us while it was on its way. */
+  #late(streamId: number, stream: Stream | undefined, end: boolean): void {
+    if (stream !== undefined) this.streamError(stream, errorCode.streamClosed);
+    else if (this.isIdle(streamId)) this.fail(errorCode.protocolError);
+    else if (!this.wasReset(streamId, end)) this.fail(errorCode.streamClosed);
+  }
+
+  /** Whether we have reset the stream, so that more of it may come; not after its end. */
+  protected wasReset(streamId: number, end: boolean): boolean {
+    if (!this.#resetStreams.has(streamId)) return false;
+    if (end) this.#resetStreams.delete(streamId);
+    this.#costs();
+    return true;
+  }
+
+  #headers(flags: number, streamId: number, bytes: Buffer, start: number, stop: number): void {
+    let from = start;
+    let to = stop;
+    if (streamId === 0) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    if ((flags & flag.padded) !== 0) {
+      if (from === to) {
+        this.fail(errorCode.frameSizeError);
+        return;
+      }
+      to -= bytes[from++] as number;
+    }
+    if ((flags & flag.priority) !== 0) {
+      if (to - from < 5) {
+        this.fail(errorCode.frameSizeError);
+        return;
+      }
+      if ((bytes.readUInt32BE(from) & maxStreamId) === streamId) {
+        this.fail(errorCode.protocolError);
+        return;
+      }
+      from += 5;
+    }
+    if (from > to) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    const endStream = (flags & flag.endStream) !== 0;
+    if ((flags & flag.endHeaders) !== 0) {
+      this.headers(streamId, bytes, from, to, endStream);
+      return;
+    }
+    this.#block = { streamId, endStream, parts: [Buffer.from(bytes.subarray(from, to))], bytes: to - from };
+  }
+
+  #continuation(flags: number, streamId: number, bytes: Buffer, from: number, to: number): void {
+    const block = this.#block;
+    if (block === null) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    block.bytes += to - from;
+    block.parts.push(Buffer.from(bytes.subarray(from, to)));
+    if (block.bytes > maxBlockBytes || block.parts.length > maxBlockFrames) {
+      this.fail(errorCode.enhanceYourCalm);
+      return;
+    }
+    if ((flags & flag.endHeaders) === 0) return;
+    this.#block = null;
+    this.headers(streamId, Buffer.concat(block.parts), 0, block.bytes, block.endStream);
+  }
+
+  #windowUpdate(streamId: number, bytes: Buffer, from: number, length: number): void {
+    if (length !== 4) {
+      this.fail(errorCode.frameSizeError);
+      return;
+    }
+    if (!this.#costs()) return;
+    const increment = bytes.readUInt32BE(from) & maxWindow;
+    if (streamId === 0) {
+      if (increment === 0) {
+        this.fail(errorCode.protocolError);
+        return;
+      }
+      this.#sendWindow += increment;
+      if (this.#sendWindow > maxWindow) {
+        this.fail(errorCode.flowControlError);
+        return;
+      }
+      this.#pump();
+      return;
+    }
+    const stream = this.streams.get(streamId);
+    if (stream === undefined) {
+      if (this.isIdle(streamId)) this.fail(errorCode.protocolError);
+      return;
+    }
+    if (increment === 0) {
+      this.streamError(stream, errorCode.protocolError);
+      return;
+    }
+    stream.sendWindow += increment;
+    if (stream.sendWindow > maxWindow) {
+      this.streamError(stream, errorCode.flowControlError);
+      return;
+    }
+    if (stream.queued) this.#pump();
+  }
+
+  #rstStream(streamId: number, bytes: Buffer, from: number, length: number): void {
+    if (streamId === 0) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    if (length !== 4) {
+      this.fail(errorCode.frameSizeError);
+      return;
+    }
+    if (this.isIdle(streamId)) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    const stream = this.streams.get(streamId);
+    this.#resetStreams.delete(streamId);
+    if (stream === undefined) {
+      this.#costs();
+      return;
+    }
+    this.#close(stream, true);
+    stream.broken(bytes.readUInt32BE(from));
+    this.#countReset();
+  }
+
+  /** Also streams that end in a reset of ours because of what the peer did. */
+  #countReset(): void {
+    if (!this.over && this.limitsResets && !this.#resets.take()) this.fail(errorCode.enhanceYourCalm);
+  }
+
+  /** Whether too many resets end the connection. */
+  protected abstract readonly limitsResets: boolean;
+
+  #settings(flags: number, streamId: number, bytes: Buffer, from: number, length: number): void {
+    if (streamId !== 0) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    if ((flags & flag.ack) !== 0) {
+      if (length !== 0) {
+        this.fail(errorCode.frameSizeError);
+        return;
+      }
+      if (!this.#sawSettings || --this.#unacknowledgedSettings < 0) {
+        this.fail(errorCode.protocolError);
+        return;
+      }
+      return;
+    }
+    if (length % 6 !== 0) {
+      this.fail(errorCode.frameSizeError);
+      return;
+    }
+    for (let at = from; at < from + length; at += 6) {
+      if (!this.#costs()) return;
+      const fault = this.#set(bytes.readUInt16BE(at), bytes.readUInt32BE(at + 2));
+      if (fault !== errorCode.noError) {
+        this.fail(fault);
+        return;
+      }
+    }
+    if (!this.#costs()) return;
+    this.output.frame(frameType.settings, flag.ack, 0, 0);
+    if (!this.#sawSettings) {
+      this.#sawSettings = true;
+      this.ready();
+    }
+    this.#pump();
+  }
+
+  #set(id: number, value: number): number {
+    switch (id) {
+      case setting.enablePush:
+        return value > 1 ? errorCode.protocolError : errorCode.noError;
+      case setting.maxConcurrentStreams:
+        this.peerMaxStreams = value;
+        return errorCode.noError;
+      case setting.maxFrameSize:
+        return value < maxPayload || value > 2 ** 24 - 1 ? errorCode.protocolError : errorCode.noError;
+      case setting.initialWindowSize: {
+        if (value > maxWindow) return errorCode.flowControlError;
+        const change = value - this.peerInitialWindow;
+        this.peerInitialWindow = value;
+        for (const stream of this.streams.values()) {
+          stream.sendWindow += change;
+          if (stream.sendWindow > maxWindow) return errorCode.flowControlError;
+        }
+        return errorCode.noError;
+      }
+      default:
+        // Our encoder has no table whose size would matter, and a limit on header lists is advice (RFC 9113 6.5.2).
+        return errorCode.noError;
+    }
+  }
+
+  #ping(flags: number, streamId: number, bytes: Buffer, from: number, length: number): void {
+    if (streamId !== 0) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    if (length !== 8) {
+      this.fail(errorCode.frameSizeError);
+      return;
+    }
+    if (!this.#costs() || (flags & flag.ack) !== 0) return;
+    const at = this.output.frame(frameType.ping, flag.ack, 0, 8);
+    bytes.copy(this.output.buffer, at, from, from + 8);
+  }
+
+  /** Sends DATA as far as the windows and the socket have room; returns where it stopped. */
+  sendData(stream: Stream, bytes: Buffer, start: number, to: number): number {
+    let from = start;
+    const { output } = this;
+    while (from < to && !output.blocked) {
+      const step = Math.min(to - from, maxPayload, this.#sendWindow, stream.sendWindow);
+      if (step <= 0) break;
+      const at = output.frame(frameType.data, 0, stream.id, step);
+      bytes.copy(output.buffer, at, from, from + step);
+      from += step;
+      this.#sendWindow -= step;
+      stream.sendWindow -= step;
+      // A peer may give back room for each frame twice: the connection's and the stream's.
+      this.#overhead.earn(2);
+    }
+    return from;
+  }
+
+  /** The stream waits for room. */
+  enqueue(stream: Stream): void {
+    if (stream.queued) return;
+    stream.queued = true;
+    this.#queue.push(stream);
+  }
+
+  /** Gives everyone in the queue a turn, for as long as there is room. */
+  #pump(): void {
+    if (this.#pumping || this.#queue.length === 0) return;
+    this.#pumping = true;
+    const queue = this.#queue;
+    this.#queue = [];
+    for (const stream of queue) {
+      stream.queued = false;
+      if (!stream.closed && (this.output.blocked || !stream.pump())) this.enqueue(stream);
+    }
+    this.#pumping = false;
+  }
+
+  /** Bytes of the peer's DATA have been dealt with. Null: of a stream that is no more. */
+  consumed(stream: Stream | null, bytes: number): void {
+    if (this.over) return;
+    this.#unannounced += bytes;
+    if (this.#unannounced >= this.#limits.connectionWindow >> 1) {
+      this.output.number(frameType.windowUpdate, 0, this.#unannounced);
+      this.#receiveWindow += this.#unannounced;
+      this.#unannounced = 0;
+    }
+    if (stream === null || stream.closed || stream.remoteEnded) return;
+    stream.unannounced += bytes;
+    if (stream.unannounced >= this.#limits.streamWindow >> 1) {
+      this.output.number(frameType.windowUpdate, stream.id, stream.unannounced);
+      stream.receiveWindow += stream.unannounced;
+      stream.unannounced = 0;
+    }
+  }
+
+  /** One side of the stream has ended; with both, it is over. */
+  halfClosed(stream: Stream): void {
+    if (stream.localEnded && stream.remoteEnded && !stream.closed) this.#close(stream, false);
+  }
+
+  #close(stream: Stream, reset: boolean): void {
+    stream.close();
+    this.streams.delete(stream.id);
+    this.streamClosed(stream, reset);
+  }
+
+  /** Ends one stream. */
+  resetStream(stream: Stream, code: number): void {
+    this.refuseStream(stream.id, code, !stream.remoteEnded);
+    this.#close(stream, true);
+  }
+
+  /** RST_STREAM, for a stream that may not be known otherwise. */
+  protected refuseStream(streamId: number, code: number, mayGoOn: boolean): void {
+    if (this.over) return;
+    this.output.number(frameType.rstStream, streamId, code);
+    if (!mayGoOn) return;
+    this.#resetStreams.add(streamId);
+    if (this.#resetStreams.size > maxResetStreams) {
+      for (const oldest of this.#resetStreams) {
+        this.#resetStreams.delete(oldest);
+        break;
+      }
+    }
+  }
+
+  /** The peer broke a rule on one stream (RFC 9113 5.4.2). */
+  streamError(stream: Stream, code: number): void {
+    if (stream.closed) return;
+    this.resetStream(stream, code);
+    stream.broken(code);
+    this.#countReset();
+  }
+
+  /** The peer broke a rule with what was to become a stream. */
+  protected refuseMalformed(streamId: number, code: number, endStream: boolean): void {
+    this.refuseStream(streamId, code, !endStream);
+    this.#countReset();
+  }
+
+  /** Ends the connection because of what the peer did (RFC 9113 5.4.1). */
+  fail(code: number): void {
+    if (this.over) return;
+    this.goaway(this.lastAccepted, code);
+    this.end(code);
+  }
+
+  /** The highest stream of the peer that we may have acted on. */
+  protected abstract readonly lastAccepted: number;
+
+  goaway(lastStreamId: number, code: number): void {
+    const at = this.output.frame(frameType.goaway, 0, 0, 8);
+    this.output.buffer.writeUInt32BE(lastStreamId, at);
+    this.output.buffer.writeUInt32BE(code, at + 4);
+  }
+
+  /** Sends what is to be sent, then closes. What the peer still sends is read away, so that it can read our last frames. */
+  end(code: number): void {
+    if (this.over) return;
+    this.output.flush();
+    this.over = true;
+    const { socket } = this;
+    this.abortAll(code);
+    socket.end();
+    if (socket.isPaused()) socket.resume();
+    const timer = setTimeout(() => socket.destroy(), lingerMs);
+    socket.once('end', () => socket.destroy());
+    socket.once('close', () => clearTimeout(timer));
+  }
+
+  /** The connection is gone, or as good as gone. */
+  protected abortAll(code: number): void {
+    this.over = true;
+    const streams = [...this.streams.values()];
+    this.streams.clear();
+    for (const stream of streams) {
+      stream.close();
+      this.streamClosed(stream, true);
+      stream.broken(code);
+    }
+  }
+}

@@ -1,0 +1,137 @@
+import { errorCode } from './protocol.ts';
+import type { Session } from './session.ts';
+
+/** One stream of either side: its windows, and what of its data must wait. */
+export abstract class Stream {
+  readonly id: number;
+  /** Bytes of DATA that the peer lets us send; negative after it has shrunk its window. */
+  sendWindow: number;
+  /** Bytes of DATA that the peer may send. */
+  receiveWindow: number;
+  /** Consumed, but not yet told to the peer. */
+  unannounced = 0;
+  /** The peer has sent END_STREAM. */
+  remoteEnded = false;
+  /** We have sent END_STREAM. */
+  localEnded = false;
+  /** Over: by both ends, or by a reset. */
+  closed = false;
+  /** Bytes of content still to come by Content-Length; -1 where none was given. */
+  expected = -1;
+  /** Called once when `write` has returned false and everything has left since. */
+  protected drained: (() => void) | null = null;
+  /** The session has this stream among those that wait for room. */
+  queued = false;
+  readonly #session: Session;
+  /** Our copies of data that found no room, the first of them from `#from` on. */
+  readonly #waiting: Buffer[] = [];
+  #from = 0;
+  /** What comes behind them. */
+  #end: { readonly trailers: Buffer | null } | null = null;
+
+  constructor(session: Session, id: number, sendWindow: number, receiveWindow: number) {
+    this.#session = session;
+    this.id = id;
+    this.sendWindow = sendWindow;
+    this.receiveWindow = receiveWindow;
+  }
+
+  /** Bytes of the peer's message; `bytes` is only lent. Whoever takes them calls `consume` when they are dealt with. */
+  abstract received(bytes: Buffer, from: number, to: number): void;
+  /** The peer's message is complete. */
+  abstract ended(): void;
+  /** Over before its time: reset by either side, or the connection is gone. Not called after `reset`. */
+  abstract broken(code: number): void;
+
+  /**
+   * Sends bytes, which are only lent. Nothing may follow `finish`.
+   *
+   * @returns false when some had to wait: no more until `onDrain`.
+   */
+  write(bytes: Buffer, from = 0, to: number = bytes.length): boolean {
+    if (this.closed || this.localEnded) return true;
+    if (this.#waiting.length === 0) {
+      const sent = this.#session.sendData(this, bytes, from, to);
+      if (sent === to) return !this.#session.output.blocked || this.#block();
+      this.#waiting.push(Buffer.from(bytes.subarray(sent, to)));
+    } else {
+      this.#waiting.push(Buffer.from(bytes.subarray(from, to)));
+    }
+    return this.#block();
+  }
+
+  onDrain(resume: () => void): void {
+    this.drained = resume;
+  }
+
+  #block(): false {
+    this.#session.enqueue(this);
+    return false;
+  }
+
+  /** Ends our message, with an encoded block of trailers or without. */
+  finish(trailers: Buffer | null): void {
+    if (this.closed || this.localEnded || this.#end !== null) return;
+    if (this.#waiting.length > 0) this.#end = { trailers };
+    else this.#finish(trailers);
+  }
+
+  #finish(trailers: Buffer | null): void {
+    const { output } = this.#session;
+    this.localEnded = true;
+    if (trailers !== null) output.headers(this.id, trailers, true);
+    else if (!output.endLast(this.id)) output.endStream(this.id);
+    this.#session.halfClosed(this);
+  }
+
+  /** Sends as much of what waits as there is room for. True when nothing waits any more. */
+  pump(): boolean {
+    while (this.#waiting.length > 0) {
+      const bytes = this.#waiting[0] as Buffer;
+      this.#from = this.#session.sendData(this, bytes, this.#from, bytes.length);
+      if (this.#from < bytes.length) return false;
+      this.#waiting.shift();
+      this.#from = 0;
+    }
+    if (this.#session.output.blocked) return false;
+    if (this.#end !== null) {
+      this.#finish(this.#end.trailers);
+      return true;
+    }
+    const { drained } = this;
+    this.drained = null;
+    drained?.();
+    return true;
+  }
+
+  /** Gives the peer room for as many bytes again. */
+  consume(bytes: number): void {
+    this.#session.consumed(this, bytes);
+  }
+
+  /** Ends the stream at once; what waits is dropped. */
+  reset(code: number): void {
+    if (this.closed) return;
+    this.#session.resetStream(this, code);
+  }
+
+  /** By the session: nothing more will come or leave. */
+  close(): void {
+    this.closed = true;
+    this.#waiting.length = 0;
+    this.#end = null;
+    this.drained = null;
+  }
+
+  /** Takes `bytes` off what Content-Length announced. False when it was not the truth (RFC 9113 8.1.1). */
+  count(bytes: number, end: boolean): boolean {
+    if (this.expected === -1) return true;
+    this.expected -= bytes;
+    return end ? this.expected === 0 : this.expected >= 0;
+  }
+
+  /** The peer broke off, or never began, what it had announced. */
+  malformed(): void {
+    this.#session.streamError(this, errorCode.protocolError);
+  }
+}
