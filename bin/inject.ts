@@ -4,8 +4,7 @@ import { dnsName, oneOf, type Parser, portNumber } from '../lib/config/values.ts
 import { type InjectResult, inject, type ManifestText, uninject } from '../lib/deploy/inject.ts';
 import { podMonitor, policyConfigMap } from '../lib/deploy/manifests.ts';
 import { type InjectSettings, inboundPort } from '../lib/deploy/settings.ts';
-import { parsePortSet } from '../lib/policy/pod.ts';
-import { defaultPolicies } from '../lib/policy/workload.ts';
+import { defaultPolicies, parsePortSet } from '../lib/policy/workload.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import { readPolicyFiles } from '../lib/reload/policy-files.ts';

@@ -1,5 +1,4 @@
-import { parsePortSet } from '../policy/pod.ts';
-import { defaultPolicies, type PortSet } from '../policy/workload.ts';
+import { defaultPolicies, type PortSet, parsePortSet } from '../policy/workload.ts';
 import type { Parser } from './values.ts';
 import * as read from './values.ts';
 

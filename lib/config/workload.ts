@@ -1,8 +1,8 @@
+import { createRequire } from 'node:module';
+import { extname } from 'node:path';
 import { type IpAddress, parseIp } from '../ip.ts';
-import type { SourceDocument } from '../policy/documents.ts';
-import { noPorts, type PodFacts, readPod } from '../policy/pod.ts';
-import type { PortSet, Workload } from '../policy/workload.ts';
-import { readYaml } from '../yaml.ts';
+import type { PodFacts } from '../policy/pod.ts';
+import { noPorts, type PortSet, type Workload } from '../policy/workload.ts';
 import type { Host } from './host.ts';
 import { labelsFile, type Parsed } from './values.ts';
 import type { ConfigFault, VariableName, VariableReader } from './variables.ts';
@@ -21,7 +21,7 @@ export function assembleWorkload(
   host: Host,
 ): { readonly workload: Workload; readonly warnings: readonly ConfigFault[] } {
   const get = reader.get.bind(reader);
-  const { facts: pod, warnings } = readManifest(reader, host);
+  const { facts: pod, warnings } = readPodManifest(reader, host);
   const defaultPolicy = get('SALLYPORT_DEFAULT_INBOUND_POLICY');
   const namedPorts = new Map(get('SALLYPORT_POD_PORTS') ?? pod?.namedPorts);
   const probes = new Map(get('SALLYPORT_PROBES') ?? pod?.probes);
@@ -85,41 +85,24 @@ function readLabels(reader: VariableReader, host: Host): ReadonlyMap<string, str
   return fromFile(reader, host, 'SALLYPORT_POD_LABELS_FILE', file, labelsFile);
 }
 
-function readManifest(
+/** Loaded where there is a manifest, and nowhere else: what reads YAML and checks its shape takes 8 MB of memory. */
+const require = createRequire(import.meta.url);
+const manifestReader = (): typeof import('./manifest.ts') => require(`./manifest${extname(import.meta.filename)}`);
+
+function readPodManifest(
   reader: VariableReader,
   host: Host,
 ): { readonly facts: PodFacts | null; readonly warnings: readonly ConfigFault[] } {
   const name = 'SALLYPORT_POD_MANIFEST';
   const file = reader.get(name);
-  const document = file === null ? null : fromFile(reader, host, name, file, (text) => onePod(text, file));
-  if (document === null) return { facts: null, warnings: [] };
-  const { facts, problems } = readPod(document.value);
+  if (file === null) return { facts: null, warnings: [] };
+  const read = fromFile(reader, host, name, file, (text) => manifestReader().readManifest(text, file));
   const warnings: ConfigFault[] = [];
-  for (const { severity, path, message, hint } of problems) {
-    const { line, column } = document.position(path);
-    const placed = `${file}:${line}:${column}: ${message}`;
-    if (severity === 'error') reader.fault(name, placed, hint);
-    else warnings.push({ variable: name, message: placed, hint });
+  for (const { severity, message, hint } of read?.problems ?? []) {
+    if (severity === 'error') reader.fault(name, message, hint);
+    else warnings.push({ variable: name, message, hint });
   }
-  return { facts, warnings };
-}
-
-function onePod(text: string, file: string): Parsed<SourceDocument> {
-  const { documents, problems } = readYaml(text, file);
-  const [problem] = problems;
-  if (problem !== undefined)
-    return { fault: `${problem.line}:${problem.column}: ${problem.message}`, hint: problem.hint };
-  const [pod, ...more] = documents.filter(({ value }) => isPod(value));
-  return pod !== undefined && more.length === 0
-    ? { value: pod }
-    : {
-        fault: `holds ${pod === undefined ? 'no' : 'more than one'} Pod`,
-        hint: 'give one, as `kubectl get pod -o yaml` prints it',
-      };
-}
-
-function isPod(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'Pod';
+  return { facts: read?.facts ?? null, warnings };
 }
 
 function fromFile<T>(

@@ -1,6 +1,5 @@
 import { didYouMean } from '../policy/nearest.ts';
-import { parsePortSet } from '../policy/pod.ts';
-import { type DefaultPolicy, defaultPolicies, parseDefaultPolicy } from '../policy/workload.ts';
+import { type DefaultPolicy, defaultPolicies, parseDefaultPolicy, parsePortSet } from '../policy/workload.ts';
 import type { Path } from './yaml-edit.ts';
 
 /** What holds for a whole run of `sallyport inject`; the flags of the command. */

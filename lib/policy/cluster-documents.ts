@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type IpAddress, parseIp } from '../ip.ts';
 import type { AdmissionContext } from './document-kinds.ts';
-import type { NamespaceDocument, PodDocument } from './document-types.ts';
+import { type NamespaceDocument, namespaceNameLabel, type PodDocument } from './document-types.ts';
 
 /*
  * Pods and Namespaces as `kubectl get pods,namespaces -A -o yaml` prints them: what the selectors of NetworkPolicies are
@@ -35,8 +35,6 @@ function addresses(list: readonly { readonly ip?: string | undefined }[] = [], s
   const texts = [...new Set([...list.map(({ ip = '' }) => ip), single])];
   return texts.flatMap((text) => parseIp(text) ?? []);
 }
-
-export const namespaceNameLabel = 'kubernetes.io/metadata.name';
 
 /** The API server sets the label with the name, and lets nobody change it. */
 export function admitNamespace({ meta }: AdmissionContext): NamespaceDocument {

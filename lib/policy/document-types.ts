@@ -1,4 +1,5 @@
 import type { IpAddress } from '../ip.ts';
+import type { Problem } from '../problem.ts';
 import type { HeaderChanges, PortProtocol } from './decision.ts';
 import type { NetworkEntry } from './networks.ts';
 import type { Selector } from './selectors.ts';
@@ -222,6 +223,9 @@ export interface PodDocument extends DocumentMeta {
   };
 }
 
+/** The API server sets it on every Namespace, with the name. */
+export const namespaceNameLabel = 'kubernetes.io/metadata.name';
+
 /** Of no namespace itself: `namespace` is empty. */
 export interface NamespaceDocument extends DocumentMeta {
   readonly kind: 'Namespace';
@@ -257,4 +261,23 @@ export function groupOf(document: PolicyDocument): string {
   if (isClusterDocument(document)) return '';
   if (document.kind === 'NetworkPolicy') return networkPolicyGroup;
   return 'group' in document ? document.group : linkerdGroup;
+}
+
+/** Line and column of a field that linking points at; of the nearest recorded ancestor otherwise. */
+export function locate(
+  document: DocumentMeta,
+  ...path: readonly (string | number)[]
+): { file: string; line: number; column: number } {
+  const wanted = path.join('.');
+  let best: Mark | undefined;
+  for (const mark of document.marks) {
+    const [at] = mark;
+    const above = at === '' || wanted === at || wanted.startsWith(`${at}.`);
+    if (above && (best === undefined || at.length >= best[0].length)) best = mark;
+  }
+  return { file: document.file, line: best?.[1] ?? 1, column: best?.[2] ?? 1 };
+}
+
+export function resourceOf(document: PolicyDocument): NonNullable<Problem['resource']> {
+  return { kind: document.kind, namespace: document.namespace, name: document.name };
 }

@@ -7,8 +7,10 @@ import {
   type DocumentMeta,
   groupOf,
   isClusterDocument,
+  locate,
   type Mark,
   type PolicyDocument,
+  resourceOf,
 } from './document-types.ts';
 import { didYouMean } from './nearest.ts';
 import { fieldsAt } from './shape-fields.ts';
@@ -61,22 +63,6 @@ export function readDocuments(
   const [first] = listedTwice;
   if (first !== undefined) problems.push(duplicateListing(first, listedTwice.length));
   return { documents: [...byKey.values()], problems };
-}
-
-/** Line and column of a field that linking points at; of the nearest recorded ancestor otherwise. */
-export function locate(document: DocumentMeta, ...path: Path): { file: string; line: number; column: number } {
-  const wanted = path.join('.');
-  let best: Mark | undefined;
-  for (const mark of document.marks) {
-    const [at] = mark;
-    const above = at === '' || wanted === at || wanted.startsWith(`${at}.`);
-    if (above && (best === undefined || at.length >= best[0].length)) best = mark;
-  }
-  return { file: document.file, line: best?.[1] ?? 1, column: best?.[2] ?? 1 };
-}
-
-export function resourceOf(document: PolicyDocument): NonNullable<Problem['resource']> {
-  return { kind: document.kind, namespace: document.namespace, name: document.name };
 }
 
 interface Item {

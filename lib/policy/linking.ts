@@ -6,6 +6,7 @@ import {
   type GrpcRouteDocument,
   groupOf,
   type HttpRouteDocument,
+  locate,
   type MeshTLSAuthenticationDocument,
   type NamespaceDocument,
   type NetworkAuthenticationDocument,
@@ -14,10 +15,10 @@ import {
   type PolicyDocument,
   type RateLimitDocument,
   type RouteGroup,
+  resourceOf,
   type ServerAuthorizationDocument,
   type ServerDocument,
 } from './document-types.ts';
-import { locate, resourceOf } from './documents.ts';
 import { didYouMean } from './nearest.ts';
 import type { Workload } from './workload.ts';
 

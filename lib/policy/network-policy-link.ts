@@ -1,12 +1,12 @@
 import type { IpAddress } from '../ip.ts';
-import { namespaceNameLabel } from './cluster-documents.ts';
-import type {
-  ClusterDocument,
-  IngressPeer,
-  IngressPort,
-  IngressRule,
-  NetworkPolicyDocument,
-  PodDocument,
+import {
+  type ClusterDocument,
+  type IngressPeer,
+  type IngressPort,
+  type IngressRule,
+  type NetworkPolicyDocument,
+  namespaceNameLabel,
+  type PodDocument,
 } from './document-types.ts';
 import { byText, inSlices, type Linking, refOf } from './linking.ts';
 import { closedOpening, NetworkIsolation, type Opening, type PortRange } from './network-policy.ts';

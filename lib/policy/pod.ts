@@ -1,7 +1,15 @@
 import { z } from 'zod';
 import { type IpAddress, parseIp } from '../ip.ts';
 import { didYouMean } from './nearest.ts';
-import { type DefaultPolicy, defaultPolicies, type PortSet, parseDefaultPolicy, type Workload } from './workload.ts';
+import {
+  type DefaultPolicy,
+  defaultPolicies,
+  noPorts,
+  type PortSet,
+  parseDefaultPolicy,
+  parsePortSet,
+  type Workload,
+} from './workload.ts';
 
 /** A fault in a Pod; `path` leads to the field, for callers that know its place in a file. */
 export interface PodProblem {
@@ -39,27 +47,6 @@ export type WorkloadSettings = Pick<
   | 'trustDomain'
   | 'detectTimeoutMs'
 >;
-
-export const noPorts: PortSet = Object.freeze({ has: () => false });
-
-/**
- * `25,587,9000-9100`, spaces trimmed. One bad entry (a name, port 0, a descending range) empties the whole set, as in
- * Linkerd's controller; `fault` names it, for callers that would rather refuse. Empty text is the empty set.
- */
-export function parsePortSet(text: string): { readonly ports: PortSet; readonly fault: string | null } {
-  const ranges: (readonly [number, number])[] = [];
-  for (const entry of text.split(',').map((part) => part.trim())) {
-    if (entry === '') continue;
-    const match = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(entry);
-    const first = Number(match?.[1]);
-    const last = Number(match?.[2] ?? match?.[1]);
-    if (match === null || first < 1 || last > 65535 || last < first) {
-      return { ports: noPorts, fault: `"${entry}" is neither a port from 1 to 65535 nor an ascending range of them` };
-    }
-    ranges.push([first, last]);
-  }
-  return { ports: { has: (port) => ranges.some(([first, last]) => first <= port && port <= last) }, fault: null };
-}
 
 const port = z.int().min(1).max(65535);
 const probe = z.looseObject({

@@ -4,8 +4,8 @@ import { createAuthorizer } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile.ts';
 import { readDocuments } from '../../lib/policy/documents.ts';
 import { type ExplainJson, type ExplainQuery, explain } from '../../lib/policy/explain.ts';
-import { parsePortSet, workloadFromPod } from '../../lib/policy/pod.ts';
-import { parseDefaultPolicy, type Workload } from '../../lib/policy/workload.ts';
+import { workloadFromPod } from '../../lib/policy/pod.ts';
+import { parseDefaultPolicy, parsePortSet, type Workload } from '../../lib/policy/workload.ts';
 import {
   afterStep,
   type PolicyCase,

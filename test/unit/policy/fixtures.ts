@@ -4,8 +4,7 @@ import { createAuthorizer, type PolicyAuthorizer } from '../../../lib/policy/aut
 import { compileNow } from '../../../lib/policy/compile.ts';
 import { readDocuments, type SourceDocument } from '../../../lib/policy/documents.ts';
 import { type ExplainJson, type ExplainQuery, explain } from '../../../lib/policy/explain.ts';
-import { noPorts } from '../../../lib/policy/pod.ts';
-import type { Workload } from '../../../lib/policy/workload.ts';
+import { noPorts, type Workload } from '../../../lib/policy/workload.ts';
 import type { Problem } from '../../../lib/problem.ts';
 
 export function ip(text: string): IpAddress {

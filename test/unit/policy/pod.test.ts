@@ -1,6 +1,7 @@
 import t from 'tap';
 import { parse } from 'yaml';
-import { noPorts, parsePortSet, readPod, workloadFromPod } from '../../../lib/policy/pod.ts';
+import { readPod, workloadFromPod } from '../../../lib/policy/pod.ts';
+import { noPorts, parsePortSet } from '../../../lib/policy/workload.ts';
 
 const settings = {
   defaultPolicy: 'deny',
