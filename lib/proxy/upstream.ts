@@ -1,6 +1,7 @@
 import http from 'node:http';
+import { createRequire } from 'node:module';
 import net from 'node:net';
-import { type Dispatcher, Pool } from 'undici';
+import type { Dispatcher, Pool } from 'undici';
 import { hostPort } from '../ip.ts';
 import { Http2Pool } from './http2/library/pool.ts';
 import type { Recorder } from './recorder.ts';
@@ -65,6 +66,9 @@ class OneOffAgent extends http.Agent {
   }
 }
 
+/** Loaded with the first request that needs it, since it takes 9 MB of memory: most sidecars never do. */
+const undici = (): typeof import('undici') => createRequire(import.meta.url)('undici');
+
 /** Idle keep-alive sockets towards the app live this long (Linkerd's figure), below the 5 s after which many apps close. */
 const idleSocketMs = 3000;
 
@@ -127,6 +131,7 @@ export class Upstreams {
     const key = hostPort(endpoint.host, endpoint.port);
     let pool = this.#http1.get(key);
     if (pool === undefined) {
+      const { Pool } = undici();
       pool = new Pool(`http://${key}`, {
         // The pool's own limits would turn a burst into a queue; requests in flight are capped before they get here.
         connections: null,
