@@ -76,6 +76,13 @@ export class HpackDecoder {
    */
   decode(bytes: Buffer, from: number, to: number): Decoded {
     this.#at = from;
+    const decoded = this.#fields(bytes, to);
+    // Not the block's, which may be part of something large.
+    this.#source = scratch;
+    return decoded;
+  }
+
+  #fields(bytes: Buffer, to: number): Decoded {
     if (!this.#sizeUpdates(bytes, to)) return malformed;
     let fields: string[] = [];
     let fieldsLeft = this.#maxFields;
