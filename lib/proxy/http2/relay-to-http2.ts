@@ -18,7 +18,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   readonly #onFailed: (error: unknown) => void;
   #app: ClientStream | null = null;
   /** Content that came before a session was there. */
-  #early: Buffer[] | null = null;
+  #early: Buffer[] = [];
   /** Bytes that the client may send again once the app has taken what waits; and the same the other way. */
   #owedToClient = 0;
   #owedToApp = 0;
@@ -77,13 +77,12 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
 
   ready(session: ClientSession): void {
     const client = this.#client;
-    const early = this.#early;
-    this.#early = null;
-    const complete = client.remoteEnded && early === null && client.trailers.length === 0;
+    const early = this.#early.splice(0);
+    const complete = client.remoteEnded && early.length === 0 && client.trailers.length === 0;
     const app = session.request(this.#permit, this.#block, client.method === 'HEAD', complete, this);
     this.#app = app;
     if (complete) return;
-    if (early !== null) for (const bytes of early) this.#forward(app, bytes, 0, bytes.length);
+    for (const bytes of early) this.#forward(app, bytes, 0, bytes.length);
     if (client.remoteEnded) this.#finish(app);
   }
 
@@ -96,7 +95,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   content(bytes: Buffer, from: number, to: number): void {
     this.#scope.requestFrame(to - from);
     if (this.#app !== null) this.#forward(this.#app, bytes, from, to);
-    else (this.#early ??= []).push(Buffer.from(bytes.subarray(from, to)));
+    else this.#early.push(Buffer.from(bytes.subarray(from, to)));
   }
 
   #forward(app: ClientStream, bytes: Buffer, from: number, to: number): void {
