@@ -175,8 +175,10 @@ const faults: readonly (readonly [name: string, block: string])[] = [
   ['a value with a length beyond 32 bits', '44 7f 82 ff ff ff 7f 61'],
   ['a coded value that is cut off', '44 82 1f'],
   ['padding of zeros', '44 81 18'],
+  ['padding of one zero', '44 81 b8'],
   ['padding not all ones', '44 81 1e'],
-  ['padding of a byte', '44 82 1f ff'],
+  ['padding of eight bits', '44 82 f8 ff'],
+  ['padding of eleven bits', '44 82 1f ff'],
   ['padding of a byte alone', '44 81 ff'],
   ['padding of four bytes: EOS', '44 84 ff ff ff ff'],
   ['EOS in a string', '44 85 1f ff ff ff fc'],
@@ -187,6 +189,8 @@ const faults: readonly (readonly [name: string, block: string])[] = [
   ['a size that is cut off', '3f'],
   ['a size after a field', '82 20'],
   ['a size between fields', '82 20 82'],
+  ['a size where a literal might begin', '82 20 01 61 01 62'],
+  ['a size of six bytes', '3f 81 80 80 80 80 00'],
 ];
 
 t.test('faults', async (t) => {
@@ -205,6 +209,8 @@ t.test('what only looks like a fault', async (t) => {
   const rows: readonly (readonly [name: string, block: string, wanted: string[]])[] = [
     ['nothing at all', '', []],
     ['size updates alone', '20 3f e1 1f', []],
+    ['a size of five bytes', '3f 81 80 80 80 00 82', [':method', 'GET']],
+    ['a long coded value', `44 ff d5 60 ${'00'.repeat(12_500)}`, [':path', '0'.repeat(20_000)]],
     ['the size that was promised', '3f e1 1f 82', [':method', 'GET']],
     ['an empty coded value', '44 80', [':path', '']],
     ['an empty name', '00 00 01 61', ['', 'a']],

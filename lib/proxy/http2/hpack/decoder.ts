@@ -16,8 +16,10 @@ const malformed: Decoded = Object.freeze({ kind: 'malformed' });
 /** What an entry of the table and a field of a list cost beyond their bytes: RFC 7541, 4.1; RFC 9113, 6.5.2. */
 const overhead = 32;
 
-const largestInteger = 2 ** 31 - 1;
-/** Bytes of an integer after its prefix: enough for 32 bits. */
+/**
+ * Bytes of an integer after its prefix: enough for 32 bits, and too few to be inexact. Each use has a bound far below:
+ * the table's entries, the promised size, the block's end.
+ */
 const integerBytes = 5;
 
 /** For the strings that were Huffman coded; everything here is synchronous, so one is enough. */
@@ -169,7 +171,7 @@ export class HpackDecoder {
     return true;
   }
 
-  /** Reads an integer whose prefix has the bits of this mask; -1 for one that is cut off, too long or too great. */
+  /** Reads an integer whose prefix has the bits of this mask; -1 for one that is cut off or too long. */
   #integer(bytes: Buffer, to: number, mask: number): number {
     let at = this.#at;
     let value = (bytes[at++] as number) & mask;
@@ -184,7 +186,6 @@ export class HpackDecoder {
         value += (byte & 0x7f) * factor;
         factor *= 128;
       }
-      if (value > largestInteger) return -1;
     }
     this.#at = at;
     return value;
