@@ -13,6 +13,8 @@ import type { Http1Engine } from '../../../lib/proxy/http1/engine.ts';
 import { FastLane } from '../../../lib/proxy/http1/fast-lane.ts';
 import { LibraryLane } from '../../../lib/proxy/http1/library-lane.ts';
 import { UpgradeForwarder } from '../../../lib/proxy/http1/upgrade.ts';
+import type { Http2Engine } from '../../../lib/proxy/http2/engine.ts';
+import { Http2FastLane } from '../../../lib/proxy/http2/fast-lane.ts';
 import { Http2LibraryLane } from '../../../lib/proxy/http2/library/server.ts';
 import { type Listener, listen } from '../../../lib/proxy/listener.ts';
 import { LiveConnections } from '../../../lib/proxy/live-connections.ts';
@@ -22,7 +24,7 @@ import type { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
 import { Upstreams } from '../../../lib/proxy/upstream.ts';
 import type { Teardown } from '../../support/children.ts';
 
-/** The two engines for HTTP/1 that must not be told apart from outside. */
+/** The two engines, for HTTP/1 and again for HTTP/2, that must not be told apart from outside. */
 export const engines = ['fast', 'library'] as const;
 export type Engine = (typeof engines)[number];
 
@@ -42,6 +44,8 @@ export interface Counts {
 
 export interface LaneOptions {
   readonly engine: Engine;
+  /** For HTTP/2; the fast one unless it is named. */
+  readonly http2Engine?: Engine;
   readonly app: number;
   readonly appHost?: string;
   readonly protocol?: PortProtocol;
@@ -50,6 +54,8 @@ export interface LaneOptions {
   readonly maxInFlight?: number;
   readonly connectTimeoutMs?: number;
   readonly access?: NonNullable<Recorder['access']>;
+  /** Told of each request that was sound enough to be decided. */
+  readonly onDecided?: (request: string) => void;
 }
 
 export interface Lane {
@@ -74,7 +80,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     httpErrors: [],
     destinations: 0,
   };
-  const recorder = countingRecorder(counts, options.access ?? null);
+  const recorder = countingRecorder(counts, options);
   const authorizer = pathAuthorizer(options.protocol ?? 'http1', options.headerChanges ?? null);
   const upstreams = new Upstreams({
     connectTimeoutMs: options.connectTimeoutMs ?? 1000,
@@ -93,11 +99,15 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
   const library = new LibraryLane({ pipeline, upgrades: new UpgradeForwarder(pipeline, upstreams), onBadRequest });
   const http1: Http1Engine =
     options.engine === 'fast' ? new FastLane({ pipeline, upstreams, library, onBadRequest }) : library;
+  const http2: Http2Engine =
+    options.http2Engine === 'library'
+      ? new Http2LibraryLane({ pipeline, onBadRequest })
+      : new Http2FastLane({ pipeline, upstreams, onBadRequest });
   const services: ConnectionServices = {
     authorizer,
     recorder,
     http1,
-    http2: new Http2LibraryLane({ pipeline, onBadRequest }),
+    http2,
     upstreams,
     live,
     tls: () => options.tls ?? null,
@@ -121,6 +131,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     await live.drain(0);
     await closed;
     http1.close();
+    http2.close();
     await upstreams.close();
   });
   return { engine: options.engine, port: listener.address.port, counts, http1, live };
@@ -147,7 +158,7 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
   };
 }
 
-function countingRecorder(counts: Counts, access: Recorder['access']): Recorder {
+function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
   const scope = (facts: ConnectionFacts): ConnectionScope => ({
     facts,
     connectionDecided: () => {},
@@ -155,8 +166,9 @@ function countingRecorder(counts: Counts, access: Recorder['access']): Recorder 
     openSource: () => ({ closed: () => {} }),
     detected: () => {},
     tcpError: () => {},
-    requestDecided: () => {
+    requestDecided: (_policy, _decision, request) => {
       counts.decided++;
+      options.onDecided?.(`${request.method} ${request.host}${request.path}`);
     },
     requestStarted: (_policy, _permit, _grpc, ended) => {
       counts.started++;
@@ -195,7 +207,7 @@ function countingRecorder(counts: Counts, access: Recorder['access']): Recorder 
         },
       };
     },
-    access,
+    access: options.access ?? null,
   };
 }
 
