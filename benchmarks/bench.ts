@@ -2,13 +2,13 @@ import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { type Cores, divideCores, machineFacts, stayOn } from './machine.ts';
 import { measure, peers, type ScenarioResult } from './measure.ts';
-import { type MicroResult, microBenchmarks, microTable, runMicro } from './micro/micro.ts';
+import { type MicroBenchmark, type MicroResult, microBenchmarks, microTable, runMicro } from './micro/micro.ts';
 import { installCommand, installPackages, isInstalled, lacking, missingPackages, versionOf } from './programs.ts';
 import { json, summary, table } from './report.ts';
 import { type Scenario, scenarios } from './scenarios.ts';
 import { Workbench } from './workbench.ts';
 
-const help = `Usage: npm run bench -- [NAME…] [--rounds N] [--seconds S] [--quick] [--json FILE] [--install]
+const help = `Usage: npm run bench -- [NAME…] [--rounds N] [--seconds S] [--requests N] [--quick] [--json FILE] [--install]
 
 Measures Sallyport beside HAProxy, nginx and Caddy, each on one core, with the same rule. Without names: everything.
 
@@ -18,6 +18,7 @@ Micro benchmarks:
 ${names(microBenchmarks)}
   --rounds N   measured rounds of each proxy, alternating (default 5)
   --seconds S  length of each round, whole seconds (default 3)
+  --requests N how many growth asks (default 1000000)
   --quick      two rounds of one second, and smaller micro benchmarks: to see that everything works
   --json FILE  writes everything measured, round by round
   --install    installs what is missing with apt-get (as root)
@@ -33,6 +34,7 @@ interface Options {
   readonly names: readonly string[];
   readonly rounds: number;
   readonly seconds: number;
+  readonly requests: number | null;
   readonly quick: boolean;
   readonly json: string | null;
   readonly install: boolean;
@@ -48,6 +50,7 @@ function parse(args: readonly string[]): Options | 'help' {
     options: {
       rounds: { type: 'string' },
       seconds: { type: 'string' },
+      requests: { type: 'string' },
       quick: { type: 'boolean', default: false },
       json: { type: 'string' },
       install: { type: 'boolean', default: false },
@@ -63,14 +66,16 @@ function parse(args: readonly string[]): Options | 'help' {
     names: positionals.length === 0 ? known : positionals,
     rounds: wholeNumber('rounds', values.rounds ?? (values.quick ? '2' : '5')),
     seconds: wholeNumber('seconds', values.seconds ?? (values.quick ? '1' : '3')),
+    requests: values.requests === undefined ? null : wholeNumber('requests', values.requests, 9),
     quick: values.quick,
     json: values.json ?? null,
     install: values.install,
   };
 }
 
-function wholeNumber(name: string, text: string): number {
-  if (!/^[1-9]\d{0,3}$/.test(text)) throw new UsageError(`--${name} takes a whole number from 1, not ${text}`);
+function wholeNumber(name: string, text: string, mostDigits = 4): number {
+  if (!/^[1-9]\d*$/.test(text) || text.length > mostDigits)
+    throw new UsageError(`--${name} takes a whole number from 1, not ${text}`);
   return Number(text);
 }
 
@@ -85,8 +90,7 @@ async function runScenario(
   { rounds, seconds }: Options,
 ): Promise<ScenarioResult> {
   if (cores === null) throw new Error('two cores are needed: one for the proxy, one for load and app');
-  const absent = lacking([...scenario.needs, 'nginx', 'taskset', 'setpriv']);
-  if (absent.length > 0) throw new Error(`${scenario.name} needs ${absent.join(', ')}; ${remedy()}`);
+  expectInstalled(scenario.name, [...scenario.needs, 'nginx', 'taskset', 'setpriv']);
   const bench = new Workbench(cores);
   try {
     return await measure(bench, scenario, { rounds, seconds, progress });
@@ -94,6 +98,24 @@ async function runScenario(
     await bench.end();
     progress('');
   }
+}
+
+async function runMicroBenchmark(
+  benchmark: MicroBenchmark,
+  { quick, requests }: Pick<Options, 'quick' | 'requests'>,
+): Promise<MicroResult> {
+  expectInstalled(benchmark.name, benchmark.needs);
+  progress(`${benchmark.name}: running`);
+  try {
+    return await runMicro(benchmark, { quick, requests, progress });
+  } finally {
+    progress('');
+  }
+}
+
+function expectInstalled(name: string, needs: Parameters<typeof lacking>[0]): void {
+  const absent = lacking(needs);
+  if (absent.length > 0) throw new Error(`${name} needs ${absent.join(', ')}; ${remedy()}`);
 }
 
 function remedy(): string {
@@ -151,9 +173,7 @@ async function main(args: readonly string[]): Promise<number> {
   const micro: Record<string, MicroResult> = {};
   for (const benchmark of microBenchmarks.filter(({ name }) => names.includes(name))) {
     await attempt(async () => {
-      progress(`${benchmark.name}: running`);
-      const result = await runMicro(benchmark, { quick: options.quick });
-      progress('');
+      const result = await runMicroBenchmark(benchmark, options);
       micro[benchmark.name] = result;
       process.stdout.write(`${microTable(benchmark, result)}\n\n`);
     });

@@ -10,3 +10,16 @@ export function median(values: readonly number[]): number {
 export function percentile(ascending: Float64Array, share: number): number {
   return ascending[Math.min(ascending.length - 1, Math.floor(ascending.length * share))] ?? 0;
 }
+
+/** Of the straight line with the least squares of distance from these points. */
+export function slope(points: readonly (readonly [x: number, y: number])[]): number {
+  const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const [meanX, meanY] = [mean(points.map(([x]) => x)), mean(points.map(([, y]) => y))];
+  let covariance = 0;
+  let variance = 0;
+  for (const [x, y] of points) {
+    covariance += (x - meanX) * (y - meanY);
+    variance += (x - meanX) ** 2;
+  }
+  return covariance / variance;
+}

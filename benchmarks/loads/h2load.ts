@@ -8,8 +8,8 @@ export interface H2loadOptions {
   readonly connections: number;
   /** At a time on each connection; 1 for HTTP/1.1. */
   readonly streams: number;
-  /** Requests per second on each connection; as many as go where absent. */
-  readonly pace?: number;
+  /** This many in all, however long they take; as many as go in the time where absent. */
+  readonly requests?: number;
   readonly headers: readonly string[];
   readonly path: string;
   /** Sent with POST; a GET where absent. */
@@ -19,15 +19,14 @@ export interface H2loadOptions {
 
 /** HTTP/2 with prior knowledge, or HTTP/1.1, from one thread. The log of single requests gives the percentiles that it does not print. */
 export function h2load(options: H2loadOptions): Load {
-  const { protocol, connections, streams, pace, headers, path, body, answerLength } = options;
+  const { protocol, connections, streams, requests, headers, path, body, answerLength } = options;
   return async ({ bench, port, seconds }) => {
     const log = join(bench.folder, 'h2load.log');
     bench.write('h2load.log', '');
     const args = [
-      ...['--threads=1', `--clients=${connections}`, `--max-concurrent-streams=${streams}`, `--duration=${seconds}`],
-      `--log-file=${log}`,
+      ...['--threads=1', `--clients=${connections}`, `--max-concurrent-streams=${streams}`, `--log-file=${log}`],
+      requests === undefined ? `--duration=${seconds}` : `--requests=${requests}`,
       ...(protocol === 'http1' ? ['--h1'] : []),
-      ...(pace === undefined ? [] : [`--rps=${pace}`]),
       ...headers.map((header) => `--header=${header}`),
       ...(body === undefined ? [] : [`--data=${bench.write('h2load.body', body)}`]),
       `http://127.0.0.1:${port}${path}`,
@@ -44,6 +43,7 @@ export function h2load(options: H2loadOptions): Load {
     const lost = count(/(\d+) failed/) + count(/(\d+) errored/) + count(/(\d+) timeout/);
     const data = count(/\((\d+)\) data/);
     if (done === 0) throw new WrongAnswers('none at all came');
+    if (requests !== undefined && done !== requests) throw new WrongAnswers(`${done} of ${requests} came`);
     // Of the streams under way when time is up, some have their status already.
     if (bad > 0 || lost > 0 || good < done) {
       throw new WrongAnswers(`${good} of ${done} had status 2xx, ${bad} another, ${lost} failed or timed out`);

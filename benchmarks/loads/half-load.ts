@@ -1,7 +1,7 @@
-import { answers } from '../rule.ts';
+import { percentile } from '../statistics.ts';
 import type { Workbench } from '../workbench.ts';
-import { h2load } from './h2load.ts';
-import type { Load } from './load.ts';
+import type { Load, Target } from './load.ts';
+import { runPaced } from './paced-load.ts';
 import { wrk } from './wrk.ts';
 
 /**
@@ -9,26 +9,29 @@ import { wrk } from './wrk.ts';
  * The first to be asked in a run is Sallyport; its warm-up round finds the rate, at which all are then asked.
  */
 export function halfLoad({ connections }: { readonly connections: number }): Load {
-  const paces = new WeakMap<Workbench, number>();
-  const saturate = wrk({ connections, close: false });
+  const rates = new WeakMap<Workbench, number>();
   return async (target) => {
-    let pace = paces.get(target.bench);
-    if (pace === undefined) {
-      // The first time warms it up.
-      await saturate(target);
-      const { units, seconds } = await saturate(target);
-      pace = Math.max(1, Math.round(units / seconds / 2 / connections));
-      paces.set(target.bench, pace);
+    let rate = rates.get(target.bench);
+    if (rate === undefined) {
+      rate = await halfOfSaturation(target);
+      rates.set(target.bench, rate);
     }
-    const paced = h2load({
-      protocol: 'http1',
-      connections,
-      streams: 1,
-      pace,
-      headers: [],
-      path: '/',
-      answerLength: answers.http.length,
-    });
-    return paced(target);
+    const { tookMicros } = await runPaced({ connections, rate }, target);
+    tookMicros.sort();
+    return {
+      units: tookMicros.length,
+      seconds: target.seconds,
+      p50Micros: percentile(tookMicros, 0.5),
+      p99Micros: percentile(tookMicros, 0.99),
+    };
   };
+}
+
+/** Requests per second; finding it takes twice the seconds of the target. */
+export async function halfOfSaturation(target: Target): Promise<number> {
+  const saturate = wrk({ connections: 32, close: false });
+  // The first time warms it up.
+  await saturate(target);
+  const { units, seconds } = await saturate(target);
+  return Math.max(1, Math.round(units / seconds / 2));
 }

@@ -10,7 +10,7 @@ import { createHistogram } from 'node:perf_hooks';
 import { block, orderLength } from '../apps/pattern.ts';
 import { type Answer, clientFrame, handshake, handshakeAnswered, serverFrame } from '../apps/websocket.ts';
 import type { LoadResult } from './load.ts';
-import { wrongAnswersExit } from './socket-load.ts';
+import { wrongAnswersExit } from './own-load.ts';
 
 const [exchange = '', port = '0', connections = '0', seconds = '0'] = process.argv.slice(2);
 

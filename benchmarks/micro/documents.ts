@@ -1,8 +1,7 @@
 import type { Client } from '../../lib/client.ts';
 import { type IpAddress, parseIp } from '../../lib/ip.ts';
 import type { RequestFacts } from '../../lib/policy/decision.ts';
-import { noPorts } from '../../lib/policy/pod.ts';
-import type { Workload } from '../../lib/policy/workload.ts';
+import { noPorts, type Workload } from '../../lib/policy/workload.ts';
 
 /** A policy set of a given size, and questions whose answers are known. */
 export interface PolicySet {
@@ -41,12 +40,27 @@ export const workload: Workload = Object.freeze({
   detectTimeoutMs: 10_000,
 });
 
-/** `count` ports, each with a Server, an HTTPRoute and an AuthorizationPolicy. */
-export function manyServers(count: number): PolicySet {
+/** One port whose every path is open to these networks. */
+export function openPort(name: string, at: number, cidrs: readonly string[]): readonly object[] {
+  return [
+    server(name, at),
+    route(name, name, '/'),
+    networks(name, cidrs),
+    authorization(name, 'HTTPRoute', name, [{ kind: 'NetworkAuthentication', name }]),
+  ];
+}
+
+/**
+ * `count` ports, each with a Server, an HTTPRoute and an AuthorizationPolicy. Sets of different editions have no route or
+ * authorization in common.
+ */
+export function manyServers(count: number, edition = ''): PolicySet {
   const each = Array.from({ length: count }, (_, i) => [
     server(`s${i}`, lowestPort + i),
-    route(`r${i}`, `s${i}`, `/r${i}/`),
-    authorization(`a${i}`, 'HTTPRoute', `r${i}`, [{ kind: 'NetworkAuthentication', name: 'inside' }]),
+    route(`r${i}${edition}`, `s${i}`, `/r${i}/`),
+    authorization(`a${i}${edition}`, 'HTTPRoute', `r${i}${edition}`, [
+      { kind: 'NetworkAuthentication', name: 'inside' },
+    ]),
   ]);
   return {
     documents: [...each.flat(), networks('inside', ['10.0.0.0/8'])],

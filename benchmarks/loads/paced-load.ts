@@ -1,0 +1,33 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { graceMs, type Target } from './load.ts';
+import { runOwnLoad } from './own-load.ts';
+
+export interface PacedOptions {
+  readonly connections: number;
+  /** Requests per second over all connections. */
+  readonly rate: number;
+}
+
+/** Request by request, in the order in which they were due. */
+export interface PacedRun {
+  /** Milliseconds since the epoch. */
+  readonly dueMs: Float64Array;
+  /** From when it was due to the last byte of its answer. */
+  readonly tookMicros: Float64Array;
+}
+
+const main = fileURLToPath(new URL('./paced-load-main.ts', import.meta.url));
+
+/** HTTP/1.1 at a rate of ours, not of the proxy's: see paced-load-main.ts. @throws WrongAnswers, or when it fails itself. */
+export async function runPaced(
+  { connections, rate }: PacedOptions,
+  { bench, port, seconds }: Target,
+): Promise<PacedRun> {
+  const file = join(bench.folder, 'paced-load.log');
+  await runOwnLoad(bench, [main, ...[port, rate, seconds, connections].map(String), file], seconds * 1000 + graceMs);
+  const { buffer, byteOffset, length } = readFileSync(file);
+  const columns = new Float64Array(buffer.slice(byteOffset, byteOffset + length));
+  return { dueMs: columns.subarray(0, columns.length / 2), tookMicros: columns.subarray(columns.length / 2) };
+}
