@@ -10,18 +10,26 @@ import { ConditionTimeout } from '../../support/until.ts';
 export const type = {
   data: 0,
   headers: 1,
+  priority: 2,
   rstStream: 3,
   settings: 4,
+  pushPromise: 5,
   ping: 6,
   goaway: 7,
   windowUpdate: 8,
   continuation: 9,
 } as const;
 
-export const flag = { ack: 1, endStream: 1, endHeaders: 4 } as const;
+export const flag = { ack: 1, endStream: 1, endHeaders: 4, padded: 8, priority: 0x20 } as const;
 
 /** Settings identifiers (RFC 9113 6.5.2). */
-export const setting = { headerTableSize: 1, initialWindowSize: 4 } as const;
+export const setting = {
+  headerTableSize: 1,
+  enablePush: 2,
+  maxConcurrentStreams: 3,
+  initialWindowSize: 4,
+  maxFrameSize: 5,
+} as const;
 
 export const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
 
@@ -45,10 +53,28 @@ export function settingsFrame(settings: readonly (readonly [id: number, value: n
   return frame(type.settings, 0, 0, payload);
 }
 
+/** Numbers of 32 bits, as payloads have them. */
+export function numbers(...values: readonly number[]): Buffer {
+  const payload = Buffer.alloc(4 * values.length);
+  for (const [i, value] of values.entries()) payload.writeUInt32BE(value, 4 * i);
+  return payload;
+}
+
 export function resetFrame(streamId: number, code: number): Buffer {
-  const payload = Buffer.alloc(4);
-  payload.writeUInt32BE(code);
-  return frame(type.rstStream, 0, streamId, payload);
+  return frame(type.rstStream, 0, streamId, numbers(code));
+}
+
+export function windowFrame(streamId: number, increment: number): Buffer {
+  return frame(type.windowUpdate, 0, streamId, numbers(increment));
+}
+
+export function goawayFrame(lastStreamId: number, code = 0): Buffer {
+  return frame(type.goaway, 0, 0, numbers(lastStreamId, code));
+}
+
+export function dataFrame(streamId: number, content: Buffer | string, endStream = false): Buffer {
+  const payload = typeof content === 'string' ? Buffer.from(content, 'latin1') : content;
+  return frame(type.data, endStream ? flag.endStream : 0, streamId, payload);
 }
 
 export type Fields = readonly (readonly [name: string, value: string])[];

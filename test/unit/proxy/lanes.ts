@@ -13,8 +13,8 @@ import type { Http1Engine } from '../../../lib/proxy/http1/engine.ts';
 import { FastLane } from '../../../lib/proxy/http1/fast-lane.ts';
 import { LibraryLane } from '../../../lib/proxy/http1/library-lane.ts';
 import { UpgradeForwarder } from '../../../lib/proxy/http1/upgrade.ts';
-import type { Http2Engine } from '../../../lib/proxy/http2/engine.ts';
-import { Http2FastLane } from '../../../lib/proxy/http2/fast-lane.ts';
+import type { Http2Engine, Http2Engine } from '../../../lib/proxy/http2/engine.ts';
+import { Http2FastLane, Http2FastLane } from '../../../lib/proxy/http2/fast-lane.ts';
 import { Http2LibraryLane } from '../../../lib/proxy/http2/library/server.ts';
 import { type Listener, listen } from '../../../lib/proxy/listener.ts';
 import { LiveConnections } from '../../../lib/proxy/live-connections.ts';
@@ -36,6 +36,8 @@ export interface Counts {
   ended: number;
   /** Requests that ended with an error. */
   failed: number;
+  /** Their error labels. */
+  errors: string[];
   badRequests: string[];
   httpErrors: string[];
   /** Open connections to the app. */
@@ -43,7 +45,10 @@ export interface Counts {
 }
 
 export interface LaneOptions {
+  /** For HTTP/1. */
   readonly engine: Engine;
+  /** For HTTP/2; the fast one where nothing is said. */
+  readonly http2?: Engine;
   /** For HTTP/2; the fast one unless it is named. */
   readonly http2Engine?: Engine;
   readonly app: number;
@@ -63,6 +68,7 @@ export interface Lane {
   readonly port: number;
   readonly counts: Counts;
   readonly http1: Http1Engine;
+  readonly http2: Http2Engine;
   readonly live: LiveConnections;
 }
 
@@ -76,6 +82,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     heads: 0,
     ended: 0,
     failed: 0,
+    errors: [],
     badRequests: [],
     httpErrors: [],
     destinations: 0,
@@ -134,7 +141,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     http2.close();
     await upstreams.close();
   });
-  return { engine: options.engine, port: listener.address.port, counts, http1, live };
+  return { engine: options.engine, port: listener.address.port, counts, http1, http2, live };
 }
 
 /** Decides by the path alone; everything else about a decision is fixed. */
@@ -185,7 +192,9 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
           over = true;
           ended?.();
           counts.ended++;
-          if (error !== '') counts.failed++;
+          if (error === '') return;
+          counts.failed++;
+          counts.errors.push(error);
         },
       };
     },
