@@ -18,7 +18,7 @@ export type LoadAnswer =
   | { readonly kind: 'unchanged' };
 
 /** How long the main thread may be kept from its sockets at a time. */
-const sliceMs = 8;
+const sliceMs = 2;
 /** A thread that has had nothing to do for so long gives its memory back. */
 const idleMs = 30_000;
 

@@ -38,7 +38,7 @@ export interface PolicySource {
 }
 
 /** How long the event loop may be held by compiling at a time. */
-const sliceMs = 8;
+const sliceMs = 2;
 
 /**
  * Keeps the policy in force equal to the files: load aside, compile aside, swap whole.

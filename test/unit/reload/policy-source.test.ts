@@ -1,4 +1,16 @@
-import { closeSync, openSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { getPriority } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { readWorkload } from '../../../lib/config/config.ts';
@@ -298,3 +310,33 @@ spec: { networks: [{ cidr: 10.${i % 256}.0.0/16 }] }
   t.same(seen.loads, [{ documents: 10_000, changed: true }]);
   t.ok(longest < 50, `the longest turn took ${longest.toFixed(1)} ms`);
 });
+
+t.test('a reload lets the traffic go first', { skip: process.platform !== 'linux' }, async (t) => {
+  const many = (edition: string): string =>
+    Array.from({ length: 1_000 }, (_, i) => server(`${edition}${i}`, 10_000 + i)).join('');
+  const folder = t.testdir({ 'p.yaml': many('a') });
+  const path = join(folder, 'p.yaml');
+  const own = getPriority();
+  const lowered = Math.min(19, own + 10);
+  const seen = follow(t, path);
+  await seen.source.start();
+  writeFileSync(path, many('b'));
+  const reloading = seen.source.reload();
+  await until('a thread of low priority', () => nicenessOfThreads().includes(lowered), { everyMs: 1 });
+  await reloading;
+  t.equal(last(seen.swaps)?.[0], 'b0');
+  t.equal(getPriority(), own, 'the thread with the traffic keeps its own');
+});
+
+/** Of every thread of this process; the nineteenth field of proc(5)'s stat, the second being a name in parentheses. */
+function nicenessOfThreads(): number[] {
+  return readdirSync('/proc/self/task').flatMap((thread) => {
+    try {
+      const stat = readFileSync(`/proc/self/task/${thread}/stat`, 'utf8');
+      return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[16]);
+    } catch {
+      // It has ended since it was listed.
+      return [];
+    }
+  });
+}
