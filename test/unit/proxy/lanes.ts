@@ -13,8 +13,8 @@ import type { Http1Engine } from '../../../lib/proxy/http1/engine.ts';
 import { FastLane } from '../../../lib/proxy/http1/fast-lane.ts';
 import { LibraryLane } from '../../../lib/proxy/http1/library-lane.ts';
 import { UpgradeForwarder } from '../../../lib/proxy/http1/upgrade.ts';
-import type { Http2Engine, Http2Engine } from '../../../lib/proxy/http2/engine.ts';
-import { Http2FastLane, Http2FastLane } from '../../../lib/proxy/http2/fast-lane.ts';
+import type { Http2Engine } from '../../../lib/proxy/http2/engine.ts';
+import { Http2FastLane } from '../../../lib/proxy/http2/fast-lane.ts';
 import { Http2LibraryLane } from '../../../lib/proxy/http2/library/server.ts';
 import { type Listener, listen } from '../../../lib/proxy/listener.ts';
 import { LiveConnections } from '../../../lib/proxy/live-connections.ts';
@@ -47,8 +47,6 @@ export interface Counts {
 export interface LaneOptions {
   /** For HTTP/1. */
   readonly engine: Engine;
-  /** For HTTP/2; the fast one where nothing is said. */
-  readonly http2?: Engine;
   /** For HTTP/2; the fast one unless it is named. */
   readonly http2Engine?: Engine;
   readonly app: number;
