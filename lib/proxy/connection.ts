@@ -2,9 +2,9 @@ import type { Socket } from 'node:net';
 import type { Client, ClientTls } from '../client.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
-import { type ClientHello, parseClientHello } from './detect/client-hello.ts';
-import { guessHttp } from './detect/http-guess.ts';
-import { peek, putBack } from './detect/peek.ts';
+import { type ClientHello, type HelloResult, parseClientHello } from './detect/client-hello.ts';
+import { guessHttp, type HttpGuess } from './detect/http-guess.ts';
+import { type Peek, peek, putBack } from './detect/peek.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
 import type { LiveConnection, LiveConnections } from './live-connections.ts';
@@ -36,6 +36,7 @@ export interface Arrival {
 }
 
 const nothing = Buffer.alloc(0);
+const noTls: ClientTls = { kind: 'none', reason: 'no_tls_from_remote' };
 
 /** Takes an accepted connection through its life: admission, TLS, detection, decision, forwarding. */
 export function serveConnection(services: ConnectionServices, socket: Socket, arrival: Arrival): void {
@@ -50,6 +51,17 @@ export function serveConnection(services: ConnectionServices, socket: Socket, ar
   else socket.destroy();
 }
 
+type Stage =
+  | { readonly kind: 'detecting' }
+  | { readonly kind: 'http1' }
+  | { readonly kind: 'http2'; readonly session: Http2Session }
+  | { readonly kind: 'tcp'; policy: PortPolicy; readonly scope: ConnectionScope; readonly destroy: () => void }
+  | { readonly kind: 'over' };
+
+const detecting: Stage = { kind: 'detecting' };
+const http1: Stage = { kind: 'http1' };
+const over: Stage = { kind: 'over' };
+
 class InboundConnection implements LiveConnection {
   readonly #services: ConnectionServices;
   readonly #socket: Socket;
@@ -57,13 +69,10 @@ class InboundConnection implements LiveConnection {
   readonly #ip: IpAddress;
   readonly #clientPort: number;
   #errno = '';
+  /** The client side as telemetry sees it, where HTTP is carried; TCP tells by itself when it is over. */
+  #transport: TransportScope | null = null;
   /** What the connection has become; decides what recheck and drain mean. */
-  #stage:
-    | { readonly kind: 'detecting' }
-    | { readonly kind: 'http1' }
-    | { readonly kind: 'http2'; readonly session: Http2Session }
-    | { readonly kind: 'tcp'; policy: PortPolicy; readonly scope: ConnectionScope; readonly destroy: () => void }
-    | { readonly kind: 'over' } = { kind: 'detecting' };
+  #stage: Stage = detecting;
 
   constructor(services: ConnectionServices, socket: Socket, arrival: Arrival, ip: IpAddress) {
     this.#services = services;
@@ -80,13 +89,14 @@ class InboundConnection implements LiveConnection {
       this.#errno = errorCode(error);
       this.#socket.destroy();
     });
-    this.#socket.once('close', () => {
-      this.#stage = { kind: 'over' };
+    this.#socket.on('close', () => {
+      this.#stage = over;
       live.remove(this);
+      this.#transport?.closed(this.#errno);
     });
     const policy = this.#policy();
     if (policy.protocol === 'opaque') {
-      this.#tcp(this.#socket, { kind: 'none', reason: 'port_skipped' });
+      this.#tcp(this.#socket, this.#scope({ kind: 'none', reason: 'port_skipped' }));
     } else {
       this.#detectTls(policy);
     }
@@ -119,36 +129,27 @@ class InboundConnection implements LiveConnection {
   }
 
   #detectTls(policy: PortPolicy): void {
-    peek(
-      this.#socket,
-      nothing,
-      this.#services.detectTimeoutMs,
-      (bytes) => {
-        const result = parseClientHello(bytes);
-        return result.kind === 'partial' ? undefined : result;
-      },
-      (result) => {
-        const { bytes } = result;
-        if (result.kind === 'ended') {
-          this.#socket.destroy();
-        } else if (result.kind === 'timeout') {
-          this.#scope({ kind: 'none', reason: 'no_tls_from_remote' }).tcpError('tls detection timeout');
-          this.#socket.destroy();
-        } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
-          putBack(this.#socket, bytes);
-          this.#hello(policy, result.value.hello, result.value.hello.serverName);
-        } else {
-          // Linkerd takes a ClientHello without a name for plaintext: it can be meant for nobody but the app.
-          this.#decrypted(this.#socket, bytes, { kind: 'none', reason: 'no_tls_from_remote' }, null);
-        }
-      },
-    );
+    peek(this.#socket, nothing, this.#services.detectTimeoutMs, lookForTls, (result) => {
+      const { bytes } = result;
+      if (result.kind === 'ended') {
+        this.#socket.destroy();
+      } else if (result.kind === 'timeout') {
+        this.#scope(noTls).tcpError('tls detection timeout');
+        this.#socket.destroy();
+      } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
+        putBack(this.#socket, bytes);
+        this.#hello(policy, result.value.hello, result.value.hello.serverName);
+      } else {
+        // Linkerd takes a ClientHello without a name for plaintext: it can be meant for nobody but the app.
+        this.#decrypted(this.#socket, bytes, noTls, null);
+      }
+    });
   }
 
   #hello(policy: PortPolicy, hello: ClientHello, serverName: string): void {
     const termination = this.#services.tls();
     if (termination === null || !termination.names.has(serverName)) {
-      this.#tcp(this.#socket, { kind: 'passthrough', sni: serverName });
+      this.#tcp(this.#socket, this.#scope({ kind: 'passthrough', sni: serverName }));
       return;
     }
     const prefer: AlpnPreference = policy.protocol === 'http2' || policy.protocol === 'grpc' ? 'h2' : 'http/1.1';
@@ -171,103 +172,97 @@ class InboundConnection implements LiveConnection {
   /** The bytes that the client means for the app are readable now; the first of them may have been read. */
   #decrypted(stream: Socket, bytes: Buffer, tls: ClientTls, alpn: string | null): void {
     const policy = this.#policy();
+    const scope = this.#scope(tls);
     switch (policy.protocol) {
       case 'opaque':
       case 'tls':
         putBack(stream, bytes);
-        this.#tcp(stream, tls);
+        this.#tcp(stream, scope);
         return;
       case 'http2':
       case 'grpc':
-        this.#http2(stream, bytes, tls, policy);
+        this.#http2(stream, bytes, scope, policy);
         return;
       case 'http1':
         // Without TLS the Server's word is taken; a meshed peer may send HTTP/2 (Linkerd's orig-proto).
-        if (tls.kind === 'none') this.#http1(stream, bytes, tls, policy);
-        else this.#detectHttp(stream, bytes, tls, policy, alpn);
+        if (tls.kind === 'none') this.#http1(stream, bytes, scope, policy);
+        else this.#detectHttp(stream, bytes, scope, policy, alpn);
         return;
       case 'detect':
-        this.#detectHttp(stream, bytes, tls, policy, alpn);
+        this.#detectHttp(stream, bytes, scope, policy, alpn);
     }
   }
 
-  #detectHttp(stream: Socket, before: Buffer, tls: ClientTls, policy: PortPolicy, alpn: string | null): void {
-    const scope = this.#scope(tls);
-    const startedAt = performance.now();
-    const seconds = (): number => (performance.now() - startedAt) / 1000;
+  #detectHttp(stream: Socket, before: Buffer, scope: ConnectionScope, policy: PortPolicy, alpn: string | null): void {
     if (alpn === 'h2') {
       scope.detected(policy, 'http/2', 0);
-      this.#http2(stream, before, tls, policy);
+      this.#http2(stream, before, scope, policy);
       return;
     }
-    peek(
-      stream,
-      before,
-      policy.detectTimeoutMs,
-      (bytes) => {
-        const guess = guessHttp(bytes);
-        return guess === 'undecided' ? undefined : guess;
-      },
-      (result) => {
-        // Policy may have changed meanwhile; what was detected is then judged by the new one.
-        const now = this.#policy();
-        const { bytes } = result;
-        const tunnel = (): void => {
-          // Neither half a request line nor one of HTTP/0.9 must become a way round request rules.
-          const maybeHttp = result.kind !== 'seen' || result.value === 'http/0.9';
-          if (bytes.length > 0 && maybeHttp && now.hasRequestRules) {
-            stream.destroy();
-            return;
-          }
-          putBack(stream, bytes);
-          this.#tcp(stream, tls);
-        };
-        if (result.kind === 'ended') {
-          scope.detected(now, 'error', seconds());
-          if (bytes.length === 0) stream.destroy();
-          else tunnel();
-        } else if (result.kind === 'timeout') {
-          scope.detected(now, 'read_timeout', seconds());
-          if (now.protocol === 'http1') this.#http1(stream, bytes, tls, now);
-          else tunnel();
-        } else if (result.value === 'http/2') {
-          scope.detected(now, 'http/2', seconds());
-          this.#http2(stream, bytes, tls, now);
-        } else if (result.value === 'http/1') {
-          scope.detected(now, 'http/1', seconds());
-          this.#http1(stream, bytes, tls, now);
-        } else {
-          scope.detected(now, 'not_http', seconds());
-          tunnel();
-        }
-      },
+    const startedAt = performance.now();
+    peek(stream, before, policy.detectTimeoutMs, lookForHttp, (result) =>
+      this.#detected(stream, scope, result, (performance.now() - startedAt) / 1000),
     );
   }
 
-  #http1(stream: Socket, bytes: Buffer, tls: ClientTls, policy: PortPolicy): void {
-    const connection = this.#http(stream, tls, policy);
-    this.#stage = { kind: 'http1' };
+  #detected(stream: Socket, scope: ConnectionScope, result: Peek<HttpGuess>, seconds: number): void {
+    // Policy may have changed meanwhile; what was detected is then judged by the new one.
+    const now = this.#policy();
+    const { bytes } = result;
+    if (result.kind === 'ended') {
+      scope.detected(now, 'error', seconds);
+      if (bytes.length === 0) stream.destroy();
+      else this.#tunnel(stream, scope, result, now);
+    } else if (result.kind === 'timeout') {
+      scope.detected(now, 'read_timeout', seconds);
+      if (now.protocol === 'http1') this.#http1(stream, bytes, scope, now);
+      else this.#tunnel(stream, scope, result, now);
+    } else if (result.value === 'http/2') {
+      scope.detected(now, 'http/2', seconds);
+      this.#http2(stream, bytes, scope, now);
+    } else if (result.value === 'http/1') {
+      scope.detected(now, 'http/1', seconds);
+      this.#http1(stream, bytes, scope, now);
+    } else {
+      scope.detected(now, 'not_http', seconds);
+      this.#tunnel(stream, scope, result, now);
+    }
+  }
+
+  /** Not known to be HTTP. Neither half a request line nor one of HTTP/0.9 must become a way round request rules. */
+  #tunnel(stream: Socket, scope: ConnectionScope, result: Peek<HttpGuess>, policy: PortPolicy): void {
+    const { bytes } = result;
+    const maybeHttp = result.kind !== 'seen' || result.value === 'http/0.9';
+    if (bytes.length > 0 && maybeHttp && policy.hasRequestRules) {
+      stream.destroy();
+      return;
+    }
+    putBack(stream, bytes);
+    this.#tcp(stream, scope);
+  }
+
+  #http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
+    const connection = this.#http(stream, scope, policy);
+    this.#stage = http1;
     this.#services.http1.serve(connection, stream, bytes);
   }
 
-  #http2(stream: Socket, bytes: Buffer, tls: ClientTls, policy: PortPolicy): void {
-    const connection = this.#http(stream, tls, policy);
+  #http2(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
+    const connection = this.#http(stream, scope, policy);
     const session = this.#services.http2.serve(connection, stream, bytes);
     this.#stage = { kind: 'http2', session };
     if (this.#services.live.draining) session.drain();
   }
 
-  #http(stream: Socket, tls: ClientTls, policy: PortPolicy): HttpConnection {
-    const scope = this.#scope(tls);
-    this.#closing(scope.openSource(policy, stream));
+  #http(stream: Socket, scope: ConnectionScope, policy: PortPolicy): HttpConnection {
+    this.#transport = scope.openSource(policy, stream);
     return { scope, policyPort: this.#arrival.policyPort, destination: this.#arrival.destination };
   }
 
   /** Bytes without a request in them: decided once, and again whenever policy changes. */
-  #tcp(stream: Socket, tls: ClientTls): void {
+  #tcp(stream: Socket, scope: ConnectionScope): void {
     const { authorizer, upstreams } = this.#services;
     const policy = this.#policy();
-    const scope = this.#scope(tls);
     const decision = authorizer.connection(policy, scope.facts.client);
     scope.connectionDecided(policy, decision, () => authorizer.connectionReasons(policy, scope.facts.client));
     const { destination } = this.#arrival;
@@ -292,10 +287,6 @@ class InboundConnection implements LiveConnection {
       targetIp: this.#arrival.targetIp,
       targetPort: this.#arrival.policyPort,
     });
-  }
-
-  #closing(transport: TransportScope): void {
-    this.#socket.once('close', () => transport.closed(this.#errno));
   }
 
   /** What NetworkPolicies no longer admit ends here, HTTP too: its next request would still be let in by none of them. */
@@ -331,4 +322,14 @@ class InboundConnection implements LiveConnection {
     if (this.#stage.kind === 'tcp') this.#stage.destroy();
     this.#socket.destroy();
   }
+}
+
+function lookForTls(bytes: Buffer): Exclude<HelloResult, { kind: 'partial' }> | undefined {
+  const result = parseClientHello(bytes);
+  return result.kind === 'partial' ? undefined : result;
+}
+
+function lookForHttp(bytes: Buffer): HttpGuess | undefined {
+  const guess = guessHttp(bytes);
+  return guess === 'undecided' ? undefined : guess;
 }

@@ -16,14 +16,29 @@ export interface Listener {
   close(): Promise<void>;
 }
 
+const keepAliveInitialDelay = 10_000;
+const perConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay };
+
+/** The part of a listening handle that Node keeps for itself; its sockets have the same as public methods. */
+interface ListeningHandle {
+  setNoDelay(on: boolean): number;
+  setKeepAlive(on: boolean, delaySeconds: number): number;
+}
+
+/**
+ * Linux gives an accepted socket the options of its listener. Asked to set them, Node makes five system calls for every
+ * connection, which is a tenth of what a connection with one request costs.
+ */
+function setOnListener(server: net.Server): void {
+  const { _handle } = server as unknown as { readonly _handle: ListeningHandle };
+  _handle.setNoDelay(true);
+  _handle.setKeepAlive(true, keepAliveInitialDelay / 1000);
+}
+
 /** @throws with the system's code (EADDRINUSE, EACCES) when the address cannot be bound. */
 export async function listen(options: ListenerOptions): Promise<Listener> {
-  const server = net.createServer({
-    allowHalfOpen: true,
-    noDelay: true,
-    keepAlive: true,
-    keepAliveInitialDelay: 10_000,
-  });
+  const inherited = process.platform === 'linux';
+  const server = net.createServer({ allowHalfOpen: true, ...(inherited ? {} : perConnection) });
   server.on('connection', options.onConnection);
   await new Promise<void>((resolve, reject) => {
     const bind = (host: string | undefined): void => {
@@ -36,6 +51,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     };
     bind(options.host ?? '::');
   });
+  if (inherited) setOnListener(server);
   server.removeAllListeners('error');
   server.on('error', options.onError);
   return {

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import { Deadlines, type Waiting } from './deadlines.ts';
 
 /** How looking at the first bytes of a stream ended. `bytes` is all that was read, and has been taken off the stream. */
 export type Peek<T> =
@@ -20,31 +21,73 @@ export function peek<T>(
   look: (bytes: Buffer) => T | undefined,
   done: (result: Peek<T>) => void,
 ): void {
-  let bytes = before;
-  if (bytes.length > 0) {
-    const value = look(bytes);
+  if (before.length > 0) {
+    const value = look(before);
     if (value !== undefined) {
-      done({ kind: 'seen', value, bytes });
+      done({ kind: 'seen', value, bytes: before });
       return;
     }
   }
-  const finish = (result: Peek<T>): void => {
-    clearTimeout(timer);
-    stream.removeListener('data', onData);
-    stream.removeListener('end', onEnd);
-    stream.removeListener('close', onEnd);
-    done(result);
+  new Look(stream, before, deadlinesOf(timeoutMs), look, done);
+}
+
+/** By their length, of which there are few: policy has one, configuration another. */
+const deadlines = new Map<number, Deadlines>();
+
+function deadlinesOf(timeoutMs: number): Deadlines {
+  let known = deadlines.get(timeoutMs);
+  if (known === undefined) {
+    known = new Deadlines(timeoutMs);
+    deadlines.set(timeoutMs, known);
+  }
+  return known;
+}
+
+class Look<T> implements Waiting {
+  readonly since = performance.now();
+  readonly #stream: Duplex;
+  readonly #deadlines: Deadlines;
+  readonly #look: (bytes: Buffer) => T | undefined;
+  readonly #done: (result: Peek<T>) => void;
+  #bytes: Buffer;
+
+  constructor(
+    stream: Duplex,
+    before: Buffer,
+    deadlines: Deadlines,
+    look: (bytes: Buffer) => T | undefined,
+    done: (result: Peek<T>) => void,
+  ) {
+    this.#stream = stream;
+    this.#bytes = before;
+    this.#deadlines = deadlines;
+    this.#look = look;
+    this.#done = done;
+    deadlines.add(this);
+    stream.on('data', this.#onData);
+    stream.on('end', this.#onEnd);
+    stream.on('close', this.#onEnd);
+  }
+
+  expire(): void {
+    this.#finish({ kind: 'timeout', bytes: this.#bytes });
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
+    const value = this.#look(this.#bytes);
+    if (value !== undefined) this.#finish({ kind: 'seen', value, bytes: this.#bytes });
   };
-  const onData = (chunk: Buffer): void => {
-    bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
-    const value = look(bytes);
-    if (value !== undefined) finish({ kind: 'seen', value, bytes });
-  };
-  const onEnd = (): void => finish({ kind: 'ended', bytes });
-  const timer = setTimeout(() => finish({ kind: 'timeout', bytes }), timeoutMs);
-  stream.on('data', onData);
-  stream.on('end', onEnd);
-  stream.on('close', onEnd);
+
+  readonly #onEnd = (): void => this.#finish({ kind: 'ended', bytes: this.#bytes });
+
+  #finish(result: Peek<T>): void {
+    this.#deadlines.delete(this);
+    this.#stream.removeListener('data', this.#onData);
+    this.#stream.removeListener('end', this.#onEnd);
+    this.#stream.removeListener('close', this.#onEnd);
+    this.#done(result);
+  }
 }
 
 /** Makes a stream as if nothing had been read, and leaves it paused: the next reader resumes it. */

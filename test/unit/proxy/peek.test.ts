@@ -11,6 +11,9 @@ function looked(stream: PassThrough, before = nothing, timeoutMs = 60_000): Prom
 }
 
 t.test('what ends a look', async (t) => {
+  // As the sockets do that are looked at elsewhere: a deadline alone keeps no process alive.
+  const alive = setInterval(() => {}, 1000);
+  t.teardown(() => clearInterval(alive));
   const rows: readonly (readonly [
     name: string,
     before: string,
@@ -40,11 +43,38 @@ t.test('what ends a look', async (t) => {
   }
   const silent = new PassThrough();
   silent.write('ab');
+  const began = performance.now();
   t.match(await looked(silent, nothing, 30), { kind: 'timeout', bytes: Buffer.from('ab') }, 'too slow');
+  t.ok(performance.now() - began >= 30, 'never early');
   const broken = new PassThrough();
   const result = looked(broken);
   broken.destroy();
   t.match(await result, { kind: 'ended', bytes: nothing }, 'reset');
+});
+
+t.test('one after the other becomes due', async (t) => {
+  const alive = setInterval(() => {}, 1000);
+  t.teardown(() => clearInterval(alive));
+  const waits: number[] = [];
+  const silent = async (): Promise<void> => {
+    const began = performance.now();
+    t.equal((await looked(new PassThrough(), nothing, 50)).kind, 'timeout');
+    waits.push(performance.now() - began);
+  };
+  const first = silent();
+  const met = new PassThrough();
+  const seen = looked(met, nothing, 50);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const last = silent();
+  met.write('x');
+  t.equal((await seen).kind, 'seen', 'a deadline that is met is forgotten');
+  await Promise.all([first, last]);
+  t.ok(
+    waits.every((wait) => wait >= 50),
+    'each has its own whole time',
+  );
+  await silent();
+  t.equal(waits.length, 3, 'and the next one, after a pause, too');
 });
 
 t.test('what is put back is read first', async (t) => {
