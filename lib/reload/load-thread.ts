@@ -1,10 +1,10 @@
 import { extname } from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import type { PolicyDocument } from '../policy/document-types.ts';
 import type { Problem } from '../problem.ts';
 import type { LoadRequest, PolicyLoad } from './load.ts';
+import { Slices } from './slices.ts';
 
 /** What the worker says, in this order: any number of `documents`, then `loaded`; or `unchanged` alone. */
 export type LoadAnswer =
@@ -17,8 +17,6 @@ export type LoadAnswer =
     }
   | { readonly kind: 'unchanged' };
 
-/** How long the main thread may be kept from its sockets at a time. */
-const sliceMs = 2;
 /** A thread that has had nothing to do for so long gives its memory back. */
 const idleMs = 30_000;
 
@@ -84,10 +82,10 @@ export class LoadThread {
   }
 }
 
-/** Takes the answers off the port in slices, with a turn of the event loop between them. */
+/** Takes the answers off the port in slices. */
 async function collect(port: MessagePort): Promise<PolicyLoad | 'unchanged'> {
   const documents: PolicyDocument[] = [];
-  let until = performance.now() + sliceMs;
+  const slices = new Slices();
   for (;;) {
     const received: { message: LoadAnswer } | undefined = receiveMessageOnPort(port);
     if (received === undefined) throw new Error('the loading thread gave no answer');
@@ -95,10 +93,7 @@ async function collect(port: MessagePort): Promise<PolicyLoad | 'unchanged'> {
     if (answer.kind === 'unchanged') return 'unchanged';
     if (answer.kind === 'loaded') return { documents, ...withoutKind(answer) };
     documents.push(...answer.documents);
-    if (performance.now() >= until) {
-      await nextTurn();
-      until = performance.now() + sliceMs;
-    }
+    await slices.rest();
   }
 }
 

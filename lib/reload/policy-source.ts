@@ -1,10 +1,10 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { compile, type PolicyIndex } from '../policy/compile.ts';
 import type { PolicyDocument } from '../policy/document-types.ts';
 import type { Workload } from '../policy/workload.ts';
 import type { Problem } from '../problem.ts';
 import type { PolicyLoad } from './load.ts';
 import { LoadThread } from './load-thread.ts';
+import { Slices } from './slices.ts';
 import { watchPaths } from './watch.ts';
 
 export interface PolicySourceOptions {
@@ -36,9 +36,6 @@ export interface PolicySource {
   workloadChanged(): Promise<void>;
   stop(): Promise<void>;
 }
-
-/** How long the event loop may be held by compiling at a time. */
-const sliceMs = 2;
 
 /**
  * Keeps the policy in force equal to the files: load aside, compile aside, swap whole.
@@ -124,13 +121,11 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     documents: readonly PolicyDocument[],
   ): Promise<{ index: PolicyIndex; problems: readonly Problem[] }> {
     const compiling = compile(documents, options.workload());
+    const slices = new Slices();
     for (;;) {
-      const until = performance.now() + sliceMs;
-      do {
-        const step = compiling.next();
-        if (step.done) return step.value;
-      } while (performance.now() < until);
-      await nextTurn();
+      const step = compiling.next();
+      if (step.done) return step.value;
+      await slices.rest();
     }
   }
 
