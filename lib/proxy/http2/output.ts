@@ -8,6 +8,9 @@ const bufferBytes = 40 * 1024;
 const spare: Buffer[] = [];
 const maxSpare = 32;
 
+/** A dynamic table size update: no bytes (RFC 7541 6.3). */
+const tableOfNone = Buffer.of(0x20);
+
 /** Outputs that have something to send when this turn ends. */
 const due: Output[] = [];
 
@@ -35,6 +38,7 @@ export class Output {
   /** Where the frame that was added last begins, and its stream: it may still get END_STREAM. */
   #lastAt = 0;
   #lastStream = 0;
+  #tableShrunk = false;
 
   constructor(socket: Socket, onDrain: () => void) {
     this.#socket = socket;
@@ -90,9 +94,22 @@ export class Output {
     this.buffer.writeUInt32BE(value, at);
   }
 
+  /**
+   * The peer has made its table of header fields smaller. We use none, but it may insist that the next block says so
+   * (RFC 7541 4.2; nghttp2 ends the connection otherwise).
+   */
+  shrinkTable(): void {
+    this.#tableShrunk = true;
+  }
+
   /** A header block, in as many frames as it takes. */
-  headers(streamId: number, block: Buffer, endStream: boolean): void {
+  headers(streamId: number, fields: Buffer, endStream: boolean): void {
     const end = endStream ? flag.endStream : 0;
+    let block = fields;
+    if (this.#tableShrunk) {
+      this.#tableShrunk = false;
+      block = Buffer.concat([tableOfNone, fields]);
+    }
     if (block.length <= maxPayload) {
       const at = this.frame(frameType.headers, flag.endHeaders | end, streamId, block.length);
       block.copy(this.buffer, at);

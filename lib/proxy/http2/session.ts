@@ -71,6 +71,7 @@ export abstract class Session {
   #sendWindow = defaultWindow;
   #receiveWindow: number;
   #unannounced = 0;
+  #peerTableBytes = headerTableBytes;
   #sawSettings = false;
   #unacknowledgedSettings = 1;
   #block: PartialBlock | null = null;
@@ -473,6 +474,10 @@ export abstract class Session {
 
   #set(id: number, value: number): number {
     switch (id) {
+      case setting.headerTableSize:
+        if (value < this.#peerTableBytes) this.output.shrinkTable();
+        this.#peerTableBytes = value;
+        return errorCode.noError;
       case setting.enablePush:
         return value > 1 ? errorCode.protocolError : errorCode.noError;
       case setting.maxConcurrentStreams:
@@ -491,7 +496,7 @@ export abstract class Session {
         return errorCode.noError;
       }
       default:
-        // Our encoder has no table whose size would matter, and a limit on header lists is advice (RFC 9113 6.5.2).
+        // A limit on header lists is advice (RFC 9113 6.5.2).
         return errorCode.noError;
     }
   }
