@@ -81,14 +81,15 @@ export function areSoundTrailers(fields: HeaderList): boolean {
 /**
  * Bytes of content announced by Content-Length.
  *
- * @returns -1 where there is none; null for one that is no number, or several that differ (RFC 9110 8.6).
+ * @returns -1 where there is none; null for one that is no number, or for several: HTTP/1 parsers refuse them even where
+ * they agree, or believe one of them (RFC 9110 8.6).
  */
 export function contentLength(fields: HeaderList): number | null {
   let length: string | null = null;
   for (let i = 0; i + 1 < fields.length; i += 2) {
     if (fields[i] !== 'content-length') continue;
     const value = fields[i + 1] as string;
-    if (!lengthForm.test(value) || (length !== null && length !== value)) return null;
+    if (!lengthForm.test(value) || length !== null) return null;
     length = value;
   }
   return length === null ? -1 : Number(length);
