@@ -25,10 +25,10 @@ import { type MicroResult, progress } from './micro.ts';
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 
 const quick = process.argv.includes('--quick');
-const slots = quick ? 2 : 6;
-const slotMs = 12_000;
-/** So that a third of a slot at least is without a reload. */
-const mostReloadMs = 8_000;
+const slots = quick ? 2 : 5;
+const slotMs = 16_000;
+/** So that a quarter of a slot is without a reload at least. */
+const mostReloadMs = 12_000;
 /** Between the two windows: requests that were sent in the first may still be under way. */
 const settleMs = 500;
 const documents = 10_000;
