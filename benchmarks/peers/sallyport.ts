@@ -1,15 +1,13 @@
-import { fileURLToPath } from 'node:url';
+import { publishedCommand } from '../published.ts';
 import { answers, rule } from '../rule.ts';
 import type { Carriage, Peer, Site } from './peer.ts';
-
-export const sallyportCommand = fileURLToPath(new URL('../../bin/sallyport', import.meta.url));
 
 export const sallyport: Peer = {
   name: 'sallyport',
   program: null,
   can: () => true,
   configure: async (site) => ({
-    command: sallyportCommand,
+    command: await publishedCommand(),
     args: ['run'],
     env: environment(site, await site.bench.freePort()),
   }),

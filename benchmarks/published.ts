@@ -1,0 +1,39 @@
+import { execFile } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const checkout = fileURLToPath(new URL('..', import.meta.url));
+let made: Promise<string> | undefined;
+
+/**
+ * The command of Sallyport as it is published: launcher and JavaScript, compiled once from this checkout into a folder
+ * that goes with this process. The sources would run as well, but what strips their types stays in memory.
+ *
+ * @throws with the compiler's findings
+ */
+export function publishedCommand(): Promise<string> {
+  made ??= make();
+  return made;
+}
+
+async function make(): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-published-'));
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  // As `npm run build`, elsewhere: a `dist` in the checkout may be somebody's.
+  const project = ['--project', join(checkout, 'tsconfig.build.json'), '--outDir', join(folder, 'dist')];
+  try {
+    await promisify(execFile)(join(checkout, 'node_modules/.bin/tsc'), project);
+  } catch (error) {
+    const { stdout, message } = error as Error & { readonly stdout?: string };
+    throw new Error(`Sallyport does not compile, so there is nothing to measure:\n${stdout || message}`, {
+      cause: error,
+    });
+  }
+  mkdirSync(join(folder, 'bin'));
+  for (const file of ['bin/sallyport', 'package.json']) cpSync(join(checkout, file), join(folder, file));
+  symlinkSync(join(checkout, 'node_modules'), join(folder, 'node_modules'));
+  return join(folder, 'bin/sallyport');
+}
