@@ -1,4 +1,4 @@
-/** One connection's view of the metrics: labels are looked up when policy or decision change, not per request. */
+/** One connection's door to the metrics: labels are looked up once for all connections that share them, not per request. */
 import type { ConnectionDecision, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
 import type {
   ByteCounter,
@@ -15,7 +15,7 @@ import type { DecisionMetrics } from './decision-metrics.ts';
 import type { LabelStore } from './labels.ts';
 import { type ClientSeries, Request, type RequestMetrics, type RouteSeries } from './request-metrics.ts';
 import type { Cell, LabelGroup } from './series.ts';
-import type { DetectResult, TransportMetrics } from './transport-metrics.ts';
+import type { DetectResult, DetectSeries, TransportMetrics, TransportSeries } from './transport-metrics.ts';
 
 /** The families and helpers that every connection of the process shares. */
 export interface Shared {
@@ -24,6 +24,7 @@ export interface Shared {
   readonly requests: RequestMetrics;
   readonly transport: TransportMetrics;
   readonly log: DecisionLog;
+  readonly views: Views;
   readonly inbound: LabelGroup;
   readonly source: LabelGroup;
   /** Monotonic milliseconds. */
@@ -33,7 +34,10 @@ export interface Shared {
 /** Decisions of one port are few and stable objects; more than this means that they are not, and then none is kept. */
 const maxDecisions = 512;
 
-/** The cells of one decision on one connection. */
+/** Targets and clients have limits of their own; their product does not, so this many are remembered and then none. */
+const maxViews = 4096;
+
+/** The cells of one decision in one view. */
 class DecisionCells {
   readonly counter: Cell;
   /** Linkerd counts what it answers itself, other than denials and missing routes, as unexpected errors. */
@@ -48,17 +52,123 @@ class DecisionCells {
   }
 }
 
-/** The label groups that hold while a connection's policy does. */
-class PolicyLabels {
+/** The series of all connections that have policy, target and client in common. */
+class View {
   readonly policy: PortPolicy;
   readonly target: LabelGroup;
   readonly server: LabelGroup;
+  readonly tls: LabelGroup;
+  readonly #shared: Shared;
+  #source: TransportSeries | null = null;
+  #detection: DetectSeries | null = null;
+  /** A keep-alive connection mostly repeats itself: one comparison instead of a lookup. */
+  #lastDecision: RequestDecision | null = null;
+  #lastCells: DecisionCells | null = null;
+  #cells = new Map<RequestDecision, DecisionCells>();
 
-  constructor(shared: Shared, facts: ConnectionFacts, policy: PortPolicy) {
+  constructor(shared: Shared, policy: PortPolicy, target: LabelGroup, tls: LabelGroup) {
+    this.#shared = shared;
     this.policy = policy;
-    this.target = shared.labels.target(facts, policy);
+    this.target = target;
     this.server = shared.labels.server(policy);
-    if (policy.protocol === 'detect') shared.transport.detection(this.server);
+    this.tls = tls;
+    if (policy.protocol === 'detect') this.#detection = shared.transport.detection(this.server);
+  }
+
+  source(): TransportSeries {
+    if (this.#source === null || this.#source.retired) {
+      this.#source = this.#shared.transport.series(this.#shared.source, this.target, this.tls, this.server);
+    }
+    return this.#source;
+  }
+
+  detection(): DetectSeries {
+    this.#detection ??= this.#shared.transport.detection(this.server);
+    return this.#detection;
+  }
+
+  cellsOf(decision: RequestDecision): DecisionCells {
+    if (decision === this.#lastDecision && this.#lastCells !== null) return this.#lastCells;
+    let cells = this.#cells.get(decision);
+    if (cells === undefined) {
+      cells = this.#findCells(decision);
+      if (this.#cells.size >= maxDecisions) this.#cells = new Map();
+      // The others are made anew for each request.
+      const lasting = decision.kind === 'permit' || decision.kind === 'deny' || decision.kind === 'no-route';
+      if (!lasting) return cells;
+      this.#cells.set(decision, cells);
+    }
+    this.#lastDecision = decision;
+    this.#lastCells = cells;
+    return cells;
+  }
+
+  clientSeries(cells: DecisionCells, permit: RequestPermit): ClientSeries {
+    if (cells.client !== null && !cells.client.retired) return cells.client;
+    const { labels, requests, inbound } = this.#shared;
+    const [route, authz] = [labels.route(permit.route), labels.authz(permit.authz)];
+    cells.client = requests.client(inbound, this.target, this.tls, this.server, route, authz);
+    return cells.client;
+  }
+
+  routeSeries(cells: DecisionCells, permit: RequestPermit, grpc: boolean): RouteSeries {
+    const known = grpc ? cells.grpc : cells.http;
+    if (known !== null) return known;
+    const { labels, requests } = this.#shared;
+    const series = requests.route(grpc, labels.parent(this.policy), labels.route(permit.route));
+    if (grpc) cells.grpc = series;
+    else cells.http = series;
+    return series;
+  }
+
+  #findCells(decision: RequestDecision): DecisionCells {
+    const { target, server, tls } = this;
+    const { decisions, labels } = this.#shared;
+    const unexpected = () => decisions.httpError('unexpected', target, server);
+    switch (decision.kind) {
+      case 'permit':
+        return new DecisionCells(this.#allow(decision), null);
+      case 'redirect':
+        return new DecisionCells(this.#allow(decision), unexpected());
+      case 'deny':
+        return new DecisionCells(decisions.httpDeny.at(target, server, labels.route(decision.route), tls), null);
+      case 'no-route':
+        return new DecisionCells(decisions.routeNotFound.at(target, server, tls), null);
+      case 'rate-limited': {
+        // Not counted as allowed, unlike in Linkerd: every request has exactly one outcome, and they add up.
+        const limit = labels.rateLimit(decision.limit, decision.scope);
+        return new DecisionCells(decisions.rateLimited.at(target, server, limit, tls), unexpected());
+      }
+      case 'invalid':
+        return new DecisionCells(decisions.httpInvalid.at(target, server, tls), unexpected());
+    }
+  }
+
+  #allow(decision: Extract<RequestDecision, { kind: 'permit' | 'redirect' }>): Cell {
+    const { decisions, labels } = this.#shared;
+    const [route, authz] = [labels.route(decision.route), labels.authz(decision.authz)];
+    return decisions.httpAllow.at(this.target, this.server, route, authz, this.tls);
+  }
+}
+
+/** Views by what makes them. */
+export class Views {
+  /** Weakly, so that a replaced policy can go; the rest by the ids of target and client. */
+  readonly #byPolicy = new WeakMap<PortPolicy, Map<number, View>>();
+
+  at(shared: Shared, policy: PortPolicy, target: LabelGroup, tls: LabelGroup): View {
+    let views = this.#byPolicy.get(policy);
+    if (views === undefined || views.size >= maxViews) {
+      views = new Map();
+      this.#byPolicy.set(policy, views);
+    }
+    const key = target.id * 2 ** 26 + tls.id;
+    let view = views.get(key);
+    if (view === undefined) {
+      view = new View(shared, policy, target, tls);
+      views.set(key, view);
+    }
+    return view;
   }
 }
 
@@ -66,11 +176,7 @@ export class Connection implements ConnectionScope {
   readonly facts: ConnectionFacts;
   readonly #shared: Shared;
   readonly #tls: LabelGroup;
-  #labels: PolicyLabels | null = null;
-  /** A keep-alive connection mostly repeats itself: one comparison instead of a lookup. */
-  #lastDecision: RequestDecision | null = null;
-  #lastCells: DecisionCells | null = null;
-  #cells: Map<RequestDecision, DecisionCells> | null = null;
+  #view: View | null = null;
 
   constructor(shared: Shared, facts: ConnectionFacts) {
     this.#shared = shared;
@@ -96,41 +202,34 @@ export class Connection implements ConnectionScope {
   }
 
   openSource(policy: PortPolicy, bytes: ByteCounter): TransportScope {
-    const { target, server } = this.#at(policy);
-    return this.#shared.transport.open(bytes, this.#shared.source, target, this.#tls, server);
+    return this.#at(policy).source().add(bytes);
   }
 
   detected(policy: PortPolicy, result: DetectResult, seconds: number): void {
-    const series = this.#shared.transport.detection(this.#at(policy).server);
+    const series = this.#at(policy).detection();
     const cell = series.results.get(result);
     if (cell !== undefined) cell.value++;
     series.seconds.observe(seconds);
   }
 
   tcpError(error: ErrorLabel): void {
-    const target = this.#labels?.target ?? this.#shared.labels.target(this.facts, null);
+    const target = this.#view?.target ?? this.#shared.labels.target(this.facts, null);
     this.#shared.decisions.tcpError(error, target).value++;
     this.#shared.log.tcpError(this.facts, error);
   }
 
   requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog, _grpc: boolean): void {
-    const cells = this.#cellsOf(policy, decision);
+    const cells = this.#at(policy).cellsOf(decision);
     cells.counter.value++;
     if (cells.unexpected !== null) cells.unexpected.value++;
     this.#shared.log.request(this.facts, decision, request);
   }
 
   requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope {
-    const cells = this.#cellsOf(policy, permit);
-    if (cells.client === null || cells.client.retired) cells.client = this.#clientSeries(policy, permit);
-    const route = grpc ? cells.grpc : cells.http;
-    return new Request(
-      cells.client,
-      route ?? this.#routeSeries(cells, policy, permit, grpc),
-      grpc,
-      this.#shared.now,
-      ended,
-    );
+    const view = this.#at(policy);
+    const cells = view.cellsOf(permit);
+    const client = view.clientSeries(cells, permit);
+    return new Request(client, view.routeSeries(cells, permit, grpc), grpc, this.#shared.now, ended);
   }
 
   badRequest(policy: PortPolicy, reason: string): void {
@@ -145,81 +244,11 @@ export class Connection implements ConnectionScope {
     this.#shared.log.httpError(this.facts, policy, error, detail, request);
   }
 
-  #clientSeries(policy: PortPolicy, permit: RequestPermit): ClientSeries {
-    const { labels, requests, inbound } = this.#shared;
-    const { target, server } = this.#at(policy);
-    return requests.client(inbound, target, this.#tls, server, labels.route(permit.route), labels.authz(permit.authz));
-  }
-
-  #routeSeries(cells: DecisionCells, policy: PortPolicy, permit: RequestPermit, grpc: boolean): RouteSeries {
-    const { labels, requests } = this.#shared;
-    const series = requests.route(grpc, labels.parent(policy), labels.route(permit.route));
-    if (grpc) cells.grpc = series;
-    else cells.http = series;
-    return series;
-  }
-
-  /** Labels of the policy in force; a swapped policy makes the cells found under the old one void. */
-  #at(policy: PortPolicy): PolicyLabels {
-    if (this.#labels !== null && this.#labels.policy === policy) return this.#labels;
-    this.#labels = new PolicyLabels(this.#shared, this.facts, policy);
-    this.#cells = null;
-    this.#lastDecision = null;
-    this.#lastCells = null;
-    return this.#labels;
-  }
-
-  #cellsOf(policy: PortPolicy, decision: RequestDecision): DecisionCells {
-    const labels = this.#at(policy);
-    if (decision === this.#lastDecision && this.#lastCells !== null) return this.#lastCells;
-    let cells = this.#cells?.get(decision);
-    if (cells === undefined) {
-      cells = this.#findCells(labels, decision);
-      // The detail of an invalid request makes each one a new object.
-      if (decision.kind !== 'invalid') {
-        if (this.#cells === null || this.#cells.size >= maxDecisions) this.#cells = new Map();
-        this.#cells.set(decision, cells);
-      }
-    }
-    this.#lastDecision = decision;
-    this.#lastCells = cells;
-    return cells;
-  }
-
-  #findCells({ target, server }: PolicyLabels, decision: RequestDecision): DecisionCells {
-    const { decisions, labels } = this.#shared;
-    const unexpected = () => decisions.httpError('unexpected', target, server);
-    switch (decision.kind) {
-      case 'permit':
-        return new DecisionCells(this.#allow(target, server, decision), null);
-      case 'redirect':
-        return new DecisionCells(this.#allow(target, server, decision), unexpected());
-      case 'deny':
-        return new DecisionCells(decisions.httpDeny.at(target, server, labels.route(decision.route), this.#tls), null);
-      case 'no-route':
-        return new DecisionCells(decisions.routeNotFound.at(target, server, this.#tls), null);
-      case 'rate-limited': {
-        // Not counted as allowed, unlike in Linkerd: every request has exactly one outcome, and they add up.
-        const limit = labels.rateLimit(decision.limit, decision.scope);
-        return new DecisionCells(decisions.rateLimited.at(target, server, limit, this.#tls), unexpected());
-      }
-      case 'invalid':
-        return new DecisionCells(decisions.httpInvalid.at(target, server, this.#tls), unexpected());
-    }
-  }
-
-  #allow(
-    target: LabelGroup,
-    server: LabelGroup,
-    decision: Extract<RequestDecision, { kind: 'permit' | 'redirect' }>,
-  ): Cell {
-    const { decisions, labels } = this.#shared;
-    return decisions.httpAllow.at(
-      target,
-      server,
-      labels.route(decision.route),
-      labels.authz(decision.authz),
-      this.#tls,
-    );
+  /** The view under the policy in force. */
+  #at(policy: PortPolicy): View {
+    if (this.#view !== null && this.#view.policy === policy) return this.#view;
+    const target = this.#shared.labels.target(this.facts, policy);
+    this.#view = this.#shared.views.at(this.#shared, policy, target, this.#tls);
+    return this.#view;
   }
 }

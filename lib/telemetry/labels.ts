@@ -159,6 +159,8 @@ export class LabelStore {
   readonly #limitOverflow = group({ ...refPairs('ratelimit', otherRef), ratelimit_scope: other });
   readonly #namedTargets = new Interned(limits.namedTargets);
   readonly #unnamedTargets = new Interned(limits.unnamedTargets);
+  /** Most connections come to the same. */
+  #lastTarget: { readonly ip: string; readonly port: number; readonly group: LabelGroup } | null = null;
   readonly #otherTarget = group({ target_addr: other, target_ip: other, target_port: other });
   readonly #clients = new Interned(limits.clientIds);
   readonly #manyClients = group({ tls: 'true', client_id: overflowValue });
@@ -203,9 +205,14 @@ export class LabelStore {
 
   /** Where the client meant to connect. Null where no policy is known yet: counts as a port that nobody named. */
   target(facts: Pick<ConnectionFacts, 'targetIp' | 'targetPort'>, policy: PortPolicy | null): LabelGroup {
+    const last = this.#lastTarget;
+    if (last !== null && last.port === facts.targetPort && last.ip === facts.targetIp) return last.group;
     const addr = hostPort(facts.targetIp, facts.targetPort);
     const known = this.#namedTargets.find(addr) ?? this.#unnamedTargets.find(addr);
-    if (known !== undefined) return known;
+    if (known !== undefined) {
+      this.#lastTarget = { ip: facts.targetIp, port: facts.targetPort, group: known };
+      return known;
+    }
     const store = policy !== null && isNamed(policy) ? this.#namedTargets : this.#unnamedTargets;
     const pairs = () => ({
       target_addr: labelValue(addr),

@@ -5,14 +5,14 @@
 import type { Logger } from 'pino';
 import { Registry } from 'prom-client';
 import type { AccessRecord, ByteCounter, ConnectionFacts, Recorder, TransportScope } from '../proxy/recorder.ts';
-import { Connection, type Shared } from './connection-scope.ts';
+import { Connection, type Shared, Views } from './connection-scope.ts';
 import { DecisionLog } from './decision-log.ts';
 import { DecisionMetrics } from './decision-metrics.ts';
 import { LabelStore } from './labels.ts';
 import { ProcessMetrics } from './process-metrics.ts';
 import { RequestMetrics } from './request-metrics.ts';
 import { Cell, gaugeSample, type LabelGroup, registerCollected, sample } from './series.ts';
-import { TransportMetrics } from './transport-metrics.ts';
+import { TransportMetrics, type TransportSeries } from './transport-metrics.ts';
 
 export interface Build {
   readonly version: string;
@@ -62,6 +62,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     requests: new RequestMetrics(registry),
     transport: new TransportMetrics(registry),
     log: new DecisionLog(options.log),
+    views: new Views(),
     inbound: fixedGroup('inbound', { direction: 'inbound' }),
     source: fixedGroup('source', { direction: 'inbound', peer: 'src' }),
     now,
@@ -82,6 +83,11 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     () => [gaugeSample(dropped())],
   );
 
+  let appSeries: TransportSeries | null = null;
+  const toApp = (): TransportSeries => {
+    if (appSeries === null || appSeries.retired) appSeries = shared.transport.series(destination, labels.loopback);
+    return appSeries;
+  };
   const recorder: Recorder = {
     connection: (facts) => new Connection(shared, facts),
     networkRefused: (policy, refusal, reasons) => {
@@ -93,7 +99,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       shared.decisions.networkRefused.at(...groups).value++;
       shared.log.networkRefused(refusal, reasons);
     },
-    openDestination: (bytes: ByteCounter): TransportScope => shared.transport.open(bytes, destination, labels.loopback),
+    openDestination: (bytes: ByteCounter): TransportScope => toApp().add(bytes),
     access: options.accessLog,
   };
 

@@ -18,8 +18,10 @@ import {
 } from './series.ts';
 
 /** One peer, client and server. Bytes of open connections are read at each scrape, so that long ones show. */
-class TransportSeries {
+export class TransportSeries {
   readonly labels: Labels;
+  /** Set when forgotten as idle: whoever still holds this object must look the series up again. */
+  retired = false;
   readonly opened: Cell;
   readonly closes = new Map<string, Cell>();
   readonly open = new Set<OpenTransport>();
@@ -103,7 +105,7 @@ class OpenTransport implements TransportScope {
 export const detectResults = ['http/1', 'http/2', 'not_http', 'read_timeout', 'error'] as const;
 export type DetectResult = (typeof detectResults)[number];
 
-class DetectSeries {
+export class DetectSeries {
   readonly results: ReadonlyMap<DetectResult, Cell>;
   readonly seconds: HistogramCell;
 
@@ -175,8 +177,8 @@ export class TransportMetrics {
   }
 
   /** Groups in the order peer, target, tls, server (the last three for the client side only). */
-  open(bytes: ByteCounter, ...groups: LabelGroup[]): TransportScope {
-    return this.#series.at(...groups).add(bytes);
+  series(...groups: LabelGroup[]): TransportSeries {
+    return this.#series.at(...groups);
   }
 
   /** The five results of a server, made at zero, so that rates over them are right from the first detection on. */
@@ -185,6 +187,9 @@ export class TransportMetrics {
   }
 
   expireIdle(nowMs: number): void {
-    this.#series.expire((series) => series.expired(nowMs));
+    this.#series.expire((series) => {
+      series.retired = series.expired(nowMs);
+      return series.retired;
+    });
   }
 }

@@ -407,6 +407,8 @@ t.test('idle series are forgotten after ten minutes, open ones and decisions nev
     [1],
     'the same connection begins a new series',
   );
+  telemetry.recorder.connection(fx.facts()).openSource(policy, bytes);
+  t.same(await counts(), [1, 1, 1], 'and so does the next connection');
 });
 
 t.test('policy, identity and build', async (t) => {
