@@ -16,6 +16,7 @@ const lengthForm = /^[0-9]{1,15}$/;
 /** Fields that speak of one HTTP/1 connection (RFC 9113 8.2.2). */
 const connectionFields: ReadonlySet<string> = new Set([
   'connection',
+  'http2-settings',
   'keep-alive',
   'proxy-connection',
   'transfer-encoding',
@@ -24,7 +25,7 @@ const connectionFields: ReadonlySet<string> = new Set([
 
 function isSoundField(name: string, value: string): boolean {
   if (!nameForm.test(name) || !valueForm.test(value) || connectionFields.has(name)) return false;
-  return name !== 'te' || value === 'trailers';
+  return name !== 'te' || value.toLowerCase() === 'trailers';
 }
 
 /** Whether fields from `from` on are sound, and no pseudo-headers. */
@@ -74,7 +75,9 @@ export function soundStatus(fields: HeaderList): number {
   return areSound(fields, 2) ? Number(text) : 0;
 }
 
+/** Framing is no trailer's to tell (RFC 9110 6.5.1): whoever gets them may count by it. */
 export function areSoundTrailers(fields: HeaderList): boolean {
+  for (let i = 0; i < fields.length; i += 2) if (fields[i] === 'content-length') return false;
   return areSound(fields, 0);
 }
 

@@ -49,7 +49,8 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
         // Extended CONNECT is not offered in our SETTINGS.
         return null;
       case 'host':
-        if (host !== null && host !== value) return null;
+        // More than one is refused even where they agree (RFC 9110 7.2).
+        if (host !== null) return null;
         host = value;
         continue;
       case originalProtocolHeader:
@@ -71,7 +72,8 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
   // Two names for one request would let policy and app see different hosts (RFC 9113 8.3.1).
   if (authority !== null && host !== null && authority.toLowerCase() !== host.toLowerCase()) return null;
   const name = authority ?? host ?? '';
-  if (!isHost(name)) return null;
+  // http names somebody, in one of the two fields (RFC 9113 8.3.1).
+  if (name === '' || !isHost(name)) return null;
   if (method === 'CONNECT') {
     return { method, target: name, path: '', query: '', host: name, forward, contentType, originalProtocol };
   }

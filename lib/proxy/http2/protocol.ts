@@ -34,7 +34,7 @@ export const errorCode = {
   http11Required: 13,
 } as const;
 
-/** Settings (RFC 9113 6.5.2). */
+/** Settings (RFC 9113 6.5.2, RFC 8441 3, RFC 9218 2.1). */
 export const setting = {
   headerTableSize: 1,
   enablePush: 2,
@@ -42,6 +42,8 @@ export const setting = {
   initialWindowSize: 4,
   maxFrameSize: 5,
   maxHeaderListSize: 6,
+  enableConnectProtocol: 8,
+  noRfc7540Priorities: 9,
 } as const;
 
 export const frameHeaderBytes = 9;

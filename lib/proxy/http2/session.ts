@@ -479,6 +479,9 @@ export abstract class Session {
         this.#peerTableBytes = value;
         return errorCode.noError;
       case setting.enablePush:
+      case setting.enableConnectProtocol:
+      case setting.noRfc7540Priorities:
+        // Switches; nothing else is made of them.
         return value > 1 ? errorCode.protocolError : errorCode.noError;
       case setting.maxConcurrentStreams:
         this.peerMaxStreams = value;

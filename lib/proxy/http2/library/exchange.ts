@@ -1,15 +1,16 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
-import type { Readable } from 'node:stream';
+import { PassThrough, type Readable } from 'node:stream';
 import type { LibraryExchange } from '../../exchange.ts';
 import { type HeaderList, headerValues, isIdentityAlias } from '../../headers.ts';
 import type { ConnectionFacts } from '../../recorder.ts';
 import { type Refusal, refusalHeaders } from '../../refuse.ts';
 import type { RequestPipeline } from '../../request-pipeline.ts';
 import { type Http2Head, lowerCase, type OriginalProtocol, originalProtocolHeader } from '../head.ts';
-import { asObject } from './forward.ts';
+import { asObject, sendTrailers } from './forward.ts';
 
 /** RST_STREAM codes (RFC 9113 7). */
 const noError = 0;
+const internalError = 2;
 
 /** After an early answer, this much of a request body, for this many milliseconds, is still read away. */
 const maxDrainBytes = 256 * 1024;
@@ -63,14 +64,13 @@ export class Http2Exchange implements LibraryExchange {
     this.forwardHeaders = head.forward;
     this.#originalProtocol = head.originalProtocol;
     this.#bodyEnded = endStream;
-    this.body = endStream ? null : stream;
-    if (!endStream) {
+    if (endStream) {
+      this.body = null;
+    } else {
       stream.once('trailers', (_headers, _flags, raw) => {
         this.#trailers = (raw as unknown as HeaderList | undefined) ?? [];
       });
-      stream.once('end', () => {
-        this.#bodyEnded = true;
-      });
+      this.body = this.#readBody(stream);
     }
     stream.once('close', () => {
       if (this.#finished && this.#bodyEnded) return;
@@ -79,6 +79,27 @@ export class Http2Exchange implements LibraryExchange {
       this.onAborted = null;
     });
     stream.on('error', ignore);
+  }
+
+  /**
+   * The request's content, apart from the stream: whoever sends it on may destroy it, and a reset, which ends the
+   * stream's readable side like END_STREAM, must not look like the end of the content.
+   */
+  #readBody(stream: ServerHttp2Stream): Readable {
+    const body = new PassThrough();
+    stream.pipe(body, { end: false });
+    stream.once('end', () => {
+      if (stream.closed && !this.#finished) {
+        body.destroy();
+        return;
+      }
+      this.#bodyEnded = true;
+      body.end();
+    });
+    stream.once('close', () => {
+      if (!this.#bodyEnded) body.destroy();
+    });
+    return body;
   }
 
   /** Whether the app must be asked in HTTP/1. */
@@ -102,7 +123,11 @@ export class Http2Exchange implements LibraryExchange {
 
   informational(status: number, headers: HeaderList): void {
     if (this.aborted || this.responded || status === 101) return;
-    this.#stream.additionalHeaders({ ':status': status, ...asObject(lowerCase(headers)) });
+    try {
+      this.#stream.additionalHeaders({ ':status': status, ...asObject(lowerCase(headers)) });
+    } catch {
+      this.#stream.close(internalError);
+    }
   }
 
   respond(status: number, _statusText: string, headers: HeaderList, hasBody: boolean): void {
@@ -115,7 +140,13 @@ export class Http2Exchange implements LibraryExchange {
     // Also for what has no trailers: without it, a reset of an unfinished response would be preceded by END_STREAM, and
     // the client would take half an answer for the whole.
     const options: ResponseOptions = { endStream: !hasBody, waitForTrailers: hasBody, sendDate: false };
-    this.#stream.respond(list as unknown as OutgoingHttpHeaders, options);
+    try {
+      this.#stream.respond(list as unknown as OutgoingHttpHeaders, options);
+    } catch {
+      // Node refuses some fields that an app may send.
+      this.#stream.close(internalError);
+      return;
+    }
     this.#pipeline.answered(this, status, headers, this.#startedAt);
   }
 
@@ -131,7 +162,7 @@ export class Http2Exchange implements LibraryExchange {
     if (!this.#finished) {
       this.#finished = true;
       if (trailers.length > 0) {
-        this.#stream.once('wantTrailers', () => this.#stream.sendTrailers(asObject(lowerCase(trailers))));
+        this.#stream.once('wantTrailers', () => sendTrailers(this.#stream, lowerCase(trailers)));
       }
       this.#stream.end();
     }
@@ -153,7 +184,7 @@ export class Http2Exchange implements LibraryExchange {
   refuse(refusal: Refusal): void {
     if (this.aborted) return;
     if (this.responded) {
-      this.abort(2);
+      this.abort(internalError);
       return;
     }
     const headers = refusalHeaders(refusal, this.connection, this.grpc);
@@ -170,6 +201,7 @@ export class Http2Exchange implements LibraryExchange {
     const stream = this.#stream;
     if (this.#bodyEnded || stream.destroyed) return;
     let left = maxDrainBytes;
+    stream.unpipe();
     stream.on('data', (chunk: Buffer) => {
       left -= chunk.length;
       if (left < 0) stream.close(noError);

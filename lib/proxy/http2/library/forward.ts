@@ -1,4 +1,4 @@
-import type { ClientHttp2Stream } from 'node:http2';
+import type { ClientHttp2Stream, Http2Stream } from 'node:http2';
 import type { RequestPermit } from '../../../policy/decision.ts';
 import type { LibraryExchange } from '../../exchange.ts';
 import { type HeaderList, headerValue } from '../../headers.ts';
@@ -84,7 +84,7 @@ function relay(
       scope.requestEnded();
       stream.end();
     });
-    stream.once('wantTrailers', () => stream.sendTrailers(asObject(exchange.requestTrailers())));
+    stream.once('wantTrailers', () => sendTrailers(stream, exchange.requestTrailers()));
   }
 
   stream.on('headers', (_headers, _flags, raw) => {
@@ -144,6 +144,15 @@ function splitResponse(raw: HeaderList): { status: number; rest: HeaderList } {
     else rest.push(raw[i] as string, raw[i + 1] as string);
   }
   return { status, rest };
+}
+
+/** Node refuses some fields that have come through nghttp2, and throws; whoever waits for them must not take the rest. */
+export function sendTrailers(stream: Http2Stream, trailers: HeaderList): void {
+  try {
+    stream.sendTrailers(asObject(trailers));
+  } catch {
+    stream.close(internalError);
+  }
 }
 
 /** node:http2 takes trailers as an object only. */
