@@ -1,8 +1,7 @@
 import { constants, getPriority, setPriority } from 'node:os';
 import { parentPort } from 'node:worker_threads';
-import { type LoadRequest, loadPolicy } from './load.ts';
+import type { LoadRequest } from './load.ts';
 import type { LoadAnswer } from './load-thread.ts';
-import { settlesInMs } from './policy-files.ts';
 
 /** Documents a message: small enough that the main thread receives one in a millisecond. */
 const batchSize = 50;
@@ -19,8 +18,10 @@ const sleeper = new Int32Array(new SharedArrayBuffer(4));
  * The thread that reads, parses and validates policy for the running proxy. Answers go through a port of their own,
  * from which the main thread takes one message at a time, so that ten thousand documents never arrive in one turn.
  */
-parentPort?.on('message', ({ request, knownDigest, port }: LoadMessage) => {
+parentPort?.on('message', async ({ request, knownDigest, port }: LoadMessage) => {
   if (knownDigest !== undefined) letTrafficGoFirst();
+  // Only now: what reads YAML takes a tenth of a second to load, which is to be spent at low priority, too.
+  const [{ loadPolicy }, { settlesInMs }] = await Promise.all([import('./load.ts'), import('./policy-files.ts')]);
   let load = loadPolicy(request, knownDigest);
   // There is a policy in force already: what is still being written can wait until it is complete.
   for (let attempt = 0; knownDigest !== undefined && load !== 'unchanged' && attempt < mostAttempts; attempt++) {
