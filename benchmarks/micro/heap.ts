@@ -19,20 +19,22 @@ export async function probeHeap(pid: number, port: number): Promise<HeapProbe> {
     socket.addEventListener('open', resolve);
     socket.addEventListener('error', () => reject(new Error('the inspector refused')));
   });
-  const waiting = new Map<number, (answer: Answer) => void>();
+  const waiting = new Map<number, PromiseWithResolvers<Answer>>();
   socket.addEventListener('message', ({ data }) => {
     const answer = JSON.parse(String(data)) as Answer;
-    waiting.get(answer.id)?.(answer);
+    waiting.get(answer.id)?.resolve(answer);
     waiting.delete(answer.id);
+  });
+  socket.addEventListener('close', () => {
+    for (const { reject } of waiting.values()) reject(new Error('the process ended before it told of its heap'));
   });
   let calls = 0;
   const call = (method: string): Promise<Answer> => {
     calls += 1;
     socket.send(JSON.stringify({ id: calls, method }));
-    return new Promise((resolve, reject) => {
-      waiting.set(calls, resolve);
-      socket.addEventListener('close', () => reject(new Error(`the process ended during ${method}`)), { once: true });
-    });
+    const answer = Promise.withResolvers<Answer>();
+    waiting.set(calls, answer);
+    return answer.promise;
   };
   return {
     usedAfterCollection: async () => {
