@@ -17,7 +17,6 @@ import {
   fieldValues,
   maxPlainHead,
   mayBecomePlain,
-  type PlainFields,
   PlainRequest,
   readPlainHead,
 } from './plain-request.ts';
@@ -70,7 +69,8 @@ export class FastConnection implements ResponseSink {
   /** When the first byte of a head came that is not complete yet. */
   #headSince: number | null = null;
   #advancing = false;
-  #fields: PlainFields | null = null;
+  /** Clients repeat themselves; this spares reading the same again. */
+  #last: PlainRequest | null = null;
   #bodyLeft = 0;
   #drainLeft = 0;
   /** The answer that is being given is the last one. */
@@ -170,6 +170,11 @@ export class FastConnection implements ResponseSink {
     // A client that does not take its answers gets no more of them: they would all wait in our memory.
     while (this.#stage === 'head' && this.#unread.length > 0 && !this.#socket.writableNeedDrain) {
       const chunk = this.#unread;
+      const last = this.#last;
+      if (last !== null && last.text.length === chunk.length && last.text === chunk.toString('latin1')) {
+        this.#take(last, nothing);
+        continue;
+      }
       const at = chunk.indexOf(endOfHead);
       if (at === -1) {
         if (this.#clientEnded) return;
@@ -177,13 +182,14 @@ export class FastConnection implements ResponseSink {
         else this.#headSince ??= performance.now();
         return;
       }
-      const head = at > maxPlainHead ? null : readPlainHead(chunk.toString('latin1', 0, at + 4), this.#fields);
+      const head = at > maxPlainHead ? null : readPlainHead(chunk.toString('latin1', 0, at + 4), last?.fields ?? null);
       if (head === null) {
         this.#handOver();
         return;
       }
-      this.#fields = head.fields;
-      this.#take(new PlainRequest(head), head.line, chunk.subarray(at + 4));
+      const request = new PlainRequest(head);
+      this.#last = request;
+      this.#take(request, at + 4 === chunk.length ? nothing : chunk.subarray(at + 4));
     }
   }
 
@@ -206,11 +212,11 @@ export class FastConnection implements ResponseSink {
     this.#unread = nothing;
   }
 
-  #take(request: PlainRequest, line: string, rest: Buffer): void {
+  #take(request: PlainRequest, rest: Buffer): void {
     const { pipeline } = this.#lane;
     const { fields } = request;
     const took = Math.min(rest.length, fields.contentLength);
-    const body = rest.subarray(0, took);
+    const body = took === rest.length ? rest : rest.subarray(0, took);
     // An empty view would keep the whole chunk alive for as long as the connection is idle.
     this.#unread = took < rest.length ? rest.subarray(took) : nothing;
     this.#bodyLeft = fields.contentLength - took;
@@ -240,18 +246,20 @@ export class FastConnection implements ResponseSink {
     this.#scope = scope;
     if (took > 0) scope.requestFrame(took);
     if (this.#bodyLeft === 0) scope.requestEnded();
-    const head = `${line}${this.#forwardFields(fields, decision)}\r\n`;
+    const head = this.#forwardHead(request, decision);
     const app = this.#pool.take();
     this.#repeat = fields.contentLength === 0 && app !== null && idempotent.has(request.method) ? head : null;
     if (app !== null) this.#send(app, head, body);
     else this.#connect(head, body);
   }
 
-  #forwardFields(fields: PlainFields, permit: RequestPermit): string {
+  /** What the app gets in place of the head. */
+  #forwardHead(request: PlainRequest, permit: RequestPermit): string {
+    const { line, fields } = request;
     const plain = this.#identityLine === '' ? fields.forward : fields.forward + this.#identityLine;
-    return permit.headerChanges === null
-      ? plain
-      : fieldLines(applyHeaderChanges(fieldPairs(plain), permit.headerChanges));
+    const changes = permit.headerChanges;
+    const lines = changes === null ? plain : fieldLines(applyHeaderChanges(fieldPairs(plain), changes));
+    return `${line}${lines}\r\n`;
   }
 
   #connect(head: string, body: Buffer): void {

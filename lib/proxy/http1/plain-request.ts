@@ -36,6 +36,8 @@ export interface PlainFields {
 }
 
 export interface PlainHead {
+  /** The whole of it. */
+  readonly text: string;
   readonly line: string;
   readonly method: string;
   readonly target: string;
@@ -54,7 +56,7 @@ export function readPlainHead(text: string, known: PlainFields | null): PlainHea
   const line = match[0];
   const section = text.slice(line.length, -2);
   const fields = known !== null && known.text === section ? known : readPlainFields(section);
-  return fields === null ? null : { line, method: match[1] as string, target: match[2] as string, fields };
+  return fields === null ? null : { text, line, method: match[1] as string, target: match[2] as string, fields };
 }
 
 function readPlainFields(text: string): PlainFields | null {
@@ -130,6 +132,8 @@ export function mayBecomePlain(text: string): boolean {
 
 /** A plain request as policy and logs see it. */
 export class PlainRequest implements Request {
+  readonly text: string;
+  readonly line: string;
   readonly method: string;
   readonly target: string;
   readonly path: string;
@@ -140,6 +144,8 @@ export class PlainRequest implements Request {
   readonly fields: PlainFields;
 
   constructor(head: PlainHead) {
+    this.text = head.text;
+    this.line = head.line;
     this.method = head.method;
     this.target = head.target;
     this.fields = head.fields;

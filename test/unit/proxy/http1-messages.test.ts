@@ -1,5 +1,6 @@
 import t from 'tap';
 import { latin1, parseResponses } from '../../support/raw-http.ts';
+import { until } from '../../support/until.ts';
 import { ok } from './raw-app.ts';
 import { get, post, runScenarios, type Scenario, stage, statuses } from './stage.ts';
 
@@ -36,6 +37,41 @@ const scenarios: Scenario[] = [
       );
       t.notOk(client.ended, 'the connection is kept');
       t.match(lane.counts, { decided: 5, started: 3, heads: 3, ended: 3, failed: 0 });
+    },
+  },
+  {
+    name: 'a client that repeats its requests, or sends others of the same length',
+    run: async (t, engine) => {
+      const { app, open, lane } = await stage(t, engine);
+      const client = await open();
+      const sent: (readonly [method: string, path: string, body: string])[] = [
+        ['GET', '/a', ''],
+        ['GET', '/a', ''],
+        ['GET', '/b', ''],
+        ['GET', '/b', ''],
+        ['POST', '/a', 'one'],
+        ['POST', '/a', 'two'],
+        ['GET', '/b', ''],
+        ['GET', '/DENIED', ''],
+        ['GET', '/DENIED', ''],
+      ];
+      const methods: string[] = [];
+      for (const [method, path, body] of sent) {
+        const whole = method === 'GET' ? get(path) : post(path, body);
+        // Head and body apart, so that a repeated head comes alone.
+        client.send(whole.subarray(0, whole.length - body.length));
+        if (body !== '') {
+          await until('the head to arrive', () => lane.counts.decided > methods.length);
+          client.send(latin1(body));
+        }
+        methods.push(method);
+        await client.responses(methods);
+      }
+      t.same(statuses(client, methods), [200, 200, 200, 200, 200, 200, 200, 403, 403]);
+      t.same(
+        app.requests.map(({ method, target, body }) => [method, target, body.toString()]),
+        sent.slice(0, 7),
+      );
     },
   },
   {
