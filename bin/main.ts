@@ -2,6 +2,12 @@ import { nearestName } from '../lib/policy/nearest.ts';
 import { type Command, type Io, UsageError, usageExit } from './arguments.ts';
 import { version } from './version.ts';
 
+// To import node:http is to read every property it has, and these three are getters that load the whole of fetch: 3 MB for
+// nothing. They must be gone before a command's modules import it.
+for (const name of ['WebSocket', 'CloseEvent', 'MessageEvent']) {
+  Reflect.deleteProperty(process.getBuiltinModule('node:http'), name);
+}
+
 /** Loaded only when named: `--version` and `check` need neither the data plane nor its native parts. */
 const commands: ReadonlyMap<string, { readonly summary: string; load(): Promise<Command> }> = new Map([
   ['run', { summary: 'the proxy, from the environment', load: () => import('./run.ts') }],
