@@ -13,6 +13,8 @@ interface Import {
   readonly from: string;
   readonly to: string;
   readonly typeOnly: boolean;
+  /** `import('…')`: loaded when it is reached, or only a type. */
+  readonly awaited: boolean;
 }
 
 interface Rule {
@@ -98,6 +100,7 @@ const files = ['lib', 'bin', 'certs'].flatMap((folder) =>
 );
 
 const imports = files.flatMap(importsOf);
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 
 function importsOf(from: string): Import[] {
   const source = readFileSync(join(root, from), 'utf8');
@@ -107,7 +110,7 @@ function importsOf(from: string): Import[] {
   )) {
     const specifier = (match[2] ?? match[3]) as string;
     const to = specifier.startsWith('.') ? relative(root, resolve(root, dirname(from), specifier)) : specifier;
-    found.push({ from, to, typeOnly: match[1] !== undefined });
+    found.push({ from, to, typeOnly: match[1] !== undefined, awaited: match[3] !== undefined });
   }
   return found;
 }
@@ -136,6 +139,23 @@ t.test('only doors, tests and benchmarks see the composition root', async (t) =>
   for (const { from, to } of imports) if (to === 'lib/app.ts') t.match(from, mayImportApp);
 });
 
+t.test('a running sidecar loads what is large only when something needs it', async (t) => {
+  const large = ['zod', 'yaml', 'undici', 'node-forge'];
+  for (const name of large) t.ok(name in manifest.dependencies, `${name} is still what it is called`);
+  const seen = new Set<string>();
+  const visit = (file: string): void => {
+    if (seen.has(file)) return;
+    seen.add(file);
+    for (const { from, to, typeOnly, awaited } of imports) {
+      if (from !== file || typeOnly || awaited) continue;
+      t.notOk(large.includes(to), `${from} → ${to}: megabytes that most sidecars never use`);
+      if (to.endsWith('.ts')) visit(to);
+    }
+  };
+  visit('bin/run.ts');
+  t.ok(seen.has('lib/policy/compile.ts'), 'the modules of the proxy are found');
+});
+
 t.test('no cycles among modules', async (t) => {
   const edges = new Map<string, string[]>();
   for (const { from, to, typeOnly } of imports) {
@@ -160,7 +180,6 @@ t.test('no barrels, no utils, every dependency has a user', async (t) => {
     t.notMatch(file, /(^|\/)index\.ts$/);
     t.notMatch(file, /(^|\/)(utils?|helpers?|common)(\/|\.ts$)/);
   }
-  const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const used = new Set(imports.map(({ to }) => to));
   const text = files.map((file) => readFileSync(join(root, file), 'utf8')).join('\n');
   for (const name of Object.keys(manifest.dependencies)) {
