@@ -288,7 +288,7 @@ export abstract class Session {
       stream.malformed();
       return;
     }
-    if (length > to - from) this.consumed(stream, length - (to - from));
+    stream.unconsumed += length;
     if (end) stream.remoteEnded = true;
     if (to > from) stream.received(bytes, from, to);
     if (end && !stream.closed) {
@@ -561,6 +561,11 @@ export abstract class Session {
     if (this.over) return;
     this.#unannounced += bytes;
     if (this.#unannounced >= this.#limits.connectionWindow >> 1) {
+    if (stream !== null) {
+      // Its end has paid for all of them.
+      if (stream.closed) return;
+      stream.unconsumed -= bytes;
+    }
       this.output.number(frameType.windowUpdate, 0, this.#unannounced);
       this.#receiveWindow += this.#unannounced;
       this.#unannounced = 0;
@@ -584,6 +589,8 @@ export abstract class Session {
     this.streams.delete(stream.id);
     this.streamClosed(stream, reset);
   }
+    // Whoever was to deal with them may never do so, and the connection's room is everybody's.
+    if (stream.unconsumed > 0) this.consumed(null, stream.unconsumed);
 
   /** Ends one stream. */
   resetStream(stream: Stream, code: number): void {

@@ -10,6 +10,8 @@ export abstract class Stream {
   receiveWindow: number;
   /** Consumed, but not yet told to the peer. */
   unannounced = 0;
+  /** Received, and not consumed: still owed to the connection when the stream ends. */
+  unconsumed = 0;
   /** The peer has sent END_STREAM. */
   remoteEnded = false;
   /** We have sent END_STREAM. */
