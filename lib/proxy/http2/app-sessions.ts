@@ -7,8 +7,6 @@ const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
 
 /** A request that is waiting for a session. */
 export interface Waiting {
-  /** Asked again after a wait: the client may be gone. */
-  readonly isWanted: () => boolean;
   readonly ready: (session: ClientSession) => void;
   readonly failed: (error: Error) => void;
 }
@@ -19,7 +17,7 @@ export class AppSessions implements ClientHome {
   readonly #upstreams: Upstreams;
   readonly #sessions: ClientSession[] = [];
   readonly #connecting = new Set<ClientSession>();
-  readonly #waiting: Waiting[] = [];
+  readonly #waiting = new Set<Waiting>();
   #isConnecting = false;
 
   constructor(endpoint: Endpoint, upstreams: Upstreams) {
@@ -35,12 +33,18 @@ export class AppSessions implements ClientHome {
 
   /** Waits for one. */
   wait(waiting: Waiting): void {
-    this.#waiting.push(waiting);
+    this.#waiting.add(waiting);
     this.#connect();
   }
 
+  /** Whoever gives up what has not left yet costs the app nothing. */
+  cancel(waiting: Waiting): void {
+    this.#waiting.delete(waiting);
+  }
+
   #connect(): void {
-    if (this.#isConnecting) return;
+    // An app that takes no streams for now would take none on another session either.
+    if (this.#isConnecting || this.#sessions.some(({ maxStreams }) => maxStreams === 0)) return;
     this.#isConnecting = true;
     let session: ClientSession | null = null;
     const onread = {
@@ -63,28 +67,43 @@ export class AppSessions implements ClientHome {
   }
 
   ready(session: ClientSession): void {
-    if (!this.#connecting.delete(session)) return;
-    this.#sessions.push(session);
-    this.#settled(null);
+    if (this.#connecting.delete(session)) {
+      this.#sessions.push(session);
+      this.#settled(null);
+    } else if (this.#waiting.size > 0) {
+      this.#serve();
+    }
   }
 
   retired(session: ClientSession): void {
     const at = this.#sessions.indexOf(session);
     if (at !== -1) this.#sessions.splice(at, 1);
-    if (this.#connecting.delete(session)) this.#settled(new Error('the application closed the session'));
+    const wasAwaited = this.#connecting.delete(session) || !this.#isConnecting;
+    if (wasAwaited) this.#settled(new Error('the application closed the session'));
   }
 
-  /** A connect has ended: whoever waits is served, as far as there is room, or told. */
+  /** Whoever waits is served, as far as there is room. */
+  #serve(): void {
+    for (const waiting of this.#waiting) {
+      const session = this.take();
+      if (session === null) return;
+      this.#waiting.delete(waiting);
+      waiting.ready(session);
+    }
+  }
+
+  /** A connect has ended, or a session for whose room somebody waited. */
   #settled(error: Error | null): void {
     this.#isConnecting = false;
-    for (const waiting of this.#waiting.splice(0)) {
-      // Whoever resets what has not left yet costs the app nothing.
-      if (!waiting.isWanted()) continue;
-      const session = error === null ? this.take() : null;
-      if (session !== null) waiting.ready(session);
-      else if (error === null) this.wait(waiting);
-      else waiting.failed(error);
+    this.#serve();
+    if (this.#waiting.size === 0) return;
+    if (error === null) {
+      this.#connect();
+      return;
     }
+    const failed = [...this.#waiting];
+    this.#waiting.clear();
+    for (const waiting of failed) waiting.failed(error);
   }
 
   close(): void {

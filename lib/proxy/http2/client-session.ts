@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { RequestPermit } from '../../policy/decision.ts';
-import type { HeaderList } from '../headers.ts';
+import { type HeaderList, without } from '../headers.ts';
 import { AnswerHead } from './answer-head.ts';
 import { areSoundTrailers, contentLength, soundStatus } from './field-rules.ts';
 import { HeaderBlocks } from './header-blocks.ts';
@@ -86,6 +86,7 @@ export class ClientStream extends Stream {
 
 /** Where a session is kept while it may take streams. */
 export interface ClientHome {
+  /** It may take streams, or more of them than before. */
   ready(session: ClientSession): void;
   /** It takes no more streams: GOAWAY, too many resets, or closed. */
   retired(session: ClientSession): void;
@@ -94,7 +95,11 @@ export interface ClientHome {
 function readAnswerHead(fields: HeaderList): AnswerHead | null {
   const status = soundStatus(fields);
   const length = contentLength(fields);
-  return status === 0 || length === null ? null : new AnswerHead(status, fields.slice(2), length);
+  if (status === 0 || length === null) return null;
+  const rest = fields.slice(2);
+  // RFC 9110 8.6: a 204 and interim answers announce no content. Clients may refuse one that does.
+  const announces = length !== -1 && status !== 204 && status >= 200;
+  return new AnswerHead(status, announces ? rest : without(rest, 'content-length'), length);
 }
 
 /** A connection to the app. */
@@ -112,7 +117,6 @@ export class ClientSession extends Session {
     this.#blocks = new HeaderBlocks(this.decoder, readAnswerHead);
     const gone = (): void => {
       this.abortAll(errorCode.internalError);
-      this.#retire();
       socket.destroy();
     };
     socket.once('end', gone);
@@ -122,11 +126,14 @@ export class ClientSession extends Session {
   }
 
   get hasRoom(): boolean {
-    return !this.#retired && this.streams.size < Math.min(maxStreams, Math.max(1, this.#maxStreams));
+    return !this.#retired && this.streams.size < this.maxStreams;
   }
 
-  get #maxStreams(): number {
-    return this.peerMaxStreams === Number.POSITIVE_INFINITY ? defaultStreams : this.peerMaxStreams;
+  /** Streams that the app takes at a time; 0 while it takes none. */
+  get maxStreams(): number {
+    return this.peerMaxStreams === Number.POSITIVE_INFINITY
+      ? defaultStreams
+      : Math.min(maxStreams, this.peerMaxStreams);
   }
 
   /**
@@ -172,7 +179,7 @@ export class ClientSession extends Session {
       return;
     }
     const bodiless = stream.isHead || head.status === 204 || head.status === 304;
-    stream.expected = bodiless ? -1 : head.contentLength;
+    stream.expected = bodiless ? 0 : head.contentLength;
     if (endStream && !stream.count(0, true)) {
       stream.malformed();
       return;
@@ -242,11 +249,19 @@ export class ClientSession extends Session {
 
   protected override streamClosed(_stream: Stream, reset: boolean): void {
     if (reset && ++this.#resets >= maxResets) this.#retire();
-    this.#closeIfDone();
+    if (this.#retired) this.#closeIfDone();
+    else this.#home.ready(this);
+  }
+
+  /** What it was carrying may want another session: not this one again. */
+  protected override abortAll(code: number): void {
+    this.over = true;
+    this.#retire();
+    super.abortAll(code);
   }
 
   #closeIfDone(): void {
-    if (this.#retired && this.streams.size === 0 && !this.over) this.end(errorCode.noError);
+    if (this.streams.size === 0 && !this.over) this.end(errorCode.noError);
   }
 
   #retire(): void {

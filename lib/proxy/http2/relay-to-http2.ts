@@ -61,7 +61,8 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   clientGone(): void {
     const app = this.#app;
     this.#app = null;
-    app?.reset(errorCode.cancel);
+    if (app === null) this.#sessions.cancel(this);
+    else app.reset(errorCode.cancel);
     this.#scope.responseEnded(null, '');
   }
 
@@ -69,10 +70,6 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     const session = this.#sessions.take();
     if (session === null) this.#sessions.wait(this);
     else this.ready(session);
-  }
-
-  isWanted(): boolean {
-    return !this.#client.closed;
   }
 
   ready(session: ClientSession): void {

@@ -117,7 +117,7 @@ export abstract class Session {
   protected abstract isIdle(streamId: number): boolean;
   /** The peer will take no streams above `lastStreamId` (GOAWAY). */
   protected abstract goingAway(lastStreamId: number): void;
-  /** The peer's first SETTINGS have come. */
+  /** The peer's SETTINGS have come, for the first time or again. */
   protected abstract ready(): void;
   /** A stream is over, and has left `streams`. */
   protected abstract streamClosed(stream: Stream, reset: boolean): void;
@@ -465,10 +465,8 @@ export abstract class Session {
     }
     if (!this.#costs()) return;
     this.output.frame(frameType.settings, flag.ack, 0, 0);
-    if (!this.#sawSettings) {
-      this.#sawSettings = true;
-      this.ready();
-    }
+    this.#sawSettings = true;
+    this.ready();
     this.#pump();
   }
 

@@ -3,6 +3,7 @@ import { type ConnectionOptions, connect as tlsConnect } from 'node:tls';
 import { HpackDecoder } from '../../../lib/proxy/http2/hpack/decoder.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
 import {
+  dataFrame,
   type Fields,
   type Frame,
   flag,
@@ -57,6 +58,10 @@ export class FramePeer {
   #block: Buffer[] = [];
   #waiters = new Set<() => void>();
   #pings = 0;
+  /** Room that the other side has given us: for all streams, for a new one, and what each has had more or less. */
+  #room = 65_535;
+  #initialRoom = 65_535;
+  readonly #streamRoom = new Map<number, number>();
 
   constructor(socket: Socket, role: 'client' | 'server', options: PeerOptions) {
     this.socket = socket;
@@ -89,7 +94,7 @@ export class FramePeer {
     return message;
   }
 
-  body(streamId: number): string {
+  content(streamId: number): string {
     return Buffer.concat(this.message(streamId).parts).toString('latin1');
   }
 
@@ -122,6 +127,31 @@ export class FramePeer {
     const message = this.message(streamId);
     await this.until(`an end of stream ${streamId}`, () => message.ended || message.reset !== null || this.ended);
     return this.outcome(streamId);
+  }
+
+  /** Bytes of DATA that may be sent on a stream. */
+  room(streamId: number): number {
+    return Math.min(this.#room, this.#initialRoom + (this.#streamRoom.get(streamId) ?? 0));
+  }
+
+  /** Sends DATA that fits, whatever the room: the test's own DATA frames are not counted. */
+  data(streamId: number, content: Buffer, endStream = false): void {
+    this.#room -= content.length;
+    this.#streamRoom.set(streamId, (this.#streamRoom.get(streamId) ?? 0) - content.length);
+    this.send(dataFrame(streamId, content, endStream));
+  }
+
+  /** Sends content as the other side gives room for it; resolves when all has left, or the stream is over. */
+  async body(streamId: number, content: Buffer): Promise<void> {
+    const message = this.message(streamId);
+    const isOver = (): boolean => message.reset !== null || this.ended;
+    for (let at = 0; at < content.length && !isOver(); ) {
+      await this.until(`room on ${streamId}`, () => this.room(streamId) > 0 || isOver());
+      const step = Math.min(16_384, this.room(streamId), content.length - at);
+      if (step <= 0) continue;
+      this.data(streamId, content.subarray(at, at + step), at + step === content.length);
+      at += step;
+    }
   }
 
   /** Waits for something that only a frame, or the end of the connection, can bring about. */
@@ -196,8 +226,18 @@ export class FramePeer {
     const { type, flags, streamId, payload } = received;
     switch (type) {
       case frameType.settings:
-        if ((flags & flag.ack) === 0) this.send(frame(frameType.settings, flag.ack, 0));
+        if ((flags & flag.ack) !== 0) return;
+        for (let at = 0; at < payload.length; at += 6) {
+          if (payload.readUInt16BE(at) === setting.initialWindowSize) this.#initialRoom = payload.readUInt32BE(at + 2);
+        }
+        this.send(frame(frameType.settings, flag.ack, 0));
         return;
+      case frameType.windowUpdate: {
+        const increment = payload.readUInt32BE(0);
+        if (streamId === 0) this.#room += increment;
+        else this.#streamRoom.set(streamId, (this.#streamRoom.get(streamId) ?? 0) + increment);
+        return;
+      }
       case frameType.ping:
         if ((flags & flag.ack) === 0) this.send(frame(frameType.ping, flag.ack, 0, payload));
         return;

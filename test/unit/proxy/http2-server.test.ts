@@ -789,7 +789,7 @@ async function byteByByte(client: FramePeer): Promise<void> {
     await client.until(`byte ${i}`, () => client.message(1).bytes === i);
   }
   await client.over(1);
-  if (client.body(1) !== 'hello') throw new Error(client.body(1));
+  if (client.content(1) !== 'hello') throw new Error(client.content(1));
 }
 
 async function sharedWindow(client: FramePeer): Promise<void> {
