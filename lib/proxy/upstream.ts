@@ -66,7 +66,7 @@ class OneOffAgent extends http.Agent {
   }
 }
 
-/** Loaded with the first request that needs it, since it takes 9 MB of memory: most sidecars never do. */
+/** Loaded with the first request that needs it, since it takes 12 MB of memory: most sidecars never do. */
 const undici = (): typeof import('undici') => createRequire(import.meta.url)('undici');
 
 /** Idle keep-alive sockets towards the app live this long (Linkerd's figure), below the 5 s after which many apps close. */
