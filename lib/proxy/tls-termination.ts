@@ -25,6 +25,13 @@ const known: Record<AlpnPreference, string[]> = {
   h2: ['h2', 'http/1.1'],
 };
 
+/**
+ * Clients come back with the certificate that they had, and reading names takes a thirtieth of a handshake. Only what has
+ * verified gets here, so nobody can fill this with certificates of their own making.
+ */
+const maxKnown = 256;
+const maxKnownBytes = 4096;
+
 interface Pending {
   readonly done: (result: Handshake) => void;
 }
@@ -37,6 +44,8 @@ export class TlsTermination {
   readonly names: ReadonlySet<string>;
   readonly #servers: ReadonlyMap<AlpnPreference | 'none', tls.Server>;
   readonly #pending = new Map<string, Pending>();
+  /** By the whole certificate, which alone decides. */
+  readonly #identities = new Map<string, ClientIdentity | null>();
 
   /** @throws when the certificate, key or anchors cannot be used. */
   constructor(credentials: ServerCredentials) {
@@ -49,7 +58,7 @@ export class TlsTermination {
         handshakeTimeout: 10_000,
         ...(alpn === undefined ? {} : { ALPNProtocols: alpn }),
       });
-      server.on('secureConnection', (socket) => this.#settle(socket, verified(socket)));
+      server.on('secureConnection', (socket) => this.#settle(socket, this.#verified(socket)));
       server.on('tlsClientError', (error, socket) => this.#settle(socket, { kind: 'failed', reason: error.message }));
       return server;
     };
@@ -91,6 +100,31 @@ export class TlsTermination {
     });
   }
 
+  /**
+   * No certificate: established without an identity. A certificate that verifies: its first usable name, or none.
+   * A certificate that does not verify: failed.
+   */
+  #verified(socket: tls.TLSSocket): Handshake {
+    const certificate = socket.getPeerX509Certificate();
+    if (certificate === undefined) return { kind: 'established', socket, identity: null };
+    if (!socket.authorized) {
+      return { kind: 'failed', reason: `client certificate does not verify: ${String(socket.authorizationError)}` };
+    }
+    return { kind: 'established', socket, identity: this.#identityIn(certificate.raw) };
+  }
+
+  #identityIn(der: Buffer): ClientIdentity | null {
+    if (der.length > maxKnownBytes) return identityFromCertificate(der);
+    const key = der.toString('latin1');
+    let identity = this.#identities.get(key);
+    if (identity === undefined) {
+      identity = identityFromCertificate(der);
+      if (this.#identities.size >= maxKnown) this.#identities.clear();
+      this.#identities.set(key, identity);
+    }
+    return identity;
+  }
+
   #settleKey(key: string, result: Handshake): void {
     const pending = this.#pending.get(key);
     if (pending === undefined) return;
@@ -102,17 +136,4 @@ export class TlsTermination {
 /** Unique among open connections; node:tls offers no other documented way from a TLS socket back to its raw one. */
 function connectionKey(socket: Socket): string {
   return `${socket.remoteAddress} ${socket.remotePort} ${socket.localAddress} ${socket.localPort}`;
-}
-
-/**
- * No certificate: established without an identity. A certificate that verifies: its first usable name, or none.
- * A certificate that does not verify: failed.
- */
-function verified(socket: tls.TLSSocket): Handshake {
-  const certificate = socket.getPeerX509Certificate();
-  if (certificate === undefined) return { kind: 'established', socket, identity: null };
-  if (!socket.authorized) {
-    return { kind: 'failed', reason: `client certificate does not verify: ${String(socket.authorizationError)}` };
-  }
-  return { kind: 'established', socket, identity: identityFromCertificate(certificate.raw) };
 }
