@@ -10,6 +10,7 @@ import { type Failure, failures, upstreamFailure } from '../refuse.ts';
 import type { PendingConnect } from '../upstream.ts';
 import { AnswerHead } from './answer-head.ts';
 import { lowerCase, type OriginalProtocol } from './head.ts';
+import { HeldBytes } from './held-bytes.ts';
 import { errorCode } from './protocol.ts';
 import type { RequestRelay, ServerStream } from './server-stream.ts';
 
@@ -32,7 +33,6 @@ function answerOf(head: ResponseHead, protocol: OriginalProtocol): AnswerHead {
   return answer;
 }
 
-const endOfChunk = Buffer.from('\r\n');
 const lastChunk = '0\r\n\r\n';
 
 /** One permitted request on its way to an HTTP/1.1 app, and the answer on its way back. */
@@ -47,8 +47,13 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
   readonly #chunked: boolean;
   #app: AppConnection | null = null;
   #connecting: PendingConnect | null = null;
-  #early: Buffer[] = [];
-  #owed = 0;
+  /** Content that waits for a connection, or for what was written before it. */
+  readonly #held = new HeldBytes();
+  #heldBytes = 0;
+  /** Bytes of content of the write that is under way; the client may send as many again when it is done. */
+  #writing = 0;
+  /** The whole request has been written. */
+  #sent = false;
   /** The request can be sent again should an idle connection prove to be closed. */
   #mayRepeat = false;
   #chunks: ChunkScanner | null = null;
@@ -114,7 +119,8 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
     this.#app = app;
     app.begin(this.#permit, this.#client.method, this);
     const { socket } = app;
-    if (this.#client.remoteEnded && this.#early.length === 0 && !this.#chunked) {
+    if (this.#client.remoteEnded && this.#held.isEmpty && !this.#chunked) {
+      this.#sent = true;
       socket.write(this.#head, 'latin1');
       return;
     }
@@ -122,54 +128,56 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
     socket.cork();
     process.nextTick(() => socket.uncork());
     socket.write(this.#head, 'latin1');
-    for (const bytes of this.#early.splice(0)) this.#forward(app, bytes);
-    if (this.#client.remoteEnded) this.#finish(app);
+    this.#advance(app);
   }
 
   content(bytes: Buffer, from: number, to: number): void {
     this.#scope.requestFrame(to - from);
-    // The bytes are lent, and a write may take longer than the loan.
-    const copy = Buffer.from(bytes.subarray(from, to));
-    if (this.#app === null) this.#early.push(copy);
-    else this.#forward(this.#app, copy);
-  }
-
-  #forward(app: AppConnection, bytes: Buffer): void {
-    const { socket } = app;
-    let room: boolean;
-    if (this.#chunked) {
-      socket.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
-      socket.write(bytes);
-      room = socket.write(endOfChunk);
-    } else {
-      room = socket.write(bytes);
-    }
-    if (room) {
-      this.#client.consume(bytes.length);
-      return;
-    }
-    if (this.#owed === 0) {
-      socket.once('drain', () => {
-        const owed = this.#owed;
-        this.#owed = 0;
-        this.#client.consume(owed);
-      });
-    }
-    this.#owed += bytes.length;
+    this.#held.push(bytes, from, to);
+    this.#heldBytes += to - from;
+    if (this.#app !== null) this.#advance(this.#app);
   }
 
   contentEnded(): void {
     this.#scope.requestEnded();
-    if (this.#app !== null) this.#finish(this.#app);
+    if (this.#app !== null) this.#advance(this.#app);
   }
 
-  /** Trailers of the request end here: HTTP/1 apps get only what they were promised (RFC 9110 6.5.1). */
-  #finish(app: AppConnection): void {
-    if (this.#chunked) app.socket.write(lastChunk, 'latin1');
+  /** Writes what is held, all at once: the app's connection gets no more before it has taken that. */
+  #advance(app: AppConnection): void {
+    if (this.#writing > 0 || this.#sent) return;
+    const { socket } = app;
+    // Trailers of the request end here: HTTP/1 apps get only what they were promised (RFC 9110 6.5.1).
+    const end = this.#client.remoteEnded;
+    this.#sent = end;
+    const bytes = this.#heldBytes;
+    if (bytes === 0) {
+      if (end && this.#chunked) socket.write(lastChunk, 'latin1');
+      return;
+    }
+    this.#writing = bytes;
+    this.#heldBytes = 0;
+    const blocks = this.#held.takeAll();
+    const done = (error?: Error | null): void => {
+      if (error === undefined || error === null) this.#written(app);
+    };
+    socket.cork();
+    if (this.#chunked) socket.write(`${bytes.toString(16)}\r\n`, 'latin1');
+    for (const block of blocks) socket.write(block);
+    socket.write(this.#chunked ? `\r\n${end ? lastChunk : ''}` : '', 'latin1', done);
+    socket.uncork();
+  }
+
+  #written(app: AppConnection): void {
+    if (this.#app !== app) return;
+    const bytes = this.#writing;
+    this.#writing = 0;
+    this.#client.consume(bytes);
+    this.#advance(app);
   }
 
   get requestComplete(): boolean {
-    return this.#client.remoteEnded;
+    return this.#sent;
   }
 
   onHead(head: ResponseHead, body: Buffer): void {

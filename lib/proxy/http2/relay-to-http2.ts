@@ -4,6 +4,7 @@ import type { RequestScope } from '../recorder.ts';
 import type { AnswerHead } from './answer-head.ts';
 import type { AppSessions, Waiting } from './app-sessions.ts';
 import type { AnswerSink, ClientSession, ClientStream } from './client-session.ts';
+import { HeldBytes } from './held-bytes.ts';
 import { encodeFields } from './hpack/encoder.ts';
 import { errorCode, reasonName } from './protocol.ts';
 import type { RequestRelay, ServerStream } from './server-stream.ts';
@@ -18,7 +19,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   readonly #onFailed: (error: unknown) => void;
   #app: ClientStream | null = null;
   /** Content that came before a session was there. */
-  #early: Buffer[] = [];
+  readonly #early = new HeldBytes();
   /** Bytes that the client may send again once the app has taken what waits; and the same the other way. */
   #owedToClient = 0;
   #owedToApp = 0;
@@ -74,12 +75,11 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
 
   ready(session: ClientSession): void {
     const client = this.#client;
-    const early = this.#early.splice(0);
-    const complete = client.remoteEnded && early.length === 0 && client.trailers.length === 0;
+    const complete = client.remoteEnded && this.#early.isEmpty && client.trailers.length === 0;
     const app = session.request(this.#permit, this.#block, client.method === 'HEAD', complete, this);
     this.#app = app;
     if (complete) return;
-    for (const bytes of early) this.#forward(app, bytes, 0, bytes.length);
+    for (const bytes of this.#early.takeAll()) this.#forward(app, bytes, 0, bytes.length);
     if (client.remoteEnded) this.#finish(app);
   }
 
@@ -92,7 +92,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   content(bytes: Buffer, from: number, to: number): void {
     this.#scope.requestFrame(to - from);
     if (this.#app !== null) this.#forward(this.#app, bytes, from, to);
-    else this.#early.push(Buffer.from(bytes.subarray(from, to)));
+    else this.#early.push(bytes, from, to);
   }
 
   #forward(app: ClientStream, bytes: Buffer, from: number, to: number): void {

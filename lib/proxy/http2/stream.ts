@@ -1,3 +1,4 @@
+import { HeldBytes } from './held-bytes.ts';
 import { errorCode } from './protocol.ts';
 import type { Session } from './session.ts';
 
@@ -25,9 +26,8 @@ export abstract class Stream {
   /** The session has this stream among those that wait for room. */
   queued = false;
   readonly #session: Session;
-  /** Our copies of data that found no room, the first of them from `#from` on. */
-  readonly #waiting: Buffer[] = [];
-  #from = 0;
+  /** Data that found no room. Few streams ever have any. */
+  #waiting: HeldBytes | null = null;
   /** What comes behind them. */
   #end: { readonly trailers: Buffer | null } | null = null;
 
@@ -52,13 +52,13 @@ export abstract class Stream {
    */
   write(bytes: Buffer, from = 0, to: number = bytes.length): boolean {
     if (this.closed || this.localEnded) return true;
-    if (this.#waiting.length === 0) {
-      const sent = this.#session.sendData(this, bytes, from, to);
+    let sent = from;
+    if (this.#waiting === null) {
+      sent = this.#session.sendData(this, bytes, from, to);
       if (sent === to) return !this.#session.output.blocked || this.#block();
-      this.#waiting.push(Buffer.from(bytes.subarray(sent, to)));
-    } else {
-      this.#waiting.push(Buffer.from(bytes.subarray(from, to)));
+      this.#waiting = new HeldBytes();
     }
+    this.#waiting.push(bytes, sent, to);
     return this.#block();
   }
 
@@ -74,7 +74,7 @@ export abstract class Stream {
   /** Ends our message, with an encoded block of trailers or without. */
   finish(trailers: Buffer | null): void {
     if (this.closed || this.localEnded || this.#end !== null) return;
-    if (this.#waiting.length > 0) this.#end = { trailers };
+    if (this.#waiting !== null) this.#end = { trailers };
     else this.#finish(trailers);
   }
 
@@ -88,12 +88,10 @@ export abstract class Stream {
 
   /** Sends as much of what waits as there is room for. True when nothing waits any more. */
   pump(): boolean {
-    while (this.#waiting.length > 0) {
-      const bytes = this.#waiting[0] as Buffer;
-      this.#from = this.#session.sendData(this, bytes, this.#from, bytes.length);
-      if (this.#from < bytes.length) return false;
-      this.#waiting.shift();
-      this.#from = 0;
+    if (this.#waiting !== null) {
+      const isEmpty = this.#waiting.drain((bytes, from, to) => this.#session.sendData(this, bytes, from, to));
+      if (!isEmpty) return false;
+      this.#waiting = null;
     }
     if (this.#session.output.blocked) return false;
     if (this.#end !== null) {
@@ -120,7 +118,7 @@ export abstract class Stream {
   /** By the session: nothing more will come or leave. */
   close(): void {
     this.closed = true;
-    this.#waiting.length = 0;
+    this.#waiting = null;
     this.#end = null;
     this.drained = null;
   }

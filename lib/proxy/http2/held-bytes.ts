@@ -1,0 +1,61 @@
+/** Small pieces share blocks of this size. */
+const blockBytes = 4096;
+
+/**
+ * Copies of bytes that have to wait. A peer may send them one at a time, and a Buffer for each would cost a hundred times
+ * what it holds.
+ */
+export class HeldBytes {
+  #blocks: Buffer[] = [];
+  /** Where the first block goes on, and where the last one ends. */
+  #from = 0;
+  #end = 0;
+
+  get isEmpty(): boolean {
+    return this.#blocks.length === 0;
+  }
+
+  push(bytes: Buffer, from: number, to: number): void {
+    const length = to - from;
+    const last = this.#blocks.at(-1);
+    if (last !== undefined) {
+      if (last.length - this.#end >= length) {
+        this.#end += bytes.copy(last, this.#end, from, to);
+        return;
+      }
+      this.#blocks[this.#blocks.length - 1] = last.subarray(0, this.#end);
+    }
+    // The first is most often the only one.
+    const block = Buffer.allocUnsafe(last === undefined ? length : Math.max(blockBytes, length));
+    this.#blocks.push(block);
+    this.#end = bytes.copy(block, 0, from, to);
+  }
+
+  /**
+   * Hands out what is held, in order, until `take` stops short.
+   *
+   * @param take gets the bytes [from, to) and returns where it stopped.
+   * @returns true when nothing is left.
+   */
+  drain(take: (bytes: Buffer, from: number, to: number) => number): boolean {
+    while (this.#blocks.length > 0) {
+      const block = this.#blocks[0] as Buffer;
+      const end = this.#blocks.length === 1 ? this.#end : block.length;
+      this.#from = take(block, this.#from, end);
+      if (this.#from < end) return false;
+      this.#blocks.shift();
+      this.#from = 0;
+    }
+    return true;
+  }
+
+  /** Gives away everything. */
+  takeAll(): readonly Buffer[] {
+    const blocks: Buffer[] = [];
+    this.drain((block, from, to) => {
+      blocks.push(block.subarray(from, to));
+      return to;
+    });
+    return blocks;
+  }
+}
