@@ -108,6 +108,7 @@ export class ClientSession extends Session {
   readonly #blocks: HeaderBlocks<AnswerHead>;
   /** The app is ours, and may reset what it likes. */
   protected override readonly limitsResets = false;
+  protected override readonly maxEnablePush = 0;
   #retired = false;
   #resets = 0;
 

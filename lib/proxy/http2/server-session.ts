@@ -45,9 +45,11 @@ export class ServerSession extends Session implements Http2Session {
   readonly #lane: ServerLane;
   readonly #blocks: HeaderBlocks<RequestHead>;
   protected override readonly limitsResets = true;
+  protected override readonly maxEnablePush = 1;
   /** Bytes of the client's preface that have come. */
   #prefaceBytes = 0;
-  #draining = false;
+  /** The last stream that is still served, once the end has been announced. */
+  #drainedAt: number | null = null;
 
   constructor(lane: ServerLane, connection: HttpConnection, socket: Socket) {
     super(socket, limits);
@@ -114,7 +116,7 @@ export class ServerSession extends Session implements Http2Session {
       return;
     }
     this.lastStreamId = streamId;
-    if (this.#draining || this.streams.size >= maxStreams) {
+    if (this.#drainedAt !== null || this.streams.size >= maxStreams) {
       this.refuseMalformed(streamId, errorCode.refusedStream, endStream);
       return;
     }
@@ -185,11 +187,12 @@ export class ServerSession extends Session implements Http2Session {
   }
 
   protected override get lastAccepted(): number {
-    return this.lastStreamId;
+    // It never goes up again (RFC 9113 6.8).
+    return this.#drainedAt ?? this.lastStreamId;
   }
 
   protected override streamClosed(_stream: Stream): void {
-    if (this.#draining && this.streams.size === 0 && !this.over) this.end(errorCode.noError);
+    if (this.#drainedAt !== null && this.streams.size === 0 && !this.over) this.end(errorCode.noError);
   }
 
   announce(): void {
@@ -198,8 +201,8 @@ export class ServerSession extends Session implements Http2Session {
   }
 
   drain(): void {
-    if (this.over || this.#draining) return;
-    this.#draining = true;
+    if (this.over || this.#drainedAt !== null) return;
+    this.#drainedAt = this.lastStreamId;
     this.goaway(this.lastStreamId, errorCode.noError);
     if (this.streams.size === 0) this.end(errorCode.noError);
   }

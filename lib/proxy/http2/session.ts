@@ -127,7 +127,7 @@ export abstract class Session {
     let at = 0;
     if (this.#held !== null) {
       at = this.#complete(chunk);
-      if (at === -1 || this.over) return;
+      if (this.over) return;
     }
     const end = chunk.length;
     while (end - at >= frameHeaderBytes) {
@@ -158,27 +158,29 @@ export abstract class Session {
     this.#heldBytes += chunk.copy(this.#held, this.#heldBytes, from);
   }
 
-  /** Adds to the frame that is held; where the next one begins, or -1 when it is still not complete. */
+  /** Adds to the frame that is held; where the next one begins, which is the chunk's end when more is to come. */
   #complete(chunk: Buffer): number {
     const held = this.#held as Buffer;
     let at = 0;
     if (this.#heldBytes < frameHeaderBytes) {
       at = chunk.copy(held, this.#heldBytes, 0, frameHeaderBytes - this.#heldBytes);
       this.#heldBytes += at;
-      if (this.#heldBytes < frameHeaderBytes) return -1;
+      if (this.#heldBytes < frameHeaderBytes) return at;
     }
     const length = held.readUIntBE(0, 3);
     if (length > maxPayload) {
       this.fail(errorCode.frameSizeError);
-      return -1;
+      return at;
     }
     const whole = frameHeaderBytes + length;
     const copied = chunk.copy(held, this.#heldBytes, at, at + whole - this.#heldBytes);
     this.#heldBytes += copied;
-    if (this.#heldBytes < whole) return -1;
+    if (this.#heldBytes < whole) return chunk.length;
     this.#held = null;
     this.#heldBytes = 0;
     this.#frame(held, 0, length);
+    // What is incomplete from here on has begun just now.
+    if (!this.#isIncomplete()) this.incompleteSince = null;
     return at + copied;
   }
 
@@ -290,6 +292,7 @@ export abstract class Session {
     }
     stream.unconsumed += length;
     if (end) stream.remoteEnded = true;
+    if (length > to - from) this.consumed(stream, length - (to - from));
     if (to > from) stream.received(bytes, from, to);
     if (end && !stream.closed) {
       stream.ended();
@@ -363,6 +366,7 @@ export abstract class Session {
     }
     if ((flags & flag.endHeaders) === 0) return;
     this.#block = null;
+    this.incompleteSince = null;
     this.headers(streamId, Buffer.concat(block.parts), 0, block.bytes, block.endStream);
   }
 
@@ -435,6 +439,9 @@ export abstract class Session {
   /** Whether too many resets end the connection. */
   protected abstract readonly limitsResets: boolean;
 
+  /** What the peer may set ENABLE_PUSH to: a server nothing but 0 (RFC 9113 6.5.2). */
+  protected abstract readonly maxEnablePush: number;
+
   #settings(flags: number, streamId: number, bytes: Buffer, from: number, length: number): void {
     if (streamId !== 0) {
       this.fail(errorCode.protocolError);
@@ -477,6 +484,7 @@ export abstract class Session {
         this.#peerTableBytes = value;
         return errorCode.noError;
       case setting.enablePush:
+        return value > this.maxEnablePush ? errorCode.protocolError : errorCode.noError;
       case setting.enableConnectProtocol:
       case setting.noRfc7540Priorities:
         // Switches; nothing else is made of them.
@@ -557,18 +565,18 @@ export abstract class Session {
   /** Bytes of the peer's DATA have been dealt with. Null: of a stream that is no more. */
   consumed(stream: Stream | null, bytes: number): void {
     if (this.over) return;
-    this.#unannounced += bytes;
-    if (this.#unannounced >= this.#limits.connectionWindow >> 1) {
     if (stream !== null) {
       // Its end has paid for all of them.
       if (stream.closed) return;
       stream.unconsumed -= bytes;
     }
+    this.#unannounced += bytes;
+    if (this.#unannounced >= this.#limits.connectionWindow >> 1) {
       this.output.number(frameType.windowUpdate, 0, this.#unannounced);
       this.#receiveWindow += this.#unannounced;
       this.#unannounced = 0;
     }
-    if (stream === null || stream.closed || stream.remoteEnded) return;
+    if (stream === null || stream.remoteEnded) return;
     stream.unannounced += bytes;
     if (stream.unannounced >= this.#limits.streamWindow >> 1) {
       this.output.number(frameType.windowUpdate, stream.id, stream.unannounced);
@@ -585,10 +593,10 @@ export abstract class Session {
   #close(stream: Stream, reset: boolean): void {
     stream.close();
     this.streams.delete(stream.id);
-    this.streamClosed(stream, reset);
-  }
     // Whoever was to deal with them may never do so, and the connection's room is everybody's.
     if (stream.unconsumed > 0) this.consumed(null, stream.unconsumed);
+    this.streamClosed(stream, reset);
+  }
 
   /** Ends one stream. */
   resetStream(stream: Stream, code: number): void {
@@ -647,11 +655,20 @@ export abstract class Session {
     this.over = true;
     const { socket } = this;
     this.abortAll(code);
-    socket.end();
     if (socket.isPaused()) socket.resume();
-    const timer = setTimeout(() => socket.destroy(), lingerMs);
+    const linger = (): void => {
+      if (socket.destroyed) return;
+      const timer = setTimeout(() => socket.destroy(), lingerMs);
+      socket.once('close', () => clearTimeout(timer));
+    };
     socket.once('end', () => socket.destroy());
-    socket.once('close', () => clearTimeout(timer));
+    // A slow peer may take its time to read its last answers; one that broke the rules may not.
+    if (code === errorCode.noError) {
+      socket.end(linger);
+    } else {
+      socket.end();
+      linger();
+    }
   }
 
   /** The connection is gone, or as good as gone. */

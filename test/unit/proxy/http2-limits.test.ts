@@ -1,0 +1,373 @@
+import net, { type Socket } from 'node:net';
+import t, { type Test } from 'tap';
+import { headersTimeoutMs } from '../../../lib/proxy/http1/limits.ts';
+import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
+import { type ServerLane, ServerSession } from '../../../lib/proxy/http2/server-session.ts';
+import type { HttpConnection } from '../../../lib/proxy/request-pipeline.ts';
+import {
+  dataFrame,
+  type Fields,
+  flag,
+  frame,
+  type as frameType,
+  headerBlock,
+  headersFrame,
+  preface,
+  requestFields,
+  resetFrame,
+  setting,
+  settingsFrame,
+  windowFrame,
+} from '../../e2e/hardening/http2-frames.ts';
+import { RawClient } from '../../support/raw-http.ts';
+import { until } from '../../support/until.ts';
+import { openClient, startFrameApp } from './http2-peers.ts';
+import { type Lane, startLane } from './lanes.ts';
+
+/*
+ * How long, how much and how often: what the engine bears from a client, and how it ends a connection. The figures are
+ * its own; what node:http2 bears is in test/e2e/hardening/http2-floods.test.ts.
+ */
+
+const get = (id: number, path = '/', more: Fields = []): Buffer => headersFrame(id, requestFields(path, more));
+const post = (id: number, path = '/'): Buffer => headersFrame(id, requestFields(path, [], 'POST'), false);
+const first = Buffer.concat([preface, settingsFrame([])]);
+
+interface Accepted {
+  readonly client: RawClient;
+  readonly socket: Socket;
+  readonly session: ServerSession;
+  readonly bad: string[];
+}
+
+/** A session whose clock is the test's: `sweep` says how late it is. */
+async function accepted(t: Test): Promise<Accepted> {
+  const bad: string[] = [];
+  const lane: ServerLane = {
+    pipeline: { logsAccess: false } as ServerLane['pipeline'],
+    onBadRequest: (_connection, reason) => bad.push(reason),
+    request: () => {},
+    forget: () => {},
+  };
+  const server = net.createServer({ allowHalfOpen: true });
+  t.teardown(() => server.close());
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
+  const client = await RawClient.open({ port: (server.address() as net.AddressInfo).port });
+  const socket = await accepted;
+  t.teardown(() => {
+    client.destroy();
+    socket.destroy();
+  });
+  const session = new ServerSession(lane, {} as HttpConnection, socket);
+  session.start(Buffer.alloc(0));
+  return { client, socket, session, bad };
+}
+
+/** Sends, and waits until it has been read. */
+async function sent({ client, socket }: Accepted, bytes: Buffer): Promise<void> {
+  const before = socket.bytesRead;
+  client.send(bytes);
+  await until('the bytes to be read', () => socket.bytesRead === before + bytes.length);
+}
+
+const beginnings: readonly (readonly [title: string, packets: readonly Buffer[]])[] = [
+  ['nothing at all', []],
+  ['half a preface', [preface.subarray(0, 10)]],
+  ['no SETTINGS', [preface]],
+  ['half of HEADERS', [first, get(1).subarray(0, 20)]],
+  ['the length of a frame, and then some of it', [first, get(1).subarray(0, 3), get(1).subarray(3, 20)]],
+  ['a header block that goes on', [first, frame(frameType.headers, 0, 1, headerBlock(requestFields('/')))]],
+  ['half of SETTINGS', [first, settingsFrame([[1, 1]]).subarray(0, 12)]],
+];
+
+t.test('what begins must come to its end', async (t) => {
+  for (const [title, packets] of beginnings) {
+    await t.test(title, async (t) => {
+      const connection = await accepted(t);
+      for (const packet of packets) await sent(connection, packet);
+      const { session, client } = connection;
+      session.sweep(performance.now() + headersTimeoutMs - 1000, headersTimeoutMs);
+      t.notOk(session.over, 'there is time left');
+      session.sweep(performance.now() + headersTimeoutMs + 1000, headersTimeoutMs);
+      t.ok(session.over);
+      t.ok(await client.ends(3000), 'the connection ends');
+      t.same(connection.bad, ['header block not complete in time']);
+    });
+  }
+});
+
+const patient: readonly (readonly [title: string, packets: readonly Buffer[]])[] = [
+  ['an idle connection', [first]],
+  ['one that waits for an answer', [first, get(1)]],
+  ['half of DATA', [first, post(1), dataFrame(1, 'hello').subarray(0, 12)]],
+];
+
+t.test('what is complete may wait', async (t) => {
+  for (const [title, packets] of patient) {
+    await t.test(title, async (t) => {
+      const connection = await accepted(t);
+      for (const packet of packets) await sent(connection, packet);
+      connection.session.sweep(performance.now() + 100 * headersTimeoutMs, headersTimeoutMs);
+      t.notOk(connection.session.over);
+    });
+  }
+});
+
+t.test('each beginning has its own time', async (t) => {
+  const connection = await accepted(t);
+  const { session } = connection;
+  await sent(connection, Buffer.concat([first, get(1).subarray(0, 20)]));
+  const began = session.incompleteSince;
+  await until('a later moment', () => performance.now() > Number(began) + 5);
+  await sent(connection, Buffer.concat([get(1).subarray(20), get(3).subarray(0, 20)]));
+  t.ok(Number(session.incompleteSince) > Number(began), 'of a frame behind a frame');
+  const block = headerBlock(requestFields('/'));
+  await sent(connection, Buffer.concat([get(3).subarray(20), frame(frameType.headers, 0, 5, block)]));
+  const blockBegan = session.incompleteSince;
+  await until('a later moment', () => performance.now() > Number(blockBegan) + 5);
+  await sent(connection, frame(frameType.continuation, 0, 5, headerBlock([['x', 'y']])));
+  t.equal(session.incompleteSince, blockBegan, 'more of a block does not put it off');
+  await sent(
+    connection,
+    Buffer.concat([frame(frameType.continuation, flag.endHeaders, 5), frame(frameType.headers, 0, 7, block)]),
+  );
+  t.ok(Number(session.incompleteSince) > Number(blockBegan), 'of a block behind a block');
+});
+
+t.test('the last bytes of a drained connection leave, however slow the client is', async (t) => {
+  const connection = await accepted(t);
+  const { client, socket, session } = connection;
+  client.socket.pause();
+  await sent(connection, first);
+  // Far more than the kernel takes.
+  const bytes = 24 * 2 ** 20;
+  socket.write(Buffer.alloc(bytes));
+  session.drain();
+  // The time that a client has for a last GOAWAY, and more.
+  await new Promise((resolve) => setTimeout(resolve, 1300));
+  client.socket.resume();
+  t.ok(await client.ends(5000));
+  t.ok(client.receivedLength > bytes, `${client.receivedLength} bytes`);
+});
+
+t.test('a connection that broke the rules is not waited for', async (t) => {
+  const connection = await accepted(t);
+  const { client, socket } = connection;
+  client.socket.pause();
+  await sent(connection, first);
+  socket.write(Buffer.alloc(24 * 2 ** 20));
+  client.send(dataFrame(0, 'x'));
+  await until('its end', () => socket.destroyed);
+});
+
+const none: readonly Buffer[] = [];
+
+function times(count: number, make: (i: number) => Buffer): Buffer {
+  return Buffer.concat(Array.from({ length: count }, (_, i) => make(i)));
+}
+
+const id = (i: number): number => 2 * i + 1;
+const calm = 'ENHANCE_YOUR_CALM';
+
+interface Flood {
+  readonly title: string;
+  readonly settings?: readonly (readonly [number, number])[];
+  readonly before?: readonly Buffer[];
+  readonly send: Buffer;
+  /** The code of GOAWAY; null where the connection lives. */
+  readonly ends: string | null;
+}
+
+const floods: readonly Flood[] = [
+  {
+    title: '900 resets',
+    send: times(900, (i) => Buffer.concat([get(id(i), '/hold'), resetFrame(id(i), 8)])),
+    ends: null,
+  },
+  {
+    title: '3,000 resets (CVE-2023-44487)',
+    send: times(3_000, (i) => Buffer.concat([get(id(i), '/hold'), resetFrame(id(i), 8)])),
+    ends: calm,
+  },
+  {
+    title: '3,000 streams that we must reset (CVE-2025-8671)',
+    send: times(3_000, (i) => Buffer.concat([post(id(i), '/hold'), windowFrame(id(i), 0)])),
+    ends: calm,
+  },
+  {
+    title: '3,000 windows that overflow',
+    send: times(3_000, (i) => Buffer.concat([post(id(i), '/hold'), windowFrame(id(i), 2 ** 31 - 1)])),
+    ends: calm,
+  },
+  {
+    title: '3,000 frames on streams that are half closed',
+    send: times(3_000, (i) => Buffer.concat([get(id(i), '/hold'), dataFrame(id(i), 'x')])),
+    ends: calm,
+  },
+  { title: '3,000 malformed requests', send: times(3_000, (i) => get(id(i), '/', [['connection', 'x']])), ends: calm },
+  { title: '3,000 streams beyond the limit', send: times(3_300, (i) => get(id(i), '/hold')), ends: calm },
+  {
+    title: 'CONTINUATION without end (CVE-2024-27983)',
+    send: Buffer.concat([
+      frame(frameType.headers, 0, 1),
+      times(40, () => frame(frameType.continuation, 0, 1, Buffer.alloc(8_000))),
+    ]),
+    ends: calm,
+  },
+  {
+    title: 'empty CONTINUATION without end',
+    send: Buffer.concat([frame(frameType.headers, 0, 1), times(200, () => frame(frameType.continuation, 0, 1))]),
+    ends: calm,
+  },
+  {
+    title: 'a block in 60 pieces',
+    send: Buffer.concat([
+      frame(frameType.headers, flag.endStream, 1, headerBlock(requestFields('/'))),
+      times(59, (i) => frame(frameType.continuation, i === 58 ? flag.endHeaders : 0, 1)),
+    ]),
+    ends: null,
+  },
+  {
+    title: '30,000 SETTINGS (CVE-2019-9515)',
+    send: times(30_000, (i) => settingsFrame([[setting.initialWindowSize, 65_535 + (i % 2)]])),
+    ends: calm,
+  },
+  {
+    title: 'SETTINGS of 2,000 settings, ten times',
+    send: times(10, () => settingsFrame(Array.from({ length: 2_000 }, () => [0xff, 1] as const))),
+    ends: calm,
+  },
+  {
+    title: '30,000 PINGs (CVE-2019-9512)',
+    send: times(30_000, () => frame(frameType.ping, 0, 0, Buffer.alloc(8))),
+    ends: calm,
+  },
+  {
+    title: '30,000 empty DATA frames (CVE-2019-9518)',
+    before: [post(1, '/hold')],
+    send: times(30_000, () => dataFrame(1, '')),
+    ends: calm,
+  },
+  {
+    title: '30,000 frames of nothing but padding',
+    before: [post(1, '/hold')],
+    send: times(30_000, () => frame(frameType.data, flag.padded, 1, Buffer.of(0))),
+    ends: calm,
+  },
+  {
+    title: '30,000 PRIORITY (CVE-2019-9513)',
+    send: times(30_000, () => frame(frameType.priority, 0, 1, Buffer.from([0, 0, 0, 3, 16]))),
+    ends: calm,
+  },
+  { title: '30,000 WINDOW_UPDATE', send: times(30_000, () => windowFrame(0, 1)), ends: calm },
+  { title: '30,000 frames of unknown types', send: times(30_000, () => frame(0xfa, 0, 0)), ends: calm },
+  { title: '30,000 GOAWAY', send: times(30_000, () => frame(frameType.goaway, 0, 0, Buffer.alloc(8))), ends: calm },
+  { title: '30,000 resets of one stream', before: [get(1)], send: times(30_000, () => resetFrame(1, 8)), ends: calm },
+  { title: '5,000 PINGs', send: times(5_000, () => frame(frameType.ping, 0, 0, Buffer.alloc(8))), ends: null },
+];
+
+async function startHolding(t: Test): Promise<{ lane: Lane; app: Awaited<ReturnType<typeof startFrameApp>> }> {
+  const app = await startFrameApp(t, {
+    onEnd: ({ connection, id, path }) => {
+      if (path !== '/hold') connection.send(headersFrame(id, [[':status', '200']]));
+    },
+  });
+  return { app, lane: await startLane(t, { engine: 'fast', protocol: 'http2', app: app.port }) };
+}
+
+t.test('floods', async (t) => {
+  for (const { title, before = none, send, ends } of floods) {
+    await t.test(title, async (t) => {
+      const { lane } = await startHolding(t);
+      const client = await openClient(t, lane.port);
+      client.send(...before);
+      await client.lives();
+      client.send(send);
+      const lives = await client.lives();
+      t.equal(lives, ends === null);
+      t.equal(client.goaway === null ? null : reasonName(client.goaway.code), ends);
+      const other = await openClient(t, lane.port);
+      other.send(get(1));
+      t.equal(await other.over(1), '200', 'another client is served');
+    });
+  }
+});
+
+t.test('what a busy client does is no flood', async (t) => {
+  const { lane } = await startHolding(t);
+  const client = await openClient(t, lane.port);
+  // More requests than any of the limits above, each with room given and a PING.
+  for (let round = 0; round < 150; round++) {
+    const ids = Array.from({ length: 100 }, (_, i) => id(round * 100 + i));
+    client.send(...ids.map((one) => get(one)));
+    for (const one of ids) if ((await client.over(one)) !== '200') t.fail(`${one}: ${client.outcome(one)}`);
+  }
+  t.ok(await client.lives());
+});
+
+t.test('GOAWAY: announced, then final; what is under way ends, what is new is refused', async (t) => {
+  const { lane, app } = await startHolding(t);
+  const client = await openClient(t, lane.port);
+  client.send(get(1, '/hold'));
+  await until('the request', () => app.requests.length === 1);
+  lane.live.announceDrain();
+  await client.until('the announcement', () => client.goaway !== null);
+  t.same(client.goaway, { last: 2 ** 31 - 1, code: 0 });
+  client.send(get(3));
+  t.equal(await client.over(3), '200', 'it refuses nothing yet');
+  const drained = lane.live.drain(10_000);
+  await client.until('the last GOAWAY', () => client.goaway?.last === 3);
+  client.send(get(5), post(7), dataFrame(7, 'x', true));
+  t.equal(await client.over(5), 'REFUSED_STREAM');
+  t.equal(await client.over(7), 'REFUSED_STREAM');
+  t.equal(app.requests.length, 2);
+  t.ok(await client.lives());
+  const [held] = app.requests;
+  held?.connection.send(headersFrame(held.id, [[':status', '200']]));
+  t.equal(await client.over(1), '200');
+  t.ok(await drained, 'and then it has drained by itself');
+  await client.until('the end', () => client.ended);
+});
+
+t.test('the last stream of a GOAWAY never goes up again', async (t) => {
+  const { lane, app } = await startHolding(t);
+  const client = await openClient(t, lane.port);
+  client.send(get(1, '/hold'));
+  await until('the request', () => app.requests.length === 1);
+  void lane.live.drain(10_000);
+  await client.until('the last GOAWAY', () => client.goaway?.last === 1);
+  client.send(get(5));
+  t.equal(await client.over(5), 'REFUSED_STREAM');
+  client.send(dataFrame(0, 'x'));
+  await client.until('the end', () => client.ended);
+  t.same(client.goaway, { last: 1, code: 1 });
+});
+
+t.test('an idle connection is drained at once', async (t) => {
+  const { lane } = await startHolding(t);
+  const client = await openClient(t, lane.port);
+  await client.lives();
+  t.ok(await lane.live.drain(5000));
+  t.same(client.goaway, { last: 0, code: 0 });
+});
+
+t.test('the preface', async (t) => {
+  await t.test('byte by byte, with everything behind it', async (t) => {
+    const { lane } = await startHolding(t);
+    const client = await RawClient.open({ port: lane.port });
+    t.teardown(() => client.destroy());
+    await client.sendByteByByte(Buffer.concat([first, get(1), post(3), dataFrame(3, 'abc', true)]));
+    await until('both answers', () => client.received.includes(Buffer.from([1, 5, 0, 0, 0, 3, 0x88])));
+    t.ok(client.received.includes(Buffer.from([1, 5, 0, 0, 0, 1, 0x88])));
+    t.notOk(client.ended);
+  });
+  await t.test('another one', async (t) => {
+    const { lane } = await startHolding(t);
+    const client = await RawClient.open({ port: lane.port });
+    t.teardown(() => client.destroy());
+    client.send(Buffer.from('PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n'));
+    t.ok(await client.ends(3000));
+    t.same(lane.counts.badRequests, ['no HTTP/2 preface']);
+  });
+});
