@@ -202,12 +202,18 @@ export async function startApp(options: AppOptions): Promise<App> {
     ownPorts.add(listener.address.port);
     return listener.address;
   };
-  const openExplicit = (port: InboundPort): Promise<AddressInfo> =>
-    open('SALLYPORT_INBOUND_PORTS', port.listen, (socket) => ({
-      targetIp: parseIp(socket.localAddress ?? '')?.text ?? '',
-      policyPort: port.policyPort,
-      destination: { kind: 'app', endpoint: port.app },
-    }));
+  const openExplicit = ({ listen: address, policyPort, app }: InboundPort): Promise<AddressInfo> => {
+    const destination: Destination = { kind: 'app', endpoint: app };
+    const at = (ip: string | undefined): Arrival => ({
+      targetIp: parseIp(ip ?? '')?.text ?? '',
+      policyPort,
+      destination,
+    });
+    // Bound to one address, every connection arrives there, and the kernel need not be asked each time.
+    const one = parseIp(address.host ?? '')?.text;
+    const fixed = one === undefined || one === '0.0.0.0' || one === '::' ? null : at(one);
+    return open('SALLYPORT_INBOUND_PORTS', address, (socket) => fixed ?? at(socket.localAddress));
+  };
   const warned = new Set<number>();
   const warnOfOwnPort = (port: number): void => {
     if (warned.has(port)) return;
