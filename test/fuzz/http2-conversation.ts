@@ -10,7 +10,7 @@ export interface RawFrame {
   readonly length?: number;
 }
 
-const frameTypes = {
+export const frameTypes = {
   data: 0,
   headers: 1,
   priority: 2,
@@ -53,7 +53,7 @@ export function readFrames(bytes: Buffer): RawFrame[] {
   return frames;
 }
 
-function number(value: number): Buffer {
+export function number(value: number): Buffer {
   const bytes = Buffer.alloc(4);
   bytes.writeUInt32BE(value);
   return bytes;
@@ -64,7 +64,7 @@ type Form = 'literal' | 'indexing' | 'never';
 export type Field = readonly [name: string, value: string, form?: Form];
 
 /** Fields to header blocks, with a dynamic table that never fills up. */
-class BlockWriter {
+export class BlockWriter {
   readonly #table: string[] = [];
 
   block(fields: readonly Field[]): Buffer {
@@ -104,18 +104,14 @@ export type Fault =
   | { readonly kind: 'field'; readonly field: Field }
   | { readonly kind: 'length'; readonly value: string };
 
-export interface Plan {
+export interface Plan extends BlockShape {
   readonly method: string;
   readonly path: string;
   readonly fields: readonly Field[];
   readonly fault: Fault | null;
   /** Carried as HTTP/1 (Linkerd's orig-proto). */
   readonly downgraded: boolean;
-  /** Where the header block is cut into CONTINUATIONs. */
-  readonly blockCuts: readonly number[];
-  readonly padding: number | null;
-  readonly priority: boolean;
-  readonly body: readonly { readonly text: string; readonly padding: number | null }[];
+  readonly body: readonly Chunk[];
   readonly announced: boolean;
   readonly trailers: readonly Field[] | null;
   readonly ending: 'end' | 'empty-end' | 'none' | 'reset';
@@ -138,7 +134,7 @@ export interface Conversation {
   readonly asides: readonly { readonly at: number; readonly aside: Aside }[];
 }
 
-const form = fc.constantFrom<Form>('literal', 'indexing', 'indexing', 'never');
+export const form = fc.constantFrom<Form>('literal', 'indexing', 'indexing', 'never');
 const regular: Arbitrary<Field> = fc.oneof(
   fc.tuple(fc.constantFrom('x-a', 'x-b', 'accept', 'user-agent'), fc.constantFrom('', '1', 'a b', '\xe9'), form),
   fc.constantFrom<Field>(
@@ -234,11 +230,11 @@ const fault: Arbitrary<Fault> = fc.oneof(
   fc.record({ kind: fc.constant('length' as const), value: fc.constantFrom('0', '1', '1000', '-1', 'x', '5') }),
 );
 
-const some = <T>(arbitrary: Arbitrary<T>, weight: number): Arbitrary<T | null> =>
+export const some = <T>(arbitrary: Arbitrary<T>, weight: number): Arbitrary<T | null> =>
   fc.oneof({ weight, arbitrary: fc.constant(null) }, { weight: 1, arbitrary });
 
-const padding = some(fc.constantFrom(0, 1, 10, 255), 4);
-const body = fc.oneof(
+export const padding = some(fc.constantFrom(0, 1, 10, 255), 4);
+export const body: Arbitrary<readonly Chunk[]> = fc.oneof(
   { weight: 2, arbitrary: fc.constant([]) },
   {
     weight: 2,
@@ -280,7 +276,7 @@ const plan: Arbitrary<Plan> = fc.record({
 const settingId = fc.constantFrom(1, 2, 3, 4, 4, 4, 5, 6, 8, 0x99);
 const settingValue = fc.constantFrom(0, 1, 2, 100, 4096, 16_384, 65_535, 70_000, 2 ** 24 - 1, 2 ** 31 - 1, 2 ** 31);
 /** Enough room for the answers, so that most streams end. */
-const kindSettings = fc.constantFrom<(readonly [number, number])[]>(
+export const kindSettings = fc.constantFrom<(readonly [number, number])[]>(
   [],
   [[1, 0]],
   [[4, 1 << 20]],
@@ -289,9 +285,9 @@ const kindSettings = fc.constantFrom<(readonly [number, number])[]>(
     [5, 16_384],
   ],
 );
-const wildSettings = fc.array(fc.tuple(settingId, settingValue), { maxLength: 3 });
+export const wildSettings = fc.array(fc.tuple(settingId, settingValue), { maxLength: 3 });
 
-function settingsPayload(settings: readonly (readonly [number, number])[]): Buffer {
+export function settingsPayload(settings: readonly (readonly [number, number])[]): Buffer {
   const payload = Buffer.alloc(6 * settings.length);
   for (const [i, [id, value]] of settings.entries()) {
     payload.writeUInt16BE(id, 6 * i);
@@ -302,7 +298,7 @@ function settingsPayload(settings: readonly (readonly [number, number])[]): Buff
 
 const increment = fc.constantFrom(0, 1, 1000, 65_535, 2 ** 30, 2 ** 31 - 1, 2 ** 31 + 5).map(number);
 const someStream = fc.nat(5);
-const aside: Arbitrary<Aside> = fc.oneof(
+export const aside: Arbitrary<Aside> = fc.oneof(
   {
     weight: 3,
     arbitrary: fc.record({
@@ -413,32 +409,46 @@ function headFields(plan: Plan, place: number): Field[] {
   }
 }
 
-function pad(payload: Buffer, bytes: number): Buffer {
+export function pad(payload: Buffer, bytes: number): Buffer {
   return Buffer.concat([Buffer.of(bytes), payload, Buffer.alloc(bytes)]);
 }
 
-/** A header block, in HEADERS and as many CONTINUATIONs as the plan cuts it into. */
-function blockFrames(
-  plan: Plan,
-  streamId: number,
-  block: Buffer,
-  endStream: boolean,
-  cuts: readonly number[],
-): RawFrame[] {
-  const points = [...new Set(cuts.map((point) => point % (block.length + 1)))].sort((a, b) => a - b);
+/** How a header block is written. */
+export interface BlockShape {
+  /** Where it is cut into CONTINUATIONs. */
+  readonly blockCuts: readonly number[];
+  readonly padding: number | null;
+  readonly priority: boolean;
+}
+
+/** A header block, in HEADERS and as many CONTINUATIONs as it is cut into. */
+export function blockFrames(shape: BlockShape, streamId: number, block: Buffer, endStream: boolean): RawFrame[] {
+  const points = [...new Set(shape.blockCuts.map((point) => point % (block.length + 1)))].sort((a, b) => a - b);
   const parts = [0, ...points].map((from, i) => block.subarray(from, points[i] ?? block.length));
   return parts.map((part, i) => {
     const last = i === parts.length - 1 ? flag.endHeaders : 0;
     if (i > 0) return { type: frameTypes.continuation, flags: last, streamId, payload: part };
     let flags = last | (endStream ? flag.endStream : 0);
-    let payload = plan.priority ? Buffer.concat([Buffer.of(0, 0, 0, 0, 16), part]) : part;
-    if (plan.priority) flags |= withPriority;
-    if (plan.padding !== null) {
-      payload = pad(payload, plan.padding);
+    let payload = shape.priority ? Buffer.concat([Buffer.of(0, 0, 0, 0, 16), part]) : part;
+    if (shape.priority) flags |= withPriority;
+    if (shape.padding !== null) {
+      payload = pad(payload, shape.padding);
       flags |= padded;
     }
     return { type: frameTypes.headers, flags, streamId, payload };
   });
+}
+
+/** A piece of a body. */
+export interface Chunk {
+  readonly text: string;
+  readonly padding: number | null;
+}
+
+export function dataFrame({ text, padding }: Chunk, streamId: number, endStream: boolean): RawFrame {
+  const bytes = Buffer.from(text, 'latin1');
+  const flags = (endStream ? flag.endStream : 0) | (padding === null ? 0 : padded);
+  return { type: frameTypes.data, flags, streamId, payload: padding === null ? bytes : pad(bytes, padding) };
 }
 
 /** The frames of one stream; those of one step leave together. */
@@ -446,18 +456,14 @@ function* steps(plan: Plan, place: number, streamId: number, writer: BlockWriter
   const head = writer.block(headFields(plan, place));
   const chunks = plan.body;
   const ends = plan.ending === 'end' && plan.trailers === null;
-  yield blockFrames(plan, streamId, head, ends && chunks.length === 0, plan.blockCuts);
+  yield blockFrames(plan, streamId, head, ends && chunks.length === 0);
   for (const [i, chunk] of chunks.entries()) {
-    const last = ends && i === chunks.length - 1;
-    const text = Buffer.from(chunk.text, 'latin1');
-    const payload = chunk.padding === null ? text : pad(text, chunk.padding);
-    const flags = (last ? flag.endStream : 0) | (chunk.padding === null ? 0 : padded);
-    yield [{ type: frameTypes.data, flags, streamId, payload }];
+    yield [dataFrame(chunk, streamId, ends && i === chunks.length - 1)];
   }
   if (plan.ending === 'reset') {
     yield [{ type: frameTypes.rstStream, flags: 0, streamId, payload: number(8) }];
   } else if (plan.ending !== 'none' && plan.trailers !== null) {
-    yield blockFrames(plan, streamId, writer.block(plan.trailers), true, plan.blockCuts);
+    yield blockFrames(plan, streamId, writer.block(plan.trailers), true);
   } else if (plan.ending === 'empty-end') {
     yield [{ type: frameTypes.data, flags: flag.endStream, streamId, payload: Buffer.alloc(0) }];
   }
@@ -538,8 +544,12 @@ export const frameMutation: Arbitrary<FrameMutation> = fc.oneof(
   fc.record({ kind: fc.constant('cut' as const), at: fc.nat(400) }),
 );
 
-/** The whole byte stream of a client: the preface, and these frames with their mutations. */
-export function bytesOf(sound: readonly RawFrame[], mutations: readonly FrameMutation[]): Buffer {
+/** The bytes of one side: what it begins with, and these frames with their mutations. */
+export function bytesOf(
+  sound: readonly RawFrame[],
+  mutations: readonly FrameMutation[],
+  beginning: Buffer = preface,
+): Buffer {
   const frames = [...sound];
   let end = Number.POSITIVE_INFINITY;
   for (const change of mutations) {
@@ -583,7 +593,7 @@ export function bytesOf(sound: readonly RawFrame[], mutations: readonly FrameMut
       }
     }
   }
-  const bytes = Buffer.concat([preface, ...frames.map(encodeFrame)]);
+  const bytes = Buffer.concat([beginning, ...frames.map(encodeFrame)]);
   // Not within the preface: what has none is no HTTP/2.
-  return bytes.subarray(0, Math.max(preface.length, end));
+  return bytes.subarray(0, Math.max(beginning.length, end));
 }

@@ -39,6 +39,8 @@ interface Variant {
   readonly app: RecordingApp;
   /** What was sound enough to be decided. */
   readonly decided: string[];
+  /** What it has left behind before. */
+  readonly left: { connections: number; requests: number; open: number };
 }
 
 interface Observation {
@@ -71,14 +73,14 @@ async function variants(t: Test): Promise<Variant[]> {
       protocol: 'http2',
       onDecided: (request) => decided.push(request),
     });
-    list.push({ engine, lane, app, decided });
+    list.push({ engine, lane, app, decided, left: { connections: 0, requests: 0, open: 0 } });
   }
   return list;
 }
 
 /** @param quietMs when nothing more has come for so long, nothing more is expected. */
 async function observe(variant: Variant, packets: readonly Buffer[], quietMs: number): Promise<Observation> {
-  const { lane, app, decided } = variant;
+  const { lane, app, decided, left } = variant;
   app.requests.length = 0;
   decided.length = 0;
   const sent = readFrames(Buffer.concat(packets).subarray(24));
@@ -90,9 +92,13 @@ async function observe(variant: Variant, packets: readonly Buffer[], quietMs: nu
       // A turn, so that packets do not become one.
       await new Promise((resolve) => setImmediate(resolve));
     }
+    const sentinelIsLast = sent.at(-1)?.payload.toString('latin1') === sentinel;
     const opened = new Set(sent.filter(({ type }) => type === 1).map(({ streamId }) => streamId));
     const settled = (): boolean =>
-      client.pongs.has(sentinel) && app.open === 0 && [...opened].every((id) => client.isSettled(id));
+      sentinelIsLast &&
+      client.pongs.has(sentinel) &&
+      app.open === left.open &&
+      [...opened].every((id) => client.isSettled(id));
     for (;;) {
       const came = raw.receivedLength + app.requests.length;
       if (await raw.reaches(settled, quietMs)) break;
@@ -145,13 +151,24 @@ async function compared(list: readonly Variant[], bytes: Buffer, at: readonly nu
   return said;
 }
 
+/**
+ * Waits until nothing is left of the look. Node's session, told to close and then broken off for what the client sent,
+ * may stay for ever with what was open on it: what the library lane has left behind once is not waited for again.
+ */
 async function leftBehind(list: readonly Variant[]): Promise<string | null> {
-  for (const { engine, lane, app } of list) {
-    const idle = (): boolean => lane.live.size === 0 && lane.counts.started === lane.counts.ended && app.open === 0;
-    const over = await until('the end', idle, { timeoutMs: 3000, everyMs: 1 }).catch(() => false);
-    const { started, ended } = lane.counts;
-    if (over === false)
-      return `${engine}: ${lane.live.size} connections, ${started} began, ${ended} ended, app ${app.open}`;
+  for (const { engine, lane, app, left } of list) {
+    const connections = (): number => lane.live.size - left.connections;
+    const requests = (): number => lane.counts.started - lane.counts.ended - left.requests;
+    const open = (): number => app.open - left.open;
+    const idle = (): boolean => connections() === 0 && requests() === 0 && open() === 0;
+    const timeoutMs = engine === 'fast' ? 3000 : 500;
+    const over = await until('the end', idle, { timeoutMs, everyMs: 1 }).catch(() => false);
+    if (over !== false) continue;
+    if (engine === 'fast')
+      return `left behind: ${connections()} connections, ${requests()} requests, ${open()} at the app`;
+    left.connections += connections();
+    left.requests += requests();
+    left.open += open();
   }
   return null;
 }
@@ -179,15 +196,17 @@ interface Sent {
 
 const internalError = 2;
 const streamClosed = 5;
+const frameSizeError = 6;
 
 const nameForm = /^[!#$%&'*+.^_`|~0-9a-z-]+$/;
 const valueForm = /^(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?$/;
 
-function isOdd(fields: readonly string[]): boolean {
+function isOdd(fields: readonly string[], trailers: boolean): boolean {
   return fields.some((text, i) => {
     if (i % 2 === 1) return !valueForm.test(text);
+    if (text === 'http2-settings' || (trailers && (text === 'content-length' || text === 'host'))) return true;
     if (text === 'host') return /[^\w.:[\]-]/.test(fields[i + 1] ?? '');
-    return text === 'http2-settings' || (!text.startsWith(':') && !nameForm.test(text));
+    return !text.startsWith(':') && !nameForm.test(text);
   });
 }
 
@@ -213,7 +232,7 @@ function sentStreams(frames: readonly RawFrame[]): Map<number, Sent> {
       ...known,
       ended,
       fields: known.fields.length > 0 ? known.fields : fields,
-      oddField: known.oddField || isOdd(fields),
+      oddField: known.oddField || isOdd(fields, known.fields.length > 0),
     });
   }
   return streams;
@@ -225,7 +244,8 @@ const field = ({ fields }: Sent, name: string): string | undefined =>
 /**
  * Where the engines may differ on one stream:
  * - nghttp2 leaves a field out whose name or value is none; we reset the stream (RFC 9113 8.2.1), and so for
- *   HTTP2-Settings, which belongs to a connection;
+ *   HTTP2-Settings, which belongs to a connection, and for framing and routing
+ *   among the trailers;
  * - an HTTP/1 app has its request when it has as many bytes as were announced, END_STREAM or not;
  * - an answer may overtake the client's own reset, and a refusal the fault that comes behind it, or not;
  * - Node's client refuses to repeat a field that should be single, which is a 502.
@@ -255,11 +275,12 @@ function compare(fast: Observation, library: Observation, bytes: Buffer): string
   if (libraryFailed && !fastFailed && !mayGoOn(fast, library, frames, torn)) {
     return `library ended by ${library.goaway}, fast ${fast.goaway}`;
   }
-  if (fastFailed && !library.ended && !mayEnd(frames)) return `fast ended by ${fast.goaway}, library ${library.goaway}`;
+  if (fastFailed && !library.ended && !mayEnd(fast, frames, torn))
+    return `fast ended by ${fast.goaway}, library ${library.goaway}`;
 
   const nothing = 'nothing';
   const excused = new Set<string>();
-  for (const sent of streams.values()) if (sent.reset) excused.add(field(sent, ':path') ?? '');
+  for (const sent of streams.values()) if (sent.reset || sent.oddField) excused.add(field(sent, ':path') ?? '');
   for (const id of new Set([...fast.answers.keys(), ...library.answers.keys()])) {
     const a = fast.answers.get(id) ?? nothing;
     const b = library.answers.get(id) ?? nothing;
@@ -304,7 +325,7 @@ function tornFrom(request: string, streams: ReadonlyMap<number, Sent>): string |
  * Where Node ends a connection and we do not:
  * - at the answer to a PING that it has not sent;
  * - with INTERNAL_ERROR or STREAM_CLOSED where we end one stream;
- * - where the window of one stream becomes too large;
+ * - where the window of one stream becomes too large, or grows by nothing;
  * - where a frame's length is wrong, before the whole frame has come.
  */
 function mayGoOn(fast: Observation, library: Observation, frames: readonly RawFrame[], torn: boolean): boolean {
@@ -312,21 +333,26 @@ function mayGoOn(fast: Observation, library: Observation, frames: readonly RawFr
   if (torn && !fast.read) return true;
   return frames.some(({ type, flags, streamId, payload }) => {
     if (type === 6) return (flags & 1) !== 0;
-    return type === 8 && streamId !== 0 && payload.length === 4 && (payload.readUInt32BE(0) & 0x7fffffff) >= 2 ** 30;
+    if (type !== 8 || streamId === 0 || payload.length !== 4) return false;
+    const increment = payload.readUInt32BE(0) & 0x7fffffff;
+    return increment === 0 || increment >= 2 ** 30;
   });
 }
 
 /**
  * Where we end a connection and nghttp2 does not:
  * - frames for a stream that is over, or that was skipped, which nghttp2 leaves out (RFC 9113 5.1, 5.1.1);
- * - a window that is too large in a setting that is repeated: nghttp2 looks at the last one only;
+ * - a value that cannot be, in a setting that is repeated: nghttp2 looks at the last one only;
+ * - padding longer than its frame, on a stream that is over;
+ * - a CONTINUATION longer than we take, which nghttp2 takes by pieces;
  * - a stream that depends on itself (RFC 7540 5.3.1): nghttp2 no longer looks at priorities.
  */
-function mayEnd(frames: readonly RawFrame[]): boolean {
+function mayEnd(fast: Observation, frames: readonly RawFrame[], torn: boolean): boolean {
+  if (torn && fast.goaway === frameSizeError) return true;
   const open = new Set<number>();
   let highest = 0;
   for (const { type, flags, streamId, payload } of frames) {
-    if (type === 4 && payload.length % 6 === 0 && repeatsWindow(payload)) return true;
+    if (type === 4 && payload.length % 6 === 0 && repeats(payload)) return true;
     if (type === 3) open.delete(streamId);
     if (type === 2 && payload.length === 5 && (payload.readUInt32BE(0) & 0x7fffffff) === streamId) return true;
     if (type > 1) continue;
@@ -334,16 +360,16 @@ function mayEnd(frames: readonly RawFrame[]): boolean {
       open.add(streamId);
       highest = streamId;
     }
-    if (!open.has(streamId)) return true;
+    if (!open.has(streamId) || (type === 0 && (flags & 8) !== 0 && (payload[0] ?? 0) >= payload.length)) return true;
     if ((flags & 1) !== 0) open.delete(streamId);
   }
   return false;
 }
 
-function repeatsWindow(settings: Buffer): boolean {
-  let windows = 0;
-  for (let at = 0; at < settings.length; at += 6) if (settings.readUInt16BE(at) === 4) windows++;
-  return windows > 1;
+function repeats(settings: Buffer): boolean {
+  const ids = new Set<number>();
+  for (let at = 0; at < settings.length; at += 6) ids.add(settings.readUInt16BE(at));
+  return 6 * ids.size < settings.length;
 }
 
 /** Found by searching, or near to what was; the frames behind the settings. */
@@ -372,6 +398,11 @@ const regressions: readonly (readonly [name: string, ...frames: Buffer[]])[] = [
     'Content-Length among the trailers',
     headersFrame(1, requestFields('/', [], 'POST'), false),
     headersFrame(1, [['content-length', '05']]),
+  ],
+  [
+    'Host among the trailers',
+    headersFrame(1, requestFields('/', [['host', 'web']], 'POST'), false),
+    headersFrame(1, [['host', 'other']]),
   ],
   [
     'HTTP2-Settings among the trailers',
@@ -423,7 +454,7 @@ t.test('conversations', async (t) => {
     });
   }
   await looking;
-  for (const { engine, lane } of list) {
-    t.equal(lane.counts.started, lane.counts.ended, `${engine}: every request is counted out`);
+  for (const { engine, lane, left } of list) {
+    t.equal(lane.counts.started - lane.counts.ended, left.requests, `${engine}: every request is counted out`);
   }
 });
