@@ -109,7 +109,6 @@ export class ClientSession extends Session {
   /** The app is ours, and may reset what it likes. */
   protected override readonly limitsResets = false;
   protected override readonly maxEnablePush = 0;
-  protected override readonly maxEnablePush = 0;
   #retired = false;
   #resets = 0;
 

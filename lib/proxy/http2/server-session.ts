@@ -46,7 +46,6 @@ export class ServerSession extends Session implements Http2Session {
   readonly #blocks: HeaderBlocks<RequestHead>;
   protected override readonly limitsResets = true;
   protected override readonly maxEnablePush = 1;
-  protected override readonly maxEnablePush = 1;
   /** Bytes of the client's preface that have come. */
   #prefaceBytes = 0;
   /** The last stream that is still served, once the end has been announced. */
