@@ -134,15 +134,21 @@ export class ServerStream extends Stream implements Exchange {
   }
 
   /**
-   * The answer is complete and the client may stop sending (RFC 9113 8.1). It is told so a little later, or once it has
-   * sent too much: a client library that gets RST_STREAM together with the answer may drop the answer.
+   * The answer is complete and the client may stop sending (RFC 9113 8.1). It is told so a little after the answer has
+   * left, or once it has sent too much: a client library that gets RST_STREAM together with the answer may drop the answer.
    */
   #stopBody(): void {
     if (this.remoteEnded || this.closed || this.#draining) return;
     this.relay = null;
     this.#draining = true;
     this.#drainLeft = maxDrainBytes;
-    this.#linger = setTimeout(() => this.reset(errorCode.noError), lingerMs);
+    if (this.localEnded) this.left();
+  }
+
+  protected override left(): void {
+    if (!this.#draining || this.closed) return;
+    if (this.#drainLeft < 0) this.reset(errorCode.noError);
+    else this.#linger = setTimeout(() => this.reset(errorCode.noError), lingerMs);
   }
 
   override received(bytes: Buffer, from: number, to: number): void {
@@ -150,9 +156,15 @@ export class ServerStream extends Stream implements Exchange {
       this.relay.content(bytes, from, to);
       return;
     }
+    if (this.#draining) {
+      this.#drainLeft -= to - from;
+      if (this.#drainLeft < 0) {
+        // A reset would take with it what of the answer still waits; without room, the client has to wait as well.
+        if (this.localEnded) this.reset(errorCode.noError);
+        return;
+      }
+    }
     this.consume(to - from);
-    this.#drainLeft -= to - from;
-    if (this.#draining && this.#drainLeft < 0) this.reset(errorCode.noError);
   }
 
   override ended(): void {

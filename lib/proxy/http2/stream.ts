@@ -84,7 +84,11 @@ export abstract class Stream {
     if (trailers !== null) output.headers(this.id, trailers, true);
     else if (!output.endLast(this.id)) output.endStream(this.id);
     this.#session.halfClosed(this);
+    this.left();
   }
+
+  /** All of our message has left, and the peer's may still come. */
+  protected left(): void {}
 
   /** Sends as much of what waits as there is room for. True when nothing waits any more. */
   pump(): boolean {
