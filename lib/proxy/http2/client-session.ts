@@ -29,6 +29,8 @@ const limits: SessionLimits = {
   // The app is ours.
   maxListBytes: 256 * 1024,
   maxFields: 2000,
+  // Its streams are limited, and so is what they bring. An app that waits for us to read must not wait for ever.
+  maxPendingBytes: Number.POSITIVE_INFINITY,
 };
 
 /** Who gets a response. Bytes are only lent; when they are dealt with, the stream's `consume` must be told. */

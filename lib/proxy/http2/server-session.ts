@@ -25,6 +25,7 @@ const limits: SessionLimits = {
   maxListBytes: 64 * 1024,
   // Header lists are counted by bytes; more fields than this is an attack.
   maxFields: 1000,
+  maxPendingBytes: 256 * 1024,
 };
 
 const tooLarge = encodeFields([':status', '431', 'content-length', '0']);

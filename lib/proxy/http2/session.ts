@@ -25,14 +25,13 @@ export interface SessionLimits {
   /** Bytes of a header list as RFC 9113 6.5.2 counts them, and its fields. */
   readonly maxListBytes: number;
   readonly maxFields: number;
+  /** With more than this on its way to a peer that does not read, nothing more of it is read either. */
+  readonly maxPendingBytes: number;
 }
 
 /** A header block of this many bytes, or in this many pieces, is an attack (CVE-2024-27983 and its kin). */
 const maxBlockBytes = 128 * 1024;
 const maxBlockFrames = 64;
-
-/** With more than this on its way to a peer that does not read, nothing more of it is read either. */
-const maxPendingBytes = 256 * 1024;
 
 /** Streams that we have reset, and whose frames may still be on their way to us. */
 const maxResetStreams = 1000;
@@ -79,7 +78,7 @@ export abstract class Session {
   #held: Buffer | null = null;
   #heldBytes = 0;
   /** Streams with data that waits for room, in the order of their turns. */
-  #queue: Stream[] = [];
+  #queue = new Set<Stream>();
   #pumping = false;
   readonly #resetStreams = new Set<number>();
   /** Frames that do no work, and streams that end by a reset: what is cheap to send and not cheap to receive. */
@@ -144,7 +143,7 @@ export abstract class Session {
     }
     if (at < end) this.#hold(chunk, at);
     this.incompleteSince = this.#isIncomplete() ? (this.incompleteSince ?? performance.now()) : null;
-    if (this.output.pending > maxPendingBytes) this.socket.pause();
+    if (this.output.pending > this.#limits.maxPendingBytes) this.socket.pause();
   }
 
   /** A body may take its time; what comes before one may not. */
@@ -536,8 +535,8 @@ export abstract class Session {
       from += step;
       this.#sendWindow -= step;
       stream.sendWindow -= step;
-      // A peer may give back room for each frame twice: the connection's and the stream's.
-      this.#overhead.earn(2);
+      // A peer may give back room twice, the connection's and the stream's, for every few bytes that it reads.
+      this.#overhead.earn(2 + (step >> 8));
     }
     return from;
   }
@@ -546,15 +545,15 @@ export abstract class Session {
   enqueue(stream: Stream): void {
     if (stream.queued) return;
     stream.queued = true;
-    this.#queue.push(stream);
+    this.#queue.add(stream);
   }
 
   /** Gives everyone in the queue a turn, for as long as there is room. */
   #pump(): void {
-    if (this.#pumping || this.#queue.length === 0) return;
+    if (this.#pumping || this.#queue.size === 0) return;
     this.#pumping = true;
     const queue = this.#queue;
-    this.#queue = [];
+    this.#queue = new Set();
     for (const stream of queue) {
       stream.queued = false;
       if (!stream.closed && (this.output.blocked || !stream.pump())) this.enqueue(stream);
@@ -593,6 +592,7 @@ export abstract class Session {
   #close(stream: Stream, reset: boolean): void {
     stream.close();
     this.streams.delete(stream.id);
+    if (stream.queued) this.#queue.delete(stream);
     // Whoever was to deal with them may never do so, and the connection's room is everybody's.
     if (stream.unconsumed > 0) this.consumed(null, stream.unconsumed);
     this.streamClosed(stream, reset);

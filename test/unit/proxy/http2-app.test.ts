@@ -682,6 +682,28 @@ const scenarios: readonly Scenario[] = [
     },
   },
   {
+    title: 'an early answer for a client that is slow to take it',
+    library: false,
+    run: async (t, engine) => {
+      const s = await stage(t, engine, {
+        onRequest: ({ connection, id }) => connection.send(head(id), dataFrame(id, Buffer.alloc(16_000), true)),
+        onEnd: hold,
+      });
+      const client = await s.open({ consumes: false, settings: [[setting.initialWindowSize, 1_000]] });
+      client.send(post(1), dataFrame(1, Buffer.alloc(1_000)));
+      await client.until('some of the answer', () => client.message(1).bytes === 1_000);
+      // Longer than is waited for the rest of the request when the answer has left.
+      await new Promise((resolve) => setTimeout(resolve, 1300));
+      t.equal(client.outcome(1), '200 open');
+      client.send(windowFrame(1, 100_000));
+      await client.until('the rest', () => client.message(1).ended || client.message(1).reset !== null);
+      t.equal(client.message(1).bytes, 16_000);
+      t.ok(client.message(1).ended);
+      await client.until('its own rest to be refused', () => client.message(1).reset !== null);
+      t.equal(await client.over(1), '200 NO_ERROR');
+    },
+  },
+  {
     title: 'both directions at once',
     run: async (t, engine) => {
       const s = await stage(t, engine, {

@@ -1,8 +1,11 @@
 import net, { type Socket } from 'node:net';
+import v8 from 'node:v8';
+import vm from 'node:vm';
 import t, { type Test } from 'tap';
 import { headersTimeoutMs } from '../../../lib/proxy/http1/limits.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
 import { type ServerLane, ServerSession } from '../../../lib/proxy/http2/server-session.ts';
+import type { ServerStream } from '../../../lib/proxy/http2/server-stream.ts';
 import type { HttpConnection } from '../../../lib/proxy/request-pipeline.ts';
 import {
   dataFrame,
@@ -31,6 +34,7 @@ import { type Lane, startLane } from './lanes.ts';
 
 const get = (id: number, path = '/', more: Fields = []): Buffer => headersFrame(id, requestFields(path, more));
 const post = (id: number, path = '/'): Buffer => headersFrame(id, requestFields(path, [], 'POST'), false);
+const id = (i: number): number => 2 * i + 1;
 const first = Buffer.concat([preface, settingsFrame([])]);
 
 interface Accepted {
@@ -41,12 +45,12 @@ interface Accepted {
 }
 
 /** A session whose clock is the test's: `sweep` says how late it is. */
-async function accepted(t: Test): Promise<Accepted> {
+async function accepted(t: Test, onRequest: (stream: ServerStream) => void = () => {}): Promise<Accepted> {
   const bad: string[] = [];
   const lane: ServerLane = {
-    pipeline: { logsAccess: false } as ServerLane['pipeline'],
+    pipeline: { logsAccess: false, answered: () => {} } as unknown as ServerLane['pipeline'],
     onBadRequest: (_connection, reason) => bad.push(reason),
-    request: () => {},
+    request: (_connection, stream) => onRequest(stream),
     forget: () => {},
   };
   const server = net.createServer({ allowHalfOpen: true });
@@ -161,13 +165,32 @@ t.test('a connection that broke the rules is not waited for', async (t) => {
   await until('its end', () => socket.destroyed);
 });
 
+t.test('a stream that is reset while it waits for room is let go', async (t) => {
+  v8.setFlagsFromString('--expose-gc');
+  const collect = vm.runInNewContext('gc') as () => void;
+  const streams: WeakRef<ServerStream>[] = [];
+  const connection = await accepted(t, (stream) => {
+    streams.push(new WeakRef(stream));
+    stream.respond(200, '', [], true);
+    stream.write(Buffer.alloc(1000));
+    stream.end([]);
+  });
+  await sent(connection, Buffer.concat([preface, settingsFrame([[setting.initialWindowSize, 0]])]));
+  for (let i = 0; i < 100; i++) await sent(connection, Buffer.concat([get(id(i)), resetFrame(id(i), 8)]));
+  t.equal(streams.length, 100);
+  await until('them to be collected', () => {
+    collect();
+    // The last one may still be on the stack.
+    return streams.filter((stream) => stream.deref() !== undefined).length < 5;
+  });
+});
+
 const none: readonly Buffer[] = [];
 
 function times(count: number, make: (i: number) => Buffer): Buffer {
   return Buffer.concat(Array.from({ length: count }, (_, i) => make(i)));
 }
 
-const id = (i: number): number => 2 * i + 1;
 const calm = 'ENHANCE_YOUR_CALM';
 
 interface Flood {
@@ -304,6 +327,33 @@ t.test('what a busy client does is no flood', async (t) => {
     for (const one of ids) if ((await client.over(one)) !== '200') t.fail(`${one}: ${client.outcome(one)}`);
   }
   t.ok(await client.lives());
+});
+
+t.test('nor is a client that gives room for every few bytes it has read', async (t) => {
+  const size = 8 * 2 ** 20;
+  const app = await startFrameApp(t, {
+    onEnd: ({ connection, id }) => {
+      connection.send(headersFrame(id, [[':status', '200']], false));
+      void connection.body(id, Buffer.alloc(size));
+    },
+  });
+  const lane = await startLane(t, { engine: 'fast', protocol: 'http2', app: app.port });
+  const client = await openClient(t, lane.port, { consumes: false });
+  client.send(get(1));
+  // As Go's HTTP/2 does it for a reader of small pieces.
+  for (let given = 0; given < size && !client.ended; ) {
+    await client.until('more', () => client.message(1).bytes > given || client.ended);
+    const { bytes } = client.message(1);
+    client.send(
+      ...Array.from({ length: Math.ceil((bytes - given) / 512) }, () => [
+        windowFrame(0, 512),
+        windowFrame(1, 512),
+      ]).flat(),
+    );
+    given = bytes;
+  }
+  t.equal(await client.over(1), '200');
+  t.equal(client.message(1).bytes, size);
 });
 
 t.test('GOAWAY: announced, then final; what is under way ends, what is new is refused', async (t) => {
