@@ -490,7 +490,6 @@ const scenarios: readonly Scenario[] = [
   ...[false, true].map(
     (abruptly): Scenario => ({
       title: `the app is gone in the middle of an answer${abruptly ? ', abruptly' : ''}`,
-      ...(abruptly ? {} : { library: false }),
       run: async (t, engine) => {
         const s = await stage(t, engine, {
           onEnd: ({ connection, id, path }) => {
@@ -512,7 +511,6 @@ const scenarios: readonly Scenario[] = [
   ),
   {
     title: 'the app is gone before it answers',
-    library: false,
     run: async (t, engine) => {
       const s = await stage(t, engine, { onEnd: ({ connection }) => connection.socket.end() });
       const client = await s.open();
@@ -619,7 +617,6 @@ const scenarios: readonly Scenario[] = [
   },
   {
     title: 'an app that gives no word and closes',
-    library: false,
     run: async (t, engine) => {
       const s = await stage(t, engine, { settings: null, onConnection: ({ socket }) => socket.end() });
       const client = await s.open();

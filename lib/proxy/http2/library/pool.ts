@@ -120,8 +120,8 @@ export class Http2Pool {
       });
       session.on('error', retire);
       // The session reads from the handle itself; of the stream it needs to hear only that the app has ended it. Otherwise
-      // the next request would leave on a connection that is gone.
-      socket.once('end', () => session.destroy());
+      // the next request would leave on a connection that is gone. With an error: half an answer is not a whole one.
+      socket.once('end', () => session.destroy(new Error('the application closed the session')));
       setImmediate(() => socket.resume());
       // An app that speaks no HTTP/2 never sends SETTINGS: wait for them, so that it is a connect failure and not a hang.
       session.once('remoteSettings', () => {
