@@ -46,6 +46,7 @@ const plain: Arbitrary<Field> = fc.oneof(
     ['x-long', 'z'.repeat(300)],
   ),
 );
+const plainNames = new Set(['x-a', 'server', 'vary', 'set-cookie', 'x-type', 'x-long']);
 const odd = fc.constantFrom<Field>(...oddFields, [':status', '404'], ['x-a', 'a\r\nb'], ['content-length', '3']);
 
 export const appAnswer: Arbitrary<AppAnswer> = fc.record({
@@ -135,4 +136,18 @@ export function answerFrames(answer: AppAnswer): RawFrame[] {
     { type: frameTypes.settings, flags: flag.ack, streamId: 0, payload: Buffer.alloc(0) },
     ...frames,
   ];
+}
+
+const bodiless = new Set(['204', '304']);
+
+/** Whether nobody may refuse this answer, or break it off. */
+export function isSound(answer: AppAnswer, method: string): boolean {
+  const { settings, interim, status, odd, announced, body, trailers, ending, asides } = answer;
+  const sane = settings.every(([id, value]) => (id === 1 && value === 0) || (id === 4 && value === 1 << 20));
+  if (!sane || asides.length > 0 || odd !== null || interim.includes('101')) return false;
+  if (!/^[2-5][0-9]{2}$/.test(status) || announced === 'wrong') return false;
+  if (trailers?.some(([name]) => !plainNames.has(name)) === true) return false;
+  const length = body.reduce((sum, { text }) => sum + text.length, 0);
+  if (length > 0 && (method === 'HEAD' || bodiless.has(status))) return false;
+  return ending === 'end' || ending === 'empty-end';
 }
