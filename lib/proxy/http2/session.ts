@@ -80,6 +80,8 @@ export abstract class Session {
   /** Streams with data that waits for room, in the order of their turns. */
   #queue = new Set<Stream>();
   #pumping = false;
+  /** The peer has given room for data that may be waiting. */
+  #hasNewRoom = false;
   readonly #resetStreams = new Set<number>();
   /** Frames that do no work, and streams that end by a reset: what is cheap to send and not cheap to receive. */
   readonly #overhead = new TokenBucket(10_000, 1000);
@@ -142,6 +144,12 @@ export abstract class Session {
       at = next;
     }
     if (at < end) this.#hold(chunk, at);
+    if (this.#hasNewRoom) {
+      // Once for all that came at once. Peers give back room frame by frame: whoever fills each bit of it at once sends
+      // ever smaller frames.
+      this.#hasNewRoom = false;
+      this.#pump();
+    }
     this.incompleteSince = this.#isIncomplete() ? (this.incompleteSince ?? performance.now()) : null;
     if (this.output.pending > this.#limits.maxPendingBytes) this.socket.pause();
   }
@@ -386,7 +394,7 @@ export abstract class Session {
         this.fail(errorCode.flowControlError);
         return;
       }
-      this.#pump();
+      this.#hasNewRoom = true;
       return;
     }
     const stream = this.streams.get(streamId);
@@ -403,7 +411,7 @@ export abstract class Session {
       this.streamError(stream, errorCode.flowControlError);
       return;
     }
-    if (stream.queued) this.#pump();
+    if (stream.queued) this.#hasNewRoom = true;
   }
 
   #rstStream(streamId: number, bytes: Buffer, from: number, length: number): void {
@@ -472,8 +480,8 @@ export abstract class Session {
     if (!this.#costs()) return;
     this.output.frame(frameType.settings, flag.ack, 0, 0);
     this.#sawSettings = true;
+    this.#hasNewRoom = true;
     this.ready();
-    this.#pump();
   }
 
   #set(id: number, value: number): number {

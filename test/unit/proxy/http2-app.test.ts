@@ -1,6 +1,9 @@
+import { randomBytes } from 'node:crypto';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { ConnectionOptions } from 'node:tls';
 import t, { type Test } from 'tap';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
+import { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
 import {
   dataFrame,
   type Fields,
@@ -17,6 +20,7 @@ import {
   settingsFrame,
   windowFrame,
 } from '../../e2e/hardening/http2-frames.ts';
+import { workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { freePort } from '../../support/ports.ts';
 import { until } from '../../support/until.ts';
 import {
@@ -404,6 +408,26 @@ const refuse = ({ connection, id }: AppRequest): void => connection.send(resetFr
 const ok = ({ connection, id }: AppRequest): void => connection.send(head(id, [], true));
 const hold = (): void => {};
 
+/** TLS that ends at the proxy, and a client of the mesh. */
+function meshed(): { termination: TlsTermination; client: ConnectionOptions } {
+  const own = workloadCertificate('web', 'shop');
+  const caller = workloadCertificate('caller', 'shop');
+  const name = workloadName('web', 'shop');
+  return {
+    termination: new TlsTermination({
+      names: new Set([name]),
+      options: { cert: own.certificatePem, key: own.keyPem, ca: own.trustAnchorsPem },
+    }),
+    client: {
+      servername: name,
+      ca: own.trustAnchorsPem,
+      cert: caller.certificatePem,
+      key: caller.keyPem,
+      ALPNProtocols: ['h2'],
+    },
+  };
+}
+
 /** Whether the count stays what it is while PINGs go to and fro. */
 async function settles(client: FramePeer, count: () => number): Promise<number> {
   for (let before = -1; before !== count(); ) {
@@ -700,6 +724,43 @@ const scenarios: readonly Scenario[] = [
       t.equal(await client.over(1), '200 NO_ERROR');
     },
   },
+  ...[false, true].map(
+    (encrypted): Scenario => ({
+      title: `content is what it was, there and back, on many streams at a time${encrypted ? ', in TLS' : ''}`,
+      run: async (t, engine) => {
+        const { termination, client: tls } = meshed();
+        const s = await stage(
+          t,
+          engine,
+          {
+            onRequest: ({ connection, id }) => connection.send(head(id)),
+            onEnd: ({ connection, id, message }) => void connection.body(id, Buffer.concat(message.parts)),
+          },
+          encrypted ? { tls: termination } : {},
+        );
+        const client = await s.open(encrypted ? { tls } : {});
+        const ids = [1, 3, 5, 7, 9, 11];
+        const contents = ids.map(() => randomBytes(1_500_000));
+        for (const id of ids) client.send(post(id));
+        // A client that stops to read now and then.
+        const pauses = setInterval(() => {
+          client.socket.pause();
+          setTimeout(() => client.socket.resume(), 5);
+        }, 15);
+        t.teardown(() => clearInterval(pauses));
+        await Promise.all(ids.map((id, i) => client.body(id, contents[i] as Buffer)));
+        for (const [i, id] of ids.entries()) {
+          t.equal(await client.over(id), '200');
+          t.ok(Buffer.concat(client.message(id).parts).equals(contents[i] as Buffer), `stream ${id}`);
+        }
+        // Nobody's habit of giving room makes frames smaller and smaller.
+        for (const peer of [client, s.app.connections[0] as FramePeer]) {
+          const { length } = peer.frames.filter(({ type }) => type === frameType.data);
+          t.ok(length < 6_000, `${length} frames of DATA for 9 MB`);
+        }
+      },
+    }),
+  ),
   {
     title: 'both directions at once',
     run: async (t, engine) => {
