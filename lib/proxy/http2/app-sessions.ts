@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { Endpoint, Upstreams } from '../upstream.ts';
+import type { Endpoint, PendingConnect, Upstreams } from '../upstream.ts';
 import { type ClientHome, ClientSession } from './client-session.ts';
 
 /** One for all: what is read is dealt with, or copied, before the next read can happen. */
@@ -18,7 +18,9 @@ export class AppSessions implements ClientHome {
   readonly #sessions: ClientSession[] = [];
   readonly #connecting = new Set<ClientSession>();
   readonly #waiting = new Set<Waiting>();
+  /** A connect, or the wait for the app's SETTINGS behind it, is under way. */
   #isConnecting = false;
+  #pending: PendingConnect | null = null;
 
   constructor(endpoint: Endpoint, upstreams: Upstreams) {
     this.#endpoint = endpoint;
@@ -55,6 +57,7 @@ export class AppSessions implements ClientHome {
       },
     };
     const connected = (error: Error | null, socket: Socket): void => {
+      this.#pending = null;
       if (error !== null) {
         this.#settled(error);
         return;
@@ -63,11 +66,11 @@ export class AppSessions implements ClientHome {
       // An app that speaks no HTTP/2 never sends SETTINGS: wait for them, so that it is a connect failure.
       this.#connecting.add(session);
     };
-    this.#upstreams.connect(this.#endpoint, connected, onread);
+    this.#pending = this.#upstreams.connect(this.#endpoint, connected, onread);
   }
 
   ready(session: ClientSession): void {
-    if (this.#connecting.delete(session)) {
+    if (this.#connecting.size > 0 && this.#connecting.delete(session)) {
       this.#sessions.push(session);
       this.#settled(null);
     } else if (this.#waiting.size > 0) {
@@ -107,6 +110,7 @@ export class AppSessions implements ClientHome {
   }
 
   close(): void {
+    this.#pending?.cancel();
     for (const session of [...this.#sessions, ...this.#connecting]) session.destroy();
   }
 }

@@ -2,8 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import t, { type Test } from 'tap';
+import { AppSessions } from '../../../lib/proxy/http2/app-sessions.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
 import { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
+import type { Upstreams } from '../../../lib/proxy/upstream.ts';
 import {
   dataFrame,
   type Fields,
@@ -973,6 +975,15 @@ const scenarios: readonly Scenario[] = [
     },
   },
 ];
+
+t.test('a connect that is under way ends with the proxy', async (t) => {
+  let cancelled = 0;
+  const upstreams = { connect: () => ({ cancel: () => cancelled++ }) } as unknown as Upstreams;
+  const sessions = new AppSessions({ host: '127.0.0.1', port: 1 }, upstreams);
+  sessions.wait({ ready: () => t.fail('there is no session'), failed: () => t.fail('nobody listens any more') });
+  sessions.close();
+  t.equal(cancelled, 1);
+});
 
 t.setTimeout(200_000);
 
