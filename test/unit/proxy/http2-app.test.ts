@@ -919,6 +919,51 @@ const scenarios: readonly Scenario[] = [
     },
   },
   {
+    title: 'clients share the connection to the app',
+    library: false,
+    run: async (t, engine) => {
+      const s = await stage(t, engine, {});
+      const [greedy, modest] = [await s.open(), await s.open()];
+      const ids = Array.from({ length: 40 }, (_, i) => 2 * i + 1);
+      for (const id of ids) greedy.send(post(id, '/greedy'));
+      const all = Promise.all(ids.map((id) => greedy.body(id, Buffer.alloc(400_000))));
+      await until('it to be under way', () => s.app.requests.some(({ message }) => message.bytes > 10_000));
+      modest.send(post(1, '/modest'));
+      await modest.body(1, Buffer.alloc(200_000));
+      t.equal(await modest.over(1), '200');
+      const sent = s.app.requests
+        .filter(({ path }) => path === '/greedy')
+        .reduce((sum, { message }) => sum + message.bytes, 0);
+      t.ok(sent < 12_000_000, `meanwhile the other one has sent ${sent} of 16,000,000 bytes`);
+      await all;
+      for (const id of ids) t.equal(await greedy.over(id), '200');
+      t.equal(s.app.connections.length, 1);
+    },
+  },
+  {
+    title: 'one request too many',
+    run: async (t, engine) => {
+      const s = await stage(
+        t,
+        engine,
+        { onEnd: (request) => (request.path === '/hold' ? hold() : ok(request)) },
+        { maxInFlight: 1 },
+      );
+      const [one, two] = [await s.open(), await s.open()];
+      one.send(get(1, '/hold'));
+      await until('the first', () => s.app.requests.length === 1);
+      two.send(get(1));
+      t.equal(await two.over(1), '503');
+      await two.until('the end of its connection', () => two.ended);
+      t.equal(two.goaway?.code, 0);
+      const { connection, id } = s.app.requests[0] as AppRequest;
+      ok({ connection, id } as AppRequest);
+      t.equal(await one.over(1), '200');
+      one.send(get(3));
+      t.equal(await one.over(3), '200');
+    },
+  },
+  {
     title: 'a session with many resets takes no more, and harms nobody',
     run: async (t, engine) => {
       const s = await stage(t, engine, { onEnd: (request) => (request.path === '/hold' ? hold() : ok(request)) });
