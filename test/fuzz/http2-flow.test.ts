@@ -592,3 +592,93 @@ t.test('readers that do not read', async (t) => {
     });
   }
 });
+
+t.test('the room of what was broken off', async (t) => {
+  const app = await startFlowApp(t);
+  const lane = await startLane(t, {
+    engine: 'fast',
+    http2Engine: 'fast',
+    app: app.port,
+    protocol: 'http2',
+    maxInFlight: 2,
+  });
+
+  for (const carrier of ['http1', 'http2'] as const) {
+    const fields: [string, string][] = carrier === 'http1' ? [['l5d-orig-proto', 'HTTP/1.1']] : [];
+    const over = (): Promise<boolean> => untilIdle(() => lane.counts.started === lane.counts.ended && app.open === 0);
+
+    const counted = (): Promise<boolean> => untilIdle(() => lane.counts.started === lane.counts.ended);
+
+    await t.test(`requests, ${carrier}`, async (t) => {
+      const client = await Http2Client.open(lane.port);
+      client.raw.send(Buffer.concat([preface, settingsFrame([]), frame(4, 1, 0)]));
+      let together = 0;
+      let sent = 0;
+      /** Sends as much as there is room for, and returns what has been sent on all streams. */
+      const push = (id: number, bytes: number): number => {
+        for (;;) {
+          const room = Math.min(
+            laneStreamWindow + (client.granted.get(id) ?? 0) - sent,
+            initialWindow + (client.granted.get(0) ?? 0) - together,
+          );
+          const length = Math.min(16_384, bytes - sent, room);
+          if (length <= 0) return together;
+          client.raw.send(dataFrame(id, bytesFrom(1, sent, length), sent + length === bytes));
+          sent += length;
+          together += length;
+        }
+      };
+      const begin = (id: number, bytes: number): void => {
+        sent = 0;
+        client.raw.send(headersFrame(id, requestFields(`/1/${bytes}/0`, fields, 'POST'), false));
+      };
+      app.deaf = true;
+      app.habits.window = 1000;
+      let id = 1;
+      // More, in all, than the connection has room for.
+      for (; id < 20; id += 2) {
+        begin(id, mebibyte);
+        await settled(() => push(id, mebibyte));
+        t.ok(sent >= 65_535, `there was room for ${sent} bytes`);
+        client.raw.send(resetFrame(id, 8));
+        t.ok(await counted(), 'it is counted out');
+      }
+      app.reset();
+      app.deaf = false;
+      t.ok(await over(), 'it is broken off everywhere');
+      begin(id, 100_000);
+      await until('an answer', () => push(id, 100_000) > 0 && client.isSettled(id), { everyMs: 1 });
+      t.equal(client.answer(id).status, 200);
+      t.same(app.faults, []);
+      client.raw.destroy();
+      t.ok(await over(), 'nothing is left');
+      app.reset();
+      t.ok(await untilIdle(() => lane.counts.destinations === 0), 'no connection to the app');
+    });
+
+    await t.test(`answers, ${carrier}`, async (t) => {
+      const client = await Http2Client.open(lane.port);
+      client.raw.send(Buffer.concat([preface, settingsFrame([[4, 0]]), frame(4, 1, 0)]));
+      const download = (id: number): void => client.raw.send(headersFrame(id, requestFields('/1/0/100000', fields)));
+      let id = 1;
+      // More, in all, than the app's connection has room for; fewer resets than end it.
+      for (; id < 2 * 300; id += 2) {
+        const before = app.given;
+        download(id);
+        await until('a head', () => client.answer(id).status === 200 && app.given > before, { everyMs: 1 });
+        client.raw.send(resetFrame(id, 8));
+        if (!(await over())) break;
+      }
+      t.equal(id, 601, 'all of them are broken off everywhere');
+      download(id);
+      client.raw.send(Buffer.concat([windowFrame(id, 1 << 20), windowFrame(0, 1 << 20)]));
+      await until('an answer', () => client.isSettled(id));
+      t.equal(
+        client.answer(id).body.reduce((sum, part) => sum + part.length, 0),
+        100_000,
+      );
+      client.raw.destroy();
+      t.ok(await over(), 'nothing is left');
+    });
+  }
+});
