@@ -146,7 +146,8 @@ export function isSound(answer: AppAnswer, method: string): boolean {
   const sane = settings.every(([id, value]) => (id === 1 && value === 0) || (id === 4 && value === 1 << 20));
   if (!sane || asides.length > 0 || odd !== null || interim.includes('101')) return false;
   if (!/^[2-5][0-9]{2}$/.test(status) || announced === 'wrong') return false;
-  if (trailers?.some(([name]) => !plainNames.has(name)) === true) return false;
+  const isPlain = ([name, value]: Field): boolean => plainNames.has(name) && /^[\x20-\x7e\x80-\xff]*$/.test(value);
+  if (trailers?.every(isPlain) === false) return false;
   const length = body.reduce((sum, { text }) => sum + text.length, 0);
   if (length > 0 && (method === 'HEAD' || bodiless.has(status))) return false;
   return ending === 'end' || ending === 'empty-end';

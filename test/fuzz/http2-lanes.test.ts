@@ -348,7 +348,7 @@ function tornFrom(request: string, streams: ReadonlyMap<number, Sent>): string |
  */
 function mayGoOn(fast: Observation, library: Observation, frames: readonly RawFrame[], torn: boolean): boolean {
   if ((library.goaway === internalError || library.goaway === streamClosed) && fast.refused) return true;
-  if (torn && !fast.read) return true;
+  if (torn && (!fast.read || library.goaway === frameSizeError)) return true;
   return frames.some(({ type, flags, streamId, payload }) => {
     if (type === 6) return (flags & 1) !== 0;
     if (type !== 8 || streamId === 0 || payload.length !== 4) return false;
