@@ -476,6 +476,11 @@ const rows: readonly Row[] = [
     frames: [head(), dataFrame(1, 'hello'), resetFrame(1, 0)],
     text: 'broken off',
   },
+  {
+    name: 'an empty piece of content before the head',
+    frames: [dataFrame(1, ''), headersFrame(1, [[':status', '200']])],
+    text: badGateway,
+  },
   { name: 'no answer, and a reset without an error', frames: [resetFrame(1, 0)], text: badGateway },
   { name: 'refused: asked again', frames: [resetFrame(1, 7)], text: again },
   { name: 'going away before it: asked again', frames: [goawayFrame(0)], text: again },

@@ -49,17 +49,13 @@ export interface AnswerSink {
 export class ClientStream extends Stream {
   readonly isHead: boolean;
   readonly #sink: AnswerSink;
-  #answered = false;
   trailers: HeaderList = [];
 
   constructor(session: Session, id: number, isHead: boolean, sink: AnswerSink, sendWindow: number) {
     super(session, id, sendWindow, limits.streamWindow);
     this.isHead = isHead;
     this.#sink = sink;
-  }
-
-  get answered(): boolean {
-    return this.#answered;
+    this.awaitsHead = true;
   }
 
   head(head: AnswerHead, endStream: boolean): void {
@@ -67,18 +63,16 @@ export class ClientStream extends Stream {
       this.#sink.interim(head);
       return;
     }
-    this.#answered = true;
+    this.awaitsHead = false;
     this.#sink.head(head, endStream);
   }
 
   override received(bytes: Buffer, from: number, to: number): void {
-    if (this.#answered) this.#sink.data(bytes, from, to);
-    else this.malformed();
+    this.#sink.data(bytes, from, to);
   }
 
   override ended(): void {
-    if (this.#answered) this.#sink.ended(this.trailers);
-    else this.malformed();
+    this.#sink.ended(this.trailers);
   }
 
   override broken(code: number): void {
@@ -161,7 +155,7 @@ export class ClientSession extends Session {
 
   protected override headers(streamId: number, bytes: Buffer, from: number, to: number, endStream: boolean): void {
     const stream = this.streams.get(streamId) as ClientStream | undefined;
-    if (stream === undefined || stream.answered || stream.remoteEnded) {
+    if (stream === undefined || !stream.awaitsHead || stream.remoteEnded) {
       this.#trailers(streamId, stream, bytes, from, to, endStream);
       return;
     }

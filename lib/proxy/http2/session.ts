@@ -292,7 +292,7 @@ export abstract class Session {
     }
     // Empty ones cost as much as full ones and bring nothing (CVE-2019-9518).
     if (from === to && !end && !this.#costs()) return;
-    if (!stream.count(to - from, end)) {
+    if (stream.awaitsHead || !stream.count(to - from, end)) {
       this.consumed(null, length);
       stream.malformed();
       return;

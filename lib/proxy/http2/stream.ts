@@ -19,6 +19,8 @@ export abstract class Stream {
   localEnded = false;
   /** Over: by both ends, or by a reset. */
   closed = false;
+  /** No content may come yet, not even an empty piece (RFC 9113 8.1). */
+  awaitsHead = false;
   /** Bytes of content still to come by Content-Length; -1 where none was given. */
   expected = -1;
   /** Called once when `write` has returned false and everything has left since. */
