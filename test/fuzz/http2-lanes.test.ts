@@ -216,11 +216,14 @@ function sentStreams(frames: readonly RawFrame[]): Map<number, Sent> {
   const decoder = new HpackDecoder(1 << 20, 1 << 24, 10_000);
   const streams = new Map<number, Sent>();
   let block: Buffer[] = [];
+  /** The block began behind the stream's end. */
+  let late = false;
   for (const { type, flags, streamId, payload } of frames) {
     const known = streams.get(streamId) ?? { fields: [], malformed: false, oddHost: false, ended: false, reset: false };
     const ended = known.ended || (type <= 1 && (flags & 1) !== 0);
     streams.set(streamId, { ...known, ended, reset: known.reset || type === 3 });
     if (type !== 1 && type !== 9) continue;
+    if (type === 1) late = known.ended;
     const padding = type === 1 && (flags & 0x8) !== 0 ? (payload[0] ?? 0) : -1;
     const from = (padding < 0 ? 0 : 1) + (type === 1 && (flags & 0x20) !== 0 ? 5 : 0);
     block.push(payload.subarray(from, payload.length - Math.max(0, padding)));
@@ -234,7 +237,8 @@ function sentStreams(frames: readonly RawFrame[]): Map<number, Sent> {
       ...known,
       ended,
       fields: known.fields.length > 0 ? known.fields : fields,
-      malformed: known.malformed || isMalformed(fields, known.fields.length > 0),
+      // What comes behind the end is refused for that, whatever it is.
+      malformed: known.malformed || (!late && isMalformed(fields, known.fields.length > 0)),
       oddHost: known.oddHost || fields.some((text, i) => fields[i - 1] === 'host' && /[^\w.:[\]-]/.test(text)),
     });
   }
@@ -358,11 +362,11 @@ function tornFrom(request: string, streams: ReadonlyMap<number, Sent>): string |
  * - at the answer to a PING that it has not sent;
  * - with INTERNAL_ERROR or STREAM_CLOSED where we end one stream;
  * - where the window of one stream becomes too large, or grows by nothing;
- * - where a frame's length is wrong, before the whole frame has come.
+ * - where a frame is wrong by its first bytes, before the whole frame has come.
  */
 function mayGoOn(fast: Observation, library: Observation, frames: readonly RawFrame[], torn: boolean): boolean {
   if ((library.goaway === internalError || library.goaway === streamClosed) && fast.refused) return true;
-  if (torn && (!fast.read || library.goaway === frameSizeError)) return true;
+  if (torn) return true;
   return frames.some(({ type, flags, streamId, payload }) => {
     if (type === 6) return (flags & 1) !== 0;
     if (type !== 8 || streamId === 0 || payload.length !== 4) return false;
