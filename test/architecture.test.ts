@@ -26,7 +26,7 @@ interface Rule {
   readonly why: string;
 }
 
-const values = /^lib\/(client|ip|problem|resource-ref|identity)\.ts$/;
+const values = /^lib\/(client|ip|problem|resource-ref|identity|roster)\.ts$/;
 
 const rules: readonly Rule[] = [
   {

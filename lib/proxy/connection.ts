@@ -63,6 +63,7 @@ const http1: Stage = { kind: 'http1' };
 const over: Stage = { kind: 'over' };
 
 class InboundConnection implements LiveConnection {
+  rosterPlace = -1;
   readonly #services: ConnectionServices;
   readonly #socket: Socket;
   readonly #arrival: Arrival;

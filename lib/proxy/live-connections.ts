@@ -1,5 +1,7 @@
+import { Roster, type Rostered } from '../roster.ts';
+
 /** One open connection, whatever it carries. */
-export interface LiveConnection {
+export interface LiveConnection extends Rostered {
   /** Called after a policy change: decide again, and end the connection where it is now forbidden. HTTP decides per request. */
   recheck(): void;
   /** The stop has begun: tell the client, where the protocol can, to take new work elsewhere. Refuse nothing yet. */
@@ -12,7 +14,7 @@ export interface LiveConnection {
 
 /** Every open connection: rechecked when policy changes, drained at stop. */
 export class LiveConnections {
-  readonly #open = new Set<LiveConnection>();
+  readonly #open = new Roster<LiveConnection>();
   #stage: 'serving' | 'announced' | 'draining' = 'serving';
   #idle: (() => void)[] = [];
 
@@ -55,7 +57,7 @@ export class LiveConnections {
   }
 
   recheckAll(): void {
-    for (const connection of this.#open) connection.recheck();
+    for (const connection of [...this.#open]) connection.recheck();
   }
 
   /** Resolves true when all have ended by themselves, false when the rest was cut after `graceMs`. */

@@ -1,6 +1,7 @@
 /** `tcp_*` of open and closed connections, and HTTP detection. */
 import type { Registry } from 'prom-client';
 import type { ByteCounter, TransportScope } from '../proxy/recorder.ts';
+import { Roster, type Rostered } from '../roster.ts';
 import { errnoLabel } from './labels.ts';
 import { retainIdleMs } from './request-metrics.ts';
 import {
@@ -24,7 +25,7 @@ export class TransportSeries {
   retired = false;
   readonly opened: Cell;
   readonly closes = new Map<string, Cell>();
-  readonly open = new Set<OpenTransport>();
+  readonly open = new Roster<OpenTransport>();
   #readClosed = 0;
   #writtenClosed = 0;
   readonly #idle = new IdleWatch();
@@ -73,7 +74,8 @@ export class TransportSeries {
   }
 }
 
-class OpenTransport implements TransportScope {
+class OpenTransport implements TransportScope, Rostered {
+  rosterPlace = -1;
   readonly #series: TransportSeries;
   readonly #bytes: ByteCounter;
   #read = 0;

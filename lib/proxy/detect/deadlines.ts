@@ -2,6 +2,9 @@ export interface Waiting {
   /** When the wait began, on the clock of `performance.now()`. */
   readonly since: number;
   expire(): void;
+  /** Neighbours in the queue; the queue's own. */
+  earlier: Waiting | null;
+  later: Waiting | null;
 }
 
 /**
@@ -10,8 +13,9 @@ export interface Waiting {
  */
 export class Deadlines {
   readonly #ms: number;
-  /** In the order of their beginnings. */
-  readonly #waiting = new Set<Waiting>();
+  /** In the order of their beginnings. Linked, because a Set would leave tables behind that keep those who have left. */
+  #first: Waiting | null = null;
+  #last: Waiting | null = null;
   #armed = false;
 
   constructor(ms: number) {
@@ -19,12 +23,23 @@ export class Deadlines {
   }
 
   add(waiting: Waiting): void {
-    this.#waiting.add(waiting);
+    waiting.earlier = this.#last;
+    if (this.#last === null) this.#first = waiting;
+    else this.#last.later = waiting;
+    this.#last = waiting;
     if (!this.#armed) this.#arm(this.#ms);
   }
 
+  /** Does nothing to one that has left already. */
   delete(waiting: Waiting): void {
-    this.#waiting.delete(waiting);
+    const { earlier, later } = waiting;
+    if (earlier === null && waiting !== this.#first) return;
+    if (earlier === null) this.#first = later;
+    else earlier.later = later;
+    if (later === null) this.#last = earlier;
+    else later.earlier = earlier;
+    waiting.earlier = null;
+    waiting.later = null;
   }
 
   #arm(ms: number): void {
@@ -35,14 +50,14 @@ export class Deadlines {
 
   readonly #ring = (): void => {
     const now = performance.now();
-    for (const waiting of this.#waiting) {
-      const left = waiting.since + this.#ms - now;
+    for (let first = this.#first; first !== null; first = this.#first) {
+      const left = first.since + this.#ms - now;
       if (left > 0) {
         this.#arm(Math.ceil(left));
         return;
       }
-      this.#waiting.delete(waiting);
-      waiting.expire();
+      this.delete(first);
+      first.expire();
     }
     this.#armed = false;
   };

@@ -45,6 +45,8 @@ function deadlinesOf(timeoutMs: number): Deadlines {
 
 class Look<T> implements Waiting {
   readonly since = performance.now();
+  earlier: Waiting | null = null;
+  later: Waiting | null = null;
   readonly #stream: Duplex;
   readonly #deadlines: Deadlines;
   readonly #look: (bytes: Buffer) => T | undefined;

@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { clientId } from '../../client.ts';
 import type { PortPolicy, RequestPermit } from '../../policy/decision.ts';
+import type { Rostered } from '../../roster.ts';
 import { applyHeaderChanges, identityHeader } from '../headers.ts';
 import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, type Refusal, refusalFor, refusalHeaders, upstreamFailure } from '../refuse.ts';
@@ -55,7 +56,8 @@ type Stage =
   | 'over';
 
 /** One client connection on the fast lane. */
-export class FastConnection implements ResponseSink {
+export class FastConnection implements ResponseSink, Rostered {
+  rosterPlace = -1;
   readonly #lane: Lane;
   readonly #connection: HttpConnection;
   readonly #socket: Socket;

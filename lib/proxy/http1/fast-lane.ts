@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { hostPort } from '../../ip.ts';
+import { Roster } from '../../roster.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Endpoint, Upstreams } from '../upstream.ts';
 import { AppPool } from './app-pool.ts';
@@ -27,7 +28,7 @@ export class FastLane implements Http1Engine, Lane {
   draining = false;
   readonly #upstreams: Upstreams;
   readonly #library: Http1Engine;
-  readonly #open = new Set<FastConnection>();
+  readonly #open = new Roster<FastConnection>();
   readonly #pools = new Map<string, AppPool>();
   readonly #sweeper: NodeJS.Timeout;
 
@@ -65,7 +66,7 @@ export class FastLane implements Http1Engine, Lane {
   }
 
   closeIdle(): void {
-    for (const connection of this.#open) connection.closeIfIdle();
+    for (const connection of [...this.#open]) connection.closeIfIdle();
     this.#library.closeIdle();
   }
 
@@ -88,6 +89,6 @@ export class FastLane implements Http1Engine, Lane {
   #sweep(): void {
     const now = performance.now();
     for (const pool of this.#pools.values()) pool.sweep(now);
-    for (const connection of this.#open) connection.sweep(now);
+    for (const connection of [...this.#open]) connection.sweep(now);
   }
 }

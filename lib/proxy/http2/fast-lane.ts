@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { clientId } from '../../client.ts';
 import { hostPort } from '../../ip.ts';
 import type { RequestPermit } from '../../policy/decision.ts';
+import { Roster } from '../../roster.ts';
 import { serveApplication } from '../application.ts';
 import { applyHeaderChanges, type HeaderList, headerValue, identityHeader } from '../headers.ts';
 import { AppPool } from '../http1/app-pool.ts';
@@ -35,7 +36,7 @@ export class Http2FastLane implements Http2Engine, ServerLane {
   readonly pipeline: RequestPipeline;
   readonly onBadRequest: Http2FastLaneOptions['onBadRequest'];
   readonly #upstreams: Upstreams;
-  readonly #open = new Set<ServerSession>();
+  readonly #open = new Roster<ServerSession>();
   readonly #pools = new Map<string, AppPool>();
   readonly #sessions = new Map<string, AppSessions>();
   readonly #sweeper: NodeJS.Timeout;
@@ -119,7 +120,7 @@ export class Http2FastLane implements Http2Engine, ServerLane {
   #sweep(): void {
     const now = performance.now();
     for (const pool of this.#pools.values()) pool.sweep(now);
-    for (const session of this.#open) session.sweep(now, headersTimeoutMs);
+    for (const session of [...this.#open]) session.sweep(now, headersTimeoutMs);
   }
 }
 

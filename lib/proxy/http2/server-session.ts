@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { Rostered } from '../../roster.ts';
 import type { HeaderList } from '../headers.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Http2Session } from './engine.ts';
@@ -41,7 +42,8 @@ export interface ServerLane {
 }
 
 /** A client's connection. */
-export class ServerSession extends Session implements Http2Session {
+export class ServerSession extends Session implements Http2Session, Rostered {
+  rosterPlace = -1;
   readonly connection: HttpConnection;
   readonly #lane: ServerLane;
   readonly #blocks: HeaderBlocks<RequestHead>;

@@ -4,6 +4,7 @@ import { type LiveConnection, LiveConnections } from '../../../lib/proxy/live-co
 /** A connection that notes what is asked of it, and leaves when told to if it is obliging. */
 function connection(live: LiveConnections, leaves: 'at once' | 'when destroyed'): LiveConnection & { log: string[] } {
   const self = {
+    rosterPlace: -1,
     log: [] as string[],
     recheck: () => {
       self.log.push('recheck');
