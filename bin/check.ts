@@ -1,5 +1,6 @@
 import { styleText } from 'node:util';
 import { readWorkload } from '../lib/config/config.ts';
+import { readManifest } from '../lib/config/manifest.ts';
 import { faultText } from '../lib/config/variables.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
@@ -28,7 +29,7 @@ export async function main(args: readonly string[], io: Io): Promise<number> {
   const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
   const paths = line.positionals.length > 0 ? line.positionals : fromEnvironment ? [fromEnvironment] : [];
   if (paths.length === 0) throw new UsageError('nothing to check', 'name a file or folder, or set SALLYPORT_POLICY');
-  const facts = readWorkload(io.env);
+  const facts = readWorkload(io.env, { readManifest });
   if (!facts.ok) throw new UsageError(facts.faults.map(faultText).join('\n'));
 
   const load = loadPolicyNow({ paths, namespace: facts.workload.namespace });

@@ -2,6 +2,7 @@ import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { styleText } from 'node:util';
 import { readWorkload } from '../lib/config/config.ts';
+import { readManifest } from '../lib/config/manifest.ts';
 import { type Flags, faultText, type VariableName } from '../lib/config/variables.ts';
 import { createAuthorizer, type PolicyAuthorizer } from '../lib/policy/authorizer.ts';
 import { compileNow } from '../lib/policy/compile.ts';
@@ -108,7 +109,7 @@ function authorizerOf(line: CommandLine<Flag>, io: Io): PolicyAuthorizer | null 
       .filter(([flag]) => line.has(flag))
       .map(([flag, name]) => [name, { flag: `--${flag}`, value: line.values(flag).join(',') }]),
   );
-  const facts = readWorkload(io.env, {}, given);
+  const facts = readWorkload(io.env, { readManifest }, given);
   if (!facts.ok) throw new UsageError(facts.faults.map(faultText).join('\n'));
   for (const warning of facts.warnings) io.stderr.write(`warning: ${faultText(warning)}\n`);
 

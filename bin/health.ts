@@ -1,5 +1,6 @@
 import { request } from 'node:http';
 import { readConfig } from '../lib/config/config.ts';
+import { hostFor } from '../lib/config/host.ts';
 import { hostPort } from '../lib/ip.ts';
 import { type Command, parseCommandLine, UsageError } from './arguments.ts';
 
@@ -20,7 +21,7 @@ export const main: Command['main'] = async (args, io) => {
   const line = parseCommandLine<'live'>(args, { live: { takes: 'switch' } });
   const [stray] = line.positionals;
   if (stray !== undefined) throw new UsageError(`${stray}: nothing but flags is taken`);
-  const read = readConfig(io.env);
+  const read = readConfig(io.env, await hostFor(io.env));
   if (!read.ok)
     throw new UsageError('the environment is not that of a running proxy', 'sallyport run lists its faults');
   const listen = read.config.healthListen;

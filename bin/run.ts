@@ -1,5 +1,6 @@
 import { type App, startApp } from '../lib/app.ts';
 import { readConfig } from '../lib/config/config.ts';
+import { hostFor } from '../lib/config/host.ts';
 import { hostPort } from '../lib/ip.ts';
 import { createLog } from '../lib/telemetry/log.ts';
 import { type Command, type Io, parseCommandLine, usageExit } from './arguments.ts';
@@ -24,7 +25,8 @@ export const main: Command['main'] = async (args, io) => {
 
 /** Starts, waits for a signal or for the admin server's /shutdown, drains. `started` is told once all ports are open. */
 export async function run(io: Io, started: (app: App) => void): Promise<number> {
-  const read = readConfig(io.env);
+  const host = await hostFor(io.env);
+  const read = readConfig(io.env, host);
   if (!read.ok) {
     for (const { variable, message, hint } of read.faults) {
       io.stderr.write(`sallyport: ${variable}: ${message}${hint === '' ? '' : ` (${hint})`}\n`);
@@ -43,7 +45,7 @@ export async function run(io: Io, started: (app: App) => void): Promise<number> 
 
   try {
     const build = { version: version(), gitSha: '', date: '' };
-    const app = await startApp({ config, env: io.env, log, build });
+    const app = await startApp({ config, env: io.env, host, log, build });
     const { inbound, ports, admin, health } = app.addresses;
     logger.info(
       {

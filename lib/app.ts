@@ -1,5 +1,6 @@
 import type { AddressInfo, Socket } from 'node:net';
 import type { Config } from './config/config.ts';
+import type { Host } from './config/host.ts';
 import type { InboundPort, ListenAddress } from './config/values.ts';
 import { parseIp } from './ip.ts';
 import { createAdminApp } from './ops/admin-app.ts';
@@ -32,6 +33,7 @@ export interface AppOptions {
   readonly config: Config;
   /** For what is re-read while running: labels file, manifest. */
   readonly env: Readonly<Record<string, string | undefined>>;
+  readonly host: Host;
   readonly log: Log;
   readonly build: Build;
 }
@@ -81,6 +83,7 @@ export async function startApp(options: AppOptions): Promise<App> {
   const podFacts = createPodFacts({
     env: options.env,
     initial: config.workload,
+    host: options.host,
     onChange: () => void policySource.workloadChanged(),
     log: logger,
   });

@@ -1,5 +1,3 @@
-import { createRequire } from 'node:module';
-import { extname } from 'node:path';
 import { type IpAddress, parseIp } from '../ip.ts';
 import type { PodFacts } from '../policy/pod.ts';
 import { noPorts, type PortSet, type Workload } from '../policy/workload.ts';
@@ -85,10 +83,6 @@ function readLabels(reader: VariableReader, host: Host): ReadonlyMap<string, str
   return fromFile(reader, host, 'SALLYPORT_POD_LABELS_FILE', file, labelsFile);
 }
 
-/** Loaded where there is a manifest, and nowhere else: what reads YAML and checks its shape takes 6 MB of memory. */
-const require = createRequire(import.meta.url);
-const manifestReader = (): typeof import('./manifest.ts') => require(`./manifest${extname(import.meta.filename)}`);
-
 function readPodManifest(
   reader: VariableReader,
   host: Host,
@@ -96,7 +90,9 @@ function readPodManifest(
   const name = 'SALLYPORT_POD_MANIFEST';
   const file = reader.get(name);
   if (file === null) return { facts: null, warnings: [] };
-  const read = fromFile(reader, host, name, file, (text) => manifestReader().readManifest(text, file));
+  const { readManifest } = host;
+  if (readManifest === null) throw new Error('a host that reads no manifests was asked for one');
+  const read = fromFile(reader, host, name, file, (text) => readManifest(text, file));
   const warnings: ConfigFault[] = [];
   for (const { severity, message, hint } of read?.problems ?? []) {
     if (severity === 'error') reader.fault(name, message, hint);

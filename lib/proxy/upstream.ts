@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import net from 'node:net';
 import type { Dispatcher, Pool } from 'undici';
 import { hostPort } from '../ip.ts';
+import { ByEndpoint } from './by-endpoint.ts';
 import { Http2Pool } from './http2/library/pool.ts';
 import type { Recorder } from './recorder.ts';
 
@@ -75,8 +76,11 @@ const idleSocketMs = 3000;
 /** Connections to the app: one-off for TCP, pooled for HTTP/1 and HTTP/2, all counted as `peer="dst"`. */
 export class Upstreams {
   readonly #options: UpstreamOptions;
-  readonly #http1 = new Map<string, Pool>();
-  readonly #http2 = new Map<string, Http2Pool>();
+  readonly #http1 = new ByEndpoint((endpoint) => this.#pool(endpoint));
+  readonly #http2 = new ByEndpoint(
+    (endpoint) =>
+      new Http2Pool(`http://${hostPort(endpoint.host, endpoint.port)}`, (done) => this.connect(endpoint, done)),
+  );
 
   constructor(options: UpstreamOptions) {
     this.#options = options;
@@ -128,30 +132,28 @@ export class Upstreams {
   }
 
   http1(endpoint: Endpoint): Dispatcher {
-    const key = hostPort(endpoint.host, endpoint.port);
-    let pool = this.#http1.get(key);
-    if (pool === undefined) {
-      const { Pool } = undici();
-      pool = new Pool(`http://${key}`, {
-        // The pool's own limits would turn a burst into a queue; requests in flight are capped before they get here.
-        connections: null,
-        pipelining: 1,
-        keepAliveTimeout: idleSocketMs,
-        keepAliveMaxTimeout: idleSocketMs,
-        // Apps may take as long as they like; the client decides how long it waits (Linkerd has no timeout either).
-        headersTimeout: 0,
-        bodyTimeout: 0,
-        maxHeaderSize: 256 * 1024,
-        connect: (_options, callback) => {
-          this.connect(endpoint, (error, socket) => {
-            if (error !== null) callback(error, null);
-            else callback(null, socket);
-          });
-        },
-      });
-      this.#http1.set(key, pool);
-    }
-    return pool;
+    return this.#http1.at(endpoint);
+  }
+
+  #pool(endpoint: Endpoint): Pool {
+    const { Pool } = undici();
+    return new Pool(`http://${hostPort(endpoint.host, endpoint.port)}`, {
+      // The pool's own limits would turn a burst into a queue; requests in flight are capped before they get here.
+      connections: null,
+      pipelining: 1,
+      keepAliveTimeout: idleSocketMs,
+      keepAliveMaxTimeout: idleSocketMs,
+      // Apps may take as long as they like; the client decides how long it waits (Linkerd has no timeout either).
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      maxHeaderSize: 256 * 1024,
+      connect: (_options, callback) => {
+        this.connect(endpoint, (error, socket) => {
+          if (error !== null) callback(error, null);
+          else callback(null, socket);
+        });
+      },
+    });
   }
 
   /** For one-off connections made by node:http (http-proxy): the same connect, with its deadline, guard and counters. */
@@ -160,13 +162,7 @@ export class Upstreams {
   }
 
   http2(endpoint: Endpoint): Http2Pool {
-    const key = hostPort(endpoint.host, endpoint.port);
-    let pool = this.#http2.get(key);
-    if (pool === undefined) {
-      pool = new Http2Pool(`http://${key}`, (done) => this.connect(endpoint, done));
-      this.#http2.set(key, pool);
-    }
-    return pool;
+    return this.#http2.at(endpoint);
   }
 
   async close(): Promise<void> {

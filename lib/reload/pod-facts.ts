@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { readWorkload } from '../config/config.ts';
-import { type Host, thisHost } from '../config/host.ts';
+import type { Host } from '../config/host.ts';
 import { type ConfigFault, type Environment, faultText } from '../config/variables.ts';
 import type { Workload } from '../policy/workload.ts';
 import { watchPaths } from './watch.ts';
@@ -12,7 +12,7 @@ export interface PodFactsOptions {
   /** The pod's labels or addresses, or its node's, have changed; `current()` says the same from now on. */
   onChange(workload: Workload): void;
   readonly log: { info(fields: object, message: string): void; warn(fields: object, message: string): void };
-  readonly host?: Partial<Host>;
+  readonly host: Host;
   /** How often to compare the host's addresses, of whose change nothing tells us. */
   readonly pollMs?: number;
 }
@@ -31,8 +31,7 @@ export interface PodFacts {
  * The manifest's annotations are read at the start alone, as by Linkerd.
  */
 export function createPodFacts(options: PodFactsOptions): PodFacts {
-  const { env, log, pollMs = 2_000 } = options;
-  const host: Host = { ...thisHost, ...options.host };
+  const { env, host, log, pollMs = 2_000 } = options;
   const files = [env.SALLYPORT_POD_LABELS_FILE, env.SALLYPORT_POD_MANIFEST].filter(
     (file) => file !== undefined && file !== '',
   );

@@ -29,6 +29,9 @@ const nothing = Buffer.alloc(0);
 /** Bodies up to this size travel as one string with their head: one write, and the lent buffer is free again. */
 const oneWrite = 8 * 1024;
 
+/** Milliseconds for which a connection without requests remembers the head of its last one. */
+const rememberMs = 1000;
+
 /** RFC 9110 9.2.2, among the plain methods. */
 const idempotent: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
 
@@ -462,8 +465,10 @@ export class FastConnection implements ResponseSink, Rostered {
       this.#stage = 'over';
       this.#lane.onBadRequest(this.#connection, 'ERR_HTTP_REQUEST_TIMEOUT');
       endWith(this.#socket, '408 Request Timeout');
-    } else if (this.#headSince === null && now - this.#idleSince > keepAliveMs) {
-      this.#socket.destroySoon();
+    } else if (this.#headSince === null) {
+      if (now - this.#idleSince > keepAliveMs) this.#socket.destroySoon();
+      // A head may have 16 KiB; those who use their connection seldom can have it read again.
+      else if (now - this.#idleSince > rememberMs) this.#last = null;
     }
   }
 }

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
-import { hostPort } from '../../ip.ts';
 import { Roster } from '../../roster.ts';
+import { ByEndpoint } from '../by-endpoint.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
-import type { Endpoint, Upstreams } from '../upstream.ts';
+import type { Upstreams } from '../upstream.ts';
 import { AppPool } from './app-pool.ts';
 import type { Http1Engine } from './engine.ts';
 import { FastConnection, type Lane } from './fast-connection.ts';
@@ -26,16 +26,15 @@ export class FastLane implements Http1Engine, Lane {
   readonly pipeline: RequestPipeline;
   readonly onBadRequest: FastLaneOptions['onBadRequest'];
   draining = false;
-  readonly #upstreams: Upstreams;
   readonly #library: Http1Engine;
   readonly #open = new Roster<FastConnection>();
-  readonly #pools = new Map<string, AppPool>();
+  readonly #pools: ByEndpoint<AppPool>;
   readonly #sweeper: NodeJS.Timeout;
 
   constructor(options: FastLaneOptions) {
     this.pipeline = options.pipeline;
     this.onBadRequest = options.onBadRequest;
-    this.#upstreams = options.upstreams;
+    this.#pools = new ByEndpoint((endpoint) => new AppPool(endpoint, options.upstreams));
     this.#library = options.library;
     this.#sweeper = setInterval(() => this.#sweep(), sweepMs).unref();
   }
@@ -46,7 +45,7 @@ export class FastLane implements Http1Engine, Lane {
       this.#library.serve(connection, socket, bytes);
       return;
     }
-    const pool = this.#pool(connection.destination.endpoint);
+    const pool = this.#pools.at(connection.destination.endpoint);
     const served = new FastConnection(this, connection, socket, pool);
     this.#open.add(served);
     served.start(bytes);
@@ -76,19 +75,9 @@ export class FastLane implements Http1Engine, Lane {
     this.#library.close();
   }
 
-  #pool(endpoint: Endpoint): AppPool {
-    const key = hostPort(endpoint.host, endpoint.port);
-    let pool = this.#pools.get(key);
-    if (pool === undefined) {
-      pool = new AppPool(endpoint, this.#upstreams);
-      this.#pools.set(key, pool);
-    }
-    return pool;
-  }
-
   #sweep(): void {
     const now = performance.now();
     for (const pool of this.#pools.values()) pool.sweep(now);
-    for (const connection of [...this.#open]) connection.sweep(now);
+    for (const connection of this.#open) connection.sweep(now);
   }
 }

@@ -1,15 +1,15 @@
 import type { Socket } from 'node:net';
 import { clientId } from '../../client.ts';
-import { hostPort } from '../../ip.ts';
 import type { RequestPermit } from '../../policy/decision.ts';
 import { Roster } from '../../roster.ts';
 import { serveApplication } from '../application.ts';
+import { ByEndpoint } from '../by-endpoint.ts';
 import { applyHeaderChanges, type HeaderList, headerValue, identityHeader } from '../headers.ts';
 import { AppPool } from '../http1/app-pool.ts';
 import { headersTimeoutMs } from '../http1/limits.ts';
 import { failures, refusalFor, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
-import type { Endpoint, Upstreams } from '../upstream.ts';
+import type { Upstreams } from '../upstream.ts';
 import { AnswerHead } from './answer-head.ts';
 import { AppSessions } from './app-sessions.ts';
 import { CollectedBody } from './collected-body.ts';
@@ -35,16 +35,16 @@ const goOn = new AnswerHead(100, [], -1);
 export class Http2FastLane implements Http2Engine, ServerLane {
   readonly pipeline: RequestPipeline;
   readonly onBadRequest: Http2FastLaneOptions['onBadRequest'];
-  readonly #upstreams: Upstreams;
   readonly #open = new Roster<ServerSession>();
-  readonly #pools = new Map<string, AppPool>();
-  readonly #sessions = new Map<string, AppSessions>();
+  readonly #pools: ByEndpoint<AppPool>;
+  readonly #sessions: ByEndpoint<AppSessions>;
   readonly #sweeper: NodeJS.Timeout;
 
   constructor(options: Http2FastLaneOptions) {
     this.pipeline = options.pipeline;
     this.onBadRequest = options.onBadRequest;
-    this.#upstreams = options.upstreams;
+    this.#pools = new ByEndpoint((endpoint) => new AppPool(endpoint, options.upstreams));
+    this.#sessions = new ByEndpoint((endpoint) => new AppSessions(endpoint, options.upstreams));
     this.#sweeper = setInterval(() => this.#sweep(), sweepMs).unref();
   }
 
@@ -80,11 +80,11 @@ export class Http2FastLane implements Http2Engine, ServerLane {
     } else if (stream.originalProtocol === null) {
       const failed = (error: unknown): void => pipeline.fail(connection, policy, stream, upstreamFailure(error));
       const block = http2BlockFor(connection, decision, stream);
-      new Http2Relay(decision, stream, scope, this.#sessionsOf(destination.endpoint), block, failed).start();
+      new Http2Relay(decision, stream, scope, this.#sessions.at(destination.endpoint), block, failed).start();
     } else {
       const head = http1TextFor(connection, decision, stream);
       if (!stream.remoteEnded && headerValue(stream.requestHead.head.forward, 'expect') !== null) stream.inform(goOn);
-      const pool = this.#poolOf(destination.endpoint);
+      const pool = this.#pools.at(destination.endpoint);
       new Http1Relay(decision, stream, scope, pool, head, stream.originalProtocol, (failure) =>
         pipeline.fail(connection, policy, stream, failure),
       ).start();
@@ -97,30 +97,10 @@ export class Http2FastLane implements Http2Engine, ServerLane {
     for (const sessions of this.#sessions.values()) sessions.close();
   }
 
-  #poolOf(endpoint: Endpoint): AppPool {
-    const key = hostPort(endpoint.host, endpoint.port);
-    let pool = this.#pools.get(key);
-    if (pool === undefined) {
-      pool = new AppPool(endpoint, this.#upstreams);
-      this.#pools.set(key, pool);
-    }
-    return pool;
-  }
-
-  #sessionsOf(endpoint: Endpoint): AppSessions {
-    const key = hostPort(endpoint.host, endpoint.port);
-    let sessions = this.#sessions.get(key);
-    if (sessions === undefined) {
-      sessions = new AppSessions(endpoint, this.#upstreams);
-      this.#sessions.set(key, sessions);
-    }
-    return sessions;
-  }
-
   #sweep(): void {
     const now = performance.now();
     for (const pool of this.#pools.values()) pool.sweep(now);
-    for (const session of [...this.#open]) session.sweep(now, headersTimeoutMs);
+    for (const session of this.#open) session.sweep(now, headersTimeoutMs);
   }
 }
 

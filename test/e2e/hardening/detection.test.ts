@@ -70,7 +70,7 @@ const rows: readonly Row[] = [
   { title: 'the head of a TLS record', bytes: '\x16\x03\x01\x02\x00\x01\x00', ruled: 'closed', plain: 'closed' },
 ];
 
-const detectTimeoutMs = 700;
+const detectTimeoutMs = 2_000;
 const ownName = workloadName('web', 'shop');
 
 t.setTimeout(90_000);

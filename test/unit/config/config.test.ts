@@ -1,6 +1,7 @@
 import t from 'tap';
 import { type Config, readConfig, readWorkload } from '../../../lib/config/config.ts';
 import type { Host } from '../../../lib/config/host.ts';
+import { readManifest } from '../../../lib/config/manifest.ts';
 import { type Environment, faultText, variables } from '../../../lib/config/variables.ts';
 
 const files: Record<string, string> = {
@@ -36,6 +37,7 @@ const host: Host = {
   },
   hostname: () => 'host-1',
   addresses: () => ['192.0.2.7', '2001:db8::7'],
+  readManifest,
 };
 
 function config(env: Environment): Config {

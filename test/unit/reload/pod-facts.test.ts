@@ -3,13 +3,14 @@ import { join } from 'node:path';
 import t from 'tap';
 import { readWorkload } from '../../../lib/config/config.ts';
 import { type Host, thisHost } from '../../../lib/config/host.ts';
+import { readManifest } from '../../../lib/config/manifest.ts';
 import type { Environment } from '../../../lib/config/variables.ts';
 import type { Workload } from '../../../lib/policy/workload.ts';
 import { createPodFacts } from '../../../lib/reload/pod-facts.ts';
 import { until } from '../../support/until.ts';
 
 function follow(t: { teardown(clean: () => unknown): void }, env: Environment, addresses: string[]) {
-  const host: Host = { ...thisHost, addresses: () => addresses };
+  const host: Host = { ...thisHost, addresses: () => addresses, readManifest };
   const read = readWorkload(env, host);
   if (!read.ok) throw new Error('the environment of this test is faulty');
   const changes: Workload[] = [];

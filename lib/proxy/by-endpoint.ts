@@ -1,0 +1,26 @@
+import { hostPort } from '../ip.ts';
+import type { Endpoint } from './upstream.ts';
+
+/** One of something for each address of the app, made when it is first asked for. */
+export class ByEndpoint<T> {
+  readonly #made = new Map<string, T>();
+  readonly #make: (endpoint: Endpoint) => T;
+
+  constructor(make: (endpoint: Endpoint) => T) {
+    this.#make = make;
+  }
+
+  at(endpoint: Endpoint): T {
+    const key = hostPort(endpoint.host, endpoint.port);
+    let one = this.#made.get(key);
+    if (one === undefined) {
+      one = this.#make(endpoint);
+      this.#made.set(key, one);
+    }
+    return one;
+  }
+
+  values(): Iterable<T> {
+    return this.#made.values();
+  }
+}
