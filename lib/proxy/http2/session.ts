@@ -1,17 +1,8 @@
 import type { Socket } from 'node:net';
+import { FrameReader, type FrameSink } from './frame-reader.ts';
 import { HpackDecoder } from './hpack/decoder.ts';
 import { Output } from './output.ts';
-import {
-  defaultWindow,
-  errorCode,
-  flag,
-  frameHeaderBytes,
-  frameType,
-  maxPayload,
-  maxStreamId,
-  maxWindow,
-  setting,
-} from './protocol.ts';
+import { defaultWindow, errorCode, flag, frameType, maxPayload, maxStreamId, maxWindow, setting } from './protocol.ts';
 import type { Stream } from './stream.ts';
 import { TokenBucket } from './token-bucket.ts';
 
@@ -53,7 +44,7 @@ interface PartialBlock {
  * One HTTP/2 connection (RFC 9113), of either role: reads frames, keeps windows and settings, and ends what breaks the
  * rules. It knows streams, not what they mean.
  */
-export abstract class Session {
+export abstract class Session implements FrameSink {
   readonly socket: Socket;
   readonly output: Output;
   /** The connection is given up; whatever still comes is not looked at. */
@@ -67,6 +58,7 @@ export abstract class Session {
   /** Since when the beginning of a connection or of a message has been waiting for its rest; null when none is. */
   incompleteSince: number | null = performance.now();
   readonly #limits: SessionLimits;
+  readonly #reader = new FrameReader(this);
   #sendWindow = defaultWindow;
   #receiveWindow: number;
   #unannounced = 0;
@@ -74,9 +66,6 @@ export abstract class Session {
   #sawSettings = false;
   #unacknowledgedSettings = 1;
   #block: PartialBlock | null = null;
-  /** A frame of which more is to come. */
-  #held: Buffer | null = null;
-  #heldBytes = 0;
   /** Streams with data that waits for room, in the order of their turns. */
   #queue = new Set<Stream>();
   #pumping = false;
@@ -125,78 +114,35 @@ export abstract class Session {
 
   /** Takes bytes from the peer; they are only lent. */
   receive(chunk: Buffer): void {
-    let at = 0;
-    if (this.#held !== null) {
-      at = this.#complete(chunk);
-      if (this.over) return;
+    if (!this.#reader.read(chunk)) {
+      this.fail(errorCode.frameSizeError);
+      return;
     }
-    const end = chunk.length;
-    while (end - at >= frameHeaderBytes) {
-      const length = ((chunk[at] as number) << 16) | ((chunk[at + 1] as number) << 8) | (chunk[at + 2] as number);
-      if (length > maxPayload) {
-        this.fail(errorCode.frameSizeError);
-        return;
-      }
-      const next = at + frameHeaderBytes + length;
-      if (next > end) break;
-      this.#frame(chunk, at, length);
-      if (this.over) return;
-      at = next;
-    }
-    if (at < end) this.#hold(chunk, at);
+    if (this.over) return;
     if (this.#hasNewRoom) {
       // Once for all that came at once. Peers give back room frame by frame: whoever fills each bit of it at once sends
       // ever smaller frames.
       this.#hasNewRoom = false;
       this.#pump();
     }
-    this.incompleteSince = this.#isIncomplete() ? (this.incompleteSince ?? performance.now()) : null;
+    this.incompleteSince =
+      this.#isBetweenMessages && !this.#reader.awaitsRest ? null : (this.incompleteSince ?? performance.now());
     if (this.output.pending > this.#limits.maxPendingBytes) this.socket.pause();
   }
 
-  /** A body may take its time; what comes before one may not. */
-  #isIncomplete(): boolean {
-    if (!this.#sawSettings || this.#block !== null) return true;
-    return this.#held !== null && this.#heldBytes > 3 && this.#held[3] !== frameType.data;
+  /** The preface is over, and no header block has begun. */
+  get #isBetweenMessages(): boolean {
+    return this.#sawSettings && this.#block === null;
   }
 
-  #hold(chunk: Buffer, from: number): void {
-    this.#held ??= Buffer.allocUnsafe(frameHeaderBytes + maxPayload);
-    this.#heldBytes += chunk.copy(this.#held, this.#heldBytes, from);
-  }
-
-  /** Adds to the frame that is held; where the next one begins, which is the chunk's end when more is to come. */
-  #complete(chunk: Buffer): number {
-    const held = this.#held as Buffer;
-    let at = 0;
-    if (this.#heldBytes < frameHeaderBytes) {
-      at = chunk.copy(held, this.#heldBytes, 0, frameHeaderBytes - this.#heldBytes);
-      this.#heldBytes += at;
-      if (this.#heldBytes < frameHeaderBytes) return at;
-    }
-    const length = held.readUIntBE(0, 3);
-    if (length > maxPayload) {
-      this.fail(errorCode.frameSizeError);
-      return at;
-    }
-    const whole = frameHeaderBytes + length;
-    const copied = chunk.copy(held, this.#heldBytes, at, at + whole - this.#heldBytes);
-    this.#heldBytes += copied;
-    if (this.#heldBytes < whole) return chunk.length;
-    this.#held = null;
-    this.#heldBytes = 0;
-    this.#frame(held, 0, length);
+  frame(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): void {
+    this.#frame(type, flags, streamId, bytes, from, to);
     // What is incomplete from here on has begun just now.
-    if (!this.#isIncomplete()) this.incompleteSince = null;
-    return at + copied;
+    if (this.#isBetweenMessages) this.incompleteSince = null;
   }
 
-  #frame(bytes: Buffer, at: number, length: number): void {
-    const type = bytes[at + 3] as number;
-    const flags = bytes[at + 4] as number;
-    const streamId = bytes.readUInt32BE(at + 5) & maxStreamId;
-    const from = at + frameHeaderBytes;
-    const to = from + length;
+  #frame(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): void {
+    const length = to - from;
     if (!this.#sawSettings && type !== frameType.settings) {
       this.fail(errorCode.protocolError);
       return;
@@ -373,7 +319,6 @@ export abstract class Session {
     }
     if ((flags & flag.endHeaders) === 0) return;
     this.#block = null;
-    this.incompleteSince = null;
     this.headers(streamId, Buffer.concat(block.parts), 0, block.bytes, block.endStream);
   }
 
