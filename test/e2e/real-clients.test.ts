@@ -88,7 +88,11 @@ t.test('gRPC streams both ways (grpc-js)', { timeout: 60_000 }, async (t) => {
 t.test('a WebSocket echo of 1 MB (ws)', { timeout: 30_000 }, async (t) => {
   const http = createHttpServer();
   const sockets = new WebSocketServer({ server: http });
-  sockets.on('connection', (socket) => socket.on('message', (data, binary) => socket.send(data, { binary })));
+  let upgrades = 0;
+  sockets.on('connection', (socket) => {
+    upgrades++;
+    socket.on('message', (data, binary) => socket.send(data, { binary }));
+  });
   t.teardown(() => {
     for (const socket of sockets.clients) socket.terminate();
     http.closeAllConnections();
@@ -128,7 +132,7 @@ t.test('a WebSocket echo of 1 MB (ws)', { timeout: 30_000 }, async (t) => {
     refused.on('error', () => {});
   });
   t.equal(await within('the refusal', 5_000, answer), 403, 'an upgrade is a request: 403 without a policy');
-  t.equal(sockets.clients.size, 0);
+  t.equal(upgrades, 1, 'which the app never saw');
 });
 
 const redis = { timeout: 30_000, skip: await missing(t, 'redis-server', 'redis-cli') };
