@@ -6,11 +6,8 @@ import type { ConnectionFacts } from '../../recorder.ts';
 import { type Refusal, refusalHeaders } from '../../refuse.ts';
 import type { RequestPipeline } from '../../request-pipeline.ts';
 import { type Http2Head, lowerCase, type OriginalProtocol, originalProtocolHeader } from '../head.ts';
+import { errorCode } from '../protocol.ts';
 import { asObject, sendTrailers } from './forward.ts';
-
-/** RST_STREAM codes (RFC 9113 7). */
-const noError = 0;
-const internalError = 2;
 
 /** After an early answer, this much of a request body, for this many milliseconds, is still read away. */
 const maxDrainBytes = 256 * 1024;
@@ -126,7 +123,7 @@ export class Http2Exchange implements LibraryExchange {
     try {
       this.#stream.additionalHeaders({ ':status': status, ...asObject(lowerCase(headers)) });
     } catch {
-      this.#stream.close(internalError);
+      this.#stream.close(errorCode.internalError);
     }
   }
 
@@ -144,7 +141,7 @@ export class Http2Exchange implements LibraryExchange {
       this.#stream.respond(list as unknown as OutgoingHttpHeaders, options);
     } catch {
       // Node refuses some fields that an app may send.
-      this.#stream.close(internalError);
+      this.#stream.close(errorCode.internalError);
       return;
     }
     this.#pipeline.answered(this, status, headers, this.#startedAt);
@@ -184,7 +181,7 @@ export class Http2Exchange implements LibraryExchange {
   refuse(refusal: Refusal): void {
     if (this.aborted) return;
     if (this.responded) {
-      this.abort(internalError);
+      this.abort(errorCode.internalError);
       return;
     }
     const headers = refusalHeaders(refusal, this.connection, this.grpc);
@@ -204,10 +201,10 @@ export class Http2Exchange implements LibraryExchange {
     stream.unpipe();
     stream.on('data', (chunk: Buffer) => {
       left -= chunk.length;
-      if (left < 0) stream.close(noError);
+      if (left < 0) stream.close(errorCode.noError);
     });
     stream.resume();
-    const timer = setTimeout(() => stream.close(noError), lingerMs);
+    const timer = setTimeout(() => stream.close(errorCode.noError), lingerMs);
     stream.once('close', () => clearTimeout(timer));
   }
 }

@@ -3,13 +3,8 @@ import type { RequestPermit } from '../../../policy/decision.ts';
 import type { LibraryExchange } from '../../exchange.ts';
 import { type HeaderList, headerValue } from '../../headers.ts';
 import type { RequestScope } from '../../recorder.ts';
+import { errorCode, reasonName } from '../protocol.ts';
 import type { Http2Pool } from './pool.ts';
-
-/** RST_STREAM codes (RFC 9113 7). */
-const noError = 0;
-const internalError = 2;
-const cancel = 8;
-const refusedStream = 7;
 
 /** Sends a permitted request to an HTTP/2 app (prior knowledge) and its answer back, with trailers both ways. */
 export function forwardHttp2(
@@ -33,7 +28,7 @@ export function forwardHttp2(
   const { body } = exchange;
   let upstream: ClientHttp2Stream | null = null;
   exchange.onAborted = () => {
-    upstream?.close(cancel);
+    upstream?.close(errorCode.cancel);
     scope.responseEnded(null, '');
   };
   if (body === null) {
@@ -45,7 +40,7 @@ export function forwardHttp2(
     const isWanted = (): boolean => !exchange.aborted;
     pool.request(headers, options, isWanted, (error, stream) => {
       if (exchange.aborted) {
-        stream?.close(cancel);
+        stream?.close(errorCode.cancel);
         return;
       }
       if (error !== null || stream === null) {
@@ -113,7 +108,7 @@ function relay(
   stream.once('end', () => {
     const code = stream.rstCode;
     // A reset also ends the readable side; only a stream that ended by itself is a whole answer.
-    if (finished || !exchange.responded || (code !== undefined && code !== noError)) return;
+    if (finished || !exchange.responded || (code !== undefined && code !== errorCode.noError)) return;
     finished = true;
     exchange.end(trailers);
     scope.responseEnded(grpcStatus, '');
@@ -126,13 +121,14 @@ function relay(
     finished = true;
     const code = stream.rstCode;
     // REFUSED_STREAM promises that the app did nothing with it (RFC 9113 8.7).
-    if (code === refusedStream && retry !== null && !exchange.responded) {
+    if (code === errorCode.refusedStream && retry !== null && !exchange.responded) {
       retry();
       return;
     }
-    if (exchange.responded) exchange.abort(code === undefined || code === noError ? internalError : code);
+    if (exchange.responded)
+      exchange.abort(code === undefined || code === errorCode.noError ? errorCode.internalError : code);
     else failed(fault ?? new Error('the application closed the stream'));
-    scope.responseEnded(grpcStatus, `h2(${reasonName(code ?? internalError)})`);
+    scope.responseEnded(grpcStatus, `h2(${reasonName(code ?? errorCode.internalError)})`);
   });
 }
 
@@ -151,7 +147,7 @@ export function sendTrailers(stream: Http2Stream, trailers: HeaderList): void {
   try {
     stream.sendTrailers(asObject(trailers));
   } catch {
-    stream.close(internalError);
+    stream.close(errorCode.internalError);
   }
 }
 
@@ -166,25 +162,4 @@ export function asObject(list: HeaderList): Record<string, string | string[]> {
     else object[name] = Array.isArray(known) ? [...known, value] : [known, value];
   }
   return object;
-}
-
-const reasons = [
-  'NO_ERROR',
-  'PROTOCOL_ERROR',
-  'INTERNAL_ERROR',
-  'FLOW_CONTROL_ERROR',
-  'SETTINGS_TIMEOUT',
-  'STREAM_CLOSED',
-  'FRAME_SIZE_ERROR',
-  'REFUSED_STREAM',
-  'CANCEL',
-  'COMPRESSION_ERROR',
-  'CONNECT_ERROR',
-  'ENHANCE_YOUR_CALM',
-  'INADEQUATE_SECURITY',
-  'HTTP_1_1_REQUIRED',
-];
-
-function reasonName(code: number): string {
-  return reasons[code] ?? 'UNKNOWN';
 }

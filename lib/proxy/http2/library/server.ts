@@ -4,18 +4,13 @@ import { putBack } from '../../detect/peek.ts';
 import type { HttpConnection, RequestPipeline } from '../../request-pipeline.ts';
 import type { Http2Engine, Http2Session } from '../engine.ts';
 import { readHttp2Head } from '../head.ts';
+import { errorCode, maxStreamId } from '../protocol.ts';
 import { Http2Exchange } from './exchange.ts';
 
 export interface Http2LibraryLaneOptions {
   readonly pipeline: RequestPipeline;
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
 }
-
-const noError = 0;
-const maxStreamId = 2 ** 31 - 1;
-
-/** RST_STREAM PROTOCOL_ERROR. */
-const protocolError = 1;
 
 const sessionOptions: http2.ServerSessionOptions & { streamResetBurst?: number; streamResetRate?: number } = {
   settings: {
@@ -61,7 +56,7 @@ export class Http2LibraryLane implements Http2Engine {
     return {
       announce: () => {
         // Its close may still be on its way to us.
-        if (!session.destroyed) session.goaway(noError, maxStreamId);
+        if (!session.destroyed) session.goaway(errorCode.noError, maxStreamId);
       },
       drain: () => {
         if (!session.destroyed) session.close();
@@ -78,7 +73,7 @@ export class Http2LibraryLane implements Http2Engine {
     if (head === null || head.method === 'CONNECT') {
       stream.on('error', () => {});
       this.#options.onBadRequest(connection, head === null ? 'malformed header block' : 'CONNECT over HTTP/2');
-      if (head === null) stream.close(protocolError);
+      if (head === null) stream.close(errorCode.protocolError);
       else stream.respond({ ':status': 405 }, { endStream: true });
       return;
     }
