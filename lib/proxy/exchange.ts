@@ -21,7 +21,6 @@ export interface Exchange extends Request {
   /** Called at most once, when the client is gone before request and response have both ended. */
   onAborted: (() => void) | null;
   readonly aborted: boolean;
-  informational(status: number, headers: HeaderList): void;
   respond(status: number, statusText: string, headers: HeaderList, hasBody: boolean): void;
   /** False when the client is slow: wait for `onDrain`. */
   write(chunk: Buffer): boolean;
@@ -44,4 +43,6 @@ export interface LibraryExchange extends Exchange {
   readonly onPermitted: (() => void) | null;
   /** Trailers of the request, once its body has ended; empty where none. */
   requestTrailers(): HeaderList;
+  /** A 1xx. */
+  informational(status: number, headers: HeaderList): void;
 }

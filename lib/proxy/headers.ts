@@ -123,6 +123,16 @@ export function isIdentityAlias(lower: string): boolean {
   );
 }
 
+/** A request's trailers for the app: they never become headers that decide anything (RFC 9110 6.5.1). Lower-case names. */
+export function withoutIdentity(trailers: HeaderList): HeaderList {
+  const kept: HeaderList = [];
+  for (let i = 0; i + 1 < trailers.length; i += 2) {
+    const name = trailers[i] as string;
+    if (!isIdentityAlias(name)) kept.push(name, trailers[i + 1] as string);
+  }
+  return kept;
+}
+
 /** Headers of an app's HTTP/1 response, without those of its connection. */
 export function scanResponseHeaders(raw: readonly (string | Buffer)[]): HeaderList {
   const forward: HeaderList = [];

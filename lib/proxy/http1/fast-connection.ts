@@ -10,6 +10,7 @@ import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { PendingConnect } from '../upstream.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from './app-connection.ts';
 import type { AppPool } from './app-pool.ts';
+import { idempotent } from './idempotent.ts';
 import { endWith } from './last-answer.ts';
 import { halfOpenMs, headersTimeoutMs, keepAliveMs, maxDrainBytes } from './limits.ts';
 import {
@@ -31,9 +32,6 @@ const oneWrite = 8 * 1024;
 
 /** Milliseconds for which a connection without requests remembers the head of its last one. */
 const rememberMs = 1000;
-
-/** RFC 9110 9.2.2, among the plain methods. */
-const idempotent: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
 
 /** What a connection needs of the lane that it is on. */
 export interface Lane {

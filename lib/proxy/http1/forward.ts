@@ -5,9 +5,7 @@ import type { LibraryExchange } from '../exchange.ts';
 import { type HeaderList, scanResponseHeaders, without } from '../headers.ts';
 import type { RequestScope } from '../recorder.ts';
 import { errorCode } from '../refuse.ts';
-
-/** RFC 9110 9.2.2: a lost connection may be retried for these, as nothing happens twice that the client did not ask for. */
-const idempotent: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE']);
+import { idempotent } from './idempotent.ts';
 
 /** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
 const internalError = 2;

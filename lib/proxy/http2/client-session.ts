@@ -2,33 +2,19 @@ import type { Socket } from 'node:net';
 import type { RequestPermit } from '../../policy/decision.ts';
 import { type HeaderList, without } from '../headers.ts';
 import { AnswerHead } from './answer-head.ts';
-import { areSoundTrailers, contentLength, soundStatus } from './field-rules.ts';
+import { contentLength, soundStatus } from './field-rules.ts';
 import { HeaderBlocks } from './header-blocks.ts';
+import { appLimits } from './limits.ts';
 import { errorCode, maxStreamId, preface, setting } from './protocol.ts';
 import { Session, type SessionLimits } from './session.ts';
 import { Stream } from './stream.ts';
 
-/** Streams per session when the app names no limit, and at most: what happens to a session happens to all of them. */
-const defaultStreams = 100;
-const maxStreams = 256;
-
-/**
- * After this many resets a session takes no more streams. Apps end sessions on which too many are reset (CVE-2023-44487;
- * Node's own server at 1,000), and clients that reset theirs share it with clients that do not.
- */
-const maxResets = 500;
-
 const limits: SessionLimits = {
   settings: [[setting.enablePush, 0]],
-  /*
-   * Bytes of an answer that may wait for its client, per stream: a client opens hundreds and need not read any of them
-   * (CVE-2019-9517). Linkerd's figure, which is HTTP/2's own default.
-   */
-  streamWindow: 65_535,
-  connectionWindow: 16 << 20,
-  // The app is ours.
+  streamWindow: appLimits.streamWindow,
+  connectionWindow: appLimits.connectionWindow,
   maxListBytes: 256 * 1024,
-  maxFields: 2000,
+  maxFields: appLimits.headerFields,
   // Its streams are limited, and so is what they bring. An app that waits for us to read must not wait for ever.
   maxPendingBytes: Number.POSITIVE_INFINITY,
 };
@@ -49,7 +35,6 @@ export interface AnswerSink {
 export class ClientStream extends Stream {
   readonly isHead: boolean;
   readonly #sink: AnswerSink;
-  trailers: HeaderList = [];
 
   constructor(session: Session, id: number, isHead: boolean, sink: AnswerSink, sendWindow: number) {
     super(session, id, sendWindow, limits.streamWindow);
@@ -129,8 +114,8 @@ export class ClientSession extends Session {
   /** Streams that the app takes at a time; 0 while it takes none. */
   get maxStreams(): number {
     return this.peerMaxStreams === Number.POSITIVE_INFINITY
-      ? defaultStreams
-      : Math.min(maxStreams, this.peerMaxStreams);
+      ? appLimits.defaultStreams
+      : Math.min(appLimits.streams, this.peerMaxStreams);
   }
 
   /**
@@ -156,7 +141,7 @@ export class ClientSession extends Session {
   protected override headers(streamId: number, bytes: Buffer, from: number, to: number, endStream: boolean): void {
     const stream = this.streams.get(streamId) as ClientStream | undefined;
     if (stream === undefined || !stream.awaitsHead || stream.remoteEnded) {
-      this.#trailers(streamId, stream, bytes, from, to, endStream);
+      this.trailers(streamId, stream, bytes, from, to, endStream);
       return;
     }
     const block = this.#blocks.read(bytes, from, to);
@@ -188,49 +173,12 @@ export class ClientSession extends Session {
     this.halfClosed(stream);
   }
 
-  #trailers(
-    streamId: number,
-    stream: ClientStream | undefined,
-    bytes: Buffer,
-    from: number,
-    to: number,
-    endStream: boolean,
-  ): void {
-    const decoded = this.decoder.decode(bytes, from, to);
-    if (decoded.kind === 'malformed') {
-      this.fail(errorCode.compressionError);
-      return;
-    }
-    if (stream === undefined) {
-      if (this.isIdle(streamId)) this.fail(errorCode.protocolError);
-      else if (!this.wasReset(streamId, endStream)) this.fail(errorCode.streamClosed);
-      return;
-    }
-    if (stream.remoteEnded) {
-      this.streamError(stream, errorCode.streamClosed);
-      return;
-    }
-    if (decoded.kind !== 'fields' || !endStream || !areSoundTrailers(decoded.fields) || !stream.count(0, true)) {
-      stream.malformed();
-      return;
-    }
-    stream.trailers = decoded.fields;
-    stream.remoteEnded = true;
-    stream.ended();
-    this.halfClosed(stream);
-  }
-
-  protected override isIdle(streamId: number): boolean {
-    return streamId % 2 === 0 || streamId > this.lastStreamId;
-  }
-
   protected override goingAway(lastStreamId: number): void {
     this.#retire();
     for (const stream of [...this.streams.values()]) {
       if (stream.id <= lastStreamId) continue;
       // The app promises that it did nothing with these (RFC 9113 6.8).
-      stream.close();
-      this.streams.delete(stream.id);
+      this.closeStream(stream, false);
       stream.broken(errorCode.refusedStream);
     }
     this.#closeIfDone();
@@ -245,7 +193,7 @@ export class ClientSession extends Session {
   }
 
   protected override streamClosed(_stream: Stream, reset: boolean): void {
-    if (reset && ++this.#resets >= maxResets) this.#retire();
+    if (reset && ++this.#resets >= appLimits.resets) this.#retire();
     if (this.#retired) this.#closeIfDone();
     else this.#home.ready(this);
   }

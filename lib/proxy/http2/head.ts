@@ -16,17 +16,17 @@ export interface Http2Head {
   readonly query: string;
   readonly host: string;
   readonly forward: HeaderList;
-  readonly contentType: string;
+  readonly grpc: boolean;
   readonly originalProtocol: OriginalProtocol | null;
 }
 
-/** Null when the block is malformed (RFC 9113 8.1.1): the stream is reset, or answered 400. */
+/** Null when the block is malformed (RFC 9113 8.1.1), for which the stream is reset. */
 export function readHttp2Head(raw: readonly string[]): Http2Head | null {
   let method = '';
   let url = '';
   let authority: string | null = null;
   let host: string | null = null;
-  let contentType = '';
+  let grpc = false;
   let originalProtocol: OriginalProtocol | null = null;
   const cookies: string[] = [];
   const forward: HeaderList = [];
@@ -57,7 +57,7 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
         originalProtocol = value.startsWith('HTTP/1.0') ? 'HTTP/1.0' : 'HTTP/1.1';
         continue;
       case 'content-type':
-        contentType = value;
+        grpc = value.startsWith('application/grpc');
         break;
       case 'cookie':
         // Crumbs are joined for whoever is not HTTP/2 (RFC 9113 8.2.3); for the app it is one value either way.
@@ -75,11 +75,11 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
   // http names somebody, in one of the two fields (RFC 9113 8.3.1).
   if (name === '' || !isHost(name)) return null;
   if (method === 'CONNECT') {
-    return { method, target: name, path: '', query: '', host: name, forward, contentType, originalProtocol };
+    return { method, target: name, path: '', query: '', host: name, forward, grpc, originalProtocol };
   }
   const target = readTarget(method, url);
   if (target === null || target.authority !== null) return null;
-  return { method, ...target, host: name, forward, contentType, originalProtocol };
+  return { method, ...target, host: name, forward, grpc, originalProtocol };
 }
 
 /** HTTP/1 apps write names in any case; HTTP/2 allows only one (RFC 9113 8.2.1), and no connection headers. */

@@ -3,6 +3,7 @@ import type { HeaderList } from '../headers.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from '../http1/app-connection.ts';
 import type { AppPool } from '../http1/app-pool.ts';
 import { type ChunkReceiver, ChunkScanner } from '../http1/chunk-scanner.ts';
+import { idempotent } from '../http1/idempotent.ts';
 import { fieldPairs } from '../http1/plain-request.ts';
 import type { ResponseHead } from '../http1/plain-response.ts';
 import type { RequestScope } from '../recorder.ts';
@@ -13,9 +14,6 @@ import { lowerCase, type OriginalProtocol } from './head.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { errorCode } from './protocol.ts';
 import type { RequestRelay, ServerStream } from './server-stream.ts';
-
-/** RFC 9110 9.2.2: a lost connection may be retried for these, as nothing happens twice that the client did not ask for. */
-const idempotent: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'PUT', 'DELETE']);
 
 /** Apps repeat their heads; a head that is known is the same object each time. */
 const answers: Readonly<Record<OriginalProtocol, WeakMap<ResponseHead, AnswerHead>>> = {

@@ -1,5 +1,5 @@
 import type { RequestPermit } from '../../policy/decision.ts';
-import { type HeaderList, headerValue, isIdentityAlias } from '../headers.ts';
+import { type HeaderList, headerValue, withoutIdentity } from '../headers.ts';
 import type { RequestScope } from '../recorder.ts';
 import type { AnswerHead } from './answer-head.ts';
 import type { AppSessions, Waiting } from './app-sessions.ts';
@@ -113,12 +113,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   }
 
   #finish(app: ClientStream): void {
-    const { trailers } = this.#client;
-    const kept: HeaderList = [];
-    for (let i = 0; i + 1 < trailers.length; i += 2) {
-      // Trailers never become headers that decide anything (RFC 9110 6.5.1).
-      if (!isIdentityAlias(trailers[i] as string)) kept.push(trailers[i] as string, trailers[i + 1] as string);
-    }
+    const kept = withoutIdentity(this.#client.trailers);
     app.finish(kept.length === 0 ? null : encodeFields(kept));
   }
 

@@ -8,7 +8,6 @@ export class RequestHead {
   readonly head: Http2Head;
   /** Bytes of content by Content-Length; -1 where there is none. */
   readonly contentLength: number;
-  readonly grpc: boolean;
   #http2: Buffer | null = null;
   #http1: string | null = null;
   #http1WithBody: string | null = null;
@@ -16,7 +15,6 @@ export class RequestHead {
   constructor(head: Http2Head, length: number) {
     this.head = head;
     this.contentLength = length;
-    this.grpc = head.contentType.startsWith('application/grpc');
   }
 
   /**

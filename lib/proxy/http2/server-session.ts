@@ -1,31 +1,26 @@
 import type { Socket } from 'node:net';
 import type { Rostered } from '../../roster.ts';
-import type { HeaderList } from '../headers.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Http2Session } from './engine.ts';
-import { areSoundTrailers } from './field-rules.ts';
 import { HeaderBlocks } from './header-blocks.ts';
 import { encodeFields } from './hpack/encoder.ts';
+import { clientLimits } from './limits.ts';
 import { errorCode, maxStreamId, preface, setting } from './protocol.ts';
 import { type RequestHead, readRequestHead } from './request-head.ts';
 import { ServerStream } from './server-stream.ts';
 import { Session, type SessionLimits } from './session.ts';
 import type { Stream } from './stream.ts';
 
-const maxStreams = 256;
-
 const limits: SessionLimits = {
   settings: [
-    [setting.maxConcurrentStreams, maxStreams],
-    [setting.initialWindowSize, 256 * 1024],
-    [setting.maxHeaderListSize, 64 * 1024],
+    [setting.maxConcurrentStreams, clientLimits.streams],
+    [setting.initialWindowSize, clientLimits.streamWindow],
+    [setting.maxHeaderListSize, clientLimits.headerListBytes],
   ],
-  streamWindow: 256 * 1024,
-  // Bytes on all streams of a connection before we have read them (Linkerd: 1 MiB).
-  connectionWindow: 1 << 20,
-  maxListBytes: 64 * 1024,
-  // Header lists are counted by bytes; more fields than this is an attack.
-  maxFields: 1000,
+  streamWindow: clientLimits.streamWindow,
+  connectionWindow: clientLimits.connectionWindow,
+  maxListBytes: clientLimits.headerListBytes,
+  maxFields: clientLimits.headerFields,
   maxPendingBytes: 256 * 1024,
 };
 
@@ -36,7 +31,7 @@ const notAllowed = encodeFields([':status', '405', 'content-length', '0']);
 export interface ServerLane {
   readonly pipeline: RequestPipeline;
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
-  /** A request is complete but for its content; `stream.sink` must be set, or the stream answered. */
+  /** A request is complete but for its content; `stream.relay` must be set, or the stream answered. */
   request(connection: HttpConnection, stream: ServerStream): void;
   forget(session: ServerSession): void;
 }
@@ -101,7 +96,7 @@ export class ServerSession extends Session implements Http2Session, Rostered {
   protected override headers(streamId: number, bytes: Buffer, from: number, to: number, endStream: boolean): void {
     const open = this.streams.get(streamId);
     if (open !== undefined) {
-      this.#trailers(open as ServerStream, bytes, from, to, endStream);
+      this.trailers(streamId, open, bytes, from, to, endStream);
       return;
     }
     const block = this.#blocks.read(bytes, from, to);
@@ -119,7 +114,7 @@ export class ServerSession extends Session implements Http2Session, Rostered {
       return;
     }
     this.lastStreamId = streamId;
-    if (this.#drainedAt !== null || this.streams.size >= maxStreams) {
+    if (this.#drainedAt !== null || this.streams.size >= clientLimits.streams) {
       this.refuseMalformed(streamId, errorCode.refusedStream, endStream);
       return;
     }
@@ -154,31 +149,6 @@ export class ServerSession extends Session implements Http2Session, Rostered {
   #turnAway(streamId: number, block: Buffer, endStream: boolean): void {
     this.output.headers(streamId, block, true);
     if (!endStream) this.refuseMalformed(streamId, errorCode.noError, endStream);
-  }
-
-  #trailers(stream: ServerStream, bytes: Buffer, from: number, to: number, endStream: boolean): void {
-    const decoded = this.decoder.decode(bytes, from, to);
-    if (decoded.kind === 'malformed') {
-      this.fail(errorCode.compressionError);
-      return;
-    }
-    if (stream.remoteEnded) {
-      this.streamError(stream, errorCode.streamClosed);
-      return;
-    }
-    const fields: HeaderList | null = decoded.kind === 'fields' ? decoded.fields : null;
-    if (fields === null || !endStream || !areSoundTrailers(fields) || !stream.count(0, true)) {
-      stream.malformed();
-      return;
-    }
-    stream.trailers = fields;
-    stream.remoteEnded = true;
-    stream.ended();
-    this.halfClosed(stream);
-  }
-
-  protected override isIdle(streamId: number): boolean {
-    return streamId % 2 === 0 || streamId > this.lastStreamId;
   }
 
   protected override goingAway(): void {

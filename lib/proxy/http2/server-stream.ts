@@ -5,14 +5,11 @@ import { type Refusal, refusalHeaders } from '../refuse.ts';
 import { AnswerHead } from './answer-head.ts';
 import { lowerCase, type OriginalProtocol } from './head.ts';
 import { encodeFields } from './hpack/encoder.ts';
+import { drainMs, maxDrainBytes } from './limits.ts';
 import { errorCode } from './protocol.ts';
 import type { RequestHead } from './request-head.ts';
 import type { ServerSession } from './server-session.ts';
 import { Stream } from './stream.ts';
-
-/** After an early answer, this much of a request body, for this many milliseconds, is still read away. */
-const maxDrainBytes = 256 * 1024;
-const lingerMs = 1000;
 
 /** Who deals with a request. */
 export interface RequestRelay {
@@ -32,8 +29,6 @@ export class ServerStream extends Stream implements Exchange {
   readonly version = 'HTTP/2.0';
   responded = false;
   aborted = false;
-  /** What came behind the request's content. */
-  trailers: HeaderList = [];
   relay: RequestRelay | null = null;
   onAborted: (() => void) | null = null;
   readonly #session: ServerSession;
@@ -69,7 +64,7 @@ export class ServerStream extends Stream implements Exchange {
     return this.requestHead.head.host;
   }
   get grpc(): boolean {
-    return this.requestHead.grpc;
+    return this.requestHead.head.grpc;
   }
   get originalProtocol(): OriginalProtocol | null {
     return this.requestHead.head.originalProtocol;
@@ -77,10 +72,6 @@ export class ServerStream extends Stream implements Exchange {
 
   header(name: string): readonly string[] {
     return headerValues(this.requestHead.head.forward, name);
-  }
-
-  informational(status: number, headers: HeaderList): void {
-    this.inform(new AnswerHead(status, lowerCase(headers), -1));
   }
 
   inform(head: AnswerHead): void {
@@ -148,7 +139,7 @@ export class ServerStream extends Stream implements Exchange {
   protected override left(): void {
     if (!this.#draining || this.closed) return;
     if (this.#drainLeft < 0) this.reset(errorCode.noError);
-    else this.#linger = setTimeout(() => this.reset(errorCode.noError), lingerMs);
+    else this.#linger = setTimeout(() => this.reset(errorCode.noError), drainMs);
   }
 
   override received(bytes: Buffer, from: number, to: number): void {

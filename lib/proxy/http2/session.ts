@@ -1,6 +1,8 @@
 import type { Socket } from 'node:net';
+import { areSoundTrailers } from './field-rules.ts';
 import { FrameReader, type FrameSink } from './frame-reader.ts';
 import { HpackDecoder } from './hpack/decoder.ts';
+import { resetBurst, resetsPerSecond } from './limits.ts';
 import { Output } from './output.ts';
 import { defaultWindow, errorCode, flag, frameType, maxPayload, maxStreamId, maxWindow, setting } from './protocol.ts';
 import type { Stream } from './stream.ts';
@@ -51,7 +53,7 @@ export abstract class Session implements FrameSink {
   over = false;
   protected readonly streams = new Map<number, Stream>();
   protected readonly decoder: HpackDecoder;
-  /** The highest stream that the peer has opened (a server's view) or that we have (a client's). */
+  /** The highest stream that the client has opened, whichever side we are. */
   protected lastStreamId = 0;
   protected peerMaxStreams = Number.POSITIVE_INFINITY;
   protected peerInitialWindow = defaultWindow;
@@ -74,14 +76,12 @@ export abstract class Session implements FrameSink {
   readonly #resetStreams = new Set<number>();
   /** Frames that do no work, and streams that end by a reset: what is cheap to send and not cheap to receive. */
   readonly #overhead = new TokenBucket(10_000, 1000);
-  readonly #resets: TokenBucket;
+  readonly #resets = new TokenBucket(resetBurst, resetsPerSecond);
 
   constructor(socket: Socket, limits: SessionLimits) {
     this.socket = socket;
     this.#limits = limits;
     this.decoder = new HpackDecoder(headerTableBytes, limits.maxListBytes, limits.maxFields);
-    // Rapid reset (CVE-2023-44487), and resets that the peer makes us send (CVE-2025-8671).
-    this.#resets = new TokenBucket(1000, 100);
     this.#receiveWindow = limits.connectionWindow;
     this.output = new Output(socket, () => {
       if (this.over) return;
@@ -103,8 +103,6 @@ export abstract class Session implements FrameSink {
 
   /** A complete header block: bytes [from, to), lent. */
   protected abstract headers(streamId: number, bytes: Buffer, from: number, to: number, endStream: boolean): void;
-  /** Whether the stream has never been open. */
-  protected abstract isIdle(streamId: number): boolean;
   /** The peer will take no streams above `lastStreamId` (GOAWAY). */
   protected abstract goingAway(lastStreamId: number): void;
   /** The peer's SETTINGS have come, for the first time or again. */
@@ -260,6 +258,40 @@ export abstract class Session implements FrameSink {
     else if (!this.wasReset(streamId, end)) this.fail(errorCode.streamClosed);
   }
 
+  /** Whether the stream has never been open. A server opens none: pushes are not wanted, or not made. */
+  protected isIdle(streamId: number): boolean {
+    return streamId % 2 === 0 || streamId > this.lastStreamId;
+  }
+
+  /** A header block behind a message's head: its trailers, which end it. Undefined: of a stream that is no more. */
+  protected trailers(
+    streamId: number,
+    stream: Stream | undefined,
+    bytes: Buffer,
+    from: number,
+    to: number,
+    endStream: boolean,
+  ): void {
+    // Whoever they are for, the table must stay in step.
+    const decoded = this.decoder.decode(bytes, from, to);
+    if (decoded.kind === 'malformed') {
+      this.fail(errorCode.compressionError);
+      return;
+    }
+    if (stream === undefined || stream.remoteEnded) {
+      this.#late(streamId, stream, endStream);
+      return;
+    }
+    if (decoded.kind !== 'fields' || !endStream || !areSoundTrailers(decoded.fields) || !stream.count(0, true)) {
+      stream.malformed();
+      return;
+    }
+    stream.trailers = decoded.fields;
+    stream.remoteEnded = true;
+    stream.ended();
+    this.halfClosed(stream);
+  }
+
   /** Whether we have reset the stream, so that more of it may come; not after its end. */
   protected wasReset(streamId: number, end: boolean): boolean {
     if (!this.#resetStreams.has(streamId)) return false;
@@ -378,7 +410,7 @@ export abstract class Session implements FrameSink {
       this.#costs();
       return;
     }
-    this.#close(stream, true);
+    this.closeStream(stream, true);
     stream.broken(bytes.readUInt32BE(from));
     this.#countReset();
   }
@@ -539,10 +571,11 @@ export abstract class Session implements FrameSink {
 
   /** One side of the stream has ended; with both, it is over. */
   halfClosed(stream: Stream): void {
-    if (stream.localEnded && stream.remoteEnded && !stream.closed) this.#close(stream, false);
+    if (stream.localEnded && stream.remoteEnded && !stream.closed) this.closeStream(stream, false);
   }
 
-  #close(stream: Stream, reset: boolean): void {
+  /** Nothing more comes of the stream; who deals with it is not told. */
+  protected closeStream(stream: Stream, reset: boolean): void {
     stream.close();
     this.streams.delete(stream.id);
     if (stream.queued) this.#queue.delete(stream);
@@ -554,7 +587,7 @@ export abstract class Session implements FrameSink {
   /** Ends one stream. */
   resetStream(stream: Stream, code: number): void {
     this.refuseStream(stream.id, code, !stream.remoteEnded);
-    this.#close(stream, true);
+    this.closeStream(stream, true);
   }
 
   /** RST_STREAM, for a stream that may not be known otherwise. */

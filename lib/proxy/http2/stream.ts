@@ -1,3 +1,4 @@
+import type { HeaderList } from '../headers.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { errorCode } from './protocol.ts';
 import type { Session } from './session.ts';
@@ -23,6 +24,8 @@ export abstract class Stream {
   awaitsHead = false;
   /** Bytes of content still to come by Content-Length; -1 where none was given. */
   expected = -1;
+  /** What came behind the content of the peer's message. */
+  trailers: HeaderList = [];
   /** Called once when `write` has returned false and everything has left since. */
   protected drained: (() => void) | null = null;
   /** The session has this stream among those that wait for room. */

@@ -98,8 +98,16 @@ function twoSteps(steps: Int32Array, bits: number): Int32Array {
   return joined;
 }
 
-/** The steps of whole bytes, at node << 8 | byte: 256 KiB, of which text uses a small part. */
-const steps = twoSteps(twoSteps(twoSteps(bitSteps(codeTree()), 1), 2), 4);
+/**
+ * The steps of whole bytes, at node << 8 | byte: 256 KiB, of which text uses a small part. Made with the first coded string,
+ * since making them takes milliseconds, and a process that carries no HTTP/2 never needs them.
+ */
+let byteSteps: Int32Array | null = null;
+
+function stepsOfBytes(): Int32Array {
+  byteSteps ??= twoSteps(twoSteps(twoSteps(bitSteps(codeTree()), 1), 2), 4);
+  return byteSteps;
+}
 
 /** How many bytes a coded string can become at most: no code is shorter than five bits. */
 export function decodedBound(codedBytes: number): number {
@@ -113,6 +121,7 @@ export function decodedBound(codedBytes: number): number {
  * a whole byte or more.
  */
 export function decodeHuffman(bytes: Uint8Array, from: number, to: number, out: Uint8Array): number {
+  const steps = stepsOfBytes();
   let node = 0;
   let length = 0;
   for (let at = from; at < to; at++) {

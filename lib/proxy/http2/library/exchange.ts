@@ -1,17 +1,14 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import { PassThrough, type Readable } from 'node:stream';
 import type { LibraryExchange } from '../../exchange.ts';
-import { type HeaderList, headerValues, isIdentityAlias } from '../../headers.ts';
+import { type HeaderList, headerValues, withoutIdentity } from '../../headers.ts';
 import type { ConnectionFacts } from '../../recorder.ts';
 import { type Refusal, refusalHeaders } from '../../refuse.ts';
 import type { RequestPipeline } from '../../request-pipeline.ts';
 import { type Http2Head, lowerCase, type OriginalProtocol, originalProtocolHeader } from '../head.ts';
+import { drainMs, maxDrainBytes } from '../limits.ts';
 import { errorCode } from '../protocol.ts';
 import { asObject, sendTrailers } from './forward.ts';
-
-/** After an early answer, this much of a request body, for this many milliseconds, is still read away. */
-const maxDrainBytes = 256 * 1024;
-const lingerMs = 1000;
 
 /** Resets arrive as errors; `close` deals with them. */
 const ignore = (): void => {};
@@ -57,7 +54,7 @@ export class Http2Exchange implements LibraryExchange {
     this.path = head.path;
     this.query = head.query;
     this.host = head.host;
-    this.grpc = head.contentType.startsWith('application/grpc');
+    this.grpc = head.grpc;
     this.forwardHeaders = head.forward;
     this.#originalProtocol = head.originalProtocol;
     this.#bodyEnded = endStream;
@@ -109,13 +106,7 @@ export class Http2Exchange implements LibraryExchange {
   }
 
   requestTrailers(): HeaderList {
-    const kept: HeaderList = [];
-    for (let i = 0; i + 1 < this.#trailers.length; i += 2) {
-      const name = this.#trailers[i] as string;
-      // Trailers never become headers that decide anything (RFC 9110 6.5.1).
-      if (!isIdentityAlias(name)) kept.push(name, this.#trailers[i + 1] as string);
-    }
-    return kept;
+    return withoutIdentity(this.#trailers);
   }
 
   informational(status: number, headers: HeaderList): void {
@@ -204,7 +195,7 @@ export class Http2Exchange implements LibraryExchange {
       if (left < 0) stream.close(errorCode.noError);
     });
     stream.resume();
-    const timer = setTimeout(() => stream.close(errorCode.noError), lingerMs);
+    const timer = setTimeout(() => stream.close(errorCode.noError), drainMs);
     stream.once('close', () => clearTimeout(timer));
   }
 }

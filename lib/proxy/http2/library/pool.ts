@@ -1,24 +1,9 @@
 import http2 from 'node:http2';
 import type { Socket } from 'node:net';
+import { appLimits } from '../limits.ts';
 
 type Connect = (done: (error: Error | null, socket: Socket) => void) => void;
 type Waiter = (error: Error | null, session: http2.ClientHttp2Session | null) => void;
-
-/** Streams per session when the app names no limit, and at most: what happens to a session happens to all of them. */
-const defaultStreams = 100;
-const maxStreams = 256;
-
-/**
- * After this many resets a session takes no more streams. Apps end sessions on which too many are reset (CVE-2023-44487;
- * Node's own server at 1,000), and clients that reset theirs share it with clients that do not.
- */
-const maxResets = 500;
-
-/**
- * Bytes of an answer that may wait for its client, per stream: a client opens hundreds and need not read any of them
- * (CVE-2019-9517). Linkerd's figure, which is HTTP/2's own default.
- */
-const streamWindow = 65_535;
 
 interface Lane {
   readonly session: http2.ClientHttp2Session;
@@ -85,7 +70,7 @@ export class Http2Pool {
     lane.streams++;
     stream.once('close', () => {
       lane.streams--;
-      if (stream.rstCode !== http2.constants.NGHTTP2_NO_ERROR && ++lane.resets >= maxResets) this.#retire(lane);
+      if (stream.rstCode !== http2.constants.NGHTTP2_NO_ERROR && ++lane.resets >= appLimits.resets) this.#retire(lane);
       if (lane.retired && lane.streams === 0) lane.session.close();
     });
     done(null, stream);
@@ -106,9 +91,9 @@ export class Http2Pool {
       if (error !== null) return settle(error, null);
       const session = http2.connect(this.#authority, {
         createConnection: () => socket,
-        settings: { enablePush: false, initialWindowSize: streamWindow },
+        settings: { enablePush: false, initialWindowSize: appLimits.streamWindow },
         // Header blocks are bounded by the client's side already; the app is ours.
-        maxHeaderListPairs: 2000,
+        maxHeaderListPairs: appLimits.headerFields,
         maxSessionMemory: 64,
       });
       const lane: Lane = { session, streams: 0, resets: 0, retired: false };
@@ -125,7 +110,7 @@ export class Http2Pool {
       setImmediate(() => socket.resume());
       // An app that speaks no HTTP/2 never sends SETTINGS: wait for them, so that it is a connect failure and not a hang.
       session.once('remoteSettings', () => {
-        session.setLocalWindowSize(16 << 20);
+        session.setLocalWindowSize(appLimits.connectionWindow);
         this.#lanes.push(lane);
         settle(null, session);
       });
@@ -144,6 +129,6 @@ export class Http2Pool {
 }
 
 function limitOf(lane: Lane): number {
-  const { maxConcurrentStreams = defaultStreams } = lane.session.remoteSettings;
-  return Math.min(maxStreams, Math.max(1, maxConcurrentStreams));
+  const { maxConcurrentStreams = appLimits.defaultStreams } = lane.session.remoteSettings;
+  return Math.min(appLimits.streams, Math.max(1, maxConcurrentStreams));
 }

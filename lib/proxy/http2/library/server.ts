@@ -4,6 +4,7 @@ import { putBack } from '../../detect/peek.ts';
 import type { HttpConnection, RequestPipeline } from '../../request-pipeline.ts';
 import type { Http2Engine, Http2Session } from '../engine.ts';
 import { readHttp2Head } from '../head.ts';
+import { clientLimits, resetBurst, resetsPerSecond } from '../limits.ts';
 import { errorCode, maxStreamId } from '../protocol.ts';
 import { Http2Exchange } from './exchange.ts';
 
@@ -14,22 +15,17 @@ export interface Http2LibraryLaneOptions {
 
 const sessionOptions: http2.ServerSessionOptions & { streamResetBurst?: number; streamResetRate?: number } = {
   settings: {
-    maxConcurrentStreams: 256,
-    initialWindowSize: 256 * 1024,
-    maxHeaderListSize: 64 * 1024,
+    maxConcurrentStreams: clientLimits.streams,
+    initialWindowSize: clientLimits.streamWindow,
+    maxHeaderListSize: clientLimits.headerListBytes,
     enablePush: false,
     enableConnectProtocol: false,
   },
-  // Header lists are counted by bytes; more fields than this is an attack (CVE-2024-27983 and its kin).
-  maxHeaderListPairs: 1000,
+  maxHeaderListPairs: clientLimits.headerFields,
   maxSessionMemory: 16,
-  // Rapid reset (CVE-2023-44487): a client that opens and resets faster than this is told GOAWAY.
-  streamResetBurst: 1000,
-  streamResetRate: 100,
+  streamResetBurst: resetBurst,
+  streamResetRate: resetsPerSecond,
 };
-
-/** Bytes a client may send on all streams of a connection before we have read them (Linkerd: 1 MiB). */
-const connectionWindow = 1 << 20;
 
 /** HTTP/2 by node:http2. */
 export class Http2LibraryLane implements Http2Engine {
@@ -42,7 +38,7 @@ export class Http2LibraryLane implements Http2Engine {
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): Http2Session {
     putBack(socket, bytes);
     const session = http2.performServerHandshake(socket, sessionOptions);
-    session.setLocalWindowSize(connectionWindow);
+    session.setLocalWindowSize(clientLimits.connectionWindow);
     // Protocol violations and resets end this session only.
     // The session reads from the handle itself; of the stream it needs to hear only that the client has ended it, and
     // a client that can send no more frames cannot go on. Not before the next turn: bytes put back are the session's.
