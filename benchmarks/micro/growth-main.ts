@@ -2,7 +2,9 @@
  * Prints a MicroResult: the memory of one Sallyport before and after every tenth of a million requests, a third of them on
  * connections kept alive, a third on a connection each, a third over HTTP/2. Fails where the heap grows.
  */
+
 import { setTimeout as delay } from 'node:timers/promises';
+import { attachHeapProbe, inspectable } from '../../test/support/heap.ts';
 import { startApp } from '../apps/apps.ts';
 import { h2load } from '../loads/h2load.ts';
 import type { Load } from '../loads/load.ts';
@@ -13,7 +15,6 @@ import { residentBytes } from '../process-usage.ts';
 import { answers } from '../rule.ts';
 import { slope } from '../statistics.ts';
 import { Workbench } from '../workbench.ts';
-import { inspectable, probeHeap } from './heap.ts';
 import { type MicroResult, progress } from './micro.ts';
 
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
@@ -88,7 +89,7 @@ try {
   const probe = { port, app: 'http1', carriage: 'http1', mutualTls: false, credentials: bench.credentials } as const;
   await expectAllowed(probe);
   await expectRefused(probe);
-  const heap = await probeHeap(pid, inspectorPort);
+  const heap = await attachHeapProbe(pid, inspectorPort);
 
   let done = 0;
   const ask = async (count: number): Promise<void> => {

@@ -5,6 +5,7 @@ import { until } from '../support/until.ts';
 import { type Engine, engines, type Lane, startLane } from '../unit/proxy/lanes.ts';
 import { type RawApp, startRawApp } from '../unit/proxy/raw-app.ts';
 import { search, timeLimitMs } from './budget.ts';
+import { inTurn, lastLook, patiently } from './looks.ts';
 import { cut, cuts, response } from './mutations.ts';
 
 /*
@@ -140,20 +141,9 @@ function seen({ status, headers, body, trailers }: ParsedResponse): string {
   return JSON.stringify([status, lines, body.toString('latin1'), trailers]);
 }
 
-let looking: Promise<unknown> = Promise.resolve();
-
-/** Null when the lanes agree; searches may leave their last look behind, so each waits for the one before. */
+/** Null when the lanes agree. */
 function difference(list: readonly Variant[], script: Script, sound: boolean): Promise<string | null> {
-  const look = looking.then(async () => {
-    let said: string | null = null;
-    for (const quietMs of [30, 300]) {
-      said = await compared(list, script, sound, quietMs);
-      if (said === null) return null;
-    }
-    return said;
-  });
-  looking = look.catch(() => {});
-  return look;
+  return inTurn(() => patiently([30, 300], (quietMs) => compared(list, script, sound, quietMs)));
 }
 
 async function compared(
@@ -261,5 +251,5 @@ t.test('answers', async (t) => {
     t.equal(found, null);
     t.ok(runs > 10, `${runs} answers`);
   });
-  await looking;
+  await lastLook();
 });

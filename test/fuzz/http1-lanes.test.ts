@@ -7,6 +7,7 @@ import { until } from '../support/until.ts';
 import { type Engine, engines, type Lane, startLane } from '../unit/proxy/lanes.ts';
 import { type RawApp, startRawApp } from '../unit/proxy/raw-app.ts';
 import { search, timeLimitMs } from './budget.ts';
+import { inTurn, lastLook } from './looks.ts';
 import { cut, cuts, mutate, mutation, soundRequest } from './mutations.ts';
 
 /*
@@ -108,13 +109,9 @@ async function observe(variant: Variant, packets: readonly Buffer[], quietMs: nu
 }
 
 /** The look that is under way: a search that runs out of time leaves its last one behind. */
-let looking: Promise<unknown> = Promise.resolve();
-
 /** Null when the lanes cannot be told apart by this stream. */
 function difference(list: readonly Variant[], text: string, at: readonly number[] | null): Promise<string | null> {
-  const look = looking.then(() => compared(list, text, at));
-  looking = look.catch(() => {});
-  return look;
+  return inTurn(() => compared(list, text, at));
 }
 
 async function compared(list: readonly Variant[], text: string, at: readonly number[] | null): Promise<string | null> {
@@ -268,7 +265,7 @@ t.test('streams of requests', async (t) => {
     t.ok(runs > 10, `${runs} streams`);
   });
 
-  await looking;
+  await lastLook();
   for (const { engine, reading, lane } of list) {
     await until('no connection to be open', () => lane.live.size === 0);
     t.equal(lane.counts.started, lane.counts.ended, `${engine}, ${reading}: every request is counted out`);

@@ -19,6 +19,7 @@ import { search, timeLimitMs } from './budget.ts';
 import { answerFrames, appAnswer, isSound } from './http2-app-script.ts';
 import { type Answer, Http2Client } from './http2-client.ts';
 import { bytesOf, type FrameMutation, frameMutation, type RawFrame, readFrames } from './http2-conversation.ts';
+import { inTurn, lastLook, patiently } from './looks.ts';
 import { cut, cuts, response } from './mutations.ts';
 
 /*
@@ -303,20 +304,9 @@ function seen(answer: Answer, { carrier, method }: Script): string {
   return JSON.stringify([told, status, kept.sort(), Buffer.concat(body).toString('latin1'), last]);
 }
 
-let looking: Promise<unknown> = Promise.resolve();
-
-/** Null when the lanes agree; searches may leave their last look behind, so each waits for the one before. */
+/** Null when the lanes agree. */
 function difference(list: readonly Variant[], script: Script, sound: boolean): Promise<string | null> {
-  const look = looking.then(async () => {
-    let said: string | null = null;
-    for (const quietMs of [30, 300]) {
-      said = await compared(list, script, sound, quietMs);
-      if (said === null) return null;
-    }
-    return said;
-  });
-  looking = look.catch(() => {});
-  return look;
+  return inTurn(() => patiently([30, 300], (quietMs) => compared(list, script, sound, quietMs)));
 }
 
 async function compared(
@@ -563,7 +553,7 @@ t.test('answers of an HTTP/2 app', async (t) => {
       t.ok(runs > 10, `${runs} answers`);
     });
   }
-  await looking;
+  await lastLook();
 });
 
 function scriptOf(
@@ -652,5 +642,5 @@ t.test('answers of an HTTP/1 app', async (t) => {
   );
   t.equal(found, null);
   t.ok(runs > 10, `${runs} answers`);
-  await looking;
+  await lastLook();
 });

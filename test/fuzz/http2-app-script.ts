@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from 'fast-check';
-import { flag } from '../e2e/hardening/http2-frames.ts';
+import { flag, type as frameTypes } from '../e2e/hardening/http2-frames.ts';
 import {
   type Aside,
   aside,
@@ -11,7 +11,6 @@ import {
   dataFrame,
   type Field,
   form,
-  frameTypes,
   kindSettings,
   number,
   oddFields,

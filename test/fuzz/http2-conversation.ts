@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from 'fast-check';
-import { flag, preface } from '../e2e/hardening/http2-frames.ts';
+import { flag, type as frameTypes, preface } from '../e2e/hardening/http2-frames.ts';
 
 /** One frame as it will be written; `length` may lie. */
 export interface RawFrame {
@@ -9,22 +9,6 @@ export interface RawFrame {
   readonly payload: Buffer;
   readonly length?: number;
 }
-
-export const frameTypes = {
-  data: 0,
-  headers: 1,
-  priority: 2,
-  rstStream: 3,
-  settings: 4,
-  pushPromise: 5,
-  ping: 6,
-  goaway: 7,
-  windowUpdate: 8,
-  continuation: 9,
-} as const;
-
-const padded = 0x8;
-const withPriority = 0x20;
 
 export function encodeFrame({ type, flags, streamId, payload, length }: RawFrame): Buffer {
   const bytes = Buffer.alloc(9 + payload.length);
@@ -430,10 +414,10 @@ export function blockFrames(shape: BlockShape, streamId: number, block: Buffer, 
     if (i > 0) return { type: frameTypes.continuation, flags: last, streamId, payload: part };
     let flags = last | (endStream ? flag.endStream : 0);
     let payload = shape.priority ? Buffer.concat([Buffer.of(0, 0, 0, 0, 16), part]) : part;
-    if (shape.priority) flags |= withPriority;
+    if (shape.priority) flags |= flag.priority;
     if (shape.padding !== null) {
       payload = pad(payload, shape.padding);
-      flags |= padded;
+      flags |= flag.padded;
     }
     return { type: frameTypes.headers, flags, streamId, payload };
   });
@@ -447,7 +431,7 @@ export interface Chunk {
 
 export function dataFrame({ text, padding }: Chunk, streamId: number, endStream: boolean): RawFrame {
   const bytes = Buffer.from(text, 'latin1');
-  const flags = (endStream ? flag.endStream : 0) | (padding === null ? 0 : padded);
+  const flags = (endStream ? flag.endStream : 0) | (padding === null ? 0 : flag.padded);
   return { type: frameTypes.data, flags, streamId, payload: padding === null ? bytes : pad(bytes, padding) };
 }
 

@@ -24,6 +24,7 @@ import {
   readFrames,
   sentinel,
 } from './http2-conversation.ts';
+import { inTurn, lastLook } from './looks.ts';
 import { cut, cuts } from './mutations.ts';
 
 /*
@@ -126,13 +127,9 @@ async function observe(variant: Variant, packets: readonly Buffer[], quietMs: nu
 }
 
 /** The look that is under way: a search that runs out of time leaves its last one behind. */
-let looking: Promise<unknown> = Promise.resolve();
-
 /** Null when the lanes cannot be told apart by these bytes. */
 function difference(list: readonly Variant[], bytes: Buffer, at: readonly number[] | null): Promise<string | null> {
-  const look = looking.then(() => compared(list, bytes, at));
-  looking = look.catch(() => {});
-  return look;
+  return inTurn(() => compared(list, bytes, at));
 }
 
 async function compared(list: readonly Variant[], bytes: Buffer, at: readonly number[] | null): Promise<string | null> {
@@ -504,7 +501,7 @@ t.test('conversations', async (t) => {
       t.ok(runs > 10, `${runs} conversations`);
     });
   }
-  await looking;
+  await lastLook();
   for (const { engine, lane, left } of list) {
     t.equal(lane.counts.started - lane.counts.ended, left.requests, `${engine}: every request is counted out`);
   }

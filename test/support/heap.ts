@@ -12,26 +12,40 @@ export interface HeapProbe {
   detach(): void;
 }
 
-/** Where the probe will find the process; give `env` to it when it starts. */
+/** What a process must be started with, to be found on that port later. */
+export function inspectable(port: number): { readonly NODE_OPTIONS: string } {
+  return { NODE_OPTIONS: `--inspect-port=127.0.0.1:${port}` };
+}
+
+/** The same on a port of its own. */
 export async function inspectorEnvironment(): Promise<{
   readonly port: number;
   readonly env: { NODE_OPTIONS: string };
 }> {
   const port = await freePort();
-  return { port, env: { NODE_OPTIONS: `--inspect-port=127.0.0.1:${port}` } };
+  return { port, env: inspectable(port) };
+}
+
+/** Detached with the test. */
+export async function probeHeap(t: Teardown, sallyport: Sallyport, port: number): Promise<HeapProbe> {
+  const probe = await attachHeapProbe(sallyport.child.process.pid as number, port);
+  t.teardown(() => probe.detach());
+  return probe;
 }
 
 /** Node opens its inspector on SIGUSR1; the program itself needs no door for this. */
-export async function probeHeap(t: Teardown, sallyport: Sallyport, port: number): Promise<HeapProbe> {
-  sallyport.child.process.kill('SIGUSR1');
+export async function attachHeapProbe(pid: number, port: number): Promise<HeapProbe> {
+  process.kill(pid, 'SIGUSR1');
   const url = await until('the inspector', () => inspectorUrl(port));
   const socket = new WebSocket(url);
-  t.teardown(() => socket.terminate());
   await within(
     'the inspector',
     5_000,
     new Promise((resolve, reject) => socket.once('open', resolve).once('error', reject)),
-  );
+  ).catch((error: unknown) => {
+    socket.terminate();
+    throw error;
+  });
   let nextId = 1;
   const call = (method: string): Promise<Record<string, unknown>> => {
     const id = nextId++;

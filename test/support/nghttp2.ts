@@ -11,9 +11,6 @@ interface Teardown {
   teardown(end: () => void): void;
 }
 
-const padded = 0x08;
-const withPriority = 0x20;
-
 /** Cuts frames off a socket's bytes. */
 function readFrames(
   socket: Socket,
@@ -62,8 +59,8 @@ export class NodeEncoder {
       readFrames(socket, preface.length, (frameType, flags, _streamId, payload) => {
         if (frameType === type.settings && (flags & flag.ack) === 0) socket.write(frame(type.settings, flag.ack, 0));
         if (frameType === type.headers) {
-          if ((flags & padded) !== 0) complete.reject(new Error('a padded frame'));
-          block = Buffer.from(payload.subarray((flags & withPriority) !== 0 ? 5 : 0));
+          if ((flags & flag.padded) !== 0) complete.reject(new Error('a padded frame'));
+          block = Buffer.from(payload.subarray((flags & flag.priority) !== 0 ? 5 : 0));
         } else if (frameType === type.continuation) {
           block = Buffer.concat([block, payload]);
         } else {

@@ -1,5 +1,4 @@
 import type { Socket } from 'node:net';
-import net from 'node:net';
 import t, { type Test } from 'tap';
 import { AppPool } from '../../../lib/proxy/http1/app-pool.ts';
 import { FastConnection } from '../../../lib/proxy/http1/fast-connection.ts';
@@ -7,8 +6,9 @@ import type { FastLane } from '../../../lib/proxy/http1/fast-lane.ts';
 import { halfOpenMs, headersTimeoutMs, keepAliveMs } from '../../../lib/proxy/http1/limits.ts';
 import type { HttpConnection } from '../../../lib/proxy/request-pipeline.ts';
 import type { Upstreams } from '../../../lib/proxy/upstream.ts';
-import { RawClient } from '../../support/raw-http.ts';
+import type { RawClient } from '../../support/raw-http.ts';
 import { until } from '../../support/until.ts';
+import { connectedPair } from './stage.ts';
 
 /** A client's connection on the fast lane, whose clock is the test's: `sweep` says how late it is. */
 async function connected(t: Test): Promise<{
@@ -27,16 +27,7 @@ async function connected(t: Test): Promise<{
     onBadRequest: (_connection: HttpConnection, reason: string) => bad.push(reason),
   } as unknown as FastLane;
   const http = { scope: { facts: { client: { tls: { kind: 'none' } } } } } as unknown as HttpConnection;
-  const server = net.createServer({ allowHalfOpen: true });
-  t.teardown(() => server.close());
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
-  const client = await RawClient.open({ port: (server.address() as net.AddressInfo).port });
-  const socket = await accepted;
-  t.teardown(() => {
-    client.destroy();
-    socket.destroy();
-  });
+  const { client, socket } = await connectedPair(t);
   const pool = new AppPool({ host: '127.0.0.1', port: 1 }, null as unknown as Upstreams);
   const connection = new FastConnection(lane, http, socket, pool);
   connection.start(Buffer.alloc(0));

@@ -1,4 +1,4 @@
-import net, { type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import v8 from 'node:v8';
 import vm from 'node:vm';
 import t, { type Test } from 'tap';
@@ -26,6 +26,7 @@ import { RawClient } from '../../support/raw-http.ts';
 import { until } from '../../support/until.ts';
 import { openClient, startFrameApp } from './http2-peers.ts';
 import { type Lane, startLane } from './lanes.ts';
+import { connectedPair } from './stage.ts';
 
 /*
  * How long, how much and how often: what the engine bears from a client, and how it ends a connection. The figures are
@@ -53,16 +54,7 @@ async function accepted(t: Test, onRequest: (stream: ServerStream) => void = () 
     request: (_connection, stream) => onRequest(stream),
     forget: () => {},
   };
-  const server = net.createServer({ allowHalfOpen: true });
-  t.teardown(() => server.close());
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
-  const client = await RawClient.open({ port: (server.address() as net.AddressInfo).port });
-  const socket = await accepted;
-  t.teardown(() => {
-    client.destroy();
-    socket.destroy();
-  });
+  const { client, socket } = await connectedPair(t);
   const session = new ServerSession(lane, {} as HttpConnection, socket);
   session.start(Buffer.alloc(0));
   return { client, socket, session, bad };

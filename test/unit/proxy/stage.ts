@@ -1,3 +1,4 @@
+import net, { type AddressInfo, type Socket } from 'node:net';
 import type { Test } from 'tap';
 import { latin1, parseResponses, RawClient } from '../../support/raw-http.ts';
 import { until } from '../../support/until.ts';
@@ -28,6 +29,21 @@ export async function stage(
       return client;
     },
   };
+}
+
+/** Both ends of a connection, for what is to be served by hand. Ended with the test. */
+export async function connectedPair(t: Test): Promise<{ readonly client: RawClient; readonly socket: Socket }> {
+  const server = net.createServer({ allowHalfOpen: true });
+  t.teardown(() => server.close());
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const arrived = new Promise<Socket>((resolve) => server.once('connection', resolve));
+  const client = await RawClient.open({ port: (server.address() as AddressInfo).port });
+  const socket = await arrived;
+  t.teardown(() => {
+    client.destroy();
+    socket.destroy();
+  });
+  return { client, socket };
 }
 
 export const get = (path: string, more = ''): Buffer =>
