@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import type { Socket } from 'node:net';
 import { type IpAddress, parseIp } from '../ip.ts';
-import type { Endpoint } from './upstream.ts';
+import type { Endpoint } from './endpoint.ts';
 
 export interface OriginalDestination {
   readonly ip: IpAddress;

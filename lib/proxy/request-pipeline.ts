@@ -1,13 +1,14 @@
 import { clientId } from '../client.ts';
 import type { Authorizer, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
 import { type Application, readStream, serveApplication } from './application.ts';
+import type { Endpoint } from './endpoint.ts';
 import type { Exchange, LibraryExchange, Request } from './exchange.ts';
 import { applyHeaderChanges, headerValue, identityHeader } from './headers.ts';
 import { forwardHttp1 } from './http1/forward.ts';
 import { forwardHttp2 } from './http2/library/forward.ts';
 import type { ConnectionFacts, ConnectionScope, Recorder, RequestLog, RequestScope } from './recorder.ts';
 import { type Failure, failures, refusalFor, upstreamFailure } from './refuse.ts';
-import type { Endpoint, Upstreams } from './upstream.ts';
+import type { Upstreams } from './upstream.ts';
 
 /** What stands behind a port. */
 export type Destination =

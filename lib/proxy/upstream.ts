@@ -3,15 +3,9 @@ import { createRequire } from 'node:module';
 import net from 'node:net';
 import type { Dispatcher, Pool } from 'undici';
 import { hostPort } from '../ip.ts';
-import { ByEndpoint } from './by-endpoint.ts';
+import { ByEndpoint, type Endpoint } from './endpoint.ts';
 import { Http2Pool } from './http2/library/pool.ts';
 import type { Recorder } from './recorder.ts';
-
-/** Where the app listens. */
-export interface Endpoint {
-  readonly host: string;
-  readonly port: number;
-}
 
 export interface UpstreamOptions {
   /** Milliseconds until a connect counts as failed (504). */

@@ -1,4 +1,5 @@
-import type { Endpoint, PendingConnect, Upstreams } from '../upstream.ts';
+import type { Endpoint } from '../endpoint.ts';
+import type { PendingConnect, Upstreams } from '../upstream.ts';
 import { AppConnection } from './app-connection.ts';
 
 /** Longest idle life of a connection to the app (Linkerd's figure): many apps close theirs after 5 s. */

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { Roster } from '../../roster.ts';
-import { ByEndpoint } from '../by-endpoint.ts';
+import { ByEndpoint } from '../endpoint.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Upstreams } from '../upstream.ts';
 import { AppPool } from './app-pool.ts';

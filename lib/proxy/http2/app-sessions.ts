@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
-import type { Endpoint, PendingConnect, Upstreams } from '../upstream.ts';
+import type { Endpoint } from '../endpoint.ts';
+import type { PendingConnect, Upstreams } from '../upstream.ts';
 import { type ClientHome, ClientSession } from './client-session.ts';
 
 /** One for all: what is read is dealt with, or copied, before the next read can happen. */

@@ -7,7 +7,7 @@ import { HeaderBlocks } from './header-blocks.ts';
 import { appLimits } from './limits.ts';
 import { errorCode, maxStreamId, preface, setting } from './protocol.ts';
 import { Session, type SessionLimits } from './session.ts';
-import { Stream } from './stream.ts';
+import { Stream, type StreamHome } from './stream.ts';
 
 const limits: SessionLimits = {
   settings: [[setting.enablePush, 0]],
@@ -36,8 +36,8 @@ export class ClientStream extends Stream {
   readonly isHead: boolean;
   readonly #sink: AnswerSink;
 
-  constructor(session: Session, id: number, isHead: boolean, sink: AnswerSink, sendWindow: number) {
-    super(session, id, sendWindow, limits.streamWindow);
+  constructor(home: StreamHome, id: number, isHead: boolean, sink: AnswerSink, sendWindow: number) {
+    super(home, id, sendWindow, limits.streamWindow);
     this.isHead = isHead;
     this.#sink = sink;
     this.awaitsHead = true;

@@ -3,7 +3,7 @@ import { clientId } from '../../client.ts';
 import type { RequestPermit } from '../../policy/decision.ts';
 import { Roster } from '../../roster.ts';
 import { serveApplication } from '../application.ts';
-import { ByEndpoint } from '../by-endpoint.ts';
+import { ByEndpoint } from '../endpoint.ts';
 import { applyHeaderChanges, type HeaderList, headerValue, identityHeader } from '../headers.ts';
 import { AppPool } from '../http1/app-pool.ts';
 import { headersTimeoutMs } from '../http1/limits.ts';

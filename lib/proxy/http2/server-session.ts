@@ -7,7 +7,7 @@ import { encodeFields } from './hpack/encoder.ts';
 import { clientLimits } from './limits.ts';
 import { errorCode, maxStreamId, preface, setting } from './protocol.ts';
 import { type RequestHead, readRequestHead } from './request-head.ts';
-import { ServerStream } from './server-stream.ts';
+import { ServerStream, type ServerStreamHome } from './server-stream.ts';
 import { Session, type SessionLimits } from './session.ts';
 import type { Stream } from './stream.ts';
 
@@ -37,7 +37,7 @@ export interface ServerLane {
 }
 
 /** A client's connection. */
-export class ServerSession extends Session implements Http2Session, Rostered {
+export class ServerSession extends Session implements Http2Session, ServerStreamHome, Rostered {
   rosterPlace = -1;
   readonly connection: HttpConnection;
   readonly #lane: ServerLane;

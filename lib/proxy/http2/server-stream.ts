@@ -2,14 +2,22 @@ import type { Exchange } from '../exchange.ts';
 import { type HeaderList, headerValues } from '../headers.ts';
 import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
+import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import { AnswerHead } from './answer-head.ts';
 import { lowerCase, type OriginalProtocol } from './head.ts';
 import { encodeFields } from './hpack/encoder.ts';
 import { drainMs, maxDrainBytes } from './limits.ts';
 import { errorCode } from './protocol.ts';
 import type { RequestHead } from './request-head.ts';
-import type { ServerSession } from './server-session.ts';
-import { Stream } from './stream.ts';
+import { Stream, type StreamHome } from './stream.ts';
+
+/** The connection of a client. */
+export interface ServerStreamHome extends StreamHome {
+  readonly connection: HttpConnection;
+  readonly pipeline: RequestPipeline;
+  /** Takes no more requests, and ends with the last that is open. */
+  drain(): void;
+}
 
 /** Who deals with a request. */
 export interface RequestRelay {
@@ -31,22 +39,22 @@ export class ServerStream extends Stream implements Exchange {
   aborted = false;
   relay: RequestRelay | null = null;
   onAborted: (() => void) | null = null;
-  readonly #session: ServerSession;
+  readonly #home: ServerStreamHome;
   readonly #startedAt: number;
   #draining = false;
   #drainLeft = 0;
   #linger: NodeJS.Timeout | null = null;
 
-  constructor(session: ServerSession, id: number, head: RequestHead, sendWindow: number, receiveWindow: number) {
-    super(session, id, sendWindow, receiveWindow);
-    this.#session = session;
+  constructor(home: ServerStreamHome, id: number, head: RequestHead, sendWindow: number, receiveWindow: number) {
+    super(home, id, sendWindow, receiveWindow);
+    this.#home = home;
     this.requestHead = head;
     this.expected = head.contentLength;
-    this.#startedAt = session.pipeline.logsAccess ? performance.now() : 0;
+    this.#startedAt = home.pipeline.logsAccess ? performance.now() : 0;
   }
 
   get connection(): ConnectionFacts {
-    return this.#session.connection.scope.facts;
+    return this.#home.connection.scope.facts;
   }
   get method(): string {
     return this.requestHead.head.method;
@@ -76,7 +84,7 @@ export class ServerStream extends Stream implements Exchange {
 
   inform(head: AnswerHead): void {
     if (this.closed || this.responded || head.status === 101) return;
-    this.#session.output.headers(this.id, head.block, false);
+    this.#home.output.headers(this.id, head.block, false);
   }
 
   respond(status: number, _statusText: string, headers: HeaderList, hasBody: boolean): void {
@@ -87,11 +95,11 @@ export class ServerStream extends Stream implements Exchange {
   answer(head: AnswerHead, hasBody: boolean): void {
     if (this.closed || this.responded) return;
     this.responded = true;
-    this.#session.output.headers(this.id, head.block, !hasBody);
-    this.#session.pipeline.answered(this, head.status, head.fields, this.#startedAt);
+    this.#home.output.headers(this.id, head.block, !hasBody);
+    this.#home.pipeline.answered(this, head.status, head.fields, this.#startedAt);
     if (hasBody) return;
     this.localEnded = true;
-    this.#session.halfClosed(this);
+    this.#home.halfClosed(this);
   }
 
   /** The response is complete. */
@@ -120,7 +128,7 @@ export class ServerStream extends Stream implements Exchange {
     }
     const headers = refusalHeaders(refusal, this.connection, this.grpc);
     this.respond(this.grpc ? 200 : refusal.status, '', headers, false);
-    if (refusal.close) this.#session.drain();
+    if (refusal.close) this.#home.drain();
     this.#stopBody();
   }
 

@@ -5,7 +5,7 @@ import { HpackDecoder } from './hpack/decoder.ts';
 import { resetBurst, resetsPerSecond } from './limits.ts';
 import { Output } from './output.ts';
 import { defaultWindow, errorCode, flag, frameType, maxPayload, maxStreamId, maxWindow, setting } from './protocol.ts';
-import type { Stream } from './stream.ts';
+import type { Stream, StreamHome } from './stream.ts';
 import { TokenBucket } from './token-bucket.ts';
 
 /** What one side promises the other, and how much it puts up with. */
@@ -46,7 +46,7 @@ interface PartialBlock {
  * One HTTP/2 connection (RFC 9113), of either role: reads frames, keeps windows and settings, and ends what breaks the
  * rules. It knows streams, not what they mean.
  */
-export abstract class Session implements FrameSink {
+export abstract class Session implements FrameSink, StreamHome {
   readonly socket: Socket;
   readonly output: Output;
   /** The connection is given up; whatever still comes is not looked at. */
@@ -134,61 +134,52 @@ export abstract class Session implements FrameSink {
   }
 
   frame(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): void {
-    this.#frame(type, flags, streamId, bytes, from, to);
+    const fault = this.#frame(type, flags, streamId, bytes, from, to);
+    if (fault !== errorCode.noError) this.fail(fault);
     // What is incomplete from here on has begun just now.
     if (this.#isBetweenMessages) this.incompleteSince = null;
   }
 
-  #frame(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): void {
+  /** The error that ends the connection; NO_ERROR for a frame that keeps the rules. So do those for each type. */
+  #frame(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): number {
     const length = to - from;
-    if (!this.#sawSettings && type !== frameType.settings) {
-      this.fail(errorCode.protocolError);
-      return;
-    }
+    if (!this.#sawSettings && type !== frameType.settings) return errorCode.protocolError;
     if (this.#block !== null && (type !== frameType.continuation || streamId !== this.#block.streamId)) {
-      this.fail(errorCode.protocolError);
-      return;
+      return errorCode.protocolError;
     }
     switch (type) {
       case frameType.data:
-        this.#data(flags, streamId, bytes, from, to);
-        return;
+        return this.#data(flags, streamId, bytes, from, to);
       case frameType.headers:
-        this.#headers(flags, streamId, bytes, from, to);
-        return;
+        return this.#headers(flags, streamId, bytes, from, to);
       case frameType.continuation:
-        this.#continuation(flags, streamId, bytes, from, to);
-        return;
+        return this.#continuation(flags, streamId, bytes, from, to);
       case frameType.windowUpdate:
-        this.#windowUpdate(streamId, bytes, from, length);
-        return;
+        return this.#windowUpdate(streamId, bytes, from, length);
       case frameType.rstStream:
-        this.#rstStream(streamId, bytes, from, length);
-        return;
+        return this.#rstStream(streamId, bytes, from, length);
       case frameType.settings:
-        this.#settings(flags, streamId, bytes, from, length);
-        return;
+        return this.#settings(flags, streamId, bytes, from, length);
       case frameType.ping:
-        this.#ping(flags, streamId, bytes, from, length);
-        return;
+        return this.#ping(flags, streamId, bytes, from, length);
       case frameType.goaway:
-        if (streamId !== 0) this.fail(errorCode.protocolError);
-        else if (length < 8) this.fail(errorCode.frameSizeError);
-        else if (this.#costs()) this.goingAway(bytes.readUInt32BE(from) & maxStreamId);
-        return;
+        if (streamId !== 0) return errorCode.protocolError;
+        if (length < 8) return errorCode.frameSizeError;
+        if (this.#costs()) this.goingAway(bytes.readUInt32BE(from) & maxStreamId);
+        return errorCode.noError;
       case frameType.priority:
         // Priorities are not used (RFC 9113 5.3.2), but have a form.
-        if (streamId === 0) this.fail(errorCode.protocolError);
-        else if (length !== 5) this.fail(errorCode.frameSizeError);
-        else if ((bytes.readUInt32BE(from) & maxStreamId) === streamId) this.fail(errorCode.protocolError);
-        else this.#costs();
-        return;
+        if (streamId === 0) return errorCode.protocolError;
+        if (length !== 5) return errorCode.frameSizeError;
+        if ((bytes.readUInt32BE(from) & maxStreamId) === streamId) return errorCode.protocolError;
+        this.#costs();
+        return errorCode.noError;
       case frameType.pushPromise:
-        this.fail(errorCode.protocolError);
-        return;
+        return errorCode.protocolError;
       default:
         // Extensions that we do not know are ignored (RFC 9113 5.5).
         this.#costs();
+        return errorCode.noError;
     }
   }
 
@@ -199,47 +190,38 @@ export abstract class Session implements FrameSink {
     return false;
   }
 
-  #data(flags: number, streamId: number, bytes: Buffer, start: number, stop: number): void {
+  #data(flags: number, streamId: number, bytes: Buffer, start: number, stop: number): number {
     const length = stop - start;
     let from = start;
     let to = stop;
-    if (streamId === 0) {
-      this.fail(errorCode.protocolError);
-      return;
-    }
+    if (streamId === 0) return errorCode.protocolError;
     if ((flags & flag.padded) !== 0) {
       const padding = length === 0 ? 0 : (bytes[from] as number);
-      if (padding >= length) {
-        this.fail(errorCode.protocolError);
-        return;
-      }
+      if (padding >= length) return errorCode.protocolError;
       from++;
       to -= padding;
     }
     this.#receiveWindow -= length;
-    if (this.#receiveWindow < 0) {
-      this.fail(errorCode.flowControlError);
-      return;
-    }
+    if (this.#receiveWindow < 0) return errorCode.flowControlError;
     const stream = this.streams.get(streamId);
     const end = (flags & flag.endStream) !== 0;
     if (stream === undefined || stream.remoteEnded) {
       this.consumed(null, length);
       this.#late(streamId, stream, end);
-      return;
+      return errorCode.noError;
     }
     stream.receiveWindow -= length;
     if (stream.receiveWindow < 0) {
       this.consumed(null, length);
       this.streamError(stream, errorCode.flowControlError);
-      return;
+      return errorCode.noError;
     }
     // Empty ones cost as much as full ones and bring nothing (CVE-2019-9518).
-    if (from === to && !end && !this.#costs()) return;
+    if (from === to && !end && !this.#costs()) return errorCode.noError;
     if (stream.awaitsHead || !stream.count(to - from, end)) {
       this.consumed(null, length);
       stream.malformed();
-      return;
+      return errorCode.noError;
     }
     stream.unconsumed += length;
     if (end) stream.remoteEnded = true;
@@ -249,6 +231,7 @@ export abstract class Session implements FrameSink {
       stream.ended();
       this.halfClosed(stream);
     }
+    return errorCode.noError;
   }
 
   /** A frame for a stream that takes none: never opened, ended by the peer itself, or reset by us while it was on its way. */
@@ -300,119 +283,84 @@ export abstract class Session implements FrameSink {
     return true;
   }
 
-  #headers(flags: number, streamId: number, bytes: Buffer, start: number, stop: number): void {
+  #headers(flags: number, streamId: number, bytes: Buffer, start: number, stop: number): number {
     let from = start;
     let to = stop;
-    if (streamId === 0) {
-      this.fail(errorCode.protocolError);
-      return;
-    }
+    if (streamId === 0) return errorCode.protocolError;
     if ((flags & flag.padded) !== 0) {
-      if (from === to) {
-        this.fail(errorCode.frameSizeError);
-        return;
-      }
+      if (from === to) return errorCode.frameSizeError;
       to -= bytes[from++] as number;
     }
     if ((flags & flag.priority) !== 0) {
-      if (to - from < 5) {
-        this.fail(errorCode.frameSizeError);
-        return;
-      }
-      if ((bytes.readUInt32BE(from) & maxStreamId) === streamId) {
-        this.fail(errorCode.protocolError);
-        return;
-      }
+      if (to - from < 5) return errorCode.frameSizeError;
+      if ((bytes.readUInt32BE(from) & maxStreamId) === streamId) return errorCode.protocolError;
       from += 5;
     }
-    if (from > to) {
-      this.fail(errorCode.protocolError);
-      return;
-    }
+    if (from > to) return errorCode.protocolError;
     const endStream = (flags & flag.endStream) !== 0;
     if ((flags & flag.endHeaders) !== 0) {
       this.headers(streamId, bytes, from, to, endStream);
-      return;
+      return errorCode.noError;
     }
     this.#block = { streamId, endStream, parts: [Buffer.from(bytes.subarray(from, to))], bytes: to - from };
+    return errorCode.noError;
   }
 
-  #continuation(flags: number, streamId: number, bytes: Buffer, from: number, to: number): void {
+  #continuation(flags: number, streamId: number, bytes: Buffer, from: number, to: number): number {
     const block = this.#block;
-    if (block === null) {
-      this.fail(errorCode.protocolError);
-      return;
-    }
+    if (block === null) return errorCode.protocolError;
     block.bytes += to - from;
     block.parts.push(Buffer.from(bytes.subarray(from, to)));
-    if (block.bytes > maxBlockBytes || block.parts.length > maxBlockFrames) {
-      this.fail(errorCode.enhanceYourCalm);
-      return;
-    }
-    if ((flags & flag.endHeaders) === 0) return;
+    if (block.bytes > maxBlockBytes || block.parts.length > maxBlockFrames) return errorCode.enhanceYourCalm;
+    if ((flags & flag.endHeaders) === 0) return errorCode.noError;
     this.#block = null;
     this.headers(streamId, Buffer.concat(block.parts), 0, block.bytes, block.endStream);
+    return errorCode.noError;
   }
 
-  #windowUpdate(streamId: number, bytes: Buffer, from: number, length: number): void {
-    if (length !== 4) {
-      this.fail(errorCode.frameSizeError);
-      return;
-    }
-    if (!this.#costs()) return;
+  #windowUpdate(streamId: number, bytes: Buffer, from: number, length: number): number {
+    if (length !== 4) return errorCode.frameSizeError;
+    if (!this.#costs()) return errorCode.noError;
     const increment = bytes.readUInt32BE(from) & maxWindow;
     if (streamId === 0) {
-      if (increment === 0) {
-        this.fail(errorCode.protocolError);
-        return;
-      }
+      if (increment === 0) return errorCode.protocolError;
       this.#sendWindow += increment;
-      if (this.#sendWindow > maxWindow) {
-        this.fail(errorCode.flowControlError);
-        return;
-      }
+      if (this.#sendWindow > maxWindow) return errorCode.flowControlError;
       this.#hasNewRoom = true;
-      return;
+      return errorCode.noError;
     }
     const stream = this.streams.get(streamId);
     if (stream === undefined) {
       if (this.isIdle(streamId)) this.fail(errorCode.protocolError);
-      return;
+      return errorCode.noError;
     }
     if (increment === 0) {
       this.streamError(stream, errorCode.protocolError);
-      return;
+      return errorCode.noError;
     }
     stream.sendWindow += increment;
     if (stream.sendWindow > maxWindow) {
       this.streamError(stream, errorCode.flowControlError);
-      return;
+      return errorCode.noError;
     }
     if (stream.queued) this.#hasNewRoom = true;
+    return errorCode.noError;
   }
 
-  #rstStream(streamId: number, bytes: Buffer, from: number, length: number): void {
-    if (streamId === 0) {
-      this.fail(errorCode.protocolError);
-      return;
-    }
-    if (length !== 4) {
-      this.fail(errorCode.frameSizeError);
-      return;
-    }
-    if (this.isIdle(streamId)) {
-      this.fail(errorCode.protocolError);
-      return;
-    }
+  #rstStream(streamId: number, bytes: Buffer, from: number, length: number): number {
+    if (streamId === 0) return errorCode.protocolError;
+    if (length !== 4) return errorCode.frameSizeError;
+    if (this.isIdle(streamId)) return errorCode.protocolError;
     const stream = this.streams.get(streamId);
     this.#resetStreams.delete(streamId);
     if (stream === undefined) {
       this.#costs();
-      return;
+      return errorCode.noError;
     }
     this.closeStream(stream, true);
     stream.broken(bytes.readUInt32BE(from));
     this.#countReset();
+    return errorCode.noError;
   }
 
   /** Also streams that end in a reset of ours because of what the peer did. */
@@ -426,39 +374,25 @@ export abstract class Session implements FrameSink {
   /** What the peer may set ENABLE_PUSH to: a server nothing but 0 (RFC 9113 6.5.2). */
   protected abstract readonly maxEnablePush: number;
 
-  #settings(flags: number, streamId: number, bytes: Buffer, from: number, length: number): void {
-    if (streamId !== 0) {
-      this.fail(errorCode.protocolError);
-      return;
-    }
+  #settings(flags: number, streamId: number, bytes: Buffer, from: number, length: number): number {
+    if (streamId !== 0) return errorCode.protocolError;
     if ((flags & flag.ack) !== 0) {
-      if (length !== 0) {
-        this.fail(errorCode.frameSizeError);
-        return;
-      }
-      if (!this.#sawSettings || --this.#unacknowledgedSettings < 0) {
-        this.fail(errorCode.protocolError);
-        return;
-      }
-      return;
+      if (length !== 0) return errorCode.frameSizeError;
+      if (!this.#sawSettings || --this.#unacknowledgedSettings < 0) return errorCode.protocolError;
+      return errorCode.noError;
     }
-    if (length % 6 !== 0) {
-      this.fail(errorCode.frameSizeError);
-      return;
-    }
+    if (length % 6 !== 0) return errorCode.frameSizeError;
     for (let at = from; at < from + length; at += 6) {
-      if (!this.#costs()) return;
+      if (!this.#costs()) return errorCode.noError;
       const fault = this.#set(bytes.readUInt16BE(at), bytes.readUInt32BE(at + 2));
-      if (fault !== errorCode.noError) {
-        this.fail(fault);
-        return;
-      }
+      if (fault !== errorCode.noError) return fault;
     }
-    if (!this.#costs()) return;
+    if (!this.#costs()) return errorCode.noError;
     this.output.frame(frameType.settings, flag.ack, 0, 0);
     this.#sawSettings = true;
     this.#hasNewRoom = true;
     this.ready();
+    return errorCode.noError;
   }
 
   #set(id: number, value: number): number {
@@ -494,18 +428,13 @@ export abstract class Session implements FrameSink {
     }
   }
 
-  #ping(flags: number, streamId: number, bytes: Buffer, from: number, length: number): void {
-    if (streamId !== 0) {
-      this.fail(errorCode.protocolError);
-      return;
-    }
-    if (length !== 8) {
-      this.fail(errorCode.frameSizeError);
-      return;
-    }
-    if (!this.#costs() || (flags & flag.ack) !== 0) return;
+  #ping(flags: number, streamId: number, bytes: Buffer, from: number, length: number): number {
+    if (streamId !== 0) return errorCode.protocolError;
+    if (length !== 8) return errorCode.frameSizeError;
+    if (!this.#costs() || (flags & flag.ack) !== 0) return errorCode.noError;
     const at = this.output.frame(frameType.ping, flag.ack, 0, 8);
     bytes.copy(this.output.buffer, at, from, from + 8);
+    return errorCode.noError;
   }
 
   /** Sends DATA as far as the windows and the socket have room; returns where it stopped. */

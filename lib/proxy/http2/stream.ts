@@ -1,7 +1,23 @@
 import type { HeaderList } from '../headers.ts';
 import { HeldBytes } from './held-bytes.ts';
+import type { Output } from './output.ts';
 import { errorCode } from './protocol.ts';
-import type { Session } from './session.ts';
+
+/** What a stream needs of the connection that it is on. */
+export interface StreamHome {
+  readonly output: Output;
+  /** Sends DATA as far as there is room; returns where it stopped. */
+  sendData(stream: Stream, bytes: Buffer, from: number, to: number): number;
+  /** The stream waits for room. */
+  enqueue(stream: Stream): void;
+  /** Bytes of the peer's content have been dealt with. */
+  consumed(stream: Stream, bytes: number): void;
+  /** One side has ended. */
+  halfClosed(stream: Stream): void;
+  resetStream(stream: Stream, code: number): void;
+  /** The peer broke a rule. */
+  streamError(stream: Stream, code: number): void;
+}
 
 /** One stream of either side: its windows, and what of its data must wait. */
 export abstract class Stream {
@@ -30,14 +46,14 @@ export abstract class Stream {
   protected drained: (() => void) | null = null;
   /** The session has this stream among those that wait for room. */
   queued = false;
-  readonly #session: Session;
+  readonly #home: StreamHome;
   /** Data that found no room. Few streams ever have any. */
   #waiting: HeldBytes | null = null;
   /** What comes behind them. */
   #end: { readonly trailers: Buffer | null } | null = null;
 
-  constructor(session: Session, id: number, sendWindow: number, receiveWindow: number) {
-    this.#session = session;
+  constructor(home: StreamHome, id: number, sendWindow: number, receiveWindow: number) {
+    this.#home = home;
     this.id = id;
     this.sendWindow = sendWindow;
     this.receiveWindow = receiveWindow;
@@ -59,8 +75,8 @@ export abstract class Stream {
     if (this.closed || this.localEnded) return true;
     let sent = from;
     if (this.#waiting === null) {
-      sent = this.#session.sendData(this, bytes, from, to);
-      if (sent === to) return !this.#session.output.blocked || this.#block();
+      sent = this.#home.sendData(this, bytes, from, to);
+      if (sent === to) return !this.#home.output.blocked || this.#block();
       this.#waiting = new HeldBytes();
     }
     this.#waiting.push(bytes, sent, to);
@@ -72,7 +88,7 @@ export abstract class Stream {
   }
 
   #block(): false {
-    this.#session.enqueue(this);
+    this.#home.enqueue(this);
     return false;
   }
 
@@ -84,11 +100,11 @@ export abstract class Stream {
   }
 
   #finish(trailers: Buffer | null): void {
-    const { output } = this.#session;
+    const { output } = this.#home;
     this.localEnded = true;
     if (trailers !== null) output.headers(this.id, trailers, true);
     else if (!output.endLast(this.id)) output.endStream(this.id);
-    this.#session.halfClosed(this);
+    this.#home.halfClosed(this);
     this.left();
   }
 
@@ -98,11 +114,11 @@ export abstract class Stream {
   /** Sends as much of what waits as there is room for. True when nothing waits any more. */
   pump(): boolean {
     if (this.#waiting !== null) {
-      const isEmpty = this.#waiting.drain((bytes, from, to) => this.#session.sendData(this, bytes, from, to));
+      const isEmpty = this.#waiting.drain((bytes, from, to) => this.#home.sendData(this, bytes, from, to));
       if (!isEmpty) return false;
       this.#waiting = null;
     }
-    if (this.#session.output.blocked) return false;
+    if (this.#home.output.blocked) return false;
     if (this.#end !== null) {
       this.#finish(this.#end.trailers);
       return true;
@@ -115,13 +131,13 @@ export abstract class Stream {
 
   /** Gives the peer room for as many bytes again. */
   consume(bytes: number): void {
-    this.#session.consumed(this, bytes);
+    this.#home.consumed(this, bytes);
   }
 
   /** Ends the stream at once; what waits is dropped. */
   reset(code: number): void {
     if (this.closed) return;
-    this.#session.resetStream(this, code);
+    this.#home.resetStream(this, code);
   }
 
   /** By the session: nothing more will come or leave. */
@@ -141,6 +157,6 @@ export abstract class Stream {
 
   /** The peer broke off, or never began, what it had announced. */
   malformed(): void {
-    this.#session.streamError(this, errorCode.protocolError);
+    this.#home.streamError(this, errorCode.protocolError);
   }
 }

@@ -1,8 +1,9 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { ConnectionPermit } from '../../policy/decision.ts';
+import type { Endpoint } from '../endpoint.ts';
 import { errorCode } from '../refuse.ts';
-import type { Endpoint, Upstreams } from '../upstream.ts';
+import type { Upstreams } from '../upstream.ts';
 import { LentReads } from './lent-reads.ts';
 
 export interface TcpForwarding {

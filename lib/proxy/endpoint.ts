@@ -1,5 +1,10 @@
 import { hostPort } from '../ip.ts';
-import type { Endpoint } from './upstream.ts';
+
+/** Where the app listens. */
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+}
 
 /** One of something for each address of the app, made when it is first asked for. */
 export class ByEndpoint<T> {
