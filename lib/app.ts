@@ -14,8 +14,7 @@ import { type Arrival, type ConnectionServices, serveConnection } from './proxy/
 import { FastLane } from './proxy/http1/fast-lane.ts';
 import { LibraryLane } from './proxy/http1/library-lane.ts';
 import { UpgradeForwarder } from './proxy/http1/upgrade.ts';
-import { Http2FastLane } from './proxy/http2/fast-lane.ts';
-import { Http2LibraryLane } from './proxy/http2/library/server.ts';
+import { Http2Lane } from './proxy/http2/lane.ts';
 import { type Listener, listen } from './proxy/listener.ts';
 import { LiveConnections } from './proxy/live-connections.ts';
 import { appEndpoint, loadOriginalDestination } from './proxy/original-destination.ts';
@@ -157,9 +156,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     scope.badRequest(authorizer.port(policyPort), reason);
   const library = new LibraryLane({ pipeline, upgrades: new UpgradeForwarder(pipeline, upstreams), onBadRequest });
   const http1 = config.fastLane ? new FastLane({ pipeline, upstreams, library, onBadRequest }) : library;
-  const http2 = config.http2FastLane
-    ? new Http2FastLane({ pipeline, upstreams, onBadRequest })
-    : new Http2LibraryLane({ pipeline, onBadRequest });
+  const http2 = new Http2Lane({ pipeline, upstreams, onBadRequest });
   const services: ConnectionServices = {
     authorizer,
     recorder,

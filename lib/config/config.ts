@@ -33,8 +33,6 @@ export interface Config {
   readonly connectTimeoutMs: number;
   /** False: every HTTP/1 request goes through Node's own parser and client. */
   readonly fastLane: boolean;
-  /** False: HTTP/2 is node:http2's. */
-  readonly http2FastLane: boolean;
   readonly shutdownGracePeriodMs: number;
   readonly logLevel: VariableValue<'SALLYPORT_LOG'>;
   readonly logFormat: VariableValue<'SALLYPORT_LOG_FORMAT'>;
@@ -65,7 +63,6 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
     detectTimeoutMs: get('SALLYPORT_DETECT_TIMEOUT'),
     connectTimeoutMs: get('SALLYPORT_CONNECT_TIMEOUT'),
     fastLane: get('SALLYPORT_HTTP1_FAST_LANE'),
-    http2FastLane: get('SALLYPORT_HTTP2_FAST_LANE'),
     shutdownGracePeriodMs: get('SALLYPORT_SHUTDOWN_GRACE_PERIOD'),
     logLevel: get('SALLYPORT_LOG'),
     logFormat: get('SALLYPORT_LOG_FORMAT'),

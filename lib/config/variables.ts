@@ -67,7 +67,6 @@ export const variables = {
   SALLYPORT_CONNECT_TIMEOUT: always('1s', read.duration, 'for connecting to the app'),
   SALLYPORT_SHUTDOWN_GRACE_PERIOD: always('2m', read.duration, 'for work in flight after a stop'),
   SALLYPORT_HTTP1_FAST_LANE: always('true', read.boolean, 'plain HTTP/1.1 requests take the short way'),
-  SALLYPORT_HTTP2_FAST_LANE: always('true', read.boolean, 'HTTP/2 is carried by an engine of our own'),
   SALLYPORT_LOG: always('info', read.oneOf(['trace', 'debug', 'info', 'warn', 'error', 'off']), 'level'),
   SALLYPORT_LOG_FORMAT: always('json', read.oneOf(['json', 'plain']), 'of the log on stdout'),
   SALLYPORT_ACCESS_LOG: always('off', read.oneOf(['off', 'apache', 'json']), 'one line a request on stderr'),

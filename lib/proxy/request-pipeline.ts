@@ -5,7 +5,6 @@ import type { Endpoint } from './endpoint.ts';
 import type { Exchange, LibraryExchange, Request } from './exchange.ts';
 import { applyHeaderChanges, headerValue, identityHeader } from './headers.ts';
 import { forwardHttp1 } from './http1/forward.ts';
-import { forwardHttp2 } from './http2/library/forward.ts';
 import type { ConnectionFacts, ConnectionScope, Recorder, RequestLog, RequestScope } from './recorder.ts';
 import { type Failure, failures, refusalFor, upstreamFailure } from './refuse.ts';
 import type { Upstreams } from './upstream.ts';
@@ -30,9 +29,6 @@ export interface RequestPipelineOptions {
   /** Requests in flight in the whole process; one more is answered 503. */
   readonly maxInFlight: number;
 }
-
-/** How a permitted request leaves for the app. */
-export type Carrier = 'http1' | 'http2';
 
 /**
  * One request: decided against the policy of this very moment, then forwarded or refused. Both HTTP versions come
@@ -87,8 +83,8 @@ export class RequestPipeline {
     return null;
   }
 
-  /** Decides, then forwards by `carrier`, or to the application inside this process. */
-  handle(connection: HttpConnection, exchange: LibraryExchange, carrier: Carrier): void {
+  /** Decides, then forwards by HTTP/1, or to the application inside this process. */
+  handle(connection: HttpConnection, exchange: LibraryExchange): void {
     const granted = this.decide(connection, exchange);
     if (granted === null) return;
     const { permit, policy } = granted;
@@ -104,8 +100,6 @@ export class RequestPipeline {
     if (destination.kind === 'in-process') {
       const readBody = (maxBytes: number): Promise<Buffer> => readStream(exchange.body, maxBytes);
       serveApplication(permit, exchange, readBody, scope, destination.application, failed);
-    } else if (carrier === 'http2') {
-      forwardHttp2(permit, exchange, scope, this.#upstreams.http2(destination.endpoint), failed);
     } else {
       forwardHttp1(permit, exchange, scope, this.#upstreams.http1(destination.endpoint), failed);
     }

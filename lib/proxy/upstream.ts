@@ -4,7 +4,6 @@ import net from 'node:net';
 import type { Dispatcher, Pool } from 'undici';
 import { hostPort } from '../ip.ts';
 import { ByEndpoint, type Endpoint } from './endpoint.ts';
-import { Http2Pool } from './http2/library/pool.ts';
 import type { Recorder } from './recorder.ts';
 
 export interface UpstreamOptions {
@@ -67,14 +66,10 @@ const undici = (): typeof import('undici') => createRequire(import.meta.url)('un
 /** Idle keep-alive sockets towards the app live this long (Linkerd's figure), below the 5 s after which many apps close. */
 const idleSocketMs = 3000;
 
-/** Connections to the app: one-off for TCP, pooled for HTTP/1 and HTTP/2, all counted as `peer="dst"`. */
+/** Connections to the app, all counted as `peer="dst"`, and undici's pools of them. */
 export class Upstreams {
   readonly #options: UpstreamOptions;
   readonly #http1 = new ByEndpoint((endpoint) => this.#pool(endpoint));
-  readonly #http2 = new ByEndpoint(
-    (endpoint) =>
-      new Http2Pool(`http://${hostPort(endpoint.host, endpoint.port)}`, (done) => this.connect(endpoint, done)),
-  );
 
   constructor(options: UpstreamOptions) {
     this.#options = options;
@@ -155,12 +150,7 @@ export class Upstreams {
     return new OneOffAgent((done) => this.connect(endpoint, done));
   }
 
-  http2(endpoint: Endpoint): Http2Pool {
-    return this.#http2.at(endpoint);
-  }
-
   async close(): Promise<void> {
-    for (const pool of this.#http2.values()) pool.close();
     await Promise.allSettled([...this.#http1.values()].map((pool) => pool.destroy()));
   }
 }

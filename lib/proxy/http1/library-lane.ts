@@ -125,7 +125,7 @@ export class LibraryLane implements Http1Engine {
     // One final answer or 100, never both: the permit comes before the client is asked for its body.
     if (request.headers.expect !== undefined) exchange.onPermitted = () => response.writeContinue();
     if (this.#draining) response.shouldKeepAlive = false;
-    this.#options.pipeline.handle(lane.connection, exchange, 'http1');
+    this.#options.pipeline.handle(lane.connection, exchange);
   }
 
   #over(lane: Lane): void {

@@ -9,7 +9,7 @@ export interface Http2Session {
   drain(): void;
 }
 
-/** Serves HTTP/2, with prior knowledge or inside TLS. Two stand side by side: the fast lane and the library lane. */
+/** Serves HTTP/2, with prior knowledge or inside TLS. */
 export interface Http2Engine {
   /** Takes over a connection; `bytes` have been read from it already. */
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): Http2Session;

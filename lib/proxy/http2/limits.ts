@@ -1,4 +1,4 @@
-/** Limits of HTTP/2 connections, the same on both lanes. Figures that only one of them can be told stand there. */
+/** Limits of HTTP/2 connections. */
 
 /** What a client may do. */
 export const clientLimits = {

@@ -14,8 +14,7 @@ import { FastLane } from '../../../lib/proxy/http1/fast-lane.ts';
 import { LibraryLane } from '../../../lib/proxy/http1/library-lane.ts';
 import { UpgradeForwarder } from '../../../lib/proxy/http1/upgrade.ts';
 import type { Http2Engine } from '../../../lib/proxy/http2/engine.ts';
-import { Http2FastLane } from '../../../lib/proxy/http2/fast-lane.ts';
-import { Http2LibraryLane } from '../../../lib/proxy/http2/library/server.ts';
+import { Http2Lane } from '../../../lib/proxy/http2/lane.ts';
 import { type Listener, listen } from '../../../lib/proxy/listener.ts';
 import { LiveConnections } from '../../../lib/proxy/live-connections.ts';
 import type { ConnectionFacts, ConnectionScope, Recorder } from '../../../lib/proxy/recorder.ts';
@@ -23,8 +22,12 @@ import { type HttpConnection, RequestPipeline } from '../../../lib/proxy/request
 import type { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
 import { Upstreams } from '../../../lib/proxy/upstream.ts';
 import type { Teardown } from '../../support/children.ts';
+import { NodeHttp2Lane } from '../../support/node-http2/server.ts';
 
-/** The two engines, for HTTP/1 and again for HTTP/2, that must not be told apart from outside. */
+/**
+ * Two engines that must not be told apart from outside: for HTTP/1 both are the product's; for HTTP/2 the library's is
+ * the measure of the other.
+ */
 export const engines = ['fast', 'library'] as const;
 export type Engine = (typeof engines)[number];
 
@@ -106,8 +109,8 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     options.engine === 'fast' ? new FastLane({ pipeline, upstreams, library, onBadRequest }) : library;
   const http2: Http2Engine =
     options.http2Engine === 'library'
-      ? new Http2LibraryLane({ pipeline, onBadRequest })
-      : new Http2FastLane({ pipeline, upstreams, onBadRequest });
+      ? new NodeHttp2Lane({ pipeline, upstreams, onBadRequest })
+      : new Http2Lane({ pipeline, upstreams, onBadRequest });
   const services: ConnectionServices = {
     authorizer,
     recorder,

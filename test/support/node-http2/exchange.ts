@@ -1,13 +1,18 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import { PassThrough, type Readable } from 'node:stream';
-import type { LibraryExchange } from '../../exchange.ts';
-import { type HeaderList, headerValues, withoutIdentity } from '../../headers.ts';
-import type { ConnectionFacts } from '../../recorder.ts';
-import { type Refusal, refusalHeaders } from '../../refuse.ts';
-import type { RequestPipeline } from '../../request-pipeline.ts';
-import { type Http2Head, lowerCase, type OriginalProtocol, originalProtocolHeader } from '../head.ts';
-import { drainMs, maxDrainBytes } from '../limits.ts';
-import { errorCode } from '../protocol.ts';
+import type { LibraryExchange } from '../../../lib/proxy/exchange.ts';
+import { type HeaderList, headerValues, withoutIdentity } from '../../../lib/proxy/headers.ts';
+import {
+  type Http2Head,
+  lowerCase,
+  type OriginalProtocol,
+  originalProtocolHeader,
+} from '../../../lib/proxy/http2/head.ts';
+import { drainMs, maxDrainBytes } from '../../../lib/proxy/http2/limits.ts';
+import { errorCode } from '../../../lib/proxy/http2/protocol.ts';
+import type { ConnectionFacts } from '../../../lib/proxy/recorder.ts';
+import { type Refusal, refusalHeaders } from '../../../lib/proxy/refuse.ts';
+import type { RequestPipeline } from '../../../lib/proxy/request-pipeline.ts';
 import { asObject, sendTrailers } from './forward.ts';
 
 /** Resets arrive as errors; `close` deals with them. */

@@ -1,6 +1,6 @@
 import http2 from 'node:http2';
 import type { Socket } from 'node:net';
-import { appLimits } from '../limits.ts';
+import { appLimits } from '../../../lib/proxy/http2/limits.ts';
 
 type Connect = (done: (error: Error | null, socket: Socket) => void) => void;
 type Waiter = (error: Error | null, session: http2.ClientHttp2Session | null) => void;

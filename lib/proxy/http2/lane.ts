@@ -20,7 +20,7 @@ import { http1Text, http2Block } from './request-head.ts';
 import { type ServerLane, ServerSession } from './server-session.ts';
 import type { ServerStream } from './server-stream.ts';
 
-export interface Http2FastLaneOptions {
+export interface Http2LaneOptions {
   readonly pipeline: RequestPipeline;
   readonly upstreams: Upstreams;
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
@@ -32,15 +32,15 @@ const sweepMs = 1000;
 const goOn = new AnswerHead(100, [], -1);
 
 /** HTTP/2 by an engine of our own: frames of all streams leave together, and a repeated head is read and written once. */
-export class Http2FastLane implements Http2Engine, ServerLane {
+export class Http2Lane implements Http2Engine, ServerLane {
   readonly pipeline: RequestPipeline;
-  readonly onBadRequest: Http2FastLaneOptions['onBadRequest'];
+  readonly onBadRequest: Http2LaneOptions['onBadRequest'];
   readonly #open = new Roster<ServerSession>();
   readonly #pools: ByEndpoint<AppPool>;
   readonly #sessions: ByEndpoint<AppSessions>;
   readonly #sweeper: NodeJS.Timeout;
 
-  constructor(options: Http2FastLaneOptions) {
+  constructor(options: Http2LaneOptions) {
     this.pipeline = options.pipeline;
     this.onBadRequest = options.onBadRequest;
     this.#pools = new ByEndpoint((endpoint) => new AppPool(endpoint, options.upstreams));

@@ -1,9 +1,9 @@
 import type { ClientHttp2Stream, Http2Stream } from 'node:http2';
-import type { RequestPermit } from '../../../policy/decision.ts';
-import type { LibraryExchange } from '../../exchange.ts';
-import { type HeaderList, headerValue } from '../../headers.ts';
-import type { RequestScope } from '../../recorder.ts';
-import { errorCode, reasonName } from '../protocol.ts';
+import type { RequestPermit } from '../../../lib/policy/decision.ts';
+import type { LibraryExchange } from '../../../lib/proxy/exchange.ts';
+import { type HeaderList, headerValue } from '../../../lib/proxy/headers.ts';
+import { errorCode, reasonName } from '../../../lib/proxy/http2/protocol.ts';
+import type { RequestScope } from '../../../lib/proxy/recorder.ts';
 import type { Http2Pool } from './pool.ts';
 
 /** Sends a permitted request to an HTTP/2 app (prior knowledge) and its answer back, with trailers both ways. */

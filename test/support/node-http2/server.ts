@@ -1,15 +1,22 @@
 import http2 from 'node:http2';
 import type { Socket } from 'node:net';
-import { putBack } from '../../detect/peek.ts';
-import type { HttpConnection, RequestPipeline } from '../../request-pipeline.ts';
-import type { Http2Engine, Http2Session } from '../engine.ts';
-import { readHttp2Head } from '../head.ts';
-import { clientLimits, resetBurst, resetsPerSecond } from '../limits.ts';
-import { errorCode, maxStreamId } from '../protocol.ts';
+import { hostPort } from '../../../lib/ip.ts';
+import { putBack } from '../../../lib/proxy/detect/peek.ts';
+import { ByEndpoint, type Endpoint } from '../../../lib/proxy/endpoint.ts';
+import type { Http2Engine, Http2Session } from '../../../lib/proxy/http2/engine.ts';
+import { readHttp2Head } from '../../../lib/proxy/http2/head.ts';
+import { clientLimits, resetBurst, resetsPerSecond } from '../../../lib/proxy/http2/limits.ts';
+import { errorCode, maxStreamId } from '../../../lib/proxy/http2/protocol.ts';
+import { failures, upstreamFailure } from '../../../lib/proxy/refuse.ts';
+import type { HttpConnection, RequestPipeline } from '../../../lib/proxy/request-pipeline.ts';
+import type { Upstreams } from '../../../lib/proxy/upstream.ts';
 import { Http2Exchange } from './exchange.ts';
+import { forwardHttp2 } from './forward.ts';
+import { Http2Pool } from './pool.ts';
 
-export interface Http2LibraryLaneOptions {
+export interface NodeHttp2LaneOptions {
   readonly pipeline: RequestPipeline;
+  readonly upstreams: Upstreams;
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
 }
 
@@ -27,12 +34,22 @@ const sessionOptions: http2.ServerSessionOptions & { streamResetBurst?: number; 
   streamResetRate: resetsPerSecond,
 };
 
-/** HTTP/2 by node:http2. */
-export class Http2LibraryLane implements Http2Engine {
-  readonly #options: Http2LibraryLaneOptions;
+/**
+ * HTTP/2 by node:http2, on both sides: what the engine of our own is measured by. It shares the pipeline with it, and how
+ * heads are read, so that only the framing and what depends on it can differ.
+ */
+export class NodeHttp2Lane implements Http2Engine {
+  readonly #options: NodeHttp2LaneOptions;
+  readonly #apps: ByEndpoint<Http2Pool>;
 
-  constructor(options: Http2LibraryLaneOptions) {
+  constructor(options: NodeHttp2LaneOptions) {
     this.#options = options;
+    this.#apps = new ByEndpoint(
+      (endpoint) =>
+        new Http2Pool(`http://${hostPort(endpoint.host, endpoint.port)}`, (done) =>
+          options.upstreams.connect(endpoint, done),
+        ),
+    );
   }
 
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): Http2Session {
@@ -61,7 +78,8 @@ export class Http2LibraryLane implements Http2Engine {
   }
 
   close(): void {
-    // Sessions end with their connections.
+    // Sessions of clients end with their connections.
+    for (const pool of this.#apps.values()) pool.close();
   }
 
   #stream(connection: HttpConnection, stream: http2.ServerHttp2Stream, flags: number, raw: string[]): void {
@@ -77,6 +95,24 @@ export class Http2LibraryLane implements Http2Engine {
     const endStream = (flags & http2.constants.NGHTTP2_FLAG_END_STREAM) !== 0;
     const exchange = new Http2Exchange(connection.scope.facts, pipeline, stream, head, endStream);
     if (exchange.downgraded) exchange.forwardHeaders.unshift('host', exchange.host);
-    pipeline.handle(connection, exchange, exchange.downgraded ? 'http1' : 'http2');
+    const { destination } = connection;
+    if (exchange.downgraded || destination.kind === 'in-process') pipeline.handle(connection, exchange);
+    else this.#forward(connection, exchange, destination.endpoint);
+  }
+
+  #forward(connection: HttpConnection, exchange: Http2Exchange, endpoint: Endpoint): void {
+    const { pipeline } = this.#options;
+    const granted = pipeline.decide(connection, exchange);
+    if (granted === null) return;
+    const { permit, policy } = granted;
+    if (pipeline.overloaded) {
+      pipeline.fail(connection, policy, exchange, failures.overload);
+      return;
+    }
+    pipeline.prepare(connection, permit, exchange);
+    const scope = pipeline.begin(connection, policy, permit, exchange.grpc);
+    forwardHttp2(permit, exchange, scope, this.#apps.at(endpoint), (error) =>
+      pipeline.fail(connection, policy, exchange, upstreamFailure(error)),
+    );
   }
 }
