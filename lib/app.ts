@@ -51,9 +51,6 @@ export interface App {
   stop(): Promise<boolean>;
 }
 
-/** Requests in flight in the whole process (Linkerd's figure). */
-const maxInFlight = 100_000;
-
 /** Milliseconds in which a stop still takes requests on connections that are open. */
 const lullMs = 1000;
 
@@ -151,7 +148,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     recorder,
     isOwn: (endpoint) => ownPorts.has(endpoint.port) && isThisHost(endpoint.host, podFacts.current().ips),
   });
-  const pipeline = new RequestPipeline({ authorizer, upstreams, recorder, maxInFlight });
+  const pipeline = new RequestPipeline({ authorizer, upstreams, recorder, limits: config.limits });
   const onBadRequest = ({ scope, policyPort }: HttpConnection, reason: string): void =>
     scope.badRequest(authorizer.port(policyPort), reason);
   const library = new LibraryLane({ pipeline, upgrades: new UpgradeForwarder(pipeline, upstreams), onBadRequest });

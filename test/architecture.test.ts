@@ -54,7 +54,7 @@ const rules: readonly Rule[] = [
   },
   {
     room: /^lib\/telemetry\//,
-    may: [/^lib\/telemetry\//, values, /^lib\/policy\/decision\.ts$/, /^lib\/proxy\/recorder\.ts$/],
+    may: [/^lib\/telemetry\//, values, /^lib\/policy\/decision\.ts$/, /^lib\/proxy\/(recorder|limits)\.ts$/],
     why: 'telemetry is a leaf behind the recorder',
   },
   {

@@ -1,6 +1,7 @@
 import { nearestName } from '../policy/nearest.ts';
 import type { Workload } from '../policy/workload.ts';
 import { type Host, thisHost } from './host.ts';
+import { readLimits } from './limits.ts';
 import type { InboundPort, ListenAddress } from './values.ts';
 import {
   type ConfigFault,
@@ -31,6 +32,7 @@ export interface Config {
   } | null;
   readonly detectTimeoutMs: number;
   readonly connectTimeoutMs: number;
+  readonly limits: ReturnType<typeof readLimits>;
   /** False: every HTTP/1 request goes through Node's own parser and client. */
   readonly fastLane: boolean;
   readonly shutdownGracePeriodMs: number;
@@ -51,7 +53,8 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
   const inboundPorts = get('SALLYPORT_INBOUND_PORTS') ?? [];
   const inboundListen = get('SALLYPORT_INBOUND_LISTEN');
   const redirected = reader.isSet('SALLYPORT_INBOUND_LISTEN') || !reader.isSet('SALLYPORT_INBOUND_PORTS');
-  const { workload, warnings } = assembleWorkload(reader, { ...thisHost, ...host });
+  const machine = { ...thisHost, ...host };
+  const { workload, warnings } = assembleWorkload(reader, machine);
   const config: Config = {
     policyPath: get('SALLYPORT_POLICY'),
     inboundListen: redirected ? inboundListen : null,
@@ -62,6 +65,7 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
     identity: readIdentity(reader),
     detectTimeoutMs: get('SALLYPORT_DETECT_TIMEOUT'),
     connectTimeoutMs: get('SALLYPORT_CONNECT_TIMEOUT'),
+    limits: readLimits(reader, machine),
     fastLane: get('SALLYPORT_HTTP1_FAST_LANE'),
     shutdownGracePeriodMs: get('SALLYPORT_SHUTDOWN_GRACE_PERIOD'),
     logLevel: get('SALLYPORT_LOG'),

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { hostname, networkInterfaces } from 'node:os';
+import { hostname, networkInterfaces, totalmem } from 'node:os';
 import type { readManifest } from './manifest.ts';
 import type { Environment } from './variables.ts';
 
@@ -9,9 +9,16 @@ export interface Host {
   hostname(): string;
   /** Addresses of the host's own interfaces, without loopback and link-local ones. */
   addresses(): readonly string[];
+  /** How many file descriptors this process may have open. */
+  descriptors(): number;
+  /** Memory that this process may use: its container's limit, or the machine's. */
+  memoryBytes(): number;
   /** Null where nobody names a Pod manifest: what reads YAML and checks its shape takes 6 MB of memory. */
   readonly readManifest: typeof readManifest | null;
 }
+
+/** Where the limit cannot be read (no /proc): what most systems give at least. */
+const fewDescriptors = 10_240;
 
 export const thisHost: Host = {
   readFile: (path) => readFileSync(path, 'utf8'),
@@ -21,6 +28,20 @@ export const thisHost: Host = {
       .flatMap((addresses) => addresses ?? [])
       .filter((address) => !address.internal && !/^fe[89ab]/i.test(address.address))
       .map((address) => address.address),
+  descriptors: () => {
+    try {
+      // Node has raised the soft limit to the hard one at its start.
+      const [, soft] = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? [];
+      return Number(soft ?? fewDescriptors);
+    } catch {
+      return fewDescriptors;
+    }
+  },
+  memoryBytes: () => {
+    const constrained = process.constrainedMemory();
+    // 0 where it is not known; without a limit cgroups tell a number that no machine has.
+    return constrained > 0 ? Math.min(constrained, totalmem()) : totalmem();
+  },
   readManifest: null,
 };
 

@@ -44,6 +44,40 @@ export const duration: Parser<number> = (given) => {
   return ms > longestMs ? bad(`${quote(given)} is longer than 24 days`, hint) : ok(ms);
 };
 
+/** As `duration`; `off` yields Infinity. */
+export const durationOrOff: Parser<number> = (given) =>
+  given === 'off'
+    ? ok(Number.POSITIVE_INFINITY)
+    : withHint(duration(given), 'a number with its unit: 10s, 2m, 1h; or off');
+
+function withHint<T>(parsed: Parsed<T>, wanted: string): Parsed<T> {
+  return 'fault' in parsed ? bad(parsed.fault, `write ${wanted}`) : parsed;
+}
+
+/** A whole number of at least 1. */
+export const count: Parser<number> = (given) => {
+  const hint = 'write a whole number from 1 to 1000000000';
+  if (!/^\d{1,10}$/.test(given)) return bad(`${quote(given)} is not a count`, hint);
+  const number = Number(given);
+  return number < 1 || number > 1e9 ? bad(`${quote(given)} is out of range`, hint) : ok(number);
+};
+
+const unitBytes: ReadonlyMap<string, number> = new Map([
+  ['', 1],
+  ['Ki', 2 ** 10],
+  ['Mi', 2 ** 20],
+  ['Gi', 2 ** 30],
+]);
+
+/** `65536`, `64KiB`, `256Mi` (as Kubernetes writes it), to bytes; at least 1 KiB. */
+export const bytes: Parser<number> = (given) => {
+  const match = /^(\d{1,12})(Ki|Mi|Gi|)B?$/.exec(given);
+  const hint = 'write bytes, or a number with its unit: 64KiB, 256MiB, 1GiB';
+  if (match === null) return bad(`${quote(given)} is not a size`, hint);
+  const size = Number(match[1]) * (unitBytes.get(match[2] ?? '') ?? Number.NaN);
+  return size < 1024 || size > 2 ** 40 ? bad(`${quote(given)} is not from 1KiB to 1024GiB`, hint) : ok(size);
+};
+
 /** `true` or `false`, nothing else: a misspelt `ture` must not silently mean either. */
 export const boolean: Parser<boolean> = (given) =>
   given === 'true' || given === 'false'

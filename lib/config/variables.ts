@@ -1,4 +1,5 @@
 import { defaultPolicies, type PortSet, parsePortSet } from '../policy/workload.ts';
+import { limitVariables } from './limits.ts';
 import type { Parser } from './values.ts';
 import * as read from './values.ts';
 
@@ -66,6 +67,7 @@ export const variables = {
   SALLYPORT_DETECT_TIMEOUT: always('10s', read.duration, 'for the first bytes of a connection'),
   SALLYPORT_CONNECT_TIMEOUT: always('1s', read.duration, 'for connecting to the app'),
   SALLYPORT_SHUTDOWN_GRACE_PERIOD: always('2m', read.duration, 'for work in flight after a stop'),
+  ...limitVariables,
   SALLYPORT_HTTP1_FAST_LANE: always('true', read.boolean, 'plain HTTP/1.1 requests take the short way'),
   SALLYPORT_LOG: always('info', read.oneOf(['trace', 'debug', 'info', 'warn', 'error', 'off']), 'level'),
   SALLYPORT_LOG_FORMAT: always('json', read.oneOf(['json', 'plain']), 'of the log on stdout'),

@@ -2,6 +2,7 @@ import type { Client } from '../client.ts';
 import type { IpAddress } from '../ip.ts';
 import type { ConnectionDecision, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
 import type { ResourceRef } from '../resource-ref.ts';
+import type { LimitName } from './limits.ts';
 
 /** One accepted connection, as telemetry needs it. Made once per connection (and again when TLS has told who it is). */
 export interface ConnectionFacts {
@@ -107,6 +108,11 @@ export interface AccessRecord {
 export interface Recorder {
   connection(facts: ConnectionFacts): ConnectionScope;
   networkRefused(policy: PortPolicy, refusal: NetworkRefusal, reasons: LazyReasons): void;
+  /**
+   * A limit was reached, and somebody refused or cut off because of it: counted, and told in a line every ten seconds.
+   * `client`: whose connection it was; null where it was nobody's in particular.
+   */
+  limitReached(limit: LimitName, client: IpAddress | null): void;
   /** Towards the app (`peer="dst"`). */
   openDestination(bytes: ByteCounter): TransportScope;
   /** Null when the access log is off, so that nobody builds records for nothing. */

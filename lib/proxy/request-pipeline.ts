@@ -5,6 +5,7 @@ import type { Endpoint } from './endpoint.ts';
 import type { Exchange, LibraryExchange, Request } from './exchange.ts';
 import { applyHeaderChanges, headerValue, identityHeader } from './headers.ts';
 import { forwardHttp1 } from './http1/forward.ts';
+import type { LimitName, Limits } from './limits.ts';
 import type { ConnectionFacts, ConnectionScope, Recorder, RequestLog, RequestScope } from './recorder.ts';
 import { type Failure, failures, refusalFor, upstreamFailure } from './refuse.ts';
 import type { Upstreams } from './upstream.ts';
@@ -26,8 +27,7 @@ export interface RequestPipelineOptions {
   readonly authorizer: Authorizer;
   readonly upstreams: Upstreams;
   readonly recorder: Recorder;
-  /** Requests in flight in the whole process; one more is answered 503. */
-  readonly maxInFlight: number;
+  readonly limits: Limits;
 }
 
 /**
@@ -37,8 +37,10 @@ export interface RequestPipelineOptions {
 export class RequestPipeline {
   readonly #authorizer: Authorizer;
   readonly #upstreams: Upstreams;
+  /** For whatever serves requests: the lanes, their connections and streams. */
+  readonly limits: Limits;
+  readonly #recorder: Pick<Recorder, 'access' | 'limitReached'>;
   readonly #access: Recorder['access'];
-  readonly #maxInFlight: number;
   #inFlight = 0;
   readonly #ended = (): void => {
     this.#inFlight--;
@@ -48,12 +50,13 @@ export class RequestPipeline {
     this.#authorizer = options.authorizer;
     this.#upstreams = options.upstreams;
     this.#access = options.recorder.access;
-    this.#maxInFlight = options.maxInFlight;
+    this.limits = options.limits;
+    this.#recorder = options.recorder;
   }
 
   /** One more request would be too many. */
   get overloaded(): boolean {
-    return this.#inFlight >= this.#maxInFlight;
+    return this.#inFlight >= this.limits.maxInFlight;
   }
 
   /** Whether `accessed` writes anything. */
@@ -121,6 +124,11 @@ export class RequestPipeline {
     return connection.scope.requestStarted(policy, permit, grpc, this.#ended);
   }
 
+  /** A limit was reached on this connection. */
+  limitReached(limit: LimitName, connection: HttpConnection): void {
+    this.#recorder.limitReached(limit, connection.scope.facts.client.ip);
+  }
+
   /** Refuses a permitted request that could not be served. */
   fail(connection: HttpConnection, policy: PortPolicy, exchange: Exchange, failure: Failure): void {
     this.failed(connection, policy, exchange, failure);
@@ -129,6 +137,7 @@ export class RequestPipeline {
 
   /** Records that a permitted request could not be served. */
   failed(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
+    if (failure === failures.overload) this.limitReached('max_in_flight', connection);
     const log = new LazyLog(this.#authorizer, policy, connection, request, null);
     connection.scope.httpError(policy, failure.label, failure.refusal.message, log);
   }

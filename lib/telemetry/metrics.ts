@@ -9,6 +9,7 @@ import { Connection, type Shared, Views } from './connection-scope.ts';
 import { DecisionLog } from './decision-log.ts';
 import { DecisionMetrics } from './decision-metrics.ts';
 import { LabelStore } from './labels.ts';
+import { LimitMetrics } from './limit-metrics.ts';
 import { ProcessMetrics } from './process-metrics.ts';
 import { RequestMetrics } from './request-metrics.ts';
 import { Cell, gaugeSample, type LabelGroup, registerCollected, sample } from './series.ts';
@@ -72,6 +73,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   const identity = identityMetrics(registry);
   const processMetrics = new ProcessMetrics(registry, options.processStart, now);
   buildMetrics(registry, options.build);
+  const limits = new LimitMetrics(registry, options.log, now);
   const dropped = options.droppedLogLines ?? (() => 0);
   registerCollected(
     registry,
@@ -99,6 +101,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       shared.decisions.networkRefused.at(...groups).value++;
       shared.log.networkRefused(refusal, reasons);
     },
+    limitReached: (limit, client) => limits.reached(limit, client?.text ?? null),
     openDestination: (bytes: ByteCounter): TransportScope => toApp().add(bytes),
     access: options.accessLog,
   };

@@ -3,6 +3,7 @@ import { type Config, readConfig, readWorkload } from '../../../lib/config/confi
 import type { Host } from '../../../lib/config/host.ts';
 import { readManifest } from '../../../lib/config/manifest.ts';
 import { type Environment, faultText, variables } from '../../../lib/config/variables.ts';
+import { defaultLimits } from '../../../lib/proxy/limits.ts';
 
 const files: Record<string, string> = {
   '/pod/labels': 'app="web"\ntier="front"\n\n',
@@ -37,6 +38,8 @@ const host: Host = {
   },
   hostname: () => 'host-1',
   addresses: () => ['192.0.2.7', '2001:db8::7'],
+  descriptors: () => 20_000,
+  memoryBytes: () => 512 * 1024 * 1024,
   readManifest,
 };
 
@@ -328,5 +331,46 @@ t.test('every default in the table can be read by its own parser', async (t) => 
   for (const [name, { fallback, parse, meaning }] of Object.entries(variables)) {
     if (fallback !== null) t.ok('value' in parse(fallback), name);
     t.not(meaning, '', name);
+  }
+});
+
+t.test('limits: their defaults, and what of the machine they are derived from', async (t) => {
+  const { limits } = config({});
+  t.same(limits, {
+    ...defaultLimits,
+    maxConnections: 9968,
+    maxConnectionsPerClient: 4984,
+    maxBufferedBytes: 128 * 1024 * 1024,
+  });
+  const on = (machine: Partial<Host>): Config['limits'] => {
+    const read = readConfig({}, { ...host, ...machine });
+    if (!read.ok) throw new Error('the empty environment is refused');
+    return read.config.limits;
+  };
+  t.equal(on({ descriptors: () => 64 }).maxConnections, 8, 'a few even where there is next to nothing');
+  t.equal(on({ memoryBytes: () => 64 * 2 ** 30 }).maxBufferedBytes, 256 * 2 ** 20);
+  t.equal(on({ memoryBytes: () => 16 * 2 ** 20 }).maxBufferedBytes, 8 * 2 ** 20);
+  t.match(config({ SALLYPORT_MAX_CONNECTIONS: '100' }).limits, { maxConnections: 100, maxConnectionsPerClient: 50 });
+  t.match(config({ SALLYPORT_MAX_BUFFERED_BYTES: '64Mi', SALLYPORT_MAX_HEADER_BYTES: '8192' }).limits, {
+    maxBufferedBytes: 64 * 2 ** 20,
+    maxHeaderBytes: 8192,
+  });
+  t.match(config({ SALLYPORT_REQUEST_TIMEOUT: '90s', SALLYPORT_STALL_TIMEOUT: 'off' }).limits, {
+    requestTimeoutMs: 90_000,
+    stallTimeoutMs: Number.POSITIVE_INFINITY,
+  });
+  for (const [name, value, fault] of [
+    ['SALLYPORT_MAX_CONNECTIONS', '0', '"0" is out of range'],
+    ['SALLYPORT_MAX_STREAMS', 'many', '"many" is not a count'],
+    ['SALLYPORT_MAX_STREAMS', '-1', '"-1" is not a count'],
+    ['SALLYPORT_MAX_BUFFERED_BYTES', '64MB', '"64MB" is not a size'],
+    ['SALLYPORT_MAX_HEADER_BYTES', '10', '"10" is not from 1KiB to 1024GiB'],
+    [
+      'SALLYPORT_STALL_TIMEOUT',
+      'never',
+      '"never" is not a duration (write a number with its unit: 10s, 2m, 1h; or off)',
+    ],
+  ] as const) {
+    t.match(faults({ [name]: value }), [`${name}: ${fault}`], `${name}=${value}`);
   }
 });

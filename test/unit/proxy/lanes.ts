@@ -15,6 +15,7 @@ import { LibraryLane } from '../../../lib/proxy/http1/library-lane.ts';
 import { UpgradeForwarder } from '../../../lib/proxy/http1/upgrade.ts';
 import type { Http2Engine } from '../../../lib/proxy/http2/engine.ts';
 import { Http2Lane } from '../../../lib/proxy/http2/lane.ts';
+import { defaultLimits, type Limits } from '../../../lib/proxy/limits.ts';
 import { type Listener, listen } from '../../../lib/proxy/listener.ts';
 import { LiveConnections } from '../../../lib/proxy/live-connections.ts';
 import type { ConnectionFacts, ConnectionScope, Recorder } from '../../../lib/proxy/recorder.ts';
@@ -43,6 +44,8 @@ export interface Counts {
   errors: string[];
   badRequests: string[];
   httpErrors: string[];
+  /** Limits that were reached. */
+  limits: string[];
   /** Open connections to the app. */
   destinations: number;
 }
@@ -58,6 +61,7 @@ export interface LaneOptions {
   readonly tls?: TlsTermination;
   readonly headerChanges?: HeaderChanges;
   readonly maxInFlight?: number;
+  readonly limits?: Partial<Limits>;
   readonly connectTimeoutMs?: number;
   readonly access?: NonNullable<Recorder['access']>;
   /** Told of each request that was sound enough to be decided. */
@@ -86,6 +90,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     errors: [],
     badRequests: [],
     httpErrors: [],
+    limits: [],
     destinations: 0,
   };
   const recorder = countingRecorder(counts, options);
@@ -95,12 +100,13 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     recorder,
     isOwn: () => false,
   });
+  const limits: Limits = { ...defaultLimits, maxInFlight: options.maxInFlight ?? 1000, ...options.limits };
   const live = new LiveConnections();
   const pipeline = new RequestPipeline({
     authorizer,
     upstreams,
     recorder,
-    maxInFlight: options.maxInFlight ?? 1000,
+    limits,
   });
   const onBadRequest = ({ scope }: HttpConnection, reason: string): void =>
     scope.badRequest(authorizer.port(8080), reason);
@@ -209,6 +215,9 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
   return {
     connection: scope,
     networkRefused: () => {},
+    limitReached: (limit) => {
+      counts.limits.push(limit);
+    },
     openDestination: () => {
       counts.destinations++;
       return {

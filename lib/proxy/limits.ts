@@ -1,0 +1,91 @@
+/**
+ * What the proxy puts up with from clients and from the app, as figures that the environment sets (lib/config/limits.ts)
+ * and as names that telemetry counts. Figures that nobody needs to set stand beside what they bound.
+ */
+
+/** Times are in milliseconds; `Infinity` where a deadline is off. */
+export interface Limits {
+  /** Client connections at a time, in all and from one source (one IPv4 address, one IPv6 /64). */
+  readonly maxConnections: number;
+  readonly maxConnectionsPerClient: number;
+  /** Connections whose first bytes are awaited, and TLS handshakes under way. */
+  readonly maxDetecting: number;
+  readonly maxHandshakes: number;
+  /** Connects to the app under way. */
+  readonly maxPendingConnects: number;
+  /** Requests in flight in the whole process. */
+  readonly maxInFlight: number;
+  /** Bytes and fields of a request head, and the time from its first byte to its last. */
+  readonly maxHeaderBytes: number;
+  readonly maxHeaderFields: number;
+  readonly headerTimeoutMs: number;
+  /** From the head of a request to the end of its answer. */
+  readonly requestTimeoutMs: number;
+  /** A client that takes nothing of an answer, or sends nothing of a request's content, for this long is cut off. */
+  readonly stallTimeoutMs: number;
+  /** A connection without a request. Short ones race the client's next request; that is why both are long. */
+  readonly http1IdleTimeoutMs: number;
+  readonly http2IdleTimeoutMs: number;
+  /** A tunnel (TCP, WebSocket, CONNECT) on which nothing moves. */
+  readonly tunnelIdleTimeoutMs: number;
+  /** Life of an HTTP connection; each ends up to a tenth earlier, so that they do not all end at once. */
+  readonly maxConnectionAgeMs: number;
+  /** HTTP/2 streams of a connection at a time, and streams that end in a reset: at once, and ten times that in 100 s. */
+  readonly maxStreams: number;
+  readonly maxResets: number;
+  /** Bytes that wait in memory for somebody slow, over all connections. */
+  readonly maxBufferedBytes: number;
+}
+
+/** Where a figure is derived from the machine, what stands here is for tests; lib/config/limits.ts has the defaults. */
+export const defaultLimits: Limits = Object.freeze({
+  maxConnections: 100_000,
+  maxConnectionsPerClient: 100_000,
+  maxDetecting: 10_000,
+  maxHandshakes: 5_000,
+  maxPendingConnects: 10_000,
+  maxInFlight: 100_000,
+  maxHeaderBytes: 64 * 1024,
+  maxHeaderFields: 1000,
+  headerTimeoutMs: 60_000,
+  requestTimeoutMs: Number.POSITIVE_INFINITY,
+  stallTimeoutMs: 300_000,
+  http1IdleTimeoutMs: 600_000,
+  http2IdleTimeoutMs: 600_000,
+  tunnelIdleTimeoutMs: Number.POSITIVE_INFINITY,
+  maxConnectionAgeMs: Number.POSITIVE_INFINITY,
+  maxStreams: 256,
+  maxResets: 1000,
+  maxBufferedBytes: 256 * 1024 * 1024,
+});
+
+/**
+ * The values of `sallyport_limit_reached_total{limit}`: the variable's name in lower case without its prefix, where there
+ * is one.
+ */
+export const limitNames = [
+  'max_connections',
+  'max_connections_per_client',
+  'max_detecting',
+  'max_handshakes',
+  'max_pending_connects',
+  'max_in_flight',
+  'max_header_bytes',
+  'max_header_fields',
+  'header_timeout',
+  'request_timeout',
+  'stall_timeout',
+  'http1_idle_timeout',
+  'http2_idle_timeout',
+  'tunnel_idle_timeout',
+  'max_connection_age',
+  'max_streams',
+  'max_resets',
+  'max_buffered_bytes',
+  /** HTTP/2 frames that do no work. */
+  'http2_overhead',
+  /** Accepting or connecting failed for want of file descriptors. */
+  'descriptors',
+] as const;
+
+export type LimitName = (typeof limitNames)[number];

@@ -1,0 +1,37 @@
+import { Registry } from 'prom-client';
+import t from 'tap';
+import { limitVariables } from '../../../lib/config/limits.ts';
+import { limitNames } from '../../../lib/proxy/limits.ts';
+import { LimitMetrics } from '../../../lib/telemetry/limit-metrics.ts';
+
+t.test('every variable has its metric, and the few other metrics are known', async (t) => {
+  const ofVariables = Object.keys(limitVariables).map((name) => name.replace('SALLYPORT_', '').toLowerCase());
+  t.same([...limitNames].sort(), [...ofVariables, 'descriptors', 'http2_overhead'].sort());
+});
+
+t.test('counts each time, and tells every ten seconds', async (t) => {
+  const lines: [level: string, fields: object][] = [];
+  const log = {
+    warn: (fields: object) => lines.push(['warn', fields]),
+    debug: (fields: object) => lines.push(['debug', fields]),
+  };
+  let now = 0;
+  const registry = new Registry();
+  const metrics = new LimitMetrics(registry, log as never, () => now);
+  const shown = async (limit: string): Promise<string | undefined> =>
+    new RegExp(`^sallyport_limit_reached_total{limit="${limit}"} (\\d+)$`, 'm').exec(await registry.metrics())?.[1];
+  for (const limit of limitNames) t.equal(await shown(limit), '0', `${limit} is there from the start`);
+
+  for (let i = 0; i < 1000; i++) metrics.reached('max_connections', '10.1.2.3');
+  metrics.reached('max_in_flight', null);
+  metrics.reached('http1_idle_timeout', '10.1.2.4');
+  t.equal(await shown('max_connections'), '1000');
+  t.same(lines, [
+    ['warn', { limit: 'max_connections', times: 1, client: { ip: '10.1.2.3' } }],
+    ['warn', { limit: 'max_in_flight', times: 1 }],
+    ['debug', { limit: 'http1_idle_timeout', times: 1, client: { ip: '10.1.2.4' } }],
+  ]);
+  now = 10_000;
+  metrics.reached('max_connections', '10.1.2.5');
+  t.same(lines.at(-1), ['warn', { limit: 'max_connections', times: 1000, client: { ip: '10.1.2.5' } }]);
+});
