@@ -29,6 +29,28 @@ export interface RequestFacts {
   readonly grpc: boolean;
   /** Every value of a header, by lower-case name; empty where absent. Never called for `l5d-client-id`. */
   header(name: string): readonly string[];
+  /**
+   * Lower-case names of the fields whose name holds anything but letters, digits and hyphens (`noOddNames` where none do):
+   * CGI and its kin give an application such a field under the name of another. Asked for at most once per decision.
+   */
+  readonly oddNames: readonly string[];
+}
+
+/** The `oddNames` of nearly all requests. */
+export const noOddNames: readonly string[] = Object.freeze([]);
+
+const oddName = /[^A-Za-z0-9-]/;
+
+/** `RequestFacts.oddNames` of a flat list of names and values. */
+export function oddNamesOf(fields: readonly string[]): readonly string[] {
+  let odd: string[] | null = null;
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    const name = fields[i] as string;
+    if (!oddName.test(name)) continue;
+    odd ??= [];
+    odd.push(name.toLowerCase());
+  }
+  return odd ?? noOddNames;
 }
 
 declare const granted: unique symbol;

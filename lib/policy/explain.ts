@@ -1,7 +1,14 @@
 import type { Client, ClientTls } from '../client.ts';
 import type { IpAddress } from '../ip.ts';
 import type { ResourceRef } from '../resource-ref.ts';
-import type { Authorizer, Candidate, PortPolicy, RequestDecision, RequestFacts } from './decision.ts';
+import {
+  type Authorizer,
+  type Candidate,
+  oddNamesOf,
+  type PortPolicy,
+  type RequestDecision,
+  type RequestFacts,
+} from './decision.ts';
 import { refusalOf } from './refusals.ts';
 
 /** One hypothetical connection or request. */
@@ -158,5 +165,6 @@ function requestFacts(query: ExplainQuery, protocol: 'http1' | 'http2' | 'grpc' 
     host: query.host ?? headers.get('host')?.[0] ?? '',
     grpc,
     header: (name) => headers.get(name) ?? [],
+    oddNames: oddNamesOf([...headers.keys()].flatMap((name) => [name, ''])),
   };
 }

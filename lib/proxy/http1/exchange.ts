@@ -1,5 +1,6 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
+import { oddNamesOf } from '../../policy/decision.ts';
 import type { LibraryExchange } from '../exchange.ts';
 import { type HeaderList, headerValue, headerValues, type RequestHead, without } from '../headers.ts';
 import type { ConnectionFacts } from '../recorder.ts';
@@ -93,6 +94,10 @@ export class Http1Exchange implements LibraryExchange {
 
   header(name: string): readonly string[] {
     return headerValues(this.forwardHeaders, name);
+  }
+
+  get oddNames(): readonly string[] {
+    return oddNamesOf(this.forwardHeaders);
   }
 
   requestTrailers(): HeaderList {

@@ -1,3 +1,4 @@
+import { noOddNames, oddNamesOf } from '../../policy/decision.ts';
 import type { Request } from '../exchange.ts';
 import { type HeaderList, isIdentityAlias } from '../headers.ts';
 import { isHost } from './exchange.ts';
@@ -13,6 +14,9 @@ const requestLine = /^(GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH) (\/[\x21-\x7e]*) 
 
 /** Field lines with a token for a name and only visible characters, space, tab and obs-text in the value. */
 const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)+$/;
+
+/** A field whose name holds anything but letters, digits and hyphens, anywhere in CRLF-ended lines. */
+const oddFieldName = /(?:^|\n)[A-Za-z0-9-]*[^A-Za-z0-9:\r\n-]/;
 
 const contentLength = /^[0-9]{1,15}$/;
 
@@ -158,6 +162,11 @@ export class PlainRequest implements Request {
   /** Values among the forwarded fields: policy and app see the same ones. */
   header(name: string): readonly string[] {
     return fieldValues(this.fields.forward, name);
+  }
+
+  get oddNames(): readonly string[] {
+    const { forward } = this.fields;
+    return oddFieldName.test(forward) ? oddNamesOf(fieldPairs(forward)) : noOddNames;
   }
 }
 

@@ -1,3 +1,4 @@
+import { oddNamesOf } from '../../policy/decision.ts';
 import type { Exchange } from '../exchange.ts';
 import { type HeaderList, headerValues } from '../headers.ts';
 import type { ConnectionFacts } from '../recorder.ts';
@@ -80,6 +81,9 @@ export class ServerStream extends Stream implements Exchange {
 
   header(name: string): readonly string[] {
     return headerValues(this.requestHead.head.forward, name);
+  }
+  get oddNames(): readonly string[] {
+    return oddNamesOf(this.requestHead.head.forward);
   }
 
   inform(head: AnswerHead): void {

@@ -1,5 +1,6 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import { PassThrough, type Readable } from 'node:stream';
+import { oddNamesOf } from '../../../lib/policy/decision.ts';
 import type { LibraryExchange } from '../../../lib/proxy/exchange.ts';
 import { type HeaderList, headerValues, withoutIdentity } from '../../../lib/proxy/headers.ts';
 import {
@@ -108,6 +109,10 @@ export class Http2Exchange implements LibraryExchange {
 
   header(name: string): readonly string[] {
     return headerValues(this.forwardHeaders, name);
+  }
+
+  get oddNames(): readonly string[] {
+    return oddNamesOf(this.forwardHeaders);
   }
 
   requestTrailers(): HeaderList {

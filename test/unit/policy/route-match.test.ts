@@ -425,6 +425,7 @@ t.test('filters', async (t) => {
     host,
     grpc: false,
     header: () => [],
+    oddNames: [],
   });
   t.match(changed.authorizer.request(port, client, facts('/')), {
     kind: 'permit',
