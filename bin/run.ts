@@ -2,6 +2,7 @@ import { type App, startApp } from '../lib/app.ts';
 import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
 import { hostPort } from '../lib/ip.ts';
+import { faultsAreHeard, internalFault } from '../lib/proxy/guard.ts';
 import { createLog } from '../lib/telemetry/log.ts';
 import { type Command, type Io, parseCommandLine, usageExit } from './arguments.ts';
 import { version } from './version.ts';
@@ -39,9 +40,13 @@ export async function run(io: Io, started: (app: App) => void): Promise<number> 
   for (const { variable, message, hint } of config.warnings) logger.warn({ variable, hint }, message);
   warnOfOldNode(logger);
 
-  // A fault of ours in one connection must not take the others' traffic down; it is logged with its stack.
-  process.on('uncaughtException', (error) => logger.error({ err: error }, 'Unexpected error'));
-  process.on('unhandledRejection', (reason) => logger.error({ err: reason }, 'Unexpected rejection'));
+  // The last net. What reaches it belongs to no connection, or none that anybody knows of; the others go on, for a while.
+  const uncaught = (where: string, error: unknown): void => {
+    if (faultsAreHeard()) internalFault(where, null, error);
+    else logger.error({ where, err: error }, 'Internal error');
+  };
+  process.on('uncaughtException', (error) => uncaught('an uncaught exception', error));
+  process.on('unhandledRejection', (reason) => uncaught('an unhandled rejection', reason));
 
   try {
     const build = { version: version(), gitSha: '', date: '' };

@@ -6,11 +6,13 @@ import { parseIp } from './ip.ts';
 import { createAdminApp } from './ops/admin-app.ts';
 import { createHealthServer } from './ops/health-server.ts';
 import { Readiness } from './ops/readiness.ts';
+import { Soundness } from './ops/soundness.ts';
 import { createAuthorizer } from './policy/authorizer.ts';
 import type { PolicyIndex } from './policy/compile.ts';
 import { effectivePolicy } from './policy/effective.ts';
 import type { Problem } from './problem.ts';
 import { type Arrival, type ConnectionServices, serveConnection } from './proxy/connection.ts';
+import { guarded, internalFault, onInternalFault, requestFault } from './proxy/guard.ts';
 import { FastLane } from './proxy/http1/fast-lane.ts';
 import { LibraryLane } from './proxy/http1/library-lane.ts';
 import { UpgradeForwarder } from './proxy/http1/upgrade.ts';
@@ -63,7 +65,8 @@ const lullMs = 1000;
 export async function startApp(options: AppOptions): Promise<App> {
   const { config, log, build } = options;
   const { logger } = log;
-  const readiness = new Readiness();
+  const soundness = new Soundness();
+  const readiness = new Readiness(soundness);
 
   const telemetry = createTelemetry({
     log: logger,
@@ -73,6 +76,10 @@ export async function startApp(options: AppOptions): Promise<App> {
     droppedLogLines: () => log.dropped(),
   });
   const { recorder } = telemetry;
+  const ignoreFaults = onInternalFault((fault) => {
+    soundness.fault(fault.ended);
+    recorder.internalFault(fault);
+  });
 
   // Policy: files → index → authorizer.
   const authorizer = createAuthorizer({ nowMs: () => performance.now() });
@@ -164,19 +171,20 @@ export async function startApp(options: AppOptions): Promise<App> {
     tls: () => termination,
     detectTimeoutMs: config.detectTimeoutMs,
   };
-  authorizer.onChange(() => live.recheckAll());
+  authorizer.onChange(guarded('a change of policy', null, () => live.recheckAll()));
 
   // Doors: each listener knows what stands behind it.
   const admin = createAdminApp({
     ready: () => readiness.state(),
+    live: () => soundness.live,
     metrics: () => telemetry.exposition(),
     policy: () => (index === null ? null : effectivePolicy(index, podFacts.current())),
     log,
     shutdown: () => void stop(),
-    failed: (path, error) => logger.error({ path, err: error }, 'Admin request failed'),
+    failed: (path, error) => requestFault(`the admin server, ${path}`, error),
   });
   const adminDestination: Destination = { kind: 'in-process', application: admin };
-  const health = createHealthServer({ ready: () => readiness.state() });
+  const health = createHealthServer({ ready: () => readiness.state(), live: () => soundness.live });
   const listeners: Listener[] = [];
   const open = async (
     variable: string,
@@ -188,9 +196,13 @@ export async function startApp(options: AppOptions): Promise<App> {
         host: address.host ?? undefined,
         port: address.port,
         onConnection: (socket) => {
-          const arrival = arrive(socket);
-          if (arrival === null) socket.destroy();
-          else serveConnection(services, socket, arrival);
+          try {
+            const arrival = arrive(socket);
+            if (arrival === null) socket.destroy();
+            else serveConnection(services, socket, arrival);
+          } catch (error) {
+            internalFault('a new connection', socket, error);
+          }
         },
         onError: (error) => logger.error({ error: error.message }, `Accepting on ${variable} failed`),
       }),
@@ -246,6 +258,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     ]);
     http1.close();
     http2.close();
+    ignoreFaults();
   };
 
   let stopping: Promise<boolean> | null = null;

@@ -5,7 +5,7 @@
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { type IpAddress, isLoopback } from '../ip.ts';
-import { live, readyAnswer } from './probe-answers.ts';
+import { liveAnswer, type ProbeAnswer, readyAnswer } from './probe-answers.ts';
 import type { ReadyState } from './readiness.ts';
 
 export interface AdminRequest {
@@ -36,6 +36,8 @@ export interface AdminApp {
 
 export interface AdminOptions {
   ready(): ReadyState;
+  /** False: to be started afresh. */
+  live(): boolean;
   metrics(): Promise<{ readonly contentType: string; readonly body: string }>;
   /** The effective policy; printed as JSON. */
   policy(): unknown;
@@ -67,8 +69,8 @@ const gzipped = promisify(gzip);
 export function createAdminApp(options: AdminOptions): AdminApp {
   // A Map, not an object: paths come from clients.
   const resources = new Map<string, Resource>([
-    ['/live', { methods: ['GET'], loopbackOnly: false, handle: () => text(live.status, live.body) }],
-    ['/ready', { methods: ['GET'], loopbackOnly: false, handle: () => ready(options) }],
+    ['/live', { methods: ['GET'], loopbackOnly: false, handle: () => probe(liveAnswer(options.live())) }],
+    ['/ready', { methods: ['GET'], loopbackOnly: false, handle: () => probe(readyAnswer(options.ready())) }],
     ['/metrics', { methods: ['GET'], loopbackOnly: false, handle: (request) => metrics(options, request) }],
     ['/policy', { methods: ['GET'], loopbackOnly: true, handle: () => policy(options) }],
     ['/log-level', { methods: ['GET', 'PUT'], loopbackOnly: true, handle: (request) => logLevel(options, request) }],
@@ -116,8 +118,7 @@ function withHeader(response: AdminResponse, name: string, value: string): Admin
   return { ...response, headers: [...response.headers, [name, value]] };
 }
 
-function ready(options: AdminOptions): AdminResponse {
-  const { status, body } = readyAnswer(options.ready());
+function probe({ status, body }: ProbeAnswer): AdminResponse {
   return text(status, body);
 }
 

@@ -4,7 +4,7 @@
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { live, readyAnswer } from './probe-answers.ts';
+import { liveAnswer, readyAnswer } from './probe-answers.ts';
 import type { ReadyState } from './readiness.ts';
 
 export interface HealthServer {
@@ -16,6 +16,8 @@ export interface HealthServer {
 
 export interface HealthOptions {
   ready(): ReadyState;
+  /** False: to be started afresh. */
+  live(): boolean;
 }
 
 const limits = {
@@ -111,7 +113,7 @@ function respond(options: HealthOptions, request: IncomingMessage, response: Ser
     response.setHeader('allow', 'GET, HEAD');
     refuse(response, 405, 'method not allowed\n');
   } else {
-    const { status, body } = path === '/live' ? live : readyAnswer(options.ready());
+    const { status, body } = path === '/live' ? liveAnswer(options.live()) : readyAnswer(options.ready());
     answer(response, status, body);
   }
 }

@@ -6,7 +6,10 @@ export interface ProbeAnswer {
   readonly body: string;
 }
 
-export const live: ProbeAnswer = { status: 200, body: 'live\n' };
+/** @param sound false when this process is broken beyond what it can mend itself. */
+export function liveAnswer(sound: boolean): ProbeAnswer {
+  return sound ? { status: 200, body: 'live\n' } : { status: 503, body: 'not live: internal-errors\n' };
+}
 
 export function readyAnswer(state: ReadyState): ProbeAnswer {
   if (state.ready) return { status: 200, body: 'ready\n' };

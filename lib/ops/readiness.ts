@@ -1,3 +1,5 @@
+import type { Soundness } from './soundness.ts';
+
 /** Readiness as named preconditions: each is released once by its owner, and `drain` is set again at shutdown. */
 export const latchNames = ['policy', 'identity', 'listeners', 'drain'] as const;
 export type LatchName = (typeof latchNames)[number];
@@ -18,6 +20,11 @@ const missingText: Readonly<Record<LatchName, string>> = {
 /** Everything is missing until it is said to be up, except that no drain has begun: the direction of failure is 503. */
 export class Readiness {
   readonly #missing = new Set<LatchName>(['policy', 'identity', 'listeners']);
+  readonly #soundness: Pick<Soundness, 'ready'>;
+
+  constructor(soundness: Pick<Soundness, 'ready'> = { ready: true }) {
+    this.#soundness = soundness;
+  }
 
   up(name: Exclude<LatchName, 'drain'>): void {
     this.#missing.delete(name);
@@ -34,6 +41,7 @@ export class Readiness {
 
   state(): ReadyState {
     const missing = latchNames.filter((name) => this.#missing.has(name)).map((name) => missingText[name]);
+    if (!this.#soundness.ready) missing.push('internal-errors');
     return { ready: missing.length === 0, missing };
   }
 }

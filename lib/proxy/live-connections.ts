@@ -1,4 +1,5 @@
 import { Roster, type Rostered } from '../roster.ts';
+import { eachGuarded } from './guard.ts';
 
 /** One open connection, whatever it carries. */
 export interface LiveConnection extends Rostered {
@@ -28,7 +29,7 @@ export class LiveConnections {
 
   announceDrain(): void {
     this.#stage = 'announced';
-    for (const connection of [...this.#open]) connection.announceDrain();
+    eachGuarded('announcing the drain', [...this.#open], (connection) => connection.announceDrain());
   }
 
   /** Resolves when nothing is open, or after `timeoutMs`. */
@@ -47,7 +48,8 @@ export class LiveConnections {
 
   add(connection: LiveConnection): void {
     this.#open.add(connection);
-    if (this.#stage !== 'serving') connection.announceDrain();
+    if (this.#stage === 'serving') return;
+    connection.announceDrain();
     if (this.#stage === 'draining') connection.drain();
   }
 
@@ -57,15 +59,15 @@ export class LiveConnections {
   }
 
   recheckAll(): void {
-    for (const connection of [...this.#open]) connection.recheck();
+    eachGuarded('rechecking', [...this.#open], (connection) => connection.recheck());
   }
 
   /** Resolves true when all have ended by themselves, false when the rest was cut after `graceMs`. */
   async drain(graceMs: number): Promise<boolean> {
     this.#stage = 'draining';
-    for (const connection of [...this.#open]) connection.drain();
+    eachGuarded('draining', [...this.#open], (connection) => connection.drain());
     const drained = await this.empty(graceMs);
-    if (!drained) for (const connection of [...this.#open]) connection.destroy();
+    if (!drained) eachGuarded('ending the rest', [...this.#open], (connection) => connection.destroy());
     return drained;
   }
 }

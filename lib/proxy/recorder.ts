@@ -105,6 +105,15 @@ export interface AccessRecord {
   readonly processingMs: number;
 }
 
+/** An exception in our own code (see guard.ts). */
+export interface InternalFault {
+  /** Where the event loop had entered, a constant of the program. */
+  readonly where: string;
+  readonly error: unknown;
+  /** What it took with it; `nothing`: it belongs to no connection, and nobody knows what it left undone. */
+  readonly ended: 'connection' | 'request' | 'nothing';
+}
+
 export interface Recorder {
   connection(facts: ConnectionFacts): ConnectionScope;
   networkRefused(policy: PortPolicy, refusal: NetworkRefusal, reasons: LazyReasons): void;
@@ -113,6 +122,8 @@ export interface Recorder {
    * `client`: whose connection it was; null where it was nobody's in particular.
    */
   limitReached(limit: LimitName, client: IpAddress | null): void;
+  /** Counted, and logged with its stack. */
+  internalFault(fault: InternalFault): void;
   /** Towards the app (`peer="dst"`). */
   openDestination(bytes: ByteCounter): TransportScope;
   /** Null when the access log is off, so that nobody builds records for nothing. */

@@ -4,6 +4,7 @@ import net from 'node:net';
 import type { Dispatcher, Pool } from 'undici';
 import { hostPort } from '../ip.ts';
 import { ByEndpoint, type Endpoint } from './endpoint.ts';
+import { guarded, internalFault } from './guard.ts';
 import type { Recorder } from './recorder.ts';
 
 export interface UpstreamOptions {
@@ -75,7 +76,10 @@ export class Upstreams {
     this.#options = options;
   }
 
-  /** Calls back once: with a connected socket that allows half-open, or with the error. Never after `cancel`. */
+  /**
+   * Calls back once: with a connected socket that allows half-open, or with the error. Never after `cancel`.
+   * What `done` throws ends the socket; it should guard what it does to the client by itself.
+   */
   connect(endpoint: Endpoint, done: Done, onread?: OnRead): PendingConnect {
     const socket = new net.Socket({ allowHalfOpen: true, ...(onread === undefined ? {} : { onread }) });
     let settled = false;
@@ -84,7 +88,11 @@ export class Upstreams {
       settled = true;
       clearTimeout(timer);
       socket.destroy();
-      done(error, socket);
+      try {
+        done(error, socket);
+      } catch (thrown) {
+        internalFault('a failed connect', socket, thrown);
+      }
     };
     const timer = setTimeout(() => {
       const where = hostPort(endpoint.host, endpoint.port);
@@ -104,19 +112,23 @@ export class Upstreams {
     socket.setNoDelay(true);
     const { host, port } = endpoint;
     const lookup = host === 'localhost' ? { autoSelectFamily: true, lookup: eitherLoopback } : {};
-    socket.connect({ host, port, ...lookup }, () => {
+    const connected = (): void => {
       if (settled) return;
       settled = true;
       clearTimeout(timer);
       socket.removeListener('error', fail);
-      const transport = this.#options.recorder.openDestination(socket);
       let errno = '';
       socket.on('error', (error: NodeJS.ErrnoException) => {
         errno = error.code ?? '';
       });
-      socket.once('close', () => transport.closed(errno));
+      const transport = this.#options.recorder.openDestination(socket);
+      socket.once(
+        'close',
+        guarded('a connection to the app, closed', null, () => transport.closed(errno)),
+      );
       done(null, socket);
-    });
+    };
+    socket.connect({ host, port, ...lookup }, guarded('a connection to the app', socket, connected));
     return { cancel };
   }
 

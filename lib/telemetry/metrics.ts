@@ -8,6 +8,7 @@ import type { AccessRecord, ByteCounter, ConnectionFacts, Recorder, TransportSco
 import { Connection, type Shared, Views } from './connection-scope.ts';
 import { DecisionLog } from './decision-log.ts';
 import { DecisionMetrics } from './decision-metrics.ts';
+import { FaultLog } from './fault-log.ts';
 import { LabelStore } from './labels.ts';
 import { LimitMetrics } from './limit-metrics.ts';
 import { ProcessMetrics } from './process-metrics.ts';
@@ -74,6 +75,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   const processMetrics = new ProcessMetrics(registry, options.processStart, now);
   buildMetrics(registry, options.build);
   const limits = new LimitMetrics(registry, options.log, now);
+  const faults = new FaultLog(options.log, registry, now);
   const dropped = options.droppedLogLines ?? (() => 0);
   registerCollected(
     registry,
@@ -102,6 +104,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       shared.log.networkRefused(refusal, reasons);
     },
     limitReached: (limit, client) => limits.reached(limit, client?.text ?? null),
+    internalFault: (fault) => faults.record(fault),
     openDestination: (bytes: ByteCounter): TransportScope => toApp().add(bytes),
     access: options.accessLog,
   };

@@ -5,7 +5,10 @@ import { runSallyport } from '../../support/sallyport.ts';
 
 t.test('asks the health server that the environment names', async (t) => {
   const missing: string[] = ['policy'];
-  const server = createHealthServer({ ready: () => ({ ready: missing.length === 0, missing }) });
+  const server = createHealthServer({
+    ready: () => ({ ready: missing.length === 0, missing }),
+    live: () => true,
+  });
   const port = await freePort();
   await server.listen('0.0.0.0', port);
   t.teardown(() => server.close());

@@ -22,6 +22,7 @@ function fixture(over: Partial<AdminOptions> = {}): Fixture {
   let level = 'info';
   const options: AdminOptions = {
     ready: () => readiness.state(),
+    live: () => true,
     metrics: async () => ({ contentType: 'text/plain; version=0.0.4', body: 'request_total 7\n' }),
     policy: () => ({ ports: [{ port: 8080 }] }),
     log: {

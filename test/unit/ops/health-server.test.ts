@@ -6,7 +6,7 @@ import { createHealthServer, type HealthServer } from '../../../lib/ops/health-s
 import { Readiness } from '../../../lib/ops/readiness.ts';
 
 async function started(t: Test, readiness = new Readiness()): Promise<{ server: HealthServer; address: AddressInfo }> {
-  const server = createHealthServer({ ready: () => readiness.state() });
+  const server = createHealthServer({ ready: () => readiness.state(), live: () => true });
   const address = await server.listen('127.0.0.1', 0);
   t.teardown(() => server.close());
   return { server, address };
@@ -119,7 +119,7 @@ t.test('an address in use is an error to the caller', async (t) => {
   const holder = createServer().listen(0, '127.0.0.1');
   await once(holder, 'listening');
   t.teardown(() => holder.close());
-  const server = createHealthServer({ ready: () => new Readiness().state() });
+  const server = createHealthServer({ ready: () => new Readiness().state(), live: () => true });
   await t.rejects(server.listen('127.0.0.1', (holder.address() as AddressInfo).port), { code: 'EADDRINUSE' });
 });
 

@@ -218,6 +218,9 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
     limitReached: (limit) => {
       counts.limits.push(limit);
     },
+    internalFault: ({ error }) => {
+      throw error;
+    },
     openDestination: () => {
       counts.destinations++;
       return {

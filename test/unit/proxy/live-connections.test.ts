@@ -1,4 +1,5 @@
 import t from 'tap';
+import { onInternalFault } from '../../../lib/proxy/guard.ts';
 import { type LiveConnection, LiveConnections } from '../../../lib/proxy/live-connections.ts';
 
 /** A connection that notes what is asked of it, and leaves when told to if it is obliging. */
@@ -69,4 +70,30 @@ t.test('waiting until nothing is open', async (t) => {
   t.equal(live.size, 1, 'removed once');
   live.remove(other);
   t.same(await empty, [true, true], 'everyone who waits is told');
+});
+
+t.test('one that throws is ended, and the others have their turn', async (t) => {
+  const faults: string[] = [];
+  t.teardown(onInternalFault(({ where }) => faults.push(where)));
+  for (const [asked, ask] of [
+    ['rechecking', (live: LiveConnections) => live.recheckAll()],
+    ['announcing the drain', (live: LiveConnections) => live.announceDrain()],
+    ['draining', (live: LiveConnections) => void live.drain(60_000)],
+  ] as const) {
+    const live = new LiveConnections();
+    const all = [0, 1, 2].map(() => connection(live, 'when destroyed'));
+    const broken = all[1] as LiveConnection;
+    for (const each of all) live.add(each);
+    broken.recheck =
+      broken.announceDrain =
+      broken.drain =
+        () => {
+          throw new Error('boom');
+        };
+    ask(live);
+    t.equal(live.size, 2, asked);
+    for (const each of all) t.equal(each.log.length, 1, `${asked}: the others heard, the broken one was ended`);
+    t.equal(faults.at(-1), asked);
+    for (const each of all) each.destroy();
+  }
 });
