@@ -6,7 +6,9 @@ export function version(): string {
   for (const place of ['../package.json', '../../package.json']) {
     try {
       return JSON.parse(readFileSync(new URL(place, import.meta.url), 'utf8')).version;
-    } catch {}
+    } catch {
+      // Not here; the next place is tried.
+    }
   }
   throw new Error('package.json is missing from the installation');
 }

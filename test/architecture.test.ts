@@ -175,6 +175,52 @@ t.test('no cycles among modules', async (t) => {
   t.equal(done.size >= files.length, true);
 });
 
+/** What takes an error and does nothing with it: an empty `catch`, an empty listener, an empty handler of a rejection. */
+const swallows = [
+  /catch\s*(?:\(\w+\)\s*)?\{(?<reason>[^}]*)\}/g,
+  /\.(?:on|once|addListener)\('[\w-]*[eE]rror', (?:\(\w*\)|\w+) => \{(?<reason>[^}]*)\}/g,
+  /\.catch\(\(\w*\) => (?:\{(?<reason>[^}]*)\}|undefined|null)\)/g,
+  /\.then\([^;]*, (?:\(\w*\)) => \{(?<reason>[^}]*)\}\)/g,
+];
+
+/** A comment that stands alone on its line. */
+const isComment = (line: string | undefined): boolean => /^\s*(\/\/|\*)/.test(line ?? '');
+
+/** Where a file swallows errors and gives no reason for it. */
+function silences(source: string): string[] {
+  return swallows.flatMap((pattern) =>
+    [...source.matchAll(pattern)].flatMap((match) => {
+      const body = (match.groups?.reason ?? '').trim();
+      if (body.split('\n').some((line) => !isComment(line) && line.trim() !== '')) return [];
+      const before = source.slice(0, match.index).split('\n');
+      if (body !== '' || isComment(before.at(-2))) return [];
+      return [`line ${before.length}: ${match[0]}`];
+    }),
+  );
+}
+
+t.test('no error is swallowed without a reason', async (t) => {
+  const rows: readonly (readonly [source: string, found: number])[] = [
+    ['try { x(); } catch {}', 1],
+    ['try { x(); } catch (e) { }', 1],
+    ['try {\n  x();\n} catch {\n  // The reader went away.\n}', 0],
+    ['try {\n  x();\n} catch {\n  return none;\n}', 0],
+    ["socket.on('error', () => {});", 1],
+    ["socket.once('error', (error) => {});", 1],
+    ["server.on('clientError', _error => {});", 1],
+    ["// 'close' follows.\nsocket.on('error', () => {});", 0],
+    ["socket.on('error', () => socket.destroy());", 0],
+    ['work().catch(() => {});', 1],
+    ['work().catch(() => undefined);', 1],
+    ['// Told elsewhere.\nwork().catch(() => {});', 0],
+    ['work().catch(report);', 0],
+    ['work().then(done, () => {});', 1],
+    ['', 0],
+  ];
+  for (const [source, found] of rows) t.equal(silences(source).length, found, source);
+  for (const file of files) t.same(silences(readFileSync(join(root, file), 'utf8')), [], file);
+});
+
 t.test('no barrels, no utils, every dependency has a user', async (t) => {
   for (const file of files) {
     t.notMatch(file, /(^|\/)index\.ts$/);

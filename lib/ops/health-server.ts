@@ -100,7 +100,9 @@ function endOldestBeyond(server: Server, limit: number): void {
 }
 
 function respond(options: HealthOptions, request: IncomingMessage, response: ServerResponse): void {
+  // A prober that breaks off has its answer already or wants none; 'close' follows, and the socket is gone.
   request.on('error', () => {});
+  // The same, seen from the other side.
   response.on('error', () => {});
   // Nothing here reads a body; what comes of one is dropped, within the request's deadline.
   request.resume();

@@ -52,7 +52,9 @@ function letTrafficGoFirst(): void {
   if (process.platform !== 'linux') return;
   try {
     setPriority(lowPriority);
-  } catch {}
+  } catch {
+    // Not allowed here; loads then compete with the traffic as equals.
+  }
 }
 
 interface LoadMessage {

@@ -70,7 +70,9 @@ function volumeGeneration(path: string): string {
   for (const folder of [path, dirname(path)]) {
     try {
       return readlinkSync(join(folder, '..data'));
-    } catch {}
+    } catch {
+      // No link here: no volume, or not this folder's.
+    }
   }
   return '';
 }
