@@ -1,8 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { IpAddress } from '../ip.ts';
-import type { RequestPermit } from '../policy/decision.ts';
+import type { Admitted } from './admitted.ts';
 import type { Exchange } from './exchange.ts';
-import type { RequestScope } from './recorder.ts';
 
 /** A request to an application that lives in this process. */
 export interface ApplicationRequest {
@@ -28,10 +27,9 @@ export interface Application {
 
 /** @param readBody reads the request's content, all of it. */
 export function serveApplication(
-  _permit: RequestPermit,
+  { scope }: Admitted,
   exchange: Exchange,
   readBody: ApplicationRequest['body'],
-  scope: RequestScope,
   application: Application,
   failed: (error: unknown) => void,
 ): void {

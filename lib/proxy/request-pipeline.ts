@@ -1,12 +1,13 @@
-import { clientId } from '../client.ts';
-import type { Authorizer, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
+import type { Authorizer, PortPolicy, RequestDecision } from '../policy/decision.ts';
+import type { Admitted, Refused } from './admitted.ts';
 import { type Application, readStream, serveApplication } from './application.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { Exchange, LibraryExchange, Request } from './exchange.ts';
-import { applyHeaderChanges, headerValue, identityHeader } from './headers.ts';
+import { headerValue } from './headers.ts';
 import { forwardHttp1 } from './http1/forward.ts';
 import type { LimitName, Limits } from './limits.ts';
-import type { ConnectionFacts, ConnectionScope, Recorder, RequestLog, RequestScope } from './recorder.ts';
+import { outgoingFields } from './outgoing-fields.ts';
+import type { ConnectionFacts, ConnectionScope, Recorder, RequestLog } from './recorder.ts';
 import { type Failure, failures, refusalFor, upstreamFailure } from './refuse.ts';
 import type { Upstreams } from './upstream.ts';
 
@@ -54,74 +55,51 @@ export class RequestPipeline {
     this.#recorder = options.recorder;
   }
 
-  /** One more request would be too many. */
-  get overloaded(): boolean {
-    return this.#inFlight >= this.limits.maxInFlight;
-  }
-
   /** Whether `accessed` writes anything. */
   get logsAccess(): boolean {
     return this.#access !== null;
   }
 
-  /** Decides by the policy in force now, and records the decision. */
-  judge(connection: HttpConnection, request: Request): { policy: PortPolicy; decision: RequestDecision } {
+  /**
+   * The one way in, for requests, upgrades and CONNECT of every HTTP version: decides by the policy in force now, holds to
+   * the bound on requests in flight, records both, and counts in what it lets through.
+   */
+  admit(connection: HttpConnection, request: Request): Admitted | Refused {
     const { scope } = connection;
     const policy = this.#authorizer.port(connection.policyPort);
     const decision = this.#authorizer.request(policy, scope.facts.client, request);
-    scope.requestDecided(
-      policy,
-      decision,
-      new LazyLog(this.#authorizer, policy, connection, request, decision),
-      request.grpc,
-    );
-    return { policy, decision };
+    const log = new LazyLog(this.#authorizer, policy, connection, request, decision);
+    scope.requestDecided(policy, decision, log, request.grpc);
+    if (decision.kind !== 'permit') {
+      return { kind: 'refused', policy, refusal: refusalFor(decision, scope.facts) };
+    }
+    if (this.#inFlight >= this.limits.maxInFlight) {
+      this.failed(connection, policy, request, failures.overload);
+      return { kind: 'refused', policy, refusal: failures.overload.refusal };
+    }
+    this.#inFlight++;
+    const started = scope.requestStarted(policy, decision, request.grpc, this.#ended);
+    return { kind: 'admitted', policy, permit: decision, scope: started } as Admitted;
   }
 
-  /** Null when the exchange was refused; the refusal has been sent and recorded. */
-  decide(connection: HttpConnection, exchange: Exchange): { permit: RequestPermit; policy: PortPolicy } | null {
-    const { policy, decision } = this.judge(connection, exchange);
-    if (decision.kind === 'permit') return { permit: decision, policy };
-    exchange.refuse(refusalFor(decision, connection.scope.facts));
-    return null;
-  }
-
-  /** Decides, then forwards by HTTP/1, or to the application inside this process. */
+  /** Admits, then forwards by HTTP/1, or to the application inside this process. */
   handle(connection: HttpConnection, exchange: LibraryExchange): void {
-    const granted = this.decide(connection, exchange);
-    if (granted === null) return;
-    const { permit, policy } = granted;
-    if (this.overloaded) {
-      this.fail(connection, policy, exchange, failures.overload);
+    const admitted = this.admit(connection, exchange);
+    if (admitted.kind === 'refused') {
+      exchange.refuse(admitted.refusal);
       return;
     }
-    this.prepare(connection, permit, exchange);
     exchange.onPermitted?.();
-    const scope = this.begin(connection, policy, permit, exchange.grpc);
+    const { policy } = admitted;
     const failed = (error: unknown): void => this.fail(connection, policy, exchange, upstreamFailure(error));
     const { destination } = connection;
     if (destination.kind === 'in-process') {
       const readBody = (maxBytes: number): Promise<Buffer> => readStream(exchange.body, maxBytes);
-      serveApplication(permit, exchange, readBody, scope, destination.application, failed);
+      serveApplication(admitted, exchange, readBody, destination.application, failed);
     } else {
-      forwardHttp1(permit, exchange, scope, this.#upstreams.http1(destination.endpoint), failed);
+      const fields = outgoingFields(connection.scope.facts.client, admitted, exchange.forwardHeaders);
+      forwardHttp1(admitted, exchange, fields, this.#upstreams.http1(destination.endpoint), failed);
     }
-  }
-
-  /** Puts the trusted identity on, and the route's header changes. Nothing a client sent under that name is left. */
-  prepare(connection: HttpConnection, permit: RequestPermit, exchange: LibraryExchange): void {
-    const id = clientId(connection.scope.facts.client);
-    if (id !== null) exchange.forwardHeaders.push(identityHeader, id);
-    if (permit.headerChanges !== null) {
-      const changed = applyHeaderChanges(exchange.forwardHeaders, permit.headerChanges);
-      exchange.forwardHeaders.splice(0, exchange.forwardHeaders.length, ...changed);
-    }
-  }
-
-  /** Counts the request in, and out again when its response has ended. */
-  begin(connection: HttpConnection, policy: PortPolicy, permit: RequestPermit, grpc: boolean): RequestScope {
-    this.#inFlight++;
-    return connection.scope.requestStarted(policy, permit, grpc, this.#ended);
   }
 
   /** A limit was reached on this connection. */

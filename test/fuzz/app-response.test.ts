@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import fc from 'fast-check';
 import t from 'tap';
-import type { RequestPermit } from '../../lib/policy/decision.ts';
+import type { Admitted } from '../../lib/proxy/admitted.ts';
 import { AppConnection } from '../../lib/proxy/http1/app-connection.ts';
 import type { ResponseHead } from '../../lib/proxy/http1/plain-response.ts';
 import { parseResponses } from '../support/raw-http.ts';
@@ -53,7 +53,7 @@ function relay(method: string, packets: readonly Buffer[]): Relayed {
   let status: number | null = null;
   let untilClose = false;
   let end: Relayed['end'] = 'open';
-  connection.begin(null as unknown as RequestPermit, method, {
+  connection.begin(null as unknown as Admitted, method, {
     requestComplete: true,
     onHead: (head: ResponseHead, body: Buffer) => {
       if (end !== 'open') throw new Error('a head after the end');

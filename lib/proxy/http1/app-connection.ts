@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { RequestPermit } from '../../policy/decision.ts';
+import type { Admitted } from '../admitted.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-response.ts';
 
@@ -64,7 +64,7 @@ export class AppConnection {
   }
 
   /** Starts a request: what is written to `socket` from now on is that request. */
-  begin(_permit: RequestPermit, method: string, sink: ResponseSink): void {
+  begin(_admitted: Admitted, method: string, sink: ResponseSink): void {
     this.uses++;
     this.#sink = sink;
     this.#method = method;

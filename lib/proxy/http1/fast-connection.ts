@@ -1,27 +1,19 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { clientId } from '../../client.ts';
-import type { PortPolicy, RequestPermit } from '../../policy/decision.ts';
 import type { Rostered } from '../../roster.ts';
-import { applyHeaderChanges, identityHeader } from '../headers.ts';
+import type { Admitted } from '../admitted.ts';
+import { outgoingLines } from '../outgoing-fields.ts';
 import type { RequestScope } from '../recorder.ts';
-import { type Failure, failures, type Refusal, refusalFor, refusalHeaders, upstreamFailure } from '../refuse.ts';
+import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { PendingConnect } from '../upstream.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from './app-connection.ts';
 import type { AppPool } from './app-pool.ts';
+import { fieldLines, fieldValues } from './field-lines.ts';
 import { idempotent } from './idempotent.ts';
 import { endWith } from './last-answer.ts';
 import { halfOpenMs, headersTimeoutMs, keepAliveMs, maxDrainBytes } from './limits.ts';
-import {
-  fieldLines,
-  fieldPairs,
-  fieldValues,
-  maxPlainHead,
-  mayBecomePlain,
-  PlainRequest,
-  readPlainHead,
-} from './plain-request.ts';
+import { maxPlainHead, mayBecomePlain, PlainRequest, readPlainHead } from './plain-request.ts';
 import type { ResponseHead } from './plain-response.ts';
 
 const endOfHead = Buffer.from('\r\n\r\n');
@@ -63,8 +55,6 @@ export class FastConnection implements ResponseSink, Rostered {
   readonly #connection: HttpConnection;
   readonly #socket: Socket;
   readonly #pool: AppPool;
-  /** The identity line for the app, or nothing. */
-  readonly #identityLine: string;
   #stage: Stage = 'head';
   /** Bytes that came before their turn: part of a head, or the next, pipelined request. */
   #unread: Buffer = nothing;
@@ -83,8 +73,7 @@ export class FastConnection implements ResponseSink, Rostered {
 
   // The request being answered.
   #request: PlainRequest | null = null;
-  #policy: PortPolicy | null = null;
-  #permit: RequestPermit | null = null;
+  #admitted: Admitted | null = null;
   #scope: RequestScope | null = null;
   #app: AppConnection | null = null;
   #connecting: PendingConnect | null = null;
@@ -101,8 +90,6 @@ export class FastConnection implements ResponseSink, Rostered {
     this.#connection = connection;
     this.#socket = socket;
     this.#pool = pool;
-    const id = clientId(connection.scope.facts.client);
-    this.#identityLine = id === null ? '' : `${identityHeader}: ${id}\r\n`;
     socket.on('data', this.#onData);
     socket.on('end', this.#onEnd);
     socket.on('close', this.#onClose);
@@ -234,35 +221,22 @@ export class FastConnection implements ResponseSink, Rostered {
     this.#responded = false;
     this.#answered = false;
 
-    const { policy, decision } = pipeline.judge(this.#connection, request);
-    this.#policy = policy;
-    if (decision.kind !== 'permit') {
-      this.#refuse(refusalFor(decision, this.#connection.scope.facts));
+    const admitted = pipeline.admit(this.#connection, request);
+    if (admitted.kind === 'refused') {
+      this.#refuse(admitted.refusal);
       return;
     }
-    if (pipeline.overloaded) {
-      this.#fail(failures.overload);
-      return;
-    }
-    this.#permit = decision;
-    const scope = pipeline.begin(this.#connection, policy, decision, request.grpc);
+    this.#admitted = admitted;
+    const { scope } = admitted;
     this.#scope = scope;
     if (took > 0) scope.requestFrame(took);
     if (this.#bodyLeft === 0) scope.requestEnded();
-    const head = this.#forwardHead(request, decision);
+    const lines = outgoingLines(this.#connection.scope.facts.client, admitted, fields.forward);
+    const head = `${request.line}${lines}\r\n`;
     const app = this.#pool.take();
     this.#repeat = fields.contentLength === 0 && app !== null && idempotent.has(request.method) ? head : null;
     if (app !== null) this.#send(app, head, body);
     else this.#connect(head, body);
-  }
-
-  /** What the app gets in place of the head. */
-  #forwardHead(request: PlainRequest, permit: RequestPermit): string {
-    const { line, fields } = request;
-    const plain = this.#identityLine === '' ? fields.forward : fields.forward + this.#identityLine;
-    const changes = permit.headerChanges;
-    const lines = changes === null ? plain : fieldLines(applyHeaderChanges(fieldPairs(plain), changes));
-    return `${line}${lines}\r\n`;
   }
 
   #connect(head: string, body: Buffer): void {
@@ -280,7 +254,7 @@ export class FastConnection implements ResponseSink, Rostered {
 
   #send(app: AppConnection, head: string, body: Buffer): void {
     this.#app = app;
-    app.begin(this.#permit as RequestPermit, (this.#request as PlainRequest).method, this);
+    app.begin(this.#admitted as Admitted, (this.#request as PlainRequest).method, this);
     if (body.length === 0) {
       app.socket.write(head, 'latin1');
     } else if (body.length <= oneWrite) {
@@ -397,7 +371,8 @@ export class FastConnection implements ResponseSink, Rostered {
 
   #fail(failure: Failure): void {
     const { pipeline } = this.#lane;
-    pipeline.failed(this.#connection, this.#policy as PortPolicy, this.#request as PlainRequest, failure);
+    const { policy } = this.#admitted as Admitted;
+    pipeline.failed(this.#connection, policy, this.#request as PlainRequest, failure);
     this.#refuse(failure.refusal);
   }
 
@@ -426,6 +401,7 @@ export class FastConnection implements ResponseSink, Rostered {
   /** Request and answer are complete, or the connection ends with this answer. */
   #finish(): void {
     this.#request = null;
+    this.#admitted = null;
     if (this.#closing || this.#lane.draining) {
       const incomplete = this.#stage === 'body';
       this.#stage = 'over';

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import type { RequestPermit } from '../../policy/decision.ts';
+import type { Admitted } from '../admitted.ts';
 import type { LibraryExchange } from '../exchange.ts';
 import { type HeaderList, scanResponseHeaders, without } from '../headers.ts';
 import type { RequestScope } from '../recorder.ts';
@@ -19,18 +19,19 @@ export type Switched = (status: number, headers: HeaderList, app: Duplex) => voi
 /**
  * Sends a permitted request to an HTTP/1.1 app and its answer back, streaming both ways.
  *
+ * @param fields for the app, Host among them.
  * @param failed called instead of a response, at most once.
  * @param switched only for upgrades and CONNECT.
  */
 export function forwardHttp1(
-  permit: RequestPermit,
+  admitted: Admitted,
   exchange: LibraryExchange,
-  scope: RequestScope,
+  fields: HeaderList,
   pool: Sender,
   failed: (error: unknown) => void,
   switched: Switched | null = null,
 ): void {
-  new Http1Forwarding(permit, exchange, scope, pool, failed, switched).start();
+  new Http1Forwarding(admitted, exchange, fields, pool, failed, switched).start();
 }
 
 type Controller = Dispatcher.DispatchController & { rawHeaders: HeaderList | null; rawTrailers: HeaderList | null };
@@ -38,6 +39,7 @@ type Controller = Dispatcher.DispatchController & { rawHeaders: HeaderList | nul
 class Http1Forwarding implements Dispatcher.DispatchHandler {
   readonly #exchange: LibraryExchange;
   readonly #scope: RequestScope;
+  readonly #fields: HeaderList;
   readonly #pool: Sender;
   readonly #failed: (error: unknown) => void;
   readonly #switched: Switched | null;
@@ -48,15 +50,16 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
   #sentBytes = 0;
 
   constructor(
-    _permit: RequestPermit,
+    admitted: Admitted,
     exchange: LibraryExchange,
-    scope: RequestScope,
+    fields: HeaderList,
     pool: Sender,
     failed: (error: unknown) => void,
     switched: Switched | null,
   ) {
     this.#exchange = exchange;
-    this.#scope = scope;
+    this.#scope = admitted.scope;
+    this.#fields = fields;
     this.#pool = pool;
     this.#failed = failed;
     this.#switched = switched;
@@ -87,12 +90,9 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
   }
 
   #dispatch(): void {
-    const { method, target, forwardHeaders, body } = this.#exchange;
+    const { method, target, body } = this.#exchange;
     try {
-      this.#pool.dispatch(
-        { method: method as Dispatcher.HttpMethod, path: target, headers: forwardHeaders, body },
-        this,
-      );
+      this.#pool.dispatch({ method: method as Dispatcher.HttpMethod, path: target, headers: this.#fields, body }, this);
     } catch (error) {
       this.onResponseError(null, error as Error);
     }

@@ -3,9 +3,10 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createProxyServer } from 'http-proxy';
 import type { Dispatcher } from 'undici';
-import type { PortPolicy, RequestPermit } from '../../policy/decision.ts';
+import type { Admitted } from '../admitted.ts';
 import type { Endpoint } from '../endpoint.ts';
-import type { HeaderList } from '../headers.ts';
+import { type HeaderList, scanResponseHeaders, without } from '../headers.ts';
+import { outgoingFields } from '../outgoing-fields.ts';
 import type { RequestScope } from '../recorder.ts';
 import { failures, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
@@ -40,47 +41,44 @@ export class UpgradeForwarder {
   constructor(pipeline: RequestPipeline, upstreams: Upstreams) {
     this.#pipeline = pipeline;
     this.#upstreams = upstreams;
-    // Emitted synchronously by ws() below, before anything is sent: the outgoing request is made afresh from ours.
+    // Emitted synchronously by ws() below, before anything is sent.
     this.#proxy.on('proxyReqWs', (outgoing, request) => this.#webSockets.get(request)?.prepare(outgoing));
     // Errors reach the callback of ws(); without a listener a late one would end the process.
     this.#proxy.on('error', () => {});
   }
 
   forward(upgrade: UpgradeRequest): void {
-    const { connection, exchange, request, response, socket } = upgrade;
+    const { connection, exchange, response, socket } = upgrade;
     socket.on('error', () => socket.destroy());
     // The parser has let go of this socket, so after any answer but a switch it must end. What the client still sends is
     // read away: a socket that nobody reads would never notice that its client is gone.
     response.once('finish', () => endWith(socket as Socket, null));
-    const granted = this.#pipeline.decide(connection, exchange);
-    if (granted === null) return;
-    const { permit, policy } = granted;
+    const admitted = this.#pipeline.admit(connection, exchange);
+    if (admitted.kind === 'refused') {
+      exchange.refuse(admitted.refusal);
+      return;
+    }
+    const { scope, policy } = admitted;
+    scope.requestFrame(0);
+    scope.requestEnded();
     if (connection.destination.kind !== 'app') {
       this.#pipeline.fail(connection, policy, exchange, failures.badRequest);
+      scope.responseEnded(null, 'unclassified');
       return;
     }
     const { endpoint } = connection.destination;
-    this.#pipeline.prepare(connection, permit, exchange);
-    const scope = this.#pipeline.begin(connection, policy, permit, exchange.grpc);
-    scope.requestFrame(0);
-    scope.requestEnded();
+    const fields = withoutTrailer(outgoingFields(connection.scope.facts.client, admitted, exchange.forwardHeaders));
     if (exchange.method === 'GET' && upgrade.upgrade?.toLowerCase() === 'websocket') {
-      this.#webSocket(permit, policy, upgrade, endpoint, scope, request);
+      this.#webSocket(admitted, upgrade, endpoint, fields);
     } else {
-      this.#other(permit, policy, upgrade, endpoint, scope);
+      this.#other(admitted, upgrade, endpoint, fields);
     }
   }
 
-  #webSocket(
-    _permit: RequestPermit,
-    policy: PortPolicy,
-    upgrade: UpgradeRequest,
-    endpoint: Endpoint,
-    scope: RequestScope,
-    request: IncomingMessage,
-  ): void {
+  #webSocket(admitted: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint, fields: HeaderList): void {
     const { connection, exchange, socket, head } = upgrade;
-    const tunnel = new WebSocketTunnel(exchange, scope, socket);
+    const tunnel = new WebSocketTunnel(admitted, exchange, socket, fields);
+    const request = handshake();
     this.#webSockets.set(request, tunnel);
     const target = { protocol: 'http:', host: endpoint.host, port: endpoint.port };
     const agent = this.#upstreams.agent(endpoint);
@@ -88,20 +86,16 @@ export class UpgradeForwarder {
       if (tunnel.answered) {
         resetOrDestroy(socket);
       } else {
-        this.#pipeline.fail(connection, policy, exchange, upstreamFailure(error));
+        this.#pipeline.fail(connection, admitted.policy, exchange, upstreamFailure(error));
       }
-      scope.responseEnded(null, 'unclassified');
+      admitted.scope.responseEnded(null, 'unclassified');
     });
+    tunnel.begun();
   }
 
-  #other(
-    permit: RequestPermit,
-    policy: PortPolicy,
-    upgrade: UpgradeRequest,
-    endpoint: Endpoint,
-    scope: RequestScope,
-  ): void {
+  #other(admitted: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint, fields: HeaderList): void {
     const { connection, exchange, socket, head } = upgrade;
+    const { scope, policy } = admitted;
     const dispatcher = this.#upstreams.http1(endpoint);
     const failed = (error: unknown): void => this.#pipeline.fail(connection, policy, exchange, upstreamFailure(error));
     const switched = (status: number, headers: HeaderList, app: Duplex): void => {
@@ -111,57 +105,90 @@ export class UpgradeForwarder {
       if (head.length > 0) socket.unshift(head);
       tie(socket, app);
     };
-    forwardHttp1(permit, exchange, scope, asUpgrade(dispatcher, upgrade.upgrade), failed, switched);
+    forwardHttp1(admitted, exchange, fields, asUpgrade(dispatcher, upgrade.upgrade), failed, switched);
   }
+}
+
+/** There is no body that trailers could follow, and Node refuses to write what announces some. */
+function withoutTrailer(fields: HeaderList): HeaderList {
+  return without(fields, 'trailer');
+}
+
+/**
+ * All that http-proxy gets to see of a WebSocket handshake. It would copy whatever it is given into its own request, and
+ * Node stores some heads (`Expect`) the moment they are copied: the client's own must not be there to be copied.
+ */
+function handshake(): IncomingMessage {
+  const headers = { connection: 'Upgrade', upgrade: 'websocket' };
+  const seen = { method: 'GET', url: '/', httpVersion: '1.1', httpVersionMajor: 1, httpVersionMinor: 1, headers };
+  return seen as unknown as IncomingMessage;
 }
 
 /** One WebSocket handshake on its way through http-proxy. */
 class WebSocketTunnel {
-  readonly #exchange: Http1Exchange;
   readonly #scope: RequestScope;
+  readonly #exchange: Http1Exchange;
   readonly #socket: Duplex;
+  readonly #fields: HeaderList;
+  #outgoing: ClientRequest | null = null;
   /** The app has answered, so no refusal can be sent any more. */
   answered = false;
 
-  constructor(exchange: Http1Exchange, scope: RequestScope, socket: Duplex) {
-    this.#exchange = exchange;
+  constructor({ scope }: Admitted, exchange: Http1Exchange, socket: Duplex, fields: HeaderList) {
     this.#scope = scope;
+    this.#exchange = exchange;
     this.#socket = socket;
+    this.#fields = fields;
   }
 
+  /** Writes the whole head of the request to the app. */
   prepare(outgoing: ClientRequest): void {
+    this.#outgoing = outgoing;
+    // First of all: whatever goes wrong below, the request to the app ends with the client's connection.
+    this.#exchange.onAborted = () => {
+      outgoing.destroy();
+      this.#scope.responseEnded(null, '');
+    };
     for (const name of outgoing.getHeaderNames()) outgoing.removeHeader(name);
-    const { forwardHeaders } = this.#exchange;
-    for (let i = 0; i + 1 < forwardHeaders.length; i += 2) {
-      outgoing.appendHeader(forwardHeaders[i] as string, forwardHeaders[i + 1] as string);
+    for (let i = 0; i + 1 < this.#fields.length; i += 2) {
+      outgoing.appendHeader(this.#fields[i] as string, this.#fields[i + 1] as string);
     }
     outgoing.setHeader('Connection', 'Upgrade');
     outgoing.setHeader('Upgrade', 'websocket');
     // http-proxy joins and normalizes paths; the app must get the one that policy decided on.
     outgoing.path = this.#exchange.target;
-    this.#exchange.onAborted = () => {
-      outgoing.destroy();
-      this.#scope.responseEnded(null, '');
-    };
-    outgoing.once('upgrade', (answer) => {
+    outgoing.once('upgrade', (answer, app) => {
       this.answered = true;
+      // http-proxy only ends the app's side, and then reads it no more.
+      this.#socket.once('close', () => app.destroySoon());
       this.#scope.responseHead(101);
       this.#scope.responseEnded(null, '');
       this.#exchange.switchedElsewhere(101, answer.rawHeaders);
     });
-    outgoing.once('response', (answer) => {
-      this.answered = true;
-      const status = answer.statusCode ?? 0;
-      this.#scope.responseHead(status);
-      this.#exchange.switchedElsewhere(status, answer.rawHeaders);
-      answer.on('data', (chunk: Buffer) => {
-        this.#scope.responseFrame(chunk.length);
-        // http-proxy relays this body without looking at the client's pace.
-        if (!this.#socket.writableNeedDrain) return;
-        answer.pause();
-        this.#socket.once('drain', () => answer.resume());
-      });
-      answer.once('close', () => this.#scope.responseEnded(null, answer.complete ? '' : 'unclassified'));
+  }
+
+  /** Once http-proxy has begun: an answer that is no switch goes out like any other, not in http-proxy's own framing. */
+  begun(): void {
+    this.#outgoing?.removeAllListeners('response');
+    this.#outgoing?.once('response', (answer) => this.#declined(answer));
+  }
+
+  #declined(answer: IncomingMessage): void {
+    this.answered = true;
+    const { statusCode: status = 0, statusMessage = '' } = answer;
+    this.#scope.responseHead(status);
+    const hasBody = status !== 204 && status !== 304;
+    this.#exchange.respond(status, statusMessage, scanResponseHeaders(answer.rawHeaders), hasBody);
+    answer.on('data', (chunk: Buffer) => {
+      this.#scope.responseFrame(chunk.length);
+      if (this.#exchange.write(chunk)) return;
+      answer.pause();
+      this.#exchange.onDrain(() => answer.resume());
+    });
+    answer.once('close', () => {
+      if (answer.complete) this.#exchange.end(scanResponseHeaders(answer.rawTrailers));
+      else this.#exchange.abort();
+      this.#scope.responseEnded(null, answer.complete ? '' : 'unclassified');
     });
   }
 }

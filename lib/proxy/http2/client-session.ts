@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { RequestPermit } from '../../policy/decision.ts';
+import type { Admitted } from '../admitted.ts';
 import { type HeaderList, without } from '../headers.ts';
 import { AnswerHead } from './answer-head.ts';
 import { contentLength, soundStatus } from './field-rules.ts';
@@ -123,7 +123,7 @@ export class ClientSession extends Session {
    *
    * @param block its fields, encoded.
    */
-  request(_permit: RequestPermit, block: Buffer, isHead: boolean, endStream: boolean, sink: AnswerSink): ClientStream {
+  request(_admitted: Admitted, block: Buffer, isHead: boolean, endStream: boolean, sink: AnswerSink): ClientStream {
     const id = this.lastStreamId === 0 ? 1 : this.lastStreamId + 2;
     this.lastStreamId = id;
     const stream = new ClientStream(this, id, isHead, sink, this.peerInitialWindow);

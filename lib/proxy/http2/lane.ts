@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net';
-import { clientId } from '../../client.ts';
-import type { RequestPermit } from '../../policy/decision.ts';
 import { Roster } from '../../roster.ts';
+import type { Admitted } from '../admitted.ts';
 import { serveApplication } from '../application.ts';
 import { ByEndpoint } from '../endpoint.ts';
-import { applyHeaderChanges, type HeaderList, headerValue, identityHeader } from '../headers.ts';
+import { type HeaderList, headerValue } from '../headers.ts';
 import { AppPool } from '../http1/app-pool.ts';
 import { headersTimeoutMs } from '../http1/limits.ts';
-import { failures, refusalFor, upstreamFailure } from '../refuse.ts';
+import { outgoingFields } from '../outgoing-fields.ts';
+import { upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Upstreams } from '../upstream.ts';
 import { AnswerHead } from './answer-head.ts';
@@ -61,31 +61,27 @@ export class Http2Lane implements Http2Engine, ServerLane {
 
   request(connection: HttpConnection, stream: ServerStream): void {
     const { pipeline } = this;
-    const { policy, decision } = pipeline.judge(connection, stream);
-    if (decision.kind !== 'permit') {
-      stream.refuse(refusalFor(decision, connection.scope.facts));
+    const admitted = pipeline.admit(connection, stream);
+    if (admitted.kind === 'refused') {
+      stream.refuse(admitted.refusal);
       return;
     }
-    if (pipeline.overloaded) {
-      pipeline.fail(connection, policy, stream, failures.overload);
-      return;
-    }
-    const scope = pipeline.begin(connection, policy, decision, stream.grpc);
+    const { policy } = admitted;
     const { destination } = connection;
     if (destination.kind === 'in-process') {
       const failed = (error: unknown): void => pipeline.fail(connection, policy, stream, upstreamFailure(error));
       const body = new CollectedBody(stream);
       stream.relay = body;
-      serveApplication(decision, stream, (max) => body.read(max), scope, destination.application, failed);
+      serveApplication(admitted, stream, (max) => body.read(max), destination.application, failed);
     } else if (stream.originalProtocol === null) {
       const failed = (error: unknown): void => pipeline.fail(connection, policy, stream, upstreamFailure(error));
-      const block = http2BlockFor(connection, decision, stream);
-      new Http2Relay(decision, stream, scope, this.#sessions.at(destination.endpoint), block, failed).start();
+      const block = http2BlockFor(connection, admitted, stream);
+      new Http2Relay(admitted, stream, this.#sessions.at(destination.endpoint), block, failed).start();
     } else {
-      const head = http1TextFor(connection, decision, stream);
+      const head = http1TextFor(connection, admitted, stream);
       if (!stream.remoteEnded && headerValue(stream.requestHead.head.forward, 'expect') !== null) stream.inform(goOn);
       const pool = this.#pools.at(destination.endpoint);
-      new Http1Relay(decision, stream, scope, pool, head, stream.originalProtocol, (failure) =>
+      new Http1Relay(admitted, stream, pool, head, stream.originalProtocol, (failure) =>
         pipeline.fail(connection, policy, stream, failure),
       ).start();
     }
@@ -104,24 +100,17 @@ export class Http2Lane implements Http2Engine, ServerLane {
   }
 }
 
-/** The client's fields and its identity. Nothing a client sent under that name is left. */
-function withIdentity(connection: HttpConnection, fields: HeaderList): HeaderList {
-  const id = clientId(connection.scope.facts.client);
-  return id === null ? fields : [...fields, identityHeader, id];
-}
-
-function http2BlockFor(connection: HttpConnection, permit: RequestPermit, { requestHead }: ServerStream): Buffer {
+function http2BlockFor(connection: HttpConnection, admitted: Admitted, { requestHead }: ServerStream): Buffer {
   const { head } = requestHead;
-  const fields = (): HeaderList => withIdentity(connection, head.forward);
-  if (permit.headerChanges === null) return requestHead.http2(fields);
-  return http2Block(head, applyHeaderChanges(fields(), permit.headerChanges));
+  const fields = (): HeaderList => outgoingFields(connection.scope.facts.client, admitted, head.forward);
+  return admitted.permit.headerChanges === null ? requestHead.http2(fields) : http2Block(head, fields());
 }
 
-function http1TextFor(connection: HttpConnection, permit: RequestPermit, stream: ServerStream): string {
+function http1TextFor(connection: HttpConnection, admitted: Admitted, stream: ServerStream): string {
   const { requestHead, remoteEnded } = stream;
-  const { head } = requestHead;
-  const fields = (): HeaderList => withIdentity(connection, ['host', head.host, ...head.forward]);
-  if (permit.headerChanges === null) return requestHead.http1(fields, !remoteEnded);
-  const changed = applyHeaderChanges(fields(), permit.headerChanges);
-  return http1Text(head, changed, requestHead.contentLength, !remoteEnded);
+  const { head, contentLength } = requestHead;
+  const received = (): HeaderList => ['host', head.host, ...head.forward];
+  const fields = (): HeaderList => outgoingFields(connection.scope.facts.client, admitted, received());
+  if (admitted.permit.headerChanges === null) return requestHead.http1(fields, !remoteEnded);
+  return http1Text(head, fields(), contentLength, !remoteEnded);
 }

@@ -1,10 +1,10 @@
-import type { RequestPermit } from '../../policy/decision.ts';
+import type { Admitted } from '../admitted.ts';
 import type { HeaderList } from '../headers.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from '../http1/app-connection.ts';
 import type { AppPool } from '../http1/app-pool.ts';
 import { type ChunkReceiver, ChunkScanner } from '../http1/chunk-scanner.ts';
+import { fieldPairs } from '../http1/field-lines.ts';
 import { idempotent } from '../http1/idempotent.ts';
-import { fieldPairs } from '../http1/plain-request.ts';
 import type { ResponseHead } from '../http1/plain-response.ts';
 import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, upstreamFailure } from '../refuse.ts';
@@ -35,7 +35,7 @@ const lastChunk = '0\r\n\r\n';
 
 /** One permitted request on its way to an HTTP/1.1 app, and the answer on its way back. */
 export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
-  readonly #permit: RequestPermit;
+  readonly #admitted: Admitted;
   readonly #client: ServerStream;
   readonly #scope: RequestScope;
   readonly #pool: AppPool;
@@ -62,17 +62,16 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
    * @param onFailed called instead of a response, at most once.
    */
   constructor(
-    permit: RequestPermit,
+    admitted: Admitted,
     client: ServerStream,
-    scope: RequestScope,
     pool: AppPool,
     head: string,
     protocol: OriginalProtocol,
     onFailed: (failure: Failure) => void,
   ) {
-    this.#permit = permit;
+    this.#admitted = admitted;
     this.#client = client;
-    this.#scope = scope;
+    this.#scope = admitted.scope;
     this.#pool = pool;
     this.#head = head;
     this.#protocol = protocol;
@@ -115,7 +114,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
 
   #send(app: AppConnection): void {
     this.#app = app;
-    app.begin(this.#permit, this.#client.method, this);
+    app.begin(this.#admitted, this.#client.method, this);
     const { socket } = app;
     if (this.#client.remoteEnded && this.#held.isEmpty && !this.#chunked) {
       this.#sent = true;

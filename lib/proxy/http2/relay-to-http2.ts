@@ -1,4 +1,4 @@
-import type { RequestPermit } from '../../policy/decision.ts';
+import type { Admitted } from '../admitted.ts';
 import { type HeaderList, headerValue, withoutIdentity } from '../headers.ts';
 import type { RequestScope } from '../recorder.ts';
 import type { AnswerHead } from './answer-head.ts';
@@ -11,7 +11,7 @@ import type { RequestRelay, ServerStream } from './server-stream.ts';
 
 /** One permitted request on its way to an HTTP/2 app (prior knowledge), and the answer on its way back. */
 export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
-  readonly #permit: RequestPermit;
+  readonly #admitted: Admitted;
   readonly #client: ServerStream;
   readonly #scope: RequestScope;
   readonly #sessions: AppSessions;
@@ -32,16 +32,15 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
    * @param onFailed called instead of a response, at most once.
    */
   constructor(
-    permit: RequestPermit,
+    admitted: Admitted,
     client: ServerStream,
-    scope: RequestScope,
     sessions: AppSessions,
     block: Buffer,
     onFailed: (error: unknown) => void,
   ) {
-    this.#permit = permit;
+    this.#admitted = admitted;
     this.#client = client;
-    this.#scope = scope;
+    this.#scope = admitted.scope;
     this.#sessions = sessions;
     this.#block = block;
     this.#onFailed = onFailed;
@@ -76,7 +75,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   ready(session: ClientSession): void {
     const client = this.#client;
     const complete = client.remoteEnded && this.#early.isEmpty && client.trailers.length === 0;
-    const app = session.request(this.#permit, this.#block, client.method === 'HEAD', complete, this);
+    const app = session.request(this.#admitted, this.#block, client.method === 'HEAD', complete, this);
     this.#app = app;
     if (complete) return;
     for (const bytes of this.#early.takeAll()) this.#forward(app, bytes, 0, bytes.length);

@@ -1,5 +1,5 @@
 import type { ClientHttp2Stream, Http2Stream } from 'node:http2';
-import type { RequestPermit } from '../../../lib/policy/decision.ts';
+import type { Admitted } from '../../../lib/proxy/admitted.ts';
 import type { LibraryExchange } from '../../../lib/proxy/exchange.ts';
 import { type HeaderList, headerValue } from '../../../lib/proxy/headers.ts';
 import { errorCode, reasonName } from '../../../lib/proxy/http2/protocol.ts';
@@ -8,9 +8,9 @@ import type { Http2Pool } from './pool.ts';
 
 /** Sends a permitted request to an HTTP/2 app (prior knowledge) and its answer back, with trailers both ways. */
 export function forwardHttp2(
-  _permit: RequestPermit,
+  { scope }: Admitted,
   exchange: LibraryExchange,
-  scope: RequestScope,
+  fields: HeaderList,
   pool: Http2Pool,
   failed: (error: unknown) => void,
 ): void {
@@ -23,7 +23,7 @@ export function forwardHttp2(
     exchange.host,
     ':path',
     exchange.target,
-    ...exchange.forwardHeaders,
+    ...fields,
   ];
   const { body } = exchange;
   let upstream: ClientHttp2Stream | null = null;

@@ -7,7 +7,8 @@ import type { Http2Engine, Http2Session } from '../../../lib/proxy/http2/engine.
 import { readHttp2Head } from '../../../lib/proxy/http2/head.ts';
 import { clientLimits, resetBurst, resetsPerSecond } from '../../../lib/proxy/http2/limits.ts';
 import { errorCode, maxStreamId } from '../../../lib/proxy/http2/protocol.ts';
-import { failures, upstreamFailure } from '../../../lib/proxy/refuse.ts';
+import { outgoingFields } from '../../../lib/proxy/outgoing-fields.ts';
+import { upstreamFailure } from '../../../lib/proxy/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../../lib/proxy/request-pipeline.ts';
 import type { Upstreams } from '../../../lib/proxy/upstream.ts';
 import { Http2Exchange } from './exchange.ts';
@@ -102,17 +103,14 @@ export class NodeHttp2Lane implements Http2Engine {
 
   #forward(connection: HttpConnection, exchange: Http2Exchange, endpoint: Endpoint): void {
     const { pipeline } = this.#options;
-    const granted = pipeline.decide(connection, exchange);
-    if (granted === null) return;
-    const { permit, policy } = granted;
-    if (pipeline.overloaded) {
-      pipeline.fail(connection, policy, exchange, failures.overload);
+    const admitted = pipeline.admit(connection, exchange);
+    if (admitted.kind === 'refused') {
+      exchange.refuse(admitted.refusal);
       return;
     }
-    pipeline.prepare(connection, permit, exchange);
-    const scope = pipeline.begin(connection, policy, permit, exchange.grpc);
-    forwardHttp2(permit, exchange, scope, this.#apps.at(endpoint), (error) =>
-      pipeline.fail(connection, policy, exchange, upstreamFailure(error)),
+    const fields = outgoingFields(connection.scope.facts.client, admitted, exchange.forwardHeaders);
+    forwardHttp2(admitted, exchange, fields, this.#apps.at(endpoint), (error) =>
+      pipeline.fail(connection, admitted.policy, exchange, upstreamFailure(error)),
     );
   }
 }
