@@ -51,7 +51,7 @@ function fromV4Bytes(bytes: readonly number[]): IpAddress {
   return { family: 4, value: ((a << 24) | (b << 16) | (c << 8) | d) >>> 0, text: `${a}.${b}.${c}.${d}` };
 }
 
-/** 127.0.0.0/8 or ::1: what the admin server means by "from localhost". */
+/** 127.0.0.0/8 or ::1. */
 export function isLoopback(ip: IpAddress): boolean {
   if (ip.family === 4) return ip.value >>> 24 === 127;
   const [a, b, c, d] = ip.words;

@@ -4,7 +4,8 @@
  */
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { type IpAddress, isLoopback } from '../ip.ts';
+import type { IpAddress } from '../ip.ts';
+import { adminHeader, foreignCaller, isDeliberate } from './admin-callers.ts';
 import { liveAnswer, type ProbeAnswer, readyAnswer } from './probe-answers.ts';
 import type { ReadyState } from './readiness.ts';
 
@@ -13,6 +14,8 @@ export interface AdminRequest {
   /** Without the query. */
   readonly path: string;
   readonly query: string;
+  /** Whom the client means: the target's authority, or Host; empty where it names nobody. */
+  readonly host: string;
   /** Of the connection, IPv4-mapped addresses already unwrapped; never from a header. */
   readonly clientIp: IpAddress;
   /** Every value of a header, by lower-case name; empty where absent. */
@@ -55,7 +58,7 @@ export interface AdminOptions {
 interface Resource {
   /** GET implies HEAD. */
   readonly methods: readonly ('GET' | 'PUT' | 'POST')[];
-  /** Whether only 127.0.0.0/8 and ::1 may ask, whatever policy says (Linkerd's app/admin/src/server.rs). */
+  /** Whether only callers on this machine may ask, whatever policy says (see admin-callers.ts). */
   readonly loopbackOnly: boolean;
   handle(request: AdminRequest): AdminResponse | Promise<AdminResponse>;
 }
@@ -81,11 +84,13 @@ export function createAdminApp(options: AdminOptions): AdminApp {
       const resource = resources.get(request.path);
       if (resource === undefined) return text(404, 'not found\n');
       // Before the method: who may not ask learns nothing about what could be asked.
-      if (resource.loopbackOnly && !isLoopback(request.clientIp)) {
-        return text(403, 'Requests are only permitted from localhost.\n');
-      }
+      const foreign = resource.loopbackOnly ? foreignCaller(request) : null;
+      if (foreign !== null) return text(403, `${foreign}\n`);
       if (!allows(resource, request.method)) {
         return withHeader(text(405, 'method not allowed\n'), 'allow', allowed(resource));
+      }
+      if (changes(request.method) && !isDeliberate(request)) {
+        return text(403, `Changes are only permitted with the header ${adminHeader}: 1\n`);
       }
       return answer(resource, request, options);
     },
@@ -99,6 +104,10 @@ async function answer(resource: Resource, request: AdminRequest, options: AdminO
     options.failed?.(request.path, error);
     return text(500, 'internal error\n');
   }
+}
+
+function changes(method: string): boolean {
+  return method === 'PUT' || method === 'POST';
 }
 
 function allows(resource: Resource, method: string): boolean {

@@ -8,6 +8,8 @@ export interface ApplicationRequest {
   readonly method: string;
   readonly path: string;
   readonly query: string;
+  /** Whom the client means: the target's authority, or Host; empty where it names nobody. */
+  readonly host: string;
   readonly clientIp: IpAddress;
   header(name: string): readonly string[];
   /** The whole body. @throws when it exceeds the application's limit. */
@@ -37,6 +39,7 @@ export function serveApplication(
     method: exchange.method,
     path: exchange.path,
     query: exchange.query,
+    host: exchange.host,
     clientIp: exchange.connection.client.ip,
     header: (name) => exchange.header(name),
     body: readBody,

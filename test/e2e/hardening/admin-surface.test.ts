@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { connect as connectHttp2 } from 'node:http2';
 import { join } from 'node:path';
 import t from 'tap';
 import { testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
@@ -94,7 +96,7 @@ t.test('the policy shown holds policy, and nothing of the environment', async (t
   });
   for (const path of ['/policy', '/metrics']) {
     const client = await RawClient.open({ port: sallyport.adminPort });
-    client.send(latin1(http1Request(path)));
+    client.send(latin1(http1Request(path, ['Host: localhost'])));
     const [answer] = await client.responses(['GET']);
     const text = answer?.body.toString('utf8') ?? '';
     t.equal(answer?.status, 200);
@@ -103,4 +105,70 @@ t.test('the policy shown holds policy, and nothing of the environment', async (t
     client.destroy();
   }
   t.notMatch(sallyport.child.stdout(), new RegExp(`${secret}|PRIVATE KEY`), 'nor does the log');
+});
+
+t.test('a page in a browser on this machine reads nothing and changes nothing', async (t) => {
+  const sallyport = await startSallyport(t, {
+    env: {
+      SALLYPORT_INBOUND_PORTS: `${await freePort()}=127.0.0.1:${await freePort()}`,
+      SALLYPORT_DEFAULT_INBOUND_POLICY: 'all-unauthenticated',
+    },
+  });
+  const { adminPort } = sallyport;
+  const here = `Host: localhost:${adminPort}`;
+  const admin = 'sallyport-admin: 1';
+  const evil = 'Origin: http://evil.example';
+  /** Method, target, version, fields. */
+  const rows: readonly (readonly [method: string, target: string, version: string, fields: string[], want: string])[] =
+    [
+      ['GET', '/policy', '1.1', [here], '200'],
+      ['GET', '/policy', '1.1', ['Host: evil.example'], '403'],
+      ['GET', '/policy', '1.1', [`Host: evil.example:${adminPort}`, admin], '403'],
+      ['GET', '/policy', '1.0', [], '403'],
+      ['GET', '/policy', '1.0', ['Host: 127.0.0.1'], '200'],
+      ['GET', 'http://localhost/policy', '1.1', [here], '200'],
+      ['GET', 'http://evil.example/policy', '1.1', [here], '403'],
+      ['GET', '/log-level', '1.1', ['Host: evil.example'], '403'],
+      ['PUT', '/log-level', '1.1', [here, 'Content-Length: 0'], '403'],
+      ['PUT', '/log-level', '1.1', ['Host: evil.example', admin, 'Content-Length: 0'], '403'],
+      ['OPTIONS', '/log-level', '1.1', [here, evil, 'Access-Control-Request-Method: PUT'], '403'],
+      ['POST', '/shutdown', '1.1', [here, evil, 'Content-Length: 0'], '403'],
+      ['POST', '/shutdown', '1.1', [here, evil, admin, 'Content-Length: 0'], '403'],
+      ['POST', '/shutdown', '1.1', [here, 'Origin: null', 'Content-Length: 0', 'Content-Type: text/plain'], '403'],
+      ['POST', '/shutdown', '1.1', [here, 'Sec-Fetch-Site: cross-site', admin, 'Content-Length: 0'], '403'],
+      ['POST', '/shutdown', '1.1', [here, 'Content-Length: 0'], '403'],
+      ['POST', '/shutdown', '1.1', [here, `Connection: ${admin.split(':')[0]}`, admin, 'Content-Length: 0'], '403'],
+      ['POST', 'http://evil.example/shutdown', '1.1', [here, admin, 'Content-Length: 0'], '403'],
+      ['GET', '/live', '1.1', ['Host: evil.example'], '200'],
+      ['GET', '/metrics', '1.1', ['Host: evil.example'], '200'],
+    ];
+  for (const [method, target, version, fields, want] of rows) {
+    const bytes = `${[`${method} ${target} HTTP/${version}`, ...fields].join('\r\n')}\r\n\r\n`;
+    t.equal(await http1Outcome(adminPort, bytes, method), want, bytes.replaceAll('\r\n', ' | '));
+  }
+
+  const session = connectHttp2(`http://127.0.0.1:${adminPort}`);
+  t.teardown(() => session.destroy());
+  const http2Rows: readonly (readonly [fields: Record<string, string>, want: number])[] = [
+    [{ ':authority': `localhost:${adminPort}` }, 200],
+    [{ ':authority': '[::1]' }, 200],
+    [{ ':authority': 'evil.example' }, 403],
+    [{ ':authority': `localhost:${adminPort}`, origin: 'https://evil.example' }, 403],
+    [{ ':authority': `localhost:${adminPort}`, origin: `http://localhost:${adminPort}` }, 200],
+    [{ ':authority': 'localhost', 'sec-fetch-site': 'same-site' }, 403],
+    [{ ':method': 'POST', ':path': '/shutdown', ':authority': 'localhost' }, 403],
+    [{ ':method': 'POST', ':path': '/shutdown', ':authority': 'evil.example', 'sallyport-admin': '1' }, 403],
+  ];
+  for (const [fields, want] of http2Rows) {
+    const request = session.request({ ':path': '/policy', ...fields }).end();
+    const [answer] = await once(request, 'response');
+    t.equal(answer[':status'], want, JSON.stringify(fields));
+    request.resume();
+    await once(request, 'close');
+  }
+  t.equal(await sallyport.health('/ready'), 200, 'nobody has shut it down');
+
+  const asked = [`POST /shutdown HTTP/1.1`, here, admin, 'Content-Length: 0'].join('\r\n');
+  t.equal(await http1Outcome(adminPort, `${asked}\r\n\r\n`, 'POST'), '200', 'who may, still can');
+  t.match(await sallyport.child.exited, { code: 0 });
 });

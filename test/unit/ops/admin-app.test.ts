@@ -44,13 +44,16 @@ interface Call {
   readonly method?: string;
   readonly path: string;
   readonly ip?: string;
+  readonly host?: string;
   readonly headers?: Record<string, string[]>;
   readonly body?: string | Error;
 }
 
+const deliberate = { 'sallyport-admin': ['1'] };
+
 function call(
   options: AdminOptions,
-  { method = 'GET', path, ip = '127.0.0.1', headers = {}, body = '' }: Call,
+  { method = 'GET', path, ip = '127.0.0.1', host = 'localhost:4191', headers = deliberate, body = '' }: Call,
 ): Promise<AdminResponse> {
   const clientIp = parseIp(ip);
   if (clientIp === undefined) throw new Error('the row names no address');
@@ -58,6 +61,7 @@ function call(
     method,
     path,
     query: '',
+    host,
     clientIp,
     header: (name) => headers[name] ?? [],
     body: (maxBodyBytes) => {
@@ -86,7 +90,7 @@ t.test('resources, methods, and who may ask', async (t) => {
     ['HEAD', '/metrics', remote, 200, 'request_total 7\n'],
     ['PUT', '/metrics', local, 405, null],
     ['GET', '/policy', local, 200, '{\n  "ports": [\n    {\n      "port": 8080\n    }\n  ]\n}\n'],
-    ['GET', '/policy', '127.9.9.9', 200, null],
+    ['GET', '/policy', '127.9.9.9', 403, localhostOnly],
     ['GET', '/policy', '::1', 200, null],
     ['GET', '/policy', '::ffff:127.0.0.1', 200, null],
     ['GET', '/policy', remote, 403, localhostOnly],
@@ -113,6 +117,130 @@ t.test('resources, methods, and who may ask', async (t) => {
     t.equal(response.status, status, what);
     if (body !== null) t.equal(response.body, body, what);
     t.same(seen, [], `${what} has no effect`);
+  }
+});
+
+const page = { host: 'localhost:4191', origin: [], site: [], admin: ['1'] };
+const evil = 'http://evil.example';
+
+interface CallerRow {
+  readonly host?: string;
+  readonly hostFields?: string[];
+  readonly origin?: string[];
+  readonly site?: string[];
+  readonly admin?: string[];
+  /** Status of: GET /policy, GET /log-level, PUT /log-level, POST /shutdown. */
+  readonly want: readonly [number, number, number, number];
+}
+
+const fine = [200, 200, 204, 200] as const;
+const refused = [403, 403, 403, 403] as const;
+const noChange = [200, 200, 403, 403] as const;
+
+t.test('what the machine keeps to itself: hosts, origins, sites, and the header for changes', async (t) => {
+  const rows: readonly CallerRow[] = [
+    { want: fine },
+    ...[
+      'localhost',
+      'LOCALHOST:1',
+      '127.0.0.1',
+      '127.0.0.1:4191',
+      '10.1.2.3:80',
+      '[::1]',
+      '[::1]:4191',
+      '[::ffff:127.0.0.1]',
+    ].map((host) => ({ host, want: fine })),
+    ...[
+      ...[
+        '',
+        'evil.example',
+        'evil.example:4191',
+        'localhost.evil.example',
+        'localhost.',
+        'xlocalhost',
+        'localhost:',
+        ':4191',
+      ],
+      ...[
+        '127.0.0.1.evil.example',
+        '127.0.0.1.',
+        '127.1',
+        '0x7f.0.0.1',
+        '2130706433',
+        '256.0.0.1',
+        '::1',
+        '[::1',
+        '[::1%25lo]',
+      ],
+      ...[
+        'localhost@evil.example',
+        'evil@localhost',
+        'localhost, evil.example',
+        ' localhost',
+        'localhost:123456',
+        '[evil]',
+      ],
+    ].map((host) => ({ host, want: refused })),
+    { hostFields: ['localhost:4191'], want: fine },
+    { hostFields: ['evil.example'], want: refused },
+    { hostFields: ['localhost', 'evil.example'], want: refused },
+    { origin: ['http://localhost:4191'], want: fine },
+    { origin: ['https://LOCALHOST:4191'], want: fine },
+    { host: 'localhost', origin: ['http://localhost'], want: fine },
+    { host: 'localhost', origin: ['http://localhost:80'], want: fine },
+    { host: 'localhost:443', origin: ['https://localhost'], want: fine },
+    ...[
+      evil,
+      `${evil}:4191`,
+      'http://localhost',
+      'http://localhost:3000',
+      'http://127.0.0.1:4191',
+      'null',
+      '',
+      'localhost:4191',
+    ].map((origin) => ({ origin: [origin], want: refused })),
+    ...[
+      'file://',
+      'http://localhost:4191/',
+      'http://evil@localhost:4191',
+      'ftp://localhost:4191',
+      'moz-extension://x',
+    ].map((origin) => ({
+      origin: [origin],
+      want: refused,
+    })),
+    { origin: ['http://localhost:4191', evil], want: refused },
+    { site: ['same-origin'], want: fine },
+    { site: ['none'], want: fine },
+    ...['cross-site', 'same-site', '', 'None', 'same-origin, none', 'new-word'].map((site) => ({
+      site: [site],
+      want: refused,
+    })),
+    { site: ['none', 'cross-site'], want: refused },
+    { admin: [], want: noChange },
+    ...['', '0', 'true', '1, 1', ' 1'].map((value) => ({ admin: [value], want: noChange })),
+    { admin: ['1', '1'], want: noChange },
+  ];
+  for (const row of rows) {
+    const { host, origin, site, admin } = { ...page, ...row };
+    const headers = { host: row.hostFields ?? [], origin, 'sec-fetch-site': site, 'sallyport-admin': admin };
+    const statuses: number[] = [];
+    const { options, seen } = fixture();
+    for (const [method, path] of [
+      ['GET', '/policy'],
+      ['GET', '/log-level'],
+      ['PUT', '/log-level'],
+      ['POST', '/shutdown'],
+    ] as const) {
+      statuses.push((await call(options, { method, path, host, headers, body: 'debug' })).status);
+    }
+    const { want, ...shown } = row;
+    t.same(statuses, want, JSON.stringify(shown));
+    t.equal(options.log.level(), want[2] === 204 ? 'debug' : 'info', 'the level');
+    t.same(seen, want[3] === 200 ? ['shutdown'] : [], 'the drain');
+    // What Prometheus and kubelets ask for they may ask for by any name.
+    t.equal((await call(options, { path: '/live', host, headers })).status, 200, 'everybody may ask whether it lives');
+    t.equal((await call(options, { path: '/metrics', host, headers, ip: '10.1.2.3' })).status, 200, 'and for metrics');
   }
 });
 
