@@ -1,0 +1,139 @@
+import t, { type Test } from 'tap';
+import { BufferBudget, Stall, type StallLimit } from '../../../lib/proxy/buffer-budget.ts';
+
+/** Something slow that notes how it was cut, and moves when it is told to. */
+class Peer {
+  readonly client = null;
+  readonly name: string;
+  moved = 0;
+  readonly stall: Stall;
+  readonly #cuts: string[];
+
+  constructor(budget: BufferBudget, name: string, cuts: string[]) {
+    this.name = name;
+    this.stall = new Stall(budget, this);
+    this.#cuts = cuts;
+  }
+  progress(): number {
+    return this.moved;
+  }
+  cut(limit: StallLimit): void {
+    this.#cuts.push(`${this.name} ${limit}`);
+  }
+}
+
+function stage(t: Test, maxBufferedBytes = 100, stallTimeoutMs = 1000) {
+  const reached: string[] = [];
+  const cuts: string[] = [];
+  const budget = new BufferBudget(
+    { maxBufferedBytes, stallTimeoutMs },
+    { limitReached: (limit) => reached.push(limit) },
+  );
+  t.teardown(() => budget.close());
+  const peer = (name: string): Peer => new Peer(budget, name, cuts);
+  return { budget, reached, cuts, peer };
+}
+
+t.test('over the budget, whoever has stood still longest goes first', async (t) => {
+  const { budget, reached, cuts, peer } = stage(t);
+  const [a, b, c] = [peer('a'), peer('b'), peer('c')];
+  a.stall.hold(40);
+  b.stall.hold(40);
+  a.stall.hold(50);
+  t.equal(budget.bytes, 90);
+  t.same(cuts, []);
+  c.stall.hold(30);
+  t.same(cuts, ['a max_buffered_bytes'], 'not the newest, and only as many as are needed');
+  t.equal(budget.bytes, 70);
+  t.same(reached, ['max_buffered_bytes']);
+  b.stall.release();
+  b.stall.release();
+  t.equal(budget.bytes, 30);
+  t.equal(budget.size, 1);
+});
+
+t.test('whoever has moved since is spared, and nobody for ever', async (t) => {
+  const { budget, cuts, peer } = stage(t);
+  const [slow, still, last] = [peer('slow'), peer('still'), peer('last')];
+  slow.stall.hold(40);
+  still.stall.hold(40);
+  slow.moved++;
+  last.stall.hold(40);
+  t.same(cuts, ['still max_buffered_bytes']);
+
+  const many = Array.from({ length: 200 }, (_, i) => peer(`${i}`));
+  for (const each of many) {
+    for (const one of many) one.moved++;
+    each.stall.hold(10);
+    t.ok(budget.bytes <= 100, 'the bound holds even where everybody moves');
+  }
+});
+
+t.test('alone, and more than there is', async (t) => {
+  const { budget, cuts, peer } = stage(t);
+  peer('a').stall.hold(101);
+  t.same(cuts, ['a max_buffered_bytes']);
+  t.equal(budget.bytes, 0);
+});
+
+t.test('time', async (t) => {
+  const { budget, reached, cuts, peer } = stage(t);
+  const start = performance.now();
+  budget.sweep(start);
+  const [reader, writer, late, moving] = [peer('reader'), peer('writer'), peer('late'), peer('moving')];
+  reader.stall.hold(10);
+  writer.stall.hold(0);
+  moving.stall.hold(0);
+  budget.sweep(start + 500);
+  late.stall.hold(0);
+  moving.moved++;
+  budget.sweep(start + 1000);
+  t.same(cuts, [], 'exactly the time is not too long');
+  budget.sweep(start + 1001);
+  t.same(cuts, ['reader stall_timeout', 'writer stall_timeout']);
+  t.same(reached, ['stall_timeout', 'stall_timeout']);
+  budget.sweep(start + 1502);
+  t.same(cuts.slice(2), ['late stall_timeout']);
+  budget.sweep(start + 2002);
+  t.same(cuts.slice(3), ['moving stall_timeout'], 'from its last movement on');
+  t.equal(budget.size, 0);
+});
+
+t.test('a wait for nothing becomes a wait with bytes, and back', async (t) => {
+  const { budget, cuts, peer } = stage(t);
+  const [a, b] = [peer('a'), peer('b')];
+  a.stall.hold(0);
+  b.stall.hold(60);
+  a.stall.hold(60);
+  t.same(cuts, ['b max_buffered_bytes'], 'bytes count from when they wait');
+  a.stall.hold(0);
+  t.equal(budget.bytes, 0);
+  t.equal(budget.size, 1);
+});
+
+t.test('a cut that throws leaves the rest in order', async (t) => {
+  const { budget, cuts, peer } = stage(t);
+  const start = performance.now();
+  budget.sweep(start);
+  const bad = new Stall(budget, {
+    client: null,
+    progress: () => 0,
+    cut: () => {
+      throw new Error('a fault of ours');
+    },
+  });
+  bad.hold(10);
+  const good = peer('good');
+  good.stall.hold(10);
+  t.throws(() => budget.sweep(start + 2000));
+  budget.sweep(start + 2001);
+  t.same(cuts, ['good stall_timeout']);
+  t.equal(budget.bytes, 0);
+});
+
+t.test('no deadline', async (t) => {
+  const { budget, cuts, peer } = stage(t, 100, Number.POSITIVE_INFINITY);
+  peer('a').stall.hold(1);
+  budget.sweep(performance.now() + 1e12);
+  t.same(cuts, []);
+});
