@@ -11,6 +11,7 @@ import { createAuthorizer } from './policy/authorizer.ts';
 import type { PolicyIndex } from './policy/compile.ts';
 import { effectivePolicy } from './policy/effective.ts';
 import type { Problem } from './problem.ts';
+import { BufferBudget } from './proxy/buffer-budget.ts';
 import { type Arrival, type ConnectionServices, serveConnection } from './proxy/connection.ts';
 import { guarded, internalFault, onInternalFault, requestFault } from './proxy/guard.ts';
 import { FastLane } from './proxy/http1/fast-lane.ts';
@@ -149,13 +150,14 @@ export async function startApp(options: AppOptions): Promise<App> {
 
   // Data plane.
   const ownPorts = new Set<number>();
+  const budget = new BufferBudget(config.limits, recorder);
   const live = new LiveConnections();
   const upstreams = new Upstreams({
     connectTimeoutMs: config.connectTimeoutMs,
     recorder,
     isOwn: (endpoint) => ownPorts.has(endpoint.port) && isThisHost(endpoint.host, podFacts.current().ips),
   });
-  const pipeline = new RequestPipeline({ authorizer, upstreams, recorder, limits: config.limits });
+  const pipeline = new RequestPipeline({ authorizer, upstreams, recorder, limits: config.limits, budget });
   const onBadRequest = ({ scope, policyPort }: HttpConnection, reason: string): void =>
     scope.badRequest(authorizer.port(policyPort), reason);
   const library = new LibraryLane({ pipeline, upgrades: new UpgradeForwarder(pipeline, upstreams), onBadRequest });
@@ -258,6 +260,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     ]);
     http1.close();
     http2.close();
+    budget.close();
     ignoreFaults();
   };
 

@@ -1,14 +1,19 @@
 import type { IpAddress } from '../ip.ts';
+import { type Ending, guarded, internalFault } from './guard.ts';
 import type { LimitName, Limits } from './limits.ts';
+import { type InLine, Line } from './line.ts';
 import type { Recorder } from './recorder.ts';
 
 /** Somebody for whom bytes wait here, or for whose bytes something waits. */
-export interface Slow {
+export interface Slow extends Ending {
   /** Whose connection it is, for the log; null where it is nobody's. */
   readonly client: IpAddress | null;
   /** Any number that differs from the one before if something has moved since. Asked seldom. */
   progress(): number;
-  /** It has stood still for too long, or longest: end it, and let go of what waits for it. */
+  /**
+   * It has stood still for too long, or longest: end it, and let go of what waits for it. Called in a turn of its own,
+   * once.
+   */
   cut(limit: StallLimit): void;
 }
 
@@ -22,17 +27,17 @@ const maxSpared = 16;
 
 /**
  * What waits in memory for somebody slow, over all connections: it is bounded, and so is the time for which anything may
- * wait. Only those who are slow are counted, when a write says that it had to wait and when the wait is over; whoever
- * keeps up costs nothing. When there is too much, whoever has stood still longest goes first, so that no number of
- * stalled clients takes anything from the others.
+ * wait. Only those who are slow are counted; whoever keeps up costs nothing. When there is too much, whoever has stood
+ * still longest goes first, so that no number of stalled clients takes anything from the others.
  */
 export class BufferBudget {
   readonly #maxBytes: number;
   readonly #timeoutMs: number;
   readonly #recorder: Pick<Recorder, 'limitReached'>;
-  /** Those for whom bytes wait, and those for whom nothing does but time. Each longest first. */
-  readonly #holding = new Line();
-  readonly #awaited = new Line();
+  /** Each longest first. Those for whom bytes wait, for a limited time or for any; and those for whom only time is lost. */
+  readonly #timed = new Line<Stall>();
+  readonly #untimed = new Line<Stall>();
+  readonly #awaited = new Line<Stall>();
   readonly #sweeper: NodeJS.Timeout;
   /** Read once a second: nobody needs it finer. */
   #now = performance.now();
@@ -42,7 +47,8 @@ export class BufferBudget {
     this.#maxBytes = limits.maxBufferedBytes;
     this.#timeoutMs = limits.stallTimeoutMs;
     this.#recorder = recorder;
-    this.#sweeper = setInterval(() => this.sweep(performance.now()), sweepMs).unref();
+    const sweep = guarded('looking at who stands still', null, () => this.sweep(performance.now()));
+    this.#sweeper = setInterval(sweep, sweepMs).unref();
   }
 
   /** Bytes that wait now. */
@@ -52,14 +58,14 @@ export class BufferBudget {
 
   /** How many stand still now. */
   get size(): number {
-    return this.#holding.size + this.#awaited.size;
+    return this.#timed.size + this.#untimed.size + this.#awaited.size;
   }
 
-  /** @internal For `Stall`. */
-  hold(stall: Stall, bytes: number): void {
+  /** For `Stall` alone. */
+  hold(stall: Stall, bytes: number, timed: boolean): void {
     this.#bytes += bytes - stall.bytes;
     stall.bytes = bytes;
-    const line = bytes > 0 ? this.#holding : this.#awaited;
+    const line = !timed ? this.#untimed : bytes > 0 ? this.#timed : this.#awaited;
     if (stall.line !== line) {
       stall.line?.remove(stall);
       stall.since = this.#now;
@@ -69,7 +75,7 @@ export class BufferBudget {
     if (this.#bytes > this.#maxBytes) this.#makeRoom();
   }
 
-  /** @internal For `Stall`. */
+  /** For `Stall` alone. */
   release(stall: Stall): void {
     this.#bytes -= stall.bytes;
     stall.bytes = 0;
@@ -79,7 +85,7 @@ export class BufferBudget {
   /** `now` on the clock of `performance.now()`. */
   sweep(now: number): void {
     this.#now = now;
-    for (const line of [this.#holding, this.#awaited]) {
+    for (const line of [this.#timed, this.#awaited]) {
       for (let first = line.first; first !== null && now - first.since > this.#timeoutMs; first = line.first) {
         if (!this.#spare(first)) this.#cut(first, 'stall_timeout');
       }
@@ -88,10 +94,17 @@ export class BufferBudget {
 
   #makeRoom(): void {
     let left = maxSpared;
-    for (let first = this.#holding.first; first !== null && this.#bytes > this.#maxBytes; first = this.#holding.first) {
+    for (let first = this.#longest(); first !== null && this.#bytes > this.#maxBytes; first = this.#longest()) {
       if (left-- > 0 && this.#spare(first)) continue;
       this.#cut(first, 'max_buffered_bytes');
     }
+  }
+
+  /** Of those for whom bytes wait. */
+  #longest(): Stall | null {
+    const [timed, untimed] = [this.#timed.first, this.#untimed.first];
+    if (timed === null || untimed === null) return timed ?? untimed;
+    return untimed.since < timed.since ? untimed : timed;
   }
 
   /** Whoever has taken or sent anything since the last look goes to the end of the line. */
@@ -109,8 +122,17 @@ export class BufferBudget {
   #cut(stall: Stall, limit: StallLimit): void {
     // Off the line first: whatever the cut does, the next look finds another.
     this.release(stall);
-    this.#recorder.limitReached(limit, stall.slow.client);
-    stall.slow.cut(limit);
+    stall.isCut = true;
+    const { slow } = stall;
+    this.#recorder.limitReached(limit, slow.client);
+    // Whoever says that it stands still may be in the middle of a write.
+    setImmediate(() => {
+      try {
+        slow.cut(limit);
+      } catch (error) {
+        internalFault('cutting off who stands still', slow, error);
+      }
+    });
   }
 
   close(): void {
@@ -118,15 +140,16 @@ export class BufferBudget {
   }
 }
 
-/** One thing that can stand still: a connection, a stream, one direction of a tunnel. Made when it first does. */
-export class Stall {
+/** One thing that can stand still: a connection, a stream. Made when it first does, and then kept. */
+export class Stall implements InLine<Stall> {
   readonly slow: Slow;
   readonly #budget: BufferBudget;
   /** The rest is the budget's own. */
   bytes = 0;
   since = 0;
   seen = 0;
-  line: Line | null = null;
+  isCut = false;
+  line: Line<Stall> | null = null;
   earlier: Stall | null = null;
   later: Stall | null = null;
 
@@ -135,49 +158,24 @@ export class Stall {
     this.slow = slow;
   }
 
+  /** It stands still, as far as anybody has said. */
   get waits(): boolean {
     return this.line !== null;
   }
 
   /**
-   * It stands still from now on, if it did not before, and so many bytes wait for it in memory; 0 where only time is
-   * lost. `cut` may be called before this returns.
+   * It stands still from now on, if it did not before.
+   *
+   * @param bytes that wait for it in memory; 0 where only time is lost.
+   * @param timed false where it may take as long as it likes (a tunnel; the app), and only the bytes count.
    */
-  hold(bytes: number): void {
-    this.#budget.hold(this, bytes);
+  hold(bytes: number, timed = true): void {
+    if (!this.isCut) this.#budget.hold(this, bytes, timed);
   }
 
   /** It has moved on, or is over. */
   release(): void {
     if (this.line !== null) this.#budget.release(this);
-  }
-}
-
-/** In the order in which they came. Linked, because a Set would leave tables behind that keep those who have left. */
-class Line {
-  first: Stall | null = null;
-  size = 0;
-  #last: Stall | null = null;
-
-  append(stall: Stall): void {
-    stall.line = this;
-    stall.earlier = this.#last;
-    if (this.#last === null) this.first = stall;
-    else this.#last.later = stall;
-    this.#last = stall;
-    this.size++;
-  }
-
-  remove(stall: Stall): void {
-    const { earlier, later } = stall;
-    if (earlier === null) this.first = later;
-    else earlier.later = later;
-    if (later === null) this.#last = earlier;
-    else later.earlier = earlier;
-    stall.earlier = null;
-    stall.later = null;
-    stall.line = null;
-    this.size--;
   }
 }
 

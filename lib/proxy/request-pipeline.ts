@@ -1,6 +1,7 @@
 import type { Authorizer, PortPolicy, RequestDecision } from '../policy/decision.ts';
 import type { Admitted, Refused } from './admitted.ts';
 import { type Application, readStream, serveApplication } from './application.ts';
+import type { BufferBudget } from './buffer-budget.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { Exchange, LibraryExchange, Request } from './exchange.ts';
 import { headerValue } from './headers.ts';
@@ -29,6 +30,7 @@ export interface RequestPipelineOptions {
   readonly upstreams: Upstreams;
   readonly recorder: Recorder;
   readonly limits: Limits;
+  readonly budget: BufferBudget;
 }
 
 /**
@@ -40,6 +42,7 @@ export class RequestPipeline {
   readonly #upstreams: Upstreams;
   /** For whatever serves requests: the lanes, their connections and streams. */
   readonly limits: Limits;
+  readonly budget: BufferBudget;
   readonly #recorder: Pick<Recorder, 'access' | 'limitReached'>;
   readonly #access: Recorder['access'];
   #inFlight = 0;
@@ -52,6 +55,7 @@ export class RequestPipeline {
     this.#upstreams = options.upstreams;
     this.#access = options.recorder.access;
     this.limits = options.limits;
+    this.budget = options.budget;
     this.#recorder = options.recorder;
   }
 

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { BufferBudget, Stall, type StallLimit } from '../../../lib/proxy/buffer-budget.ts';
+import { onInternalFault } from '../../../lib/proxy/guard.ts';
 
 /** Something slow that notes how it was cut, and moves when it is told to. */
 class Peer {
@@ -20,7 +21,10 @@ class Peer {
   cut(limit: StallLimit): void {
     this.#cuts.push(`${this.name} ${limit}`);
   }
+  destroy(): void {}
 }
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 function stage(t: Test, maxBufferedBytes = 100, stallTimeoutMs = 1000) {
   const reached: string[] = [];
@@ -43,6 +47,8 @@ t.test('over the budget, whoever has stood still longest goes first', async (t) 
   t.equal(budget.bytes, 90);
   t.same(cuts, []);
   c.stall.hold(30);
+  t.same(cuts, [], 'not while it says so');
+  await turn();
   t.same(cuts, ['a max_buffered_bytes'], 'not the newest, and only as many as are needed');
   t.equal(budget.bytes, 70);
   t.same(reached, ['max_buffered_bytes']);
@@ -59,6 +65,7 @@ t.test('whoever has moved since is spared, and nobody for ever', async (t) => {
   still.stall.hold(40);
   slow.moved++;
   last.stall.hold(40);
+  await turn();
   t.same(cuts, ['still max_buffered_bytes']);
 
   const many = Array.from({ length: 200 }, (_, i) => peer(`${i}`));
@@ -71,7 +78,10 @@ t.test('whoever has moved since is spared, and nobody for ever', async (t) => {
 
 t.test('alone, and more than there is', async (t) => {
   const { budget, cuts, peer } = stage(t);
-  peer('a').stall.hold(101);
+  const a = peer('a');
+  a.stall.hold(101);
+  a.stall.hold(102);
+  await turn();
   t.same(cuts, ['a max_buffered_bytes']);
   t.equal(budget.bytes, 0);
 });
@@ -90,11 +100,14 @@ t.test('time', async (t) => {
   budget.sweep(start + 1000);
   t.same(cuts, [], 'exactly the time is not too long');
   budget.sweep(start + 1001);
+  await turn();
   t.same(cuts, ['reader stall_timeout', 'writer stall_timeout']);
   t.same(reached, ['stall_timeout', 'stall_timeout']);
   budget.sweep(start + 1502);
+  await turn();
   t.same(cuts.slice(2), ['late stall_timeout']);
   budget.sweep(start + 2002);
+  await turn();
   t.same(cuts.slice(3), ['moving stall_timeout'], 'from its last movement on');
   t.equal(budget.size, 0);
 });
@@ -105,28 +118,52 @@ t.test('a wait for nothing becomes a wait with bytes, and back', async (t) => {
   a.stall.hold(0);
   b.stall.hold(60);
   a.stall.hold(60);
+  await turn();
   t.same(cuts, ['b max_buffered_bytes'], 'bytes count from when they wait');
   a.stall.hold(0);
   t.equal(budget.bytes, 0);
   t.equal(budget.size, 1);
 });
 
-t.test('a cut that throws leaves the rest in order', async (t) => {
+t.test('who may take as long as it likes is still one of those who stand still', async (t) => {
   const { budget, cuts, peer } = stage(t);
   const start = performance.now();
   budget.sweep(start);
+  const [tunnel, reader] = [peer('tunnel'), peer('reader')];
+  tunnel.stall.hold(50, false);
+  budget.sweep(start + 100);
+  reader.stall.hold(40);
+  budget.sweep(start + 1e9);
+  await turn();
+  t.same(cuts, ['reader stall_timeout']);
+  peer('late').stall.hold(60);
+  await turn();
+  t.same(cuts.slice(1), ['tunnel max_buffered_bytes']);
+});
+
+t.test('a cut that throws is a fault, and leaves the rest in order', async (t) => {
+  const { budget, cuts, peer } = stage(t);
+  const faults: string[] = [];
+  t.teardown(onInternalFault(({ where }) => faults.push(where)));
+  const start = performance.now();
+  budget.sweep(start);
+  let destroyed = false;
   const bad = new Stall(budget, {
     client: null,
     progress: () => 0,
     cut: () => {
       throw new Error('a fault of ours');
     },
+    destroy: () => {
+      destroyed = true;
+    },
   });
   bad.hold(10);
-  const good = peer('good');
-  good.stall.hold(10);
-  t.throws(() => budget.sweep(start + 2000));
-  budget.sweep(start + 2001);
+  peer('good').stall.hold(10);
+  budget.sweep(start + 2000);
+  await turn();
+  t.same(faults, ['cutting off who stands still']);
+  t.ok(destroyed, 'and it is ended');
   t.same(cuts, ['good stall_timeout']);
   t.equal(budget.bytes, 0);
 });

@@ -8,6 +8,7 @@ import type {
   RequestDecision,
   RequestFacts,
 } from '../../../lib/policy/decision.ts';
+import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
 import { type ConnectionServices, serveConnection } from '../../../lib/proxy/connection.ts';
 import type { Http1Engine } from '../../../lib/proxy/http1/engine.ts';
 import { FastLane } from '../../../lib/proxy/http1/fast-lane.ts';
@@ -101,12 +102,14 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     isOwn: () => false,
   });
   const limits: Limits = { ...defaultLimits, maxInFlight: options.maxInFlight ?? 1000, ...options.limits };
+  const budget = new BufferBudget(limits, recorder);
   const live = new LiveConnections();
   const pipeline = new RequestPipeline({
     authorizer,
     upstreams,
     recorder,
     limits,
+    budget,
   });
   const onBadRequest = ({ scope }: HttpConnection, reason: string): void =>
     scope.badRequest(authorizer.port(8080), reason);
@@ -146,6 +149,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     await closed;
     http1.close();
     http2.close();
+    budget.close();
     await upstreams.close();
   });
   return { engine: options.engine, port: listener.address.port, counts, http1, http2, live };
