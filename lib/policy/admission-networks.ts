@@ -3,6 +3,7 @@ import { didYouMean } from './nearest.ts';
 import {
   type Cidr,
   contains,
+  isMapped,
   type NetworkEntry,
   type NetworkSource,
   overlaps,
@@ -14,7 +15,10 @@ import type { NetworkShape } from './shapes.ts';
 function readSource(text: string, path: Path, report: AdmissionReport): NetworkSource | undefined {
   if (text === podClusterIp) return podClusterIp;
   const cidr = parseCidr(text);
-  if (typeof cidr !== 'string') return cidr;
+  if (typeof cidr !== 'string') {
+    if (isMapped(cidr)) warnOfMapped(cidr, path, report);
+    return cidr;
+  }
   report.refuse(
     'cidr',
     path,
@@ -22,6 +26,19 @@ function readSource(text: string, path: Path, report: AdmissionReport): NetworkS
     didYouMean(text, [podClusterIp], 'Write it as 10.0.0.0/8, fd00::/8, or a bare address.'),
   );
   return undefined;
+}
+
+/** Said wherever a document names networks: nobody who writes this means nobody. */
+export function warnOfMapped({ text }: Cidr, path: Path, report: AdmissionReport): void {
+  const plain = text
+    .replace(/^.*:(?=[\d.]+(?:\/|$))/, '')
+    .replace(/\/(\d+)$/, (_, n) => `/${Math.max(0, Number(n) - 96)}`);
+  report.warn(
+    'mapped-network',
+    path,
+    `"${text}" holds no client: it is a block of IPv6, and clients over IPv4 are in none`,
+    plain.includes(':') ? 'Write it as IPv4.' : `Write ${plain}.`,
+  );
 }
 
 /**

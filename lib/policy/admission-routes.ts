@@ -4,17 +4,20 @@ import type { HeaderChanges } from './decision.ts';
 import {
   type GrpcMatch,
   type GrpcRouteDocument,
+  gatewayGroup,
   type HttpMatch,
   type HttpRouteDocument,
   linkerdGroup,
   type NamedMatch,
   type RedirectFilter,
+  type RouteGroup,
   type RouteParent,
   type RouteRule,
 } from './document-types.ts';
 import { compilePattern } from './regex.ts';
 import type {
   FilterShape,
+  GrpcMatchShape,
   GrpcRouteShape,
   HeaderModifierShape,
   HttpMatchShape,
@@ -33,16 +36,17 @@ export type Sealed = (rule: number) => boolean;
 
 export function admitHttpRoute(
   spec: HttpRouteShape,
+  group: RouteGroup,
   report: AdmissionReport,
   namespace: string,
   sealed: Sealed,
 ): HttpRouteDocument['spec'] {
-  const parents = readParents(spec, report, namespace);
+  const parents = readParents(spec, group, report, namespace);
   if (parents.length === 0) return { parents, hostnames: [], rules: [] };
   const rules = spec.rules.map((rule, i): RouteRule<HttpMatch> => {
     const at: Path = ['spec', 'rules', i];
     // An explicit empty list means what an absent one does: the prefix `/` (Gateway API).
-    const matches = rule.matches.map((match, j) => readHttpMatch(match, [...at, 'matches', j], report));
+    const matches = rule.matches.map((match, j) => readHttpMatch(match, group, [...at, 'matches', j], report));
     return {
       matches:
         matches.length > 0 ? matches : [{ path: { type: 'prefix', value: '/' }, headers: [], query: [], method: null }],
@@ -59,18 +63,12 @@ export function admitGrpcRoute(
   namespace: string,
   sealed: Sealed,
 ): GrpcRouteDocument['spec'] {
-  const parents = readParents(spec, report, namespace);
+  const parents = readParents(spec, gatewayGroup, report, namespace);
   if (parents.length === 0) return { parents, hostnames: [], rules: [] };
   const rules = spec.rules.map((rule, i): RouteRule<GrpcMatch> => {
     const at: Path = ['spec', 'rules', i];
     const matches = rule.matches.map((match, j): GrpcMatch => {
-      if (match.method?.type === 'RegularExpression') {
-        report.refuse(
-          'grpc-method-regex',
-          [...at, 'matches', j, 'method', 'type'],
-          'gRPC methods cannot be matched by regular expression',
-        );
-      }
+      checkGrpcMethod(match.method, [...at, 'matches', j, 'method'], report);
       return {
         service: match.method?.service ?? null,
         method: match.method?.method ?? null,
@@ -78,7 +76,7 @@ export function admitGrpcRoute(
       };
     });
     return {
-      matches: matches.length > 0 ? matches : [{ service: null, method: null, headers: [] }],
+      matches,
       ...readFilters(rule.filters, [...at, 'filters'], report, false),
       sealed: sealed(i),
     };
@@ -86,10 +84,41 @@ export function admitGrpcRoute(
   return { parents, hostnames: spec.hostnames, rules };
 }
 
+/** As the Gateway API's CRD, and Linkerd's webhook for regular expressions. */
+function checkGrpcMethod(shape: GrpcMatchShape['method'], at: Path, report: AdmissionReport): void {
+  if (shape === undefined) return;
+  const { type, service, method } = shape;
+  if (type === 'RegularExpression') {
+    report.refuse('grpc-method-regex', [...at, 'type'], 'gRPC methods cannot be matched by regular expression');
+    return;
+  }
+  if (service === undefined && method === undefined) {
+    report.refuse('grpc-method-empty', at, 'a match on the method names neither service nor method');
+  }
+  if (service !== undefined && !/^\.?[a-z_][a-z_0-9]*(?:\.[a-z_][a-z_0-9]*)*$/i.test(service)) {
+    report.refuse('grpc-method-name', [...at, 'service'], `"${service}" is not the name of a gRPC service`);
+  }
+  if (method !== undefined && !/^[A-Za-z_][A-Za-z_0-9]*$/.test(method)) {
+    report.refuse('grpc-method-name', [...at, 'method'], `"${method}" is not the name of a gRPC method`);
+  }
+}
+
 /** The Servers among the parents. Empty for a route that is not inbound policy. */
-function readParents(spec: RouteShape, report: AdmissionReport, namespace: string): RouteParent[] {
+function readParents(spec: RouteShape, group: RouteGroup, report: AdmissionReport, namespace: string): RouteParent[] {
   const servers: RouteParent[] = [];
+  const seen = new Set<string>();
   spec.parentRefs.forEach((ref, i) => {
+    const key = JSON.stringify([ref.group, ref.kind, ref.namespace, ref.name, ref.sectionName, ref.port]);
+    // The Gateway API's CRDs; Linkerd's own keeps the second as another word for the first.
+    if (seen.has(key) && group === gatewayGroup) {
+      report.refuse(
+        'parent-repeated',
+        ['spec', 'parentRefs', i],
+        'the same parent is named twice',
+        'Remove one of them.',
+      );
+    }
+    seen.add(key);
     if (!refersTo(ref, linkerdGroup, 'Server')) {
       if (ref.kind.toLowerCase() === 'server') {
         report.warn(
@@ -123,12 +152,20 @@ function readParents(spec: RouteShape, report: AdmissionReport, namespace: strin
   return servers;
 }
 
-function readHttpMatch(match: HttpMatchShape, at: Path, report: AdmissionReport): HttpMatch {
+function readHttpMatch(match: HttpMatchShape, group: RouteGroup, at: Path, report: AdmissionReport): HttpMatch {
   const { type, value } = match.path;
   if (type === 'RegularExpression') {
     checkPattern(value, [...at, 'path', 'value'], report);
   } else if (!value.startsWith('/')) {
     report.refuse('path-relative', [...at, 'path', 'value'], `path "${value}" does not begin with "/"`);
+  } else if (value.length > 1024) {
+    report.refuse('path-form', [...at, 'path', 'value'], 'a path has at most 1024 characters');
+  } else if (group === gatewayGroup && !isGatewayPath(value)) {
+    report.refuse(
+      'path-form',
+      [...at, 'path', 'value'],
+      `the Gateway API refuses path "${value}": empty and dot segments, "%2F", or characters that no path holds`,
+    );
   } else if (/[?#]/.test(value)) {
     report.warn(
       'path-never-matches',
@@ -143,6 +180,11 @@ function readHttpMatch(match: HttpMatchShape, at: Path, report: AdmissionReport)
     query: readNamed(match.queryParams, [...at, 'queryParams'], report, false),
     method: match.method ?? null,
   };
+}
+
+/** The rules of the Gateway API's CRD for paths that are not regular expressions. */
+function isGatewayPath(value: string): boolean {
+  return /^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+$/.test(value) && !/\/\/|\/\.\.?(?:\/|$)|%2f/i.test(value);
 }
 
 function readNamed(
@@ -181,7 +223,7 @@ function readFilters(
     if (seen.has(filter.type)) report.refuse('filter-repeated', at, `filter ${filter.type} is given twice`);
     seen.add(filter.type);
     if (filter.type === 'RequestHeaderModifier' && filter.requestHeaderModifier !== undefined) {
-      headerChanges = readHeaderChanges(filter.requestHeaderModifier);
+      headerChanges = readHeaderChanges(filter.requestHeaderModifier, [...at, 'requestHeaderModifier'], report);
     } else if (filter.type === 'RequestRedirect' && http && filter.requestRedirect !== undefined) {
       redirect = readRedirect(filter.requestRedirect, [...at, 'requestRedirect'], report);
     } else if (filter.type === 'ResponseHeaderModifier') {
@@ -200,7 +242,14 @@ function readFilters(
   return { headerChanges, redirect };
 }
 
-function readHeaderChanges({ add, set, remove }: HeaderModifierShape): HeaderChanges {
+function readHeaderChanges(shape: HeaderModifierShape, at: Path, report: AdmissionReport): HeaderChanges {
+  const { add, set, remove } = shape;
+  for (const [field, list] of Object.entries({ add, set })) {
+    const names = list.map(({ name }) => name);
+    const twice = names.findIndex((name, i) => names.indexOf(name) !== i);
+    // The CRD keys these lists by name.
+    if (twice !== -1) report.refuse('header-repeated', [...at, field, twice], `"${names[twice]}" is named twice`);
+  }
   const pair = ({ name, value }: { name: string; value: string }): readonly [string, string] => [
     name.toLowerCase(),
     value,

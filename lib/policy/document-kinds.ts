@@ -203,7 +203,7 @@ function httpRouteKind(group: typeof linkerdGroup | typeof gatewayGroup, shapes:
       kind: 'HTTPRoute',
       group,
       ...meta,
-      spec: admitHttpRoute(spec as HttpRouteShape, report, meta.namespace, sealedRules(sealed)),
+      spec: admitHttpRoute(spec as HttpRouteShape, group, report, meta.namespace, sealedRules(sealed)),
     }),
     marks: routeMarks,
     concerns: hasServerParent,

@@ -13,7 +13,7 @@ export interface DocumentMeta {
   readonly namespace: string;
   readonly name: string;
   readonly labels: readonly (readonly [string, string])[];
-  /** From `creationTimestamp`; null, which sorts first, where absent. */
+  /** From `creationTimestamp`; null, which sorts last, where absent. */
   readonly createdMs: number | null;
   readonly file: string;
   readonly marks: readonly Mark[];
@@ -133,6 +133,7 @@ export interface RedirectFilter {
 }
 
 export interface RouteRule<Match> {
+  /** Any of them. Of a GRPCRoute none at all: every request, be it a call or not (Linkerd). */
   readonly matches: readonly Match[];
   readonly headerChanges: HeaderChanges | null;
   readonly redirect: RedirectFilter | null;

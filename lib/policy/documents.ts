@@ -7,6 +7,7 @@ import {
   type DocumentMeta,
   groupOf,
   isClusterDocument,
+  linkerdGroup,
   locate,
   type Mark,
   type PolicyDocument,
@@ -14,7 +15,7 @@ import {
 } from './document-types.ts';
 import { didYouMean } from './nearest.ts';
 import { fieldsAt } from './shape-fields.ts';
-import { metadataShape } from './shapes.ts';
+import { metadataShape, unattachedRouteShape } from './shapes.ts';
 
 export type { PolicyDocument } from './document-types.ts';
 
@@ -152,6 +153,11 @@ function readSpec(
   const shape = type.shapes[version] as z.ZodType;
   const spec = withoutNulls(value.spec);
   if (type.concerns !== undefined && !type.concerns(spec)) {
+    // Linkerd's own routes are known whole; the Gateway API's may hold what is unknown here and concerns others.
+    const known = type.group === linkerdGroup ? shape : unattachedRouteShape;
+    const faults = (known.safeParse(spec ?? {}).error?.issues ?? []).filter(({ code }) => code !== 'unrecognized_keys');
+    report.issues(faults, ['spec'], 'refuse');
+    if (report.refused) return undefined;
     warnOfMissingKind(spec, report);
     const context = { report, meta: { ...meta, marks: marksOf([], place) }, sealed: [], status: undefined };
     return type.admit(shape.parse({}), version, context);

@@ -36,9 +36,10 @@ class Hints {
   }
 }
 
-/** Oldest first, a missing timestamp before all, then by name: how Linkerd settles ties. */
+/** Oldest first, a missing timestamp after all, then by name: how Linkerd settles ties. */
 export function byAge(a: DocumentMeta, b: DocumentMeta): number {
-  return (a.createdMs ?? -Infinity) - (b.createdMs ?? -Infinity) || byText(a.name, b.name);
+  const [left, right] = [a.createdMs ?? Infinity, b.createdMs ?? Infinity];
+  return left === right ? byText(a.name, b.name) : left - right;
 }
 
 /** By code unit, the same on every machine. */

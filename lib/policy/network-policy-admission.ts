@@ -1,9 +1,10 @@
 import type { z } from 'zod';
 import { readSelector } from './admission.ts';
+import { warnOfMapped } from './admission-networks.ts';
 import { type AdmissionReport, type Path, pathText } from './admission-report.ts';
 import type { IngressPeer, IngressPort, IngressRule, NetworkPolicyDocument } from './document-types.ts';
 import { didYouMean } from './nearest.ts';
-import { type Cidr, contains, parseCidr } from './networks.ts';
+import { type Cidr, contains, isMapped, parseCidr } from './networks.ts';
 import type { Selector } from './selectors.ts';
 import { fieldsAt } from './shape-fields.ts';
 import { type IngressPeerShape, type IngressPortShape, networkPolicyParts, type SelectorShape } from './shapes.ts';
@@ -173,7 +174,10 @@ function readBlock(
 
 function readCidr(text: string, path: Path, report: AdmissionReport): Cidr | null {
   const cidr = parseCidr(text);
-  if (typeof cidr !== 'string' && text.includes('/')) return cidr;
+  if (typeof cidr !== 'string' && text.includes('/')) {
+    if (isMapped(cidr)) warnOfMapped(cidr, path, report);
+    return cidr;
+  }
   const message = typeof cidr === 'string' ? cidr : `"${text}" has no prefix length`;
   report.fault('cidr', path, message, `Write it as 10.0.0.0/8; one address is ${text.includes(':') ? '/128' : '/32'}.`);
   return null;

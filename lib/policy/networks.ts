@@ -33,8 +33,8 @@ export function cidrOf(ip: IpAddress): Cidr {
  * `10.0.0.0/8`, `fd00::/8`, or a bare address (one host). Yields a sentence for anything else; callers must then refuse
  * the whole document, because a network that cannot be read must not become a wider or a missing one.
  *
- * An IPv4-mapped block is the IPv4 block it spells, since mapped clients are unwrapped on accept. With a prefix under 96 it
- * would hold every IPv4 address and more, which nobody means (CVE-2026-92395): refused.
+ * An IPv4-mapped block (`::ffff:10.0.0.0/104`) is one of IPv6 like any other, as in Linkerd: it holds no client, since mapped
+ * clients are IPv4 from accept on. `isMapped` tells it, so that whoever reads documents can say so.
  */
 export function parseCidr(text: string): Cidr | string {
   const slash = text.indexOf('/');
@@ -51,13 +51,19 @@ export function parseCidr(text: string): Cidr | string {
     }
     prefix = Number(digits);
   }
-  if (ip.family === 4 && width === 128) {
-    if (prefix < 96) return `"${text}" is IPv4-mapped with a prefix under 96, which would hold every IPv4 address`;
-    prefix -= 96;
-  }
-  const size = 1n << BigInt((ip.family === 4 ? 32 : 128) - prefix);
-  const first = bits(ip) & ~(size - 1n);
-  return { family: ip.family, first, last: first + size - 1n, text };
+  const size = 1n << BigInt(width - prefix);
+  const value = ip.family === 4 && width === 128 ? firstMapped | bits(ip) : bits(ip);
+  const first = value & ~(size - 1n);
+  return { family: width === 128 ? 6 : 4, first, last: first + size - 1n, text };
+}
+
+/** `::ffff:0:0/96` (RFC 4291 section 2.5.5.2). */
+const firstMapped = 0xffff_0000_0000n;
+const lastMapped = 0xffff_ffff_ffffn;
+
+/** Whether a block holds nothing but IPv4-mapped addresses, hence no client. */
+export function isMapped({ family, first, last }: Cidr): boolean {
+  return family === 6 && first >= firstMapped && last <= lastMapped;
 }
 
 export function contains(outer: Cidr, inner: Cidr): boolean {

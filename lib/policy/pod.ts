@@ -230,11 +230,14 @@ function probeOf(
   return { port: number, path };
 }
 
-/** A probe's path without its query; undefined for what is no path. The kubelet adds a missing first slash. */
+/**
+ * The path of a probe's URI reference, without query and fragment; undefined for what has none. A path that lacks its first
+ * slash names none, as for Linkerd, although the kubelet would add it.
+ */
 export function probePath(text: string): string | undefined {
-  const path = text.replace(/\?.*$/s, '');
-  const rooted = path.startsWith('/') ? path : `/${path}`;
-  return /^[\x21\x22\x24-\x3e\x40-\x7e]+$/.test(rooted) ? rooted : undefined;
+  const [, origin, path = ''] = /^([a-z][a-z0-9+.-]*:\/\/[^/?#]+)?([^?#]*)/i.exec(text) ?? [];
+  if (origin !== undefined && path === '') return '/';
+  return /^\/[\x21\x22\x24-\x3e\x40-\x7e]*$/.test(path) ? path : undefined;
 }
 
 /** The list, or the single one where there is none. */

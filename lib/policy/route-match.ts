@@ -163,48 +163,63 @@ export class DefaultHttpRoutes implements RouteTable {
   }
 }
 
-/** Service and method of a gRPC path; undefined where it has not both. Further segments are ignored, as in Linkerd. */
-function grpcTarget(path: string): { service: string; method: string } | undefined {
+/**
+ * Service and method of a gRPC call; undefined for what is none. Either may be empty, which is then its name, and further
+ * segments are ignored, as in Linkerd.
+ */
+function grpcTarget({ method: verb }: RequestFacts, path: string): { service: string; method: string } | undefined {
+  if (verb !== 'POST') return undefined;
   const [before, service, method] = path.split('/', 3);
-  return before === '' && service !== undefined && service !== '' && method !== undefined && method !== ''
-    ? { service, method }
-    : undefined;
+  return before === '' && service !== undefined && method !== undefined ? { service, method } : undefined;
 }
+
+const anyCall: GrpcMatch = { service: null, method: null, headers: [] };
 
 class GrpcGroup {
   readonly #entries: Entry[] = [];
   /** By `service/method`, either empty where any will do. */
   readonly #lists = new Map<string, Entry[]>();
+  /** Of rules without matches: every request, be it a call or not. */
+  readonly #everything: Entry[] = [];
 
-  add(rule: CompiledRule, match: GrpcMatch): void {
-    const entry = entryOf(rule, match, null);
+  add(rule: CompiledRule, match: GrpcMatch | null): void {
+    const entry = entryOf(rule, match ?? anyCall, null);
     this.#entries.push(entry);
-    listAt(this.#lists, `${match.service ?? ''}/${match.method ?? ''}`).push(entry);
+    const list =
+      match === null ? this.#everything : listAt(this.#lists, `${match.service ?? ''}/${match.method ?? ''}`);
+    list.push(entry);
   }
 
   seal(): void {
-    rank(this.#entries, this.#lists.values());
+    rank(this.#entries, [...this.#lists.values(), this.#everything]);
   }
 
   /** Precedence: length of the service, then of the method, then headers. */
-  find(request: RequestFacts, service: string, method: string, clientId: string | null): Entry | null {
-    return (
-      firstHolding(this.#lists.get(`${service}/${method}`), null, request, clientId) ??
-      firstHolding(this.#lists.get(`${service}/`), null, request, clientId) ??
-      firstHolding(this.#lists.get(`/${method}`), null, request, clientId) ??
-      firstHolding(this.#lists.get('/'), null, request, clientId)
-    );
+  find(request: RequestFacts, path: string, clientId: string | null): Entry | null {
+    const target = grpcTarget(request, path);
+    let best: Entry | null = null;
+    if (target !== undefined) {
+      const { service, method } = target;
+      best =
+        firstHolding(this.#lists.get(`${service}/${method}`), null, request, clientId) ??
+        firstHolding(this.#lists.get(`${service}/`), null, request, clientId) ??
+        firstHolding(this.#lists.get(`/${method}`), null, request, clientId);
+      if (best !== null) return best;
+      best = firstHolding(this.#lists.get('/'), null, request, clientId);
+    }
+    return firstHolding(this.#everything, best, request, clientId);
   }
 }
 
-/** gRPC is POST to a path of two segments; anything else is not found. */
+/** A call is POST to a path of two segments; anything else is found by rules without matches alone. */
 export class GrpcRouteTable implements RouteTable {
   readonly rules: CompiledRule[] = [];
   readonly #hosts = new HostGroups(() => new GrpcGroup());
 
   /** Routes are added in the order in which ties are settled; `rules` has one for each rule of the document. */
-  add({ spec }: GrpcRouteDocument, rules: readonly CompiledRule[]): void {
+  add({ spec: { hostnames, rules: ruled } }: GrpcRouteDocument, rules: readonly CompiledRule[]): void {
     this.rules.push(...rules);
+    const spec = { hostnames, rules: ruled.map(({ matches }) => ({ matches: matches.length > 0 ? matches : [null] })) };
     eachMatch(spec, rules, (hostname, rule, match) => this.#hosts.at(hostname).add(rule, match));
   }
 
@@ -214,10 +229,7 @@ export class GrpcRouteTable implements RouteTable {
   }
 
   find(request: RequestFacts, path: string, clientId: string | null): RouteMatch | null {
-    const target = request.method === 'POST' ? grpcTarget(path) : undefined;
-    if (target === undefined) return null;
-    const { service, method } = target;
-    return this.#hosts.first(request.host, (group) => group.find(request, service, method, clientId));
+    return this.#hosts.first(request.host, (group) => group.find(request, path, clientId));
   }
 }
 
@@ -231,7 +243,7 @@ export class DefaultGrpcRoute implements RouteTable {
   }
 
   find(request: RequestFacts, path: string): RouteMatch | null {
-    return request.method === 'POST' && grpcTarget(path) !== undefined ? this.#default : null;
+    return grpcTarget(request, path) === undefined ? null : this.#default;
   }
 }
 
@@ -239,7 +251,7 @@ function eachMatch<Match>(
   {
     hostnames,
     rules: documentRules,
-  }: { readonly hostnames: readonly string[]; readonly rules: readonly RouteRule<Match>[] },
+  }: { readonly hostnames: readonly string[]; readonly rules: readonly Pick<RouteRule<Match>, 'matches'>[] },
   rules: readonly CompiledRule[],
   add: (hostname: string | null, rule: CompiledRule, match: Match) => void,
 ): void {

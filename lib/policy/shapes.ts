@@ -8,6 +8,21 @@ import { gatewayGroup, linkerdGroup } from './document-types.ts';
  */
 
 const name = z.string().min(1);
+/** References, with the patterns and lengths of the CRDs. */
+const refGroup = z
+  .string()
+  .max(253)
+  .regex(/^$|^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/, 'must be an API group');
+const refKind = z
+  .string()
+  .min(1)
+  .max(63)
+  .regex(/^[a-zA-Z](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?$/, 'must be the name of a kind');
+const refName = z.string().min(1).max(253);
+const refNamespace = z.string().min(1).max(253);
+const dnsLabel = z
+  .string()
+  .regex(/^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?$/, 'must be lower-case letters, digits and hyphens');
 /** An own type, because a record type would lose a label called `__proto__`. */
 const stringMap = z
   .custom<Record<string, string>>(
@@ -90,9 +105,9 @@ const network = z.preprocess(
 );
 export type NetworkShape = z.infer<typeof network>;
 
-const accountRef = z.strictObject({ name, namespace: name.optional() });
+const accountRef = z.strictObject({ name: dnsLabel, namespace: dnsLabel.optional() });
 const serverAuthorization = z.strictObject({
-  server: z.strictObject({ name: name.optional(), selector: selector.optional() }),
+  server: z.strictObject({ name: dnsLabel.optional(), selector: selector.optional() }),
   client: z.strictObject({
     unauthenticated: z.boolean().optional(),
     networks: z.array(network).optional(),
@@ -108,10 +123,10 @@ const serverAuthorization = z.strictObject({
 export const serverAuthorizationShapes = { v1alpha1: serverAuthorization, v1beta1: serverAuthorization };
 export type ServerAuthorizationShape = z.infer<typeof serverAuthorization>;
 
-const group = z.string().optional();
-const targetRef = z.strictObject({ group, kind: name, name });
+const group = refGroup.optional();
+const targetRef = z.strictObject({ group, kind: refKind, name: refName });
 export type TargetRefShape = z.infer<typeof targetRef>;
-const namespacedRef = z.strictObject({ group, kind: name, name, namespace: name.optional() });
+const namespacedRef = z.strictObject({ group, kind: refKind, name: refName, namespace: refNamespace.optional() });
 const authorizationPolicy = z.strictObject({ targetRef, requiredAuthenticationRefs: z.array(namespacedRef) });
 export const authorizationPolicyShapes = { v1alpha1: authorizationPolicy };
 export type AuthorizationPolicyShape = z.infer<typeof authorizationPolicy>;
@@ -119,7 +134,7 @@ export type AuthorizationPolicyShape = z.infer<typeof authorizationPolicy>;
 const meshTlsAuthentication = z.strictObject({
   identities: z.array(z.string()).min(1).optional(),
   identityRefs: z
-    .array(z.strictObject({ group, kind: name, name: name.optional(), namespace: name.optional() }))
+    .array(z.strictObject({ group, kind: refKind, name: refName.optional(), namespace: refNamespace.optional() }))
     .min(1)
     .optional(),
 });
@@ -145,10 +160,13 @@ const token = z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/, 'must be an HTTP
 /** A value that can be sent in a header as it stands (RFC 9110 section 5.5). */
 const headerValue = z.string().regex(/^[\t\x20-\x7e\x80-\uffff]*$/, 'must not hold control characters');
 const matchType = z.enum(['Exact', 'RegularExpression']).default('Exact');
-const headerMatches = z.array(z.strictObject({ type: matchType, name: token, value: z.string() })).default([]);
+const headerMatches = z
+  .array(z.strictObject({ type: matchType, name: token.max(256), value: z.string().min(1).max(4096) }))
+  .default([]);
+const headerSetting = z.strictObject({ name: token.max(256), value: headerValue.min(1).max(4096) });
 const headerModifier = z.strictObject({
-  add: z.array(z.strictObject({ name: token, value: headerValue })).default([]),
-  set: z.array(z.strictObject({ name: token, value: headerValue })).default([]),
+  add: z.array(headerSetting).default([]),
+  set: z.array(headerSetting).default([]),
   remove: z.array(token).default([]),
 });
 export type HeaderModifierShape = z.infer<typeof headerModifier>;
@@ -193,19 +211,21 @@ const ignoredRuleFields = {
   retry: z.unknown().optional(),
   sessionPersistence: z.unknown().optional(),
 };
+const parentRef = (ownGroup: string) =>
+  z.strictObject({
+    group: refGroup.default(ownGroup),
+    kind: refKind.default('Gateway'),
+    namespace: dnsLabel.optional(),
+    name: refName,
+    sectionName: refName.optional(),
+    port: portNumber.optional(),
+  });
+/** All that is read of a route that attaches to no Server: whether it does must be beyond doubt. */
+export const unattachedRouteShape = z.looseObject({
+  parentRefs: z.array(parentRef(gatewayGroup).loose()).optional(),
+});
 const routeFields = (ownGroup: string) => ({
-  parentRefs: z
-    .array(
-      z.strictObject({
-        group: z.string().default(ownGroup),
-        kind: name.default('Gateway'),
-        namespace: name.optional(),
-        name,
-        sectionName: name.optional(),
-        port: portNumber.optional(),
-      }),
-    )
-    .default([]),
+  parentRefs: z.array(parentRef(ownGroup)).default([]),
   hostnames: z
     .array(
       z
@@ -221,34 +241,41 @@ const routeFields = (ownGroup: string) => ({
 
 const httpMethods = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'CONNECT', 'OPTIONS', 'TRACE', 'PATCH'] as const;
 const anyPath = { type: 'PathPrefix' as const, value: '/' };
-const httpMatch = z.strictObject({
-  path: z
-    .strictObject({
-      type: z.enum(['Exact', 'PathPrefix', 'RegularExpression']).default('PathPrefix'),
-      value: z.string().default('/'),
-    })
-    .default(anyPath),
-  headers: headerMatches,
-  queryParams: z.array(z.strictObject({ type: matchType, name, value: z.string() })).default([]),
-  method: z.enum(httpMethods).optional(),
-});
-export type HttpMatchShape = z.infer<typeof httpMatch>;
+const httpMatch = (parameter: z.ZodType<string, string>) =>
+  z.strictObject({
+    path: z
+      .strictObject({
+        type: z.enum(['Exact', 'PathPrefix', 'RegularExpression']).default('PathPrefix'),
+        value: z.string().default('/'),
+      })
+      .default(anyPath),
+    headers: headerMatches,
+    queryParams: z
+      .array(z.strictObject({ type: matchType, name: parameter, value: z.string().min(1).max(1024) }))
+      .default([]),
+    method: z.enum(httpMethods).optional(),
+  });
+export type HttpMatchShape = z.infer<ReturnType<typeof httpMatch>>;
 const anyHttp: HttpMatchShape = { path: anyPath, headers: [], queryParams: [] };
-const httpRoute = (ownGroup: string, redirectStatus: readonly [number, ...number[]]) =>
+const httpRoute = (
+  ownGroup: string,
+  redirectStatus: readonly [number, ...number[]],
+  parameter: z.ZodType<string, string>,
+) =>
   z.strictObject({
     ...routeFields(ownGroup),
     rules: z
       .array(
         z.strictObject({
-          matches: z.array(httpMatch).default([anyHttp]),
+          matches: z.array(httpMatch(parameter)).default([anyHttp]),
           filters: z.array(filter(redirectStatus)).default([]),
           ...ignoredRuleFields,
         }),
       )
       .default([{ matches: [anyHttp], filters: [] }]),
   });
-const linkerdHttpRoute = httpRoute(linkerdGroup, [301, 302]);
-const gatewayHttpRoute = httpRoute(gatewayGroup, [301, 302, 303, 307, 308]);
+const linkerdHttpRoute = httpRoute(linkerdGroup, [301, 302], z.string().min(1).max(256));
+const gatewayHttpRoute = httpRoute(gatewayGroup, [301, 302, 303, 307, 308], token.max(256));
 export const linkerdHttpRouteShapes = {
   v1alpha1: linkerdHttpRoute,
   v1beta1: linkerdHttpRoute,
@@ -262,8 +289,8 @@ const grpcMatch = z.strictObject({
   method: z
     .strictObject({
       type: z.enum(['Exact', 'RegularExpression']).default('Exact'),
-      service: name.optional(),
-      method: name.optional(),
+      service: name.max(1024).optional(),
+      method: name.max(1024).optional(),
     })
     .optional(),
   headers: headerMatches,
@@ -279,7 +306,8 @@ const grpcRoute = z.strictObject({
         ...ignoredRuleFields,
       }),
     )
-    .default([{ matches: [], filters: [] }]),
+    // Unlike an HTTPRoute's, an absent list has no default: such a route matches nothing.
+    .default([]),
 });
 export const grpcRouteShapes = { v1alpha2: grpcRoute, v1: grpcRoute };
 export type GrpcRouteShape = z.infer<typeof grpcRoute>;

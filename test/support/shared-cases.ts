@@ -9,11 +9,12 @@ export type CasesFile<T> =
   | { readonly found: false; readonly reason: string };
 
 /** The shared folder lies beside the checkout, or where SALLYPORT_SHARED says. */
+export function sharedCasesPath(file: string): string {
+  return join(process.env.SALLYPORT_SHARED ?? join(checkout, '..', 'shared'), 'cases', file);
+}
+
 export function readSharedCases<T>(file: string): CasesFile<T> {
-  const folder = process.env.SALLYPORT_SHARED ?? join(checkout, '..', 'shared');
-  const path = join(folder, 'cases', file);
-  if (!existsSync(path)) {
-    return { found: false, reason: `no cases/${file} in ${folder}; SALLYPORT_SHARED names the folder that holds it` };
-  }
+  const path = sharedCasesPath(file);
+  if (!existsSync(path)) return { found: false, reason: `no ${path}; SALLYPORT_SHARED names the folder that holds it` };
   return { found: true, cases: parse(readFileSync(path, 'utf8')) as T };
 }

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import type { ClientIdentity } from '../../../lib/client.ts';
 import { IdentitySet, identityFault } from '../../../lib/policy/identities.ts';
-import { type Cidr, type NetworkEntry, networkSet, parseCidr } from '../../../lib/policy/networks.ts';
+import { type Cidr, isMapped, type NetworkEntry, networkSet, parseCidr } from '../../../lib/policy/networks.ts';
 import { type Expression, selects } from '../../../lib/policy/selectors.ts';
 import { account, document, ip, load, policy, server } from './fixtures.ts';
 
@@ -20,8 +20,8 @@ t.test('CIDRs', async (t) => {
     ['0.0.0.0/0', '255.255.255.255', '::1'],
     ['::/0', '2001:db8::1', '0.0.0.0'],
     ['fd00::/8', 'fdff:ffff::1', 'fe00::'],
-    ['::ffff:10.1.2.0/120', '10.1.2.255', '10.1.3.0'],
-    ['::ffff:0:0/96', '1.2.3.4', '::1'],
+    ['::ffff:0:0/95', '::fffe:1:2', '1.2.3.4'],
+    ['::/0', '::1', '::ffff:10.1.2.9'],
     ['10.1.2.0/24', '::ffff:10.1.2.9', '::10.1.2.9'],
     ['10.1.2.0/24', '::ffff:0a01:0209', '::ffff:0b01:0209'],
     ['fe80::/10', 'fe80::1%eth0', 'fec0::1%eth0'],
@@ -39,13 +39,26 @@ t.test('CIDRs', async (t) => {
     '10.0.0/8',
     '0x0a.0.0.0/8',
     '::/129',
-    '::ffff:0:0/95',
     '1.2.3.4/-1',
     'a/8',
     '10.0.0.0/8/8',
   ]) {
     t.type(parseCidr(text), 'string', `"${text}" is refused`);
   }
+});
+
+t.test('an IPv4-mapped block is one of IPv6, which holds no client', async (t) => {
+  for (const text of ['::ffff:10.1.2.0/120', '::ffff:0:0/96', '::ffff:10.1.2.9', '::ffff:a01:200/120']) {
+    const block = cidr(text);
+    const set = networkSet([{ network: block, except: [] }], []);
+    for (const client of ['10.1.2.9', '::ffff:10.1.2.9', '::ffff:a01:209', '::1']) {
+      t.equal(set.contains(ip(client)), false, `${text} does not hold ${client}`);
+    }
+    t.equal(isMapped(block), true, `${text} is told`);
+    const others = networkSet([{ network: cidr('0.0.0.0/0'), except: [block] }], []);
+    t.equal(others.contains(ip('10.1.2.9')), true, `${text} excepts nothing`);
+  }
+  for (const text of ['10.1.2.0/24', '::/0', '::ffff:0:0/95', '::1']) t.equal(isMapped(cidr(text)), false, text);
 });
 
 t.test('podClusterIp', async (t) => {

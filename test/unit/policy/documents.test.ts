@@ -155,7 +155,11 @@ t.test('refused documents have no effect and say why', async (t) => {
     ],
     ['no network', authOf('[]'), 'invalid-field'],
     ['a network that is none', authOf('[{cidr: 10.0.0.0/33}]'), 'cidr'],
-    ['a mapped network under 96', authOf('[{cidr: "::ffff:0:0/95"}]'), 'cidr'],
+    [
+      'a ServerAuthorization for a name that no CRD takes',
+      document('ServerAuthorization', 's', '{server: {name: a.b}, client: {unauthenticated: true}}'),
+      'invalid-field',
+    ],
     ['a network with a zone', authOf('[{cidr: "fe80::1%eth0"}]'), 'cidr'],
     ['a network of an unquoted octal', authOf('[{cidr: 010.0.0.0/8}]'), 'cidr'],
     ['an exception outside', authOf('[{cidr: 10.0.0.0/8, except: [11.0.0.0/8]}]'), 'except-outside'],

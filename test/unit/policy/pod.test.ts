@@ -1,6 +1,6 @@
 import t from 'tap';
 import { parse } from 'yaml';
-import { readPod, workloadFromPod } from '../../../lib/policy/pod.ts';
+import { probePath, readPod, workloadFromPod } from '../../../lib/policy/pod.ts';
 import { noPorts, parsePortSet } from '../../../lib/policy/workload.ts';
 
 const settings = {
@@ -60,7 +60,7 @@ spec:
   initContainers:
     - name: c
       ports: [{name: admin, containerPort: 4191}]
-      readinessProbe: {httpGet: {path: ready, port: admin}}
+      readinessProbe: {httpGet: {path: /ready, port: admin}}
 status: {podIP: 10.1.1.1, podIPs: [{ip: 10.1.1.1}, {ip: "fd00::1"}, {ip: nonsense}], hostIP: 10.9.0.1, hostIPs: [{ip: 10.9.0.1}, {ip: "fd00:9::1"}]}
 `),
     settings,
@@ -100,6 +100,26 @@ status: {podIP: 10.1.1.1, podIPs: [{ip: 10.1.1.1}, {ip: "fd00::1"}, {ip: nonsens
     { code: 'probe-path' },
     { code: 'pod-ip', path: ['status', 'podIPs', 2, 'ip'] },
   ]);
+});
+
+t.test("a probe's path is that of its URI reference, and none where it has none", async (t) => {
+  const rows: readonly (readonly [text: string, path: string | undefined])[] = [
+    ['/', '/'],
+    ['/live', '/live'],
+    ['/live?full=1', '/live'],
+    ['/live#top', '/live'],
+    ['/a%62', '/a%62'],
+    ['http://web/x?y', '/x'],
+    ['http://web', '/'],
+    // The kubelet would ask for /live, yet Linkerd does not let it.
+    ['live', undefined],
+    ['', undefined],
+    ['?', undefined],
+    ['http://', undefined],
+    ['/a b', undefined],
+    ['/\u00e9', undefined],
+  ];
+  for (const [text, path] of rows) t.equal(probePath(text), path, `"${text}"`);
 });
 
 t.test('what a Pod leaves out comes from the settings, and what it says badly is reported', async (t) => {

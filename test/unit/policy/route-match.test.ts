@@ -142,10 +142,10 @@ const rows: readonly Row[] = [
     wins: 'b',
   },
   {
-    title: 'no timestamp is oldest',
+    title: 'no timestamp is youngest',
     routes: [
-      ['a', '{path: {value: /}}', '2024-02-01T00:00:00Z'],
-      ['b', '{path: {value: /}}'],
+      ['b', '{path: {value: /}}', '2024-02-01T00:00:00Z'],
+      ['a', '{path: {value: /}}'],
     ],
     query: {},
     wins: 'b',

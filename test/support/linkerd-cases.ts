@@ -1,0 +1,90 @@
+import { existsSync, readFileSync } from 'node:fs';
+import type { CaseClient, CasePod, CaseRequest, CaseSettings, PolicyDocument } from './policy-cases.ts';
+import { type CasesFile, sharedCasesPath } from './shared-cases.ts';
+
+/** What the real linkerd2-proxy did with one connection or request. */
+export interface RecordedCheck {
+  readonly id: string;
+  readonly client: CaseClient;
+  /** `dst_ip`: sent to this address in place of the pod's. */
+  readonly request: CaseRequest & { readonly dst_ip?: string };
+  readonly linkerd: {
+    readonly outcome: string;
+    readonly counters: readonly { readonly metric: string; readonly labels: Readonly<Record<string, string>> }[];
+  };
+}
+
+/** A state of the documents, and what was tried under it. */
+export interface RecordedWorld {
+  readonly id: string;
+  readonly title?: string;
+  readonly settings: Omit<CaseSettings, 'detectTimeout'>;
+  readonly pod: CasePod;
+  readonly resources: readonly PolicyDocument[];
+  /** `Kind/name` of those that the API server or the webhook refused. */
+  readonly refused: readonly { readonly doc: string; readonly by: string; readonly why: string }[];
+  readonly checks: readonly RecordedCheck[];
+}
+
+/** A document that the API server or the webhook refuses, and why. */
+export interface AdmissionGap {
+  readonly what: string;
+  readonly refusal: string;
+  readonly document: PolicyDocument;
+}
+
+/** What a check says of the decision, in words that an explanation of ours can be held against. */
+export interface RecordedDecision {
+  readonly verdict: 'permit' | 'deny' | 'no-route' | 'redirect' | 'redirect-failed' | 'invalid' | 'closed';
+  readonly wire: 'http' | 'tcp';
+  /** As `group/kind/name`; null where none applies. */
+  readonly server: string | null;
+  readonly route: string | null;
+  readonly authz: string | null;
+}
+
+function readLines<T>(file: string): CasesFile<readonly T[]> {
+  const path = sharedCasesPath(file);
+  if (!existsSync(path)) return { found: false, reason: `no ${path}; SALLYPORT_SHARED names the folder that holds it` };
+  const lines = readFileSync(path, 'utf8').trimEnd().split('\n');
+  return { found: true, cases: lines.map((line) => JSON.parse(line) as T) };
+}
+
+export function readRecordedWorlds(): CasesFile<readonly RecordedWorld[]> {
+  return readLines('linkerd-recorded.jsonl');
+}
+
+export function readAdmissionGaps(): CasesFile<readonly AdmissionGap[]> {
+  return readLines('admission-gaps.jsonl');
+}
+
+/**
+ * The decision behind a recorded outcome. Where the recording client's own TLS failed, the counter still says what the
+ * proxy decided. A check that was neither counted nor answered was closed before any decision.
+ */
+export function recordedDecision({ linkerd: { outcome, counters } }: RecordedCheck): RecordedDecision {
+  const [counted] = counters;
+  if (counted === undefined) {
+    const verdict = outcome === 'closed' ? 'closed' : 'invalid';
+    return { verdict, wire: verdict === 'closed' ? 'tcp' : 'http', server: null, route: null, authz: null };
+  }
+  const { metric, labels } = counted;
+  const named = (prefix: string): string | null =>
+    labels[`${prefix}_name`] === undefined
+      ? null
+      : `${labels[`${prefix}_group`]}/${labels[`${prefix}_kind`]}/${labels[`${prefix}_name`]}`;
+  return {
+    verdict: verdictOf(metric, outcome),
+    wire: metric.startsWith('inbound_tcp_') ? 'tcp' : 'http',
+    server: named('srv'),
+    route: named('route'),
+    authz: named('authz'),
+  };
+}
+
+function verdictOf(metric: string, outcome: string): RecordedDecision['verdict'] {
+  if (metric.endsWith('_deny_total')) return 'deny';
+  if (metric.endsWith('_not_found_total')) return 'no-route';
+  if (/^http 30\d$/.test(outcome)) return 'redirect';
+  return 'permit';
+}
