@@ -45,6 +45,8 @@ export function decideRequest(
   if (table === null) return port.noRoute;
   const inspection = inspectPath(request.method, request.path);
   if (inspection.kind === 'invalid') return invalid(port.server, inspection.detail);
+  // A server that cuts the fragment off would read another value than the one that was matched.
+  if (request.query !== '' && request.query.includes('#')) return invalid(port.server, 'the query holds a fragment');
 
   const id = clientId(client);
   let match: RouteMatch | null;

@@ -1,5 +1,6 @@
 import type { Client, ClientTls } from '../client.ts';
 import type { IpAddress } from '../ip.ts';
+import { isHost, readAuthority, readTarget } from '../request-target.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import {
   type Authorizer,
@@ -9,7 +10,7 @@ import {
   type RequestDecision,
   type RequestFacts,
 } from './decision.ts';
-import { refusalOf } from './refusals.ts';
+import { refusalOf, refusals } from './refusals.ts';
 
 /** One hypothetical connection or request. */
 export interface ExplainQuery {
@@ -65,6 +66,7 @@ export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJso
   if (isBytes(policy, client, protocol)) return explainConnection(authorizer, policy, client);
 
   const request = requestFacts(query, protocol);
+  if (typeof request === 'string') return malformed(policy, protocol, request);
   const decision = authorizer.request(policy, client, request);
   const { reason, candidates } = authorizer.requestReasons(policy, client, request, decision);
   const refusal = refusalOf(decision);
@@ -149,22 +151,52 @@ function explainConnection(authorizer: Authorizer, policy: PortPolicy, client: C
   };
 }
 
-function requestFacts(query: ExplainQuery, protocol: 'http1' | 'http2' | 'grpc' | 'tcp'): RequestFacts {
+/** The request as a lane would hand it over; a sentence where it would refuse it before it asks policy. */
+function requestFacts(query: ExplainQuery, protocol: 'http1' | 'http2' | 'grpc' | 'tcp'): RequestFacts | string {
   const grpc = protocol === 'grpc';
-  const target = query.path ?? '/';
-  const mark = target.indexOf('?');
+  const http1 = protocol === 'http1';
+  const method = query.method ?? (grpc ? 'POST' : 'GET');
   const headers = new Map<string, string[]>();
   for (const [name, value] of query.headers ?? []) {
     const key = name.toLowerCase();
-    headers.set(key, [...(headers.get(key) ?? []), value]);
+    // White space around a value is no part of it (RFC 9110 section 5.5).
+    headers.set(key, [...(headers.get(key) ?? []), value.replace(/^[\t ]+|[\t ]+$/g, '')]);
   }
+  const url = query.path ?? '/';
+  const target = method === 'CONNECT' && http1 ? readAuthority(url) : readTarget(method, url);
+  if (target === null || (!http1 && target.authority !== null)) return `"${url}" is no target that can be asked for`;
+  const named = query.host ?? headers.get('host')?.[0];
+  const host = target.authority ?? named ?? '';
+  if (!isHost(named ?? '')) return `"${named}" is no host`;
+  // Without an answer to the question of the host there is none; an empty one is another matter (RFC 9113 section 8.3.1).
+  if (!http1 && named === '') return 'HTTP/2 needs a host';
+  if (http1) headers.set('host', [host]);
+  const { path, query: search } = target;
   return {
-    method: query.method ?? (grpc ? 'POST' : 'GET'),
-    path: mark === -1 ? target : target.slice(0, mark),
-    query: mark === -1 ? '' : target.slice(mark + 1),
-    host: query.host ?? headers.get('host')?.[0] ?? '',
+    method,
+    path,
+    query: search,
+    host,
     grpc,
     header: (name) => headers.get(name) ?? [],
     oddNames: oddNamesOf([...headers.keys()].flatMap((name) => [name, ''])),
+  };
+}
+
+/** What no lane lets through to policy: 400 over HTTP/1; over HTTP/2 the stream is reset without an answer. */
+function malformed(policy: PortPolicy, protocol: ExplainQuery['protocol'], fault: string): ExplainJson {
+  const http1 = protocol === 'http1';
+  return {
+    verdict: 'invalid',
+    httpStatus: http1 ? refusals.invalid.http : null,
+    grpcStatus: http1 ? refusals.invalid.grpc : null,
+    tcp: null,
+    audit: false,
+    server: policy.server,
+    route: null,
+    authz: null,
+    reason: `the request is malformed: ${fault}`,
+    candidates: [],
+    networkPolicies: [],
   };
 }

@@ -75,11 +75,14 @@ export function headersHold(
 /** One remembered query: several matches of one request ask for the same one. */
 let lastQuery = { text: '', pairs: [] as readonly (readonly [string, string])[] };
 
-/** All tests must hold, each for any occurrence of its parameter, after form decoding (`+`, `%xx`). Names are exact. */
+/**
+ * All tests must hold, each for any occurrence of its parameter, after form decoding (`+`, `%xx`). Names are exact. The
+ * question mark that the parser takes off is the target's own: another one belongs to the first name.
+ */
 export function queryHolds(tests: readonly ValueTest[], query: string): boolean {
   if (tests.length === 0) return true;
   if (query === '') return false;
-  if (lastQuery.text !== query) lastQuery = { text: query, pairs: [...new URLSearchParams(query)] };
+  if (lastQuery.text !== query) lastQuery = { text: query, pairs: [...new URLSearchParams(`?${query}`)] };
   const { pairs } = lastQuery;
   return tests.every((test) => pairs.some(([name, value]) => name === test.name && test.holds(value)));
 }

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { scanRequestHeaders } from '../../lib/proxy/headers.ts';
-import { isHost } from '../../lib/proxy/http1/exchange.ts';
 import { fieldPairs } from '../../lib/proxy/http1/field-lines.ts';
 import { mayBecomePlain, readPlainHead } from '../../lib/proxy/http1/plain-request.ts';
+import { isHost } from '../../lib/request-target.ts';
 import { caseBytes, readHttp1Cases } from '../support/http1-cases.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { mutate, mutation, requestHead } from './mutations.ts';

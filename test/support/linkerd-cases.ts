@@ -62,7 +62,8 @@ export function readAdmissionGaps(): CasesFile<readonly AdmissionGap[]> {
  * The decision behind a recorded outcome. Where the recording client's own TLS failed, the counter still says what the
  * proxy decided. A check that was neither counted nor answered was closed before any decision.
  */
-export function recordedDecision({ linkerd: { outcome, counters } }: RecordedCheck): RecordedDecision {
+export function recordedDecision(check: RecordedCheck): RecordedDecision {
+  const { outcome, counters } = check.linkerd;
   const [counted] = counters;
   if (counted === undefined) {
     const verdict = outcome === 'closed' ? 'closed' : 'invalid';
@@ -74,7 +75,7 @@ export function recordedDecision({ linkerd: { outcome, counters } }: RecordedChe
       ? null
       : `${labels[`${prefix}_group`]}/${labels[`${prefix}_kind`]}/${labels[`${prefix}_name`]}`;
   return {
-    verdict: verdictOf(metric, outcome),
+    verdict: verdictOf(check, metric),
     wire: metric.startsWith('inbound_tcp_') ? 'tcp' : 'http',
     server: named('srv'),
     route: named('route'),
@@ -82,9 +83,41 @@ export function recordedDecision({ linkerd: { outcome, counters } }: RecordedChe
   };
 }
 
-function verdictOf(metric: string, outcome: string): RecordedDecision['verdict'] {
+function verdictOf({ linkerd, request }: RecordedCheck, metric: string): RecordedDecision['verdict'] {
   if (metric.endsWith('_deny_total')) return 'deny';
   if (metric.endsWith('_not_found_total')) return 'no-route';
-  if (/^http 30\d$/.test(outcome)) return 'redirect';
+  if (/^http 30\d$/.test(linkerd.outcome)) return 'redirect';
+  // Linkerd counts a redirect that cannot be made as allowed. The recording app answers 500 to methods that it does not know.
+  if (linkerd.outcome === 'http 500' && request.method === 'GET') return 'redirect-failed';
   return 'permit';
 }
+
+/** Where we decide otherwise on purpose. */
+export interface KnownDifference {
+  /** Words of the row in the README's table of differences. */
+  readonly row: string;
+  is(check: RecordedCheck, ours: { readonly verdict: string; readonly reason: string }): boolean;
+}
+
+export const knownDifferences: readonly KnownDifference[] = [
+  {
+    row: 'a path that servers could read in several ways',
+    is: ({ request }, { verdict }) => verdict === 'invalid' && /%|\/\//.test(request.path ?? ''),
+  },
+  {
+    row: 'a regular expression matches the whole value',
+    is: ({ id }) => id === 'regex.2' || id === 'regex.8',
+  },
+  {
+    row: 'user information, or a port that is no number, in Host or `:authority`',
+    is: ({ request }, { verdict }) => verdict === 'invalid' && /@| |:[^:]*[^0-9:\]]$|:.*:/.test(request.host ?? ''),
+  },
+  {
+    row: 'a target that is neither a path nor an `http` URL',
+    is: ({ request }, { verdict }) => verdict === 'invalid' && !(request.path ?? '/').startsWith('/'),
+  },
+  {
+    row: 'a fragment in a target',
+    is: ({ request }) => (request.path ?? '').includes('#'),
+  },
+];

@@ -1,45 +1,13 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
 import { oddNamesOf } from '../../policy/decision.ts';
+import type { Target } from '../../request-target.ts';
 import type { LibraryExchange } from '../exchange.ts';
 import { type HeaderList, headerValue, headerValues, type RequestHead, without } from '../headers.ts';
 import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
 import type { RequestPipeline } from '../request-pipeline.ts';
 import { maxDrainBytes } from './limits.ts';
-
-/** A request-target taken apart (RFC 9112 3.2). */
-export interface Target {
-  /** Path and query as received; `*` for OPTIONS. */
-  readonly target: string;
-  readonly path: string;
-  readonly query: string;
-  /** The authority of an absolute-form target, which then replaces Host (RFC 9112 3.2.2). */
-  readonly authority: string | null;
-}
-
-/** Null for a target that no origin server may be asked for; answered 400. */
-export function readTarget(method: string, url: string): Target | null {
-  let target = url;
-  let authority: string | null = null;
-  if (target.charCodeAt(0) !== 0x2f /* / */) {
-    if (target === '*') return method === 'OPTIONS' ? { target, path: '*', query: '', authority } : null;
-    const absolute = /^https?:\/\/([^/?#]+)(.*)$/is.exec(target);
-    const [, name = '', rest = ''] = absolute ?? [];
-    if (absolute === null || !isHost(name)) return null;
-    authority = name;
-    target = rest.startsWith('/') ? rest : `/${rest}`;
-  }
-  const mark = target.indexOf('?');
-  return mark === -1
-    ? { target, path: target, query: '', authority }
-    : { target, path: target.slice(0, mark), query: target.slice(mark + 1), authority };
-}
-
-/** RFC 9112 3.2: host[:port]; user information, lists and other delimiters would let two readers see two hosts. */
-export function isHost(text: string): boolean {
-  return /^(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?$/.test(text);
-}
 
 /** One HTTP/1 request and its response on Node's own parser. */
 export class Http1Exchange implements LibraryExchange {

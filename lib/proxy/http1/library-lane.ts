@@ -1,11 +1,12 @@
 import http from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { isHost, readAuthority, readTarget, type Target } from '../../request-target.ts';
 import { putBack } from '../detect/peek.ts';
 import { type RequestHead, scanRequestHeaders } from '../headers.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Http1Engine } from './engine.ts';
-import { Http1Exchange, isHost, readTarget } from './exchange.ts';
+import { Http1Exchange } from './exchange.ts';
 import { endWith } from './last-answer.ts';
 import { halfOpenMs, headersTimeoutMs, keepAliveMs, maxHeaderBytes, maxHeaderFields } from './limits.ts';
 import type { UpgradeForwarder } from './upgrade.ts';
@@ -173,7 +174,7 @@ export class LibraryLane implements Http1Engine {
     lane.busy = true;
     const scanned = scanRequestHeaders(request.rawHeaders);
     const isConnect = request.method === 'CONNECT';
-    const target = isConnect ? readAuthority(request) : readTarget(request.method as string, request.url as string);
+    const target = isConnect ? connectTarget(request) : readTarget(request.method as string, request.url as string);
     const fault = faultOf(request, scanned) ?? (target === null ? 'invalid request target' : null);
     if (fault !== null || target === null) {
       this.#options.onBadRequest(connection, fault as string);
@@ -242,11 +243,9 @@ function faultOf(request: http.IncomingMessage, head: RequestHead): string | nul
   return null;
 }
 
-/** CONNECT needs authority-form and HTTP/1.1 (RFC 9112 3.2.3; Linkerd refuses the rest alike). It has no path. */
-function readAuthority(request: http.IncomingMessage): ReturnType<typeof readTarget> {
-  const authority = request.url as string;
-  if (request.httpVersion !== '1.1' || !/^[^/?#@\s]+:[0-9]+$/.test(authority) || !isHost(authority)) return null;
-  return { target: authority, path: '', query: '', authority };
+/** CONNECT needs authority-form and HTTP/1.1 (Linkerd refuses the rest alike). */
+function connectTarget(request: http.IncomingMessage): Target | null {
+  return request.httpVersion === '1.1' ? readAuthority(request.url as string) : null;
 }
 
 /**

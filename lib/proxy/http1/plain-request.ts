@@ -1,7 +1,7 @@
 import { noOddNames, oddNamesOf } from '../../policy/decision.ts';
+import { isHost } from '../../request-target.ts';
 import type { Request } from '../exchange.ts';
 import { isIdentityAlias } from '../headers.ts';
-import { isHost } from './exchange.ts';
 import { fieldPairs, fieldValues } from './field-lines.ts';
 
 /*

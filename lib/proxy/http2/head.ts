@@ -1,5 +1,5 @@
+import { isHost, readTarget } from '../../request-target.ts';
 import { type HeaderList, isIdentityAlias } from '../headers.ts';
-import { isHost, readTarget } from '../http1/exchange.ts';
 
 /**
  * How a meshed client carries HTTP/1 over its HTTP/2 connection to us (Linkerd's orig-proto). The app gets the

@@ -156,6 +156,51 @@ t.test('refused documents have no effect and say why', async (t) => {
     ['no network', authOf('[]'), 'invalid-field'],
     ['a network that is none', authOf('[{cidr: 10.0.0.0/33}]'), 'cidr'],
     [
+      'a group in capitals, which the CRD refuses',
+      policyOf('{targetRef: {group: Policy.Linkerd.io, kind: Server, name: web}, requiredAuthenticationRefs: []}'),
+      'invalid-field',
+    ],
+    [
+      'a gRPC method without a name',
+      document('GRPCRoute', 'r', `{${parent}, rules: [{matches: [{method: {}}]}]}`, gateway),
+      'grpc-method-empty',
+    ],
+    [
+      'a gRPC service that is none',
+      document('GRPCRoute', 'r', `{${parent}, rules: [{matches: [{method: {service: a/b}}]}]}`, gateway),
+      'grpc-method-name',
+    ],
+    [
+      'a header set twice',
+      document(
+        'HTTPRoute',
+        'r',
+        `{${parent}, rules: [{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: b}, {name: a, value: c}]}}]}]}`,
+        beta3,
+      ),
+      'header-repeated',
+    ],
+    [
+      'an empty value of a query parameter',
+      document('HTTPRoute', 'r', `{${parent}, rules: [{matches: [{queryParams: [{name: a, value: ""}]}]}]}`, beta3),
+      'invalid-field',
+    ],
+    [
+      'parents that are no list, of a route that attaches to no Server',
+      document('HTTPRoute', 'r', '{parentRefs: web}', beta3),
+      'invalid-field',
+    ],
+    [
+      'a path that the Gateway API refuses',
+      document(
+        'HTTPRoute',
+        'r',
+        `{${parent}, rules: [{matches: [{path: {value: /a/../b}}]}]}`,
+        'gateway.networking.k8s.io/v1',
+      ),
+      'path-form',
+    ],
+    [
       'a ServerAuthorization for a name that no CRD takes',
       document('ServerAuthorization', 's', '{server: {name: a.b}, client: {unauthenticated: true}}'),
       'invalid-field',
@@ -417,7 +462,7 @@ t.test('accepted, with the defaults of the API server', async (t) => {
     [
       'kinds without case',
       policyOf(
-        '{targetRef: {group: Policy.Linkerd.io, kind: SERVER, name: web}, requiredAuthenticationRefs: [{group: core, kind: serviceaccount, name: a}]}',
+        '{targetRef: {group: policy.linkerd.io, kind: SERVER, name: web}, requiredAuthenticationRefs: [{group: core, kind: serviceaccount, name: a}]}',
       ),
       { target: { kind: 'server' }, required: [{ kind: 'ServiceAccount', namespace: 'shop' }] },
     ],

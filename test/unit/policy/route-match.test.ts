@@ -285,7 +285,7 @@ const rows: readonly Row[] = [
       ['a', '{method: CONNECT}'],
       ['b', '{path: {value: /x}}'],
     ],
-    query: { method: 'CONNECT', path: '' },
+    query: { method: 'CONNECT', path: 'web:80' },
     wins: 'a',
   },
   { title: 'no route, no guess', routes: [['a', '{path: {value: /x}}']], query: { path: '/y' }, wins: null },
@@ -403,7 +403,7 @@ spec: {targetRef: {group: gateway.networking.k8s.io, kind: GRPCRoute, name: ${na
   }
   t.match(
     ask({ protocol: 'grpc', path: 'a.B/C' }),
-    { verdict: 'invalid', grpcStatus: 3 },
+    { verdict: 'invalid', httpStatus: null, grpcStatus: null },
     'a path without its first slash',
   );
   t.equal(ask({ protocol: 'grpc', path: '/a%2eB/C' }).verdict, 'invalid', 'escapes are read in gRPC paths too');

@@ -1,0 +1,42 @@
+/** Documents that the real API server or Linkerd's webhook refuses: each is an error here too, and has no effect. */
+import t from 'tap';
+import { readDocuments } from '../../lib/policy/documents.ts';
+import { readAdmissionGaps } from '../support/linkerd-cases.ts';
+
+/** A deliberate extension: a list item with `except` alone subtracts from every network of the list. */
+const extensions = ['delete spec.networks.1.cidr'];
+
+const shared = readAdmissionGaps();
+if (!shared.found) {
+  t.plan(0, shared.reason);
+} else {
+  t.ok(shared.cases.length >= 74, `${shared.cases.length} documents`);
+  for (const { what, refusal, document } of shared.cases) {
+    const { documents, problems } = readDocuments(
+      [{ value: document, file: 'gap.yaml', position: () => ({ line: 1, column: 1 }) }],
+      { namespace: 'shop' },
+    );
+    const errors = problems.filter(({ severity }) => severity === 'error');
+    const title = `${document.kind}: ${what}`;
+    if (extensions.includes(what)) {
+      t.same(errors, [], `${title}: read on purpose`);
+      continue;
+    }
+    t.not(errors.length, 0, `${title}: ${errors[0]?.message ?? refusal}`);
+    t.same(documents, [], `${title}: without effect`);
+  }
+}
+
+t.test('lists are not bounded in length', async (t) => {
+  const match = (i: number): object => ({ path: { type: 'PathPrefix', value: `/${i}` } });
+  const rules = Array.from({ length: 17 }, () => ({ matches: Array.from({ length: 9 }, (_, i) => match(i)) }));
+  const value = {
+    apiVersion: 'policy.linkerd.io/v1beta3',
+    kind: 'HTTPRoute',
+    metadata: { name: 'long', namespace: 'shop' },
+    spec: { parentRefs: [{ group: 'policy.linkerd.io', kind: 'Server', name: 'web' }], rules },
+  };
+  const source = { value, file: 'long.yaml', position: () => ({ line: 1, column: 1 }) };
+  const { documents, problems } = readDocuments([source], { namespace: 'shop' });
+  t.same([documents.length, problems], [1, []]);
+});
