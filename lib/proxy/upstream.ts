@@ -15,6 +15,11 @@ export interface UpstreamOptions {
   readonly isOwn: (endpoint: Endpoint) => boolean;
 }
 
+/** A connect that took too long, whatever it was waiting for (504). */
+export function connectTimedOut({ host, port }: Endpoint): Error {
+  return new UpstreamError('ERR_SALLYPORT_CONNECT_TIMEOUT', `connecting to ${hostPort(host, port)} timed out`);
+}
+
 export interface PendingConnect {
   cancel(): void;
 }
@@ -76,6 +81,10 @@ export class Upstreams {
     this.#options = options;
   }
 
+  get connectTimeoutMs(): number {
+    return this.#options.connectTimeoutMs;
+  }
+
   /**
    * Calls back once: with a connected socket that allows half-open, or with the error. Never after `cancel`.
    * What `done` throws ends the socket; it should guard what it does to the client by itself.
@@ -94,10 +103,7 @@ export class Upstreams {
         internalFault('a failed connect', socket, thrown);
       }
     };
-    const timer = setTimeout(() => {
-      const where = hostPort(endpoint.host, endpoint.port);
-      fail(new UpstreamError('ERR_SALLYPORT_CONNECT_TIMEOUT', `connecting to ${where} timed out`));
-    }, this.#options.connectTimeoutMs);
+    const timer = setTimeout(() => fail(connectTimedOut(endpoint)), this.#options.connectTimeoutMs);
     const cancel = (): void => {
       if (settled) return;
       settled = true;

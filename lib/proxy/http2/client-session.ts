@@ -12,6 +12,7 @@ import { Stream, type StreamHome } from './stream.ts';
 const limits: SessionLimits = {
   settings: [[setting.enablePush, 0]],
   streamWindow: appLimits.streamWindow,
+  grownStreamWindow: appLimits.streamWindow,
   connectionWindow: appLimits.connectionWindow,
   maxListBytes: 256 * 1024,
   maxFields: appLimits.headerFields,
@@ -29,6 +30,8 @@ export interface AnswerSink {
   ended(trailers: HeaderList): void;
   /** Once, instead of `ended`. */
   broken(code: number): void;
+  /** The client's connection. */
+  readonly owner: object;
 }
 
 /** One request to the app. */
@@ -41,6 +44,10 @@ export class ClientStream extends Stream {
     this.isHead = isHead;
     this.#sink = sink;
     this.awaitsHead = true;
+  }
+
+  get owner(): object {
+    return this.#sink.owner;
   }
 
   head(head: AnswerHead, endStream: boolean): void {
@@ -186,6 +193,21 @@ export class ClientSession extends Session {
 
   protected override ready(): void {
     this.#home.ready(this);
+  }
+
+  protected override roomGiven(): void {
+    if (!this.#retired) this.#home.ready(this);
+  }
+
+  /** Whether content of this client holds what the others miss of the connection's window. */
+  isHeldUpBy(owner: object): boolean {
+    let held = 0;
+    for (const stream of this.streams.values() as Iterable<ClientStream>) {
+      if (stream.owner !== owner) continue;
+      held += Math.max(0, this.peerInitialWindow - stream.sendWindow);
+      if (held >= appLimits.uploadRoom) return true;
+    }
+    return false;
   }
 
   protected override get lastAccepted(): number {

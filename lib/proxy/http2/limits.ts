@@ -4,8 +4,13 @@
 export const clientLimits = {
   /** Streams at a time. */
   streams: 256,
-  /** Bytes on one stream, and on all of a connection, before we have read them (Linkerd: 1 MiB). */
-  streamWindow: 256 * 1024,
+  /**
+   * Bytes of a request that may wait for the app, per stream: of a new one, and of one that the app reads. What is on its
+   * way on a whole connection is bounded besides (Linkerd: 1 MiB), but not what waits: a client opens hundreds of streams
+   * that an app need not read, and none of them may hold what the others need (RFC 9113 5.2.2).
+   */
+  streamWindow: 65_535,
+  grownStreamWindow: 256 * 1024,
   connectionWindow: 1 << 20,
   /** Bytes of a header list as RFC 9113 6.5.2 counts them, and its fields: more is an attack (CVE-2024-27983 and its kin). */
   headerListBytes: 64 * 1024,
@@ -36,5 +41,12 @@ export const appLimits = {
    */
   streamWindow: 65_535,
   connectionWindow: 16 << 20,
+  /**
+   * Content that the app leaves unread takes the window of its session from all others (RFC 9113 5.2.2): a request with
+   * content wants to find this much of it, and otherwise, as far as its own client is not the one who holds it, another
+   * session, of at most so many.
+   */
+  uploadRoom: 16 * 1024,
+  sessionsForRoom: 64,
   headerFields: 2000,
 } as const;

@@ -6,6 +6,7 @@ import type { AppSessions, Waiting } from './app-sessions.ts';
 import type { AnswerSink, ClientSession, ClientStream } from './client-session.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { encodeFields } from './hpack/encoder.ts';
+import { appLimits } from './limits.ts';
 import { errorCode, reasonName } from './protocol.ts';
 import type { RequestRelay, ServerStream } from './server-stream.ts';
 
@@ -26,6 +27,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   /** The request can be sent again should the app not have looked at it. */
   #mayRepeat: boolean;
   #grpcStatus: string | null = null;
+  #wantsRoom: number | null = null;
 
   /**
    * @param block the request's header block for the app.
@@ -67,9 +69,28 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   }
 
   #send(): void {
-    const session = this.#sessions.take();
+    const session = this.#sessions.take(this);
     if (session === null) this.#sessions.wait(this);
     else this.ready(session);
+  }
+
+  get owner(): object {
+    return this.#client.connection;
+  }
+
+  get room(): number {
+    const { remoteEnded, requestHead } = this.#client;
+    if (this.#wantsRoom === null) {
+      const { contentLength } = requestHead;
+      const known = contentLength === -1 ? appLimits.uploadRoom : Math.min(contentLength, appLimits.uploadRoom);
+      this.#wantsRoom = remoteEnded ? 0 : Math.max(1, known);
+    }
+    return this.#wantsRoom;
+  }
+
+  /** By a fault of ours. */
+  destroy(): void {
+    this.#client.destroyConnection();
   }
 
   ready(session: ClientSession): void {

@@ -18,6 +18,7 @@ const limits: SessionLimits = {
     [setting.maxHeaderListSize, clientLimits.headerListBytes],
   ],
   streamWindow: clientLimits.streamWindow,
+  grownStreamWindow: clientLimits.grownStreamWindow,
   connectionWindow: clientLimits.connectionWindow,
   maxListBytes: clientLimits.headerListBytes,
   maxFields: clientLimits.headerFields,
@@ -159,6 +160,10 @@ export class ServerSession extends Session implements Http2Session, ServerStream
     // Requests need no settings.
   }
 
+  protected override roomGiven(): void {
+    // Answers that wait for it are the session's own.
+  }
+
   protected override get lastAccepted(): number {
     // It never goes up again (RFC 9113 6.8).
     return this.#drainedAt ?? this.lastStreamId;
@@ -166,6 +171,12 @@ export class ServerSession extends Session implements Http2Session, ServerStream
 
   protected override streamClosed(_stream: Stream): void {
     if (this.#drainedAt !== null && this.streams.size === 0 && !this.over) this.end(errorCode.noError);
+  }
+
+  /** Ends it now. */
+  destroy(): void {
+    this.#gone();
+    this.socket.destroy();
   }
 
   announce(): void {

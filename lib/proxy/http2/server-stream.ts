@@ -18,6 +18,8 @@ export interface ServerStreamHome extends StreamHome {
   readonly pipeline: RequestPipeline;
   /** Takes no more requests, and ends with the last that is open. */
   drain(): void;
+  /** Ends it now. */
+  destroy(): void;
 }
 
 /** Who deals with a request. */
@@ -84,6 +86,11 @@ export class ServerStream extends Stream implements Exchange {
   }
   get oddNames(): readonly string[] {
     return oddNamesOf(this.requestHead.head.forward);
+  }
+
+  /** Ends the client's connection, for a fault of ours. */
+  destroyConnection(): void {
+    this.#home.destroy();
   }
 
   inform(head: AnswerHead): void {

@@ -12,8 +12,13 @@ import { TokenBucket } from './token-bucket.ts';
 export interface SessionLimits {
   /** Our SETTINGS; HEADER_TABLE_SIZE and MAX_FRAME_SIZE stay as they are by default. */
   readonly settings: readonly (readonly [id: number, value: number])[];
-  /** Bytes that the peer may send on a stream, and on all of them, before we have consumed any. */
+  /**
+   * Bytes that the peer may send on a stream before we have consumed any: of a new one, and of one whose content has been
+   * consumed so far, while little is held for the others.
+   */
   readonly streamWindow: number;
+  readonly grownStreamWindow: number;
+  /** Bytes on all streams that may be on their way to us. */
   readonly connectionWindow: number;
   /** Bytes of a header list as RFC 9113 6.5.2 counts them, and its fields. */
   readonly maxListBytes: number;
@@ -63,7 +68,8 @@ export abstract class Session implements FrameSink, StreamHome {
   readonly #reader = new FrameReader(this);
   #sendWindow = defaultWindow;
   #receiveWindow: number;
-  #unannounced = 0;
+  /** Bytes of the peer's DATA that are held for somebody, on all streams. */
+  #unconsumed = 0;
   #peerTableBytes = headerTableBytes;
   #sawSettings = false;
   #unacknowledgedSettings = 1;
@@ -107,6 +113,8 @@ export abstract class Session implements FrameSink, StreamHome {
   protected abstract goingAway(lastStreamId: number): void;
   /** The peer's SETTINGS have come, for the first time or again. */
   protected abstract ready(): void;
+  /** The peer takes more DATA on the connection. */
+  protected abstract roomGiven(): void;
   /** A stream is over, and has left `streams`. */
   protected abstract streamClosed(stream: Stream, reset: boolean): void;
 
@@ -201,29 +209,26 @@ export abstract class Session implements FrameSink, StreamHome {
       from++;
       to -= padding;
     }
-    this.#receiveWindow -= length;
-    if (this.#receiveWindow < 0) return errorCode.flowControlError;
+    if (!this.#arrived(length)) return errorCode.flowControlError;
     const stream = this.streams.get(streamId);
     const end = (flags & flag.endStream) !== 0;
     if (stream === undefined || stream.remoteEnded) {
-      this.consumed(null, length);
       this.#late(streamId, stream, end);
       return errorCode.noError;
     }
     stream.receiveWindow -= length;
     if (stream.receiveWindow < 0) {
-      this.consumed(null, length);
       this.streamError(stream, errorCode.flowControlError);
       return errorCode.noError;
     }
     // Empty ones cost as much as full ones and bring nothing (CVE-2019-9518).
     if (from === to && !end && !this.#costs()) return errorCode.noError;
     if (stream.awaitsHead || !stream.count(to - from, end)) {
-      this.consumed(null, length);
       stream.malformed();
       return errorCode.noError;
     }
     stream.unconsumed += length;
+    this.#unconsumed += length;
     if (end) stream.remoteEnded = true;
     if (length > to - from) this.consumed(stream, length - (to - from));
     if (to > from) stream.received(bytes, from, to);
@@ -327,6 +332,7 @@ export abstract class Session implements FrameSink, StreamHome {
       this.#sendWindow += increment;
       if (this.#sendWindow > maxWindow) return errorCode.flowControlError;
       this.#hasNewRoom = true;
+      this.roomGiven();
       return errorCode.noError;
     }
     const stream = this.streams.get(streamId);
@@ -455,6 +461,11 @@ export abstract class Session implements FrameSink, StreamHome {
     return from;
   }
 
+  /** Bytes of DATA that the peer takes on the connection, whatever it takes on a stream. */
+  get sendRoom(): number {
+    return this.#sendWindow;
+  }
+
   /** The stream waits for room. */
   enqueue(stream: Stream): void {
     if (stream.queued) return;
@@ -475,27 +486,40 @@ export abstract class Session implements FrameSink, StreamHome {
     this.#pumping = false;
   }
 
-  /** Bytes of the peer's DATA have been dealt with. Null: of a stream that is no more. */
-  consumed(stream: Stream | null, bytes: number): void {
-    if (this.over) return;
-    if (stream !== null) {
-      // Its end has paid for all of them.
-      if (stream.closed) return;
-      stream.unconsumed -= bytes;
-    }
-    this.#unannounced += bytes;
-    if (this.#unannounced >= this.#limits.connectionWindow >> 1) {
-      this.output.number(frameType.windowUpdate, 0, this.#unannounced);
-      this.#receiveWindow += this.#unannounced;
-      this.#unannounced = 0;
-    }
-    if (stream === null || stream.remoteEnded) return;
+  /**
+   * Takes the payload of DATA off the connection's window, and gives it back at once: what waits for somebody slow is
+   * bounded by the windows of streams and by memory, and no stream can hold what the others need (RFC 9113 5.2.2).
+   *
+   * @returns false when there was no room for it.
+   */
+  #arrived(bytes: number): boolean {
+    this.#receiveWindow -= bytes;
+    if (this.#receiveWindow < 0) return false;
+    const due = this.#limits.connectionWindow - this.#receiveWindow;
+    if (due < this.#limits.connectionWindow >> 1) return true;
+    this.output.number(frameType.windowUpdate, 0, due);
+    this.#receiveWindow += due;
+    return true;
+  }
+
+  /** Bytes of the peer's DATA on this stream have been dealt with. */
+  consumed(stream: Stream, bytes: number): void {
+    // Its end has settled all of them.
+    if (this.over || stream.closed) return;
+    stream.unconsumed -= bytes;
+    this.#unconsumed -= bytes;
+    if (stream.remoteEnded) return;
     stream.unannounced += bytes;
-    if (stream.unannounced >= this.#limits.streamWindow >> 1) {
-      this.output.number(frameType.windowUpdate, stream.id, stream.unannounced);
-      stream.receiveWindow += stream.unannounced;
-      stream.unannounced = 0;
+    if (stream.unannounced < stream.window >> 1) return;
+    const { grownStreamWindow, connectionWindow } = this.#limits;
+    let due = stream.unannounced;
+    if (stream.window < grownStreamWindow && this.#unconsumed < connectionWindow) {
+      due += grownStreamWindow - stream.window;
+      stream.window = grownStreamWindow;
     }
+    this.output.number(frameType.windowUpdate, stream.id, due);
+    stream.receiveWindow += due;
+    stream.unannounced = 0;
   }
 
   /** One side of the stream has ended; with both, it is over. */
@@ -508,8 +532,8 @@ export abstract class Session implements FrameSink, StreamHome {
     stream.close();
     this.streams.delete(stream.id);
     if (stream.queued) this.#queue.delete(stream);
-    // Whoever was to deal with them may never do so, and the connection's room is everybody's.
-    if (stream.unconsumed > 0) this.consumed(null, stream.unconsumed);
+    // Whoever was to deal with them may never do so.
+    this.#unconsumed -= stream.unconsumed;
     this.streamClosed(stream, reset);
   }
 

@@ -28,8 +28,10 @@ export abstract class Stream {
   receiveWindow: number;
   /** Consumed, but not yet told to the peer. */
   unannounced = 0;
-  /** Received, and not consumed: still owed to the connection when the stream ends. */
+  /** Received, and not consumed. */
   unconsumed = 0;
+  /** Bytes that the peer may send before any are consumed. */
+  window: number;
   /** The peer has sent END_STREAM. */
   remoteEnded = false;
   /** We have sent END_STREAM. */
@@ -57,6 +59,7 @@ export abstract class Stream {
     this.id = id;
     this.sendWindow = sendWindow;
     this.receiveWindow = receiveWindow;
+    this.window = receiveWindow;
   }
 
   /** Bytes of the peer's message; `bytes` is only lent. Whoever takes them calls `consume` when they are dealt with. */

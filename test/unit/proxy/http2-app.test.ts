@@ -652,6 +652,36 @@ const scenarios: readonly Scenario[] = [
     },
   },
   {
+    title: 'an app that gives no word at all',
+    library: false,
+    run: async (t, engine) => {
+      let speaks = false;
+      const s = await stage(
+        t,
+        engine,
+        {
+          settings: null,
+          onConnection: (connection) => {
+            if (speaks) connection.send(settingsFrame([]));
+            else connection.socket.removeAllListeners('data').resume();
+          },
+        },
+        { connectTimeoutMs: 200 },
+      );
+      const client = await s.open();
+      client.send(get(1), post(3));
+      t.equal(await client.over(1), '504');
+      t.match(await client.over(3), /^504/);
+      t.same(s.lane.counts.httpErrors, ['i/o', 'i/o']);
+      await until('its connection to be given up', () => s.app.connections[0]?.ended === true);
+      speaks = true;
+      const other = await s.open();
+      other.send(get(1));
+      t.equal(await other.over(1), '200', 'the next one has a connection of its own');
+      t.equal(s.app.connections.length, 2);
+    },
+  },
+  {
     title: 'an app that speaks HTTP/1',
     run: async (t, engine) => {
       const sockets = new Set<Socket>();
@@ -857,16 +887,18 @@ const scenarios: readonly Scenario[] = [
         },
       });
       const client = await s.open();
-      for (let id = 1; id < 20; id += 2) {
+      let id = 1;
+      // More than its window holds.
+      for (; id < 60; id += 2) {
         client.send(post(id, '/given-up'));
-        await client.until('room', () => client.room(id) >= 200_000 || client.ended);
-        for (let i = 0; i < 12; i++) client.data(id, Buffer.alloc(16_384));
+        await client.until('room', () => client.room(id) >= 50_000 || client.ended);
+        for (let i = 0; i < 3; i++) client.data(id, Buffer.alloc(16_384));
         await client.lives();
         client.send(resetFrame(id, 8));
       }
-      client.send(post(21, '/last'));
-      await client.body(21, Buffer.alloc(3_000_000));
-      t.equal(await client.over(21), '200');
+      client.send(post(id, '/last'));
+      await client.body(id, Buffer.alloc(3_000_000));
+      t.equal(await client.over(id), '200');
     },
   },
   {
@@ -898,6 +930,91 @@ const scenarios: readonly Scenario[] = [
       t.equal(await client.over(1), '200');
       t.equal(client.message(1).bytes, 3_000_000);
       t.equal(s.app.connections.length, 1, 'all on one session');
+    },
+  },
+  ...[129, 255].map(
+    (count): Scenario => ({
+      title: `${count} answers that a client leaves unread do not stop those of others (RFC 9113 5.2.2)`,
+      library: false,
+      run: async (t, engine) => {
+        const s = await stage(t, engine, {
+          settings: [[setting.maxConcurrentStreams, 1000]],
+          onEnd: ({ connection, id, path }) => {
+            connection.send(head(id));
+            void connection.body(id, Buffer.alloc(path === '/unread' ? 100_000 : 300_000)).catch(() => {});
+          },
+        });
+        const hostile = await s.open({ settings: [[setting.initialWindowSize, 0]] });
+        const ids = Array.from({ length: count }, (_, i) => 2 * i + 1);
+        hostile.send(...ids.map((id) => get(id, '/unread')));
+        await until('the app to have filled them', () =>
+          ids.every((id) => s.app.connections[0]?.room(id) === 0 || s.app.requests.length > count),
+        );
+        const client = await s.open();
+        for (let id = 1; id < 20; id += 2) {
+          client.send(get(id));
+          t.equal(await client.over(id), '200');
+          t.equal(client.message(id).bytes, 300_000);
+        }
+        t.equal(s.app.connections.length, 1, 'all on one session');
+        // And they can still be read.
+        for (const id of ids) hostile.send(windowFrame(id, 100_000));
+        hostile.send(windowFrame(0, count * 100_000));
+        for (const id of ids) t.equal(await hostile.over(id), '200');
+      },
+    }),
+  ),
+  {
+    title: 'uploads that the app leaves unread do not stop others, of the same client or of another one',
+    library: false,
+    run: async (t, engine) => {
+      const s = await stage(t, engine, {
+        consumes: false,
+        // The app's connection has room for one of them; what is read of the others is given back.
+        onEnd: (request) => ok(request),
+        onRequest: ({ connection, id, path }) => {
+          if (path !== '/unread') connection.send(windowFrame(id, 300_000), windowFrame(0, 300_000));
+        },
+      });
+      const [hostile, client] = [await s.open(), await s.open()];
+      client.send(post(1, '/large'));
+      for (let id = 1; id < 120; id += 4) {
+        hostile.send(post(id, '/unread'));
+        await hostile.until('room', () => hostile.room(id) > 50_000);
+        for (let i = 0; i < 3; i++) hostile.data(id, Buffer.alloc(16_384));
+        await hostile.lives();
+        client.send(post(id + 2), dataFrame(id + 2, Buffer.alloc(10_000), true));
+        t.equal(await client.over(id + 2), '200', `after ${(id + 3) / 4} uploads`);
+        hostile.send(get(id + 2));
+        t.equal(await hostile.over(id + 2), '200');
+      }
+      await client.body(1, Buffer.alloc(200_000));
+      t.equal(await client.over(1), '200', 'one that has been under way all the time');
+      t.ok(s.app.connections.length <= 4, `${s.app.connections.length} sessions`);
+    },
+  },
+  {
+    title: 'uploads that the app leaves unread hold up nobody on the connection of their client',
+    library: false,
+    run: async (t, engine) => {
+      const s = await stage(t, engine, {
+        // A window for all of it, but not for each: nothing is held but by the streams.
+        settings: [[setting.initialWindowSize, 0]],
+        onConnection: (connection) => connection.send(windowFrame(0, 2 ** 30)),
+        onRequest: ({ connection, id, path }) => {
+          if (path === '/read') connection.send(windowFrame(id, 1_000_000));
+        },
+        consumes: false,
+      });
+      const client = await s.open();
+      let id = 1;
+      for (; id < 2 * 50; id += 2) {
+        client.send(post(id, '/unread'));
+        await client.body(id, Buffer.alloc(65_535)).catch(() => t.fail(`no room for upload ${id}`));
+      }
+      client.send(post(id, '/read'));
+      await client.body(id, Buffer.alloc(500_000));
+      t.equal(await client.over(id), '200');
     },
   },
   {
@@ -937,7 +1054,8 @@ const scenarios: readonly Scenario[] = [
       t.ok(sent < 12_000_000, `meanwhile the other one has sent ${sent} of 16,000,000 bytes`);
       await all;
       for (const id of ids) t.equal(await greedy.over(id), '200');
-      t.equal(s.app.connections.length, 1);
+      // One more for whoever finds no room on the first.
+      t.ok(s.app.connections.length <= 2, `${s.app.connections.length} sessions`);
     },
   },
   {
@@ -1025,7 +1143,13 @@ t.test('a connect that is under way ends with the proxy', async (t) => {
   let cancelled = 0;
   const upstreams = { connect: () => ({ cancel: () => cancelled++ }) } as unknown as Upstreams;
   const sessions = new AppSessions({ host: '127.0.0.1', port: 1 }, upstreams);
-  sessions.wait({ ready: () => t.fail('there is no session'), failed: () => t.fail('nobody listens any more') });
+  sessions.wait({
+    owner: {},
+    room: 0,
+    ready: () => t.fail('there is no session'),
+    failed: () => t.fail('nobody listens any more'),
+    destroy: () => t.fail('nothing is at fault'),
+  });
   sessions.close();
   t.equal(cancelled, 1);
 });
