@@ -1,6 +1,8 @@
 #!/bin/sh
 # A CGI program for Apache, lighttpd and others. Answers with "taken " and what it was told, as JSON.
 quoted() { printf '"%s"' "$(printf '%s' "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g')"; }
+# A program that leaves its input unread is cut off by some.
+[ -n "$CONTENT_LENGTH" ] && head -c "$CONTENT_LENGTH" >/dev/null
 told=$(
   printf 'taken {"method":%s,"target":%s,"path":%s,"headers":[' \
     "$(quoted "$REQUEST_METHOD")" "$(quoted "$REQUEST_URI")" "$(quoted "${PATH_INFO:-$SCRIPT_NAME}")"
