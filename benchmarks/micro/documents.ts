@@ -174,7 +174,16 @@ function meshClient(name: string): Client {
 
 const noValues: readonly string[] = [];
 function get(path: string): RequestFacts {
-  return { method: 'GET', path, query: '', host: 'web.bench', grpc: false, header: () => noValues, oddNames: noValues };
+  return {
+    method: 'GET',
+    path,
+    query: '',
+    host: 'web.bench',
+    grpc: false,
+    carries: 'nothing',
+    header: () => noValues,
+    oddNames: noValues,
+  };
 }
 
 function below(limit: number, random: () => number): number {

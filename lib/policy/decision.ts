@@ -27,6 +27,11 @@ export interface RequestFacts {
   readonly host: string;
   /** HTTP/2 with a content-type that starts `application/grpc`. */
   readonly grpc: boolean;
+  /**
+   * What comes with the head: nothing, content (or the announcement of some), or the wish to leave HTTP (Upgrade, CONNECT).
+   * A probe is a plain request, which has nothing.
+   */
+  readonly carries: 'nothing' | 'body' | 'upgrade';
   /** Every value of a header, by lower-case name; empty where absent. Never called for `l5d-client-id`. */
   header(name: string): readonly string[];
   /**

@@ -1,4 +1,5 @@
 import type { Client, ClientTls } from '../client.ts';
+import { asksToSwitch, isSoundMethod } from '../http-message.ts';
 import type { IpAddress } from '../ip.ts';
 import { isHost, readAuthority, readTarget } from '../request-target.ts';
 import type { ResourceRef } from '../resource-ref.ts';
@@ -65,6 +66,11 @@ export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJso
   const protocol = query.protocol ?? 'http1';
   if (isBytes(policy, client, protocol)) return explainConnection(authorizer, policy, client);
 
+  const { method = 'GET' } = query;
+  // Answered over HTTP/2, too: nothing is wrong with the stream.
+  if (!isSoundMethod(method)) {
+    return malformed(policy, 'http1', `${JSON.stringify(method)} is no method, or a known one in another case`);
+  }
   const request = requestFacts(query, protocol);
   if (typeof request === 'string') return malformed(policy, protocol, request);
   const decision = authorizer.request(policy, client, request);
@@ -178,6 +184,7 @@ function requestFacts(query: ExplainQuery, protocol: 'http1' | 'http2' | 'grpc' 
     query: search,
     host,
     grpc,
+    carries: method === 'CONNECT' ? 'upgrade' : carried(headers, protocol),
     header: (name) => headers.get(name) ?? [],
     oddNames: oddNamesOf([...headers.keys()].flatMap((name) => [name, ''])),
   };
@@ -199,4 +206,13 @@ function malformed(policy: PortPolicy, protocol: ExplainQuery['protocol'], fault
     candidates: [],
     networkPolicies: [],
   };
+}
+
+/** What the headers announce. An Upgrade counts unless a Connection header is given that does not name it. */
+function carried(headers: ReadonlyMap<string, readonly string[]>, protocol: string): RequestFacts['carries'] {
+  const values = (name: string): string => (headers.get(name) ?? []).join();
+  if (headers.has('transfer-encoding') || /[^0,]/.test(values('content-length'))) return 'body';
+  const names = headers.has('connection') ? values('connection').toLowerCase().split(',') : ['upgrade'];
+  const asks = names.some((name) => name.trim() === 'upgrade') && headers.has('upgrade');
+  return protocol === 'http1' && asks && asksToSwitch(values('upgrade')) ? 'upgrade' : 'nothing';
 }

@@ -157,8 +157,9 @@ export class DefaultHttpRoutes implements RouteTable {
   }
 
   find(request: RequestFacts, path: string): RouteMatch {
-    // GET alone, as Linkerd; nothing else that a client chooses can make a request a probe.
-    if (this.#probe !== null && request.method === 'GET' && this.#probePaths.has(path)) return this.#probe;
+    // GET alone, as Linkerd, and nothing but a plain one: a probe never leaves HTTP and never has content.
+    const isPlain = request.method === 'GET' && request.carries === 'nothing';
+    if (this.#probe !== null && isPlain && this.#probePaths.has(path)) return this.#probe;
     return this.#default;
   }
 }

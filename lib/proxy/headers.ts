@@ -114,13 +114,12 @@ function dropNamed(list: HeaderList, names: ReadonlySet<string>): HeaderList {
 }
 
 /**
- * `l5d-client-id` in any spelling that some application framework folds onto it (CVE-2026-54763: underscores,
- * CVE-2026-88011: dots). What a client sends under such a name is never forwarded.
+ * `l5d-client-id` in any spelling that CGI, WSGI or Rack fold onto it: some servers take every character that is no letter
+ * or digit for the same one (CVE-2026-54763: underscores, CVE-2026-88011: dots; lighttpd: all). What a client sends under
+ * such a name is never forwarded.
  */
 export function isIdentityAlias(lower: string): boolean {
-  return (
-    lower.length === identityHeader.length && lower.startsWith('l5d') && lower.replace(/[_.]/g, '-') === identityHeader
-  );
+  return lower.length === identityHeader.length && /^l5d[^a-z0-9]client[^a-z0-9]id$/.test(lower);
 }
 
 /** A request's trailers for the app: they never become headers that decide anything (RFC 9110 6.5.1). Lower-case names. */
@@ -177,13 +176,23 @@ export function without(list: HeaderList, lower: string): HeaderList {
 }
 
 /** Framing, connection and identity are never a document's to change. */
-const unchangeable: ReadonlySet<string> = new Set([...hopByHop, 'content-length', 'te', 'trailer', identityHeader]);
+const unchangeable: ReadonlySet<string> = new Set([
+  ...hopByHop,
+  'content-length',
+  'expect',
+  'te',
+  'trailer',
+  identityHeader,
+]);
 
 /** RequestHeaderModifier in Linkerd's order: add, set, remove. */
 export function applyHeaderChanges(list: HeaderList, changes: HeaderChanges): HeaderList {
   let result = list;
   for (const [name, value] of changes.add) {
-    if (!unchangeable.has(name)) result = [...result, name, value];
+    if (unchangeable.has(name)) continue;
+    // There can be one Host only (RFC 9112 3.2).
+    const kept = name === 'host' ? dropNamed(result, new Set([name])) : result;
+    result = [...kept, name, value];
   }
   for (const [name, value] of changes.set) {
     if (!unchangeable.has(name)) result = [...dropNamed(result, new Set([name])), name, value];

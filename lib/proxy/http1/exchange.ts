@@ -1,6 +1,6 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
-import { oddNamesOf } from '../../policy/decision.ts';
+import { oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
 import type { Target } from '../../request-target.ts';
 import type { LibraryExchange } from '../exchange.ts';
 import { type HeaderList, headerValue, headerValues, type RequestHead, without } from '../headers.ts';
@@ -22,6 +22,7 @@ export class Http1Exchange implements LibraryExchange {
   readonly grpc = false;
   readonly forwardHeaders: HeaderList;
   readonly body: Readable | null;
+  readonly carries: RequestFacts['carries'];
   onAborted: (() => void) | null = null;
   /** Run once, when the request is permitted: `100 Continue` goes out only then. */
   onPermitted: (() => void) | null = null;
@@ -41,6 +42,7 @@ export class Http1Exchange implements LibraryExchange {
     response: ServerResponse,
     target: Target,
     head: RequestHead,
+    kind: 'message' | 'upgrade',
   ) {
     this.connection = connection;
     this.#pipeline = pipeline;
@@ -56,6 +58,7 @@ export class Http1Exchange implements LibraryExchange {
     const headers = request.headers;
     const length = headers['content-length'];
     this.body = headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0') ? request : null;
+    this.carries = kind === 'upgrade' ? 'upgrade' : this.body === null ? 'nothing' : 'body';
     response.sendDate = false;
     response.once('close', () => this.#closed());
   }

@@ -1,6 +1,7 @@
 import http from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { asksToSwitch } from '../../http-message.ts';
 import { isHost, readAuthority, readTarget, type Target } from '../../request-target.ts';
 import { putBack } from '../detect/peek.ts';
 import { type RequestHead, scanRequestHeaders } from '../headers.ts';
@@ -50,7 +51,6 @@ export class LibraryLane implements Http1Engine {
       // Checked here: Node answers 400, too, but then still hands over what was pipelined behind.
       requireHostHeader: false,
       noDelay: true,
-      // h2c would tunnel past the per-request decision (RFC 9113 3.1), so it is answered as plain HTTP/1.1.
       shouldUpgradeCallback: (request) => isUpgrade(request),
     });
     this.#server.maxHeadersCount = 0;
@@ -156,7 +156,15 @@ export class LibraryLane implements Http1Engine {
       response.end();
       return null;
     }
-    return new Http1Exchange(connection.scope.facts, this.#options.pipeline, request, response, target, head);
+    return new Http1Exchange(
+      connection.scope.facts,
+      this.#options.pipeline,
+      request,
+      response,
+      target,
+      head,
+      'message',
+    );
   }
 
   #tunnel(request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
@@ -191,8 +199,11 @@ export class LibraryLane implements Http1Engine {
       response,
       target,
       scanned,
+      'upgrade',
     );
-    this.#options.upgrades.forward({ connection, exchange, request, response, socket, head, upgrade: scanned.upgrade });
+    // CONNECT says by its method what it wants (RFC 9110 7.8 is about requests that could go on without).
+    const upgrade = isConnect ? null : scanned.upgrade;
+    this.#options.upgrades.forward({ connection, exchange, response, socket, head, upgrade });
   }
 
   #clientError(error: Error & { code?: string }, socket: Duplex): void {
@@ -255,6 +266,5 @@ function connectTarget(request: http.IncomingMessage): Target | null {
 function isUpgrade(request: http.IncomingMessage): boolean {
   const { 'content-length': length = '0', 'transfer-encoding': coding, upgrade = '' } = request.headers;
   if (length !== '0' || coding !== undefined) return false;
-  const tokens = upgrade.toLowerCase().split(',');
-  return request.httpVersion === '1.1' && tokens.every((token) => !token.trim().startsWith('h2c'));
+  return request.httpVersion === '1.1' && asksToSwitch(upgrade);
 }

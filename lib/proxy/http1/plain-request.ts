@@ -1,4 +1,5 @@
-import { noOddNames, oddNamesOf } from '../../policy/decision.ts';
+import { isSoundMethod } from '../../http-message.ts';
+import { noOddNames, oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
 import { isHost } from '../../request-target.ts';
 import type { Request } from '../exchange.ts';
 import { isIdentityAlias } from '../headers.ts';
@@ -10,8 +11,13 @@ import { fieldPairs, fieldValues } from './field-lines.ts';
  * the library lane, which serves or refuses it. So this file never has to refuse anything, only to recognize.
  */
 
-/** Origin-form targets of common methods. Anything else (CONNECT, `*`, absolute-form, HTTP/1.0, odd bytes) is not plain. */
-const requestLine = /^(GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH) (\/[\x21-\x7e]*) HTTP\/1\.1\r\n/;
+/** Origin-form targets. Anything else (`*`, absolute-form, HTTP/1.0, odd bytes) is not plain. */
+const requestLine = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\/[\x21-\x7e]*) HTTP\/1\.1\r\n/;
+
+/** Methods that nobody knows pass here alone: Node's parser refuses them. */
+function isPlainMethod(method: string): boolean {
+  return isSoundMethod(method) && method !== 'CONNECT' && method !== 'PRI';
+}
 
 /** Field lines with a token for a name and only visible characters, space, tab and obs-text in the value. */
 const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)+$/;
@@ -57,7 +63,7 @@ export interface PlainHead {
  */
 export function readPlainHead(text: string, known: PlainFields | null): PlainHead | null {
   const match = requestLine.exec(text);
-  if (match === null) return null;
+  if (match === null || !isPlainMethod(match[1] as string)) return null;
   const line = match[0];
   const section = text.slice(line.length, -2);
   const fields = known !== null && known.text === section ? known : readPlainFields(section);
@@ -145,6 +151,7 @@ export class PlainRequest implements Request {
   readonly query: string;
   readonly host: string;
   readonly grpc = false;
+  readonly carries: RequestFacts['carries'];
   readonly version = 'HTTP/1.1';
   readonly fields: PlainFields;
 
@@ -155,6 +162,7 @@ export class PlainRequest implements Request {
     this.target = head.target;
     this.fields = head.fields;
     this.host = head.fields.host;
+    this.carries = head.fields.contentLength === 0 ? 'nothing' : 'body';
     const mark = head.target.indexOf('?');
     this.path = mark === -1 ? head.target : head.target.slice(0, mark);
     this.query = mark === -1 ? '' : head.target.slice(mark + 1);

@@ -19,7 +19,6 @@ import { endWith } from './last-answer.ts';
 export interface UpgradeRequest {
   readonly connection: HttpConnection;
   readonly exchange: Http1Exchange;
-  readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly socket: Duplex;
   /** Bytes the client sent after the request head; they wait until the app has switched. */

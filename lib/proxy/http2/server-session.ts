@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { isSoundMethod } from '../../http-message.ts';
 import type { Rostered } from '../../roster.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Http2Session } from './engine.ts';
@@ -26,7 +27,11 @@ const limits: SessionLimits = {
 };
 
 const tooLarge = encodeFields([':status', '431', 'content-length', '0']);
+const badRequest = encodeFields([':status', '400', 'content-length', '0']);
 const notAllowed = encodeFields([':status', '405', 'content-length', '0']);
+
+/** Why such a request is answered 400: an HTTP/1 app might run it as the known method. */
+export const misspelt = 'a method in the wrong case';
 
 /** What a session needs of the lane that it is on. */
 export interface ServerLane {
@@ -131,6 +136,11 @@ export class ServerSession extends Session implements Http2Session, ServerStream
     if (block.head.head.method === 'CONNECT') {
       this.#lane.onBadRequest(this.connection, 'CONNECT over HTTP/2');
       this.#turnAway(streamId, notAllowed, endStream);
+      return;
+    }
+    if (!isSoundMethod(block.head.head.method)) {
+      this.#lane.onBadRequest(this.connection, misspelt);
+      this.#turnAway(streamId, badRequest, endStream);
       return;
     }
     const stream = new ServerStream(this, streamId, block.head, this.peerInitialWindow, limits.streamWindow);

@@ -1,4 +1,4 @@
-import { oddNamesOf } from '../../policy/decision.ts';
+import { oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
 import type { Exchange } from '../exchange.ts';
 import { type HeaderList, headerValues } from '../headers.ts';
 import type { ConnectionFacts } from '../recorder.ts';
@@ -84,6 +84,10 @@ export class ServerStream extends Stream implements Exchange {
   header(name: string): readonly string[] {
     return headerValues(this.requestHead.head.forward, name);
   }
+  get carries(): RequestFacts['carries'] {
+    return this.remoteEnded ? 'nothing' : 'body';
+  }
+
   get oddNames(): readonly string[] {
     return oddNamesOf(this.requestHead.head.forward);
   }

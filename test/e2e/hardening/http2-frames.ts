@@ -1,5 +1,5 @@
 import type { ConnectionOptions } from 'node:tls';
-import { RawClient } from '../../support/raw-http.ts';
+import { RawClient, type RawTarget } from '../../support/raw-http.ts';
 import { ConditionTimeout } from '../../support/until.ts';
 
 /*
@@ -144,10 +144,7 @@ export class FrameClient {
   }
 
   /** Sends the preface and a SETTINGS frame; no dynamic table, so that answers can be read without a state. */
-  static async open(
-    target: { readonly port: number; readonly tls?: ConnectionOptions },
-    settings: readonly (readonly [number, number])[] = [],
-  ): Promise<FrameClient> {
+  static async open(target: RawTarget, settings: readonly (readonly [number, number])[] = []): Promise<FrameClient> {
     const client = new FrameClient(await RawClient.open(target));
     client.send(preface, settingsFrame([[setting.headerTableSize, 0], ...settings]));
     return client;

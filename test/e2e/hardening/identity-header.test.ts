@@ -36,6 +36,7 @@ const attacks: readonly (readonly [title: string, fields: Fields])[] = [
   ['underscores (CVE-2026-54763)', [['l5d_client_id', forged]]],
   ['mixed', [['l5d-client_id', forged]]],
   ['dots (CVE-2026-88011)', [['l5d.client.id', forged]]],
+  ...[..."|'~!*#^$%&+`"].map((c) => [`${c} for the hyphens`, [[`l5d${c}client${c}id`, forged]]] as const),
   [
     'many at once',
     [
@@ -116,7 +117,7 @@ async function startStage(t: Test, env: Readonly<Record<string, string>>): Promi
 function identitiesSeen({ requests }: Witness): string[] {
   const last = requests.at(-1);
   return (last?.headers ?? [])
-    .filter(([name]) => name.toLowerCase().replace(/[_.]/g, '-') === 'l5d-client-id')
+    .filter(([name]) => name.toLowerCase().replace(/[^a-z0-9]/g, '-') === 'l5d-client-id')
     .map(([name, value]) => `${name.toLowerCase()}=${value}`);
 }
 

@@ -1,6 +1,6 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import { PassThrough, type Readable } from 'node:stream';
-import { oddNamesOf } from '../../../lib/policy/decision.ts';
+import { oddNamesOf, type RequestFacts } from '../../../lib/policy/decision.ts';
 import type { LibraryExchange } from '../../../lib/proxy/exchange.ts';
 import { type HeaderList, headerValues, withoutIdentity } from '../../../lib/proxy/headers.ts';
 import {
@@ -33,6 +33,7 @@ export class Http2Exchange implements LibraryExchange {
   readonly grpc: boolean;
   readonly forwardHeaders: HeaderList;
   readonly body: Readable | null;
+  readonly carries: RequestFacts['carries'];
   readonly onPermitted = null;
   onAborted: (() => void) | null = null;
   responded = false;
@@ -64,6 +65,7 @@ export class Http2Exchange implements LibraryExchange {
     this.forwardHeaders = head.forward;
     this.#originalProtocol = head.originalProtocol;
     this.#bodyEnded = endStream;
+    this.carries = endStream ? 'nothing' : 'body';
     if (endStream) {
       this.body = null;
     } else {

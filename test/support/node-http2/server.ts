@@ -1,5 +1,6 @@
 import http2 from 'node:http2';
 import type { Socket } from 'node:net';
+import { isSoundMethod } from '../../../lib/http-message.ts';
 import { hostPort } from '../../../lib/ip.ts';
 import { putBack } from '../../../lib/proxy/detect/peek.ts';
 import { ByEndpoint, type Endpoint } from '../../../lib/proxy/endpoint.ts';
@@ -7,6 +8,7 @@ import type { Http2Engine, Http2Session } from '../../../lib/proxy/http2/engine.
 import { readHttp2Head } from '../../../lib/proxy/http2/head.ts';
 import { clientLimits, resetBurst, resetsPerSecond } from '../../../lib/proxy/http2/limits.ts';
 import { errorCode, maxStreamId } from '../../../lib/proxy/http2/protocol.ts';
+import { misspelt } from '../../../lib/proxy/http2/server-session.ts';
 import { outgoingFields } from '../../../lib/proxy/outgoing-fields.ts';
 import { upstreamFailure } from '../../../lib/proxy/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../../lib/proxy/request-pipeline.ts';
@@ -90,6 +92,12 @@ export class NodeHttp2Lane implements Http2Engine {
       this.#options.onBadRequest(connection, head === null ? 'malformed header block' : 'CONNECT over HTTP/2');
       if (head === null) stream.close(errorCode.protocolError);
       else stream.respond({ ':status': 405 }, { endStream: true });
+      return;
+    }
+    if (!isSoundMethod(head.method)) {
+      stream.on('error', () => {});
+      this.#options.onBadRequest(connection, misspelt);
+      stream.respond({ ':status': 400, 'content-length': '0' }, { endStream: true });
       return;
     }
     const { pipeline } = this.#options;

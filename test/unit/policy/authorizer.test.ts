@@ -7,7 +7,16 @@ import type { RateLimit } from '../../../lib/policy/policy-index.ts';
 import { RateLimiter } from '../../../lib/policy/rate-limit.ts';
 import { account, document, ip, load, policy, server, sources, workload } from './fixtures.ts';
 
-const facts = { method: 'GET', path: '/', query: '', host: 'h', grpc: false, header: () => [], oddNames: [] };
+const facts = {
+  method: 'GET',
+  path: '/',
+  query: '',
+  host: 'h',
+  grpc: false,
+  carries: 'nothing',
+  header: () => [],
+  oddNames: [],
+} as const;
 const localhost: Client = { ip: ip('127.0.0.1'), tls: { kind: 'none', reason: 'no_tls_from_remote' } };
 const meshed: Client = { ip: ip('10.0.0.1'), tls: { kind: 'mesh', identity: { form: 'dns', name: account('a') } } };
 

@@ -242,7 +242,16 @@ t.test('a long list of grants answers as a short one', async (t) => {
   t.equal(ask({ identity: account('a19') }).authz?.name, 'p19');
   t.equal(ask({ identity: account('a20') }).verdict, 'deny');
   const client = { ip: ip('10.0.0.1'), tls: { kind: 'mesh', identity: { form: 'dns', name: account('a3') } } } as const;
-  const facts = { method: 'GET', path: '/', query: '', host: 'h', grpc: false, header: () => [], oddNames: [] };
+  const facts = {
+    method: 'GET',
+    path: '/',
+    query: '',
+    host: 'h',
+    grpc: false,
+    carries: 'nothing',
+    header: () => [],
+    oddNames: [],
+  } as const;
   const port = authorizer.port(8080);
   const first = authorizer.request(port, client, facts);
   t.equal(first.kind, 'permit');

@@ -114,7 +114,8 @@ t.test('every spelling of a probe that is not the probe is refused', async (t) =
     const { verdict } = ask({ path });
     t.equal(verdict === 'permit', path.startsWith('/live?'), path);
   }
-  for (const method of ['HEAD', 'POST', 'get']) t.equal(ask({ path: '/live', method }).verdict, 'deny', method);
+  for (const method of ['HEAD', 'POST', 'FOO']) t.equal(ask({ path: '/live', method }).verdict, 'deny', method);
+  t.equal(ask({ path: '/live', method: 'get' }).verdict, 'invalid', 'a known method in another case');
   t.equal(ask({ path: '/live', headers: [['user-agent', 'kube-probe/1.30']] }).authz?.name, 'probe');
   t.equal(ask({ path: '/other', headers: [['user-agent', 'kube-probe/1.30']] }).verdict, 'deny');
 });

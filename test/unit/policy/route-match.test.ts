@@ -424,6 +424,7 @@ t.test('filters', async (t) => {
     query,
     host,
     grpc: false,
+    carries: 'nothing' as const,
     header: () => [],
     oddNames: [],
   });

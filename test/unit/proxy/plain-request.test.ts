@@ -45,7 +45,8 @@ t.test('plain requests', async (t) => {
 t.test('requests for the library lane', async (t) => {
   const rows: readonly (readonly [name: string, text: string])[] = [
     ['CONNECT', head('CONNECT a:80 HTTP/1.1', 'Host: a')],
-    ['TRACE', head('TRACE / HTTP/1.1', 'Host: a')],
+    ['PRI', head('PRI / HTTP/1.1', 'Host: a')],
+    ['no token for a method', head('G@T / HTTP/1.1', 'Host: a')],
     ['a lower-case method', head('get / HTTP/1.1', 'Host: a')],
     ['asterisk-form', head('OPTIONS * HTTP/1.1', 'Host: a')],
     ['absolute-form', head('GET http://a/ HTTP/1.1', 'Host: a')],

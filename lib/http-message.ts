@@ -1,0 +1,35 @@
+/*
+ * What makes an HTTP request sound, whichever version carries it: the same for the data plane, which refuses the rest, and
+ * for `explain`, which says so.
+ */
+
+const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+
+/** Methods that some server knows: the IANA registry's, and those of common parsers. */
+const knownMethods: ReadonlySet<string> = new Set(
+  `ACL ANNOUNCE BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE DESCRIBE FLUSH GET GET_PARAMETER HEAD LABEL
+  LINK LOCK M-SEARCH MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE NOTIFY OPTIONS ORDERPATCH PATCH
+  PAUSE PLAY POST PRI PROPFIND PROPPATCH PURGE PUT QUERY REBIND RECORD REDIRECT REPORT SEARCH SETUP SET_PARAMETER SOURCE
+  SUBSCRIBE TEARDOWN TRACE TRACK UNBIND UNCHECKOUT UNLINK UNLOCK UNSUBSCRIBE UPDATE UPDATEREDIRECTREF
+  VERSION-CONTROL`.split(/\s+/),
+);
+
+/**
+ * Whether a method may be decided and forwarded: any token (RFC 9110 9.1) but one that differs from a known method by case
+ * alone, which policy would tell from it and many a server would not. Answered 400.
+ */
+export function isSoundMethod(method: string): boolean {
+  if (knownMethods.has(method)) return true;
+  return token.test(method) && !knownMethods.has(method.toUpperCase());
+}
+
+/**
+ * Whether a request without content that has this Upgrade field is taken for one that asks to leave HTTP. h2c would tunnel
+ * past the decision of each request (RFC 9113 3.1), so it is served as if it had not asked.
+ */
+export function asksToSwitch(upgrade: string): boolean {
+  return upgrade
+    .toLowerCase()
+    .split(',')
+    .every((protocol) => !protocol.trim().startsWith('h2c'));
+}

@@ -1,0 +1,68 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { asksToSwitch, isSoundMethod } from '../../lib/http-message.ts';
+import { isHost, readAuthority, readTarget } from '../../lib/request-target.ts';
+
+t.test('methods', async (t) => {
+  for (const method of [
+    'GET',
+    'M-SEARCH',
+    'PROPFIND',
+    'FOO',
+    'GETX',
+    'foo',
+    'Foo',
+    'X-Y',
+    'G',
+    '1',
+    "!#$%&'*+.^_`|~",
+  ]) {
+    t.ok(isSoundMethod(method), method);
+  }
+  for (const method of ['get', 'Get', 'gET', 'delete', 'propFind', 'm-search', 'connect', 'source', '', 'G T', 'GÉT']) {
+    t.notOk(isSoundMethod(method), method);
+  }
+  const known = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'CONNECT', 'OPTIONS', 'TRACE', 'PATCH', 'PROPFIND', 'QUERY'];
+  const cases = fc.array(fc.boolean(), { minLength: 8, maxLength: 8 });
+  fc.assert(
+    fc.property(fc.constantFrom(...known), cases, (method, lowered) => {
+      const spelt = [...method].map((c, i) => (lowered[i] === true ? c.toLowerCase() : c)).join('');
+      return isSoundMethod(spelt) === (spelt === method);
+    }),
+  );
+});
+
+t.test('hosts', async (t) => {
+  for (const host of ['', 'a', 'a:80', 'a.', 'a_b', '[::1]:8080', '10.0.0.1', 'a:', '*.a']) t.ok(isHost(host), host);
+  for (const host of ['u@a', 'a b', 'a,b', 'a:x', 'a/b', 'a:80:80', '[::1', 'a\\b', 'a?b', 'a#b']) {
+    t.notOk(isHost(host), host);
+  }
+});
+
+t.test('targets', async (t) => {
+  const rows: readonly (readonly [method: string, url: string, read: object | null])[] = [
+    ['GET', '/a?b', { target: '/a?b', path: '/a', query: 'b', authority: null }],
+    ['GET', 'http://x:1/a?b?c', { target: '/a?b?c', path: '/a', query: 'b?c', authority: 'x:1' }],
+    ['GET', 'HTTPS://x', { target: '/', path: '/', authority: 'x' }],
+    ['GET', 'http://x?b', { target: '/?b', path: '/', query: 'b', authority: 'x' }],
+    ['OPTIONS', '*', { target: '*', path: '*', query: '' }],
+    ['GET', '*', null],
+    ['GET', 'a', null],
+    ['GET', '?a', null],
+    ['GET', 'ftp://x/', null],
+    ['GET', 'http://u@x/', null],
+    ['GET', '', null],
+  ];
+  for (const [method, url, read] of rows) {
+    const target = readTarget(method, url);
+    if (read === null) t.equal(target, null, url);
+    else t.match(target, read, url);
+  }
+  t.match(readAuthority('a:80'), { path: '', authority: 'a:80' });
+  for (const target of ['a', '/a', 'http://a:80', 'u@a:80', 'a:80/', '']) t.equal(readAuthority(target), null, target);
+});
+
+t.test('who asks to leave HTTP', async (t) => {
+  for (const protocol of ['websocket', 'chat/1, other', '']) t.ok(asksToSwitch(protocol), protocol);
+  for (const protocol of ['h2c', 'H2C', 'websocket, h2c', 'h2c-14']) t.notOk(asksToSwitch(protocol), protocol);
+});
