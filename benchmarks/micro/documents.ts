@@ -28,6 +28,7 @@ export const workload: Workload = Object.freeze({
   ips: [ip('10.0.0.10')],
   nodeIps: [],
   namedPorts: new Map(),
+  adminPort: null,
   probes: new Map(),
   defaultPolicy: 'deny',
   opaquePorts: noPorts,

@@ -21,13 +21,12 @@ export function assembleWorkload(
   const get = reader.get.bind(reader);
   const { facts: pod, warnings } = readPodManifest(reader, host);
   const defaultPolicy = get('SALLYPORT_DEFAULT_INBOUND_POLICY');
-  const namedPorts = new Map(get('SALLYPORT_POD_PORTS') ?? pod?.namedPorts);
+  const namedPorts = get('SALLYPORT_POD_PORTS') ?? pod?.namedPorts ?? new Map();
   const probes = new Map(get('SALLYPORT_PROBES') ?? pod?.probes);
   const opaquePorts = opaquePortsOf(reader, pod?.opaquePorts ?? null, new Set(probes.keys()));
-  const adminPort = get('SALLYPORT_ADMIN_LISTEN')?.port;
-  if (adminPort !== undefined) {
-    // Linkerd's proxy container declares `linkerd-admin`, and the kubelet probes it: policies count on both.
-    for (const name of ['linkerd-admin', 'admin']) namedPorts.set(name, withItem(namedPorts.get(name), adminPort));
+  const adminPort = get('SALLYPORT_ADMIN_LISTEN')?.port ?? null;
+  if (adminPort !== null) {
+    // The kubelet probes it.
     for (const path of ['/live', '/ready']) probes.set(adminPort, withItem(probes.get(adminPort), path));
   }
   const ips = get('SALLYPORT_POD_IPS') ?? pod?.ips ?? [];
@@ -38,6 +37,7 @@ export function assembleWorkload(
     ips: ips.length > 0 ? ips : ownAddresses(host),
     nodeIps: pod?.nodeIps ?? [],
     namedPorts,
+    adminPort,
     probes,
     // A flag of `explain` is a question about exactly this value, so there it is the most specific.
     defaultPolicy: reader.isFlag('SALLYPORT_DEFAULT_INBOUND_POLICY')

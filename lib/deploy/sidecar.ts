@@ -136,7 +136,8 @@ function environment(settings: InjectSettings, pod: SidecarPod): EnvVar[] {
     field('SALLYPORT_POD_NAMESPACE', 'metadata.namespace'),
     field('SALLYPORT_POD_IPS', 'status.podIPs'),
     ...given('SALLYPORT_POD_LABELS_FILE', `${folder.pod}/labels`),
-    ...given('SALLYPORT_POD_PORTS', namedPortList(pod.facts.namedPorts)),
+    // The sidecar's own port is the pod's, too: NetworkPolicies may open it by its name.
+    ...given('SALLYPORT_POD_PORTS', namedPortList(pod.facts.namedPorts, adminPort)),
     ...given('SALLYPORT_PROBES', probeList(pod.facts.probes)),
     ...given('SALLYPORT_POLICY', folder.policy),
     ...given('SALLYPORT_DEFAULT_INBOUND_POLICY', defaultPolicy ?? 'deny'),
@@ -165,12 +166,12 @@ function shutdownGrace(ofPod: unknown): number {
   return Math.min(seconds, grace.longest);
 }
 
-/** Null where there is none: an empty variable would say the same, and only take up room. */
-function namedPortList(ports: ReadonlyMap<string, readonly number[]>): string | null {
+function namedPortList(ports: ReadonlyMap<string, readonly number[]>, adminPort: number): string {
   const pairs = [...ports].flatMap(([name, numbers]) => numbers.map((number) => `${name}=${number}`));
-  return pairs.length === 0 ? null : pairs.join(',');
+  return [...pairs, `${adminPortName}=${adminPort}`].join(',');
 }
 
+/** Null where there is none: an empty variable would say the same, and only take up room. */
 function probeList(probes: ReadonlyMap<number, readonly string[]>): string | null {
   const pairs = [...probes].flatMap(([port, paths]) => paths.filter(isListable).map((path) => `${port}${path}`));
   return pairs.length === 0 ? null : pairs.join(',');

@@ -75,12 +75,26 @@ interface Item {
 
 /** The items of a `List` (`ServerList`, … included), at any depth; anything else is itself. */
 function* unwrap(source: SourceDocument, prefix: Path = [], value: unknown = source.value): Generator<Item> {
-  if (isObject(value) && typeof value.kind === 'string' && value.kind.endsWith('List') && Array.isArray(value.items)) {
-    for (const [i, item] of value.items.entries()) yield* unwrap(source, [...prefix, 'items', i], item);
+  if (isObject(value) && listedKind(value) !== null && Array.isArray(value.items)) {
+    for (const [i, item] of value.items.entries()) {
+      yield* unwrap(source, [...prefix, 'items', i], typedItem(item, value));
+    }
     return;
   }
   // An empty document is what a trailing `---` leaves.
   if (value !== null && value !== undefined) yield { source, prefix, value };
+}
+
+/** `Server` of a `ServerList`, empty of a `List`; null for what is no list. */
+function listedKind({ kind }: Record<string, unknown>): string | null {
+  return typeof kind === 'string' && kind.endsWith('List') ? kind.slice(0, -'List'.length) : null;
+}
+
+/** The API server leaves version and kind out of the items of a list that has both in its own. */
+function typedItem(item: unknown, list: Record<string, unknown>): unknown {
+  const kind = listedKind(list);
+  if (kind === null || kind === '' || !isObject(item) || (item.kind ?? kind) !== kind) return item;
+  return { ...item, apiVersion: item.apiVersion ?? list.apiVersion, kind };
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {
@@ -103,6 +117,18 @@ function readOne(
     );
     problems.push(...anonymous.problems);
     return undefined;
+  }
+  const listed = listedKind(value);
+  const ofList = documentKinds.find(
+    ({ group, kind }) => kind === listed && group === groupIn(value.apiVersion as string),
+  );
+  if (listed === '' || ofList !== undefined) {
+    anonymous.refuse('not-a-list', ['items'], `items of a ${value.kind} must be a list`, 'Write items: [] for none.');
+    problems.push(...anonymous.problems);
+    // Whatever it listed might have refused something.
+    const namespace = ofList?.clusterScoped === true ? '' : defaultNamespace;
+    const meta = { namespace, name: '', labels: [], createdMs: null, file: source.file, marks: marksOf([], place) };
+    return ofList?.standIn?.(meta);
   }
   const kind = findKind(value.apiVersion, value.kind, anonymous);
   if (kind === undefined) {
@@ -202,15 +228,19 @@ function warnOfMissingKind(spec: unknown, report: AdmissionReport): void {
   });
 }
 
+/** Empty for the core group. */
+function groupIn(apiVersion: string): string {
+  return apiVersion.slice(0, Math.max(0, apiVersion.indexOf('/')));
+}
+
 /** Undefined for what is no policy, with a note; the version is null, with an error, where the kind has no such one. */
 function findKind(
   apiVersion: string,
   kind: string,
   report: AdmissionReport,
 ): { type: DocumentKind; version: string | null } | undefined {
-  const slash = apiVersion.indexOf('/');
-  const group = slash === -1 ? '' : apiVersion.slice(0, slash);
-  const version = apiVersion.slice(slash + 1);
+  const group = groupIn(apiVersion);
+  const version = apiVersion.slice(apiVersion.indexOf('/') + 1);
   const type = documentKinds.find((known) => known.group === group && known.kind === kind);
   if (type !== undefined) {
     if (Object.hasOwn(type.shapes, version)) return { type, version };

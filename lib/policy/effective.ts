@@ -54,6 +54,7 @@ export function effectivePolicy(index: PolicyIndex, workload: Workload): Effecti
   const ports = new Set([
     ...index.servers.map(({ port }) => port),
     ...[...workload.namedPorts.values()].flat(),
+    ...(workload.adminPort === null ? [] : [workload.adminPort]),
     ...workload.probes.keys(),
   ]);
   return {

@@ -1,6 +1,7 @@
 import type { ServerDocument } from './document-types.ts';
 import { byAge, inSlices, type Linking } from './linking.ts';
 import { selects } from './selectors.ts';
+import { portsOfServer, serverPortNames } from './workload.ts';
 
 /** Which Server has which port of the pod: of several the oldest, then the first by name. */
 export function* linkServers(linking: Linking): Generator<void, ReadonlyMap<number, ServerDocument>, void> {
@@ -41,7 +42,7 @@ function selectedPorts(server: ServerDocument, linking: Linking): readonly numbe
   }
   // A number need not be among the pod's ports.
   if (typeof port === 'number') return [port];
-  const ports = workload.namedPorts.get(port) ?? [];
+  const ports = portsOfServer(workload, port);
   if (ports.length === 0) {
     linking.warn(
       server,
@@ -50,7 +51,7 @@ function selectedPorts(server: ServerDocument, linking: Linking): readonly numbe
       `pod ${workload.podName} has no port named "${port}", so this Server has no effect`,
       /^\d+$/.test(port)
         ? 'A number in quotes is a name: remove the quotes.'
-        : hints.for(port, () => workload.namedPorts.keys()),
+        : hints.for(port, () => serverPortNames(workload)),
     );
   }
   return ports;

@@ -171,6 +171,7 @@ export function workloadFromPod(
     ips: facts.ips,
     nodeIps: facts.nodeIps,
     namedPorts: facts.namedPorts,
+    adminPort: null,
     probes: facts.probes,
     defaultPolicy: facts.defaultPolicy ?? settings.defaultPolicy,
     opaquePorts: facts.opaquePorts ?? settings.opaquePorts,

@@ -54,8 +54,10 @@ export interface Workload {
   readonly ips: readonly IpAddress[];
   /** Its node's, where the Pod's status told them: always let in by NetworkPolicies, as in Kubernetes. */
   readonly nodeIps: readonly IpAddress[];
-  /** TCP container ports by exact, case-sensitive name; one name may cover several ports. */
+  /** TCP container ports by exact, case-sensitive name, as the pod declares them; one name may cover several ports. */
   readonly namedPorts: ReadonlyMap<string, readonly number[]>;
+  /** The proxy's own, which to a Server is `linkerd-admin` and `admin` whatever the pod declares; null where it has none. */
+  readonly adminPort: number | null;
   /** httpGet probe paths by port, query already removed. */
   readonly probes: ReadonlyMap<number, readonly string[]>;
   /** For ports without a Server. */
@@ -73,6 +75,20 @@ export interface Workload {
   readonly trustDomain: string;
   /** Milliseconds; Linkerd fixes it at 10 s for policies. */
   readonly detectTimeoutMs: number;
+}
+
+/** Linkerd's proxy container declares the first; policies count on both. */
+const adminPortNames = ['linkerd-admin', 'admin'];
+
+/** The ports that a Server means by a name; empty where there are none. */
+export function portsOfServer({ namedPorts, adminPort }: Workload, name: string): readonly number[] {
+  const declared = namedPorts.get(name) ?? [];
+  return adminPort !== null && adminPortNames.includes(name) ? [...new Set([...declared, adminPort])] : declared;
+}
+
+/** Every name that a Server may use, for hints. */
+export function serverPortNames({ namedPorts, adminPort }: Workload): Iterable<string> {
+  return adminPort === null ? namedPorts.keys() : new Set([...namedPorts.keys(), ...adminPortNames]);
 }
 
 /** `<sa>.<ns>.serviceaccount.identity.<cp-ns>.<trust-domain>` (Linkerd's identity convention). */

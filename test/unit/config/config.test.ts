@@ -3,6 +3,7 @@ import { type Config, readConfig, readWorkload } from '../../../lib/config/confi
 import type { Host } from '../../../lib/config/host.ts';
 import { readManifest } from '../../../lib/config/manifest.ts';
 import { type Environment, faultText, variables } from '../../../lib/config/variables.ts';
+import { portsOfServer } from '../../../lib/policy/workload.ts';
 import { defaultLimits } from '../../../lib/proxy/limits.ts';
 
 const files: Record<string, string> = {
@@ -88,13 +89,9 @@ t.test('the empty environment: every default of the contract', async (t) => {
     workload.ips.map(({ text }) => text),
     ['192.0.2.7', '2001:db8::7'],
   );
-  t.same(
-    [...workload.namedPorts],
-    [
-      ['linkerd-admin', [4191]],
-      ['admin', [4191]],
-    ],
-  );
+  t.same([[...workload.namedPorts], workload.adminPort], [[], 4191]);
+  for (const name of ['linkerd-admin', 'admin']) t.same(portsOfServer(workload, name), [4191], name);
+  t.same(portsOfServer(workload, 'http'), []);
   t.same([...workload.probes], [[4191, ['/live', '/ready']]]);
   for (const port of [25, 587, 3306, 4444, 5432, 6379, 9300, 11211]) t.ok(workload.opaquePorts.has(port), `${port}`);
   t.notOk(workload.opaquePorts.has(8080));
@@ -108,8 +105,8 @@ t.test('each variable, well written', async (t) => {
     ['SALLYPORT_INBOUND_LISTEN', ':5000', (c) => c.inboundListen, { host: null, port: 5000 }],
     ['SALLYPORT_INBOUND_LISTEN', '[::1]:0', (c) => c.inboundListen, { host: '::1', port: 0 }],
     ['SALLYPORT_APP_HOST', '[::1]', (c) => c.appHost, '::1'],
-    ['SALLYPORT_ADMIN_LISTEN', 'off', (c) => [c.adminListen, c.workload.namedPorts.size], [null, 0]],
-    ['SALLYPORT_ADMIN_LISTEN', '127.0.0.1:9', (c) => c.workload.namedPorts.get('linkerd-admin'), [9]],
+    ['SALLYPORT_ADMIN_LISTEN', 'off', (c) => [c.adminListen, c.workload.adminPort], [null, null]],
+    ['SALLYPORT_ADMIN_LISTEN', '127.0.0.1:9', (c) => portsOfServer(c.workload, 'linkerd-admin'), [9]],
     ['SALLYPORT_HEALTH_LISTEN', 'off', (c) => c.healthListen, null],
     ['SALLYPORT_POD_NAME', 'web-0', (c) => c.workload.podName, 'web-0'],
     ['SALLYPORT_POD_NAMESPACE', 'shop', (c) => c.workload.namespace, 'shop'],
@@ -133,7 +130,7 @@ t.test('each variable, well written', async (t) => {
       ],
     ],
     ['SALLYPORT_POD_PORTS', 'http=8080,http=8081', (c) => c.workload.namedPorts.get('http'), [8080, 8081]],
-    ['SALLYPORT_POD_PORTS', 'admin=9990', (c) => c.workload.namedPorts.get('admin'), [9990, 4191]],
+    ['SALLYPORT_POD_PORTS', 'admin=9990', (c) => portsOfServer(c.workload, 'admin'), [9990, 4191]],
     ['SALLYPORT_PROBES', '8080/healthz,8080/r?full=1', (c) => c.workload.probes.get(8080), ['/healthz', '/r']],
     ['SALLYPORT_PROBES', '4191/live', (c) => c.workload.probes.get(4191), ['/live', '/ready']],
     ['SALLYPORT_CLUSTER_NETWORKS', '10.1.2.3,fd00::/8', (c) => c.workload.clusterNetworks, ['10.1.2.3', 'fd00::/8']],
@@ -258,7 +255,7 @@ t.test('the Pod manifest, and what wins over it', async (t) => {
   t.same([...workload.labels], [['app', 'manifest']]);
   t.same(workload.namedPorts.get('http'), [8080]);
   t.equal(workload.namedPorts.has('dns'), false, 'UDP is none of ours');
-  t.same(workload.namedPorts.get('linkerd-admin'), [4191]);
+  t.same(portsOfServer(workload, 'linkerd-admin'), [4191]);
   t.same(workload.probes.get(8080), ['/live']);
   t.same(
     [25, 9001].map((port) => workload.opaquePorts.has(port)),

@@ -120,7 +120,7 @@ t.test('the environment is one that Sallyport accepts, and says what the pod say
         t.same(warnings, [], `${name}: no warnings`);
         t.equal(identity !== null, all.identitySecret !== null);
         const { facts } = readPod({ kind: 'Pod', metadata: {}, spec: before[index]?.pod.spec });
-        const ports = new Map([...workload.namedPorts].filter(([port]) => !['admin', 'linkerd-admin'].includes(port)));
+        const ports = new Map([...workload.namedPorts].filter(([port]) => port !== 'linkerd-admin'));
         t.same([...ports], [...(facts?.namedPorts ?? [])], `${name}: named ports`);
         t.same(workload.namedPorts.get('linkerd-admin'), [all.adminPort]);
         const probes = [...workload.probes].filter(([port]) => port !== all.adminPort);

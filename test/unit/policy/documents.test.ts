@@ -598,3 +598,47 @@ t.test('documents are plain data, and timestamps are read in either form', async
   t.equal(documents[0]?.namespace, 'default');
   t.match(documents[0]?.spec, { podSelector: { matchLabels: [['__proto__', 'x']] } }, 'no label name is special');
 });
+
+t.test('lists as the API server answers them: version and kind in the list alone', async (t) => {
+  const rows: readonly (readonly [title: string, text: string, kinds: readonly string[]])[] = [
+    [
+      'NetworkPolicyList',
+      'apiVersion: networking.k8s.io/v1\nkind: NetworkPolicyList\nitems: [{metadata: {name: a}, spec: {podSelector: {}}}]',
+      ['NetworkPolicy a'],
+    ],
+    [
+      'ServerList, one item with its own',
+      `apiVersion: policy.linkerd.io/v1beta3\nkind: ServerList\nitems: [{metadata: {name: a}, spec: {podSelector: {}, port: 1}}, {apiVersion: ${beta3}, kind: Server, metadata: {name: b}, spec: {podSelector: {}, port: 2}}]`,
+      ['Server a', 'Server b'],
+    ],
+    ['PodList', 'apiVersion: v1\nkind: PodList\nitems: [{metadata: {name: a}, status: {podIP: 10.0.0.1}}]', ['Pod a']],
+    [
+      'a List of lists',
+      'apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: NamespaceList, items: [{metadata: {name: a}}]}]',
+      ['Namespace a'],
+    ],
+    ['none', 'apiVersion: networking.k8s.io/v1\nkind: NetworkPolicyList\nitems: []', []],
+  ];
+  for (const [title, text, kinds] of rows) {
+    const { documents, problems } = read(text);
+    t.same(problems, [], `${title}: no problems`);
+    t.same(
+      documents.map(({ kind, name }) => `${kind} ${name}`),
+      kinds,
+      title,
+    );
+  }
+  for (const kind of ['List', 'ServerList', 'NetworkPolicyList']) {
+    const apiVersion = { List: 'v1', ServerList: beta3, NetworkPolicyList: 'networking.k8s.io/v1' }[kind];
+    for (const items of ['', 'items: {a: 1}', 'items: null', 'items: text']) {
+      const { problems, documents } = read(`apiVersion: ${apiVersion}\nkind: ${kind}\n${items}`);
+      t.match(problems, [{ severity: 'error', code: 'not-a-list' }], `${kind} with "${items}"`);
+      const closed = kind === 'NetworkPolicyList' ? ['NetworkPolicy'] : [];
+      t.same(
+        documents.map((document) => document.kind).filter((one) => one === 'NetworkPolicy'),
+        closed,
+        `${kind} with "${items}": what it listed might have closed the pod`,
+      );
+    }
+  }
+});

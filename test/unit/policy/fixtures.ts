@@ -28,6 +28,7 @@ export function workload(over: Partial<Workload> = {}): Workload {
       ['http', [8080]],
       ['grpc', [7070]],
     ]),
+    adminPort: null,
     probes: new Map([[8080, ['/live']]]),
     defaultPolicy: 'deny',
     opaquePorts: noPorts,

@@ -388,6 +388,22 @@ t.test('a Server for a port that the pod does not have', async (t) => {
   ]);
 });
 
+t.test(
+  "the proxy's own names for the admin port are a Server's words: a NetworkPolicy goes by the pod's",
+  async (t) => {
+    for (const name of ['admin', 'linkerd-admin']) {
+      const text =
+        ingress(`[{ports: [{port: ${name}}]}]`) +
+        server('accessPolicy: all-unauthenticated').replace('port: 8080', `port: ${name}`);
+      const { ask, problems } = loaded(text, { adminPort: 4191 });
+      t.match(ask({ port: 4191 }), { verdict: 'deny', tcp: 'close' }, name);
+      t.match(problems, [{ code: 'port-name-unknown', resource: { kind: 'NetworkPolicy' } }], name);
+      const declared = loaded(text, { adminPort: 4191, namedPorts: new Map([[name, [4191]]]) });
+      t.match(declared.ask({ port: 4191 }), { verdict: 'permit' }, `${name}, declared`);
+    }
+  },
+);
+
 t.test('explain names the policies and every rule that did not match', async (t) => {
   const text =
     ingress('[{from: [{podSelector: {}}]}, {ports: [{port: 9000, endPort: 9002}, {port: grpc}]}]') +
