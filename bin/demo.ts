@@ -21,6 +21,8 @@ throw-away certificates and an example policy. Prints what to try. Ctrl-C ends i
 export const main: Command['main'] = async (args, io) => {
   parseCommandLine(args, {});
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-demo-'));
+  // At the exit, which a second signal causes too.
+  process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
   const app = http.createServer((request, response) => {
     const caller = request.headers['l5d-client-id'] ?? 'nobody in particular';
     request.resume();
@@ -52,7 +54,6 @@ export const main: Command['main'] = async (args, io) => {
   } finally {
     app.close();
     app.closeAllConnections();
-    rmSync(folder, { recursive: true, force: true });
   }
 };
 

@@ -8,12 +8,23 @@ for (const name of ['WebSocket', 'CloseEvent', 'MessageEvent']) {
   Reflect.deleteProperty(process.getBuiltinModule('node:http'), name);
 }
 
+interface Known {
+  readonly summary: string;
+  load(): Promise<Command>;
+  /** Traffic is its business, and what it prints is not: it goes on when nobody takes that, and waits for nobody. */
+  readonly serves?: boolean;
+}
+
 /** Loaded only when named: `--version` and `check` need neither the data plane nor its native parts. */
-const commands: ReadonlyMap<string, { readonly summary: string; load(): Promise<Command> }> = new Map([
-  ['run', { summary: 'the proxy, from the environment', load: () => import('./run.ts') }],
+const commands: ReadonlyMap<string, Known> = new Map([
+  ['run', { summary: 'the proxy, from the environment', load: () => import('./run.ts'), serves: true }],
   [
     'demo',
-    { summary: 'the proxy before a small app, with an example policy, to try', load: () => import('./demo.ts') },
+    {
+      summary: 'the proxy before a small app, with an example policy, to try',
+      load: () => import('./demo.ts'),
+      serves: true,
+    },
   ],
   ['check', { summary: 'errors and warnings in policy files', load: () => import('./check.ts') }],
   [
@@ -81,14 +92,24 @@ function flushed(stream: NodeJS.WriteStream): Promise<void> {
   });
 }
 
-const { env, stdin, stdout, stderr } = process;
-for (const stream of [stdout, stderr]) {
-  // `sallyport check | head -1`: a reader that has seen enough is no error of ours, and no reason to stop proxying.
-  stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
-  });
+/** Milliseconds that a command that serves waits for whoever reads what it printed. */
+const patienceMs = 1000;
+
+/** What a command printed is its result: without it there is no success, and no use in going on. */
+function resultLost(error: NodeJS.ErrnoException): void {
+  // `sallyport check | head -1`: a reader that has seen enough needs no telling.
+  if (error.code !== 'EPIPE') stderr.write(`sallyport: cannot write to standard output: ${error.message}\n`);
+  process.exit(1);
 }
+
+const { env, stdin, stdout, stderr } = process;
 const argv = process.argv.slice(2);
+const serves = commands.get(argv[0] ?? '')?.serves ?? false;
+stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (!serves) resultLost(error);
+});
+// Nobody is left to be told.
+stderr.on('error', () => {});
 let status: number;
 try {
   status = await dispatch(argv, { env, stdin, stdout, stderr });
@@ -103,5 +124,6 @@ try {
     status = 1;
   }
 }
+if (serves) setTimeout(() => process.exit(status), patienceMs);
 await Promise.all([flushed(stdout), flushed(stderr)]);
 process.exit(status);

@@ -4,6 +4,7 @@ import { hostFor } from '../lib/config/host.ts';
 import { hostPort } from '../lib/ip.ts';
 import { faultsAreHeard, internalFault } from '../lib/proxy/guard.ts';
 import { createLog } from '../lib/telemetry/log.ts';
+import { flushOutputs } from '../lib/telemetry/output.ts';
 import { type Command, type Io, parseCommandLine, usageExit } from './arguments.ts';
 import { version } from './version.ts';
 
@@ -48,6 +49,7 @@ export async function run(io: Io, started: (app: App) => void): Promise<number> 
   process.on('uncaughtException', (error) => uncaught('an uncaught exception', error));
   process.on('unhandledRejection', (reason) => uncaught('an unhandled rejection', reason));
 
+  const signals = new Signals(logger);
   try {
     const build = { version: version(), gitSha: '', date: '' };
     const app = await startApp({ config, env: io.env, host, log, build });
@@ -64,7 +66,7 @@ export async function run(io: Io, started: (app: App) => void): Promise<number> 
       'Listening',
     );
     started(app);
-    onSignals(app, () => logger.warn('Second signal; ending without a drain'));
+    signals.drain(app);
     const drained = await app.stopped;
     return drained ? 0 : 1;
   } catch (error) {
@@ -72,7 +74,7 @@ export async function run(io: Io, started: (app: App) => void): Promise<number> 
     io.stderr.write(`sallyport: ${(error as Error).message}\n`);
     return 1;
   } finally {
-    log.flush();
+    await flushOutputs();
   }
 }
 
@@ -80,17 +82,33 @@ function shown(address: { readonly address: string; readonly port: number } | nu
   return address === null ? null : hostPort(address.address, address.port);
 }
 
-function onSignals(app: App, second: () => void): void {
-  let asked = false;
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-    process.on(signal, () => {
-      if (asked) {
-        second();
-        process.exit(1);
-      }
-      asked = true;
-      void app.stop();
-    });
+/**
+ * SIGTERM and SIGINT, heard from the first moment: the first process of a container has no other way to end. Before all
+ * ports are open there is nothing to drain; afterwards the first drains, and a second one ends the process at once.
+ */
+class Signals {
+  #app: App | null = null;
+  #asked = false;
+
+  constructor(logger: { warn(message: string): void; info(message: string): void }) {
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+      process.on(signal, () => {
+        if (this.#app === null) {
+          logger.info('Stopped before it had started');
+          process.exit(0);
+        }
+        if (this.#asked) {
+          logger.warn('Second signal; ending without a drain');
+          process.exit(1);
+        }
+        this.#asked = true;
+        void this.#app.stop();
+      });
+    }
+  }
+
+  drain(app: App): void {
+    this.#app = app;
   }
 }
 

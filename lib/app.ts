@@ -30,6 +30,7 @@ import { createPolicySource } from './reload/policy-source.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
 import type { Log } from './telemetry/log.ts';
 import { type Build, createTelemetry } from './telemetry/metrics.ts';
+import { droppedLines } from './telemetry/output.ts';
 
 export interface AppOptions {
   readonly config: Config;
@@ -74,7 +75,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     accessLog: config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog }),
     build,
     processStart: Date.now() / 1000 - process.uptime(),
-    droppedLogLines: () => log.dropped(),
+    droppedLogLines: droppedLines,
   });
   const { recorder } = telemetry;
   const ignoreFaults = onInternalFault((fault) => {

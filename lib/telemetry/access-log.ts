@@ -3,7 +3,8 @@ import { clientId } from '../client.ts';
 import { hostPort } from '../ip.ts';
 import type { AccessRecord, ConnectionFacts } from '../proxy/recorder.ts';
 import { clip } from './decision-log.ts';
-import { bufferedOutput, escapeUnsafe, type LineSink } from './log.ts';
+import { escapeUnsafe } from './log.ts';
+import { bufferedOutput, type LineSink } from './output.ts';
 
 const maxUri = 8192;
 const maxText = 1024;

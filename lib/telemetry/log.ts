@@ -4,6 +4,7 @@
  */
 import pino, { type Logger } from 'pino';
 import { refText } from '../resource-ref.ts';
+import { bufferedOutput, type LineSink } from './output.ts';
 
 export const levels = ['trace', 'debug', 'info', 'warn', 'error', 'off'] as const;
 export type Level = (typeof levels)[number];
@@ -20,11 +21,6 @@ export function parseLevel(text: string): Level | undefined {
   return undefined;
 }
 
-/** Where lines go. The default is standard output. */
-export interface LineSink {
-  write(line: string): void;
-}
-
 export interface LogOptions {
   readonly level: Level;
   readonly format: 'json' | 'plain';
@@ -36,15 +32,10 @@ export interface Log {
   level(): Level;
   /** False, and nothing changed, when the text is no level. */
   setLevel(text: string): boolean;
-  /** Lines given up because the reader of the output was too slow. */
-  dropped(): number;
-  /** Writes what is buffered, before this returns. */
-  flush(): void;
 }
 
 export function createLog(options: LogOptions): Log {
-  const output = options.destination === undefined ? bufferedOutput(1) : null;
-  const sink = options.destination ?? (output as BufferedOutput);
+  const sink = options.destination ?? bufferedOutput(1);
   const format = options.format === 'json' ? printableJson : plainLine;
   const logger = pino(
     {
@@ -64,46 +55,11 @@ export function createLog(options: LogOptions): Log {
       logger.level = pinoLevel(level);
       return true;
     },
-    dropped: () => output?.dropped() ?? 0,
-    flush: () => output?.flush(),
   };
 }
 
 function pinoLevel(level: Level): string {
   return level === 'off' ? 'silent' : level;
-}
-
-export interface BufferedOutput extends LineSink {
-  dropped(): number;
-  flush(): void;
-}
-
-const bufferBytes = 8 * 1024;
-const flushEveryMs = 100;
-/** When nobody reads the output, lines are dropped rather than kept without bound. */
-const maxBufferedBytes = 8 * 1024 * 1024;
-
-/** Lines to a file descriptor, gathered for a moment and written without waiting; pino writes the rest at exit. */
-export function bufferedOutput(fd: number): BufferedOutput {
-  let dropped = 0;
-  const stream = pino.destination({
-    dest: fd,
-    sync: false,
-    minLength: bufferBytes,
-    maxLength: maxBufferedBytes,
-    periodicFlush: flushEveryMs,
-  });
-  stream.on('drop', () => dropped++);
-  // A reader that went away (EPIPE) must not end the proxy; there is nobody left to tell.
-  stream.on('error', () => {});
-  const flush = () => {
-    try {
-      stream.flushSync();
-    } catch {
-      // Not open yet, or the reader went away.
-    }
-  };
-  return { write: (line) => void stream.write(line), dropped: () => dropped, flush };
 }
 
 /**

@@ -81,8 +81,9 @@ t.test('an error keeps its message and stack inside the line', async (t) => {
 
 /** Starts a program of some lines that may log to its standard output. */
 function logging(program: string): ChildProcessByStdio<null, Readable, Readable> {
-  const module = new URL('../../../lib/telemetry/log.ts', import.meta.url).href;
-  const source = `import { createLog } from ${JSON.stringify(module)};\n${program}`;
+  const from = (name: string): string =>
+    JSON.stringify(new URL(`../../../lib/telemetry/${name}.ts`, import.meta.url).href);
+  const source = `import { createLog } from ${from('log')};\nimport { droppedLines } from ${from('output')};\n${program}`;
   return spawn(process.execPath, ['--input-type=module', '-e', source], { stdio: ['ignore', 'pipe', 'pipe'] });
 }
 
@@ -130,7 +131,7 @@ t.test('a reader that does not read costs lines, not memory', async (t) => {
      const text = 'x'.repeat(1000);
      const timer = setInterval(() => {
        for (let i = 0; i < 5000; i++) log.logger.info({ text }, 'Request denied');
-       if (log.dropped() < 50_000) return;
+       if (droppedLines() < 50_000) return;
        process.stderr.write(String(process.memoryUsage().rss), () => process.kill(process.pid, 'SIGKILL'));
        clearInterval(timer);
      }, 1);`,
