@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Admitted } from '../admitted.ts';
+import { InterimCount } from '../interim-count.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-response.ts';
 
@@ -45,6 +46,7 @@ export class AppConnection {
   #method = '';
   #partial: Buffer = nothing;
   #head: ResponseHead | null = null;
+  #interim: InterimCount | null = null;
   #left = 0;
   #chunks: ChunkScanner | null = null;
   /** Apps repeat their heads, too; this spares reading one again. */
@@ -70,6 +72,7 @@ export class AppConnection {
     this.#method = method;
     this.#head = null;
     this.#partial = nothing;
+    this.#interim = null;
     this.answering = false;
   }
 
@@ -111,6 +114,11 @@ export class AppConnection {
       }
       this.#partial = nothing;
       if (head.status < 200) {
+        this.#interim ??= new InterimCount();
+        if (!this.#interim.allows(at + 4)) {
+          this.#fail(new BadResponse('too many interim responses'));
+          return;
+        }
         sink.onHead(head, nothing);
         all = all.subarray(at + 4);
         if (all.length === 0) return;

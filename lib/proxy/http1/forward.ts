@@ -3,6 +3,7 @@ import type { Dispatcher } from 'undici';
 import type { Admitted } from '../admitted.ts';
 import type { LibraryExchange } from '../exchange.ts';
 import { type HeaderList, scanResponseHeaders, without } from '../headers.ts';
+import { InterimCount } from '../interim-count.ts';
 import type { RequestScope } from '../recorder.ts';
 import { errorCode } from '../refuse.ts';
 import { idempotent } from './idempotent.ts';
@@ -43,6 +44,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
   readonly #pool: Sender;
   readonly #failed: (error: unknown) => void;
   readonly #switched: Switched | null;
+  #interim: InterimCount | null = null;
   #controller: Dispatcher.DispatchController | null = null;
   #done = false;
   /** The request leaves on a connection that was idle, and has left once. */
@@ -126,7 +128,12 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
     if (this.#done) return;
     const headers = scanResponseHeaders((controller as Controller).rawHeaders ?? []);
     if (status < 200) {
-      this.#exchange.informational(status, headers);
+      this.#interim ??= new InterimCount();
+      if (this.#interim.allows(headers.reduce((sum, text) => sum + text.length, 0))) {
+        this.#exchange.informational(status, headers);
+      } else {
+        controller.abort(new Error('too many interim responses'));
+      }
       return;
     }
     this.#scope.responseHead(status);

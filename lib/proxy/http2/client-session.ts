@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Admitted } from '../admitted.ts';
 import { type HeaderList, without } from '../headers.ts';
+import { InterimCount } from '../interim-count.ts';
 import { AnswerHead } from './answer-head.ts';
 import { contentLength, soundStatus } from './field-rules.ts';
 import { HeaderBlocks } from './header-blocks.ts';
@@ -37,6 +38,7 @@ export interface AnswerSink {
 /** One request to the app. */
 export class ClientStream extends Stream {
   readonly isHead: boolean;
+  #interim: InterimCount | null = null;
   readonly #sink: AnswerSink;
 
   constructor(home: StreamHome, id: number, isHead: boolean, sink: AnswerSink, sendWindow: number) {
@@ -52,7 +54,9 @@ export class ClientStream extends Stream {
 
   head(head: AnswerHead, endStream: boolean): void {
     if (head.status < 200) {
-      this.#sink.interim(head);
+      this.#interim ??= new InterimCount();
+      if (this.#interim.allows(head.block.length)) this.#sink.interim(head);
+      else this.malformed();
       return;
     }
     this.awaitsHead = false;

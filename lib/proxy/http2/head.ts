@@ -1,5 +1,5 @@
 import { isHost, readTarget } from '../../request-target.ts';
-import { type HeaderList, isIdentityAlias } from '../headers.ts';
+import { type HeaderList, headerValue, isIdentityAlias } from '../headers.ts';
 
 /**
  * How a meshed client carries HTTP/1 over its HTTP/2 connection to us (Linkerd's orig-proto). The app gets the
@@ -80,6 +80,15 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
   const target = readTarget(method, url);
   if (target === null || target.authority !== null) return null;
   return { method, ...target, host: name, forward, grpc, originalProtocol };
+}
+
+/**
+ * Whether a cut answer with these fields may be ended by trailers of ours: gRPC proper alone, since the trailers of
+ * gRPC-Web are content, and without an announced length, which would not be the true one.
+ */
+export function mayEndInTrailers(fields: HeaderList): boolean {
+  const type = headerValue(fields, 'content-type');
+  return type !== null && /^application\/grpc(?:$|[;+])/i.test(type) && headerValue(fields, 'content-length') === null;
 }
 
 /** HTTP/1 apps write names in any case; HTTP/2 allows only one (RFC 9113 8.2.1), and no connection headers. */

@@ -14,8 +14,9 @@ import { AnswerHead } from './answer-head.ts';
 import { AppSessions } from './app-sessions.ts';
 import { CollectedBody } from './collected-body.ts';
 import type { Http2Engine, Http2Session } from './engine.ts';
+import { errorCode } from './protocol.ts';
 import { Http1Relay } from './relay-to-http1.ts';
-import { Http2Relay } from './relay-to-http2.ts';
+import { Http2Relay, NotProcessed } from './relay-to-http2.ts';
 import { http1Text, http2Block } from './request-head.ts';
 import { type ServerLane, ServerSession } from './server-session.ts';
 import type { ServerStream } from './server-stream.ts';
@@ -74,7 +75,16 @@ export class Http2Lane implements Http2Engine, ServerLane {
       stream.relay = body;
       serveApplication(admitted, stream, (max) => body.read(max), destination.application, failed);
     } else if (stream.originalProtocol === null) {
-      const failed = (error: unknown): void => pipeline.fail(connection, policy, stream, upstreamFailure(error));
+      const failed = (error: unknown): void => {
+        const failure = upstreamFailure(error);
+        if (error instanceof NotProcessed) {
+          // The client may repeat it, and knows how; a 502 would say that nobody knows what has become of it.
+          pipeline.failed(connection, policy, stream, failure);
+          stream.abort(errorCode.refusedStream);
+        } else {
+          pipeline.fail(connection, policy, stream, failure);
+        }
+      };
       const block = http2BlockFor(connection, admitted, stream);
       new Http2Relay(admitted, stream, this.#sessions.at(destination.endpoint), block, failed).start();
     } else {

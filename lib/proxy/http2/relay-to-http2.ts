@@ -10,6 +10,13 @@ import { appLimits } from './limits.ts';
 import { errorCode, reasonName } from './protocol.ts';
 import type { RequestRelay, ServerStream } from './server-stream.ts';
 
+/** The app has done nothing with the request, and says so (RFC 9113 8.7); it cannot be sent again from here. */
+export class NotProcessed extends Error {
+  constructor() {
+    super('the application refused the stream');
+  }
+}
+
 /** One permitted request on its way to an HTTP/2 app (prior knowledge), and the answer on its way back. */
 export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   readonly #admitted: Admitted;
@@ -26,6 +33,8 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   #owedToApp = 0;
   /** The request can be sent again should the app not have looked at it. */
   #mayRepeat: boolean;
+  /** Some of an answer has come. */
+  #begun = false;
   #grpcStatus: string | null = null;
   #wantsRoom: number | null = null;
 
@@ -138,6 +147,8 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   }
 
   interim(head: AnswerHead): void {
+    this.#mayRepeat = false;
+    this.#begun = true;
     this.#client.inform(head);
   }
 
@@ -183,7 +194,9 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     }
     const client = this.#client;
     client.relay = null;
-    if (client.responded) client.abort(code === errorCode.noError ? errorCode.internalError : code);
+    // What the app says of its stream, or we of its connection, is not said of the client's, except that it was cancelled.
+    if (client.responded) client.abort(code === errorCode.cancel ? errorCode.cancel : errorCode.internalError);
+    else if (code === errorCode.refusedStream && !this.#begun) this.#onFailed(new NotProcessed());
     else this.#onFailed(new Error('the application closed the stream'));
     this.#scope.responseEnded(this.#grpcStatus, `h2(${reasonName(code)})`);
   }

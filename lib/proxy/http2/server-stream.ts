@@ -5,7 +5,7 @@ import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import { AnswerHead } from './answer-head.ts';
-import { lowerCase, type OriginalProtocol } from './head.ts';
+import { lowerCase, mayEndInTrailers, type OriginalProtocol } from './head.ts';
 import { encodeFields } from './hpack/encoder.ts';
 import { drainMs, maxDrainBytes } from './limits.ts';
 import { errorCode } from './protocol.ts';
@@ -44,6 +44,8 @@ export class ServerStream extends Stream implements Exchange {
   onAborted: (() => void) | null = null;
   readonly #home: ServerStreamHome;
   readonly #startedAt: number;
+  /** What the client has of the answer may be ended by a status of ours. */
+  #endsInTrailers = false;
   #draining = false;
   #drainLeft = 0;
   #linger: NodeJS.Timeout | null = null;
@@ -110,6 +112,7 @@ export class ServerStream extends Stream implements Exchange {
   answer(head: AnswerHead, hasBody: boolean): void {
     if (this.closed || this.responded) return;
     this.responded = true;
+    if (this.grpc) this.#endsInTrailers = hasBody && mayEndInTrailers(head.fields);
     this.#home.output.headers(this.id, head.block, !hasBody);
     this.#home.pipeline.answered(this, head.status, head.fields, this.#startedAt);
     if (hasBody) return;
@@ -125,7 +128,7 @@ export class ServerStream extends Stream implements Exchange {
 
   abort(code: number): void {
     if (this.localEnded || this.closed) return;
-    if (this.grpc && this.responded) {
+    if (this.#endsInTrailers) {
       // The status of a gRPC call lives in its trailers; without them the client would only see a broken stream.
       this.finish(unavailable);
       this.#stopBody();

@@ -11,12 +11,11 @@ export class TokenBucket {
     this.#tokens = burst;
   }
 
-  /** False when there are none left; the clock is only read when they run out. */
+  /**
+   * False when there are none left. The clock is read each time: a bucket that was full for a while would otherwise be
+   * given what it could not hold, when it runs out, and allow twice its burst.
+   */
   take(): boolean {
-    if (this.#tokens >= 1) {
-      this.#tokens--;
-      return true;
-    }
     const now = performance.now();
     this.#tokens = Math.min(this.#burst, this.#tokens + ((now - this.#at) / 1000) * this.#perSecond);
     this.#at = now;

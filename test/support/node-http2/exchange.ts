@@ -6,6 +6,7 @@ import { type HeaderList, headerValues, withoutIdentity } from '../../../lib/pro
 import {
   type Http2Head,
   lowerCase,
+  mayEndInTrailers,
   type OriginalProtocol,
   originalProtocolHeader,
 } from '../../../lib/proxy/http2/head.ts';
@@ -44,6 +45,7 @@ export class Http2Exchange implements LibraryExchange {
   readonly #startedAt = performance.now();
   #trailers: HeaderList = [];
   #finished = false;
+  #endsInTrailers = false;
   #bodyEnded: boolean;
 
   constructor(
@@ -133,6 +135,7 @@ export class Http2Exchange implements LibraryExchange {
   respond(status: number, _statusText: string, headers: HeaderList, hasBody: boolean): void {
     if (this.aborted || this.#stream.destroyed || this.#stream.closed) return;
     this.responded = true;
+    this.#endsInTrailers = this.grpc && mayEndInTrailers(lowerCase(headers));
     const list = [':status', String(status), ...lowerCase(headers)];
     if (this.#originalProtocol !== null) list.push(originalProtocolHeader, this.#originalProtocol);
     if (!hasBody) this.#finished = true;
@@ -172,7 +175,7 @@ export class Http2Exchange implements LibraryExchange {
   abort(h2Code: number): void {
     if (this.#finished) return;
     this.#finished = true;
-    if (this.grpc && this.responded && !this.#stream.destroyed) {
+    if (this.#endsInTrailers && !this.#stream.destroyed) {
       // The status of a gRPC call lives in its trailers; without them the client would only see a broken stream.
       this.#stream.once('wantTrailers', () => this.#stream.sendTrailers({ 'grpc-status': '14' }));
       this.#stream.end();

@@ -3,6 +3,7 @@ import type { Admitted } from '../../../lib/proxy/admitted.ts';
 import type { LibraryExchange } from '../../../lib/proxy/exchange.ts';
 import { type HeaderList, headerValue } from '../../../lib/proxy/headers.ts';
 import { errorCode, reasonName } from '../../../lib/proxy/http2/protocol.ts';
+import { NotProcessed } from '../../../lib/proxy/http2/relay-to-http2.ts';
 import type { RequestScope } from '../../../lib/proxy/recorder.ts';
 import type { Http2Pool } from './pool.ts';
 
@@ -66,6 +67,7 @@ function relay(
   let grpcStatus: string | null = null;
   let trailers: HeaderList = [];
   let fault: Error | null = null;
+  let informed = false;
 
   if (body !== null) {
     body.on('data', (chunk: Buffer) => {
@@ -84,6 +86,7 @@ function relay(
 
   stream.on('headers', (_headers, _flags, raw) => {
     const { status, rest } = splitResponse(raw as unknown as HeaderList);
+    informed = true;
     exchange.informational(status, rest);
   });
   stream.once('response', (_headers, flags, raw) => {
@@ -121,12 +124,12 @@ function relay(
     finished = true;
     const code = stream.rstCode;
     // REFUSED_STREAM promises that the app did nothing with it (RFC 9113 8.7).
-    if (code === errorCode.refusedStream && retry !== null && !exchange.responded) {
+    if (code === errorCode.refusedStream && retry !== null && !exchange.responded && !informed) {
       retry();
       return;
     }
-    if (exchange.responded)
-      exchange.abort(code === undefined || code === errorCode.noError ? errorCode.internalError : code);
+    if (exchange.responded) exchange.abort(code === errorCode.cancel ? errorCode.cancel : errorCode.internalError);
+    else if (code === errorCode.refusedStream && !informed) failed(new NotProcessed());
     else failed(fault ?? new Error('the application closed the stream'));
     scope.responseEnded(grpcStatus, `h2(${reasonName(code ?? errorCode.internalError)})`);
   });

@@ -8,6 +8,7 @@ import type { Http2Engine, Http2Session } from '../../../lib/proxy/http2/engine.
 import { readHttp2Head } from '../../../lib/proxy/http2/head.ts';
 import { clientLimits, resetBurst, resetsPerSecond } from '../../../lib/proxy/http2/limits.ts';
 import { errorCode, maxStreamId } from '../../../lib/proxy/http2/protocol.ts';
+import { NotProcessed } from '../../../lib/proxy/http2/relay-to-http2.ts';
 import { misspelt } from '../../../lib/proxy/http2/server-session.ts';
 import { outgoingFields } from '../../../lib/proxy/outgoing-fields.ts';
 import { upstreamFailure } from '../../../lib/proxy/refuse.ts';
@@ -117,8 +118,14 @@ export class NodeHttp2Lane implements Http2Engine {
       return;
     }
     const fields = outgoingFields(connection.scope.facts.client, admitted, exchange.forwardHeaders);
-    forwardHttp2(admitted, exchange, fields, this.#apps.at(endpoint), (error) =>
-      pipeline.fail(connection, admitted.policy, exchange, upstreamFailure(error)),
-    );
+    forwardHttp2(admitted, exchange, fields, this.#apps.at(endpoint), (error) => {
+      const failure = upstreamFailure(error);
+      if (error instanceof NotProcessed) {
+        pipeline.failed(connection, admitted.policy, exchange, failure);
+        exchange.abort(errorCode.refusedStream);
+      } else {
+        pipeline.fail(connection, admitted.policy, exchange, failure);
+      }
+    });
   }
 }

@@ -87,7 +87,7 @@ interface Answer {
   readonly error?: string;
 }
 
-const protocolError = { expect: '200 PROTOCOL_ERROR', error: 'h2(PROTOCOL_ERROR)' } as const;
+const protocolError = { expect: '200 INTERNAL_ERROR', error: 'h2(PROTOCOL_ERROR)' } as const;
 const bad = { expect: '502', error: 'h2(PROTOCOL_ERROR)' } as const;
 
 /** The app's answer to stream 1 of a connection of its own. */
@@ -165,6 +165,74 @@ const answers: readonly Answer[] = [
     blocks: [[[':status', '200'], ...grpc], [['grpc-status', '14']]],
     error: 'h2(INTERNAL_ERROR)',
   },
+  ...['application/grpc-web', 'application/grpc-web-text+proto', 'application/grpcx', 'text/plain'].map(
+    (type): Answer => ({
+      title: `${type} that breaks off is seen to be cut`,
+      request: post(1, '/', [['content-type', type]]),
+      send: [head(1, [['content-type', type]]), dataFrame(1, 'abc'), resetFrame(1, 2)],
+      expect: '200 INTERNAL_ERROR',
+      content: 'abc',
+      error: 'h2(INTERNAL_ERROR)',
+    }),
+  ),
+  ...['application/grpc+proto', 'application/grpc;x=y', 'Application/gRPC'].map(
+    (type): Answer => ({
+      title: `${type} that breaks off is gRPC`,
+      request: post(1, '/', grpc),
+      send: [head(1, [['content-type', type]]), dataFrame(1, 'abc'), resetFrame(1, 2)],
+      expect: '200',
+      blocks: [
+        [
+          [':status', '200'],
+          ['content-type', type],
+        ],
+        [['grpc-status', '14']],
+      ],
+      error: 'h2(INTERNAL_ERROR)',
+    }),
+  ),
+  {
+    title: 'a gRPC call that is answered with something else, cut',
+    request: post(1, '/', grpc),
+    send: [head(1, [['content-type', 'text/html']]), dataFrame(1, 'abc'), resetFrame(1, 2)],
+    expect: '200 INTERNAL_ERROR',
+    error: 'h2(INTERNAL_ERROR)',
+  },
+  {
+    title: 'gRPC of an announced length, cut',
+    request: post(1, '/', grpc),
+    send: [head(1, [...grpc, ['content-length', '10']]), dataFrame(1, 'abc'), resetFrame(1, 2)],
+    expect: '200 INTERNAL_ERROR',
+    error: 'h2(INTERNAL_ERROR)',
+  },
+  {
+    title: '100 interim answers',
+    send: [...Array.from({ length: 100 }, () => headersFrame(1, [[':status', '103']], false)), head(1, [], true)],
+    expect: '200',
+  },
+  {
+    title: 'interim answers without end',
+    send: Array.from({ length: 200 }, () => headersFrame(1, [[':status', '103']], false)),
+    expect: '502',
+    library: null,
+    error: 'h2(PROTOCOL_ERROR)',
+  },
+  {
+    title: 'interim answers of 70 KiB',
+    send: Array.from({ length: 7 }, () =>
+      headersFrame(
+        1,
+        [
+          [':status', '103'],
+          ['link', '#'.repeat(10_000)],
+        ],
+        false,
+      ),
+    ),
+    expect: '502',
+    library: null,
+    error: 'h2(PROTOCOL_ERROR)',
+  },
   {
     title: 'HEAD with Content-Length',
     request: get(1, '/', [], 'HEAD'),
@@ -207,7 +275,7 @@ const answers: readonly Answer[] = [
   {
     title: '204 with content',
     send: [headersFrame(1, [[':status', '204']], false), dataFrame(1, 'x', true)],
-    expect: '204 PROTOCOL_ERROR',
+    expect: '204 INTERNAL_ERROR',
     library: '204',
     error: 'h2(PROTOCOL_ERROR)',
   },
@@ -330,7 +398,7 @@ const answers: readonly Answer[] = [
   {
     title: 'a frame that is too long',
     send: [head(1), dataFrame(1, Buffer.alloc(16_385))],
-    expect: '200 FRAME_SIZE_ERROR',
+    expect: '200 INTERNAL_ERROR',
     library: '200 INTERNAL_ERROR',
     error: 'h2(FRAME_SIZE_ERROR)',
   },
@@ -338,7 +406,7 @@ const answers: readonly Answer[] = [
     title: 'more DATA than there is room for',
     consumes: false,
     send: [head(1), ...Array.from({ length: 20 }, () => dataFrame(1, Buffer.alloc(16_384)))],
-    expect: '200 FLOW_CONTROL_ERROR',
+    expect: '200 INTERNAL_ERROR',
     library: '200 INTERNAL_ERROR',
     error: 'h2(FLOW_CONTROL_ERROR)',
   },
@@ -359,16 +427,16 @@ const answers: readonly Answer[] = [
 
 /** Every code of RST_STREAM, before and after the head. */
 const resets: readonly Answer[] = [...Array(14).keys(), 0xfe].flatMap((code): Answer[] => {
-  // Refused is another story: see below. NO_ERROR would tell the client that nothing is missing.
-  const seen = code === 0 ? 2 : code;
+  // NO_ERROR would tell the client that nothing is missing, REFUSED_STREAM that nothing has been done, and what the app
+  // says of its session is none of the client's.
   const error = `h2(${reasonName(code)})`;
-  const after = code === 0xfe ? '200 UNKNOWN' : `200 ${reasonName(seen)}`;
+  const after = code === 8 ? '200 CANCEL' : '200 INTERNAL_ERROR';
   return [
     {
       title: `RST_STREAM ${reasonName(code)} before the head`,
       request: post(1),
       send: [resetFrame(1, code)],
-      expect: '502',
+      expect: code === 7 ? 'REFUSED_STREAM' : '502',
       error,
     },
     {
@@ -459,9 +527,10 @@ const scenarios: readonly Scenario[] = [
       const s = await stage(t, engine, { onEnd: refuse });
       const client = await s.open();
       client.send(get(1));
-      t.equal(await client.over(1), '502');
+      t.equal(await client.over(1), 'REFUSED_STREAM');
       t.equal(s.app.requests.length, 2);
       t.same(s.lane.counts.errors, ['h2(REFUSED_STREAM)']);
+      t.same(s.lane.counts.httpErrors, ['i/o']);
     },
   },
   {
@@ -470,7 +539,7 @@ const scenarios: readonly Scenario[] = [
       const s = await stage(t, engine, { onRequest: refuse, onEnd: hold });
       const client = await s.open();
       client.send(post(1), dataFrame(1, 'abc', true));
-      t.equal(await client.over(1), '502');
+      t.equal(await client.over(1), 'REFUSED_STREAM', 'the client may');
       t.equal(s.app.requests.length, 1);
     },
   },
@@ -486,7 +555,7 @@ const scenarios: readonly Scenario[] = [
       const [first] = s.app.connections;
       first?.send(goawayFrame(1));
       t.equal(await client.over(3), '200', 'another connection');
-      t.equal(await client.over(5), '502', 'half of a body is gone');
+      t.equal(await client.over(5), 'REFUSED_STREAM', 'half of a body is gone, but the client may send it again');
       first?.send(head(1, [], true));
       t.equal(await client.over(1), '200', 'below the last one');
       await until('the first connection to be closed', () => first?.ended === true);

@@ -201,6 +201,11 @@ const floods: readonly Flood[] = [
     ends: null,
   },
   {
+    title: '1,200 resets',
+    send: times(1_200, (i) => Buffer.concat([get(id(i), '/hold'), resetFrame(id(i), 8)])),
+    ends: calm,
+  },
+  {
     title: '3,000 resets (CVE-2023-44487)',
     send: times(3_000, (i) => Buffer.concat([get(id(i), '/hold'), resetFrame(id(i), 8)])),
     ends: calm,

@@ -174,6 +174,12 @@ const answers: readonly Answer[] = [
     ],
     reused: false,
   },
+  { title: 'interim answers without end', send: 'HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n'.repeat(200), ...bad },
+  {
+    title: 'interim answers of 70 KiB',
+    send: `HTTP/1.1 103 Early Hints\r\nLink: </${'x'.repeat(10_000)}>\r\n\r\n`.repeat(7),
+    ...bad,
+  },
   {
     title: '103, then 200',
     send: `HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n${ok}Content-Length: 0\r\n\r\n`,
