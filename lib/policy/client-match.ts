@@ -87,25 +87,33 @@ export class GrantList {
     return this.tail === null ? null : this.tail.find(client);
   }
 
-  /** Every authorization with the first clause that failed for this client. */
-  candidates(client: Client): Candidate[] {
-    return [
-      ...this.entries.map((authorization) => candidate(authorization, client)),
-      ...this.broken.map(({ ref, detail }): Candidate => ({ authz: ref, granted: false, failed: 'reference', detail })),
-      ...(this.tail?.candidates(client) ?? []),
-    ];
+  /** Every authorization with the first clause that failed for this client, told as they are asked for. */
+  *candidates(client: Client): Generator<Candidate> {
+    for (const authorization of this.entries) yield candidate(authorization, client);
+    for (const { ref, detail } of this.broken) yield { authz: ref, granted: false, failed: 'reference', detail };
+    if (this.tail !== null) yield* this.tail.candidates(client);
   }
 }
 
 function candidate({ ref, networks, tls }: Authorization, client: Client): Candidate {
   if (networks !== null && !networks.contains(client.ip)) {
-    return { authz: ref, granted: false, failed: 'network', detail: `wanted ${networks.text}, was ${client.ip.text}` };
+    return {
+      authz: ref,
+      granted: false,
+      failed: 'network',
+      detail: `wanted ${shortened(networks.text)}, was ${client.ip.text}`,
+    };
   }
   if (!tlsHolds(tls, client.tls)) {
     const wanted = tls.kind === 'identities' ? tls.identities.text : 'TLS terminated here';
     return { authz: ref, granted: false, failed: 'identity', detail: `wanted ${wanted}, was ${tlsText(client.tls)}` };
   }
   return { authz: ref, granted: true, failed: null, detail: '' };
+}
+
+/** Lists of networks may be of any length, and reasons are for people. */
+function shortened(text: string): string {
+  return text.length <= 512 ? text : `${text.slice(0, 512)}…`;
 }
 
 /** What TLS says of a client, for people. */

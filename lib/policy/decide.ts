@@ -9,11 +9,11 @@ import type {
   RequestFacts,
   RequestPermit,
 } from './decision.ts';
-import { inspectPath, readings } from './path-readings.ts';
+import { foldPath, inspectPath, readings } from './path-readings.ts';
 import type { CompiledPort, CompiledRule, RouteMatch, RouteTable } from './policy-index.ts';
+import { Question, UnexaminedValue } from './question.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import { redirectTarget } from './redirect.ts';
-import { UnexaminedValue } from './value-match.ts';
 
 /*
  * The two deciding functions, and the only place where a permit is made. Permits are prepared: one for each pair of rule
@@ -43,21 +43,12 @@ export function decideRequest(
 ): RequestDecision {
   const table = port.routes;
   if (table === null) return port.noRoute;
-  const inspection = inspectPath(request.method, request.path);
-  if (inspection.kind === 'invalid') return invalid(port.server, inspection.detail);
-  // A server that cuts the fragment off would read another value than the one that was matched.
-  if (request.query !== '' && request.query.includes('#')) return invalid(port.server, 'the query holds a fragment');
-
   const id = clientId(client);
   let match: RouteMatch | null;
   try {
-    match = table.find(request, request.path, id);
-    if (inspection.kind === 'ambiguous') {
-      const differing = differingReading(table, client, request, id, match);
-      // `;` is an ordinary character: a path refused as it stands is answered for what it is (403 or 404), not as malformed.
-      const refusedAnyway = inspection.parametersOnly && (match === null || match.rule.grants.find(client) === null);
-      if (differing !== undefined && !refusedAnyway) return invalid(port.server, differing);
-    }
+    const routed = routeOf(table, client, request, new Question(request, id, table.traits));
+    if (routed.kind === 'invalid') return invalid(port.server, routed.detail);
+    ({ match } = routed);
   } catch (error) {
     if (error instanceof UnexaminedValue) return invalid(port.server, error.message);
     throw error;
@@ -66,6 +57,8 @@ export function decideRequest(
   const { rule } = match;
   const grant = rule.grants.find(client);
   if (grant === null) return rule.deny;
+  const alias = rule.guarded?.alias(request) ?? null;
+  if (alias !== null) return invalid(port.server, aliasFault(alias));
 
   const { server } = port;
   const { route } = rule;
@@ -85,21 +78,71 @@ export function decideRequest(
   return requestPermit(server, rule, grant);
 }
 
-/** Says how a reading of the path is decided otherwise than the path as it came; undefined where all agree. */
+type Routed =
+  | { readonly kind: 'routed'; readonly match: RouteMatch | null }
+  | { readonly kind: 'invalid'; readonly detail: string };
+
+/**
+ * The route of a request as it stands, once every other way to read it has been found to end the same. What is refused as
+ * it stands, and could only be read otherwise by case, a trailing slash, `;parameters` or another grammar of queries, is
+ * answered for what it is (403 or 404), and not as malformed. @throws {UnexaminedValue}
+ */
+function routeOf(table: RouteTable, client: Client, request: RequestFacts, question: Question): Routed {
+  const { path } = request;
+  const inspection = inspectPath(request.method, path);
+  if (inspection.kind === 'invalid') return inspection;
+  // A server that cuts the fragment off would read another value than the one that was matched.
+  if (request.query.includes('#')) return { kind: 'invalid', detail: 'the query holds a fragment' };
+  const { traits } = table;
+  if (traits.guarded !== null) {
+    const alias = traits.guarded.alias(request);
+    if (alias !== null) return { kind: 'invalid', detail: aliasFault(alias) };
+  }
+  // `%61dmin.example` is a name to whoever decodes it (WHATWG URL), and no name to whoever does not.
+  if (table.namesHosts && request.host.includes('%')) return { kind: 'invalid', detail: 'the host holds an escape' };
+
+  const match = table.find(question);
+  const granted = match !== null && match.rule.grants.find(client) !== null;
+  let differing: string | null = null;
+  if (inspection.kind === 'ambiguous') {
+    const soft = inspection.parametersOnly && !granted;
+    if (!soft) differing = differingReading(table, client, question, match, granted);
+  } else if (granted) {
+    const folds = !inspection.folded || traits.respelled || (path.length > 1 && path.endsWith('/'));
+    if (folds && foldedDiffers(table, client, question, path, match)) differing = differently.path;
+  }
+  if (differing === null && granted && question.askedQuery) {
+    differing = queryDiffers(table, client, question, match) ? differently.query : null;
+  }
+  return differing === null ? { kind: 'routed', match } : { kind: 'invalid', detail: differing };
+}
+
+const differently = {
+  path: 'servers could read the path in ways that are decided differently',
+  query: 'servers could read the query in ways that are decided differently',
+};
+
+function aliasFault(name: string): string {
+  return `header ${name} has the name of one that policy decides on or writes, for whoever folds names (CGI)`;
+}
+
+/** Says how a reading of the path is decided otherwise than the path as it came; null where all agree. */
 function differingReading(
   table: RouteTable,
   client: Client,
-  request: RequestFacts,
-  id: string | null,
+  question: Question,
   raw: RouteMatch | null,
-): string | undefined {
-  for (const reading of readings(request.path)) {
+  granted: boolean,
+): string | null {
+  for (const reading of readings(question.request.path)) {
     if (reading === null) return 'the path has too many readings, or one with a control character';
-    const match = table.find(request, reading, id);
-    if (match === raw) continue;
-    if (!sameOutcome(match, raw, client)) return 'servers could read the path in ways that are decided differently';
+    question.path = reading;
+    const match = table.find(question);
+    if (match !== raw && !sameOutcome(match, raw, client)) return differently.path;
+    if (granted && foldedDiffers(table, client, question, reading, raw)) return differently.path;
   }
-  return undefined;
+  question.path = question.request.path;
+  return granted && foldedDiffers(table, client, question, question.path, raw) ? differently.path : null;
 }
 
 /** Same verdict, and the same done to the request; which route or authorization it is credited to may differ. */
@@ -109,6 +152,58 @@ function sameOutcome(a: RouteMatch | null, b: RouteMatch | null, client: Client)
   if (granted !== (b.rule.grants.find(client) !== null)) return false;
   if (!granted) return true;
   return a.rule.effects === b.rule.effects && (a.rule.redirect === null || a.prefix === b.prefix);
+}
+
+/** Whether a granted request would be refused, or changed otherwise, by servers that see no case (see `foldPath`). */
+function foldedDiffers(
+  table: RouteTable,
+  client: Client,
+  question: Question,
+  reading: string,
+  raw: RouteMatch | null,
+): boolean {
+  question.path = reading;
+  question.folded = foldPath(reading);
+  let differs = !lets(table.find(question), raw, client);
+  if (!differs && question.askedQuery) {
+    // Who sees no case in paths may see none in queries.
+    const { own, loose } = question.queryReadings;
+    if (own !== loose) {
+      question.parameters = loose;
+      differs = !lets(table.find(question), raw, client);
+      question.parameters = null;
+    }
+  }
+  question.folded = null;
+  return differs;
+}
+
+/** Whether a granted request would be refused, or changed otherwise, by servers that read queries by another grammar. */
+function queryDiffers(table: RouteTable, client: Client, question: Question, raw: RouteMatch | null): boolean {
+  const { own, loose } = question.queryReadings;
+  if (own === loose) return false;
+  question.path = question.request.path;
+  question.parameters = loose;
+  const differs = !lets(table.find(question), raw, client);
+  question.parameters = null;
+  return differs;
+}
+
+/**
+ * Whether `other` lets in what `own` lets in, with the same headers. Where both are written out in the policy, each in its
+ * own spelling, its author tells them apart, and so may the request. A redirect reaches no application.
+ */
+function lets(other: RouteMatch | null, own: RouteMatch | null, client: Client): boolean {
+  if (other === own) return true;
+  if (other === null || own === null) return false;
+  if (spelledOut(other, own)) return true;
+  if (other.rule.grants.find(client) === null) return false;
+  return other.rule.redirect !== null || own.rule.redirect !== null || other.rule.changes === own.rule.changes;
+}
+
+function spelledOut(other: RouteMatch, own: RouteMatch): boolean {
+  if (other.literal === null || own.literal === null || other.literal === own.literal) return false;
+  return foldPath(other.literal) === foldPath(own.literal);
 }
 
 function invalid(server: ResourceRef, detail: string): InvalidRequest {

@@ -3,6 +3,7 @@ import { asksToSwitch, isSoundMethod } from '../http-message.ts';
 import type { IpAddress } from '../ip.ts';
 import { isHost, readAuthority, readTarget } from '../request-target.ts';
 import type { ResourceRef } from '../resource-ref.ts';
+import { byteText } from './bytes.ts';
 import {
   type Authorizer,
   type Candidate,
@@ -166,9 +167,10 @@ function requestFacts(query: ExplainQuery, protocol: 'http1' | 'http2' | 'grpc' 
   for (const [name, value] of query.headers ?? []) {
     const key = name.toLowerCase();
     // White space around a value is no part of it (RFC 9110 section 5.5).
-    headers.set(key, [...(headers.get(key) ?? []), value.replace(/^[\t ]+|[\t ]+$/g, '')]);
+    headers.set(key, [...(headers.get(key) ?? []), byteText(value).replace(/^[\t ]+|[\t ]+$/g, '')]);
   }
-  const url = query.path ?? '/';
+  // As it would come over the wire, one character per byte; so are the values above.
+  const url = byteText(query.path ?? '/');
   const target = method === 'CONNECT' && http1 ? readAuthority(url) : readTarget(method, url);
   if (target === null || (!http1 && target.authority !== null)) return `"${url}" is no target that can be asked for`;
   const named = query.host ?? headers.get('host')?.[0];

@@ -6,6 +6,8 @@ export class HostGroups<Group> {
   readonly #exact = new Map<string, Group>();
   readonly #wildcard = new Map<string, Group>();
   #any: Group | null = null;
+  /** Characters of the longest name; whatever of a host is longer cannot be one, and is not looked up. */
+  #longest = 0;
   readonly #create: () => Group;
 
   constructor(create: () => Group) {
@@ -21,6 +23,7 @@ export class HostGroups<Group> {
     const wildcard = hostname.startsWith('*.');
     const groups = wildcard ? this.#wildcard : this.#exact;
     const key = wildcard ? hostname.slice(2) : hostname;
+    this.#longest = Math.max(this.#longest, key.length);
     let group = groups.get(key);
     if (group === undefined) {
       group = this.#create();
@@ -29,23 +32,32 @@ export class HostGroups<Group> {
     return group;
   }
 
-  /** The first result that is not null, asking groups in order of precedence. */
-  first<Result>(host: string, ask: (group: Group) => Result | null): Result | null {
-    if (this.#exact.size > 0 || this.#wildcard.size > 0) {
-      const name = hostName(host);
-      const exact = this.#exact.get(name);
-      const found = exact === undefined ? null : ask(exact);
+  /** Whether any group is filed under a name. */
+  get named(): boolean {
+    return this.#exact.size > 0 || this.#wildcard.size > 0;
+  }
+
+  /** The first result that is not null, asking groups in order of precedence. Its host is as `hostName` makes it. */
+  first<Asked, Result>(
+    asked: Asked & { readonly host: string },
+    ask: (group: Group, asked: Asked) => Result | null,
+  ): Result | null {
+    if (this.named) {
+      const name = asked.host;
+      const exact = name.length > this.#longest ? undefined : this.#exact.get(name);
+      const found = exact === undefined ? null : ask(exact, asked);
       if (found !== null) return found;
       if (this.#wildcard.size > 0) {
         // From the second label on: `*.a.b` needs at least one label in the place of the star.
-        for (let dot = name.indexOf('.', 1); dot !== -1; dot = name.indexOf('.', dot + 1)) {
+        const from = Math.max(1, name.length - this.#longest - 1);
+        for (let dot = name.indexOf('.', from); dot !== -1; dot = name.indexOf('.', dot + 1)) {
           const group = this.#wildcard.get(name.slice(dot + 1));
-          const found = group === undefined ? null : ask(group);
+          const found = group === undefined ? null : ask(group, asked);
           if (found !== null) return found;
         }
       }
     }
-    return this.#any === null ? null : ask(this.#any);
+    return this.#any === null ? null : ask(this.#any, asked);
   }
 
   groups(): Group[] {

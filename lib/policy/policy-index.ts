@@ -8,11 +8,12 @@ import type {
   PortPolicy,
   PortProtocol,
   RequestDeny,
-  RequestFacts,
   RequestPermit,
 } from './decision.ts';
 import type { RedirectFilter } from './document-types.ts';
+import { type GuardedNames, guardedNames } from './header-names.ts';
 import type { NetworkIsolation } from './network-policy.ts';
+import type { Question, TableTraits } from './question.ts';
 
 /** One rule of a route, with all that deciding on it takes. */
 export interface CompiledRule {
@@ -22,6 +23,10 @@ export interface CompiledRule {
   readonly redirect: RedirectFilter | null;
   /** Equal for rules that do the same to a request they let through. */
   readonly effects: string;
+  /** The header changes alone of these. */
+  readonly changes: string;
+  /** The request headers that it writes or removes. */
+  readonly guarded: GuardedNames | null;
   readonly deny: RequestDeny;
   /** Holds a field we do not know: refuses whatever it matches. */
   readonly sealed: boolean;
@@ -33,11 +38,16 @@ export interface CompiledRule {
 export interface RouteMatch {
   readonly rule: CompiledRule;
   readonly prefix: string | null;
+  /** The path that the rule's author wrote, by which it won; null for regular expressions and probes. */
+  readonly literal: string | null;
 }
 
 export interface RouteTable {
-  /** `path` is one reading of the request's path; null where no route matches. Throws `UnexaminedValue`. */
-  find(request: RequestFacts, path: string, clientId: string | null): RouteMatch | null;
+  /** Null where no route matches. Throws `UnexaminedValue`. */
+  find(question: Question): RouteMatch | null;
+  readonly traits: TableTraits;
+  /** Some route is for some hosts only. */
+  readonly namesHosts: boolean;
   /** For the policy view. */
   readonly rules: readonly CompiledRule[];
 }
@@ -91,6 +101,14 @@ export function compiledRule(options: {
     headerChanges,
     redirect,
     effects: headerChanges === null && redirect === null ? '' : JSON.stringify([headerChanges, redirect]),
+    changes: headerChanges === null ? '' : JSON.stringify(headerChanges),
+    guarded:
+      headerChanges === null
+        ? null
+        : guardedNames([
+            ...[...headerChanges.add, ...headerChanges.set].map(([name]) => name),
+            ...headerChanges.remove,
+          ]),
     deny: Object.freeze({ kind: 'deny', server, route }),
     sealed,
     permits: new Map(),

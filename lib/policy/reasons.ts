@@ -4,13 +4,13 @@ import { type GrantList, tlsText } from './client-match.ts';
 import { decideConnection } from './decide.ts';
 import type { Candidate, Reasons, RequestDecision, RequestFacts } from './decision.ts';
 import type { CompiledPort } from './policy-index.ts';
-import { UnexaminedValue } from './value-match.ts';
+import { Question, UnexaminedValue } from './question.ts';
 
 /** Reasons are read by people: a list of a thousand near misses helps nobody and would swell the log. */
 const mostCandidates = 64;
 
 function candidatesOf(grants: GrantList, client: Client): Candidate[] {
-  return grants.candidates(client).slice(0, mostCandidates);
+  return [...grants.candidates(client).take(mostCandidates)];
 }
 
 function who(client: Client): string {
@@ -86,7 +86,8 @@ function denied(
 
 function matchedRule(port: CompiledPort, client: Client, request: RequestFacts) {
   try {
-    return port.routes?.find(request, request.path, clientId(client))?.rule ?? null;
+    const { routes } = port;
+    return routes?.find(new Question(request, clientId(client), routes.traits))?.rule ?? null;
   } catch (error) {
     if (error instanceof UnexaminedValue) return null;
     throw error;

@@ -1,3 +1,4 @@
+import { byteText } from './bytes.ts';
 import type { RequestFacts } from './decision.ts';
 import type { RedirectFilter } from './document-types.ts';
 
@@ -42,14 +43,19 @@ export function redirectTarget(filter: RedirectFilter, request: RequestFacts, pr
 
 function redirectPath({ path }: RedirectFilter, own: string, prefix: string | null): string | null {
   if (path === null) return own.startsWith('/') ? own : '/';
-  if (path.type === 'full') return path.value.startsWith('/') ? path.value : `/${path.value}`;
+  const value = byteText(path.value);
+  if (path.type === 'full') return value.startsWith('/') ? value : `/${value}`;
   if (prefix === null) return null;
-  const replaced = path.value.replace(/\/+$/, '') + own.slice(prefix.length);
+  const replaced = value.replace(/\/+$/, '') + own.slice(prefix.length);
   return replaced.startsWith('/') ? replaced : `/${replaced}`;
 }
 
-/** Nothing that a client sent may break out of the header or be read as another host by a browser. */
+/** Each byte that may not stand in a URL, escaped: nothing that a client sent may break out of the header, or be read as another host. */
 function escapeUnsafe(text: string): string {
-  const escaped = text.replace(/[^\x21-\x7e]/g, (char) => encodeURIComponent(char.isWellFormed() ? char : '\ufffd'));
-  return escaped.replaceAll('\\', '%5C');
+  return text.replace(/[^\x21-\x5b\x5d-\x7e]/g, (byte) => escapes[byte.charCodeAt(0) & 0xff] as string);
 }
+
+const escapes: readonly string[] = Array.from(
+  { length: 256 },
+  (_, byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`,
+);

@@ -7,7 +7,7 @@ export const longestPattern = 1024;
  * Values longer than this are not matched but refused: a value not fully examined must count neither as a match that
  * admits nor as a miss that hands the request to a wider rule.
  */
-export const longestValue = 16_384;
+export const longestValue = 8192;
 
 export type Pattern =
   | { readonly ok: true; readonly matches: (value: string) => boolean }
@@ -18,12 +18,12 @@ export type Pattern =
  * Linkerd instead takes the leftmost-first match and then asks whether it spans the value, so that `/a|/ab` fails on `/ab`;
  * here it matches, as everybody who writes it expects.
  */
-export function compilePattern(source: string): Pattern {
+export function compilePattern(source: string, ignoreCase = false): Pattern {
   if (source.length > longestPattern) {
     return { ok: false, fault: `the regular expression is longer than ${longestPattern} characters` };
   }
   try {
-    const pattern = RE2JS.compile(source);
+    const pattern = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
     return { ok: true, matches: (value) => pattern.testExact(value) };
   } catch (error) {
     return { ok: false, fault: `not a regular expression: ${error instanceof Error ? error.message : String(error)}` };

@@ -1,8 +1,7 @@
+import { byteText, latin1Spelling, utf8Text } from './bytes.ts';
 import type { NamedMatch } from './document-types.ts';
+import { type Question, UnexaminedValue } from './question.ts';
 import { compilePattern, longestValue } from './regex.ts';
-
-/** Thrown where a value cannot be judged for certain: the request is refused, neither matched nor passed over. */
-export class UnexaminedValue extends Error {}
 
 /**
  * Fields that a message may hold once only (RFC 9110 5.3 allows repetition for lists alone). Of two, policy might match
@@ -27,27 +26,47 @@ const singular: ReadonlySet<string> = new Set([
   'user-agent',
 ]);
 
+/** One character per byte; throws `UnexaminedValue`. */
+type Holds = (value: string, question: Question) => boolean;
+
 export interface ValueTest {
   readonly name: string;
-  holds(value: string): boolean;
+  readonly holds: Holds;
 }
 
-/** A predicate on whole values. Patterns were checked on admission; one that still fails matches nothing. */
-export function patternTest(source: string, what: string): (value: string) => boolean {
-  const pattern = compilePattern(source);
+/**
+ * A predicate on whole values, read as UTF-8. Patterns were checked on admission; one that still fails matches nothing.
+ *
+ * @param ignoreCase for readings by servers without a sense of case.
+ */
+export function patternTest(source: string, what: string, ignoreCase = false): Holds {
+  const pattern = compilePattern(source, ignoreCase);
   if (!pattern.ok) return () => false;
-  return (value) => {
+  return (value, question) => {
     if (value.length > longestValue) {
       throw new UnexaminedValue(
         `${what} is longer than ${longestValue} characters and a regular expression must examine it`,
       );
     }
-    return pattern.matches(value);
+    question.examine(value, what);
+    const text = utf8Text(value);
+    if (text === null) throw new UnexaminedValue(`${what} is not UTF-8 and a regular expression must examine it`);
+    return pattern.matches(text);
   };
 }
 
-export function valueTest({ name, type, value: wanted }: NamedMatch, what: string): ValueTest {
-  return { name, holds: type === 'exact' ? (value) => value === wanted : patternTest(wanted, what) };
+export function valueTest({ name, type, value }: NamedMatch, what: string): ValueTest {
+  return { name, holds: type === 'exact' ? exactTest(value, what) : patternTest(value, what) };
+}
+
+function exactTest(text: string, what: string): Holds {
+  const wanted = byteText(text);
+  const latin1 = latin1Spelling(text);
+  if (latin1 === null) return (value) => value === wanted;
+  return (value) => {
+    if (value === latin1) throw new UnexaminedValue(`${what} is in Latin-1 what a rule looks for in UTF-8`);
+    return value === wanted;
+  };
 }
 
 /**
@@ -55,34 +74,23 @@ export function valueTest({ name, type, value: wanted }: NamedMatch, what: strin
  * request unjudgeable. `l5d-client-id` is the verified identity or nothing, and
  * never what the client sent under that name.
  */
-export function headersHold(
-  tests: readonly ValueTest[],
-  header: { header(name: string): readonly string[] },
-  clientId: string | null,
-): boolean {
+export function headersHold(tests: readonly ValueTest[], question: Question): boolean {
   for (const test of tests) {
     if (test.name === 'l5d-client-id') {
-      if (clientId === null || !test.holds(clientId)) return false;
+      if (question.clientId === null || !test.holds(question.clientId, question)) return false;
       continue;
     }
-    const values = header.header(test.name);
+    const values = question.header(test.name);
     if (values.length > 1 && singular.has(test.name)) throw new UnexaminedValue(`header ${test.name} is repeated`);
-    if (!values.some((value) => test.holds(value))) return false;
+    if (!values.some((value) => test.holds(value, question))) return false;
   }
   return true;
 }
 
-/** One remembered query: several matches of one request ask for the same one. */
-let lastQuery = { text: '', pairs: [] as readonly (readonly [string, string])[] };
-
-/**
- * All tests must hold, each for any occurrence of its parameter, after form decoding (`+`, `%xx`). Names are exact. The
- * question mark that the parser takes off is the target's own: another one belongs to the first name.
- */
-export function queryHolds(tests: readonly ValueTest[], query: string): boolean {
-  if (tests.length === 0) return true;
-  if (query === '') return false;
-  if (lastQuery.text !== query) lastQuery = { text: query, pairs: [...new URLSearchParams(`?${query}`)] };
-  const { pairs } = lastQuery;
-  return tests.every((test) => pairs.some(([name, value]) => name === test.name && test.holds(value)));
+/** All tests must hold, each for any value of its parameter in the reading that is asked about. Names are exact. */
+export function queryHolds(tests: readonly ValueTest[], question: Question): boolean {
+  for (const test of tests) {
+    if (!question.parameter(test.name).some((value) => test.holds(value, question))) return false;
+  }
+  return true;
 }

@@ -65,7 +65,18 @@ const values: readonly Row[] = [
     http2: 'reset',
   },
   { title: 'no value', fields: [['x-tier', '']], http1: '404' },
-  { title: 'underscores are another name', fields: [['x_tier', 'gold']], http1: '404' },
+  // To CGI, WSGI and Rack these are the same name (RFC 3875 section 4.1.18).
+  { title: 'underscores', fields: [['x_tier', 'gold']], http1: '400' },
+  { title: 'other characters that CGI folds', fields: [['x+tier', 'gold']], http1: '400' },
+  {
+    title: 'one that folds onto it, beside it',
+    fields: [
+      ['x-tier', 'gold'],
+      ['x|tier', 'iron'],
+    ],
+    http1: '400',
+  },
+  { title: 'an odd name that is nobody else', fields: [['x_other', 'gold']], http1: '404' },
   {
     title: 'named as an own property of Object.prototype (CVE-2026-21710)',
     fields: [['__proto__', 'gold']],
