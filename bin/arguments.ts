@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { nearestName } from '../lib/policy/nearest.ts';
+import { oneLine } from '../lib/printable.ts';
 
 /** What a command may use of the process. */
 export interface Io {
@@ -22,9 +23,10 @@ export const usageExit = 64;
 /** The command line or the environment is wrong. `message` and `hint` are for the person who typed it. */
 export class UsageError extends Error {
   readonly hint: string;
-  constructor(message: string, hint = '') {
-    super(message);
-    this.hint = hint;
+  /** `message`: a line, or several. */
+  constructor(message: string | readonly string[], hint = '') {
+    super([message].flat().map(oneLine).join('\n'));
+    this.hint = oneLine(hint);
   }
 }
 

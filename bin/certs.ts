@@ -3,6 +3,7 @@ import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type Authority, createAuthority, issueCertificate } from '../certs/authority.ts';
 import { dnsNamesOfCertificate, identityFromCertificate } from '../lib/identity.ts';
+import { oneLine } from '../lib/printable.ts';
 import { type Io, parseCommandLine, UsageError } from './arguments.ts';
 
 export const help = `Usage:
@@ -54,7 +55,7 @@ export async function main(args: readonly string[], io: CertsIo): Promise<number
     return 0;
   } catch (error) {
     if (!(error instanceof CertsError)) throw error;
-    io.stderr.write(`sallyport certs: ${error.message}\n`);
+    io.stderr.write(`sallyport certs: ${oneLine(error.message)}\n`);
     return 1;
   }
 }

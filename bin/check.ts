@@ -2,6 +2,7 @@ import { styleText } from 'node:util';
 import { readWorkload } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { faultText } from '../lib/config/variables.ts';
+import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import { type Io, parseCommandLine, UsageError } from './arguments.ts';
@@ -30,7 +31,7 @@ export async function main(args: readonly string[], io: Io): Promise<number> {
   const paths = line.positionals.length > 0 ? line.positionals : fromEnvironment ? [fromEnvironment] : [];
   if (paths.length === 0) throw new UsageError('nothing to check', 'name a file or folder, or set SALLYPORT_POLICY');
   const facts = readWorkload(io.env, { readManifest });
-  if (!facts.ok) throw new UsageError(facts.faults.map(faultText).join('\n'));
+  if (!facts.ok) throw new UsageError(facts.faults.map(faultText));
 
   const load = loadPolicyNow({ paths, namespace: facts.workload.namespace });
   const linking = linkingProblems(load.documents, facts.workload, io.env);
@@ -41,9 +42,9 @@ export async function main(args: readonly string[], io: Io): Promise<number> {
     io.stderr.write(`warning: ${count(linking.untried, 'selector')} more could not be tried; ${hint}\n`);
   }
   if (line.has('json')) {
-    io.stdout.write(`${JSON.stringify({ ok: errors === 0, problems }, null, 2)}\n`);
+    io.stdout.write(`${jsonText({ ok: errors === 0, problems }, 2)}\n`);
   } else {
-    for (const warning of facts.warnings) io.stderr.write(`warning: ${faultText(warning)}\n`);
+    for (const warning of facts.warnings) io.stderr.write(`warning: ${oneLine(faultText(warning))}\n`);
     for (const problem of problems) io.stdout.write(`${problemText(problem, io.stdout)}\n`);
     const warnings = problems.length - errors;
     const counted = `${count(load.documents.length, 'document')}: ${count(errors, 'error')}, ${count(warnings, 'warning')}`;
@@ -65,9 +66,10 @@ function count(number: number, noun: string): string {
 
 /** As compilers print it, so that editors can jump there; coloured only where a person reads it on a terminal. */
 export function problemText(problem: Problem, stream: NodeJS.WriteStream): string {
-  const { severity, code, message, file, line, column, resource, hint } = problem;
+  const { severity, code, line, column, resource } = problem;
+  const [file, message, hint] = [problem.file, problem.message, problem.hint].map(oneLine) as [string, string, string];
   const paint = (format: Parameters<typeof styleText>[0], text: string): string => styleText(format, text, { stream });
-  const about = resource === null ? '' : `${resource.kind} ${resource.namespace}/${resource.name}: `;
+  const about = resource === null ? '' : `${oneLine(`${resource.kind} ${resource.namespace}/${resource.name}`)}: `;
   const head = `${paint('bold', `${file}:${line}:${column}`)}: ${paint(severity === 'error' ? 'red' : 'yellow', severity)}`;
   const body = `${head}: ${about}${message} ${paint('dim', `[${code}]`)}`;
   return hint === '' ? body : `${body}\n    ${paint('cyan', 'hint')}: ${hint}`;

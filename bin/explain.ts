@@ -7,6 +7,7 @@ import { type Flags, faultText, type VariableName } from '../lib/config/variable
 import { createAuthorizer, type PolicyAuthorizer } from '../lib/policy/authorizer.ts';
 import { compileNow } from '../lib/policy/compile.ts';
 import { type ExplainJson, explain } from '../lib/policy/explain.ts';
+import { jsonText, oneLine } from '../lib/printable.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import { refText } from '../lib/resource-ref.ts';
 import { type CommandLine, type Io, parseCommandLine, UsageError, usageExit } from './arguments.ts';
@@ -95,7 +96,7 @@ export async function main(args: readonly string[], io: Io): Promise<number> {
   if (query === null) return answerLines(authorizer, file === '-' ? io.stdin : createReadStream(file ?? ''), io);
 
   const answer = explain(authorizer, query);
-  io.stdout.write(line.has('json') ? `${JSON.stringify(answer)}\n` : answerText(answer, io.stdout));
+  io.stdout.write(line.has('json') ? `${jsonText(answer)}\n` : answerText(answer, io.stdout));
   return answer.verdict === 'permit' ? 0 : 1;
 }
 
@@ -110,8 +111,8 @@ function authorizerOf(line: CommandLine<Flag>, io: Io): PolicyAuthorizer | null 
       .map(([flag, name]) => [name, { flag: `--${flag}`, value: line.values(flag).join(',') }]),
   );
   const facts = readWorkload(io.env, { readManifest }, given);
-  if (!facts.ok) throw new UsageError(facts.faults.map(faultText).join('\n'));
-  for (const warning of facts.warnings) io.stderr.write(`warning: ${faultText(warning)}\n`);
+  if (!facts.ok) throw new UsageError(facts.faults.map(faultText));
+  for (const warning of facts.warnings) io.stderr.write(`warning: ${oneLine(faultText(warning))}\n`);
 
   const load = loadPolicyNow({ paths, namespace: facts.workload.namespace });
   const { index, problems } = compileNow(load.documents, facts.workload);
@@ -158,7 +159,7 @@ async function answerLines(authorizer: PolicyAuthorizer, input: NodeJS.ReadableS
       if (io.stdout.destroyed) return;
       const output = answerLine(authorizer, line, number, unread);
       if ('error' in output) status = usageExit;
-      if (!io.stdout.write(`${JSON.stringify(output)}\n`)) await drained(io.stdout);
+      if (!io.stdout.write(`${jsonText(output)}\n`)) await drained(io.stdout);
     }
   })();
   try {
@@ -166,7 +167,7 @@ async function answerLines(authorizer: PolicyAuthorizer, input: NodeJS.ReadableS
   } catch (error) {
     throw new UsageError(`--requests: ${(error as Error).message}`);
   }
-  for (const message of unread) io.stderr.write(`warning: ${message}\n`);
+  for (const message of unread) io.stderr.write(`warning: ${oneLine(message)}\n`);
   return status;
 }
 
@@ -198,7 +199,7 @@ function drained(stream: NodeJS.WriteStream): Promise<void> {
 function answerText(answer: ExplainJson, stream: NodeJS.WriteStream): string {
   const paint = (format: Parameters<typeof styleText>[0], text: string): string => styleText(format, text, { stream });
   const rows: string[] = [];
-  const row = (name: string, value: string): void => void rows.push(`  ${name.padEnd(8)} ${shown(value)}`);
+  const row = (name: string, value: string): void => void rows.push(`  ${name.padEnd(8)} ${oneLine(value)}`);
   const verdict = answer.audit ? `${answer.verdict} (audit)` : answer.verdict;
   rows.push(paint(['bold', answer.verdict === 'permit' ? 'green' : 'red'], verdict));
   row('server', refText(answer.server));
@@ -210,12 +211,7 @@ function answerText(answer: ExplainJson, stream: NodeJS.WriteStream): string {
   row('reason', answer.reason);
   for (const { authz, granted, failed, detail } of answer.candidates) {
     const mark = granted ? paint('green', 'grants') : paint('red', `${failed}:`);
-    rows.push(`  ${paint('dim', '-')} ${shown(refText(authz))} ${mark}${detail === '' ? '' : ` ${shown(detail)}`}`);
+    rows.push(`  ${paint('dim', '-')} ${oneLine(refText(authz))} ${mark}${detail === '' ? '' : ` ${oneLine(detail)}`}`);
   }
   return `${rows.join('\n')}\n`;
-}
-
-/** Names come from files and requests; none of them may move the cursor. */
-function shown(text: string): string {
-  return text.replace(/\p{Cc}/gu, (character) => JSON.stringify(character).slice(1, -1));
 }

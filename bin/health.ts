@@ -2,6 +2,7 @@ import { request } from 'node:http';
 import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
 import { hostPort } from '../lib/ip.ts';
+import { oneLine } from '../lib/printable.ts';
 import { type Command, parseCommandLine, UsageError } from './arguments.ts';
 
 export const help = `Usage: sallyport health [--live]
@@ -31,7 +32,7 @@ export const main: Command['main'] = async (args, io) => {
   const host = unspecified ? '127.0.0.1' : listen.host === '::' ? '::1' : (listen.host as string);
   const path = line.has('live') ? '/live' : '/ready';
   const { ok, said } = await ask(host, listen.port, path);
-  if (!ok) io.stderr.write(`sallyport health: http://${hostPort(host, listen.port)}${path}: ${said}\n`);
+  if (!ok) io.stderr.write(`sallyport health: http://${hostPort(host, listen.port)}${path}: ${oneLine(said)}\n`);
   return ok ? 0 : 1;
 };
 

@@ -5,6 +5,7 @@ import { type InjectResult, inject, type ManifestText, uninject } from '../lib/d
 import { podMonitor, policyConfigMap } from '../lib/deploy/manifests.ts';
 import { type InjectSettings, inboundPort } from '../lib/deploy/settings.ts';
 import { defaultPolicies, parsePortSet } from '../lib/policy/workload.ts';
+import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import { readPolicyFiles } from '../lib/reload/policy-files.ts';
@@ -102,7 +103,8 @@ async function edit(line: Line, io: Io): Promise<number> {
   const ok = report(line, io, problems, { workloads });
   if (!line.has('json')) {
     for (const { kind, namespace, name, file, line: at, outcome, detail } of workloads) {
-      io.stderr.write(`${file}:${at}: ${kind} ${namespace}/${name}: ${outcome}${detail === '' ? '' : `: ${detail}`}\n`);
+      const said = `${file}:${at}: ${kind} ${namespace}/${name}: ${outcome}${detail === '' ? '' : `: ${detail}`}`;
+      io.stderr.write(`${oneLine(said)}\n`);
     }
     if (ok && workloads.length === 0) io.stderr.write('no workload was found; the text is as it was\n');
     if (!ok) io.stderr.write('nothing is printed because of the errors\n');
@@ -131,7 +133,7 @@ async function printPodMonitor(line: Line, io: Io): Promise<number> {
 /** Problems to standard error; standard output is for the YAML alone. Whether there is no error among them. */
 function report(line: Line, io: Io, problems: readonly Problem[], more: object = {}): boolean {
   const ok = !problems.some(({ severity }) => severity === 'error');
-  if (line.has('json')) io.stderr.write(`${JSON.stringify({ ok, ...more, problems }, null, 2)}\n`);
+  if (line.has('json')) io.stderr.write(`${jsonText({ ok, ...more, problems }, 2)}\n`);
   else for (const problem of problems) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
   return ok;
 }

@@ -1,5 +1,6 @@
 import type { Parser } from '../lib/config/values.ts';
 import { portNumber } from '../lib/config/values.ts';
+import { oneLine } from '../lib/printable.ts';
 import { type Applied, applyRules, removeRules } from '../lib/redirect/apply.ts';
 import { type BackendName, RedirectError } from '../lib/redirect/backend.ts';
 import {
@@ -140,7 +141,7 @@ function apply(line: Line, options: RedirectOptions, backend: BackendName | unde
   } catch (error) {
     if (!(error instanceof RedirectError)) throw error;
     const hint = error.hint === '' ? '' : ` (${error.hint})`;
-    io.stderr.write(`sallyport iptables: ${error.message}${hint}\n`);
+    io.stderr.write(`${oneLine(`sallyport iptables: ${error.message}${hint}`)}\n`);
     return 1;
   }
   const notes = [...applied.notes, ...(remove || ipv6 ? [] : unguardedIpv6())];
@@ -148,7 +149,7 @@ function apply(line: Line, options: RedirectOptions, backend: BackendName | unde
     const { changed, families } = applied;
     io.stdout.write(`${JSON.stringify({ changed, backend: applied.backend, families: families.map(shown), notes })}\n`);
   } else {
-    for (const note of notes) io.stderr.write(`sallyport iptables: ${note}\n`);
+    for (const note of notes) io.stderr.write(`${oneLine(`sallyport iptables: ${note}`)}\n`);
     io.stdout.write(`${summary(applied, remove)}\n`);
   }
   return 0;

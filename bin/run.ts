@@ -2,6 +2,7 @@ import { type App, startApp } from '../lib/app.ts';
 import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
 import { hostPort } from '../lib/ip.ts';
+import { oneLine } from '../lib/printable.ts';
 import { faultsAreHeard, internalFault } from '../lib/proxy/guard.ts';
 import { createLog } from '../lib/telemetry/log.ts';
 import { flushOutputs } from '../lib/telemetry/output.ts';
@@ -31,7 +32,7 @@ export async function run(io: Io, started: (app: App) => void): Promise<number> 
   const read = readConfig(io.env, host);
   if (!read.ok) {
     for (const { variable, message, hint } of read.faults) {
-      io.stderr.write(`sallyport: ${variable}: ${message}${hint === '' ? '' : ` (${hint})`}\n`);
+      io.stderr.write(`${oneLine(`sallyport: ${variable}: ${message}${hint === '' ? '' : ` (${hint})`}`)}\n`);
     }
     return usageExit;
   }
@@ -71,7 +72,7 @@ export async function run(io: Io, started: (app: App) => void): Promise<number> 
     return drained ? 0 : 1;
   } catch (error) {
     logger.fatal({ error: (error as Error).message }, 'Cannot start');
-    io.stderr.write(`sallyport: ${(error as Error).message}\n`);
+    io.stderr.write(`sallyport: ${oneLine((error as Error).message)}\n`);
     return 1;
   } finally {
     await flushOutputs();

@@ -26,19 +26,19 @@ interface Rule {
   readonly why: string;
 }
 
-const values = /^lib\/(client|http-message|ip|problem|request-target|resource-ref|identity|roster)\.ts$/;
+const values = /^lib\/(client|http-message|ip|printable|problem|request-target|resource-ref|identity|roster)\.ts$/;
 
 const rules: readonly Rule[] = [
   {
-    room: /^lib\/(client|http-message|ip|problem|request-target|resource-ref)\.ts$/,
-    may: [/^lib\/(client|http-message|ip|problem|request-target|resource-ref)\.ts$/],
+    room: /^lib\/(client|http-message|ip|printable|problem|request-target|resource-ref)\.ts$/,
+    may: [/^lib\/(client|http-message|ip|printable|problem|request-target|resource-ref)\.ts$/],
     packages: ['ipaddr.js'],
     why: 'values know nobody',
   },
   { room: /^lib\/identity\.ts$/, may: [/^lib\/client\.ts$/], why: 'a certificate to an identity, nothing more' },
   {
     room: /^lib\/policy\//,
-    may: [/^lib\/policy\//, /^lib\/(client|http-message|ip|problem|request-target|resource-ref)\.ts$/],
+    may: [/^lib\/policy\//, /^lib\/(client|http-message|ip|printable|problem|request-target|resource-ref)\.ts$/],
     packages: ['zod', 're2js', 'ipaddr.js'],
     why: 'the policy core knows no sockets, files, clocks, YAML or log',
   },
