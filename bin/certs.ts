@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { type Authority, createAuthority, issueCertificate } from '../certs/authority.ts';
 import { dnsNamesOfCertificate, identityFromCertificate } from '../lib/identity.ts';
 import { oneLine } from '../lib/printable.ts';
@@ -246,20 +246,47 @@ async function writePair(
     for (const file of [certFile, keyFile]) if (await exists(file)) existing.push(file);
     if (existing.length > 0) throw new CertsError(`${existing.join(' and ')} exist: use --force to replace`);
   }
+  const written: string[] = [];
   try {
-    await mkdir(options.out, { recursive: true });
+    await makeFolder(options.out);
     for (const [file, content, mode] of [
       [keyFile, pair.keyPem, 0o600],
       [certFile, pair.certificatePem, 0o644],
     ] as const) {
       // Made anew rather than overwritten, so that the key never inherits a wider mode or follows a link.
       await rm(file, { force: true });
+      written.push(file);
       await writeFile(file, content, { flag: 'wx', mode });
     }
   } catch (error) {
-    throw new CertsError(fileFault(options.out, error));
+    // Half a file, or a key without its certificate, is of no use to anybody.
+    for (const file of written) await rm(file, { force: true });
+    throw new CertsError(`${fileFault(written.at(-1) ?? options.out, error)}: ${remedy(error)}`);
   }
   return [certFile, keyFile];
+}
+
+/**
+ * As `mkdir -p`. Not Node's own recursion, which never ends where the system says ENOENT of a folder that is there, as
+ * /proc does.
+ */
+async function makeFolder(folder: string): Promise<void> {
+  if (await isFolder(folder)) return;
+  const parent = dirname(folder);
+  if (parent !== folder) await makeFolder(parent);
+  try {
+    await mkdir(folder);
+  } catch (error) {
+    // Somebody else has made it meanwhile.
+    if (!(await isFolder(folder))) throw error;
+  }
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
 }
 
 async function exists(file: string): Promise<boolean> {
@@ -271,8 +298,24 @@ async function exists(file: string): Promise<boolean> {
 
 function fileFault(file: string, error: unknown): string {
   const { code = 'unknown error', path = file } = error as NodeJS.ErrnoException;
-  const reason = code === 'ENOENT' ? 'no such file' : code === 'EACCES' ? 'permission denied' : code;
-  return `${path}: ${reason}`;
+  return `${path}: ${reasons.get(code) ?? code}`;
+}
+
+const reasons: ReadonlyMap<string, string> = new Map([
+  ['ENOENT', 'no such file'],
+  ['EACCES', 'permission denied'],
+  ['EPERM', 'not permitted'],
+  ['EROFS', 'the file system is read-only'],
+  ['ENOSPC', 'no space left'],
+  ['EEXIST', 'it exists and is no folder'],
+  ['ENOTDIR', 'a part of the path is no folder'],
+  ['EISDIR', 'it is a folder'],
+]);
+
+function remedy(error: unknown): string {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === 'ENOSPC') return 'make room there, or choose another place with --out';
+  return 'choose a place that can be written with --out';
 }
 
 function textOf(report: Report): string {

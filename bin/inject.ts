@@ -3,8 +3,8 @@ import { basename } from 'node:path';
 import { dnsName, oneOf, type Parser, portNumber } from '../lib/config/values.ts';
 import { type InjectResult, inject, type ManifestText, uninject } from '../lib/deploy/inject.ts';
 import { podMonitor, policyConfigMap } from '../lib/deploy/manifests.ts';
-import { type InjectSettings, inboundPort } from '../lib/deploy/settings.ts';
-import { defaultPolicies, parsePortSet } from '../lib/policy/workload.ts';
+import { type InjectSettings, inboundPort, readPorts } from '../lib/deploy/settings.ts';
+import { defaultPolicies } from '../lib/policy/workload.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
@@ -183,9 +183,10 @@ function port(line: Line, flag: Flag, otherwise: number): number {
 
 function portList(line: Line, flag: Flag): string | null {
   const given = line.value(flag);
-  const fault = given === null ? null : parsePortSet(given).fault;
+  if (given === null) return null;
+  const { text, fault } = readPorts(given, flag === 'skip-inbound-ports');
   if (fault !== null) throw new UsageError(`--${flag}: ${fault}`, 'write ports and ranges, such as 25,9000-9100');
-  return given?.replaceAll(' ', '') ?? null;
+  return text;
 }
 
 async function readSources(

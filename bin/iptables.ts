@@ -1,16 +1,8 @@
-import type { Parser } from '../lib/config/values.ts';
-import { portNumber } from '../lib/config/values.ts';
+import { type Parser, type PortRange, portNumber, portRanges } from '../lib/config/values.ts';
 import { oneLine } from '../lib/printable.ts';
 import { type Applied, applyRules, removeRules } from '../lib/redirect/apply.ts';
 import { type BackendName, RedirectError } from '../lib/redirect/backend.ts';
-import {
-  type Family,
-  includesPort,
-  mergeRanges,
-  type PortRange,
-  portRanges,
-  subnets,
-} from '../lib/redirect/exemptions.ts';
+import { type Family, includesPort, mergeRanges, subnets } from '../lib/redirect/exemptions.ts';
 import { thisMachine } from '../lib/redirect/machine.ts';
 import { nothing, printedRules, type RedirectOptions, redirectRules, restoreInput } from '../lib/redirect/rules.ts';
 import { type Command, type CommandLine, type Io, parseCommandLine, UsageError } from './arguments.ts';
@@ -35,6 +27,7 @@ While they are there and the proxy is not, connections are refused: the ports ne
                             SALLYPORT_APP_HOST=original another user's would come back for ever
   --ipv6                    for IPv6, too; the proxy must listen there: SALLYPORT_INBOUND_LISTEN=[::]:4143
                             with --print, one text for both programs, iptables-restore and ip6tables-restore
+  --ipv4-only               leave IPv6 open; without this and without --ipv6, --apply refuses where an interface has IPv6
   --backend nft|legacy      which iptables; without it, the one that has the rules already or that takes them
   --json                    what was done, or the rules, as one JSON object
 
@@ -53,6 +46,7 @@ const flags = {
   'own-address': { takes: 'switch' },
   'proxy-uid': { takes: 'value' },
   ipv6: { takes: 'switch' },
+  'ipv4-only': { takes: 'switch' },
   backend: { takes: 'value' },
   json: { takes: 'switch' },
 } as const;
@@ -64,6 +58,7 @@ export const main: Command['main'] = async (args, io) => {
   const [stray] = line.positionals;
   if (stray !== undefined) throw new UsageError(`${stray}: nothing but flags is taken`);
   if (line.has('print') && line.has('apply')) throw new UsageError('--print and --apply exclude each other');
+  if (line.has('ipv6') && line.has('ipv4-only')) throw new UsageError('--ipv6 and --ipv4-only exclude each other');
   const options = readOptions(line);
   const backend = readBackend(line);
   return line.has('apply') ? apply(line, options, backend, io) : print(line, options, io);
@@ -132,7 +127,7 @@ function print(line: Line, options: RedirectOptions, io: Io): number {
 
 function apply(line: Line, options: RedirectOptions, backend: BackendName | undefined, io: Io): number {
   const remove = line.has('remove');
-  const ipv6 = line.has('ipv6');
+  const ipv6 = line.has('ipv6') ? 'guard' : line.has('ipv4-only') ? 'leave open' : 'refuse';
   let applied: Applied;
   try {
     applied = remove
@@ -144,7 +139,7 @@ function apply(line: Line, options: RedirectOptions, backend: BackendName | unde
     io.stderr.write(`${oneLine(`sallyport iptables: ${error.message}${hint}`)}\n`);
     return 1;
   }
-  const notes = [...applied.notes, ...(remove || ipv6 ? [] : unguardedIpv6())];
+  const { notes } = applied;
   if (line.has('json')) {
     const { changed, families } = applied;
     io.stdout.write(`${JSON.stringify({ changed, backend: applied.backend, families: families.map(shown), notes })}\n`);
@@ -163,13 +158,4 @@ function summary({ backend, changed, families }: Applied, remove: boolean): stri
 
 function shown(family: Family): string {
   return `ipv${family}`;
-}
-
-/** Without --ipv6, an interface with an IPv6 address is a way past the proxy. */
-function unguardedIpv6(): string[] {
-  // One line for each address: address, interface index, prefix length, scope, flags, interface name.
-  const lines = (thisMachine.read('/proc/net/if_inet6') ?? '').split('\n').map((line) => line.trim().split(/\s+/));
-  const devices = new Set(lines.flatMap(([, , , , , device]) => device ?? []).filter((device) => device !== 'lo'));
-  if (devices.size === 0) return [];
-  return [`${[...devices].join(', ')} can be reached over IPv6, which these rules do not guard: add --ipv6`];
 }

@@ -1,6 +1,9 @@
 import ipaddr from 'ipaddr.js';
 import { type IpAddress, parseIp } from '../ip.ts';
 import { nearestName } from '../policy/nearest.ts';
+import { type PortRange, parsePortRanges } from '../policy/workload.ts';
+
+export type { PortRange };
 
 /** A value as read from one variable, or what is wrong with its text and how to put it right. */
 export type Parsed<T> = { readonly value: T } | { readonly fault: string; readonly hint: string };
@@ -138,6 +141,12 @@ export function portNumber(given: string, lowest = 1): number | undefined {
   const port = Number(given);
   return port >= lowest && port <= 65_535 ? port : undefined;
 }
+
+/** `25,9000-9100`. */
+export const portRanges: Parser<readonly PortRange[]> = (given) => {
+  const { ranges, fault } = parsePortRanges(given);
+  return fault === null ? ok(ranges) : bad(fault, 'write ports and ranges, such as 25,9000-9100');
+};
 
 /** `host:port`, `[v6]:port` or `:port`; undefined for anything else. The host is not resolved here. */
 function hostAndPort(given: string, lowestPort: number): ListenAddress | undefined {

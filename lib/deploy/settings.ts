@@ -1,5 +1,11 @@
 import { didYouMean } from '../policy/nearest.ts';
-import { type DefaultPolicy, defaultPolicies, parseDefaultPolicy, parsePortSet } from '../policy/workload.ts';
+import {
+  type DefaultPolicy,
+  defaultPolicies,
+  parseDefaultPolicy,
+  parsePortRanges,
+  portRangeText,
+} from '../policy/workload.ts';
 import type { Path } from './yaml-edit.ts';
 
 /** What holds for a whole run of `sallyport inject`; the flags of the command. */
@@ -78,8 +84,7 @@ export function podSettings(
   const ports = (name: string, otherwise: string | null): string | null => {
     const text = stated(name);
     if (text === null) return otherwise;
-    const numbers = numbered(text, namedPorts);
-    const { fault: wrong } = parsePortSet(numbers);
+    const { text: numbers, fault: wrong } = readPorts(numbered(text, namedPorts), name === annotation.skip);
     if (wrong === null) return numbers;
     const hint = didYouMean(
       text,
@@ -104,6 +109,15 @@ export function podSettings(
     },
     faults,
   };
+}
+
+/** A list of ports in one spelling; those to be skipped also as the redirect step will judge them. */
+export function readPorts(text: string, skipped: boolean): { readonly text: string; readonly fault: string | null } {
+  const { ranges, fault } = parsePortRanges(text);
+  if (skipped && ranges.some(({ first, last }) => first <= inboundPort && inboundPort <= last)) {
+    return { text: '', fault: `${inboundPort} is where redirected connections arrive; it cannot be left alone` };
+  }
+  return { text: portRangeText(ranges), fault };
 }
 
 /** Names of the pod's ports become their numbers, as Linkerd's injector does; the rest stays for the parser to judge. */

@@ -23,23 +23,45 @@ export interface PortSet {
 
 export const noPorts: PortSet = Object.freeze({ has: () => false });
 
+/** Both ends belong to it. */
+export interface PortRange {
+  readonly first: number;
+  readonly last: number;
+}
+
 /**
- * `25,587,9000-9100`, spaces trimmed. One bad entry (a name, port 0, a descending range) empties the whole set, as in
- * Linkerd's controller; `fault` names it, for callers that would rather refuse. Empty text is the empty set.
+ * `25,587,9000-9100`, spaces trimmed: the one reading of such lists, for annotations, variables, `inject` and the redirect
+ * rules alike. Empty entries are nothing; the first bad one (a name, port 0, a descending range) is named by `fault`, and
+ * there are then no ranges.
  */
-export function parsePortSet(text: string): { readonly ports: PortSet; readonly fault: string | null } {
-  const ranges: (readonly [number, number])[] = [];
+export function parsePortRanges(text: string): {
+  readonly ranges: readonly PortRange[];
+  readonly fault: string | null;
+} {
+  const ranges: PortRange[] = [];
   for (const entry of text.split(',').map((part) => part.trim())) {
     if (entry === '') continue;
-    const match = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(entry);
+    const match = /^(\d{1,5})(?:\s*-\s*(\d{1,5}))?$/.exec(entry);
     const first = Number(match?.[1]);
     const last = Number(match?.[2] ?? match?.[1]);
     if (match === null || first < 1 || last > 65535 || last < first) {
-      return { ports: noPorts, fault: `"${entry}" is neither a port from 1 to 65535 nor an ascending range of them` };
+      return { ranges: [], fault: `"${entry}" is neither a port from 1 to 65535 nor an ascending range of them` };
     }
-    ranges.push([first, last]);
+    ranges.push({ first, last });
   }
-  return { ports: { has: (port) => ranges.some(([first, last]) => first <= port && port <= last) }, fault: null };
+  return { ranges, fault: null };
+}
+
+/** One bad entry empties the whole set, as in Linkerd's controller; `fault` names it, for callers that would rather refuse. */
+export function parsePortSet(text: string): { readonly ports: PortSet; readonly fault: string | null } {
+  const { ranges, fault } = parsePortRanges(text);
+  if (fault !== null) return { ports: noPorts, fault };
+  return { ports: { has: (port) => ranges.some(({ first, last }) => first <= port && port <= last) }, fault: null };
+}
+
+/** The list that `parsePortRanges` reads so: no spaces, no empty entries. */
+export function portRangeText(ranges: readonly PortRange[]): string {
+  return ranges.map(({ first, last }) => (first === last ? `${first}` : `${first}-${last}`)).join(',');
 }
 
 /**

@@ -16,7 +16,8 @@ export interface Applied {
 export interface ApplyOptions {
   /** Undefined: the one that holds our rules already, or the first that takes them. */
   readonly backend: BackendName | undefined;
-  readonly ipv6: boolean;
+  /** Whether IPv6 is guarded too. `refuse`: it is not, and that is an error where an interface has it. */
+  readonly ipv6: 'guard' | 'leave open' | 'refuse';
   readonly wanted: (family: Family) => OwnRules;
 }
 
@@ -36,7 +37,18 @@ export function applyRules(machine: Machine, options: ApplyOptions): Applied {
   requireNetAdmin(machine);
   const notes: string[] = [];
   const families: Family[] = [4];
-  if (options.ipv6) {
+  const reachable = interfacesWithIpv6(machine);
+  if (options.ipv6 !== 'guard' && reachable.length > 0) {
+    const fact = `${reachable.join(', ')} can be reached over IPv6, which these rules do not guard`;
+    if (options.ipv6 === 'refuse') {
+      throw new RedirectError(
+        fact,
+        'add --ipv6, with SALLYPORT_INBOUND_LISTEN=[::]:4143; or --ipv4-only, if that is meant',
+      );
+    }
+    notes.push(fact);
+  }
+  if (options.ipv6 === 'guard') {
     // Not a failure: where the kernel has no IPv6 there is no IPv6 traffic to guard.
     if (machine.read('/proc/net/if_inet6') === null) notes.push('the kernel has no IPv6, so there are no rules for it');
     else families.push(6);
@@ -56,6 +68,13 @@ export function applyRules(machine: Machine, options: ApplyOptions): Applied {
   const [first, ...others] = refusals;
   if (first === undefined) throw new Error('no backend was tried');
   throw new RedirectError([first, ...others].map(({ message }) => message).join('; and '), first.hint);
+}
+
+/** Beside loopback: each of them is a way in. */
+function interfacesWithIpv6(machine: Machine): readonly string[] {
+  // One line for each address: address, interface index, prefix length, scope, flags, interface name.
+  const lines = (machine.read('/proc/net/if_inet6') ?? '').split('\n').map((line) => line.trim().split(/\s+/));
+  return [...new Set(lines.flatMap(([, , , , , device]) => device ?? []).filter((device) => device !== 'lo'))];
 }
 
 /** Takes away what is ours, wherever it is. @throws RedirectError with the remedy. */

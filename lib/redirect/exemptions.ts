@@ -1,36 +1,15 @@
 import ipaddr from 'ipaddr.js';
-import { list, type Parser, portNumber } from '../config/values.ts';
+import { list, type Parser, type PortRange } from '../config/values.ts';
 import { parseIp } from '../ip.ts';
 
 /** What netfilter calls IPv4 and IPv6: each has tables and programs of its own. */
 export type Family = 4 | 6;
-
-/** Both ends belong to it. */
-export interface PortRange {
-  readonly first: number;
-  readonly last: number;
-}
 
 export interface Subnet {
   readonly family: Family;
   /** Network address and prefix length, as `iptables-save` prints them. */
   readonly cidr: string;
 }
-
-const portRange: Parser<PortRange> = (given) => {
-  const [from = '', to = from, ...rest] = given.split('-').map((part) => part.trim());
-  const [first, last] = [portNumber(from), portNumber(to)];
-  if (first === undefined || last === undefined || first > last || rest.length > 0) {
-    return {
-      fault: `${JSON.stringify(given)} is neither a port nor a range`,
-      hint: 'write ports and ranges, such as 25,9000-9100',
-    };
-  }
-  return { value: { first, last } };
-};
-
-/** `25,9000-9100`. */
-export const portRanges: Parser<readonly PortRange[]> = list(portRange);
 
 const subnet: Parser<Subnet> = (given) => {
   const [address = '', prefix, ...rest] = given.split('/');

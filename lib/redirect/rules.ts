@@ -1,4 +1,5 @@
-import { type Family, mergeRanges, multiportLists, type PortRange, type Subnet } from './exemptions.ts';
+import type { PortRange } from '../config/values.ts';
+import { type Family, mergeRanges, multiportLists, type Subnet } from './exemptions.ts';
 
 export interface RedirectOptions {
   /** Where redirected connections arrive: the port of `SALLYPORT_INBOUND_LISTEN`. */

@@ -1,12 +1,14 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rmdir, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { UsageError, usageExit } from '../../bin/arguments.ts';
 import { main } from '../../bin/certs.ts';
 import { type CertificateRequest, createAuthority, issueCertificate } from '../../certs/authority.ts';
 import { identityFromCertificate } from '../../lib/identity.ts';
+import { within } from '../support/until.ts';
 
 const opensslVersion = spawnSync('openssl', ['version']);
 const needsOpenssl = { skip: opensslVersion.status === 0 ? (false as const) : 'openssl is not installed' };
@@ -242,4 +244,38 @@ t.test('faults', async (t) => {
     t.match(result, { status, out: '', err: message }, name);
   }
   t.strictSame((await readdir(out)).sort(), ['a-file', 'broken', 'ca.crt', 'ca.key'], 'and nothing was written');
+});
+
+t.test('a place that cannot be written is an error with its remedy, at once', async (t) => {
+  const folder = t.testdir({ file: 'mine' });
+  const rows: readonly (readonly [out: string, err: RegExp])[] = [
+    [join(folder, 'file'), /file: it exists and is no folder: .*--out/],
+    [join(folder, 'file', 'below'), /file: it exists and is no folder: .*--out/],
+    // Node's own recursive mkdir never comes back from here.
+    ...(process.platform === 'linux'
+      ? ([
+          ['/proc/sallyport', /\/proc\/sallyport: no such file: .*--out/],
+          ['/proc/sallyport/deep/er', /\/proc\/sallyport: no such file: .*--out/],
+          ['/dev/null/certs', /\/dev\/null: it exists and is no folder: .*--out/],
+        ] as const)
+      : []),
+  ];
+  for (const [out, err] of rows) {
+    const made = await within(`init --out ${out}`, 20_000, run(['init', '--out', out]));
+    t.match(made, { status: 1, out: '', err }, out);
+  }
+  t.same(await readdir(folder), ['file']);
+});
+
+const root = process.getuid?.() === 0 && process.platform === 'linux';
+t.test('a disk without room for both files gets neither', { skip: !root && 'takes root' }, async (t) => {
+  const disk = await mkdtemp(join(tmpdir(), 'sallyport-certs-'));
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4k', 'tmpfs', disk]);
+  t.teardown(async () => {
+    execFileSync('umount', ['-l', disk]);
+    await rmdir(disk);
+  });
+  const made = await run(['init', '--out', disk]);
+  t.match(made, { status: 1, out: '', err: /ca\.crt: no space left: make room there/ });
+  t.same(await readdir(disk), []);
 });

@@ -133,10 +133,12 @@ async function unguardedFamily(t: Test): Promise<void> {
   t.match(await iptables('--apply'), { code: 0, stderr: '' }, 'no interface but loopback');
   await run('ip', 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'name', 'eth1');
   await run('ip', 'addr', 'add', 'fd00::7/64', 'dev', 'eth0', 'nodad');
-  t.match(await iptables('--apply'), {
-    code: 0,
-    stderr: /eth0 can be reached over IPv6, which these rules do not guard/,
-  });
+  t.match(await iptables('--apply', '--remove'), { code: 0 });
+  const fact = /eth0 can be reached over IPv6, which these rules do not guard/;
+  t.match(await iptables('--apply'), { code: 1, stdout: '', stderr: fact }, 'half a guard is none');
+  t.match(await iptables('--apply', '--ipv6', '--ipv4-only'), { code: 64 });
+  t.match(await iptables('--apply', '--remove'), { code: 0, stdout: /no rules of ours/ }, 'nothing was touched');
+  t.match(await iptables('--apply', '--ipv4-only'), { code: 0, stderr: fact }, 'asked for');
   t.match(await iptables('--apply', '--ipv6'), { code: 0, stderr: '' });
 }
 

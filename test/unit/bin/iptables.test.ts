@@ -25,7 +25,7 @@ t.test('usage', async (t) => {
   const rows: [args: string[], stderr: RegExp][] = [
     [['--print', '--apply'], /--print and --apply exclude each other/],
     [['--inbound-port=0'], /--inbound-port: "0" is not a port/],
-    [['--skip-inbound-ports=http'], /--skip-inbound-ports: "http" is neither a port nor a range/],
+    [['--skip-inbound-ports=http'], /--skip-inbound-ports: "http" is neither a port from 1 to 65535 nor/],
     [['--skip-inbound-ports=4000-5000'], /4143 is the inbound port and cannot be left alone as well/],
     [['--admin-port=4143'], /4143 is the inbound port/],
     [['--skip-subnets=::/0'], /--skip-subnets: ::\/0 is every address/],

@@ -11,7 +11,7 @@ const older = (family: Family): OwnRules => {
   const { chains, jumps } = wanted(family);
   return { chains: new Map([...chains].slice(0, 1)), jumps: jumps.slice(0, 1) };
 };
-const choice = { backend: undefined, ipv6: true, wanted };
+const choice = { backend: undefined, ipv6: 'guard', wanted } as const;
 const { '-nft': nft, '-legacy': legacy } = bothKinds;
 
 function put(machine: FakeMachine, program: string, rules: OwnRules): void {
@@ -85,9 +85,27 @@ t.test('rules of the other kind go when a kind is asked for', async (t) => {
 t.test('without IPv6', async (t) => {
   const none = new FakeMachine({ files: { '/proc/net/if_inet6': null } });
   t.match(applyRules(none, choice), { families: [4], notes: [/no IPv6/] }, 'a kernel without it is not a failure');
-  const machine = new FakeMachine();
-  t.match(applyRules(machine, { ...choice, ipv6: false }), { families: [4], notes: [] });
-  t.notOk(machine.asked.includes('ip6tables-nft-restore'));
+  const lo = '00000000000000000000000000000001 01 80 10 80       lo\n';
+  const eth0 = 'fe800000000000000000000000000001 02 40 20 80     eth0\n';
+  const rows: readonly (readonly [addresses: string | null, ipv6: 'leave open' | 'refuse', want: object | RegExp])[] = [
+    [null, 'refuse', { families: [4], notes: [] }],
+    ['', 'refuse', { families: [4], notes: [] }],
+    [lo, 'refuse', { families: [4], notes: [] }],
+    [lo + eth0, 'refuse', /^eth0 can be reached over IPv6/],
+    [eth0 + eth0 + eth0.replace('eth0', 'net1'), 'refuse', /^eth0, net1 can be reached over IPv6/],
+    [lo + eth0, 'leave open', { families: [4], notes: [/^eth0 can be reached over IPv6/] }],
+  ];
+  for (const [addresses, ipv6, want] of rows) {
+    const machine = new FakeMachine({ files: { '/proc/net/if_inet6': addresses } });
+    const apply = (): object => applyRules(machine, { ...choice, ipv6 });
+    if (want instanceof RegExp) {
+      t.throws(apply, { message: want, hint: /--ipv6.*--ipv4-only/ }, `${ipv6}: ${addresses}`);
+      t.same(machine.asked, [], 'nothing was touched');
+    } else {
+      t.match(apply(), want, `${ipv6}: ${addresses}`);
+    }
+    t.notOk(machine.asked.includes('ip6tables-nft-restore'));
+  }
 });
 
 t.test('removal', async (t) => {
