@@ -21,8 +21,11 @@ function take(bucket: Bucket, rate: number, nowMs: number): boolean {
   return true;
 }
 
-/** Full buckets are dropped when there are this many more than last time: a new bucket is a full one. */
-const sweepEvery = 1024;
+/**
+ * So many buckets are looked at for each new one, and the full ones dropped: a new bucket is a full one. More than one, so
+ * that those that nobody uses go faster than others come; and few, so that nobody's request pays for all.
+ */
+const lookedAt = 4;
 /** Identities beyond this number share one bucket, so that certificates cannot be minted to fill memory. */
 const mostIdentities = 65_536;
 
@@ -32,7 +35,8 @@ class Buckets {
   readonly #overflow: Bucket = { arrivalMs: 0 };
   readonly #entries = new Map<number, Bucket>();
   readonly #identities = new Map<string, Bucket>();
-  #sweepAt = sweepEvery;
+  /** Goes round and round; what is added meanwhile is met too. */
+  #round: Iterator<[string, Bucket]> = this.#identities.entries();
 
   /** Null when the request may pass. A token taken from the total is not given back when the identity's is refused. */
   take(limit: RateLimit, clientId: string | null, nowMs: number): 'total' | 'identity' | null {
@@ -60,14 +64,23 @@ class Buckets {
   #identity(id: string, nowMs: number): Bucket {
     const known = this.#identities.get(id);
     if (known !== undefined) return known;
-    if (this.#identities.size >= this.#sweepAt) {
-      for (const [name, { arrivalMs }] of this.#identities) if (arrivalMs <= nowMs) this.#identities.delete(name);
-      this.#sweepAt = this.#identities.size + sweepEvery;
-    }
+    this.#dropSomeFull(nowMs);
     if (this.#identities.size >= mostIdentities) return this.#overflow;
     const bucket = { arrivalMs: 0 };
     this.#identities.set(id, bucket);
     return bucket;
+  }
+
+  #dropSomeFull(nowMs: number): void {
+    for (let i = 0; i < lookedAt; i++) {
+      const next = this.#round.next();
+      if (next.done) {
+        this.#round = this.#identities.entries();
+        return;
+      }
+      const [id, { arrivalMs }] = next.value;
+      if (arrivalMs <= nowMs) this.#identities.delete(id);
+    }
   }
 
   get identities(): number {

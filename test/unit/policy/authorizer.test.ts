@@ -180,9 +180,22 @@ t.test('identities cannot fill memory', async (t) => {
   }
   t.ok(limiter.identities <= 3000, `${limiter.identities} buckets after 100,000 identities, each full after a second`);
 
-  const frozen = new RateLimiter(() => 0);
+  let frozenMs = 0;
+  const frozen = new RateLimiter(() => frozenMs);
   let passed = 0;
   for (let i = 0; i < 70_000; i++) if (frozen.take(limit, `id-${i}`) === null) passed++;
   t.equal(frozen.identities, 65_536);
   t.equal(passed, 65_537, 'those beyond the bound share one bucket');
+
+  // The flood is over; a second later every bucket is full, and who comes has one of its own at once.
+  frozenMs += 1000;
+  for (let i = 0; i < 1000; i++) {
+    t.equal(frozen.take(limit, `late-${i}`), null, `identity ${i} after the flood`);
+    if (i % 100 === 0) t.equal(frozen.take(limit, `late-${i}`), 'identity', 'and no more than its own');
+  }
+  for (let i = 0; i < 40_000; i++) {
+    frozenMs += 1;
+    frozen.take(limit, `trickle-${i}`);
+  }
+  t.ok(frozen.identities <= 3000, `${frozen.identities} buckets in the end`);
 });
