@@ -102,7 +102,19 @@ function resultLost(error: NodeJS.ErrnoException): void {
   process.exit(1);
 }
 
+/** As in the launcher, `sallyport` beside this file, for who comes without it. */
+const leastNode = [22, 19] as const;
+
+function isOld(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  return major < leastNode[0] || (major === leastNode[0] && minor < leastNode[1]);
+}
+
 const { env, stdin, stdout, stderr } = process;
+if (isOld(process.versions.node)) {
+  stderr.write(`sallyport: Node ${process.versions.node} is too old: install ${leastNode.join('.')} or newer\n`);
+  process.exit(1);
+}
 const argv = process.argv.slice(2);
 const serves = commands.get(argv[0] ?? '')?.serves ?? false;
 stdout.on('error', (error: NodeJS.ErrnoException) => {

@@ -9,9 +9,6 @@ import { flushOutputs } from '../lib/telemetry/output.ts';
 import { type Command, type Io, parseCommandLine, usageExit } from './arguments.ts';
 import { version } from './version.ts';
 
-/** Older ones lack security releases that a TLS-terminating proxy needs, or cannot run these sources. */
-const oldestGoodNode = [22, 19] as const;
-
 export const help = `Usage: sallyport run
 
 Runs the proxy, configured by the environment (README, "Environment"). It logs to stdout, one JSON object a line.
@@ -40,7 +37,6 @@ export async function run(io: Io, started: (app: App) => void): Promise<number> 
   const log = createLog({ level: config.logLevel, format: config.logFormat });
   const { logger } = log;
   for (const { variable, message, hint } of config.warnings) logger.warn({ variable, hint }, message);
-  warnOfOldNode(logger);
 
   // The last net. What reaches it belongs to no connection, or none that anybody knows of; the others go on, for a while.
   const uncaught = (where: string, error: unknown): void => {
@@ -111,11 +107,4 @@ class Signals {
   drain(app: App): void {
     this.#app = app;
   }
-}
-
-function warnOfOldNode(logger: { warn(fields: object, message: string): void }): void {
-  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
-  const [wantMajor, wantMinor] = oldestGoodNode;
-  if (major > wantMajor || (major === wantMajor && minor >= wantMinor)) return;
-  logger.warn({ node: process.version, wanted: `>=${oldestGoodNode.join('.')}` }, 'This Node is too old to be safe');
 }

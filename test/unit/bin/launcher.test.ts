@@ -1,0 +1,98 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { chmodSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { bareEnvironment, checkout, sallyportCommand } from '../../support/sallyport.ts';
+
+const { engines } = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { engines: { node: string } };
+const least = engines.node.replace('>=', '');
+const [major = 0, minor = 0] = least.split('.').map(Number);
+
+/** A program that says it is that Node, and then what it was asked to run. */
+function pretender(t: Test, name: string, says: string): string {
+  const file = join(t.testdirName, name);
+  writeFileSync(
+    file,
+    `#!/bin/sh\nfor word; do case $word in --version) case $1 in --version|--no-memory-*) ${says}; exit;; esac;; esac; done\necho ran "$@"\n`,
+  );
+  chmodSync(file, 0o755);
+  return file;
+}
+
+function launch(node: string, ...args: string[]): { status: number | null; stdout: string; stderr: string } {
+  const env = bareEnvironment({ SALLYPORT_NODE: node });
+  return spawnSync(sallyportCommand, args, { env, encoding: 'utf8' });
+}
+
+t.test('the launcher takes the Node that the package asks for, and none below', async (t) => {
+  t.testdir();
+  const rows: readonly (readonly [version: string, fine: boolean])[] = [
+    [`v${major}.${minor}.0`, true],
+    [`v${major}.${minor}.7`, true],
+    [`v${major}.${minor + 1}.0`, true],
+    [`v${major + 1}.0.0`, true],
+    ['v100.0.0', true],
+    ['v26.0.0-nightly20260101abcdef', true],
+    [`v${major}.${minor - 1}.9`, false],
+    [`v${major - 1}.99.0`, false],
+    ['v20.20.2', false],
+    ['v9.0.0', false],
+    ['v0.12.18', false],
+  ];
+  for (const [version, fine] of rows) {
+    const node = pretender(t, version, `echo ${version}`);
+    const { status, stdout, stderr } = launch(node, 'run');
+    t.equal(status, fine ? 0 : 1, version);
+    if (fine) t.match(stdout, /^ran .*bin\/main\.ts run\n$/, version);
+    else
+      t.equal(
+        stderr,
+        `sallyport: Node ${version.slice(1)} (${node}) is too old: install ${least} or newer, or name one in SALLYPORT_NODE\n`,
+      );
+  }
+});
+
+t.test('what is no Node at all', async (t) => {
+  t.testdir();
+  for (const node of [
+    join(t.testdirName, 'absent'),
+    '/dev/null',
+    t.testdirName,
+    pretender(t, 'silent', ':'),
+    pretender(t, 'fails', 'exit 3'),
+    pretender(t, 'other', 'echo 1.2.3'),
+    pretender(t, 'rude', 'echo v22.x.y'),
+    pretender(t, 'letters', 'echo v22.1x.3'),
+    pretender(t, 'bare', 'echo v'),
+    pretender(t, 'words', "echo 'v1; rm -rf .9.9'"),
+  ]) {
+    const { status, stdout, stderr } = launch(node, '--version');
+    t.match({ status, stdout }, { status: 1, stdout: '' }, node);
+    t.match(stderr, /^sallyport: .*(is no Node\.js that runs|is too old): install .*\n$/, node);
+  }
+});
+
+const stock = '/usr/bin/node';
+const stockVersion = spawnSync(stock, ['--version'], { encoding: 'utf8' }).stdout ?? '';
+const isOld = /^v(1?\d|20|21)\./.test(stockVersion);
+t.test('an old Node in flesh and blood', { skip: !isOld && `${stock} is not old` }, async (t) => {
+  for (const args of [['run'], ['check', '.'], ['--version'], ['certs', 'init']]) {
+    const { status, stdout, stderr } = launch(stock, ...args);
+    t.match({ status, stdout }, { status: 1, stdout: '' }, args.join(' '));
+    t.match(
+      stderr,
+      /^sallyport: Node \d+\.\d+\.\d+ \(\/usr\/bin\/node\) is too old: install 22\.19 or newer, [^\n]*\n$/,
+    );
+  }
+  // Without the launcher: the JavaScript of the package, as it is published.
+  const folder = t.testdir();
+  const js = join(folder, 'dist');
+  execFileSync(join(checkout, 'node_modules/.bin/tsc'), ['--project', 'tsconfig.build.json', '--outDir', js], {
+    cwd: checkout,
+  });
+  writeFileSync(join(folder, 'package.json'), readFileSync(join(checkout, 'package.json')));
+  symlinkSync(join(checkout, 'node_modules'), join(folder, 'node_modules'));
+  const { status, stderr } = spawnSync(stock, [join(js, 'bin/main.js'), 'run'], { encoding: 'utf8' });
+  t.equal(status, 1);
+  t.match(stderr, /^sallyport: Node \d+\.\d+\.\d+ is too old: install 22\.19 or newer\n$/);
+});
