@@ -18,12 +18,13 @@ import { FastLane } from './proxy/http1/fast-lane.ts';
 import { LibraryLane } from './proxy/http1/library-lane.ts';
 import { UpgradeForwarder } from './proxy/http1/upgrade.ts';
 import { Http2Lane } from './proxy/http2/lane.ts';
+import { limitsOfFaults } from './proxy/limits.ts';
 import { type Listener, listen } from './proxy/listener.ts';
 import { LiveConnections } from './proxy/live-connections.ts';
 import { appEndpoint, loadOriginalDestination } from './proxy/original-destination.ts';
 import { type Destination, type HttpConnection, RequestPipeline } from './proxy/request-pipeline.ts';
 import type { TlsTermination } from './proxy/tls-termination.ts';
-import { Upstreams } from './proxy/upstream.ts';
+import { isWantOfDescriptors, Upstreams } from './proxy/upstream.ts';
 import type { CredentialSource } from './reload/credential-source.ts';
 import { createPodFacts } from './reload/pod-facts.ts';
 import { createPolicySource } from './reload/policy-source.ts';
@@ -152,15 +153,19 @@ export async function startApp(options: AppOptions): Promise<App> {
   // Data plane.
   const ownPorts = new Set<number>();
   const budget = new BufferBudget(config.limits, recorder);
-  const live = new LiveConnections();
+  const live = new LiveConnections(config.limits, recorder);
   const upstreams = new Upstreams({
     connectTimeoutMs: config.connectTimeoutMs,
+    limits: config.limits,
     recorder,
     isOwn: (endpoint) => ownPorts.has(endpoint.port) && isThisHost(endpoint.host, podFacts.current().ips),
   });
   const pipeline = new RequestPipeline({ authorizer, upstreams, recorder, limits: config.limits, budget });
-  const onBadRequest = ({ scope, policyPort }: HttpConnection, reason: string): void =>
-    scope.badRequest(authorizer.port(policyPort), reason);
+  const onBadRequest = (connection: HttpConnection, reason: string): void => {
+    const limit = limitsOfFaults.get(reason);
+    if (limit !== undefined) pipeline.limitReached(limit, connection);
+    connection.scope.badRequest(authorizer.port(connection.policyPort), reason);
+  };
   const library = new LibraryLane({ pipeline, upgrades: new UpgradeForwarder(pipeline, upstreams), onBadRequest });
   const http1 = config.fastLane ? new FastLane({ pipeline, upstreams, library, onBadRequest }) : library;
   const http2 = new Http2Lane({ pipeline, upstreams, onBadRequest });
@@ -172,6 +177,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     upstreams,
     live,
     tls: () => termination,
+    watch: { budget, limits: config.limits, limitReached: recorder.limitReached },
     detectTimeoutMs: config.detectTimeoutMs,
   };
   authorizer.onChange(guarded('a change of policy', null, () => live.recheckAll()));
@@ -207,7 +213,11 @@ export async function startApp(options: AppOptions): Promise<App> {
             internalFault('a new connection', socket, error);
           }
         },
-        onError: (error) => logger.error({ error: error.message }, `Accepting on ${variable} failed`),
+        onError: (error) => {
+          // Node has closed what it could not accept, and goes on listening; the next ones find room if there is any.
+          if (isWantOfDescriptors(error)) live.outOfDescriptors();
+          else logger.error({ error: error.message }, `Accepting on ${variable} failed`);
+        },
       }),
     );
     listeners.push(listener);
@@ -262,6 +272,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     http1.close();
     http2.close();
     budget.close();
+    live.close();
     ignoreFaults();
   };
 

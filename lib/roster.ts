@@ -16,6 +16,11 @@ export class Roster<T extends Rostered> implements Iterable<T> {
     return this.#members.length;
   }
 
+  /** Whoever stands there now; undefined beyond the end. */
+  at(place: number): T | undefined {
+    return this.#members[place];
+  }
+
   add(member: T): void {
     if (member.rosterPlace !== -1) return;
     member.rosterPlace = this.#members.length;

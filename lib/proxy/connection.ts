@@ -1,16 +1,19 @@
 import type { Socket } from 'node:net';
-import type { Client, ClientTls } from '../client.ts';
+import { type Client, type ClientTls, clientId } from '../client.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
+import { ConnectionWatch, type WatchServices } from './connection-watch.ts';
 import { type ClientHello, type HelloResult, parseClientHello } from './detect/client-hello.ts';
 import { guessHttp, type HttpGuess } from './detect/http-guess.ts';
 import { type Peek, peek, putBack } from './detect/peek.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
-import type { LiveConnection, LiveConnections } from './live-connections.ts';
+import type { Line } from './line.ts';
+import type { LiveConnection, LiveConnections, Spareable } from './live-connections.ts';
 import type { ConnectionScope, Recorder, TransportScope } from './recorder.ts';
 import { errorCode } from './refuse.ts';
-import type { Destination, HttpConnection } from './request-pipeline.ts';
+import type { Destination, HttpConnection, Occupant } from './request-pipeline.ts';
+import type { Source } from './sources.ts';
 import { forwardTcp } from './tcp/forward.ts';
 import type { AlpnPreference, TlsTermination } from './tls-termination.ts';
 import type { Upstreams } from './upstream.ts';
@@ -24,6 +27,7 @@ export interface ConnectionServices {
   readonly live: LiveConnections;
   /** The current one; null when this proxy has no identity. */
   readonly tls: () => TlsTermination | null;
+  readonly watch: WatchServices;
   /** Milliseconds until a connection that sends nothing is closed, or counts as not TLS. */
   readonly detectTimeoutMs: number;
 }
@@ -47,7 +51,7 @@ export function serveConnection(services: ConnectionServices, socket: Socket, ar
     return;
   }
   const connection = new InboundConnection(services, socket, arrival, ip);
-  if (connection.isAdmitted('new')) connection.start();
+  if (connection.isAdmitted('new') && services.live.admit(connection)) connection.start();
   else socket.destroy();
 }
 
@@ -64,14 +68,21 @@ const over: Stage = { kind: 'over' };
 
 class InboundConnection implements LiveConnection {
   rosterPlace = -1;
+  line: Line<LiveConnection> | null = null;
+  earlier: LiveConnection | null = null;
+  later: LiveConnection | null = null;
+  source: Source | null = null;
+  readonly ip: IpAddress;
   readonly #services: ConnectionServices;
   readonly #socket: Socket;
   readonly #arrival: Arrival;
-  readonly #ip: IpAddress;
   readonly #clientPort: number;
   #errno = '';
   /** The client side as telemetry sees it, where HTTP is carried; TCP tells by itself when it is over. */
   #transport: TransportScope | null = null;
+  /** From when on it carries something. */
+  #watch: ConnectionWatch | null = null;
+  #handshakeSince = 0;
   /** What the connection has become; decides what recheck and drain mean. */
   #stage: Stage = detecting;
 
@@ -79,13 +90,12 @@ class InboundConnection implements LiveConnection {
     this.#services = services;
     this.#socket = socket;
     this.#arrival = arrival;
-    this.#ip = ip;
+    this.ip = ip;
     this.#clientPort = socket.remotePort ?? 0;
   }
 
   start(): void {
     const { live } = this.#services;
-    live.add(this);
     this.#socket.on('error', (error) => {
       this.#errno = errorCode(error);
       this.#socket.destroy();
@@ -93,6 +103,7 @@ class InboundConnection implements LiveConnection {
     this.#socket.on('close', () => {
       this.#stage = over;
       live.remove(this);
+      this.#watch?.close();
       this.#transport?.closed(this.#errno);
     });
     const policy = this.#policy();
@@ -107,19 +118,19 @@ class InboundConnection implements LiveConnection {
   isAdmitted(connection: 'new' | 'open'): boolean {
     const { authorizer, recorder } = this.#services;
     const { policyPort, targetIp } = this.#arrival;
-    const admission = authorizer.admits(policyPort, this.#ip);
+    const admission = authorizer.admits(policyPort, this.ip);
     if (admission.kind === 'admitted') return true;
     recorder.networkRefused(
       this.#policy(),
       {
-        clientIp: this.#ip,
+        clientIp: this.ip,
         clientPort: this.#clientPort,
         targetIp,
         targetPort: policyPort,
         policies: admission.policies,
         connection,
       },
-      () => authorizer.admissionReasons(policyPort, this.#ip),
+      () => authorizer.admissionReasons(policyPort, this.ip),
     );
     return false;
   }
@@ -153,6 +164,11 @@ class InboundConnection implements LiveConnection {
       this.#tcp(this.#socket, this.#scope({ kind: 'passthrough', sni: serverName }));
       return;
     }
+    if (!this.#services.live.handshake(this)) {
+      this.#socket.destroy();
+      return;
+    }
+    this.#handshakeSince = performance.now();
     const prefer: AlpnPreference = policy.protocol === 'http2' || policy.protocol === 'grpc' ? 'h2' : 'http/1.1';
     termination.accept(this.#socket, hello, prefer, (handshake) => {
       if (handshake.kind === 'failed') {
@@ -257,7 +273,14 @@ class InboundConnection implements LiveConnection {
 
   #http(stream: Socket, scope: ConnectionScope, policy: PortPolicy): HttpConnection {
     this.#transport = scope.openSource(policy, stream);
-    return { scope, policyPort: this.#arrival.policyPort, destination: this.#arrival.destination };
+    const { policyPort, destination } = this.#arrival;
+    const connection: HttpConnection = { scope, policyPort, destination, occupant: null };
+    const end = (): void => {
+      stream.destroy();
+      this.destroy();
+    };
+    this.#settle(stream, scope, () => connection.occupant, end);
+    return connection;
   }
 
   /** Bytes without a request in them: decided once, and again whenever policy changes. */
@@ -278,10 +301,31 @@ class InboundConnection implements LiveConnection {
     const closed = (errno: string): void => transport.closed(errno);
     const forwarding = forwardTcp(permit, stream, destination.endpoint, upstreams, onError, closed);
     this.#stage = { kind: 'tcp', policy, scope, destroy: () => forwarding.destroy() };
+    this.#settle(
+      stream,
+      scope,
+      () => null,
+      () => this.destroy(),
+    );
+  }
+
+  /** It carries something from now on. */
+  #settle(stream: Socket, scope: ConnectionScope, occupant: () => Occupant | null, end: () => void): void {
+    this.#services.live.settled(this);
+    const hasIdentity = clientId(scope.facts.client) !== null;
+    this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, occupant, end);
+  }
+
+  spareable(): Spareable {
+    return this.#watch?.spareable() ?? { kind: 'idle', sinceMs: this.#handshakeSince };
+  }
+
+  sweep(nowMs: number): void {
+    this.#watch?.sweep(nowMs);
   }
 
   #scope(tls: ClientTls): ConnectionScope {
-    const client: Client = { ip: this.#ip, tls };
+    const client: Client = { ip: this.ip, tls };
     return this.#services.recorder.connection({
       client,
       clientPort: this.#clientPort,

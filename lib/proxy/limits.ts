@@ -17,6 +17,7 @@ export interface Limits {
   readonly maxInFlight: number;
   /** Bytes and fields of a request head, and the time from its first byte to its last. */
   readonly maxHeaderBytes: number;
+  /** Node would silently drop what is beyond its own limit; a policy could then match on less than the app sees. */
   readonly maxHeaderFields: number;
   readonly headerTimeoutMs: number;
   /** From the head of a request to the end of its answer. */
@@ -89,3 +90,10 @@ export const limitNames = [
 ] as const;
 
 export type LimitName = (typeof limitNames)[number];
+
+/** The limits behind refusals of messages that could not be read, by the reason that is recorded. */
+export const limitsOfFaults: ReadonlyMap<string, LimitName> = new Map([
+  ['HPE_HEADER_OVERFLOW', 'max_header_bytes'],
+  ['too many header fields', 'max_header_fields'],
+  ['ERR_HTTP_REQUEST_TIMEOUT', 'header_timeout'],
+]);

@@ -59,6 +59,8 @@ function failure(status: number, grpc: number, label: ErrorLabel, message: strin
 export const failures = {
   overload: failure(503, 14, 'loadshed', 'service unavailable'),
   loop: failure(508, 10, 'gateway loop', 'inbound connection must not target the proxy itself'),
+  tooManyConnects: failure(503, 14, 'loadshed', 'service unavailable'),
+  requestTimeout: failure(504, 4, 'i/o', 'request timed out'),
   badResponse: failure(502, 14, 'i/o', 'the application sent an invalid response'),
   badRequest: failure(400, 3, 'unexpected', 'bad request'),
 } as const;
@@ -68,6 +70,8 @@ export function upstreamFailure(error: unknown): Failure {
   const code = errorCode(error);
   if (code === 'ERR_SALLYPORT_CONNECT_TIMEOUT') return failure(504, 4, 'i/o', 'connect timed out');
   if (code === 'ERR_SALLYPORT_LOOP') return failures.loop;
+  // No descriptor, or no place in the line of connects: nothing is wrong with the app.
+  if (code === 'EMFILE' || code === 'ENFILE' || code === 'ERR_SALLYPORT_CONNECTS') return failures.tooManyConnects;
   if (code === 'ERR_SALLYPORT_UNEXPECTED') return failure(500, 13, 'unexpected', 'unexpected error');
   return failure(502, 14, 'i/o', 'client error (Connect)');
 }

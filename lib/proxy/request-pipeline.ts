@@ -18,11 +18,31 @@ export type Destination =
   /** An application inside this process: the admin server, which obeys policy like any other. */
   | { readonly kind: 'in-process'; readonly application: Application };
 
+/** Whoever serves a connection's requests, as those see it who look after all connections. */
+export interface Occupant {
+  /** No request is under way. */
+  readonly betweenRequests: boolean;
+  /** Content that the client has announced is awaited from it, and nothing else. */
+  readonly awaitsContent: boolean;
+  /** Bytes that wait in memory for their turn, apart from what the sockets themselves hold. */
+  readonly heldBytes: number;
+  /** It has left HTTP. */
+  readonly isTunnel: boolean;
+  /** Finish what is in flight, then close; if there is nothing, close at once. */
+  retire(): void;
+  /** The awaited content does not come. */
+  giveUp(): void;
+  /** Ends requests that began before `since`, on the clock of `performance.now()`. Only asked where requests have a deadline. */
+  endOverdue(since: number): void;
+}
+
 /** The HTTP half of an accepted connection. */
 export interface HttpConnection {
   readonly scope: ConnectionScope;
   readonly policyPort: number;
   readonly destination: Destination;
+  /** Set by whoever takes it over. */
+  occupant: Occupant | null;
 }
 
 export interface RequestPipelineOptions {
@@ -62,6 +82,11 @@ export class RequestPipeline {
   /** Whether `accessed` writes anything. */
   get logsAccess(): boolean {
     return this.#access !== null;
+  }
+
+  /** Whether anybody asks when a request began. */
+  get needsStart(): boolean {
+    return this.#access !== null || this.limits.requestTimeoutMs !== Number.POSITIVE_INFINITY;
   }
 
   /**

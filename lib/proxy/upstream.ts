@@ -5,12 +5,15 @@ import type { Dispatcher, Pool } from 'undici';
 import { hostPort } from '../ip.ts';
 import { ByEndpoint, type Endpoint } from './endpoint.ts';
 import { guarded, internalFault } from './guard.ts';
+import type { Limits } from './limits.ts';
 import type { Recorder } from './recorder.ts';
+import { errorCode } from './refuse.ts';
 
 export interface UpstreamOptions {
   /** Milliseconds until a connect counts as failed (504). */
   readonly connectTimeoutMs: number;
-  readonly recorder: Pick<Recorder, 'openDestination'>;
+  readonly limits: Pick<Limits, 'maxPendingConnects'>;
+  readonly recorder: Pick<Recorder, 'openDestination' | 'limitReached'>;
   /** True for addresses on which this very proxy listens. */
   readonly isOwn: (endpoint: Endpoint) => boolean;
 }
@@ -50,6 +53,12 @@ const eitherLoopback: net.LookupFunction = (_host, _options, found) =>
     { address: '127.0.0.1', family: 4 },
   ]);
 
+/** The process, or the machine, has no file descriptor left. */
+export function isWantOfDescriptors(error: unknown): boolean {
+  const code = errorCode(error);
+  return code === 'EMFILE' || code === 'ENFILE';
+}
+
 type Done = (error: Error | null, socket: net.Socket) => void;
 
 class OneOffAgent extends http.Agent {
@@ -77,6 +86,9 @@ export class Upstreams {
   readonly #options: UpstreamOptions;
   readonly #http1 = new ByEndpoint((endpoint) => this.#pool(endpoint));
 
+  /** Connects under way. */
+  #pending = 0;
+
   constructor(options: UpstreamOptions) {
     this.#options = options;
   }
@@ -91,12 +103,15 @@ export class Upstreams {
    */
   connect(endpoint: Endpoint, done: Done, onread?: OnRead): PendingConnect {
     const socket = new net.Socket({ allowHalfOpen: true, ...(onread === undefined ? {} : { onread }) });
+    const { limits, recorder } = this.#options;
     let settled = false;
     const fail = (error: Error): void => {
       if (settled) return;
       settled = true;
       clearTimeout(timer);
+      this.#pending--;
       socket.destroy();
+      if (isWantOfDescriptors(error)) recorder.limitReached('descriptors', null);
       try {
         done(error, socket);
       } catch (thrown) {
@@ -108,8 +123,16 @@ export class Upstreams {
       if (settled) return;
       settled = true;
       clearTimeout(timer);
+      this.#pending--;
       socket.destroy();
     };
+    this.#pending++;
+    if (this.#pending > limits.maxPendingConnects) {
+      recorder.limitReached('max_pending_connects', null);
+      const error = new UpstreamError('ERR_SALLYPORT_CONNECTS', 'too many connects to the application under way');
+      setImmediate(() => fail(error));
+      return { cancel };
+    }
     if (this.#options.isOwn(endpoint)) {
       setImmediate(() => fail(new UpstreamError('ERR_SALLYPORT_LOOP', 'the application address is the proxy itself')));
       return { cancel };
@@ -122,6 +145,7 @@ export class Upstreams {
       if (settled) return;
       settled = true;
       clearTimeout(timer);
+      this.#pending--;
       socket.removeListener('error', fail);
       let errno = '';
       socket.on('error', (error: NodeJS.ErrnoException) => {

@@ -33,7 +33,7 @@ export class Http1Exchange implements LibraryExchange {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   readonly #pipeline: RequestPipeline;
-  readonly #startedAt = performance.now();
+  readonly startedAt = performance.now();
 
   constructor(
     connection: ConnectionFacts,
@@ -88,6 +88,12 @@ export class Http1Exchange implements LibraryExchange {
     this.onAborted = null;
   }
 
+  /** What the app would still say is not wanted; the client gets another answer, or none. */
+  cancel(): void {
+    this.onAborted?.();
+    this.onAborted = null;
+  }
+
   #closed(): void {
     if (!this.#response.writableFinished || this.incomplete) this.breakOff();
     this.onOver?.();
@@ -108,7 +114,7 @@ export class Http1Exchange implements LibraryExchange {
     // Trailers can only follow chunks; Node refuses to announce any elsewhere.
     const chunked = hasBody && this.version === 'HTTP/1.1' && headerValue(headers, 'content-length') === null;
     this.#response.writeHead(status, reason, chunked ? headers : without(headers, 'trailer'));
-    this.#pipeline.answered(this, status, headers, this.#startedAt);
+    this.#pipeline.answered(this, status, headers, this.startedAt);
   }
 
   write(chunk: Buffer): boolean {
@@ -163,7 +169,7 @@ export class Http1Exchange implements LibraryExchange {
     this.responded = true;
     this.onAborted = null;
     this.#response.detachSocket(this.#request.socket);
-    this.#pipeline.answered(this, status, headers, this.#startedAt);
+    this.#pipeline.answered(this, status, headers, this.startedAt);
   }
 
   /** What is left of the body must be read, or the connection must end: its bytes are never the next request. */

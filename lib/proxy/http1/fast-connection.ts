@@ -5,14 +5,14 @@ import type { Admitted } from '../admitted.ts';
 import { outgoingLines } from '../outgoing-fields.ts';
 import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../refuse.ts';
-import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
 import type { PendingConnect } from '../upstream.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from './app-connection.ts';
 import type { AppPool } from './app-pool.ts';
 import { fieldLines, fieldValues } from './field-lines.ts';
 import { idempotent } from './idempotent.ts';
 import { endWith } from './last-answer.ts';
-import { halfOpenMs, headersTimeoutMs, keepAliveMs, maxDrainBytes } from './limits.ts';
+import { halfOpenMs, maxDrainBytes } from './limits.ts';
 import { maxPlainHead, mayBecomePlain, PlainRequest, readPlainHead } from './plain-request.ts';
 import type { ResponseHead } from './plain-response.ts';
 
@@ -49,7 +49,7 @@ type Stage =
   | 'over';
 
 /** One client connection on the fast lane. */
-export class FastConnection implements ResponseSink, Rostered {
+export class FastConnection implements ResponseSink, Rostered, Occupant {
   rosterPlace = -1;
   readonly #lane: Lane;
   readonly #connection: HttpConnection;
@@ -68,6 +68,8 @@ export class FastConnection implements ResponseSink, Rostered {
   #drainLeft = 0;
   /** The answer that is being given is the last one. */
   #closing = false;
+  /** This connection is to end as soon as nothing is in flight. */
+  #retiring = false;
   /** The client sends nothing more; what it has sent is still answered. */
   #clientEnded = false;
 
@@ -90,6 +92,7 @@ export class FastConnection implements ResponseSink, Rostered {
     this.#connection = connection;
     this.#socket = socket;
     this.#pool = pool;
+    connection.occupant = this;
     socket.on('data', this.#onData);
     socket.on('end', this.#onEnd);
     socket.on('close', this.#onClose);
@@ -211,13 +214,14 @@ export class FastConnection implements ResponseSink, Rostered {
     this.#unread = took < rest.length ? rest.subarray(took) : nothing;
     this.#bodyLeft = fields.contentLength - took;
     this.#stage = this.#bodyLeft > 0 ? 'body' : 'answer';
-    this.#closing = !fields.keepAlive || this.#lane.draining || (this.#clientEnded && this.#unread.length === 0);
+    this.#closing =
+      !fields.keepAlive || this.#lane.draining || this.#retiring || (this.#clientEnded && this.#unread.length === 0);
     // While requests wait, the stream does too, so that its end is seen in its turn.
     if (this.#unread.length > 0) this.#socket.pause();
     else if (this.#socket.isPaused()) this.#socket.resume();
     this.#request = request;
     this.#headSince = null;
-    this.#startedAt = pipeline.logsAccess ? performance.now() : 0;
+    this.#startedAt = pipeline.needsStart ? performance.now() : 0;
     this.#responded = false;
     this.#answered = false;
 
@@ -402,7 +406,7 @@ export class FastConnection implements ResponseSink, Rostered {
   #finish(): void {
     this.#request = null;
     this.#admitted = null;
-    if (this.#closing || this.#lane.draining) {
+    if (this.#closing || this.#lane.draining || this.#retiring) {
       const incomplete = this.#stage === 'body';
       this.#stage = 'over';
       if (incomplete) endWith(this.#socket, null);
@@ -432,17 +436,70 @@ export class FastConnection implements ResponseSink, Rostered {
     if (this.#stage === 'head') this.#socket.destroySoon();
   }
 
+  get betweenRequests(): boolean {
+    return this.#stage === 'head';
+  }
+
+  get awaitsContent(): boolean {
+    return this.#stage === 'body' && !this.#socket.isPaused();
+  }
+
+  get heldBytes(): number {
+    return this.#unread.length;
+  }
+
+  readonly isTunnel = false;
+
+  retire(): void {
+    this.#retiring = true;
+    if (!this.#responded) this.#closing = true;
+    if (this.#stage === 'head' && this.#unread.length === 0) this.#socket.destroySoon();
+  }
+
+  giveUp(): void {
+    const begun = this.#responded;
+    const scope = this.#leaveApp();
+    this.#stage = 'over';
+    if (begun) this.#breakOff();
+    else endWith(this.#socket, '408 Request Timeout');
+    scope?.responseEnded(null, 'unclassified');
+  }
+
+  /** Nothing more is expected of the app. The scope is the caller's to end. */
+  #leaveApp(): RequestScope | null {
+    this.#connecting?.cancel();
+    this.#connecting = null;
+    this.#app?.abandon();
+    this.#app = null;
+    this.#repeat = null;
+    const scope = this.#scope;
+    this.#scope = null;
+    return scope;
+  }
+
+  endOverdue(since: number): void {
+    if (this.#scope === null || this.#startedAt > since) return;
+    this.#lane.pipeline.limitReached('request_timeout', this.#connection);
+    const scope = this.#leaveApp();
+    if (this.#responded) this.#breakOff();
+    else this.#fail(failures.requestTimeout);
+    scope?.responseEnded(null, 'unclassified');
+  }
+
   /** Deadlines: a head that does not come to an end, and connections that nobody uses. */
   sweep(now: number): void {
     if (this.#stage !== 'head') return;
-    if (this.#headSince !== null && now - this.#headSince > headersTimeoutMs) {
+    const { limits } = this.#lane.pipeline;
+    if (this.#headSince !== null && now - this.#headSince > limits.headerTimeoutMs) {
       this.#stage = 'over';
       this.#lane.onBadRequest(this.#connection, 'ERR_HTTP_REQUEST_TIMEOUT');
       endWith(this.#socket, '408 Request Timeout');
     } else if (this.#headSince === null) {
-      if (now - this.#idleSince > keepAliveMs) this.#socket.destroySoon();
-      // A head may have 16 KiB; those who use their connection seldom can have it read again.
-      else if (now - this.#idleSince > rememberMs) this.#last = null;
+      if (now - this.#idleSince > limits.http1IdleTimeoutMs) {
+        this.#lane.pipeline.limitReached('http1_idle_timeout', this.#connection);
+        this.#socket.destroySoon();
+        // A head may have 16 KiB; those who use their connection seldom can have it read again.
+      } else if (now - this.#idleSince > rememberMs) this.#last = null;
     }
   }
 }

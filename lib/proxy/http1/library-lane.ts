@@ -5,11 +5,12 @@ import { asksToSwitch } from '../../http-message.ts';
 import { isHost, readAuthority, readTarget, type Target } from '../../request-target.ts';
 import { putBack } from '../detect/peek.ts';
 import { type RequestHead, scanRequestHeaders } from '../headers.ts';
-import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import { failures } from '../refuse.ts';
+import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
 import type { Http1Engine } from './engine.ts';
 import { Http1Exchange } from './exchange.ts';
 import { endWith } from './last-answer.ts';
-import { halfOpenMs, headersTimeoutMs, keepAliveMs, maxHeaderBytes, maxHeaderFields } from './limits.ts';
+import { halfOpenMs } from './limits.ts';
 import type { UpgradeForwarder } from './upgrade.ts';
 
 export interface LibraryLaneOptions {
@@ -27,6 +28,10 @@ interface Lane {
   busy: boolean;
   exchange: Http1Exchange | null;
   readonly waiting: (() => void)[];
+  /** It has left HTTP. */
+  isTunnel: boolean;
+  /** It ends as soon as nothing is in flight. */
+  retiring: boolean;
   /** Refuses what cannot be read any further, when what came before it has been answered. */
   refuse: (() => void) | null;
 }
@@ -40,13 +45,15 @@ export class LibraryLane implements Http1Engine {
 
   constructor(options: LibraryLaneOptions) {
     this.#options = options;
+    const { limits } = options.pipeline;
     this.#server = http.createServer({
-      keepAliveTimeout: keepAliveMs,
-      headersTimeout: headersTimeoutMs,
+      // Node takes 0 for never.
+      keepAliveTimeout: Number.isFinite(limits.http1IdleTimeoutMs) ? limits.http1IdleTimeoutMs : 0,
+      headersTimeout: limits.headerTimeoutMs,
       // Bodies may take as long as they take.
       requestTimeout: 0,
       connectionsCheckingInterval: 5_000,
-      maxHeaderSize: maxHeaderBytes,
+      maxHeaderSize: limits.maxHeaderBytes,
       insecureHTTPParser: false,
       // Checked here: Node answers 400, too, but then still hands over what was pipelined behind.
       requireHostHeader: false,
@@ -67,7 +74,17 @@ export class LibraryLane implements Http1Engine {
   }
 
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
-    const lane: Lane = { connection, socket, busy: false, exchange: null, waiting: [], refuse: null };
+    const lane: Lane = {
+      connection,
+      socket,
+      busy: false,
+      exchange: null,
+      waiting: [],
+      isTunnel: false,
+      retiring: false,
+      refuse: null,
+    };
+    connection.occupant = new LaneOccupant(lane, this.#options.pipeline);
     this.#lanes.set(socket, lane);
     socket.once('close', () => this.#lanes.delete(socket));
     socket.once('end', () => socket.setTimeout(halfOpenMs, () => socket.destroy()));
@@ -125,7 +142,7 @@ export class LibraryLane implements Http1Engine {
     exchange.onOver = () => this.#over(lane);
     // One final answer or 100, never both: the permit comes before the client is asked for its body.
     if (request.headers.expect !== undefined) exchange.onPermitted = () => response.writeContinue();
-    if (this.#draining) response.shouldKeepAlive = false;
+    if (this.#draining || lane.retiring) response.shouldKeepAlive = false;
     this.#options.pipeline.handle(lane.connection, exchange);
   }
 
@@ -136,7 +153,7 @@ export class LibraryLane implements Http1Engine {
     if (next === undefined) {
       if (lane.socket.isPaused()) lane.socket.resume();
       // An answer that was under way when the drain began did not say `connection: close`.
-      if (this.#draining) lane.socket.destroySoon();
+      if (this.#draining || lane.retiring) lane.socket.destroySoon();
     } else if (!lane.socket.destroyed) {
       next();
     }
@@ -149,7 +166,9 @@ export class LibraryLane implements Http1Engine {
   ): Http1Exchange | null {
     const head = scanRequestHeaders(request.rawHeaders);
     const target = readTarget(request.method as string, request.url as string);
-    const fault = faultOf(request, head) ?? (target === null ? 'invalid request target' : null);
+    const fault =
+      faultOf(request, head, this.#options.pipeline.limits.maxHeaderFields) ??
+      (target === null ? 'invalid request target' : null);
     if (fault !== null || target === null) {
       this.#options.onBadRequest(connection, fault as string);
       response.writeHead(400, ['content-length', '0', 'connection', 'close']);
@@ -183,7 +202,9 @@ export class LibraryLane implements Http1Engine {
     const scanned = scanRequestHeaders(request.rawHeaders);
     const isConnect = request.method === 'CONNECT';
     const target = isConnect ? connectTarget(request) : readTarget(request.method as string, request.url as string);
-    const fault = faultOf(request, scanned) ?? (target === null ? 'invalid request target' : null);
+    const fault =
+      faultOf(request, scanned, this.#options.pipeline.limits.maxHeaderFields) ??
+      (target === null ? 'invalid request target' : null);
     if (fault !== null || target === null) {
       this.#options.onBadRequest(connection, fault as string);
       endWith(lane.socket, '400 Bad Request');
@@ -201,6 +222,7 @@ export class LibraryLane implements Http1Engine {
       scanned,
       'upgrade',
     );
+    lane.isTunnel = true;
     // CONNECT says by its method what it wants (RFC 9110 7.8 is about requests that could go on without).
     const upgrade = isConnect ? null : scanned.upgrade;
     this.#options.upgrades.forward({ connection, exchange, response, socket, head, upgrade });
@@ -230,6 +252,59 @@ export class LibraryLane implements Http1Engine {
   }
 }
 
+/** A connection of this lane, as those see it who look after all connections. */
+class LaneOccupant implements Occupant {
+  readonly #lane: Lane;
+  readonly #pipeline: RequestPipeline;
+
+  constructor(lane: Lane, pipeline: RequestPipeline) {
+    this.#lane = lane;
+    this.#pipeline = pipeline;
+  }
+
+  get betweenRequests(): boolean {
+    return !this.#lane.busy;
+  }
+
+  get awaitsContent(): boolean {
+    const { exchange, socket, isTunnel } = this.#lane;
+    return !isTunnel && exchange?.incomplete === true && !socket.isPaused();
+  }
+
+  /** What Node's parser has taken is not to be seen; it is no more than a head. */
+  get heldBytes(): number {
+    return 0;
+  }
+
+  get isTunnel(): boolean {
+    return this.#lane.isTunnel;
+  }
+
+  retire(): void {
+    const lane = this.#lane;
+    lane.retiring = true;
+    if (!lane.busy) lane.socket.destroySoon();
+  }
+
+  giveUp(): void {
+    const { exchange, socket } = this.#lane;
+    exchange?.breakOff();
+    if (exchange?.responded === false) endWith(socket, '408 Request Timeout');
+    else socket.destroy();
+  }
+
+  endOverdue(since: number): void {
+    const { connection, exchange, isTunnel } = this.#lane;
+    if (exchange === null || isTunnel || exchange.startedAt > since) return;
+    this.#pipeline.limitReached('request_timeout', connection);
+    // The app first: what it would still say is not wanted.
+    const { responded } = exchange;
+    exchange.cancel();
+    if (responded) exchange.abort();
+    else exchange.refuse(failures.requestTimeout.refusal);
+  }
+}
+
 function refusalOfFault(code: string): string {
   switch (code) {
     case 'HPE_HEADER_OVERFLOW':
@@ -243,11 +318,11 @@ function refusalOfFault(code: string): string {
 }
 
 /** Faults that Node's parser lets pass; null for a sound message. */
-function faultOf(request: http.IncomingMessage, head: RequestHead): string | null {
+function faultOf(request: http.IncomingMessage, head: RequestHead, maxFields: number): string | null {
   if (head.fault !== null) return head.fault;
   // The parser accepts any digit here; only these two have this syntax (RFC 9112 2.3).
   if (request.httpVersion !== '1.1' && request.httpVersion !== '1.0') return 'unsupported HTTP version';
-  if (request.rawHeaders.length > 2 * maxHeaderFields) return 'too many header fields';
+  if (request.rawHeaders.length > 2 * maxFields) return 'too many header fields';
   // RFC 9112 3.2: required since HTTP/1.1.
   if (head.host === null && request.httpVersion === '1.1') return 'no Host';
   if (head.host !== null && !isHost(head.host)) return 'invalid Host';

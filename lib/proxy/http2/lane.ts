@@ -5,7 +5,6 @@ import { serveApplication } from '../application.ts';
 import { ByEndpoint } from '../endpoint.ts';
 import { type HeaderList, headerValue } from '../headers.ts';
 import { AppPool } from '../http1/app-pool.ts';
-import { headersTimeoutMs } from '../http1/limits.ts';
 import { outgoingFields } from '../outgoing-fields.ts';
 import { upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
@@ -106,7 +105,7 @@ export class Http2Lane implements Http2Engine, ServerLane {
   #sweep(): void {
     const now = performance.now();
     for (const pool of this.#pools.values()) pool.sweep(now);
-    for (const session of this.#open) session.sweep(now, headersTimeoutMs);
+    for (const session of this.#open) session.sweep(now, this.pipeline.limits.headerTimeoutMs);
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { isSoundMethod } from '../../http-message.ts';
 import type { Rostered } from '../../roster.ts';
-import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
 import type { Http2Session } from './engine.ts';
 import { HeaderBlocks } from './header-blocks.ts';
 import { encodeFields } from './hpack/encoder.ts';
@@ -43,7 +43,7 @@ export interface ServerLane {
 }
 
 /** A client's connection. */
-export class ServerSession extends Session implements Http2Session, ServerStreamHome, Rostered {
+export class ServerSession extends Session implements Http2Session, ServerStreamHome, Rostered, Occupant {
   rosterPlace = -1;
   readonly connection: HttpConnection;
   readonly #lane: ServerLane;
@@ -59,6 +59,7 @@ export class ServerSession extends Session implements Http2Session, ServerStream
     super(socket, limits);
     this.#lane = lane;
     this.connection = connection;
+    connection.occupant = this;
     this.#blocks = new HeaderBlocks(this.decoder, readRequestHead);
     socket.on('data', (chunk: Buffer) => this.receive(chunk));
     // A client that can send no more frames cannot go on.
@@ -188,6 +189,25 @@ export class ServerSession extends Session implements Http2Session, ServerStream
     this.#gone();
     this.socket.destroy();
   }
+
+  get betweenRequests(): boolean {
+    return this.streams.size === 0;
+  }
+
+  /** Its streams look after themselves. */
+  readonly awaitsContent = false;
+  readonly heldBytes = 0;
+  readonly isTunnel = false;
+
+  retire(): void {
+    this.drain();
+  }
+
+  giveUp(): void {
+    this.socket.destroy();
+  }
+
+  endOverdue(): void {}
 
   announce(): void {
     // Its close may still be on its way to us.

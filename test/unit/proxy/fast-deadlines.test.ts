@@ -3,7 +3,8 @@ import t, { type Test } from 'tap';
 import { AppPool } from '../../../lib/proxy/http1/app-pool.ts';
 import { FastConnection } from '../../../lib/proxy/http1/fast-connection.ts';
 import type { FastLane } from '../../../lib/proxy/http1/fast-lane.ts';
-import { halfOpenMs, headersTimeoutMs, keepAliveMs } from '../../../lib/proxy/http1/limits.ts';
+import { halfOpenMs } from '../../../lib/proxy/http1/limits.ts';
+import { defaultLimits } from '../../../lib/proxy/limits.ts';
 import type { HttpConnection } from '../../../lib/proxy/request-pipeline.ts';
 import type { Upstreams } from '../../../lib/proxy/upstream.ts';
 import type { RawClient } from '../../support/raw-http.ts';
@@ -16,11 +17,14 @@ async function connected(t: Test): Promise<{
   socket: Socket;
   connection: FastConnection;
   bad: string[];
+  reached: string[];
   handed: Buffer[];
 }> {
   const bad: string[] = [];
+  const reached: string[] = [];
   const handed: Buffer[] = [];
   const lane = {
+    pipeline: { limits: defaultLimits, limitReached: (limit: string) => reached.push(limit) },
     draining: false,
     forget: () => {},
     handOver: (_connection: HttpConnection, _socket: Socket, bytes: Buffer) => handed.push(bytes),
@@ -31,34 +35,36 @@ async function connected(t: Test): Promise<{
   const pool = new AppPool({ host: '127.0.0.1', port: 1 }, null as unknown as Upstreams);
   const connection = new FastConnection(lane, http, socket, pool);
   connection.start(Buffer.alloc(0));
-  return { client, socket, connection, bad, handed };
+  return { client, socket, connection, bad, reached, handed };
 }
 
+const { headerTimeoutMs, http1IdleTimeoutMs } = defaultLimits;
 const later = (ms: number): number => performance.now() + ms;
 
 t.test('a head that does not come to its end', async (t) => {
   const { client, socket, connection, bad } = await connected(t);
   client.send(Buffer.from('GET / HTTP/1.1\r\nHost:'));
   await until('the beginning to arrive', () => socket.bytesRead > 0);
-  connection.sweep(later(headersTimeoutMs - 1000));
+  connection.sweep(later(headerTimeoutMs - 1000));
   t.notOk(socket.writableEnded, 'there is time left');
   // More of it does not put the deadline off.
   client.send(Buffer.from(' a\r\n'));
   await until('more of it to arrive', () => socket.bytesRead > 21);
-  connection.sweep(later(headersTimeoutMs + 1000));
+  connection.sweep(later(headerTimeoutMs + 1000));
   t.ok(await client.ends(3000));
   t.match(client.received.toString(), /^HTTP\/1\.1 408 Request Timeout\r\n/);
   t.same(bad, ['ERR_HTTP_REQUEST_TIMEOUT']);
 });
 
 t.test('a connection that nobody uses', async (t) => {
-  const { client, socket, connection, bad } = await connected(t);
-  connection.sweep(later(keepAliveMs - 1000));
+  const { client, socket, connection, bad, reached } = await connected(t);
+  connection.sweep(later(http1IdleTimeoutMs - 1000));
   t.notOk(socket.destroyed, 'there is time left');
-  connection.sweep(later(keepAliveMs + 1000));
+  connection.sweep(later(http1IdleTimeoutMs + 1000));
   t.ok(await client.ends(3000));
   t.equal(client.receivedLength, 0, 'without a word');
   t.same(bad, []);
+  t.same(reached, ['http1_idle_timeout']);
 });
 
 t.test('a client that ends without a request', async (t) => {

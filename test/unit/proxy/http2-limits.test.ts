@@ -2,10 +2,10 @@ import type { Socket } from 'node:net';
 import v8 from 'node:v8';
 import vm from 'node:vm';
 import t, { type Test } from 'tap';
-import { headersTimeoutMs } from '../../../lib/proxy/http1/limits.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
 import { type ServerLane, ServerSession } from '../../../lib/proxy/http2/server-session.ts';
 import type { ServerStream } from '../../../lib/proxy/http2/server-stream.ts';
+import { defaultLimits } from '../../../lib/proxy/limits.ts';
 import type { HttpConnection } from '../../../lib/proxy/request-pipeline.ts';
 import {
   dataFrame,
@@ -83,9 +83,9 @@ t.test('what begins must come to its end', async (t) => {
       const connection = await accepted(t);
       for (const packet of packets) await sent(connection, packet);
       const { session, client } = connection;
-      session.sweep(performance.now() + headersTimeoutMs - 1000, headersTimeoutMs);
+      session.sweep(performance.now() + defaultLimits.headerTimeoutMs - 1000, defaultLimits.headerTimeoutMs);
       t.notOk(session.over, 'there is time left');
-      session.sweep(performance.now() + headersTimeoutMs + 1000, headersTimeoutMs);
+      session.sweep(performance.now() + defaultLimits.headerTimeoutMs + 1000, defaultLimits.headerTimeoutMs);
       t.ok(session.over);
       t.ok(await client.ends(3000), 'the connection ends');
       t.same(connection.bad, ['header block not complete in time']);
@@ -104,7 +104,7 @@ t.test('what is complete may wait', async (t) => {
     await t.test(title, async (t) => {
       const connection = await accepted(t);
       for (const packet of packets) await sent(connection, packet);
-      connection.session.sweep(performance.now() + 100 * headersTimeoutMs, headersTimeoutMs);
+      connection.session.sweep(performance.now() + 100 * defaultLimits.headerTimeoutMs, defaultLimits.headerTimeoutMs);
       t.notOk(connection.session.over);
     });
   }

@@ -96,14 +96,15 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
   };
   const recorder = countingRecorder(counts, options);
   const authorizer = pathAuthorizer(options.protocol ?? 'http1', options.headerChanges ?? null);
+  const limits: Limits = { ...defaultLimits, maxInFlight: options.maxInFlight ?? 1000, ...options.limits };
   const upstreams = new Upstreams({
     connectTimeoutMs: options.connectTimeoutMs ?? 1000,
+    limits,
     recorder,
     isOwn: () => false,
   });
-  const limits: Limits = { ...defaultLimits, maxInFlight: options.maxInFlight ?? 1000, ...options.limits };
   const budget = new BufferBudget(limits, recorder);
-  const live = new LiveConnections();
+  const live = new LiveConnections(limits, recorder);
   const pipeline = new RequestPipeline({
     authorizer,
     upstreams,
@@ -128,6 +129,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     upstreams,
     live,
     tls: () => options.tls ?? null,
+    watch: { budget, limits, limitReached: recorder.limitReached },
     detectTimeoutMs: 1000,
   };
   const listener: Listener = await listen({
@@ -150,6 +152,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     http1.close();
     http2.close();
     budget.close();
+    live.close();
     await upstreams.close();
   });
   return { engine: options.engine, port: listener.address.port, counts, http1, http2, live };

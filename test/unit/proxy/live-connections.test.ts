@@ -1,12 +1,27 @@
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
+import { defaultLimits, type Limits } from '../../../lib/proxy/limits.ts';
 import { type LiveConnection, LiveConnections } from '../../../lib/proxy/live-connections.ts';
+import { ip } from './lanes.ts';
+
+function started(t: Test, limits: Partial<Limits> = {}, reached: string[] = []): LiveConnections {
+  const live = new LiveConnections({ ...defaultLimits, ...limits }, { limitReached: (limit) => reached.push(limit) });
+  t.teardown(() => live.close());
+  return live;
+}
 
 /** A connection that notes what is asked of it, and leaves when told to if it is obliging. */
 function connection(live: LiveConnections, leaves: 'at once' | 'when destroyed'): LiveConnection & { log: string[] } {
   const self = {
     rosterPlace: -1,
+    line: null,
+    earlier: null,
+    later: null,
+    source: null,
+    ip: ip('127.0.0.1'),
     log: [] as string[],
+    spareable: () => ({ kind: 'busy' }) as const,
+    sweep: () => {},
     recheck: () => {
       self.log.push('recheck');
     },
@@ -26,20 +41,20 @@ function connection(live: LiveConnections, leaves: 'at once' | 'when destroyed')
 }
 
 t.test('a drain asks, waits, and then cuts', async (t) => {
-  const live = new LiveConnections();
+  const live = started(t);
   const [quick, slow] = [connection(live, 'at once'), connection(live, 'when destroyed')];
-  live.add(quick);
-  live.add(slow);
+  live.admit(quick);
+  live.admit(slow);
   live.recheckAll();
   live.announceDrain();
   t.notOk(live.draining, 'announced, and still serving');
   const late = connection(live, 'at once');
-  live.add(late);
+  live.admit(late);
   t.same(late.log, ['announce'], 'who comes after the announcement hears it');
   const drained = live.drain(20);
   t.ok(live.draining);
   const latest = connection(live, 'at once');
-  live.add(latest);
+  live.admit(latest);
   t.same(latest.log, ['announce', 'drain'], 'who comes into the drain is drained');
   t.equal(await drained, false, 'not all ended by themselves');
   t.same(quick.log, ['recheck', 'announce', 'drain']);
@@ -48,10 +63,10 @@ t.test('a drain asks, waits, and then cuts', async (t) => {
 });
 
 t.test('a drain ends with the last connection', async (t) => {
-  const live = new LiveConnections();
+  const live = started(t);
   t.equal(await live.drain(60_000), true, 'nothing is open');
   const slow = connection(live, 'when destroyed');
-  live.add(slow);
+  live.admit(slow);
   const drained = live.drain(60_000);
   live.remove(slow);
   t.equal(await drained, true);
@@ -59,10 +74,10 @@ t.test('a drain ends with the last connection', async (t) => {
 });
 
 t.test('waiting until nothing is open', async (t) => {
-  const live = new LiveConnections();
+  const live = started(t);
   const [one, other] = [connection(live, 'at once'), connection(live, 'at once')];
-  live.add(one);
-  live.add(other);
+  live.admit(one);
+  live.admit(other);
   t.equal(await live.empty(10), false, 'the time is over');
   const empty = Promise.all([live.empty(60_000), live.empty(60_000)]);
   live.remove(one);
@@ -80,10 +95,10 @@ t.test('one that throws is ended, and the others have their turn', async (t) => 
     ['announcing the drain', (live: LiveConnections) => live.announceDrain()],
     ['draining', (live: LiveConnections) => void live.drain(60_000)],
   ] as const) {
-    const live = new LiveConnections();
+    const live = started(t);
     const all = [0, 1, 2].map(() => connection(live, 'when destroyed'));
     const broken = all[1] as LiveConnection;
-    for (const each of all) live.add(each);
+    for (const each of all) live.admit(each);
     broken.recheck =
       broken.announceDrain =
       broken.drain =

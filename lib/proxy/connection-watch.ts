@@ -1,0 +1,131 @@
+import type { Socket } from 'node:net';
+import type { IpAddress } from '../ip.ts';
+import { type BufferBudget, progressOf, type Slow, Stall, type StallLimit } from './buffer-budget.ts';
+import type { LimitName, Limits } from './limits.ts';
+import type { Spareable } from './live-connections.ts';
+import type { Occupant } from './request-pipeline.ts';
+import { resetOrDestroy } from './tcp/forward.ts';
+
+export interface WatchServices {
+  readonly budget: BufferBudget;
+  readonly limits: Limits;
+  readonly limitReached: (limit: LimitName, client: IpAddress) => void;
+}
+
+/** A tunnel on which nothing has moved for so many milliseconds can be done without when there is no room. */
+const quietTunnelMs = 60_000;
+
+/** A client that stands still for less than this may only be slow. */
+const stalledMs = 1000;
+
+/**
+ * What a connection holds, and for how long it has done nothing: seen from outside, a few times a second, so that no byte
+ * and no request pays for it.
+ */
+export class ConnectionWatch implements Slow {
+  readonly client: IpAddress;
+  readonly #services: WatchServices;
+  readonly #stream: Socket;
+  /** Who serves its requests now; null for a tunnel from the start. */
+  readonly #occupant: () => Occupant | null;
+  readonly #hasIdentity: boolean;
+  /** Ends both sides of it. */
+  readonly #end: () => void;
+  #stall: Stall | null = null;
+  #moved = -1;
+  #movedAt: number;
+  /** When it is to end for its age, on the clock of `performance.now()`. */
+  #retiresAt = Number.POSITIVE_INFINITY;
+
+  constructor(
+    services: WatchServices,
+    stream: Socket,
+    client: IpAddress,
+    hasIdentity: boolean,
+    occupant: () => Occupant | null,
+    end: () => void,
+  ) {
+    this.#services = services;
+    this.#stream = stream;
+    this.client = client;
+    this.#hasIdentity = hasIdentity;
+    this.#occupant = occupant;
+    this.#end = end;
+    this.#movedAt = performance.now();
+    const { maxConnectionAgeMs } = services.limits;
+    // Not all at once: connections that were opened together would come back together.
+    if (maxConnectionAgeMs !== Number.POSITIVE_INFINITY) {
+      this.#retiresAt = this.#movedAt + maxConnectionAgeMs * (1 - Math.random() / 10);
+    }
+  }
+
+  sweep(now: number): void {
+    const stream = this.#stream;
+    const occupant = this.#occupant();
+    const moved = stream.bytesRead + stream.bytesWritten;
+    if (moved !== this.#moved) {
+      this.#moved = moved;
+      this.#movedAt = now;
+    }
+    const queued = stream.writableLength;
+    const held = occupant === null ? queued : queued + occupant.heldBytes;
+    const isTunnel = occupant === null || occupant.isTunnel;
+    const awaits = !isTunnel && occupant.awaitsContent;
+    if (held > 0 || awaits) {
+      this.#stall ??= new Stall(this.#services.budget, this);
+      this.#stall.hold(held, !isTunnel && (awaits || queued > 0));
+    } else {
+      this.#stall?.release();
+    }
+    const { limits } = this.#services;
+    if (isTunnel) {
+      if (now - this.#movedAt > limits.tunnelIdleTimeoutMs) {
+        this.#services.limitReached('tunnel_idle_timeout', this.client);
+        this.#end();
+      }
+      return;
+    }
+    if (limits.requestTimeoutMs !== Number.POSITIVE_INFINITY) occupant.endOverdue(now - limits.requestTimeoutMs);
+    if (now < this.#retiresAt) return;
+    this.#retiresAt = Number.POSITIVE_INFINITY;
+    this.#services.limitReached('max_connection_age', this.client);
+    occupant.retire();
+  }
+
+  spareable(): Spareable {
+    const occupant = this.#occupant();
+    const now = performance.now();
+    if (occupant?.betweenRequests === true) {
+      return { kind: this.#hasIdentity ? 'idle, of an identity' : 'idle', sinceMs: this.#movedAt };
+    }
+    const stall = this.#stall;
+    if (stall?.waits === true && now - stall.since > stalledMs) return { kind: 'stalled', sinceMs: stall.since };
+    const isTunnel = occupant === null || occupant.isTunnel;
+    if (isTunnel && now - this.#movedAt > quietTunnelMs) return { kind: 'stalled', sinceMs: this.#movedAt };
+    return { kind: 'busy' };
+  }
+
+  progress(): number {
+    return progressOf(this.#stream);
+  }
+
+  cut(limit: StallLimit): void {
+    const occupant = this.#occupant();
+    const stream = this.#stream;
+    if (limit === 'stall_timeout' && stream.writableLength === 0 && occupant?.awaitsContent === true) {
+      occupant.giveUp();
+      return;
+    }
+    resetOrDestroy(stream);
+    this.#end();
+  }
+
+  destroy(): void {
+    this.#end();
+  }
+
+  /** It is closed. */
+  close(): void {
+    this.#stall?.release();
+  }
+}
