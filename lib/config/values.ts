@@ -57,13 +57,17 @@ function withHint<T>(parsed: Parsed<T>, wanted: string): Parsed<T> {
   return 'fault' in parsed ? bad(parsed.fault, `write ${wanted}`) : parsed;
 }
 
-/** A whole number of at least 1. */
-export const count: Parser<number> = (given) => {
-  const hint = 'write a whole number from 1 to 1000000000';
-  if (!/^\d{1,10}$/.test(given)) return bad(`${quote(given)} is not a count`, hint);
-  const number = Number(given);
-  return number < 1 || number > 1e9 ? bad(`${quote(given)} is out of range`, hint) : ok(number);
-};
+/** A whole number of at least so much. */
+export function countFrom(least: number): Parser<number> {
+  return (given) => {
+    const hint = `write a whole number from ${least} to 1000000000`;
+    if (!/^\d{1,10}$/.test(given)) return bad(`${quote(given)} is not a count`, hint);
+    const number = Number(given);
+    return number < least || number > 1e9 ? bad(`${quote(given)} is out of range`, hint) : ok(number);
+  };
+}
+
+export const count = countFrom(1);
 
 const unitBytes: ReadonlyMap<string, number> = new Map([
   ['', 1],

@@ -98,6 +98,8 @@ export class ConnectionWatch implements Slow {
     if (occupant?.betweenRequests === true) {
       return { kind: this.#hasIdentity ? 'idle, of an identity' : 'idle', sinceMs: this.#movedAt };
     }
+    // Most clients that have ended their side are gone.
+    if (this.#stream.readableEnded) return { kind: 'stalled', sinceMs: this.#movedAt };
     const stall = this.#stall;
     if (stall?.waits === true && now - stall.since > stalledMs) return { kind: 'stalled', sinceMs: stall.since };
     const isTunnel = occupant === null || occupant.isTunnel;

@@ -73,6 +73,7 @@ class InboundConnection implements LiveConnection {
   later: LiveConnection | null = null;
   source: Source | null = null;
   readonly ip: IpAddress;
+  readonly isInternal: boolean;
   readonly #services: ConnectionServices;
   readonly #socket: Socket;
   readonly #arrival: Arrival;
@@ -90,6 +91,7 @@ class InboundConnection implements LiveConnection {
     this.#services = services;
     this.#socket = socket;
     this.#arrival = arrival;
+    this.isInternal = arrival.destination.kind === 'in-process';
     this.ip = ip;
     this.#clientPort = socket.remotePort ?? 0;
   }

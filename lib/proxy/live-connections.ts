@@ -9,6 +9,8 @@ import { type Source, Sources } from './sources.ts';
 /** One open connection, whatever it carries. */
 export interface LiveConnection extends Rostered, InLine<LiveConnection> {
   readonly ip: IpAddress;
+  /** For the admin server, which must be reached above all when there is no room. */
+  readonly isInternal: boolean;
   /** Where it counts; null until it is let in. Set by `admit`. */
   source: Source | null;
   /**
@@ -41,6 +43,9 @@ const sampleSize = 32;
 /** Milliseconds between looks at a part of the connections, and in how many parts each is looked at once. */
 const sweepMs = 100;
 const sweepParts = 5;
+
+/** Connections to the admin server for which there is room beyond the limits. */
+const internalReserve = 16;
 
 /** A handshake that is younger than this is under way rather than stuck: then the newest is refused, not the oldest. */
 const stuckMs = 1000;
@@ -86,7 +91,9 @@ export class LiveConnections {
 
   /** Lets a connection in, and counts it; false when it must be closed, since no other can be done without. */
   admit(connection: LiveConnection): boolean {
-    const { maxConnections, maxConnectionsPerClient } = this.#limits;
+    const reserve = connection.isInternal ? internalReserve : 0;
+    const maxConnections = this.#limits.maxConnections + reserve;
+    const maxConnectionsPerClient = this.#limits.maxConnectionsPerClient + reserve;
     const source = this.#sources.of(connection.ip);
     if (
       source.open >= maxConnectionsPerClient &&

@@ -102,7 +102,8 @@ export class RequestPipeline {
     if (decision.kind !== 'permit') {
       return { kind: 'refused', policy, refusal: refusalFor(decision, scope.facts) };
     }
-    if (this.#inFlight >= this.limits.maxInFlight) {
+    // The admin server's answers are at hand, and wanted above all when there are too many.
+    if (this.#inFlight >= this.limits.maxInFlight && connection.destination.kind === 'app') {
       this.failed(connection, policy, request, failures.overload);
       return { kind: 'refused', policy, refusal: failures.overload.refusal };
     }

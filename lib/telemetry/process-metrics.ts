@@ -75,11 +75,20 @@ export class ProcessMetrics {
     };
     this.#reading = {
       virtualBytes: kilobytes('VmSize:'),
-      residentBytes: kilobytes('VmRSS:') ?? process.memoryUsage.rss(),
+      residentBytes: kilobytes('VmRSS:') ?? residentBytes(),
       threads: numberAfter(status, 'Threads:'),
       openFds: descriptors,
       maxFds: numberAfter(limits, 'Max open files'),
     };
+  }
+}
+
+/** Node's own figure, for other systems; it opens a file where there is one to open, which may fail. */
+function residentBytes(): number | null {
+  try {
+    return process.memoryUsage.rss();
+  } catch {
+    return null;
   }
 }
 

@@ -55,6 +55,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
   readonly #connection: HttpConnection;
   readonly #socket: Socket;
   readonly #pool: AppPool;
+  readonly #maxHead: number;
   #stage: Stage = 'head';
   /** Bytes that came before their turn: part of a head, or the next, pipelined request. */
   #unread: Buffer = nothing;
@@ -92,6 +93,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
     this.#connection = connection;
     this.#socket = socket;
     this.#pool = pool;
+    this.#maxHead = Math.min(maxPlainHead, lane.pipeline.limits.maxHeaderBytes - 4);
     connection.occupant = this;
     socket.on('data', this.#onData);
     socket.on('end', this.#onEnd);
@@ -171,11 +173,11 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
       const at = chunk.indexOf(endOfHead);
       if (at === -1) {
         if (this.#clientEnded) return;
-        if (chunk.length > maxPlainHead || !mayBecomePlain(chunk.toString('latin1'))) this.#handOver();
+        if (chunk.length > this.#maxHead || !mayBecomePlain(chunk.toString('latin1'))) this.#handOver();
         else this.#headSince ??= performance.now();
         return;
       }
-      const head = at > maxPlainHead ? null : readPlainHead(chunk.toString('latin1', 0, at + 4), last?.fields ?? null);
+      const head = at > this.#maxHead ? null : readPlainHead(chunk.toString('latin1', 0, at + 4), last?.fields ?? null);
       if (head === null) {
         this.#handOver();
         return;

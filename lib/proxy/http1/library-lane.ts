@@ -70,6 +70,12 @@ export class LibraryLane implements Http1Engine {
     this.#server.on('checkExpectation', (request, response) => this.#request(request, response));
     this.#server.on('upgrade', (request, socket, head) => this.#tunnel(request, socket, head));
     this.#server.on('connect', (request, socket, head) => this.#tunnel(request, socket, head));
+    // Nobody has used the connection for too long. Node closes it only where nobody listens.
+    this.#server.on('timeout', (socket) => {
+      const lane = this.#lanes.get(socket);
+      if (lane?.busy === false) options.pipeline.limitReached('http1_idle_timeout', lane.connection);
+      socket.destroySoon();
+    });
     this.#server.on('clientError', (error, socket) => this.#clientError(error, socket));
   }
 

@@ -18,6 +18,7 @@ function connection(live: LiveConnections, leaves: 'at once' | 'when destroyed')
     earlier: null,
     later: null,
     source: null,
+    isInternal: false,
     ip: ip('127.0.0.1'),
     log: [] as string[],
     spareable: () => ({ kind: 'busy' }) as const,
