@@ -26,6 +26,8 @@ interface Stage {
 
 interface Row {
   readonly limit: LimitName;
+  /** Where one limit has several rows. */
+  readonly title?: string;
   readonly env: Readonly<Record<string, string>>;
   /** Reaches it. */
   run(t: Test, stage: Stage): Promise<void>;
@@ -48,6 +50,7 @@ const cut = async (t: Test, client: RawClient, what: string): Promise<void> => {
 const rows: readonly Row[] = [
   {
     limit: 'max_connections',
+    title: 'silent ones',
     env: { SALLYPORT_MAX_CONNECTIONS: '20', SALLYPORT_MAX_CONNECTIONS_PER_CLIENT: '1000' },
     run: async (t, { open, http }) => {
       const silent: RawClient[] = [];
@@ -60,6 +63,7 @@ const rows: readonly Row[] = [
   },
   {
     limit: 'max_connections',
+    title: 'idle and busy ones',
     env: { SALLYPORT_MAX_CONNECTIONS: '20', SALLYPORT_MAX_CONNECTIONS_PER_CLIENT: '1000' },
     run: async (t, { open, http, app }) => {
       const idle = await open(http, get);
@@ -277,8 +281,8 @@ async function setUp(t: Test, env: Readonly<Record<string, string>>): Promise<St
 }
 
 for (const lane of lanes) {
-  for (const { limit, env, run } of rows) {
-    t.test(`${limit}, ${lane.name}`, async (t) => {
+  for (const { limit, title = '', env, run } of rows) {
+    t.test(`${limit} ${title}, ${lane.name}`, async (t) => {
       const stage = await setUp(t, { ...lane.env, ...env });
       const { sallyport } = stage;
       const before = await scrape(sallyport.adminPort);
