@@ -173,6 +173,58 @@ function meshClient(name: string): Client {
   return { ip: ip('10.1.2.3'), tls: { kind: 'mesh', identity: { form: 'dns', name } } };
 }
 
+/** Anonymous, from an address that the policies of `hostilePolicy` do not know. */
+export const hostileClient: Client = plainClient('198.51.100.7');
+
+/**
+ * A port whose routes look at all that can be looked at, and nearly open: whatever is refused is refused for its readings.
+ * Twelve routes, four regular expressions, a thousand authorizations.
+ */
+export function hostilePolicy(): object[] {
+  const parentRefs = [{ group: 'policy.linkerd.io', kind: 'Server', name: 'web' }];
+  const routed = (name: string, match: object, more: object = {}, hostnames?: readonly string[]): object =>
+    document('policy.linkerd.io/v1beta3', 'HTTPRoute', name, {
+      parentRefs,
+      ...(hostnames === undefined ? {} : { hostnames }),
+      rules: [{ matches: [match], ...more }],
+    });
+  const prefix = (value: string): object => ({ path: { type: 'PathPrefix', value } });
+  const regex = (value: string): object => ({ type: 'RegularExpression', value });
+  const modify = { type: 'RequestHeaderModifier', requestHeaderModifier: { set: [{ name: 'x-user', value: 'web' }] } };
+  const redirect = {
+    type: 'RequestRedirect',
+    requestRedirect: { path: { type: 'ReplacePrefixMatch', replacePrefixMatch: '/new' } },
+  };
+  const open = ['all', 'api', 'files', 'search', 'tiers', 'old'];
+  return [
+    server('web', 8080),
+    routed('all', prefix('/')),
+    routed('admin', prefix('/admin')),
+    routed('console', { path: { type: 'Exact', value: '/Console' } }),
+    routed('api', prefix('/api/v1'), { filters: [modify] }),
+    routed('files', { path: regex('/files/([a-z]+/)*[a-z.]+') }),
+    routed('secrets', { path: regex('.*/(secret|private)/.*') }),
+    routed('search', { ...prefix('/search'), queryParams: [{ name: 'q', value: '1' }] }),
+    routed('debug', {
+      queryParams: [
+        { name: 'debug', value: '1' },
+        { name: 'tag', ...regex('a.*') },
+      ],
+    }),
+    routed('tiers', { ...prefix('/tiers'), headers: [{ name: 'x-tier', ...regex('(gold|silver)(,[a-z]+)*') }] }),
+    routed('root', { headers: [{ name: 'x-root', value: 'true' }] }),
+    routed('old', prefix('/old'), { filters: [redirect] }),
+    routed('hosts', prefix('/'), {}, ['admin.example', '*.internal.example']),
+    ...open.map((name) => authorization(`open-${name}`, 'HTTPRoute', name, [])),
+    document('policy.linkerd.io/v1alpha1', 'MeshTLSAuthentication', 'nobody', {
+      identities: Array.from({ length: 1000 }, (_, i) => `sa-${i}.other.serviceaccount.identity.linkerd.cluster.local`),
+    }),
+    ...Array.from({ length: 1000 }, (_, i) =>
+      authorization(`peer-${i}`, 'Server', 'web', [{ kind: 'MeshTLSAuthentication', name: 'nobody' }]),
+    ),
+  ];
+}
+
 const noValues: readonly string[] = [];
 function get(path: string): RequestFacts {
   return {

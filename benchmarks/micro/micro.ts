@@ -27,6 +27,13 @@ export const microBenchmarks: readonly MicroBenchmark[] = [
     needs: [],
   },
   {
+    name: 'decision-hostile',
+    about:
+      'the dearest request that a search finds to decide and to explain, for a policy of 12 routes and 1,000 authorizations',
+    main: 'decision-hostile-main.ts',
+    needs: [],
+  },
+  {
     name: 'reload',
     about: 'reading, compiling and swapping policy, and how long that holds the event loop',
     main: 'reload-main.ts',

@@ -163,7 +163,10 @@ function foldedDiffers(
   raw: RouteMatch | null,
 ): boolean {
   question.path = reading;
-  question.folded = foldPath(reading);
+  const folded = foldPath(reading);
+  // Compared byte by byte it has just been found to agree.
+  if (folded === reading && !table.traits.respelled && !question.askedQuery) return false;
+  question.folded = folded;
   let differs = !lets(table.find(question), raw, client);
   if (!differs && question.askedQuery) {
     // Who sees no case in paths may see none in queries.

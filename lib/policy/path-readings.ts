@@ -46,7 +46,7 @@ const mostReadings = 48;
 /** A path with something to read differently may be this long. */
 const longestAmbiguous = 4096;
 /** Bytes that all readings of one path together may pass through; about 2 ns each. */
-const mostWork = 24_576;
+const mostWork = 16_384;
 
 export type PathInspection =
   /** `folded`: it reads the same without case and trailing dots. */
@@ -232,8 +232,7 @@ function resolveDots(path: string): string {
     const length = next - at - 1;
     const dots = length <= 2 && source[at + 1] === 0x2e && (length === 1 || (length === 2 && source[at + 2] === 0x2e));
     if (!dots) {
-      source.copy(target, size, at, next);
-      size += next - at;
+      for (let i = at; i < next; i++) target[size++] = source[i] as number;
     } else {
       if (length === 2 && size > 0)
         do size--;
@@ -347,8 +346,7 @@ function cutSegmentEnds(path: string): string {
     let kept = next;
     while (kept > at + 1 && (source[kept - 1] === 0x2e || source[kept - 1] === 0x20)) kept--;
     if (kept === at + 1) kept = next;
-    source.copy(target, size, at, kept);
-    size += kept - at;
+    for (let i = at; i < kept; i++) target[size++] = source[i] as number;
     at = next;
   }
   return target.toString('latin1', 0, size);

@@ -10,7 +10,7 @@ import { escapedByte } from './bytes.ts';
 
 /** A longer query is refused where a rule looks into it, like one with more pairs, or more values of a name it looks for. */
 const longestQuery = 8192;
-const mostPairs = 1000;
+const mostPairs = 256;
 const mostValues = 32;
 
 /** Values by name, of the names that were asked for. */
@@ -49,15 +49,22 @@ export class QueryNames {
     const own = new Map<string, string[]>();
     const loose = new Map<string, string[]>();
     let odd = false;
-    let pairs = 0;
+    let parts = 0;
     for (let at = 0; at <= query.length; ) {
       let end = query.indexOf('&', at);
       if (end === -1) end = query.length;
       if (end > at) {
-        if (++pairs > mostPairs) return `the query has more than ${mostPairs} parameters and a rule must examine it`;
         const pair = query.slice(at, end);
+        parts += 1;
         this.#own(pair, own);
-        if (this.#loose(pair, loose)) odd = true;
+        if (this.#loose(pair, pair, loose)) odd = true;
+        for (let from = pair.includes(';') ? 0 : pair.length + 1; from <= pair.length && parts <= mostPairs; parts++) {
+          let to = pair.indexOf(';', from);
+          if (to === -1) to = pair.length;
+          if (this.#loose(pair.slice(from, to), pair, loose)) odd = true;
+          from = to + 1;
+        }
+        if (parts > mostPairs) return `the query has more than ${mostPairs} parameters and a rule must examine it`;
       }
       at = end + 1;
     }
@@ -74,20 +81,17 @@ export class QueryNames {
   }
 
   /** @returns whether it found what `own` does not. */
-  #loose(pair: string, into: Map<string, string[]>): boolean {
-    let odd = false;
-    for (const part of pair.includes(';') ? [pair, ...pair.split(';', mostPairs)] : [pair]) {
-      const equals = part.indexOf('=');
-      const written = equals === -1 ? part : part.slice(0, equals);
-      const decoded = formDecode(written, true);
-      const names = this.#folded.get(foldName(decoded));
-      if (names === undefined) continue;
-      const value = equals === -1 ? '' : part.slice(equals + 1);
-      for (const name of names) {
-        add(into, name, formDecode(value, true));
-        if (value.includes('+')) add(into, name, formDecode(value, false));
-        if (name !== decoded || part !== pair || value.includes('+')) odd = true;
-      }
+  #loose(part: string, pair: string, into: Map<string, string[]>): boolean {
+    const equals = part.indexOf('=');
+    const decoded = formDecode(equals === -1 ? part : part.slice(0, equals), true);
+    const names = this.#folded.get(foldName(decoded));
+    if (names === undefined) return false;
+    let odd = part !== pair;
+    const value = equals === -1 ? '' : part.slice(equals + 1);
+    for (const name of names) {
+      add(into, name, formDecode(value, true));
+      if (value.includes('+')) add(into, name, formDecode(value, false));
+      if (name !== decoded || value.includes('+')) odd = true;
     }
     return odd;
   }
@@ -102,9 +106,13 @@ function add(to: Map<string, string[]>, name: string, value: string): void {
 }
 
 function foldName(name: string): string {
-  const plain = /^[a-z0-9_-]*$/.test(name) ? name : name.replace(/^[?\s]+/, '').toLowerCase();
-  const bracket = plain.indexOf('[', 1);
-  return (bracket === -1 ? plain : plain.slice(0, bracket)).replace(/[. ]/g, '_');
+  if (/^[a-z0-9_-]*$/.test(name)) return name;
+  const bracket = name.indexOf('[', 1);
+  const whole = bracket === -1 ? name : name.slice(0, bracket);
+  return whole
+    .replace(/^[?\s]+/, '')
+    .toLowerCase()
+    .replace(/[. ]/g, '_');
 }
 
 const scratch = Buffer.alloc(longestQuery);

@@ -7,8 +7,8 @@ import type { Parameters, QueryNames, QueryReadings } from './query-readings.ts'
 export class UnexaminedValue extends Error {}
 
 /** Characters that regular expressions may look at in one decision, and as many more for each that a port has. */
-const examined = 8192;
-const examinedEach = 512;
+const examined = 4096;
+const examinedEach = 1024;
 
 /** More values of one field than this are not searched for one that holds. */
 const mostHeaderValues = 64;

@@ -46,12 +46,16 @@ export function requestReasons(
   request: RequestFacts,
   decision: RequestDecision,
 ): Reasons {
-  const candidates = routeCandidates(port, client, request);
   switch (decision.kind) {
     case 'permit':
-      return { reason: grantedBy(decision.authz, decision.audit, client), candidates };
-    case 'deny':
+      return {
+        reason: grantedBy(decision.authz, decision.audit, client),
+        candidates: routeCandidates(port, client, request),
+      };
+    case 'deny': {
+      const candidates = routeCandidates(port, client, request);
       return { reason: denied(port, client, request, decision.route, candidates), candidates };
+    }
     case 'no-route':
       return port.routes === null
         ? { reason: `${refText(port.server)} takes no requests: its protocol is ${port.protocol}`, candidates: [] }
@@ -62,10 +66,13 @@ export function requestReasons(
           decision.location === null
             ? `${refText(decision.route)} redirects, but not from this request: its match is no prefix, or it has no host`
             : `${refText(decision.route)} redirects`,
-        candidates,
+        candidates: routeCandidates(port, client, request),
       };
     case 'rate-limited':
-      return { reason: `${refText(decision.limit)}: the ${decision.scope} limit is exceeded`, candidates };
+      return {
+        reason: `${refText(decision.limit)}: the ${decision.scope} limit is exceeded`,
+        candidates: routeCandidates(port, client, request),
+      };
     case 'invalid':
       return { reason: decision.detail, candidates: [] };
   }

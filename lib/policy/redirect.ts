@@ -52,10 +52,19 @@ function redirectPath({ path }: RedirectFilter, own: string, prefix: string | nu
 
 /** Each byte that may not stand in a URL, escaped: nothing that a client sent may break out of the header, or be read as another host. */
 function escapeUnsafe(text: string): string {
-  return text.replace(/[^\x21-\x5b\x5d-\x7e]/g, (byte) => escapes[byte.charCodeAt(0) & 0xff] as string);
+  if (/^[\x21-\x5b\x5d-\x7e]*$/.test(text)) return text;
+  const bytes = Buffer.from(text, 'latin1');
+  const escaped = Buffer.alloc(3 * bytes.length);
+  let size = 0;
+  for (const byte of bytes) {
+    if (byte > 0x20 && byte < 0x7f && byte !== 0x5c) escaped[size++] = byte;
+    else {
+      escaped[size++] = 0x25;
+      escaped[size++] = digits.charCodeAt(byte >> 4);
+      escaped[size++] = digits.charCodeAt(byte & 0xf);
+    }
+  }
+  return escaped.toString('latin1', 0, size);
 }
 
-const escapes: readonly string[] = Array.from(
-  { length: 256 },
-  (_, byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`,
-);
+const digits = '0123456789ABCDEF';

@@ -7,10 +7,11 @@ export const longestPattern = 1024;
  * Values longer than this are not matched but refused: a value not fully examined must count neither as a match that
  * admits nor as a miss that hands the request to a wider rule.
  */
-export const longestValue = 8192;
+export const longestValue = 4096;
 
 export type Pattern =
-  | { readonly ok: true; readonly matches: (value: string) => boolean }
+  /** `start`: what every value that matches begins with; may be empty. */
+  | { readonly ok: true; readonly start: string; readonly matches: (value: string) => boolean }
   | { readonly ok: false; readonly fault: string };
 
 /**
@@ -24,8 +25,16 @@ export function compilePattern(source: string, ignoreCase = false): Pattern {
   }
   try {
     const pattern = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
-    return { ok: true, matches: (value) => pattern.testExact(value) };
+    const start = literalStart(source);
+    return { ok: true, start: ignoreCase ? '' : start, matches: (value) => pattern.testExact(value) };
   } catch (error) {
     return { ok: false, fault: `not a regular expression: ${error instanceof Error ? error.message : String(error)}` };
   }
+}
+
+/** Plain characters at the start that nothing makes optional; empty wherever that takes more than a look to tell. */
+function literalStart(source: string): string {
+  const plain = /^[\w/-]*/.exec(source)?.[0] ?? '';
+  if (plain === '' || source.includes('|')) return '';
+  return /^[*?{+]/.test(source.slice(plain.length)) ? plain.slice(0, -1) : plain;
 }

@@ -43,6 +43,7 @@ export function patternTest(source: string, what: string, ignoreCase = false): H
   const pattern = compilePattern(source, ignoreCase);
   if (!pattern.ok) return () => false;
   return (value, question) => {
+    if (!value.startsWith(pattern.start)) return false;
     if (value.length > longestValue) {
       throw new UnexaminedValue(
         `${what} is longer than ${longestValue} characters and a regular expression must examine it`,

@@ -323,8 +323,8 @@ t.test('a value too long for a regular expression is refused, not passed over to
   const { ask } = load(
     `${server()}${route('narrow', '{path: {value: /}, headers: [{type: RegularExpression, name: h, value: "a+"}]}')}${route('wide', '{path: {value: /}}')}${open('wide')}`,
   );
-  t.equal(ask({ headers: [['h', 'a'.repeat(8192)]] }).verdict, 'deny');
-  t.match(ask({ headers: [['h', 'a'.repeat(8193)]] }), { verdict: 'invalid', httpStatus: 400 });
+  t.equal(ask({ headers: [['h', 'a'.repeat(4096)]] }).verdict, 'deny');
+  t.match(ask({ headers: [['h', 'a'.repeat(4097)]] }), { verdict: 'invalid', httpStatus: 400 });
 });
 
 t.test('a field that may occur once only is not matched by one of two (CVE-2020-25017)', async (t) => {
@@ -353,7 +353,7 @@ t.test('a catastrophic pattern takes linear time', async (t) => {
     `${server()}${route('a', '{path: {type: RegularExpression, value: "/(a+)+(a|a)*$"}}')}${open('a')}`,
   );
   const started = process.cpuUsage().user;
-  t.equal(ask({ path: `/${'a'.repeat(8000)}b` }).verdict, 'no-route');
+  t.equal(ask({ path: `/${'a'.repeat(4000)}b` }).verdict, 'no-route');
   t.ok(process.cpuUsage().user - started < 2_000_000, 'within two seconds of processor time');
 });
 
