@@ -1,14 +1,17 @@
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Cores, divideCores, machineFacts, stayOn } from './machine.ts';
-import { measure, peers, type ScenarioResult } from './measure.ts';
+import { everyPeer, measure, type ScenarioResult } from './measure.ts';
 import { type MicroBenchmark, type MicroResult, microBenchmarks, microTable, runMicro } from './micro/micro.ts';
+import type { Peer } from './peers/peer.ts';
+import { before, sallyport } from './peers/sallyport.ts';
 import { installCommand, installPackages, isInstalled, lacking, missingPackages, versionOf } from './programs.ts';
 import { json, summary, table } from './report.ts';
 import { type Scenario, scenarios } from './scenarios.ts';
 import { Workbench } from './workbench.ts';
 
-const help = `Usage: npm run bench -- [NAME…] [--rounds N] [--seconds S] [--requests N] [--quick] [--json FILE] [--install]
+const help = `Usage: npm run bench -- [NAME…] [--rounds N] [--seconds S] [--requests N] [--quick] [--before FOLDER] [--json FILE] [--install]
 
 Measures Sallyport beside HAProxy, nginx and Caddy, each on one core, with the same rule. Without names: everything.
 
@@ -20,6 +23,7 @@ ${names(microBenchmarks)}
   --seconds S  length of each round, whole seconds (default 3)
   --requests N how many growth asks (default 1000000)
   --quick      two rounds of one second, and smaller micro benchmarks: to see that everything works
+  --before FOLDER  beside another checkout of Sallyport alone (packages installed there): what a change did
   --json FILE  writes everything measured, round by round
   --install    installs what is missing with apt-get (as root)
 
@@ -36,6 +40,7 @@ interface Options {
   readonly seconds: number;
   readonly requests: number | null;
   readonly quick: boolean;
+  readonly peers: readonly Peer[];
   readonly json: string | null;
   readonly install: boolean;
 }
@@ -52,6 +57,7 @@ function parse(args: readonly string[]): Options | 'help' {
       seconds: { type: 'string' },
       requests: { type: 'string' },
       quick: { type: 'boolean', default: false },
+      before: { type: 'string' },
       json: { type: 'string' },
       install: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
@@ -68,9 +74,18 @@ function parse(args: readonly string[]): Options | 'help' {
     seconds: wholeNumber('seconds', values.seconds ?? (values.quick ? '1' : '3')),
     requests: values.requests === undefined ? null : wholeNumber('requests', values.requests, 9),
     quick: values.quick,
+    peers: values.before === undefined ? everyPeer : [before(checkoutAt(values.before)), sallyport],
     json: values.json ?? null,
     install: values.install,
   };
+}
+
+function checkoutAt(folder: string): string {
+  const checkout = resolve(folder);
+  for (const needed of ['tsconfig.build.json', 'node_modules/.bin/tsc']) {
+    if (!existsSync(join(checkout, needed))) throw new UsageError(`--before ${folder}: there is no ${needed} in it`);
+  }
+  return checkout;
 }
 
 function wholeNumber(name: string, text: string, mostDigits = 4): number {
@@ -87,13 +102,13 @@ function progress(line: string): void {
 async function runScenario(
   scenario: Scenario,
   cores: Cores | null,
-  { rounds, seconds }: Options,
+  { rounds, seconds, peers }: Options,
 ): Promise<ScenarioResult> {
   if (cores === null) throw new Error('two cores are needed: one for the proxy, one for load and app');
   expectInstalled(scenario.name, [...scenario.needs, 'nginx', 'taskset', 'setpriv']);
   const bench = new Workbench(cores);
   try {
-    return await measure(bench, scenario, { rounds, seconds, progress });
+    return await measure(bench, scenario, { rounds, seconds, peers, progress });
   } finally {
     await bench.end();
     progress('');
@@ -181,7 +196,7 @@ async function main(args: readonly string[]): Promise<number> {
   if (results.length > 1) process.stdout.write(`${summary(results)}\n`);
   if (options.json !== null) {
     const versions = Object.fromEntries(
-      [...peers.flatMap(({ program }) => program ?? []), ...(['wrk', 'h2load'] as const)]
+      [...options.peers.flatMap(({ program }) => program ?? []), ...(['wrk', 'h2load'] as const)]
         .filter((program) => isInstalled(program))
         .map((program) => [program, versionOf(program)]),
     );

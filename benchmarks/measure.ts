@@ -15,7 +15,7 @@ import { median } from './statistics.ts';
 import type { Workbench } from './workbench.ts';
 
 /** In the order of the rounds and of the table. */
-export const peers: readonly Peer[] = [sallyport, haproxy, nginx, caddy];
+export const everyPeer: readonly Peer[] = [sallyport, haproxy, nginx, caddy];
 export type Contender = Peer['name'] | 'direct';
 
 export interface Round {
@@ -43,6 +43,7 @@ export interface ScenarioResult {
 }
 
 export interface MeasureOptions {
+  readonly peers: readonly Peer[];
   readonly rounds: number;
   readonly seconds: number;
   readonly progress: (line: string) => void;
@@ -65,7 +66,7 @@ interface Running {
  * @throws with the contender's name when any answer, before, in or after the rounds, is not the app's or not the rule's.
  */
 export async function measure(bench: Workbench, scenario: Scenario, options: MeasureOptions): Promise<ScenarioResult> {
-  const running = await startContenders(bench, scenario);
+  const running = await startContenders(bench, scenario, options.peers);
   for (let round = 0; round <= options.rounds; round++) {
     for (const one of running) {
       const what = round === 0 ? 'warm-up' : `round ${round}/${options.rounds}`;
@@ -87,7 +88,7 @@ export async function measure(bench: Workbench, scenario: Scenario, options: Mea
   return { scenario, contenders };
 }
 
-async function startContenders(bench: Workbench, scenario: Scenario): Promise<Running[]> {
+async function startContenders(bench: Workbench, scenario: Scenario, peers: readonly Peer[]): Promise<Running[]> {
   const { app, carriage, mutualTls, name } = scenario;
   const { credentials } = bench;
   const appPort = await startApp(bench, app);

@@ -5,21 +5,26 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-const checkout = fileURLToPath(new URL('..', import.meta.url));
-let made: Promise<string> | undefined;
+const ownCheckout = fileURLToPath(new URL('..', import.meta.url));
+const made = new Map<string, Promise<string>>();
 
 /**
- * The command of Sallyport as it is published: launcher and JavaScript, compiled once from this checkout into a folder
+ * The command of Sallyport as it is published: launcher and JavaScript, compiled once from a checkout into a folder
  * that goes with this process. The sources would run as well, but what strips their types stays in memory.
  *
+ * @param checkout its folder, with its packages installed; this one where it is not given
  * @throws with the compiler's findings
  */
-export function publishedCommand(): Promise<string> {
-  made ??= make();
-  return made;
+export function publishedCommand(checkout: string = ownCheckout): Promise<string> {
+  let command = made.get(checkout);
+  if (command === undefined) {
+    command = make(checkout);
+    made.set(checkout, command);
+  }
+  return command;
 }
 
-async function make(): Promise<string> {
+async function make(checkout: string): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-published-'));
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   // As `npm run build`, elsewhere: a `dist` in the checkout may be somebody's.
@@ -28,9 +33,12 @@ async function make(): Promise<string> {
     await promisify(execFile)(join(checkout, 'node_modules/.bin/tsc'), project);
   } catch (error) {
     const { stdout, message } = error as Error & { readonly stdout?: string };
-    throw new Error(`Sallyport does not compile, so there is nothing to measure:\n${stdout || message}`, {
-      cause: error,
-    });
+    throw new Error(
+      `Sallyport in ${checkout} does not compile, so there is nothing to measure:\n${stdout || message}`,
+      {
+        cause: error,
+      },
+    );
   }
   mkdirSync(join(folder, 'bin'));
   for (const file of ['bin/sallyport', 'package.json']) cpSync(join(checkout, file), join(folder, file));

@@ -20,7 +20,8 @@ export interface Site extends Way {
 }
 
 export interface Peer {
-  readonly name: 'sallyport' | 'haproxy' | 'nginx' | 'caddy';
+  /** `before`: another checkout of Sallyport. */
+  readonly name: 'sallyport' | 'before' | 'haproxy' | 'nginx' | 'caddy';
   /** Null where nothing has to be installed. */
   readonly program: Program | null;
   /** False where the proxy cannot do this, or not with Debian's build. */

@@ -2,16 +2,25 @@ import { publishedCommand } from '../published.ts';
 import { answers, rule } from '../rule.ts';
 import type { Carriage, Peer, Site } from './peer.ts';
 
-export const sallyport: Peer = {
-  name: 'sallyport',
-  program: null,
-  can: () => true,
-  configure: async (site) => ({
-    command: await publishedCommand(),
-    args: ['run'],
-    env: environment(site, await site.bench.freePort()),
-  }),
-};
+export const sallyport: Peer = peerFrom('sallyport', undefined);
+
+/** Sallyport as another checkout has it: what a change did to it. */
+export function before(checkout: string): Peer {
+  return peerFrom('before', checkout);
+}
+
+function peerFrom(name: Peer['name'], checkout: string | undefined): Peer {
+  return {
+    name,
+    program: null,
+    can: () => true,
+    configure: async (site) => ({
+      command: await publishedCommand(checkout),
+      args: ['run'],
+      env: environment(site, await site.bench.freePort()),
+    }),
+  };
+}
 
 /** Metrics on, logs at info, no access log: the defaults. */
 function environment(
