@@ -22,12 +22,18 @@ import { redirectTarget } from './redirect.ts';
 
 /**
  * Whether a connection may be forwarded as bytes. Denied where no authorization covers the client, and always on ports
- * whose protocol is HTTP or gRPC: there only requests are let in (Linkerd), audit or not.
+ * whose protocol is HTTP or gRPC: there only requests are let in (Linkerd), audit or not. So it is on a port of unknown
+ * protocol that has routes or a rate limit: whatever they say of requests, bytes must not go round it.
  */
 export function decideConnection(port: CompiledPort, client: Client): ConnectionDecision {
-  if (port.protocol === 'http1' || port.protocol === 'http2' || port.protocol === 'grpc') return port.connectionDeny;
+  if (takesRequestsAlone(port)) return port.connectionDeny;
   const grant = port.grants.find(client);
   return grant === null ? port.connectionDeny : connectionPermit(port, grant);
+}
+
+/** Nothing but HTTP goes on, whoever sends it. */
+export function takesRequestsAlone({ protocol, hasRequestRules }: CompiledPort): boolean {
+  return protocol === 'detect' ? hasRequestRules : protocol === 'http1' || protocol === 'http2' || protocol === 'grpc';
 }
 
 /**

@@ -12,7 +12,7 @@ export interface PortPolicy {
   readonly protocol: PortProtocol;
   /** Milliseconds to wait for the first bytes before HTTP detection gives up. */
   readonly detectTimeoutMs: number;
-  /** Routes or a rate limit are attached: a client that never finishes a request line is then closed, not tunnelled. */
+  /** Routes or a rate limit are attached: where the protocol is unknown, nothing but HTTP goes on. */
   readonly hasRequestRules: boolean;
 }
 

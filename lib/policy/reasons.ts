@@ -1,7 +1,7 @@
 import { type Client, clientId } from '../client.ts';
 import { type ResourceRef, refText } from '../resource-ref.ts';
 import { type GrantList, tlsText } from './client-match.ts';
-import { decideConnection } from './decide.ts';
+import { decideConnection, takesRequestsAlone } from './decide.ts';
 import type { Candidate, Reasons, RequestDecision, RequestFacts } from './decision.ts';
 import type { CompiledPort } from './policy-index.ts';
 import { Question, UnexaminedValue } from './question.ts';
@@ -34,8 +34,12 @@ export function connectionReasons(port: CompiledPort, client: Client): Reasons {
   const candidates = candidatesOf(port.grants, client);
   const server = refText(port.server);
   if (decision.kind === 'permit') return { reason: grantedBy(decision.authz, decision.audit, client), candidates };
-  if (port.protocol === 'http1' || port.protocol === 'http2' || port.protocol === 'grpc') {
-    return { reason: `${server} serves ${port.protocol}: bytes of another protocol are never let in`, candidates };
+  if (takesRequestsAlone(port)) {
+    const reason =
+      port.protocol === 'detect'
+        ? `${server} has routes or a rate limit, so nothing but HTTP is let in; declare its proxyProtocol if it speaks another`
+        : `${server} serves ${port.protocol}: bytes of another protocol are never let in`;
+    return { reason, candidates };
   }
   return { reason: notCovered(server, client, candidates), candidates };
 }

@@ -4,8 +4,10 @@ import { type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
 import { ConnectionWatch, type WatchServices } from './connection-watch.ts';
 import { type ClientHello, type HelloResult, parseClientHello } from './detect/client-hello.ts';
-import { guessHttp, type HttpGuess } from './detect/http-guess.ts';
+import { type HttpGuess, HttpScan } from './detect/http-guess.ts';
+import { Opening } from './detect/opening.ts';
 import { type Peek, peek, putBack } from './detect/peek.ts';
+import { TunnelGuard } from './detect/tunnel-guard.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
 import type { Line } from './line.ts';
@@ -40,6 +42,7 @@ export interface Arrival {
 }
 
 const nothing = Buffer.alloc(0);
+const badRequest = 'HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n';
 const noTls: ClientTls = { kind: 'none', reason: 'no_tls_from_remote' };
 
 /** Takes an accepted connection through its life: admission, TLS, detection, decision, forwarding. */
@@ -110,7 +113,7 @@ class InboundConnection implements LiveConnection {
     });
     const policy = this.#policy();
     if (policy.protocol === 'opaque') {
-      this.#tcp(this.#socket, this.#scope({ kind: 'none', reason: 'port_skipped' }));
+      this.#tcp(this.#socket, this.#scope({ kind: 'none', reason: 'port_skipped' }), nothing, null);
     } else {
       this.#detectTls(policy);
     }
@@ -151,8 +154,7 @@ class InboundConnection implements LiveConnection {
         this.#scope(noTls).tcpError('tls detection timeout');
         this.#socket.destroy();
       } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
-        putBack(this.#socket, bytes);
-        this.#hello(policy, result.value.hello, result.value.hello.serverName);
+        this.#hello(policy, bytes, result.value.hello, result.value.hello.serverName);
       } else {
         // Linkerd takes a ClientHello without a name for plaintext: it can be meant for nobody but the app.
         this.#decrypted(this.#socket, bytes, noTls, null);
@@ -160,10 +162,10 @@ class InboundConnection implements LiveConnection {
     });
   }
 
-  #hello(policy: PortPolicy, hello: ClientHello, serverName: string): void {
+  #hello(policy: PortPolicy, bytes: Buffer, hello: ClientHello, serverName: string): void {
     const termination = this.#services.tls();
     if (termination === null || !termination.names.has(serverName)) {
-      this.#tcp(this.#socket, this.#scope({ kind: 'passthrough', sni: serverName }));
+      this.#passThrough(bytes, this.#scope({ kind: 'passthrough', sni: serverName }));
       return;
     }
     if (!this.#services.live.handshake(this)) {
@@ -171,6 +173,7 @@ class InboundConnection implements LiveConnection {
       return;
     }
     this.#handshakeSince = performance.now();
+    putBack(this.#socket, bytes);
     const prefer: AlpnPreference = policy.protocol === 'http2' || policy.protocol === 'grpc' ? 'h2' : 'http/1.1';
     termination.accept(this.#socket, hello, prefer, (handshake) => {
       if (handshake.kind === 'failed') {
@@ -188,6 +191,19 @@ class InboundConnection implements LiveConnection {
     });
   }
 
+  /** TLS for somebody else: its requests cannot be seen. A hello is bytes like any; some would read a request in it. */
+  #passThrough(bytes: Buffer, scope: ConnectionScope): void {
+    const policy = this.#policy();
+    if (policy.protocol !== 'detect') {
+      this.#tcp(this.#socket, scope, bytes, null);
+      return;
+    }
+    scope.detected(policy, 'not_http', 0);
+    const opening = new Opening();
+    opening.read(bytes);
+    this.#tcp(this.#socket, scope, bytes, opening);
+  }
+
   /** The bytes that the client means for the app are readable now; the first of them may have been read. */
   #decrypted(stream: Socket, bytes: Buffer, tls: ClientTls, alpn: string | null): void {
     const policy = this.#policy();
@@ -195,8 +211,7 @@ class InboundConnection implements LiveConnection {
     switch (policy.protocol) {
       case 'opaque':
       case 'tls':
-        putBack(stream, bytes);
-        this.#tcp(stream, scope);
+        this.#tcp(stream, scope, bytes, null);
         return;
       case 'http2':
       case 'grpc':
@@ -213,51 +228,61 @@ class InboundConnection implements LiveConnection {
   }
 
   #detectHttp(stream: Socket, before: Buffer, scope: ConnectionScope, policy: PortPolicy, alpn: string | null): void {
+    // What was agreed on is spoken, or nothing.
     if (alpn === 'h2') {
       scope.detected(policy, 'http/2', 0);
       this.#http2(stream, before, scope, policy);
       return;
     }
+    if (alpn === 'http/1.1') {
+      scope.detected(policy, 'http/1', 0);
+      this.#http1(stream, before, scope, policy);
+      return;
+    }
     const startedAt = performance.now();
-    peek(stream, before, policy.detectTimeoutMs, lookForHttp, (result) =>
-      this.#detected(stream, scope, result, (performance.now() - startedAt) / 1000),
+    const scan = new HttpScan();
+    const look = (bytes: Buffer): HttpGuess | undefined => scan.guess(bytes);
+    peek(stream, before, policy.detectTimeoutMs, look, (result) =>
+      this.#detected(stream, scope, result, scan, (performance.now() - startedAt) / 1000),
     );
   }
 
-  #detected(stream: Socket, scope: ConnectionScope, result: Peek<HttpGuess>, seconds: number): void {
+  #detected(stream: Socket, scope: ConnectionScope, result: Peek<HttpGuess>, scan: HttpScan, seconds: number): void {
     // Policy may have changed meanwhile; what was detected is then judged by the new one.
     const now = this.#policy();
     const { bytes } = result;
-    if (result.kind === 'ended') {
-      scope.detected(now, 'error', seconds);
-      if (bytes.length === 0) stream.destroy();
-      else this.#tunnel(stream, scope, result, now);
-    } else if (result.kind === 'timeout') {
-      scope.detected(now, 'read_timeout', seconds);
-      if (now.protocol === 'http1') this.#http1(stream, bytes, scope, now);
-      else this.#tunnel(stream, scope, result, now);
-    } else if (result.value === 'http/2') {
-      scope.detected(now, 'http/2', seconds);
+    scope.detected(now, detectResult(result), seconds);
+    if (result.kind === 'ended' && bytes.length === 0) {
+      stream.destroy();
+    } else if (result.kind === 'seen' && result.value === 'http/2') {
       this.#http2(stream, bytes, scope, now);
-    } else if (result.value === 'http/1') {
-      scope.detected(now, 'http/1', seconds);
+    } else if (result.kind === 'seen' && result.value === 'http/1') {
       this.#http1(stream, bytes, scope, now);
+    } else if (now.protocol === 'http1' && !(result.kind === 'seen' && result.value === 'other')) {
+      // The Server's word, where nothing speaks against it (Linkerd).
+      this.#http1(stream, bytes, scope, now);
+    } else if (now.protocol === 'detect') {
+      this.#undeclared(stream, scope, result, scan.rest(bytes), now);
     } else {
-      scope.detected(now, 'not_http', seconds);
-      this.#tunnel(stream, scope, result, now);
+      this.#tcp(stream, scope, bytes, null);
     }
   }
 
-  /** Not known to be HTTP. Neither half a request line nor one of HTTP/0.9 must become a way round request rules. */
-  #tunnel(stream: Socket, scope: ConnectionScope, result: Peek<HttpGuess>, policy: PortPolicy): void {
-    const { bytes } = result;
-    const maybeHttp = result.kind !== 'seen' || result.value === 'http/0.9';
-    if (bytes.length > 0 && maybeHttp && policy.hasRequestRules) {
-      stream.destroy();
+  /** Not HTTP as we know it, on a port that does not say what it is. */
+  #undeclared(
+    stream: Socket,
+    scope: ConnectionScope,
+    { kind, bytes }: Peek<HttpGuess>,
+    opening: Opening,
+    policy: PortPolicy,
+  ): void {
+    if (!opening.endsAsRequest) {
+      this.#tcp(stream, scope, bytes, opening);
       return;
     }
-    putBack(stream, bytes);
-    this.#tcp(stream, scope);
+    scope.badRequest(policy, 'what some servers would take for a request, though it is none');
+    if (kind === 'seen') stream.end(badRequest);
+    stream.destroySoon();
   }
 
   #http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
@@ -285,8 +310,13 @@ class InboundConnection implements LiveConnection {
     return connection;
   }
 
-  /** Bytes without a request in them: decided once, and again whenever policy changes. */
-  #tcp(stream: Socket, scope: ConnectionScope): void {
+  /**
+   * Bytes without a request in them: decided once, and again whenever policy changes.
+   *
+   * @param bytes what was read already.
+   * @param opening has read them, and goes on reading; null where the port's protocol is declared.
+   */
+  #tcp(stream: Socket, scope: ConnectionScope, bytes: Buffer, opening: Opening | null): void {
     const { authorizer, upstreams } = this.#services;
     const policy = this.#policy();
     const decision = authorizer.connection(policy, scope.facts.client);
@@ -299,9 +329,16 @@ class InboundConnection implements LiveConnection {
     }
     const transport = scope.openSource(policy, stream);
     const permit: ConnectionPermit = decision;
+    // What is read from here on waits for the app.
+    stream.pause();
+    const beginning = {
+      bytes,
+      guard: opening === null ? null : new TunnelGuard(opening),
+      refused: () => scope.badRequest(policy, 'bytes in a tunnel became what some servers would take for a request'),
+    };
     const onError = (): void => scope.tcpError('i/o');
     const closed = (errno: string): void => transport.closed(errno);
-    const forwarding = forwardTcp(permit, stream, destination.endpoint, upstreams, onError, closed);
+    const forwarding = forwardTcp(permit, stream, destination.endpoint, upstreams, beginning, onError, closed);
     this.#stage = { kind: 'tcp', policy, scope, destroy: () => forwarding.destroy() };
     this.#settle(
       stream,
@@ -376,7 +413,8 @@ function lookForTls(bytes: Buffer): Exclude<HelloResult, { kind: 'partial' }> | 
   return result.kind === 'partial' ? undefined : result;
 }
 
-function lookForHttp(bytes: Buffer): HttpGuess | undefined {
-  const guess = guessHttp(bytes);
-  return guess === 'undecided' ? undefined : guess;
+function detectResult(result: Peek<HttpGuess>): 'http/1' | 'http/2' | 'not_http' | 'read_timeout' | 'error' {
+  if (result.kind === 'ended') return 'error';
+  if (result.kind === 'timeout') return 'read_timeout';
+  return result.value === 'http/1' || result.value === 'http/2' ? result.value : 'not_http';
 }

@@ -1,4 +1,6 @@
-export interface Waiting {
+import { type Ending, internalFault } from '../guard.ts';
+
+export interface Waiting extends Ending {
   /** When the wait began, on the clock of `performance.now()`. */
   readonly since: number;
   expire(): void;
@@ -49,16 +51,25 @@ export class Deadlines {
   }
 
   readonly #ring = (): void => {
-    const now = performance.now();
-    for (let first = this.#first; first !== null; first = this.#first) {
-      const left = first.since + this.#ms - now;
-      if (left > 0) {
-        this.#arm(Math.ceil(left));
-        return;
-      }
-      this.delete(first);
-      first.expire();
+    try {
+      this.#expireDue();
+    } finally {
+      // Whatever happened, the others are still waited for.
+      this.#armed = false;
+      const first = this.#first;
+      if (first !== null) this.#arm(Math.max(0, Math.ceil(first.since + this.#ms - performance.now())));
     }
-    this.#armed = false;
   };
+
+  #expireDue(): void {
+    const now = performance.now();
+    for (let first = this.#first; first !== null && first.since + this.#ms <= now; first = this.#first) {
+      this.delete(first);
+      try {
+        first.expire();
+      } catch (error) {
+        internalFault('a deadline', first, error);
+      }
+    }
+  }
 }

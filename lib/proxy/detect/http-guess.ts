@@ -1,10 +1,11 @@
 import { byteSet, tokenChar } from '../token.ts';
+import { Opening } from './opening.ts';
 
 /**
- * What the first bytes of a (decrypted) connection say about its protocol. `http/0.9` is a line such as `GET /path`, which
- * is a whole request to some servers (RFC 1945 4.1) and an ordinary line of many other protocols.
+ * What the first bytes of a (decrypted) connection say about its protocol. `request-like`: none that we would serve, but
+ * somebody could. `other`: so far no request to anybody; its `Opening` must go on looking.
  */
-export type HttpGuess = 'http/1' | 'http/2' | 'http/0.9' | 'not-http' | 'undecided';
+export type HttpGuess = 'http/1' | 'http/2' | 'request-like' | 'other';
 
 /** The first line of HTTP/2 decides alone: no HTTP/1 server may accept it (RFC 9113 3.4). */
 const preface = Buffer.from('PRI * HTTP/2.0', 'latin1');
@@ -12,8 +13,8 @@ const preface = Buffer.from('PRI * HTTP/2.0', 'latin1');
 /** A request line without an end by now goes to the HTTP engine, which knows how to refuse it. */
 const maxRequestLine = 8192;
 
-/** What some servers take for the space in a request line (RFC 9112 3). */
-const blank = byteSet(' \t\v\f\r');
+/** What may stand before a request line, and what some servers take for the space in it (RFC 9112 2.2, 3). */
+const blank = byteSet(' \t\v\f\r\x1c\x1d\x1e\x1f\x85\xa0');
 
 /** Behind the method: the version, however carelessly it is spelled. */
 const version = /[ \t\v\f\r]HTTP\//i;
@@ -22,35 +23,69 @@ const CR = 13;
 const LF = 10;
 
 /**
- * Decides from a prefix of the stream. The answer never depends on how the bytes were cut into packets: it stays
- * `undecided` until the request line tells. (Linkerd looks at one read only; then packet timing picks the protocol,
- * and with it the policy that applies.)
+ * Guesses from a growing prefix of the stream, looking at each byte once. The answer never depends on how the bytes were
+ * cut into packets: it is open until the request line tells. (Linkerd looks at one read only; then packet timing picks
+ * the protocol, and with it the policy that applies.)
  *
- * Leading empty lines are skipped as RFC 9112 2.2 lets servers do, so that they cannot turn HTTP into opaque bytes. What
- * only a careless server would take for a request is called HTTP/1, too: the engine refuses it. So is a first line that
- * is too long to tell.
+ * Leading empty lines are skipped as RFC 9112 2.2 lets servers do, so that they cannot turn HTTP into opaque bytes. A
+ * line that says `HTTP/` behind a method is called HTTP/1, however careless: the engine refuses it. So is a first line
+ * that is too long to tell.
  */
-export function guessHttp(stream: Buffer): HttpGuess {
-  // What lies beyond must not count: it may be here already, or not yet.
-  const bytes = stream.subarray(0, maxRequestLine);
-  if (bytes.length > 0) {
+export class HttpScan {
+  readonly #opening = new Opening();
+  #examined = 0;
+  /** Where the first line begins: behind blanks and empty lines. */
+  #start = 0;
+  #method: 'before' | 'in' | 'over' | 'none' = 'before';
+
+  /** @param stream all that has come, the earlier bytes included. Undefined while there is no telling. */
+  guess(stream: Buffer): HttpGuess | undefined {
+    // What lies beyond must not count: it may be here already, or not yet.
+    const bytes = stream.length > maxRequestLine ? stream.subarray(0, maxRequestLine) : stream;
+    if (bytes.length === 0) return undefined;
     const shared = Math.min(bytes.length, preface.length);
-    if (bytes.compare(preface, 0, shared, 0, shared) === 0) {
-      return shared === preface.length ? 'http/2' : 'undecided';
+    if (bytes.compare(preface, 0, shared, 0, shared) === 0) return shared === preface.length ? 'http/2' : undefined;
+    if (this.#method === 'before' || this.#method === 'in') this.#findMethod(bytes);
+    if (this.#method === 'over') {
+      // The target and version follow. Only a whole line tells, and the line of nearly all is whole at once.
+      const end = bytes.indexOf(LF, Math.max(this.#start, this.#examined));
+      if (end !== -1 || bytes.length >= maxRequestLine || this.#mayHoldVersion(bytes)) {
+        const line = bytes.subarray(this.#start, end === -1 ? bytes.length : end).toString('latin1');
+        if (version.test(line)) return 'http/1';
+      }
     }
+    const examined = this.#examined;
+    this.#examined = bytes.length;
+    this.#opening.read(bytes.subarray(examined));
+    if (this.#opening.isRequest) return 'request-like';
+    if (bytes.length >= maxRequestLine && this.#method !== 'none' && !this.#opening.isOver) return 'http/1';
+    return this.#method === 'none' || this.#opening.isOver ? 'other' : undefined;
   }
-  let at = 0;
-  const isIn = (set: Readonly<Uint8Array>): boolean => at < bytes.length && set[bytes[at] as number] === 1;
-  while (bytes[at] === CR || bytes[at] === LF || isIn(blank)) at++;
-  const start = at;
-  while (isIn(tokenChar)) at++;
-  if (at >= maxRequestLine) return 'http/1';
-  if (at === bytes.length) return 'undecided';
-  if (at === start || !isIn(blank)) return 'not-http';
-  // The method is over; the target and version follow. A line that ends without "HTTP/" is some other text protocol.
-  const end = bytes.indexOf(LF, at);
-  const line = bytes.subarray(at, end === -1 ? bytes.length : end).toString('latin1');
-  if (version.test(line)) return 'http/1';
-  if (end !== -1) return line.trimStart().startsWith('/') ? 'http/0.9' : 'not-http';
-  return bytes.length >= maxRequestLine ? 'http/1' : 'undecided';
+
+  /** The opening, with all of `stream` read. */
+  rest(stream: Buffer): Opening {
+    this.#opening.read(stream.subarray(this.#examined));
+    this.#examined = stream.length;
+    return this.#opening;
+  }
+
+  #findMethod(bytes: Buffer): void {
+    let at = this.#examined;
+    if (this.#method === 'before') {
+      while (at < bytes.length && (bytes[at] === CR || bytes[at] === LF || blank[bytes[at] as number] === 1)) at++;
+      this.#start = at;
+      if (at === bytes.length) return;
+      this.#method = 'in';
+    }
+    while (at < bytes.length && tokenChar[bytes[at] as number] === 1) at++;
+    if (at === bytes.length) return;
+    const byte = bytes[at] as number;
+    this.#method = at > this.#start && blank[byte] === 1 ? 'over' : 'none';
+  }
+
+  /** Whether what has come since the last look could hold the version, with the few bytes before it. */
+  #mayHoldVersion(bytes: Buffer): boolean {
+    const from = Math.max(this.#start, this.#examined - 6);
+    return version.test(bytes.subarray(from).toString('latin1'));
+  }
 }

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import { internalFault } from '../guard.ts';
 import { Deadlines, type Waiting } from './deadlines.ts';
 
 /** How looking at the first bytes of a stream ended. `bytes` is all that was read, and has been taken off the stream. */
@@ -10,9 +11,10 @@ export type Peek<T> =
 
 /**
  * Reads until `look` has an answer (not undefined). What was read goes to `done`, which must hand it on in the same
- * turn: to a reader that takes bytes, or back onto the stream with `putBack`.
+ * turn: to a reader that takes bytes, or back onto the stream with `putBack`. A fault in either ends the stream.
  *
  * @param before bytes that were read already; they come first, and may be enough.
+ * @param look gets all that has come so far, each time; to look at each byte once is its own affair.
  */
 export function peek<T>(
   stream: Duplex,
@@ -51,7 +53,9 @@ class Look<T> implements Waiting {
   readonly #deadlines: Deadlines;
   readonly #look: (bytes: Buffer) => T | undefined;
   readonly #done: (result: Peek<T>) => void;
+  /** All that has come. The memory behind it may be larger: it doubles, so that each byte is copied a few times at most. */
   #bytes: Buffer;
+  #room: Buffer | null = null;
 
   constructor(
     stream: Duplex,
@@ -75,20 +79,56 @@ class Look<T> implements Waiting {
     this.#finish({ kind: 'timeout', bytes: this.#bytes });
   }
 
+  destroy(): void {
+    this.#leave();
+    this.#stream.destroy();
+  }
+
   readonly #onData = (chunk: Buffer): void => {
-    this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
-    const value = this.#look(this.#bytes);
-    if (value !== undefined) this.#finish({ kind: 'seen', value, bytes: this.#bytes });
+    try {
+      this.#append(chunk);
+      const value = this.#look(this.#bytes);
+      if (value !== undefined) this.#finish({ kind: 'seen', value, bytes: this.#bytes });
+    } catch (error) {
+      internalFault('detection', this, error);
+    }
   };
 
-  readonly #onEnd = (): void => this.#finish({ kind: 'ended', bytes: this.#bytes });
+  readonly #onEnd = (): void => {
+    try {
+      this.#finish({ kind: 'ended', bytes: this.#bytes });
+    } catch (error) {
+      internalFault('detection', this, error);
+    }
+  };
+
+  #append(chunk: Buffer): void {
+    const used = this.#bytes.length;
+    if (used === 0) {
+      this.#bytes = chunk;
+      return;
+    }
+    const wanted = used + chunk.length;
+    let room = this.#room;
+    if (room === null || room.length < wanted) {
+      room = Buffer.allocUnsafe(Math.max(1024, 2 * wanted));
+      this.#bytes.copy(room);
+      this.#room = room;
+    }
+    chunk.copy(room, used);
+    this.#bytes = room.subarray(0, wanted);
+  }
 
   #finish(result: Peek<T>): void {
+    this.#leave();
+    this.#done(result);
+  }
+
+  #leave(): void {
     this.#deadlines.delete(this);
     this.#stream.removeListener('data', this.#onData);
     this.#stream.removeListener('end', this.#onEnd);
     this.#stream.removeListener('close', this.#onEnd);
-    this.#done(result);
   }
 }
 

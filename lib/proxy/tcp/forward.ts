@@ -1,14 +1,26 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { ConnectionPermit } from '../../policy/decision.ts';
+import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { errorCode } from '../refuse.ts';
 import type { Upstreams } from '../upstream.ts';
 import { LentReads } from './lent-reads.ts';
 
+const nothing = Buffer.alloc(0);
+
 export interface TcpForwarding {
   /** Ends both sides at once. */
   destroy(): void;
+}
+
+/** What was read of the client before it was clear that its bytes go on as they are. */
+export interface Beginning {
+  readonly bytes: Buffer;
+  /** Null where the port's protocol is declared, and the app's side of it nobody's but the app's. */
+  readonly guard: TunnelGuard | null;
+  /** The bytes were about to become a request: both sides are gone. */
+  refused(): void;
 }
 
 /**
@@ -22,9 +34,11 @@ export function forwardTcp(
   client: Duplex,
   endpoint: Endpoint,
   upstreams: Upstreams,
+  beginning: Beginning,
   onError: (error: unknown) => void,
   closed: (errno: string) => void,
 ): TcpForwarding {
+  let { guard } = beginning;
   let errno = '';
   let open = 1;
   const sideClosed = (): void => {
@@ -67,12 +81,46 @@ export function forwardTcp(
     });
     reads.from(socket);
     socket.once('end', () => client.end());
-    client.on('data', (chunk) => {
+    const send = (chunk: Buffer): void => {
       if (!socket.write(chunk)) client.pause();
-    });
+    };
+    const refuse = (): void => {
+      beginning.refused();
+      socket.resetAndDestroy();
+      resetOrDestroy(client);
+    };
+    const examine = (watch: TunnelGuard, passage: Passage): void => {
+      if (passage.kind === 'refuse') refuse();
+      else if (passage.kind === 'forward') send(passage.bytes);
+      if (watch.isDone) guard = null;
+    };
+    const receive = (chunk: Buffer): void => {
+      if (guard === null) {
+        send(chunk);
+      } else if (socket.bytesRead > 0) {
+        send(guard.release(chunk));
+        guard = null;
+      } else {
+        examine(guard, guard.pass(chunk));
+      }
+    };
+    const end = (): void => {
+      if (guard?.isHolding === true && socket.bytesRead === 0) {
+        refuse();
+        return;
+      }
+      if (guard?.isHolding === true) send(guard.release(nothing));
+      socket.end();
+    };
+    if (beginning.bytes.length > 0) {
+      if (guard === null) send(beginning.bytes);
+      else examine(guard, guard.judge(beginning.bytes));
+      if (client.destroyed) return;
+    }
+    client.on('data', receive);
     socket.on('drain', () => client.resume());
-    if (client.readableEnded) socket.end();
-    else client.once('end', () => socket.end());
+    if (client.readableEnded) end();
+    else client.once('end', end);
     client.resume();
   };
   const pending = upstreams.connect(endpoint, connected, reads);

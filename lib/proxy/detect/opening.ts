@@ -1,0 +1,203 @@
+import { byteSet } from '../token.ts';
+
+/** What servers split a request line at: Python's `str.split` on Latin-1 is the most generous (RFC 9112 3 wants a space). */
+const blank = byteSet(' \t\n\v\f\r\x1c\x1d\x1e\x1f\x85\xa0');
+
+/** What java.net.URI refuses; with anything of this in it, a word names no resource even to the most generous. */
+const illegal = new Uint8Array(256);
+for (let byte = 0; byte < 256; byte++) {
+  if (byte <= 0x20 || (byte >= 0x7f && byte <= 0xa0) || '"<>\\^`{|}'.includes(String.fromCharCode(byte)))
+    illegal[byte] = 1;
+}
+
+const schemeChar = byteSet('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-');
+
+const CR = 13;
+const LF = 10;
+const SP = 32;
+
+/** No server of the tests' matrix reads a longer head; Waitress, with 256 KiB, comes next. */
+const longestHead = 320 * 1024;
+
+/** The second line of the PROXY protocol's binary header, whose first bytes are an empty line. */
+const proxySignature = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
+
+/** Protocols that Node's parser reads as HTTP; and, at the beginning of a connection, HAProxy's word about its client. */
+const versions = ['http/', 'rtsp/', 'ice/'] as const;
+const longestVersion = 5;
+
+/** One word of the first line, as far as it has come. */
+class Word {
+  length = 0;
+  /** Its first bytes, in lower case where letters. */
+  #head = '';
+  #printable = true;
+  #legal = true;
+  #path: 'scheme' | 'colon' | 'yes' | 'no' = 'scheme';
+
+  clear(): void {
+    this.length = 0;
+    this.#head = '';
+    this.#printable = true;
+    this.#legal = true;
+    this.#path = 'scheme';
+  }
+
+  add(byte: number): void {
+    if (this.length < 8) this.#head += String.fromCharCode(byte);
+    if (byte < 0x21 || byte > 0x7e) this.#printable = false;
+    if (illegal[byte] === 1) this.#legal = false;
+    if (this.#path === 'scheme') {
+      if (byte === 0x2f && this.length === 0) this.#path = 'yes';
+      else if (byte === 0x3a && this.length > 0) this.#path = 'colon';
+      else if (schemeChar[byte] !== 1) this.#path = 'no';
+    } else if (this.#path === 'colon') {
+      this.#path = byte === 0x2f ? 'yes' : 'no';
+    }
+    this.length++;
+  }
+
+  /** Whether it is this very word, of at most 8 characters. */
+  is(text: string): boolean {
+    return this.length === text.length && this.#head === text;
+  }
+
+  get isVersion(): boolean {
+    const head = this.#head.slice(0, longestVersion).toLowerCase();
+    return versions.some((version) => head.startsWith(version));
+  }
+
+  get isPrintable(): boolean {
+    return this.#printable;
+  }
+
+  /** `/x`, `scheme:/x` and the like. */
+  get isPath(): boolean {
+    return this.#path === 'yes' && this.#legal;
+  }
+}
+
+/**
+ * What a client sends first, judged byte by byte by whether anything that serves HTTP could take it for a request. The
+ * rules are those of real servers (test/fuzz/detection.test.ts asks them), each a little wider than any of them:
+ *
+ * - two words or more, the last of which names a version of HTTP: http.server, wsgiref, and all that are stricter;
+ * - `GET` and one word, or any word and a path: HTTP/0.9 to http.server, nginx, Apache, WEBrick, Node;
+ * - three words or more, the second of which is a path: the JDK's server, which looks at neither method nor version, and
+ *   which ends lines at CRLF alone;
+ * - anything that ends in an empty line: Waitress;
+ * - what a proxy would say of its client (the PROXY protocol), and a server that expects it would believe.
+ *
+ * Work is linear in the bytes, whatever the packets. Bytes that have become a request stay one.
+ */
+export class Opening {
+  #request = false;
+  #bytes = 0;
+  /** Words of the first line that is not empty, the one under way included. */
+  #words = 0;
+  readonly #first = new Word();
+  readonly #second = new Word();
+  readonly #last = new Word();
+  #inWord = false;
+  /** The first line that is not empty has ended, and was no request. */
+  #lineOver = false;
+  /** How much of an empty line's CRLFCRLF has come. */
+  #emptyLine = 0;
+  #signature = 0;
+  /** By spaces and CRLF alone, as the JDK's server reads. */
+  #spaces = 0;
+  readonly #target = new Word();
+  #strictLineOver = false;
+  #strictLength = 0;
+  #previous = 0;
+
+  /** A request to somebody, whatever follows. */
+  get isRequest(): boolean {
+    return this.#request;
+  }
+
+  /** A request to somebody if nothing follows: some take the end of the stream for the end of the line. */
+  get endsAsRequest(): boolean {
+    return this.#request || (!this.#lineOver && this.#isRequestLine());
+  }
+
+  /** The first line is complete, or longer than any server reads. */
+  get isOver(): boolean {
+    return this.#lineOver || this.#bytes > longestHead;
+  }
+
+  /** Nothing that follows can make it a request. */
+  get isHarmless(): boolean {
+    return !this.#request && this.#bytes > longestHead;
+  }
+
+  read(chunk: Buffer): void {
+    for (let at = 0; at < chunk.length && !this.#request; at++) {
+      if (this.#bytes > longestHead) return;
+      this.#readByte(chunk[at] as number);
+    }
+  }
+
+  #readByte(byte: number): void {
+    if (this.#bytes === this.#signature && byte === proxySignature[this.#signature]) {
+      this.#signature++;
+      if (this.#signature === proxySignature.length) this.#request = true;
+    }
+    this.#bytes++;
+    if (!this.#lineOver) this.#readLine(byte);
+    if (!this.#strictLineOver) this.#readStrictly(byte);
+    if (byte === (this.#emptyLine % 2 === 0 ? CR : LF)) {
+      this.#emptyLine++;
+      if (this.#emptyLine === 4 && this.#words > 0) this.#request = true;
+      if (this.#emptyLine === 4) this.#emptyLine = 2;
+    } else {
+      this.#emptyLine = byte === CR ? 1 : 0;
+    }
+    this.#previous = byte;
+  }
+
+  #readLine(byte: number): void {
+    if (blank[byte] !== 1) {
+      if (!this.#inWord) {
+        this.#inWord = true;
+        this.#words++;
+        this.#last.clear();
+      }
+      if (this.#words === 1) this.#first.add(byte);
+      else if (this.#words === 2) this.#second.add(byte);
+      if (this.#words > 1) this.#last.add(byte);
+      return;
+    }
+    if (this.#inWord && this.#words === 1 && this.#first.is('PROXY')) this.#request = true;
+    this.#inWord = false;
+    // A carriage return alone ends a line to some.
+    if (byte !== LF && byte !== CR) return;
+    if (this.#isRequestLine()) this.#request = true;
+    else if (byte === LF && this.#words > 0) this.#lineOver = true;
+  }
+
+  #isRequestLine(): boolean {
+    if (this.#words < 2) return false;
+    if (this.#last.isVersion) return true;
+    if (this.#words > 2) return this.#second.isPath && this.#first.isPrintable;
+    return this.#first.is('GET') || this.#second.isPath || this.#second.is('*');
+  }
+
+  #readStrictly(byte: number): void {
+    if (byte === LF && this.#previous === CR) {
+      if (this.#strictLength === 1) {
+        // Empty lines before the first are skipped.
+        this.#strictLength = 0;
+        return;
+      }
+      this.#strictLineOver = true;
+      if (this.#spaces > 1 && this.#target.isPath) this.#request = true;
+      return;
+    }
+    this.#strictLength++;
+    if (byte === SP) this.#spaces++;
+    else if (this.#spaces === 1) this.#target.add(byte);
+    // Settled: the second word is no path, whatever follows.
+    if (this.#spaces > 1 && !this.#target.isPath) this.#strictLineOver = true;
+  }
+}
