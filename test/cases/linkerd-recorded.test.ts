@@ -114,7 +114,9 @@ function name(ref: ResourceRef | null): string | null {
   return ref === null ? null : `${ref.group}/${ref.kind}/${ref.name}`;
 }
 
-const passes = (verdict: string): boolean => verdict === 'permit' || verdict === 'redirect';
+function passes(verdict: string): boolean {
+  return verdict === 'permit' || verdict === 'redirect';
+}
 
 function isWider({ verdict }: RecordedDecision, answer: ExplainJson): boolean {
   return passes(answer.verdict) && !passes(verdict);

@@ -101,6 +101,10 @@ export interface KnownDifference {
 
 export const knownDifferences: readonly KnownDifference[] = [
   {
+    row: 'on a port of unknown protocol with routes or a rate limit nothing but HTTP goes on',
+    is: ({ request }, { tcp }) => request.proto === 'tcp' && tcp === 'close',
+  },
+  {
     row: 'a path that servers could read in several ways',
     is: ({ request }, { verdict }) => verdict === 'invalid' && /%|\/\//.test(request.path ?? ''),
   },
