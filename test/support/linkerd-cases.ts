@@ -102,7 +102,7 @@ export interface KnownDifference {
 export const knownDifferences: readonly KnownDifference[] = [
   {
     row: 'on a port of unknown protocol with routes or a rate limit nothing but HTTP goes on',
-    is: ({ request }, { tcp }) => request.proto === 'tcp' && tcp === 'close',
+    is: ({ request }, { verdict }) => request.proto === 'tcp' && verdict === 'deny',
   },
   {
     row: 'a path that servers could read in several ways',
