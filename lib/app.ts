@@ -123,6 +123,8 @@ export async function startApp(options: AppOptions): Promise<App> {
 
   // Identity: files → TLS termination.
   let termination: TlsTermination | null = null;
+  let anchorIds: readonly string[] = [];
+  let anchorsRemoved = 0;
   let credentials: CredentialSource | null = null;
   if (config.identity === null) {
     readiness.up('identity');
@@ -134,9 +136,13 @@ export async function startApp(options: AppOptions): Promise<App> {
       ...config.identity,
       names: config.identity.names ?? undefined,
       onLoaded: (loaded) => {
+        // One more anchor leaves all sessions as sound as they were; one less puts all in doubt.
+        if (anchorIds.some((id) => !loaded.anchorIds.includes(id))) anchorsRemoved++;
+        anchorIds = loaded.anchorIds;
         termination = new TlsTermination({
           names: new Set(loaded.names),
           options: loaded.secureContextOptions,
+          anchors: { generation: anchorsRemoved, verifies: loaded.verifies },
         });
         telemetry.identityLoaded({ expiresAt: loaded.notAfter, refreshedAt: new Date() });
         readiness.up('identity');
@@ -177,7 +183,12 @@ export async function startApp(options: AppOptions): Promise<App> {
     upstreams,
     live,
     tls: () => termination,
-    watch: { budget, limits: config.limits, limitReached: recorder.limitReached },
+    watch: {
+      budget,
+      limits: config.limits,
+      limitReached: recorder.limitReached,
+      anchors: () => termination?.anchors ?? null,
+    },
     detectTimeoutMs: config.detectTimeoutMs,
   };
   authorizer.onChange(guarded('a change of policy', null, () => live.recheckAll()));

@@ -3,6 +3,7 @@ import type { IpAddress } from '../ip.ts';
 import { type BufferBudget, progressOf, type Slow, Stall, type StallLimit } from './buffer-budget.ts';
 import type { LimitName, Limits } from './limits.ts';
 import type { Spareable } from './live-connections.ts';
+import type { PeerSession, TrustAnchors } from './peer-session.ts';
 import type { Occupant } from './request-pipeline.ts';
 import { resetOrDestroy } from './tcp/forward.ts';
 
@@ -10,10 +11,15 @@ export interface WatchServices {
   readonly budget: BufferBudget;
   readonly limits: Limits;
   readonly limitReached: (limit: LimitName, client: IpAddress) => void;
+  /** The ones in force; null when this proxy has no identity. */
+  readonly anchors: () => TrustAnchors | null;
 }
 
 /** A tunnel on which nothing has moved for so many milliseconds can be done without when there is no room. */
 const quietTunnelMs = 60_000;
+
+/** Milliseconds for what is in flight when its client is trusted no more. */
+const graceMs = 10_000;
 
 /** A client that stands still for less than this may only be slow. */
 const stalledMs = 1000;
@@ -31,6 +37,9 @@ export class ConnectionWatch implements Slow {
   readonly #hasIdentity: boolean;
   /** Ends both sides of it. */
   readonly #end: () => void;
+  /** What the client's identity rests on; null where it has none, or once it has been found unsound. */
+  #session: PeerSession | null;
+  #cutAt = Number.POSITIVE_INFINITY;
   #stall: Stall | null = null;
   #moved = -1;
   #movedAt: number;
@@ -42,6 +51,7 @@ export class ConnectionWatch implements Slow {
     stream: Socket,
     client: IpAddress,
     hasIdentity: boolean,
+    session: PeerSession | null,
     occupant: () => Occupant | null,
     end: () => void,
   ) {
@@ -49,6 +59,7 @@ export class ConnectionWatch implements Slow {
     this.#stream = stream;
     this.client = client;
     this.#hasIdentity = hasIdentity;
+    this.#session = session;
     this.#occupant = occupant;
     this.#end = end;
     this.#movedAt = performance.now();
@@ -77,6 +88,11 @@ export class ConnectionWatch implements Slow {
     } else {
       this.#stall?.release();
     }
+    if (this.#session !== null) this.#checkSession(this.#session, isTunnel ? null : occupant, now);
+    if (now > this.#cutAt) {
+      this.#end();
+      return;
+    }
     const { limits } = this.#services;
     if (isTunnel) {
       if (now - this.#movedAt > limits.tunnelIdleTimeoutMs) {
@@ -90,6 +106,22 @@ export class ConnectionWatch implements Slow {
     this.#retiresAt = Number.POSITIVE_INFINITY;
     this.#services.limitReached('max_connection_age', this.client);
     occupant.retire();
+  }
+
+  /**
+   * A client whose trust anchor has gone is somebody whom nobody vouches for: its requests in flight, and its tunnel, have
+   * a little time to end. One whose certificate has expired while its connection lived was who it said it was: it is asked
+   * to come back with a new one, and a tunnel, which could not, goes on (as Linkerd's do).
+   *
+   * @param occupant null for a tunnel.
+   */
+  #checkSession(session: PeerSession, occupant: Occupant | null, now: number): void {
+    const standing = session.standing(now, this.#services.anchors());
+    if (standing === 'sound' || (standing === 'expired' && occupant === null)) return;
+    if (standing === 'untrusted') this.#cutAt = now + graceMs;
+    this.#session = null;
+    this.#services.limitReached('client_certificate', this.client);
+    occupant?.retire();
   }
 
   spareable(): Spareable {

@@ -12,6 +12,7 @@ import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
 import type { Line } from './line.ts';
 import type { LiveConnection, LiveConnections, Spareable } from './live-connections.ts';
+import type { PeerSession } from './peer-session.ts';
 import type { ConnectionScope, Recorder, TransportScope } from './recorder.ts';
 import { errorCode } from './refuse.ts';
 import type { Destination, HttpConnection, Occupant } from './request-pipeline.ts';
@@ -87,6 +88,8 @@ class InboundConnection implements LiveConnection {
   /** From when on it carries something. */
   #watch: ConnectionWatch | null = null;
   #handshakeSince = 0;
+  /** What the client's identity rests on. */
+  #session: PeerSession | null = null;
   /** What the connection has become; decides what recheck and drain mean. */
   #stage: Stage = detecting;
 
@@ -181,7 +184,8 @@ class InboundConnection implements LiveConnection {
         this.#socket.destroy();
         return;
       }
-      const { socket, identity } = handshake;
+      const { socket, identity, session } = handshake;
+      this.#session = session;
       socket.on('error', (error) => {
         this.#errno = errorCode(error);
         socket.destroy();
@@ -352,7 +356,7 @@ class InboundConnection implements LiveConnection {
   #settle(stream: Socket, scope: ConnectionScope, occupant: () => Occupant | null, end: () => void): void {
     this.#services.live.settled(this);
     const hasIdentity = clientId(scope.facts.client) !== null;
-    this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, occupant, end);
+    this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, this.#session, occupant, end);
   }
 
   spareable(): Spareable {

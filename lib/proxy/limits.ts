@@ -83,6 +83,8 @@ export const limitNames = [
   'max_streams',
   'max_resets',
   'max_buffered_bytes',
+  /** The client's certificate has expired, or its trust anchor has been removed, while its connection was open. */
+  'client_certificate',
   /** HTTP/2 frames that do no work. */
   'http2_overhead',
   /** Accepting or connecting failed for want of file descriptors. */

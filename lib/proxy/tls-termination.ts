@@ -1,8 +1,10 @@
+import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import tls from 'node:tls';
 import type { ClientIdentity } from '../client.ts';
 import { identityFromCertificate } from '../identity.ts';
 import type { ClientHello } from './detect/client-hello.ts';
+import { PeerSession, type TrustAnchors } from './peer-session.ts';
 
 /** Our side of mutual TLS: one immutable snapshot; a rotation makes the next. */
 export interface ServerCredentials {
@@ -10,10 +12,18 @@ export interface ServerCredentials {
   readonly names: ReadonlySet<string>;
   /** Certificate, key and trust anchors, with every protocol limit already set. */
   readonly options: tls.TlsOptions;
+  /** As of this snapshot. */
+  readonly anchors: TrustAnchors;
 }
 
 export type Handshake =
-  | { readonly kind: 'established'; readonly socket: tls.TLSSocket; readonly identity: ClientIdentity | null }
+  | {
+      readonly kind: 'established';
+      readonly socket: tls.TLSSocket;
+      readonly identity: ClientIdentity | null;
+      /** Null where the client has shown no certificate. */
+      readonly session: PeerSession | null;
+    }
   /** The client gave up, or presented a certificate that does not verify. */
   | { readonly kind: 'failed'; readonly reason: string };
 
@@ -32,6 +42,15 @@ const known: Record<AlpnPreference, string[]> = {
 const maxKnown = 256;
 const maxKnownBytes = 4096;
 
+interface KnownCertificate {
+  readonly identity: ClientIdentity | null;
+  readonly expiresAtMs: number;
+}
+
+function readKnown(certificate: X509Certificate): KnownCertificate {
+  return { identity: identityFromCertificate(certificate.raw), expiresAtMs: certificate.validToDate.getTime() };
+}
+
 interface Pending {
   readonly done: (result: Handshake) => void;
 }
@@ -42,14 +61,16 @@ interface Pending {
  */
 export class TlsTermination {
   readonly names: ReadonlySet<string>;
+  readonly anchors: TrustAnchors;
   readonly #servers: ReadonlyMap<AlpnPreference | 'none', tls.Server>;
   readonly #pending = new Map<string, Pending>();
   /** By the whole certificate, which alone decides. */
-  readonly #identities = new Map<string, ClientIdentity | null>();
+  readonly #certificates = new Map<string, KnownCertificate>();
 
   /** @throws when the certificate, key or anchors cannot be used. */
   constructor(credentials: ServerCredentials) {
     this.names = credentials.names;
+    this.anchors = credentials.anchors;
     const make = (alpn: string[] | undefined): tls.Server => {
       const server = tls.createServer({
         ...credentials.options,
@@ -106,23 +127,26 @@ export class TlsTermination {
    */
   #verified(socket: tls.TLSSocket): Handshake {
     const certificate = socket.getPeerX509Certificate();
-    if (certificate === undefined) return { kind: 'established', socket, identity: null };
+    if (certificate === undefined) return { kind: 'established', socket, identity: null, session: null };
     if (!socket.authorized) {
       return { kind: 'failed', reason: `client certificate does not verify: ${String(socket.authorizationError)}` };
     }
-    return { kind: 'established', socket, identity: this.#identityIn(certificate.raw) };
+    const { identity, expiresAtMs } = this.#known(certificate);
+    const session = new PeerSession(socket, expiresAtMs, this.anchors.generation);
+    return { kind: 'established', socket, identity, session };
   }
 
-  #identityIn(der: Buffer): ClientIdentity | null {
-    if (der.length > maxKnownBytes) return identityFromCertificate(der);
+  #known(certificate: X509Certificate): KnownCertificate {
+    const der = certificate.raw;
+    if (der.length > maxKnownBytes) return readKnown(certificate);
     const key = der.toString('latin1');
-    let identity = this.#identities.get(key);
-    if (identity === undefined) {
-      identity = identityFromCertificate(der);
-      if (this.#identities.size >= maxKnown) this.#identities.clear();
-      this.#identities.set(key, identity);
+    let known = this.#certificates.get(key);
+    if (known === undefined) {
+      known = readKnown(certificate);
+      if (this.#certificates.size >= maxKnown) this.#certificates.clear();
+      this.#certificates.set(key, known);
     }
-    return identity;
+    return known;
   }
 
   #settleKey(key: string, result: Handshake): void {

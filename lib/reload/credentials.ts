@@ -12,6 +12,10 @@ export interface Credentials {
   readonly secureContextOptions: Readonly<tls.TlsOptions>;
   /** SNI names for which TLS is terminated here: lower case, never empty. */
   readonly names: readonly string[];
+  /** By their SHA-256: those that have not expired. */
+  readonly anchorIds: readonly string[];
+  /** Whether a certificate leads to one of them now. */
+  readonly verifies: (leaf: X509Certificate, intermediates: readonly X509Certificate[]) => boolean;
   readonly notBefore: Date;
   readonly notAfter: Date;
   /** 1 for the first load. */
@@ -127,6 +131,9 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
           done(null, secureContext),
       }),
       names: Object.freeze(names),
+      anchorIds: Object.freeze(anchors.map(({ fingerprint256 }) => fingerprint256)),
+      verifies: (certificate: X509Certificate, issuers: readonly X509Certificate[]) =>
+        leadsToAnchor(certificate, issuers, anchors, new Date()),
       notBefore: leaf.validFromDate,
       notAfter: leaf.validToDate,
       generation: context.generation,

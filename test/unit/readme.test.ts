@@ -80,6 +80,7 @@ t.test('refusals', async (t) => {
     'app sends no valid response': failures.badResponse,
     'connecting times out': upstreamFailure({ code: 'ERR_SALLYPORT_CONNECT_TIMEOUT' }),
     overload: failures.overload,
+    'request times out': failures.requestTimeout,
     loop: upstreamFailure({ code: 'ERR_SALLYPORT_LOOP' }),
   };
   const connection = (close: boolean): string => (close ? 'closed' : 'kept');

@@ -129,7 +129,12 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     upstreams,
     live,
     tls: () => options.tls ?? null,
-    watch: { budget, limits, limitReached: recorder.limitReached },
+    watch: {
+      budget,
+      limits,
+      limitReached: recorder.limitReached,
+      anchors: () => options.tls?.anchors ?? null,
+    },
     detectTimeoutMs: 1000,
   };
   const listener: Listener = await listen({

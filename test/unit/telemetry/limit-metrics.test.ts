@@ -6,7 +6,7 @@ import { LimitMetrics } from '../../../lib/telemetry/limit-metrics.ts';
 
 t.test('every variable has its metric, and the few other metrics are known', async (t) => {
   const ofVariables = Object.keys(limitVariables).map((name) => name.replace('SALLYPORT_', '').toLowerCase());
-  t.same([...limitNames].sort(), [...ofVariables, 'descriptors', 'http2_overhead'].sort());
+  t.same([...limitNames].sort(), [...ofVariables, 'client_certificate', 'descriptors', 'http2_overhead'].sort());
 });
 
 t.test('counts each time, and tells every ten seconds', async (t) => {
