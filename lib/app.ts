@@ -172,8 +172,14 @@ export async function startApp(options: AppOptions): Promise<App> {
     if (limit !== undefined) pipeline.limitReached(limit, connection);
     connection.scope.badRequest(authorizer.port(connection.policyPort), reason);
   };
-  const library = new LibraryLane({ pipeline, upgrades: new UpgradeForwarder(pipeline, upstreams), onBadRequest });
-  const http1 = config.fastLane ? new FastLane({ pipeline, upstreams, library, onBadRequest }) : library;
+  // Nothing follows a message that could not be read.
+  const onBrokenHttp1 = (connection: HttpConnection, reason: string): void => {
+    onBadRequest(connection, reason);
+    connection.scope.brokenProtocol();
+  };
+  const upgrades = new UpgradeForwarder(pipeline, upstreams);
+  const library = new LibraryLane({ pipeline, upgrades, onBadRequest: onBrokenHttp1 });
+  const http1 = config.fastLane ? new FastLane({ pipeline, upstreams, library, onBadRequest: onBrokenHttp1 }) : library;
   const http2 = new Http2Lane({ pipeline, upstreams, onBadRequest });
   const services: ConnectionServices = {
     authorizer,

@@ -44,6 +44,8 @@ export interface RequestScope {
   requestFrame(bytes: number): void;
   requestEnded(): void;
   responseHead(status: number): void;
+  /** In place of a response of the app's this was answered; `responseEnded` follows. Both codes, whatever the request was. */
+  refused(status: number, grpcStatus: number): void;
   responseFrame(bytes: number): void;
   /** `grpcStatus` from trailers (or trailers-only headers), null where none; `error` empty, `h2(REASON)` or `unclassified`. */
   responseEnded(grpcStatus: string | null, error: string): void;
@@ -66,6 +68,8 @@ export interface ConnectionScope {
     seconds: number,
   ): void;
   tcpError(error: ErrorLabel): void;
+  /** The bytes ceased to be HTTP where nothing else may come, and the connection ends: counted as `unexpected`, not logged. */
+  brokenProtocol(): void;
   /** Counts an HTTP decision, and logs denials and audits (with the failing clause, which `reasons` computes on demand). */
   requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog, grpc: boolean): void;
   /** Begins `request_total`, `response_*` and `inbound_{http,grpc}_*` for a permitted request. `ended` is called once, when the response has ended. */

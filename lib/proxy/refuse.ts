@@ -39,7 +39,7 @@ function messageFor(decision: Exclude<RequestDecision, { kind: 'permit' }>, conn
     case 'rate-limited':
       return `${where}rate limit exceeded`;
     case 'redirect':
-      return decision.location === null ? 'redirect cannot replace a prefix' : '';
+      return decision.location === null ? 'redirect cannot replace a prefix' : 'redirected';
     case 'invalid':
       return 'ambiguous or invalid request path';
   }

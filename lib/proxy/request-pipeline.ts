@@ -120,8 +120,7 @@ export class RequestPipeline {
       return;
     }
     exchange.onPermitted?.();
-    const { policy } = admitted;
-    const failed = (error: unknown): void => this.fail(connection, policy, exchange, upstreamFailure(error));
+    const failed = (error: unknown): void => this.fail(connection, admitted, exchange, upstreamFailure(error));
     const { destination } = connection;
     if (destination.kind === 'in-process') {
       const readBody = (maxBytes: number): Promise<Buffer> => readStream(exchange.body, maxBytes);
@@ -138,8 +137,9 @@ export class RequestPipeline {
   }
 
   /** Refuses a permitted request that could not be served. */
-  fail(connection: HttpConnection, policy: PortPolicy, exchange: Exchange, failure: Failure): void {
+  fail(connection: HttpConnection, { policy, scope }: Admitted, exchange: Exchange, failure: Failure): void {
     this.failed(connection, policy, exchange, failure);
+    scope.refused(failure.refusal.status, failure.refusal.grpc);
     exchange.refuse(failure.refusal);
   }
 

@@ -218,6 +218,11 @@ export class Connection implements ConnectionScope {
     this.#shared.log.tcpError(this.facts, error);
   }
 
+  brokenProtocol(): void {
+    const target = this.#view?.target ?? this.#shared.labels.target(this.facts, null);
+    this.#shared.decisions.tcpError('unexpected', target).value++;
+  }
+
   requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog, _grpc: boolean): void {
     const cells = this.#at(policy).cellsOf(decision);
     cells.counter.value++;
@@ -229,7 +234,10 @@ export class Connection implements ConnectionScope {
     const view = this.#at(policy);
     const cells = view.cellsOf(permit);
     const client = view.clientSeries(cells, permit);
-    return new Request(client, view.routeSeries(cells, permit, grpc), grpc, this.#shared.now, ended);
+    // The route tells which family it is, not the request: gRPC over an HTTP route is HTTP (Linkerd).
+    const grpcRoute = policy.protocol === 'grpc';
+    const route = view.routeSeries(cells, permit, grpcRoute);
+    return new Request(client, route, grpc, grpcRoute, this.#shared.now, ended);
   }
 
   badRequest(policy: PortPolicy, reason: string): void {

@@ -24,6 +24,9 @@ const requestSecondsBounds = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 10];
 const responseSecondsBounds = [0.05, 0.5, 1, 10];
 const frameBytesBounds = [128, 1024, 10240];
 
+/** Linkerd's newer families print bounds as floats; its older ones, `response_latency_ms` among them, as integers. */
+const withPoint = (bound: number): string => (Number.isInteger(bound) ? `${bound}.0` : String(bound));
+
 /** Linkerd's gRPC failures: UNKNOWN, DEADLINE_EXCEEDED, PERMISSION_DENIED, INTERNAL, UNAVAILABLE, DATA_LOSS. */
 const grpcFailures: ReadonlySet<number> = new Set([2, 4, 7, 13, 14, 15]);
 const grpcUnknown = 2;
@@ -131,10 +134,10 @@ export class RouteSeries {
   constructor(labels: Labels) {
     this.#labels = labels;
     this.requests = new Cell(labels);
-    this.requestSeconds = new HistogramCell(labels, requestSecondsBounds);
-    this.responseSeconds = new HistogramCell(labels, responseSecondsBounds);
-    this.requestFrames = new HistogramCell(labels, frameBytesBounds);
-    this.responseFrames = new HistogramCell(labels, frameBytesBounds);
+    this.requestSeconds = new HistogramCell(labels, requestSecondsBounds, withPoint);
+    this.responseSeconds = new HistogramCell(labels, responseSecondsBounds, withPoint);
+    this.requestFrames = new HistogramCell(labels, frameBytesBounds, withPoint);
+    this.responseFrames = new HistogramCell(labels, frameBytesBounds, withPoint);
   }
 
   status(status: string): Cell {
@@ -240,19 +243,24 @@ export class Request implements RequestScope {
   readonly #client: ClientSeries;
   readonly #route: RouteSeries;
   readonly #grpc: boolean;
+  readonly #grpcRoute: boolean;
   readonly #now: () => number;
   readonly #startedMs: number;
   #requestEndedMs = -1;
   #status = noStatus;
   #counted = false;
   #latencySeen = false;
+  /** The gRPC status of an answer of ours. */
+  #refusedWith: string | null = null;
   readonly #ended: (() => void) | undefined;
   #done = false;
 
+  /** `grpc` is what the request is, `grpcRoute` whose family its route's series is in. */
   constructor(
     client: ClientSeries,
     route: RouteSeries,
     grpc: boolean,
+    grpcRoute: boolean,
     now: () => number,
     ended: (() => void) | undefined,
   ) {
@@ -260,6 +268,7 @@ export class Request implements RequestScope {
     this.#client = client;
     this.#route = route;
     this.#grpc = grpc;
+    this.#grpcRoute = grpcRoute;
     this.#now = now;
     this.#startedMs = now();
     client.open++;
@@ -281,13 +290,21 @@ export class Request implements RequestScope {
     this.#status = status;
   }
 
+  refused(status: number, grpcStatus: number): void {
+    this.#status = this.#grpc ? 200 : status;
+    this.#refusedWith = String(grpcStatus);
+  }
+
   responseFrame(bytes: number): void {
     if (!this.#latencySeen) this.#latency(this.#now());
     if (bytes > 0) this.#route.responseFrames.observe(bytes);
   }
 
-  responseEnded(grpcStatus: string | null, error: string): void {
+  responseEnded(appStatus: string | null, appError: string): void {
     if (this.#done) return;
+    // What the client got is the response, as in Linkerd, which counts outside of what makes it.
+    const grpcStatus = this.#refusedWith ?? appStatus;
+    const error = this.#refusedWith === null ? appError : '';
     this.#done = true;
     this.#ended?.();
     // An app may answer before the body's first piece: a response without its request would make rates exceed one.
@@ -299,7 +316,7 @@ export class Request implements RequestScope {
     this.#route.requestSeconds.observe((endedMs - this.#startedMs) / 1000);
     // Where the response ended first there is nothing to measure from.
     if (this.#requestEndedMs >= 0) this.#route.responseSeconds.observe((endedMs - this.#requestEndedMs) / 1000);
-    const status = this.#grpc ? (grpcLabels[grpcIndex(grpcStatus)] as string) : statusLabel(this.#status);
+    const status = this.#grpcRoute ? (grpcLabels[grpcIndex(grpcStatus)] as string) : statusLabel(this.#status);
     this.#route.status(status).value++;
   }
 

@@ -32,10 +32,13 @@ export class HistogramCell {
   readonly bounds: readonly number[];
   readonly counts: Float64Array;
   sum = 0;
+  /** How a bound is written. */
+  readonly text: (bound: number) => string;
 
-  constructor(labels: Labels, bounds: readonly number[]) {
+  constructor(labels: Labels, bounds: readonly number[], text: (bound: number) => string = String) {
     this.labels = labels;
     this.bounds = bounds;
+    this.text = text;
     this.counts = new Float64Array(bounds.length + 1);
   }
 
@@ -75,7 +78,7 @@ export function histogramSamples(name: string, cell: HistogramCell): Sample[] {
   let total = 0;
   for (let bucket = 0; bucket < cell.counts.length; bucket++) {
     total += cell.counts[bucket] as number;
-    const le = bucket < cell.bounds.length ? String(cell.bounds[bucket]) : '+Inf';
+    const le = bucket < cell.bounds.length ? cell.text(cell.bounds[bucket] as number) : '+Inf';
     samples.push({ metricName: `${name}_bucket`, labels: { le }, sharedLabels: cell.labels, value: total });
   }
   samples.push({ metricName: `${name}_sum`, labels: none, sharedLabels: cell.labels, value: cell.sum });

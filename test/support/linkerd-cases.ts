@@ -121,6 +121,10 @@ export const knownDifferences: readonly KnownDifference[] = [
     is: ({ request }, { verdict }) => verdict === 'invalid' && !(request.path ?? '/').startsWith('/'),
   },
   {
+    row: 'a known method in another case',
+    is: ({ request }, { verdict }) => verdict === 'invalid' && ['get', 'Get'].includes(request.method ?? ''),
+  },
+  {
     row: 'a fragment in a target',
     is: ({ request }) => (request.path ?? '').includes('#'),
   },

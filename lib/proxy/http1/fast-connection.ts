@@ -377,8 +377,9 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
 
   #fail(failure: Failure): void {
     const { pipeline } = this.#lane;
-    const { policy } = this.#admitted as Admitted;
+    const { policy, scope } = this.#admitted as Admitted;
     pipeline.failed(this.#connection, policy, this.#request as PlainRequest, failure);
+    scope.refused(failure.refusal.status, failure.refusal.grpc);
     this.#refuse(failure.refusal);
   }
 

@@ -57,11 +57,11 @@ export class UpgradeForwarder {
       exchange.refuse(admitted.refusal);
       return;
     }
-    const { scope, policy } = admitted;
+    const { scope } = admitted;
     scope.requestFrame(0);
     scope.requestEnded();
     if (connection.destination.kind !== 'app') {
-      this.#pipeline.fail(connection, policy, exchange, failures.badRequest);
+      this.#pipeline.fail(connection, admitted, exchange, failures.badRequest);
       scope.responseEnded(null, 'unclassified');
       return;
     }
@@ -85,7 +85,7 @@ export class UpgradeForwarder {
       if (tunnel.answered) {
         resetOrDestroy(socket);
       } else {
-        this.#pipeline.fail(connection, admitted.policy, exchange, upstreamFailure(error));
+        this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
       }
       admitted.scope.responseEnded(null, 'unclassified');
     });
@@ -94,9 +94,10 @@ export class UpgradeForwarder {
 
   #other(admitted: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint, fields: HeaderList): void {
     const { connection, exchange, socket, head } = upgrade;
-    const { scope, policy } = admitted;
+    const { scope } = admitted;
     const dispatcher = this.#upstreams.http1(endpoint);
-    const failed = (error: unknown): void => this.#pipeline.fail(connection, policy, exchange, upstreamFailure(error));
+    const failed = (error: unknown): void =>
+      this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
     const switched = (status: number, headers: HeaderList, app: Duplex): void => {
       scope.responseHead(status);
       scope.responseEnded(null, '');

@@ -69,7 +69,7 @@ export class Http2Lane implements Http2Engine, ServerLane {
     const { policy } = admitted;
     const { destination } = connection;
     if (destination.kind === 'in-process') {
-      const failed = (error: unknown): void => pipeline.fail(connection, policy, stream, upstreamFailure(error));
+      const failed = (error: unknown): void => pipeline.fail(connection, admitted, stream, upstreamFailure(error));
       const body = new CollectedBody(stream);
       stream.relay = body;
       serveApplication(admitted, stream, (max) => body.read(max), destination.application, failed);
@@ -81,7 +81,7 @@ export class Http2Lane implements Http2Engine, ServerLane {
           pipeline.failed(connection, policy, stream, failure);
           stream.abort(errorCode.refusedStream);
         } else {
-          pipeline.fail(connection, policy, stream, failure);
+          pipeline.fail(connection, admitted, stream, failure);
         }
       };
       const block = http2BlockFor(connection, admitted, stream);
@@ -91,7 +91,7 @@ export class Http2Lane implements Http2Engine, ServerLane {
       if (!stream.remoteEnded && headerValue(stream.requestHead.head.forward, 'expect') !== null) stream.inform(goOn);
       const pool = this.#pools.at(destination.endpoint);
       new Http1Relay(admitted, stream, pool, head, stream.originalProtocol, (failure) =>
-        pipeline.fail(connection, policy, stream, failure),
+        pipeline.fail(connection, admitted, stream, failure),
       ).start();
     }
   }

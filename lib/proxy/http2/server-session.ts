@@ -94,6 +94,11 @@ export class ServerSession extends Session implements Http2Session, ServerStream
     if (chunk.length > bytes) super.receive(chunk.subarray(bytes));
   }
 
+  override fail(code: number): void {
+    if (!this.over) this.connection.scope.brokenProtocol();
+    super.fail(code);
+  }
+
   #gone(): void {
     this.abortAll(errorCode.cancel);
     this.#lane.forget(this);

@@ -124,7 +124,7 @@ export class NodeHttp2Lane implements Http2Engine {
         pipeline.failed(connection, admitted.policy, exchange, failure);
         exchange.abort(errorCode.refusedStream);
       } else {
-        pipeline.fail(connection, admitted.policy, exchange, failure);
+        pipeline.fail(connection, admitted, exchange, failure);
       }
     });
   }

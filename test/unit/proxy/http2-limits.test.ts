@@ -55,7 +55,7 @@ async function accepted(t: Test, onRequest: (stream: ServerStream) => void = () 
     forget: () => {},
   };
   const { client, socket } = await connectedPair(t);
-  const session = new ServerSession(lane, {} as HttpConnection, socket);
+  const session = new ServerSession(lane, { scope: { brokenProtocol: () => {} } } as unknown as HttpConnection, socket);
   session.start(Buffer.alloc(0));
   return { client, socket, session, bad };
 }

@@ -192,6 +192,7 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
     openSource: () => ({ closed: () => {} }),
     detected: () => {},
     tcpError: () => {},
+    brokenProtocol: () => {},
     requestDecided: (_policy, _decision, request) => {
       counts.decided++;
       options.onDecided?.(`${request.method} ${request.host}${request.path}`);
@@ -205,6 +206,7 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
         responseHead: () => {
           counts.heads++;
         },
+        refused: () => {},
         responseFrame: () => {},
         responseEnded: (_grpcStatus, error) => {
           if (over) return;

@@ -47,7 +47,7 @@ t.test('decisions', async (t) => {
     ],
     [
       { kind: 'redirect', server: ref, route: ref, authz: ref, audit: false, status: 301, location: 'https://a/' },
-      { status: 301, close: false, location: 'https://a/', message: '' },
+      { status: 301, close: false, location: 'https://a/', message: 'redirected' },
     ],
     [
       { kind: 'redirect', server: ref, route: ref, authz: ref, audit: false, status: 301, location: null },
@@ -104,13 +104,20 @@ t.test('codes of errors', async (t) => {
 
 t.test('headers of refusals', async (t) => {
   const deny = refusalFor({ kind: 'deny', server: ref, route: ref }, known);
-  const redirect: Refusal = { status: 302, grpc: 5, close: false, location: 'https://a/', message: '' };
+  const redirect: Refusal = { status: 302, grpc: 5, close: false, location: 'https://a/', message: 'redirected' };
   const { refusal: gone } = upstreamFailure(new Error('x'));
   const rows: readonly (readonly [name: string, Refusal, ConnectionFacts, grpc: boolean, headers: string[]])[] = [
     ['to a stranger', deny, plain, false, ['content-length', '0']],
     ['to one without a name', deny, anonymous, false, ['content-length', '0']],
     ['to one that is known', deny, known, false, ['content-length', '0', 'l5d-proxy-error', deny.message]],
-    ['a redirect', redirect, known, false, ['content-length', '0', 'location', 'https://a/']],
+    ['a redirect, to a stranger', redirect, plain, false, ['content-length', '0', 'location', 'https://a/']],
+    [
+      'a redirect',
+      redirect,
+      known,
+      false,
+      ['content-length', '0', 'location', 'https://a/', 'l5d-proxy-error', 'redirected'],
+    ],
     ['a failure, to a stranger', gone, plain, false, ['content-length', '0']],
     [
       'a failure',

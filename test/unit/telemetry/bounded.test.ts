@@ -94,7 +94,8 @@ t.test('whatever a peer sends: SNI, statuses, codes, errors', async (t) => {
       scope.tcpError(noise as ErrorLabel);
     }
     http.httpError(policy, noise as ErrorLabel, noise, fx.requestLog({ path: noise, host: noise, method: noise }));
-    const request = http.requestStarted(policy, fx.permit, i % 2 === 0);
+    const port = i % 2 === 0 ? fx.portPolicy({ protocol: 'grpc' }) : policy;
+    const request = http.requestStarted(port, fx.permit, i % 2 === 0);
     request.responseHead((i % 5000) - 1000);
     request.responseEnded(noise, i % 3 === 0 ? noise : '');
   }

@@ -265,9 +265,9 @@ t.test('a request from beginning to end', async (t) => {
   t.equal(fx.find(lines, 'response_latency_ms_count')[0]?.labels.status_code, '201');
   t.equal(fx.find(lines, 'inbound_http_request_duration_seconds_sum')[0]?.value, 1.045);
   t.equal(fx.find(lines, 'inbound_http_response_duration_seconds_sum')[0]?.value, 1.015);
-  t.equal(bucket('inbound_http_request_frame_size_bytes', '128'), 1);
-  t.equal(bucket('inbound_http_request_frame_size_bytes', '10240'), 2);
-  t.equal(bucket('inbound_http_response_frame_size_bytes', '10240'), 0);
+  t.equal(bucket('inbound_http_request_frame_size_bytes', '128.0'), 1);
+  t.equal(bucket('inbound_http_request_frame_size_bytes', '10240.0'), 2);
+  t.equal(bucket('inbound_http_response_frame_size_bytes', '10240.0'), 0);
   t.equal(bucket('inbound_http_response_frame_size_bytes', '+Inf'), 1);
   t.same(
     fx.find(lines, 'inbound_http_statuses_total').map((line) => line.labels),
@@ -284,7 +284,7 @@ t.test('an empty response has its latency at its end, and one cut off before its
   empty.responseHead(204);
   advance(7);
   empty.responseEnded(null, '');
-  const cut = scope.requestStarted(fx.portPolicy(), fx.permit, true);
+  const cut = scope.requestStarted(fx.portPolicy({ protocol: 'grpc' }), fx.permit, true);
   cut.responseEnded(null, 'h2(CANCEL)');
   const lines = await fx.scrape(telemetry);
   t.equal(fx.find(lines, 'response_latency_ms_sum', { status_code: '204' })[0]?.value, 7);
@@ -294,9 +294,50 @@ t.test('an empty response has its latency at its end, and one cut off before its
   t.equal(fx.find(lines, 'request_total')[0]?.value, 2, 'no response without its request');
 });
 
+t.test('the route, not the request, says whether it is counted as gRPC', async (t) => {
+  const rows = [
+    ['http1', true, 'http', '200'],
+    ['detect', true, 'http', '200'],
+    ['detect', false, 'http', '200'],
+    ['grpc', true, 'grpc', '0'],
+    ['grpc', false, 'grpc', '0'],
+  ] as const;
+  for (const [protocol, grpc, family, status] of rows) {
+    const { telemetry } = fx.fixture();
+    one(telemetry.recorder, { grpc, status: 200, grpcStatus: '0', error: '' }, fx.portPolicy({ protocol }));
+    const lines = await fx.scrape(telemetry);
+    const of = (name: string) => fx.find(lines, `inbound_${name}_statuses_total`).map((line) => line.labels.status);
+    const what = `${grpc ? 'gRPC' : 'HTTP'} on ${protocol}`;
+    t.same([of('http'), of('grpc')], family === 'http' ? [[status], []] : [[], [status]], what);
+    t.equal(fx.find(lines, 'response_total')[0]?.labels.grpc_status, grpc ? '0' : '', `${what}: response_total`);
+  }
+});
+
+t.test('an answer of ours in place of a response is the response', async (t) => {
+  for (const [grpc, labels] of [
+    [false, { status_code: '502', classification: 'failure', grpc_status: '', error: '' }],
+    [true, { status_code: '200', classification: 'failure', grpc_status: '14', error: '' }],
+  ] as const) {
+    const { telemetry } = fx.fixture();
+    const request = telemetry.recorder.connection(fx.facts()).requestStarted(fx.portPolicy(), fx.permit, grpc);
+    request.refused(502, 14);
+    request.responseEnded(null, 'unclassified');
+    const lines = await fx.scrape(telemetry);
+    t.match(fx.find(lines, 'response_total'), [{ labels, value: 1 }], grpc ? 'gRPC' : 'HTTP');
+    t.match(fx.find(lines, 'inbound_http_statuses_total'), [{ labels: { status: labels.status_code }, value: 1 }]);
+  }
+});
+
+t.test('bytes that are no HTTP where nothing else may come', async (t) => {
+  const { telemetry } = fx.fixture();
+  telemetry.recorder.connection(fx.facts()).brokenProtocol();
+  const lines = await fx.scrape(telemetry);
+  t.match(fx.find(lines, 'inbound_tcp_errors_total'), [{ labels: { error: 'unexpected', ...target }, value: 1 }]);
+});
+
 t.test('buckets are Linkerd’s', async (t) => {
   const { telemetry } = fx.fixture();
-  one(telemetry.recorder, { grpc: true, status: 200, grpcStatus: '0', error: '' });
+  one(telemetry.recorder, { grpc: true, status: 200, grpcStatus: '0', error: '' }, fx.portPolicy({ protocol: 'grpc' }));
   telemetry.recorder.connection(fx.facts()).detected(fx.portPolicy({ protocol: 'detect' }), 'http/1', 0.05);
   const lines = await fx.scrape(telemetry);
   const rows: [string, string][] = [
@@ -304,10 +345,10 @@ t.test('buckets are Linkerd’s', async (t) => {
       'response_latency_ms',
       '1 2 3 4 5 10 20 30 40 50 100 200 300 400 500 1000 2000 3000 4000 5000 10000 20000 30000 40000 50000 +Inf',
     ],
-    ['inbound_grpc_request_duration_seconds', '0.025 0.05 0.1 0.25 0.5 1 10 +Inf'],
-    ['inbound_grpc_response_duration_seconds', '0.05 0.5 1 10 +Inf'],
-    ['inbound_grpc_request_frame_size_bytes', '128 1024 10240 +Inf'],
-    ['inbound_grpc_response_frame_size_bytes', '128 1024 10240 +Inf'],
+    ['inbound_grpc_request_duration_seconds', '0.025 0.05 0.1 0.25 0.5 1.0 10.0 +Inf'],
+    ['inbound_grpc_response_duration_seconds', '0.05 0.5 1.0 10.0 +Inf'],
+    ['inbound_grpc_request_frame_size_bytes', '128.0 1024.0 10240.0 +Inf'],
+    ['inbound_grpc_response_frame_size_bytes', '128.0 1024.0 10240.0 +Inf'],
     ['inbound_tcp_detect_http_duration_seconds', '0.001 0.1 +Inf'],
   ];
   for (const [name, bounds] of rows) {
@@ -506,8 +547,9 @@ t.test('every series that Linkerd’s viz and Grafana ask of an inbound proxy ha
 function one(
   recorder: Recorder,
   end: { grpc: boolean; status: number; grpcStatus: string | null; error: string },
+  policy = fx.portPolicy(),
 ): void {
-  const request = recorder.connection(fx.facts()).requestStarted(fx.portPolicy(), fx.permit, end.grpc);
+  const request = recorder.connection(fx.facts()).requestStarted(policy, fx.permit, end.grpc);
   request.requestFrame(10);
   request.requestEnded();
   if (end.status !== 0) request.responseHead(end.status);
@@ -531,5 +573,6 @@ function everything(recorder: Recorder): void {
   const transport = scope.openSource(policy, { bytesRead: 1, bytesWritten: 2 });
   transport.closed('ECONNRESET');
   recorder.openDestination({ bytesRead: 1, bytesWritten: 2 });
-  for (const grpc of [false, true]) one(recorder, { grpc, status: 200, grpcStatus: grpc ? '0' : null, error: '' });
+  one(recorder, { grpc: false, status: 200, grpcStatus: null, error: '' });
+  one(recorder, { grpc: true, status: 200, grpcStatus: '0', error: '' }, fx.portPolicy({ protocol: 'grpc' }));
 }
