@@ -94,7 +94,7 @@ function withNames(given: Workload['namedPorts'], documents: readonly PolicyDocu
 }
 
 function portsUsed(document: PolicyDocument): readonly (number | string)[] {
-  if (document.kind === 'Server') return [document.spec.port];
+  if (document.kind === 'Server') return document.spec.port === null ? [] : [document.spec.port];
   if (document.kind !== 'NetworkPolicy') return [];
   return document.spec.rules
     .flatMap(({ ports }) => ports ?? [])

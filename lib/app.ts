@@ -114,6 +114,12 @@ export async function startApp(options: AppOptions): Promise<App> {
       const kept = authorizer.generation === 0 ? 'nothing is authorized' : 'the last good policy stays in force';
       logger.error({ reason }, `Policy not loaded; ${kept}`);
     },
+    onRemoved: (removal) => logger.warn(removal, 'Policy documents removed'),
+    onOverdue: (waitingFor) => {
+      telemetry.policyOverdue(waitingFor !== null);
+      if (waitingFor !== null) logger.error({ waitingFor }, 'Policy load overdue: it has not ended for 15 s');
+      else logger.info({}, 'Policy load ended after all');
+    },
     log: logger,
   });
   const logProblem = (problem: Problem): void => {

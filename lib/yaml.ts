@@ -23,33 +23,117 @@ export interface ReadYaml {
 /** Aliases that one document may resolve, counted with what they multiply to: ten lines must not become a gigabyte. */
 const maxAliasCount = 1000;
 
+/** Values of one text, counted with what aliases multiply them to, and how deep they may lie: whatever reads them recurses. */
+const mostValues = 2_000_000;
+const mostDepth = 100;
+
 /**
  * The documents of one YAML or JSON text. YAML 1.2's core schema, as the API server's JSON needs: timestamps stay
  * strings, and a tag of one's own is an error because nothing here could give it a meaning. A key written twice is an
  * error too: which of the two a reader believes is exactly what an attacker would choose. Empty documents are skipped.
+ * Never throws; the time it takes grows with the length of the text alone.
  */
 export function readYaml(text: string, file: string): ReadYaml {
   const lines = new LineCounter();
-  const parsed = parseAllDocuments(text, { lineCounter: lines, merge: true, prettyErrors: false, logLevel: 'silent' });
   const documents: SourceDocument[] = [];
   const problems: Problem[] = [];
-  for (const document of parsed) {
+  const budget = { values: mostValues };
+  for (const document of parse(text, file, lines, problems)) {
     // Warnings are unresolved tags and the like: the value would not be what its author believes.
     const faults = [...document.errors, ...document.warnings];
     problems.push(...faults.map((fault) => syntaxProblem(fault, file, lines)));
     if (faults.length > 0 || document.contents === null) continue;
     try {
+      const repeated = repeatedKeys(document.contents);
+      for (const offset of repeated)
+        problems.push(at(offset, 'duplicate-key', 'Map keys must be unique', 'Keep one of the two.', file, lines));
+      if (repeated.length > 0) continue;
       const value: unknown = document.toJS({ maxAliasCount });
-      if (value !== null) documents.push({ value, file, position: (path) => positionOf(document, path, lines) });
+      const excess = excessOf(value, budget);
+      if (excess !== null)
+        problems.push(
+          at(document.contents.range[0], 'too-large', excess, 'Split it, and write it flatter.', file, lines),
+        );
+      else if (value !== null) documents.push({ value, file, position: (path) => positionOf(document, path, lines) });
     } catch (error) {
-      problems.push(aliasProblem(error, document, file, lines));
+      problems.push(isTooDeep(error) ? tooDeep(file) : aliasProblem(error, document, file, lines));
     }
   }
   return { documents, problems };
 }
 
+function parse(text: string, file: string, lines: LineCounter, problems: Problem[]): Document.Parsed[] {
+  try {
+    // Keys are held against each other below: the library compares each with all.
+    const options = {
+      lineCounter: lines,
+      merge: true,
+      prettyErrors: false,
+      logLevel: 'silent',
+      uniqueKeys: false,
+    } as const;
+    const parsed = parseAllDocuments(text, options);
+    return Array.isArray(parsed) ? parsed : [];
+  } catch (error) {
+    if (!isTooDeep(error)) throw error;
+    problems.push(tooDeep(file));
+    return [];
+  }
+}
+
+/** What a recursion throws that has no room left. */
+function isTooDeep(error: unknown): boolean {
+  return error instanceof RangeError && /call stack/.test(error.message);
+}
+
+function tooDeep(file: string): Problem {
+  const message = `values lie more than ${mostDepth} levels deep`;
+  return {
+    severity: 'error',
+    code: 'too-deep',
+    message,
+    file,
+    line: 1,
+    column: 1,
+    resource: null,
+    hint: 'Write it flatter.',
+  };
+}
+
+/** Where keys stand that their mapping has already. */
+function repeatedKeys(root: Node): number[] {
+  const repeated: number[] = [];
+  visit(root, {
+    Map(_key, map) {
+      const seen = new Set<unknown>();
+      for (const { key } of map.items) {
+        if (!isScalar(key)) continue;
+        if (seen.has(key.value)) repeated.push(key.range?.[0] ?? 0);
+        seen.add(key.value);
+      }
+    },
+  });
+  return repeated;
+}
+
+/** Why a value is more than may be handed on, or null; takes what it holds off the budget. */
+function excessOf(root: unknown, budget: { values: number }): string | null {
+  let level: unknown[] = [root];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > mostDepth) return `values lie more than ${mostDepth} levels deep`;
+    const next: unknown[] = [];
+    for (const value of level) {
+      if (typeof value !== 'object' || value === null) continue;
+      for (const inner of Object.values(value)) next.push(inner);
+      if (next.length > budget.values) return `there are more than ${mostValues} values, with what aliases stand for`;
+    }
+    budget.values -= next.length;
+    level = next;
+  }
+  return null;
+}
+
 const remedies: ReadonlyMap<string, string> = new Map([
-  ['DUPLICATE_KEY', 'Keep one of the two.'],
   ['TAB_AS_INDENT', 'Indent with spaces.'],
   ['BAD_INDENT', 'Check the indentation of this line.'],
   ['TAG_RESOLVE_FAILED', 'Remove the tag; quote the value if it is to be a string.'],
@@ -57,10 +141,12 @@ const remedies: ReadonlyMap<string, string> = new Map([
 ]);
 
 function syntaxProblem(fault: YAMLError, file: string, lines: LineCounter): Problem {
-  const { line, col } = lines.linePos(fault.pos[0]);
-  const code = fault.code === 'DUPLICATE_KEY' ? 'duplicate-key' : 'yaml-syntax';
-  const hint = remedies.get(fault.code) ?? '';
-  return { severity: 'error', code, message: fault.message, file, line, column: col, resource: null, hint };
+  return at(fault.pos[0], 'yaml-syntax', fault.message, remedies.get(fault.code) ?? '', file, lines);
+}
+
+function at(offset: number, code: string, message: string, hint: string, file: string, lines: LineCounter): Problem {
+  const { line, col } = lines.linePos(offset);
+  return { severity: 'error', code, message, file, line, column: col, resource: null, hint };
 }
 
 /** Thrown while aliases are resolved: one names no anchor (it is pointed at), or together they multiply too far. */
@@ -73,10 +159,8 @@ function aliasProblem(error: unknown, document: Document.Parsed, file: string, l
       return visit.BREAK;
     },
   });
-  const { line, col } = lines.linePos(offset);
   const message = error instanceof Error ? error.message : String(error);
-  const hint = 'Write the value out in place of the alias.';
-  return { severity: 'error', code: 'yaml-syntax', message, file, line, column: col, resource: null, hint };
+  return at(offset, 'yaml-syntax', message, 'Write the value out in place of the alias.', file, lines);
 }
 
 /**

@@ -1,10 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { hostname, networkInterfaces, totalmem } from 'node:os';
+import { readRegularFile } from '../regular-file.ts';
 import type { readManifest } from './manifest.ts';
 import type { Environment } from './variables.ts';
 
 /** What is read of the machine besides the environment; replaced in tests. */
 export interface Host {
+  /** A regular file's text; throws with a `code` for anything else. */
   readFile(path: string): string;
   hostname(): string;
   /** Addresses of the host's own interfaces, without loopback and link-local ones. */
@@ -21,7 +23,7 @@ export interface Host {
 const fewDescriptors = 10_240;
 
 export const thisHost: Host = {
-  readFile: (path) => readFileSync(path, 'utf8'),
+  readFile: (path) => readRegularFile(path).toString('utf8'),
   hostname,
   addresses: () =>
     Object.values(networkInterfaces())

@@ -14,6 +14,7 @@ import {
   type RouteParent,
   type RouteRule,
 } from './document-types.ts';
+import { nearestName } from './nearest.ts';
 import { compilePattern } from './regex.ts';
 import type {
   FilterShape,
@@ -67,14 +68,7 @@ export function admitGrpcRoute(
   if (parents.length === 0) return { parents, hostnames: [], rules: [] };
   const rules = spec.rules.map((rule, i): RouteRule<GrpcMatch> => {
     const at: Path = ['spec', 'rules', i];
-    const matches = rule.matches.map((match, j): GrpcMatch => {
-      checkGrpcMethod(match.method, [...at, 'matches', j, 'method'], report);
-      return {
-        service: match.method?.service ?? null,
-        method: match.method?.method ?? null,
-        headers: readNamed(match.headers, [...at, 'matches', j, 'headers'], report, true),
-      };
-    });
+    const matches = rule.matches.map((match, j) => readGrpcMatch(match, [...at, 'matches', j], report));
     return {
       matches,
       ...readFilters(rule.filters, [...at, 'filters'], report, false),
@@ -103,6 +97,11 @@ function checkGrpcMethod(shape: GrpcMatchShape['method'], at: Path, report: Admi
   }
 }
 
+/** `Server`, in any case, or a slip of it. */
+export function isServerLike(kind: string): boolean {
+  return nearestName(kind, ['Server', 'Service', 'Gateway']) === 'Server';
+}
+
 /** The Servers among the parents. Empty for a route that is not inbound policy. */
 function readParents(spec: RouteShape, group: RouteGroup, report: AdmissionReport, namespace: string): RouteParent[] {
   const servers: RouteParent[] = [];
@@ -120,13 +119,11 @@ function readParents(spec: RouteShape, group: RouteGroup, report: AdmissionRepor
     }
     seen.add(key);
     if (!refersTo(ref, linkerdGroup, 'Server')) {
-      if (ref.kind.toLowerCase() === 'server') {
-        report.warn(
-          'parent-group',
-          ['spec', 'parentRefs', i],
-          `a parent of kind Server and group "${ref.group}" is no Server`,
-          `Write group: ${linkerdGroup}.`,
-        );
+      if (isServerLike(ref.kind)) {
+        const message = `a parent of kind ${ref.kind} and group "${ref.group}" is no Server`;
+        const hint = `Write group: ${linkerdGroup}, kind: Server.`;
+        const slip = ref.kind.toLowerCase() !== 'server' || nearestName(ref.group, [linkerdGroup]) !== undefined;
+        report[slip ? 'refuse' : 'warn']('parent-group', ['spec', 'parentRefs', i], message, hint);
       }
       return;
     }
@@ -152,7 +149,7 @@ function readParents(spec: RouteShape, group: RouteGroup, report: AdmissionRepor
   return servers;
 }
 
-function readHttpMatch(match: HttpMatchShape, group: RouteGroup, at: Path, report: AdmissionReport): HttpMatch {
+export function readHttpMatch(match: HttpMatchShape, group: RouteGroup, at: Path, report: AdmissionReport): HttpMatch {
   const { type, value } = match.path;
   if (type === 'RegularExpression') {
     checkPattern(value, [...at, 'path', 'value'], report);
@@ -185,6 +182,15 @@ function readHttpMatch(match: HttpMatchShape, group: RouteGroup, at: Path, repor
 /** The rules of the Gateway API's CRD for paths that are not regular expressions. */
 function isGatewayPath(value: string): boolean {
   return /^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+$/.test(value) && !/\/\/|\/\.\.?(?:\/|$)|%2f/i.test(value);
+}
+
+export function readGrpcMatch({ method, headers }: GrpcMatchShape, at: Path, report: AdmissionReport): GrpcMatch {
+  checkGrpcMethod(method, [...at, 'method'], report);
+  return {
+    service: method?.service ?? null,
+    method: method?.method ?? null,
+    headers: readNamed(headers, [...at, 'headers'], report, true),
+  };
 }
 
 function readNamed(

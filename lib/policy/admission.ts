@@ -69,7 +69,7 @@ export function readSelector(shape: SelectorShape, path: Path, report: Admission
   return selector;
 }
 
-const protocols = {
+export const protocols = {
   unknown: 'detect',
   'HTTP/1': 'http1',
   'HTTP/2': 'http2',

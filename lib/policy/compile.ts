@@ -1,10 +1,18 @@
 import type { Problem } from '../problem.ts';
+import type { ResourceRef } from '../resource-ref.ts';
 import { GrantList } from './client-match.ts';
 import { closedPort, DefaultGrants, defaultRef, requireIdentity } from './defaults.ts';
 import type { GrpcRouteDocument, HttpRouteDocument, RateLimitDocument, ServerDocument } from './document-types.ts';
 import type { PolicyDocument } from './documents.ts';
 import { type AuthorizationsByTarget, linkAuthorizations } from './link-authorizations.ts';
-import { linkRateLimits, linkRoutes, type RouteDocument, resolveRateLimit, takesHttpRoutes } from './link-routes.ts';
+import {
+  type LinkedRoutes,
+  linkRateLimits,
+  linkRoutes,
+  type RouteDocument,
+  resolveRateLimit,
+  takesHttpRoutes,
+} from './link-routes.ts';
 import { linkServers } from './link-servers.ts';
 import { inSlices, Linking, refOf, routeKey } from './linking.ts';
 import type { NetworkIsolation } from './network-policy.ts';
@@ -17,7 +25,9 @@ import {
   type PolicyIndex,
   type RouteTable,
 } from './policy-index.ts';
-import { DefaultGrpcRoute, GrpcRouteTable, HttpRouteTable } from './route-match.ts';
+import type { TableTraits } from './question.ts';
+import { DefaultGrpcRoute, DefaultHttpRoutes, GrpcRouteTable, HttpRouteTable, Traits } from './route-match.ts';
+import { RoutesBefore } from './routes-before.ts';
 import type { Workload } from './workload.ts';
 
 export type { PolicyIndex } from './policy-index.ts';
@@ -50,25 +60,26 @@ export function* compile(
   const defaults = new DefaultGrants(workload);
   yield* inSlices(documents, (document) => linking.index.add(document));
   const isolation = yield* linkNetworkPolicies(linking);
-  const serverByPort = yield* linkServers(linking);
-  const effective = new Set([...serverByPort.values()].map(({ name }) => name));
+  const servers = yield* linkServers(linking);
+  const effective = new Set([...servers.byPort.values()].map(({ name }) => name));
   const linked: Linked = {
     authorizations: yield* linkAuthorizations(linking, effective, defaults.clusterNetworks),
     routes: yield* linkRoutes(linking),
     rateLimits: yield* linkRateLimits(linking),
   };
   const ports = new Map<number, CompiledPort>();
-  for (const [port, server] of serverByPort) {
+  for (const [port, server] of servers.byPort) {
     ports.set(port, yield* new PortCompiler(port, server, linked, workload, defaults).compile());
   }
-  return { index: new CompiledIndex(ports, isolation, workload, defaults), problems: linking.problems };
+  const elsewhere = servers.elsewhere === null ? null : refOf(servers.elsewhere);
+  return { index: new CompiledIndex(ports, isolation, workload, defaults, elsewhere), problems: linking.problems };
 }
 
 /** Documents by what they apply to. */
 interface Linked {
   readonly authorizations: AuthorizationsByTarget;
   /** By the Server's name. */
-  readonly routes: ReadonlyMap<string, readonly RouteDocument[]>;
+  readonly routes: LinkedRoutes;
   readonly rateLimits: ReadonlyMap<string, RateLimitDocument>;
 }
 
@@ -92,9 +103,10 @@ class PortCompiler {
     const { name, spec } = this.#document;
     const grants = this.#serverGrants();
     yield;
-    const attached = this.#linked.routes.get(name) ?? [];
-    const routes = yield* this.#routes(attached, grants);
+    const attached = this.#linked.routes.byServer.get(name) ?? [];
     const limit = takesHttpRoutes(this.#document) ? this.#linked.rateLimits.get(name) : undefined;
+    const shut = limit?.spec.refused !== undefined || this.#linked.routes.contested.has(name);
+    const routes = shut ? this.#noRequests() : yield* this.#withRefused(attached, grants);
     return compiledPort({
       port: this.#port,
       server: refOf(this.#document),
@@ -103,7 +115,7 @@ class PortCompiler {
       hasRequestRules: attached.length > 0 || limit !== undefined,
       routes,
       grants,
-      rateLimit: limit === undefined ? null : resolveRateLimit(limit, this.#port, this.#workload),
+      rateLimit: limit === undefined || shut ? null : resolveRateLimit(limit, this.#port, this.#workload),
     });
   }
 
@@ -114,8 +126,40 @@ class PortCompiler {
     return this.#defaults.list(grants, spec.accessPolicy, broken);
   }
 
+  /** Every request is refused: nobody knows which would be let in, since a document about them cannot be read. */
+  #noRequests(): RouteTable {
+    const rule = compiledRule({
+      server: refOf(this.#document),
+      route: defaultRef('default'),
+      grants: new GrantList([]),
+      sealed: true,
+    });
+    return new DefaultHttpRoutes(rule, null, []);
+  }
+
+  /**
+   * Routes that were refused take away what they cover, and no more: one that can be read as far as its matches has the
+   * place it would have had, another comes before all. They do not count as attached, as in Linkerd.
+   */
+  *#withRefused(attached: readonly RouteDocument[], grants: GrantList): Generator<void, RouteTable | null, void> {
+    const good = attached.filter(({ spec }) => spec.refused === undefined);
+    if (good.length === attached.length) return yield* this.#routes(attached, grants);
+    const refused = attached.filter(({ spec }) => spec.refused !== undefined);
+    const before = refused.flatMap((route) => part(route, (vague) => vague || good.length === 0));
+    const inPlace = attached.flatMap((route) => part(route, (vague) => !vague));
+    const after = good.length === 0 ? [] : inPlace;
+    const table = yield* this.#routes(after, grants, true);
+    if (table === null || before.length === 0) return table;
+    const first = yield* this.#routes(before, grants, true);
+    return first === null ? table : new RoutesBefore(first, table, traitsOf([...before, ...after]));
+  }
+
   /** Once one route is attached, what matches none is not found; else there are the default routes. */
-  *#routes(attached: readonly RouteDocument[], grants: GrantList): Generator<void, RouteTable | null, void> {
+  *#routes(
+    attached: readonly RouteDocument[],
+    grants: GrantList,
+    respelled = false,
+  ): Generator<void, RouteTable | null, void> {
     const { protocol, sealed } = this.#document.spec;
     if (protocol === 'opaque' || protocol === 'tls') return null;
     if (attached.length === 0) {
@@ -136,7 +180,7 @@ class PortCompiler {
     const table = new HttpRouteTable();
     const add = (route: HttpRouteDocument): void => table.add(route, this.#rules(route, grants));
     yield* inSlices(attached as readonly HttpRouteDocument[], add, weight);
-    table.seal();
+    table.seal(respelled);
     return table;
   }
 
@@ -160,6 +204,26 @@ class PortCompiler {
   }
 }
 
+/** Of tables that are asked one after the other; in any spelling, to be safe: that costs time, and refused routes are rare. */
+function traitsOf(routes: readonly RouteDocument[]): TableTraits {
+  const traits = new Traits();
+  for (const { spec } of routes) for (const { matches } of spec.rules) for (const match of matches) traits.add(match);
+  traits.seal();
+  traits.respelled = true;
+  return traits;
+}
+
+/** A refused route with those of its rules that are wanted, or none; any other is itself. */
+function part(route: RouteDocument, wanted: (vague: boolean) => boolean): readonly RouteDocument[] {
+  const { refused } = route.spec;
+  if (refused === undefined) return [route];
+  const some = <Rule>(rules: readonly Rule[]): Rule[] => rules.filter((_, i) => wanted(refused.vague[i] ?? true));
+  if (!refused.vague.some(wanted)) return [];
+  return route.kind === 'HTTPRoute'
+    ? [{ ...route, spec: { ...route.spec, rules: some(route.spec.rules) } }]
+    : [{ ...route, spec: { ...route.spec, rules: some(route.spec.rules) } }];
+}
+
 /** Ports with a Server have its policy; any other gets the default policy when it is first asked for. */
 class CompiledIndex implements PolicyIndex {
   readonly servers: readonly CompiledPort[];
@@ -167,13 +231,17 @@ class CompiledIndex implements PolicyIndex {
   readonly #ports: Map<number, CompiledPort>;
   readonly #workload: Workload;
   readonly #defaults: DefaultGrants;
+  /** The Server that has every port without one. */
+  readonly #elsewhere: ResourceRef | null;
 
   constructor(
     ports: Map<number, CompiledPort>,
     isolation: NetworkIsolation,
     workload: Workload,
     defaults: DefaultGrants,
+    elsewhere: ResourceRef | null,
   ) {
+    this.#elsewhere = elsewhere;
     this.isolation = isolation;
     this.servers = [...ports.values()].sort((a, b) => a.port - b.port);
     this.#ports = ports;
@@ -193,6 +261,7 @@ class CompiledIndex implements PolicyIndex {
 
   #defaultPort(port: number): CompiledPort {
     const { defaultPolicy, opaquePorts, requireIdentityPorts, probes, detectTimeoutMs } = this.#workload;
+    if (this.#elsewhere !== null) return closedPort(port, detectTimeoutMs, this.#elsewhere);
     const policy = requireIdentityPorts.has(port) ? requireIdentity(defaultPolicy) : defaultPolicy;
     const server = defaultRef(policy);
     const grants = this.#defaults.list([], policy);

@@ -94,9 +94,15 @@ export function requireIdentity(policy: DefaultPolicy): DefaultPolicy {
   return policy;
 }
 
-/** A port on which nothing is authorized, neither localhost nor probes: before the first load, and for what is no port. */
-export function closedPort(port: number, detectTimeoutMs: number): CompiledPort {
-  const server = defaultRef('deny');
+/**
+ * A port on which nothing is authorized, neither localhost nor probes: before the first load, for what is no port, and where
+ * the Server cannot be read.
+ */
+export function closedPort(
+  port: number,
+  detectTimeoutMs: number,
+  server: ResourceRef = defaultRef('deny'),
+): CompiledPort {
   const grants = new GrantList([]);
   return compiledPort({
     port,

@@ -9,7 +9,7 @@ import {
   admitServerV1alpha1,
 } from './admission.ts';
 import type { AdmissionReport, Path } from './admission-report.ts';
-import { admitGrpcRoute, admitHttpRoute } from './admission-routes.ts';
+import { admitGrpcRoute, admitHttpRoute, isServerLike } from './admission-routes.ts';
 import { admitNamespace, admitPod } from './cluster-documents.ts';
 import {
   type DocumentMeta,
@@ -38,6 +38,7 @@ import {
   serverAuthorizationShapes,
   serverShapes,
 } from './shapes.ts';
+import { grpcRouteStandIn, httpRouteStandIn, rateLimitStandIn, serverStandIn } from './stand-ins.ts';
 
 /**
  * What becomes of a document that holds a field we do not know. The API server would drop such a field, which is harmless
@@ -72,8 +73,11 @@ export interface DocumentKind {
   marks(spec: unknown): readonly Path[];
   /** Present for routes: whether a spec of any shape concerns inbound policy at all. */
   concerns?(spec: unknown): boolean;
-  /** Present where a refused document must not be without effect: what stands for it, whatever it says. */
-  standIn?(meta: DocumentMeta): PolicyDocument;
+  /**
+   * Present where a refused document must not be without effect, since it might have refused something: what stands for it.
+   * `spec` is of any shape.
+   */
+  standIn?(spec: unknown, meta: DocumentMeta): PolicyDocument;
   /** It belongs to no namespace. */
   readonly clusterScoped?: boolean;
 }
@@ -92,6 +96,7 @@ const serverKind: DocumentKind = {
     ['spec', 'podSelector'],
     ['spec', 'proxyProtocol'],
   ],
+  standIn: serverStandIn,
 };
 
 const serverAuthorizationKind: DocumentKind = {
@@ -163,24 +168,25 @@ const rateLimitKind: DocumentKind = {
   group: linkerdGroup,
   kind: 'HTTPLocalRateLimitPolicy',
   shapes: rateLimitShapes,
-  unknownField: () => 'fault',
+  unknownField: () => 'refuse',
   admit: (spec, _version, { report, meta }) => ({
     kind: 'HTTPLocalRateLimitPolicy',
     ...meta,
     spec: admitRateLimit(spec as RateLimitShape, report, meta.namespace),
   }),
   marks: () => [['spec', 'targetRef', 'name']],
+  standIn: rateLimitStandIn,
 };
 
-/** A parent of kind Server, in whatever group: only then is a route read further. */
-function hasServerParent(spec: unknown): boolean {
+/** A parent of kind Server, in whatever group, or one that cannot be told: only then is a route read further. */
+function mayHaveServerParent(spec: unknown): boolean {
   const parents = (spec as { parentRefs?: unknown } | undefined)?.parentRefs;
-  return (
-    Array.isArray(parents) &&
-    parents.some(
-      (ref: { kind?: unknown } | null) => typeof ref?.kind === 'string' && ref.kind.toLowerCase() === 'server',
-    )
-  );
+  if (parents === undefined) return false;
+  if (!Array.isArray(parents)) return true;
+  return parents.some((ref: { kind?: unknown } | null) => {
+    if (typeof ref !== 'object' || ref === null) return true;
+    return typeof ref.kind === 'string' ? isServerLike(ref.kind) : ref.kind !== undefined;
+  });
 }
 
 /** A field outside every rule seals them all. */
@@ -206,7 +212,8 @@ function httpRouteKind(group: typeof linkerdGroup | typeof gatewayGroup, shapes:
       spec: admitHttpRoute(spec as HttpRouteShape, group, report, meta.namespace, sealedRules(sealed)),
     }),
     marks: routeMarks,
-    concerns: hasServerParent,
+    concerns: mayHaveServerParent,
+    standIn: (spec, meta) => httpRouteStandIn(group, spec, meta),
   };
 }
 
@@ -222,7 +229,8 @@ const grpcRouteKind: DocumentKind = {
     spec: admitGrpcRoute(spec as GrpcRouteShape, report, meta.namespace, sealedRules(sealed)),
   }),
   marks: routeMarks,
-  concerns: hasServerParent,
+  concerns: mayHaveServerParent,
+  standIn: grpcRouteStandIn,
 };
 
 /** A NetworkPolicy reads itself, part by part: see there. */
@@ -237,7 +245,7 @@ const networkPolicyKind: DocumentKind = {
     spec: admitNetworkPolicy(spec, report),
   }),
   marks: networkPolicyMarks,
-  standIn: (meta) => ({ kind: 'NetworkPolicy', ...meta, spec: unreadablePolicy }),
+  standIn: (_spec, meta) => ({ kind: 'NetworkPolicy', ...meta, spec: unreadablePolicy }),
 };
 
 const podKind: DocumentKind = {

@@ -31,11 +31,11 @@ export interface ServerDocument extends DocumentMeta {
   readonly spec: {
     /** Null: selects ExternalWorkloads, hence no pod. */
     readonly podSelector: Selector | null;
-    /** A number, or a port name (a quoted number is a name). */
-    readonly port: number | string;
+    /** A number, or a port name (a quoted number is a name). Null: it cannot be read, so every port is taken to be meant. */
+    readonly port: number | string | null;
     readonly protocol: PortProtocol;
     readonly accessPolicy: DefaultPolicy;
-    /** Its selector holds a field we do not know: it keeps its place but grants nothing. */
+    /** It was refused, or its selector holds a field we do not know: it keeps its place but grants nothing. */
     readonly sealed: boolean;
   };
 }
@@ -148,6 +148,14 @@ export interface RouteParent {
   readonly index: number;
 }
 
+/** Of a route that was refused and stands only to refuse. */
+export interface RefusedRoute {
+  /** Its parents cannot be read: any Server of the namespace may be one. */
+  readonly everyServer: boolean;
+  /** By rule: it cannot be read whole, so that it comes before every other rule; else it has the place it would have had. */
+  readonly vague: readonly boolean[];
+}
+
 interface RouteDocument extends DocumentMeta {
   readonly group: RouteGroup;
 }
@@ -157,6 +165,7 @@ export interface HttpRouteDocument extends RouteDocument {
     readonly parents: readonly RouteParent[];
     readonly hostnames: readonly string[];
     readonly rules: readonly RouteRule<HttpMatch>[];
+    readonly refused?: RefusedRoute;
   };
 }
 export interface GrpcRouteDocument extends RouteDocument {
@@ -165,6 +174,7 @@ export interface GrpcRouteDocument extends RouteDocument {
     readonly parents: readonly RouteParent[];
     readonly hostnames: readonly string[];
     readonly rules: readonly RouteRule<GrpcMatch>[];
+    readonly refused?: RefusedRoute;
   };
 }
 
@@ -172,6 +182,8 @@ export interface RateLimitDocument extends DocumentMeta {
   readonly kind: 'HTTPLocalRateLimitPolicy';
   readonly spec: {
     readonly server: string;
+    /** It was refused: nobody knows what it would have let through. `everyServer`: nor of which Server. */
+    readonly refused?: { readonly everyServer: boolean };
     /** Requests a second; null or 0 is no limit. */
     readonly total: number | null;
     readonly identity: number | null;

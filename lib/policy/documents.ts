@@ -13,6 +13,7 @@ import {
   type PolicyDocument,
   resourceOf,
 } from './document-types.ts';
+import { nearMiss } from './near-miss.ts';
 import { didYouMean } from './nearest.ts';
 import { fieldsAt } from './shape-fields.ts';
 import { metadataShape, unattachedRouteShape } from './shapes.ts';
@@ -31,12 +32,14 @@ export interface DocumentsRead {
   /** Valid, defaulted, unique by kind, namespace and name; plain data. */
   readonly documents: readonly PolicyDocument[];
   readonly problems: readonly Problem[];
+  /** Nobody knows what one of them was meant to be, and so neither what it would have refused: the set is not to be used. */
+  readonly unknown: boolean;
 }
 
 /**
  * Decoded YAML to policy documents: `List`s unwrapped, defaults applied as the API server would, and refused what it or
- * Linkerd's admission would refuse. A refused document has no effect and yields an error (a NetworkPolicy closes instead,
- * since without effect it would open); other kinds are ignored.
+ * Linkerd's admission would refuse. A refused document yields an error and grants nothing; where it might have refused
+ * something had it been right, something that refuses just that stands in its place. Other kinds are ignored.
  * No input yields no documents, which authorizes nothing beyond the default policy.
  */
 export function readDocuments(
@@ -47,23 +50,36 @@ export function readDocuments(
   const problems: Problem[] = [];
   const byKey = new Map<string, PolicyDocument>();
   const listedTwice: ClusterDocument[] = [];
+  let unknown = false;
   for (const source of sources) {
     for (const item of unwrap(source)) {
-      const document = readOne(item, namespace, problems);
-      if (document === undefined) continue;
-      const key = [groupOf(document), document.kind, document.namespace, document.name].join('/');
+      const read = readOne(item, namespace, problems);
+      if (read === 'unknown') unknown = true;
+      if (typeof read === 'string') continue;
+      const { key, document } = read;
       const earlier = byKey.get(key);
+      // What was refused takes the place of an earlier one all the same: that may have granted more.
+      byKey.delete(key);
+      if (document === null) continue;
       if (earlier !== undefined) {
         if (isClusterDocument(document)) listedTwice.push(document);
         else problems.push(duplicate(document, earlier));
       }
-      byKey.delete(key);
       byKey.set(key, document);
     }
   }
   const [first] = listedTwice;
   if (first !== undefined) problems.push(duplicateListing(first, listedTwice.length));
-  return { documents: [...byKey.values()], problems };
+  return { documents: [...byKey.values()], problems, unknown };
+}
+
+/** What names a document in the whole set. */
+export function documentKey(document: PolicyDocument): string {
+  return keyOf(groupOf(document), document.kind, document.namespace, document.name);
+}
+
+function keyOf(group: string, kind: string, namespace: string, name: string): string {
+  return [group, kind, namespace, name].join('/');
 }
 
 interface Item {
@@ -101,65 +117,72 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function readOne(
-  { source, prefix, value }: Item,
-  defaultNamespace: string,
-  problems: Problem[],
-): PolicyDocument | undefined {
+/** `ignored`: no policy. `unknown`: it may be one, but nobody knows which. A null document has no effect. */
+type ReadOne = 'ignored' | 'unknown' | { readonly key: string; readonly document: PolicyDocument | null };
+
+function readOne({ source, prefix, value }: Item, defaultNamespace: string, problems: Problem[]): ReadOne {
   const place = (path: Path) => ({ file: source.file, ...source.position([...prefix, ...path]) });
   const anonymous = new AdmissionReport(null, place);
   if (!isObject(value) || typeof value.apiVersion !== 'string' || typeof value.kind !== 'string') {
-    anonymous.refuse(
-      'not-a-document',
-      [],
-      'a policy document needs apiVersion and kind',
-      'Write it as for kubectl apply.',
-    );
+    const hint = 'Write it as for kubectl apply.';
+    anonymous.refuse('not-a-document', [], 'a policy document needs apiVersion and kind', hint);
     problems.push(...anonymous.problems);
-    return undefined;
+    return 'unknown';
   }
+  const refusedAs = (type: DocumentKind, report: AdmissionReport, known: Partial<DocumentMeta> = {}): ReadOne => {
+    problems.push(...report.problems);
+    const marks = marksOf([], place);
+    // As old as can be, and of the pod's own namespace, where it does not say: so it refuses most.
+    const { line, column } = place([]);
+    const name = `(${source.file}:${line}:${column})`;
+    const scope = type.clusterScoped === true ? '' : defaultNamespace;
+    const nameless = { namespace: scope, name, labels: [], createdMs: Number.MIN_SAFE_INTEGER };
+    const meta = { ...nameless, ...known, file: source.file, marks };
+    const document = type.standIn?.(withoutNulls(value.spec), meta) ?? null;
+    return { key: keyOf(type.group, type.kind, meta.namespace, meta.name), document };
+  };
   const listed = listedKind(value);
   const ofList = documentKinds.find(
     ({ group, kind }) => kind === listed && group === groupIn(value.apiVersion as string),
   );
   if (listed === '' || ofList !== undefined) {
     anonymous.refuse('not-a-list', ['items'], `items of a ${value.kind} must be a list`, 'Write items: [] for none.');
-    problems.push(...anonymous.problems);
     // Whatever it listed might have refused something.
-    const namespace = ofList?.clusterScoped === true ? '' : defaultNamespace;
-    const meta = { namespace, name: '', labels: [], createdMs: null, file: source.file, marks: marksOf([], place) };
-    return ofList?.standIn?.(meta);
-  }
-  const kind = findKind(value.apiVersion, value.kind, anonymous);
-  if (kind === undefined) {
+    if (ofList !== undefined) return refusedAs(ofList, anonymous);
     problems.push(...anonymous.problems);
-    return undefined;
+    return 'unknown';
+  }
+  const kind = findKind(value.apiVersion, value.kind, value.spec, anonymous);
+  if (typeof kind === 'string') {
+    problems.push(...anonymous.problems);
+    return kind;
   }
   const { type, version } = kind;
   const scope = type.clusterScoped === true ? '' : defaultNamespace;
-  const refused = (report: AdmissionReport, name: string, namespace: string): PolicyDocument | undefined => {
-    problems.push(...report.problems);
-    const marks = marksOf([], place);
-    return type.standIn?.({ namespace, name, labels: [], createdMs: null, file: source.file, marks });
-  };
-  const raw = isObject(value.metadata) ? value.metadata : {};
-  const rawName = typeof raw.name === 'string' ? raw.name : '';
-  const rawNamespace = typeof raw.namespace === 'string' ? raw.namespace : scope;
-  if (version === null) return refused(anonymous, rawName, rawNamespace);
+  const refused = (report: AdmissionReport, known: Partial<DocumentMeta> = {}): ReadOne =>
+    refusedAs(type, report, known);
   const metadata = metadataShape.safeParse(withoutNulls(value.metadata ?? {}));
   if (!metadata.success) {
-    const report = new AdmissionReport({ kind: type.kind, namespace: rawNamespace, name: rawName }, place);
+    const raw = isObject(value.metadata) ? value.metadata : {};
+    const parts = { namespace: raw.namespace, name: raw.name };
+    const texts = Object.entries(parts).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
+    const { namespace = scope, name = '' } = Object.fromEntries(texts);
+    const report = new AdmissionReport({ kind: type.kind, namespace, name }, place);
     report.issues(metadata.error.issues, ['metadata'], 'refuse');
-    return refused(report, rawName, rawNamespace);
+    const known = (['namespace', 'name'] as const).filter(
+      (field) => metadataShape.shape[field].safeParse(raw[field]).success,
+    );
+    return refused(report, Object.fromEntries(texts.filter(([field]) => known.includes(field as 'name'))));
   }
   const { name, labels = [], creationTimestamp = null } = metadata.data;
   const namespace = type.clusterScoped === true ? '' : (metadata.data.namespace ?? scope);
-  const report = new AdmissionReport({ kind: type.kind, namespace, name }, place);
   const meta = { namespace, name, labels, createdMs: creationTimestamp, file: source.file };
+  if (version === null) return refused(anonymous, meta);
+  const report = new AdmissionReport({ kind: type.kind, namespace, name }, place);
   const document = readSpec(value, { type, version }, meta, report, place);
-  if (report.refused) return refused(report, name, namespace);
+  if (report.refused || document === undefined) return refused(report, meta);
   problems.push(...report.problems);
-  return document;
+  return { key: documentKey(document), document };
 }
 
 const topLevelFields = ['apiVersion', 'kind', 'metadata', 'spec', 'status'];
@@ -233,12 +256,16 @@ function groupIn(apiVersion: string): string {
   return apiVersion.slice(0, Math.max(0, apiVersion.indexOf('/')));
 }
 
-/** Undefined for what is no policy, with a note; the version is null, with an error, where the kind has no such one. */
+/**
+ * The version is null, with an error, where the kind has no such one, or where another kind was most likely meant.
+ * `ignored`, with a note, for what is no policy.
+ */
 function findKind(
   apiVersion: string,
   kind: string,
+  spec: unknown,
   report: AdmissionReport,
-): { type: DocumentKind; version: string | null } | undefined {
+): { type: DocumentKind; version: string | null } | 'ignored' | 'unknown' {
   const group = groupIn(apiVersion);
   const version = apiVersion.slice(apiVersion.indexOf('/') + 1);
   const type = documentKinds.find((known) => known.group === group && known.kind === kind);
@@ -253,18 +280,20 @@ function findKind(
     );
     return { type, version: null };
   }
+  const meant = nearMiss(group, kind, documentKinds);
+  if (meant !== undefined) {
+    const place = meant.kind === kind ? 'apiVersion' : 'kind';
+    const known = `${meant.group === '' ? '' : `${meant.group}/`}${Object.keys(meant.shapes).at(-1)}, kind: ${meant.kind}`;
+    const message = `${apiVersion} ${kind} is nothing that is known, but nearly what is`;
+    report.refuse('near-miss', [place], message, `Did you mean apiVersion: ${known}?`);
+    const plain = withoutNulls(spec);
+    const fits = Object.values(meant.shapes).some((shape) => shape.safeParse(plain).success);
+    return fits ? { type: meant, version: null } : 'unknown';
+  }
   const sameKind = documentKinds.find((known) => known.kind === kind);
-  const hint =
-    sameKind !== undefined
-      ? `${kind} is in ${sameKind.group}.`
-      : documentKinds.some((known) => known.group === group)
-        ? didYouMean(
-            kind,
-            documentKinds.filter((known) => known.group === group).map((known) => known.kind),
-          )
-        : '';
+  const hint = sameKind === undefined ? '' : `${kind} is in ${sameKind.group}.`;
   report.warn('ignored-kind', ['kind'], `${apiVersion} ${kind} is no policy and is ignored`, hint);
-  return undefined;
+  return 'ignored';
 }
 
 /** Says what an unknown field costs, and takes it out of `spec` so that the rest can be read. */

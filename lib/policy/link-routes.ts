@@ -1,4 +1,10 @@
-import type { GrpcRouteDocument, HttpRouteDocument, RateLimitDocument, ServerDocument } from './document-types.ts';
+import type {
+  GrpcRouteDocument,
+  HttpRouteDocument,
+  RateLimitDocument,
+  RouteParent,
+  ServerDocument,
+} from './document-types.ts';
 import { byAge, byText, inSlices, type Linking, push, refOf } from './linking.ts';
 import type { RateLimit } from './policy-index.ts';
 import { serviceAccountIdentity, type Workload } from './workload.ts';
@@ -10,29 +16,48 @@ export function takesHttpRoutes({ spec: { protocol } }: ServerDocument): boolean
   return protocol === 'detect' || protocol === 'http1' || protocol === 'http2';
 }
 
+/** What is attached to Servers, by name. */
+export interface LinkedRoutes {
+  readonly byServer: ReadonlyMap<string, readonly RouteDocument[]>;
+  /** Servers of which a refused GRPCRoute would have taken the HTTPRoutes away: no request of theirs is let in. */
+  readonly contested: ReadonlySet<string>;
+}
+
 /**
  * The routes that each Server has, in the order in which ties are settled. Linkerd reads it from their Accepted status;
  * here it is computed: the Server exists, and no GRPCRoute shares it with an HTTPRoute.
  */
-export function* linkRoutes(linking: Linking): Generator<void, ReadonlyMap<string, readonly RouteDocument[]>, void> {
+export function* linkRoutes(linking: Linking): Generator<void, LinkedRoutes, void> {
   const { index } = linking;
   const grpcServers = new Set<string>();
+  const refusedGrpc = new Set<string>();
   yield* inSlices(index.routes.values(), (route) => {
-    if (route.kind === 'GRPCRoute') for (const { name } of route.spec.parents) grpcServers.add(name);
+    if (route.kind !== 'GRPCRoute') return;
+    for (const { name } of parentsOf(route, linking)) (route.spec.refused ? refusedGrpc : grpcServers).add(name);
   });
   const byServer = new Map<string, RouteDocument[]>();
+  const contested = new Set<string>();
   yield* inSlices(index.routes.values(), (route) => {
     const attached = new Set<string>();
-    for (const parent of route.spec.parents) {
+    for (const parent of parentsOf(route, linking)) {
       if (accepts(parent, route, grpcServers, linking)) attached.add(parent.name);
     }
-    for (const name of attached) push(byServer, name, route);
+    for (const name of attached) {
+      push(byServer, name, route);
+      if (route.kind === 'HTTPRoute' && refusedGrpc.has(name)) contested.add(name);
+    }
   });
   for (const routes of byServer.values()) {
     routes.sort((a, b) => byAge(a, b) || byText(a.group, b.group) || byText(a.kind, b.kind));
     if (routes.length > 1) yield;
   }
-  return byServer;
+  return { byServer, contested };
+}
+
+/** Every Server, where the route's parents cannot be read. */
+function parentsOf({ spec }: RouteDocument, { index }: Linking): readonly RouteParent[] {
+  if (spec.refused?.everyServer !== true) return spec.parents;
+  return [...index.servers.keys()].map((name) => ({ name, index: 0 }));
 }
 
 function accepts(
@@ -44,7 +69,8 @@ function accepts(
   const { servers } = linking.index;
   const server = servers.get(name);
   const doubt = (code: string, message: string, hint: string): false => {
-    linking.warn(route, ['spec', 'parentRefs', index, 'name'], code, message, hint);
+    if (route.spec.refused === undefined)
+      linking.warn(route, ['spec', 'parentRefs', index, 'name'], code, message, hint);
     return false;
   };
   if (server === undefined) {
@@ -78,7 +104,13 @@ export function* linkRateLimits(linking: Linking): Generator<void, ReadonlyMap<s
   const { servers, rateLimits } = linking.index;
   const byServer = new Map<string, RateLimitDocument>();
   yield* inSlices([...rateLimits].sort(byAge), (limit) => {
-    const { server: name } = limit.spec;
+    const { server: name, refused } = limit.spec;
+    if (refused !== undefined) {
+      for (const server of refused.everyServer ? servers.keys() : [name]) {
+        if (!byServer.has(server)) byServer.set(server, limit);
+      }
+      return;
+    }
     const doubt = (code: string, message: string, hint = ''): void =>
       linking.warn(limit, ['spec', 'targetRef', 'name'], code, message, hint);
     const server = servers.get(name);

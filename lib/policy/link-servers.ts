@@ -3,14 +3,26 @@ import { byAge, inSlices, type Linking } from './linking.ts';
 import { selects } from './selectors.ts';
 import { portsOfServer, serverPortNames } from './workload.ts';
 
+export interface LinkedServers {
+  readonly byPort: ReadonlyMap<number, ServerDocument>;
+  /** Has every other port: a Server that cannot be read, so that nobody knows which it was to have. */
+  readonly elsewhere: ServerDocument | null;
+}
+
 /** Which Server has which port of the pod: of several the oldest, then the first by name. */
-export function* linkServers(linking: Linking): Generator<void, ReadonlyMap<number, ServerDocument>, void> {
+export function* linkServers(linking: Linking): Generator<void, LinkedServers, void> {
   const byPort = new Map<number, ServerDocument>();
+  let elsewhere: ServerDocument | null = null;
   const servers = [...linking.index.servers.values()].sort(byAge);
   yield* inSlices(servers, (server) => {
-    for (const port of selectedPorts(server, linking)) {
-      const winner = byPort.get(port);
-      if (winner === undefined) byPort.set(port, server);
+    const ports = selectedPorts(server, linking);
+    if (ports === 'every port') {
+      elsewhere ??= server;
+      return;
+    }
+    for (const port of ports) {
+      const winner = byPort.get(port) ?? elsewhere;
+      if (winner === null) byPort.set(port, server);
       else {
         linking.warn(
           server,
@@ -22,11 +34,11 @@ export function* linkServers(linking: Linking): Generator<void, ReadonlyMap<numb
       }
     }
   });
-  return byPort;
+  return { byPort, elsewhere };
 }
 
 /** Empty where the Server is not for this pod; such a port then has the default policy. */
-function selectedPorts(server: ServerDocument, linking: Linking): readonly number[] {
+function selectedPorts(server: ServerDocument, linking: Linking): readonly number[] | 'every port' {
   const { workload, hints } = linking;
   const { podSelector, port } = server.spec;
   if (podSelector === null) return [];
@@ -40,6 +52,7 @@ function selectedPorts(server: ServerDocument, linking: Linking): readonly numbe
     );
     return [];
   }
+  if (port === null) return 'every port';
   // A number need not be among the pod's ports.
   if (typeof port === 'number') return [port];
   const ports = portsOfServer(workload, port);

@@ -90,7 +90,7 @@ function denied(
   candidates: readonly Candidate[],
 ): string {
   if (matchedRule(port, client, request)?.sealed === true) {
-    return `${refText(route)} has a field that is not known, and refuses what it matches`;
+    return `${refText(route)} holds what cannot be read, and refuses what it may cover until it is mended`;
   }
   return notCovered(`${refText(port.server)} for ${refText(route)}`, client, candidates);
 }

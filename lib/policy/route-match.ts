@@ -216,7 +216,7 @@ function pathPattern(source: string): (question: Question) => boolean {
 }
 
 /** What about a table's matches the reading of requests depends on. */
-class Traits implements TableTraits {
+export class Traits implements TableTraits {
   patterns = 0;
   queryNames = noQueryNames;
   guarded: GuardedNames | null = null;
@@ -254,10 +254,10 @@ export class HttpRouteTable implements RouteTable {
     });
   }
 
-  /** Once, after the last route and before the first question. */
-  seal(): void {
+  /** Once, after the last route and before the first question. `respelled`: the traits it is asked by may say so. */
+  seal(respelled = false): void {
     this.traits.seal();
-    for (const group of this.#hosts.groups()) group.seal(this.traits.respelled);
+    for (const group of this.#hosts.groups()) group.seal(respelled || this.traits.respelled);
   }
 
   get namesHosts(): boolean {

@@ -54,7 +54,7 @@ export const metadataShape = z.looseObject({
     .optional(),
 });
 
-const selector = z.strictObject({
+export const selector = z.strictObject({
   matchLabels: stringMap.optional(),
   matchExpressions: z
     .array(
@@ -70,7 +70,7 @@ export type SelectorShape = z.infer<typeof selector>;
 
 const portNumber = z.int().min(1).max(65535);
 const serverPort = z.union([portNumber, z.string().min(1)], 'must be a port from 1 to 65535 or the name of a port');
-const serverFields = {
+export const serverFields = {
   port: serverPort,
   proxyProtocol: z.enum(['unknown', 'HTTP/1', 'HTTP/2', 'gRPC', 'opaque', 'TLS']).default('unknown'),
 };
@@ -224,7 +224,7 @@ const parentRef = (ownGroup: string) =>
 export const unattachedRouteShape = z.looseObject({
   parentRefs: z.array(parentRef(gatewayGroup).loose()).optional(),
 });
-const routeFields = (ownGroup: string) => ({
+export const routeFields = (ownGroup: string) => ({
   parentRefs: z.array(parentRef(ownGroup)).default([]),
   hostnames: z
     .array(
@@ -274,8 +274,15 @@ const httpRoute = (
       )
       .default([{ matches: [anyHttp], filters: [] }]),
   });
-const linkerdHttpRoute = httpRoute(linkerdGroup, [301, 302], z.string().min(1).max(256));
-const gatewayHttpRoute = httpRoute(gatewayGroup, [301, 302, 303, 307, 308], token.max(256));
+const linkerdParameter = z.string().min(1).max(256);
+const gatewayParameter = token.max(256);
+const linkerdHttpRoute = httpRoute(linkerdGroup, [301, 302], linkerdParameter);
+const gatewayHttpRoute = httpRoute(gatewayGroup, [301, 302, 303, 307, 308], gatewayParameter);
+/** One match of an HTTPRoute, by the route's group. */
+export const httpMatchShapes = {
+  [linkerdGroup]: httpMatch(linkerdParameter),
+  [gatewayGroup]: httpMatch(gatewayParameter),
+} as const;
 export const linkerdHttpRouteShapes = {
   v1alpha1: linkerdHttpRoute,
   v1beta1: linkerdHttpRoute,
@@ -285,7 +292,7 @@ export const linkerdHttpRouteShapes = {
 export const gatewayHttpRouteShapes = { v1beta1: gatewayHttpRoute, v1: gatewayHttpRoute };
 export type HttpRouteShape = z.infer<typeof linkerdHttpRoute>;
 
-const grpcMatch = z.strictObject({
+export const grpcMatch = z.strictObject({
   method: z
     .strictObject({
       type: z.enum(['Exact', 'RegularExpression']).default('Exact'),

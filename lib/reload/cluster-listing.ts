@@ -32,8 +32,9 @@ const keptFields: ReadonlyMap<string, ReadonlySet<string>> = new Map([
 /**
  * The items of a large listing in kubectl's own layout, one document each: Pods and Namespaces with the fields that policy
  * reads, all others whole. Null for any other text, and for a listing with something behind it: that is read as any YAML.
+ * `budget`: how many characters may be parsed; a problem where they do not suffice.
  */
-export function readClusterListing(text: string, file: string): ReadYaml | null {
+export function readClusterListing(text: string, file: string, budget: { left: number }): ReadYaml | null {
   if (text.length < leastSize || !layout.test(text.slice(0, 64))) return null;
   const listStart = text.indexOf('\n- ') + 1;
   const listEnd = text.indexOf('\nkind: ', listStart);
@@ -43,10 +44,11 @@ export function readClusterListing(text: string, file: string): ReadYaml | null 
   let before = 2;
   for (const item of text.slice(listStart, listEnd).split(/\n(?=- )/)) {
     const lines = item.split('\n');
-    const read = readItem(lines, before, file);
+    const read = readItem(lines, before, file, budget);
     if (read === null) return null;
     documents.push(...read.documents);
     problems.push(...read.problems);
+    if (budget.left < 0) break;
     before += lines.length;
   }
   return { documents, problems };
@@ -60,11 +62,18 @@ function isEndOfList(text: string): boolean {
 }
 
 /** Null where the lines are more than one item. `before`: how many lines of the file stand above them. */
-function readItem(lines: readonly string[], before: number, file: string): ReadYaml | null {
+function readItem(lines: readonly string[], before: number, file: string, budget: { left: number }): ReadYaml | null {
   const needed = lines.some((line) => line === '  kind: Pod' || line === '  kind: Namespace')
     ? neededLines(lines)
     : null;
   const text = needed === null ? lines.join('\n') : needed.map((i) => lines[i]).join('\n');
+  budget.left -= text.length;
+  if (budget.left < 0) {
+    const hint = 'List pods and namespaces only.';
+    const message = 'the file is too large: what is needed of it exceeds what is parsed';
+    const place = { file, line: before + 1, column: 1, resource: null };
+    return { documents: [], problems: [{ severity: 'error', code: 'too-large', message, ...place, hint }] };
+  }
   /** Of a line of that text, its number in the file. */
   const inFile = (line: number): number => before + 1 + (needed === null ? line - 1 : (needed[line - 1] ?? 0));
   const { documents, problems } = readYaml(text, file);

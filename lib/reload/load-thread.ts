@@ -14,11 +14,15 @@ export type LoadAnswer =
       readonly problems: readonly Problem[];
       readonly broken: boolean;
       readonly digest: string;
+      readonly look: PolicyLoad['look'];
     }
   | { readonly kind: 'unchanged' };
 
 /** A thread that has had nothing to do for so long ends, and gives 20 MB back: long enough for a burst of saves. */
 const idleMs = 1000;
+
+/** Megabytes of objects. The largest policy that is parsed takes about half. */
+const mostMemory = 1536;
 
 /**
  * Loads policy in a worker thread, so that reading and parsing never hold the event loop. One load at a time.
@@ -28,7 +32,10 @@ export class LoadThread {
   #worker: Worker | null = null;
   #idle: NodeJS.Timeout | undefined;
 
-  /** Rejects when the thread dies (out of memory, say); the next load starts another. */
+  /**
+   * Rejects when the thread dies (out of memory, say), or is stopped, which is how a load is abandoned; the next load starts
+   * another.
+   */
   async load(request: LoadRequest, knownDigest?: string): Promise<PolicyLoad | 'unchanged'> {
     clearTimeout(this.#idle);
     this.#worker ??= this.#start();
@@ -60,7 +67,9 @@ export class LoadThread {
   #start(): Worker {
     // The sources run as TypeScript; the published package holds the same file as JavaScript.
     const extension = extname(fileURLToPath(import.meta.url));
-    const worker = new Worker(new URL(`./load-worker${extension}`, import.meta.url));
+    const worker = new Worker(new URL(`./load-worker${extension}`, import.meta.url), {
+      resourceLimits: { maxOldGenerationSizeMb: mostMemory },
+    });
     worker.once('exit', () => {
       if (this.#worker === worker) this.#worker = null;
     });
@@ -101,6 +110,7 @@ function withoutKind({
   problems,
   broken,
   digest,
+  look,
 }: Extract<LoadAnswer, { kind: 'loaded' }>): Omit<PolicyLoad, 'documents'> {
-  return { problems, broken, digest };
+  return { problems, broken, digest, look };
 }

@@ -9,11 +9,6 @@ const batchSize = 50;
 /** Ten steps of niceness leave a tenth of the weight: traffic goes first, and a load still ends on a busy core. */
 const lowPriority = Math.min(constants.priority.PRIORITY_LOW, getPriority() + 10);
 
-/** A file that is never at rest is read all the same, in the end. */
-const mostAttempts = 20;
-
-const sleeper = new Int32Array(new SharedArrayBuffer(4));
-
 /**
  * The thread that reads, parses and validates policy for the running proxy. Answers go through a port of their own,
  * from which the main thread takes one message at a time, so that ten thousand documents never arrive in one turn.
@@ -21,24 +16,17 @@ const sleeper = new Int32Array(new SharedArrayBuffer(4));
 parentPort?.on('message', async ({ request, knownDigest, port }: LoadMessage) => {
   if (knownDigest !== undefined) letTrafficGoFirst();
   // Only now: what reads YAML takes a tenth of a second to load, which is to be spent at low priority, too.
-  const [{ loadPolicy }, { settlesInMs }] = await Promise.all([import('./load.ts'), import('./policy-files.ts')]);
-  let load = loadPolicy(request, knownDigest);
-  // There is a policy in force already: what is still being written can wait until it is complete.
-  for (let attempt = 0; knownDigest !== undefined && load !== 'unchanged' && attempt < mostAttempts; attempt++) {
-    const waitMs = Math.max(...request.paths.map((path) => settlesInMs(path, Date.now())));
-    if (waitMs <= 0) break;
-    Atomics.wait(sleeper, 0, 0, waitMs);
-    load = loadPolicy(request, knownDigest);
-  }
+  const { loadPolicy } = await import('./load.ts');
+  const load = loadPolicy(request, knownDigest);
   if (load === 'unchanged') {
     port.postMessage({ kind: 'unchanged' } satisfies LoadAnswer);
   } else {
-    const { documents, problems, broken, digest } = load;
+    const { documents, problems, broken, digest, look } = load;
     for (let start = 0; start < documents.length; start += batchSize) {
       const batch = documents.slice(start, start + batchSize);
       port.postMessage({ kind: 'documents', documents: batch } satisfies LoadAnswer);
     }
-    port.postMessage({ kind: 'loaded', problems, broken, digest } satisfies LoadAnswer);
+    port.postMessage({ kind: 'loaded', problems, broken, digest, look } satisfies LoadAnswer);
   }
   parentPort?.postMessage('answered');
 });

@@ -3,18 +3,24 @@ import { resolve } from 'node:path';
 import type { PolicyDocument } from '../policy/document-types.ts';
 import { readDocuments, type SourceDocument } from '../policy/documents.ts';
 import type { Problem } from '../problem.ts';
-import { readYaml } from '../yaml.ts';
+import { type ReadYaml, readYaml } from '../yaml.ts';
 import { readClusterListing } from './cluster-listing.ts';
-import { readPolicyFiles } from './policy-files.ts';
+import type { Look } from './look.ts';
+import { atTop, type PolicyText, readPolicyFiles } from './policy-files.ts';
 
 /** What the files under some paths say: one set of documents, however many files hold it. */
 export interface PolicyLoad {
   readonly documents: readonly PolicyDocument[];
   readonly problems: readonly Problem[];
-  /** A file could not be read or is not YAML: which documents are missing is unknown, so the set is not to be used. */
+  /**
+   * A file could not be read or is not YAML, or nobody knows what a document is: which documents are missing is unknown,
+   * so the set is not to be used.
+   */
   readonly broken: boolean;
   /** Equal for equal contents; what keeps an unchanged policy from being swapped for itself. */
   readonly digest: string;
+  /** The files as they stood when they were read; null where several paths were. */
+  readonly look: Look | null;
 }
 
 export interface LoadRequest {
@@ -23,12 +29,47 @@ export interface LoadRequest {
   readonly namespace: string;
 }
 
+const megabyte = 1024 * 1024;
+
+/**
+ * Characters that are parsed as YAML, which takes some thirty times their room, and a second for each million. Of a listing
+ * of the cluster only the lines that are needed count.
+ */
+const mostParsed = { file: 16 * megabyte, all: 32 * megabyte };
+const mostDocuments = 100_000;
+
 /** Reads, parses and validates. Synchronous: for commands, and for the worker thread of the running proxy. */
 export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLoad | 'unchanged' {
-  const read = request.paths.map(readPolicyFiles);
+  const read = request.paths.map((path) => readPolicyFiles(path));
   const problems = read.flatMap((each) => each.problems);
   // A folder and a file in it name that file twice; it is still one.
   const texts = [...new Map(read.flatMap((each) => each.texts).map((text) => [resolve(text.file), text])).values()];
+  const look = read.length === 1 ? (read[0]?.look ?? null) : null;
+  const digest = digestOf(request, texts, problems);
+  if (digest === knownDigest) return 'unchanged';
+
+  const sources: SourceDocument[] = [];
+  const budget = { left: mostParsed.all };
+  for (const { file, text } of texts) {
+    const { documents, problems: faults } = parseFile(text, file, budget);
+    problems.push(...faults);
+    if (sources.length + documents.length > mostDocuments) problems.push(tooMany(file));
+    else for (const document of documents) sources.push(document);
+  }
+  const broken = problems.some((problem) => problem.severity === 'error');
+  const validated = readDocuments(broken ? [] : sources, { namespace: request.namespace });
+  const held = new Set(sources.map(({ file }) => file));
+  for (const { file } of texts) if (!held.has(file)) problems.push(holdsNothing(file));
+  return {
+    documents: validated.documents,
+    problems: [...problems, ...validated.problems],
+    broken: broken || validated.unknown,
+    digest,
+    look,
+  };
+}
+
+function digestOf(request: LoadRequest, texts: readonly PolicyText[], problems: readonly Problem[]): string {
   const hash = createHash('sha256');
   for (const part of [
     request.namespace,
@@ -38,18 +79,33 @@ export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLo
     // The length keeps two files from hashing like one that holds both their texts.
     hash.update(`${part.length}\n`).update(part);
   }
-  const digest = hash.digest('base64url');
-  if (digest === knownDigest) return 'unchanged';
+  return hash.digest('base64url');
+}
 
-  const sources: SourceDocument[] = [];
-  for (const { file, text } of texts) {
-    const yaml = readClusterListing(text, file) ?? readYaml(text, file);
-    problems.push(...yaml.problems);
-    sources.push(...yaml.documents);
+function parseFile(text: string, file: string, budget: { left: number }): ReadYaml {
+  const forListing = { left: budget.left };
+  const listing = readClusterListing(text, file, forListing);
+  if (listing !== null) {
+    budget.left = forListing.left;
+    return listing;
   }
-  const broken = problems.some((problem) => problem.severity === 'error');
-  const validated = readDocuments(sources, { namespace: request.namespace });
-  return { documents: validated.documents, problems: [...problems, ...validated.problems], broken, digest };
+  if (text.length > Math.min(mostParsed.file, budget.left)) {
+    const most = `at most ${mostParsed.file / megabyte} MB a file and ${mostParsed.all / megabyte} MB in all are parsed`;
+    const hint = "Write listings of the cluster by kubectl's -o yaml, of which only what is needed is parsed.";
+    return { documents: [], problems: [atTop('error', 'too-large', file, `is too large: ${most}`, hint)] };
+  }
+  budget.left -= text.length;
+  return readYaml(text, file);
+}
+
+function tooMany(file: string): Problem {
+  const message = `with this file there are more than ${mostDocuments} documents`;
+  return atTop('error', 'too-large', file, message, 'Keep only policy documents in the folder.');
+}
+
+function holdsNothing(file: string): Problem {
+  const hint = 'Write its documents, or remove the file.';
+  return atTop('warning', 'no-documents', file, 'the file holds no document', hint);
 }
 
 /** As `loadPolicy`, where there is nothing to compare with. */

@@ -1,6 +1,8 @@
-import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Problem } from '../problem.ts';
+import { notRegular, readRegularFile, tooLarge } from '../regular-file.ts';
+import { type Look, lookNow, policyFileNames } from './look.ts';
 
 export interface PolicyText {
   readonly file: string;
@@ -11,80 +13,45 @@ export interface PolicyTexts {
   readonly texts: readonly PolicyText[];
   /** An error here means that something named could not be read: what was found is not the whole policy. */
   readonly problems: readonly Problem[];
+  /** The files as they stood before and after they were read. */
+  readonly look: Look;
 }
 
-const policyFile = /\.(ya?ml|json)$/;
+const megabyte = 1024 * 1024;
+
+/** Bounds of what is read at all, in bytes. A listing of 10,000 pods has 37 MB. */
+export interface ReadLimits {
+  readonly file: number;
+  readonly all: number;
+}
+export const readLimits: ReadLimits = { file: 128 * megabyte, all: 256 * megabyte };
 
 /**
  * The policy files that a path stands for: itself, or the *.yaml, *.yml and *.json of a folder in the order of their
- * names. Symbolic links are followed, since a ConfigMap volume consists of them; names that begin with a dot are not
- * listed, since its `..data` and `..2026_…` hold the same files again. Folders inside are not entered.
+ * names. Symbolic links are followed, since a ConfigMap volume consists of them. Folders inside are not entered. Only
+ * regular files are opened, and none that is too large.
  */
-export function readPolicyFiles(path: string): PolicyTexts {
-  // The kubelet swaps a whole volume by moving one link. Files read on both sides of a swap would make a policy that
-  // nobody ever wrote, so what was read around one is read again.
+export function readPolicyFiles(path: string, limits: ReadLimits = readLimits): PolicyTexts {
+  // The kubelet swaps a whole volume by moving one link. Files read on both sides of a swap, or of any other change, would
+  // make a policy that nobody ever wrote, so what was read around one is read again.
   for (let attempt = 1; ; attempt++) {
-    const before = volumeGeneration(path);
-    const found = readOnce(path);
-    if (attempt === 5 || volumeGeneration(path) === before) return found;
+    const before = lookNow(path);
+    const found = readOnce(path, limits);
+    if (attempt === 5 || lookNow(path).stamp === before.stamp) return { ...found, look: before };
   }
 }
 
-/** Milliseconds without a write after which a file that is written in place counts as complete. */
-const settleMs = 100;
-
-/** A file whose last write is within this many milliseconds of its creation was made in one go. */
-const oneGoMs = 20;
-
-/**
- * Milliseconds until what the path holds can be believed; 0 for now. Whoever writes a file in place empties it first, and
- * an empty policy, or the first half of one, may be perfectly good YAML. A file that was renamed into place, as editors
- * and the kubelet do it, is as old as its last write and needs no patience.
- */
-export function settlesInMs(path: string, nowMs: number): number {
-  let waitMs = 0;
-  for (const file of listed(path)) {
-    const stat = statSync(file, { throwIfNoEntry: false });
-    if (stat === undefined || stat.mtimeMs - stat.birthtimeMs <= oneGoMs) continue;
-    waitMs = Math.max(waitMs, Math.ceil(stat.mtimeMs + settleMs - nowMs));
-  }
-  return waitMs;
-}
-
-/** The files that would be read; empty where even that cannot be told. */
-function listed(path: string): readonly string[] {
-  try {
-    return statSync(path).isDirectory() ? policyFilesIn(path) : [path];
-  } catch {
-    return [];
-  }
-}
-
-function policyFilesIn(folder: string): string[] {
-  const names = readdirSync(folder).filter((name) => !name.startsWith('.') && policyFile.test(name));
-  return names.sort().map((name) => join(folder, name));
-}
-
-/** Where a ConfigMap volume's `..data` leads; empty for any other place. */
-function volumeGeneration(path: string): string {
-  for (const folder of [path, dirname(path)]) {
-    try {
-      return readlinkSync(join(folder, '..data'));
-    } catch {
-      // No link here: no volume, or not this folder's.
-    }
-  }
-  return '';
-}
-
-function readOnce(path: string): PolicyTexts {
+function readOnce(path: string, limits: ReadLimits): Omit<PolicyTexts, 'look'> {
   const texts: PolicyText[] = [];
   const problems: Problem[] = [];
+  let left = limits.all;
   const read = (file: string): void => {
     try {
-      texts.push({ file, text: new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file)) });
+      const bytes = readRegularFile(file, Math.min(limits.file, left));
+      left -= bytes.length;
+      texts.push({ file, text: new TextDecoder('utf-8', { fatal: true }).decode(bytes) });
     } catch (error) {
-      problems.push(unreadable(file, error));
+      problems.push(unreadable(file, error, limits));
     }
   };
   try {
@@ -92,16 +59,24 @@ function readOnce(path: string): PolicyTexts {
       read(path);
       return { texts, problems };
     }
-    const files = policyFilesIn(path);
+    const files = policyFileNames(readdirSync(path)).map((name) => join(path, name));
     for (const file of files) {
-      if (statSync(file, { throwIfNoEntry: false })?.isDirectory()) continue;
-      read(file);
+      if (!isFolder(file)) read(file);
     }
     if (files.length === 0) problems.push(emptyFolder(path));
   } catch (error) {
-    problems.push(unreadable(path, error));
+    problems.push(unreadable(path, error, limits));
   }
   return { texts, problems };
+}
+
+function isFolder(file: string): boolean {
+  try {
+    return statSync(file, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  } catch {
+    // Links in a circle, say: reading it tells what is wrong.
+    return false;
+  }
 }
 
 const remedies: ReadonlyMap<string, readonly [message: string, hint: string]> = new Map([
@@ -110,10 +85,22 @@ const remedies: ReadonlyMap<string, readonly [message: string, hint: string]> = 
   ['EISDIR', ['is a folder', 'Name a file.']],
   ['ELOOP', ['symbolic links lead in a circle', 'Repair the link.']],
   ['ERR_ENCODING_INVALID_ENCODED_DATA', ['is not UTF-8 text', 'Save the file as UTF-8.']],
+  [notRegular, ['is no regular file but a pipe, a socket or a device', 'Remove it from the policy folder.']],
 ]);
 
-function unreadable(file: string, error: unknown): Problem {
+function unreadable(file: string, error: unknown, limits: ReadLimits): Problem {
   const code = (error as NodeJS.ErrnoException).code ?? '';
+  if (code === tooLarge) {
+    const megabytes = (bytes: number): string => `${Math.floor(bytes / megabyte)} MB`;
+    const message = `is too large: at most ${megabytes(limits.file)} a file and ${megabytes(limits.all)} in all are read`;
+    return atTop(
+      'error',
+      'too-large',
+      file,
+      message,
+      'Keep only policy documents in the folder, and one listing of the cluster.',
+    );
+  }
   const [why, hint] = remedies.get(code) ?? [error instanceof Error ? error.message : String(error), ''];
   return atTop('error', 'unreadable', file, `cannot be read: ${why}`, hint);
 }
@@ -123,6 +110,13 @@ function emptyFolder(path: string): Problem {
   return atTop('warning', 'no-policy-files', path, 'the folder holds no policy file', hint);
 }
 
-function atTop(severity: Problem['severity'], code: string, file: string, message: string, hint: string): Problem {
+/** A problem with a whole file. */
+export function atTop(
+  severity: Problem['severity'],
+  code: string,
+  file: string,
+  message: string,
+  hint: string,
+): Problem {
   return { severity, code, message, file, line: 1, column: 1, resource: null, hint };
 }

@@ -1,6 +1,6 @@
 import { realpathSync, statSync } from 'node:fs';
 import { readdir, readlink, stat } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { watch as chokidarWatch } from 'chokidar';
 
 export interface WatchOptions {
@@ -14,16 +14,33 @@ export interface WatchOptions {
   readonly pollMs?: number;
 }
 
+export interface Watch {
+  /**
+   * Whether what stands at a path was put there in one piece, by a rename, and has not been written to since. False where
+   * that was not seen. `stamp`: what it looks like; the answer is about the first look after the rename.
+   */
+  arrivedWhole(file: string, stamp: string): boolean;
+  close(): Promise<void>;
+}
+
+/** A name that came to mean another file; `stamp` is what that looked like. */
+interface Arrival {
+  stamp: string | null;
+}
+
+const mostArrivals = 10_000;
+
 /**
  * Notices changes of files and folders, however they come about. A file is watched through the folder that holds it,
  * because editors replace files by a rename and the kubelet swaps a ConfigMap's `..data` link: a watch on the file
  * itself would stay with the inode that nobody reads any more.
  */
-export function watchPaths(options: WatchOptions): { close(): Promise<void> } {
+export function watchPaths(options: WatchOptions): Watch {
   const { onChange, pollMs = 10_000 } = options;
   const paths = options.paths.map((path) => resolve(path));
   const onError = (error: unknown): void => options.onError(error instanceof Error ? error : new Error(String(error)));
   const folders = [...new Set(paths.flatMap(foldersToWatch))];
+  const realNames = new Map(paths.flatMap((path) => (isFolder(path) ? [[path, realpathSync(path)] as const] : [])));
   const watcher = chokidarWatch(folders, {
     depth: 0,
     ignoreInitial: true,
@@ -32,6 +49,18 @@ export function watchPaths(options: WatchOptions): { close(): Promise<void> } {
     // A rename over a file is wanted at once, not after chokidar has waited for a pair of events to become one.
     atomic: false,
     ignored: (candidate) => !concerns(candidate, paths, folders),
+  });
+  const arrivals = new Map<string, Arrival>();
+  // `rename` is told where a name appears or goes, `change` where its file is written to. A file that was made in place has
+  // both, one that was moved there only the first.
+  watcher.on('raw', (event: string, name: string | null, details: unknown) => {
+    const { watchedPath } = details as { readonly watchedPath?: string };
+    if (name === null || watchedPath === undefined || !folders.includes(watchedPath)) return;
+    const file = join(watchedPath, name);
+    if (event === 'rename') arrivals.set(file, { stamp: null });
+    else arrivals.delete(file);
+    // Names that nobody asks for are forgotten.
+    if (arrivals.size > mostArrivals) arrivals.clear();
   });
   watcher.on('all', onChange);
   // What changed between this call and the moment from which events come was told by nobody.
@@ -49,6 +78,14 @@ export function watchPaths(options: WatchOptions): { close(): Promise<void> } {
   const timer = setInterval(() => void poll().catch(onError), pollMs);
   timer.unref();
   return {
+    arrivedWhole(file, stamp) {
+      const folder = dirname(resolve(file));
+      const real = realNames.get(folder) ?? folder;
+      const arrival = arrivals.get(join(real, basename(file)));
+      if (arrival === undefined) return false;
+      arrival.stamp ??= stamp;
+      return arrival.stamp === stamp;
+    },
     async close() {
       closed = true;
       clearInterval(timer);
@@ -59,8 +96,16 @@ export function watchPaths(options: WatchOptions): { close(): Promise<void> } {
 
 /** The folder that holds the path; for a folder also the folder itself, by its real name. */
 function foldersToWatch(path: string): string[] {
-  const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
-  return isFolder ? [dirname(path), realpathSync(path)] : [dirname(path)];
+  return isFolder(path) ? [dirname(path), realpathSync(path)] : [dirname(path)];
+}
+
+function isFolder(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  } catch {
+    // Links in a circle, or a folder above that nobody may enter: whoever reads it says so.
+    return false;
+  }
 }
 
 /** Neighbours of what is watched are not our business; the `..data` link of a ConfigMap volume is. */

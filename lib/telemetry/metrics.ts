@@ -50,6 +50,8 @@ export interface Telemetry {
   /** `timeSeconds`: Unix time of the load. */
   policyLoaded(generation: number, timeSeconds: number): void;
   policyLoadFailed(): void;
+  /** The files are being waited for, or read, for longer than they should be. */
+  policyOverdue(overdue: boolean): void;
   identityLoaded(identity: { readonly expiresAt: Date; readonly refreshedAt: Date }): void;
   identityLoadFailed(): void;
 }
@@ -130,10 +132,30 @@ function fixedGroup(name: keyof typeof fixedIds, pairs: Record<string, string>):
 }
 const fixedIds = { inbound: -101, source: -102, destination: -103 } as const;
 
-function policyMetrics(registry: Registry): Pick<Telemetry, 'policyLoaded' | 'policyLoadFailed'> {
+function policyMetrics(registry: Registry): Pick<Telemetry, 'policyLoaded' | 'policyLoadFailed' | 'policyOverdue'> {
   let generation = 0;
   let errors = 0;
   let lastLoad = 0;
+  let refused = false;
+  let late = false;
+  registerCollected(
+    registry,
+    {
+      name: 'sallyport_policy_refused',
+      help: '1 while the policy files hold what is not in force, because the last load of them was bad.',
+      type: 'gauge',
+    },
+    () => [gaugeSample(Number(refused))],
+  );
+  registerCollected(
+    registry,
+    {
+      name: 'sallyport_policy_reload_overdue',
+      help: '1 while a load of the policy has not ended for 15 seconds.',
+      type: 'gauge',
+    },
+    () => [gaugeSample(Number(late))],
+  );
   registerCollected(
     registry,
     { name: 'sallyport_policy_generation', help: 'Policies loaded so far; 0 before the first.', type: 'gauge' },
@@ -161,9 +183,14 @@ function policyMetrics(registry: Registry): Pick<Telemetry, 'policyLoaded' | 'po
     policyLoaded(loaded, timeSeconds) {
       generation = loaded;
       lastLoad = timeSeconds;
+      refused = false;
     },
     policyLoadFailed() {
       errors++;
+      refused = true;
+    },
+    policyOverdue(overdue) {
+      late = overdue;
     },
   };
 }

@@ -29,6 +29,13 @@ interface Answer {
   readonly authz: Reference | null;
 }
 
+interface State {
+  readonly documents: readonly PolicyDocument[];
+  readonly checks: readonly PolicyCheck[];
+  /** False: nothing may be wider than the case says. */
+  readonly exactly: boolean;
+}
+
 const verdicts = { allow: 'permit', deny: 'deny', 'not-found': 'no-route', 'rate-limited': 'rate-limited' };
 
 const shared = readPolicyCases();
@@ -64,16 +71,18 @@ async function faultsOf(t: Test, cases: PolicyCases, policyCase: PolicyCase, fol
     SALLYPORT_CONTROL_PLANE_NAMESPACE: settings.controlPlaneNamespace,
     SALLYPORT_DETECT_TIMEOUT: settings.detectTimeout,
   };
-  let documents: readonly PolicyDocument[] = policyCase.resources;
+  // Documents that an API server refuses are not there in a cluster. Files may hold them, and at the first load they must
+  // let nobody in whom the rest would not; what they might have refused they refuse.
+  const { rejected = [], resources } = policyCase;
+  let documents = resources.filter(({ kind, metadata }) => !rejected.includes(`${kind}/${metadata.name}`));
   const faults: string[] = [];
-  const states: { readonly documents: readonly PolicyDocument[]; readonly checks: readonly PolicyCheck[] }[] = [
-    { documents, checks: policyCase.checks },
-  ];
+  const states: State[] = [{ documents, checks: policyCase.checks, exactly: true }];
+  if (rejected.length > 0) states.push({ documents: resources, checks: policyCase.checks, exactly: false });
   for (const step of policyCase.steps ?? []) {
     documents = afterStep(documents, step);
-    states.push({ documents, checks: step.checks });
+    states.push({ documents, checks: step.checks, exactly: true });
   }
-  for (const [number, { documents, checks }] of states.entries()) {
+  for (const [number, { documents, checks, exactly }] of states.entries()) {
     const policy = join(folder, `policy-${number}.yaml`);
     const requests = join(folder, `requests-${number}.jsonl`);
     writeFileSync(policy, documents.map((document) => `---\n${stringify(document)}`).join(''));
@@ -89,6 +98,12 @@ async function faultsOf(t: Test, cases: PolicyCases, policyCase: PolicyCase, fol
     if (answers.length !== lines.length) faults.push(`${answers.length} answers to ${lines.length} requests`);
     for (const check of checks) {
       const mine = answers.splice(0, check.burst ?? 1);
+      if (!exactly) {
+        if (check.burst === undefined && check.expect.decision !== 'allow' && mine[0]?.verdict === 'permit') {
+          faults.push(`${check.id}: let in by a document that is refused`);
+        }
+        continue;
+      }
       const found =
         check.burst === undefined ? singleFaults(check.expect, mine[0] as Answer) : burstFaults(check.expect, mine);
       faults.push(...found.map((fault) => `${check.id}: ${fault}`));

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { readDocuments } from '../../../lib/policy/documents.ts';
+import { type PolicyDocument, readDocuments } from '../../../lib/policy/documents.ts';
 import { document, sources } from './fixtures.ts';
 
 const beta3 = 'policy.linkerd.io/v1beta3';
@@ -17,7 +17,14 @@ function read(text: string) {
   return readDocuments(sources(text), { namespace: 'shop' });
 }
 
-t.test('refused documents have no effect and say why', async (t) => {
+/** Without those that stand for a refused one, and only ever refuse. */
+function granting(documents: readonly PolicyDocument[]): readonly PolicyDocument[] {
+  return documents.filter(
+    (document) => !('refused' in document.spec) && !(document.kind === 'Server' && document.spec.sealed),
+  );
+}
+
+t.test('refused documents grant nothing and say why', async (t) => {
   const rows: readonly (readonly [title: string, text: string, code: string])[] = [
     ['Server without port', document('Server', 's', '{podSelector: {}}', beta3), 'invalid-field'],
     ['Server port 0', document('Server', 's', '{podSelector: {}, port: 0}', beta3), 'invalid-field'],
@@ -378,7 +385,7 @@ t.test('refused documents have no effect and say why', async (t) => {
   ];
   for (const [title, text, code] of rows) {
     const { documents, problems } = read(text);
-    t.same(documents, [], `${title}: no effect`);
+    t.same(granting(documents), [], `${title}: grants nothing`);
     const errors = problems.filter(({ severity }) => severity === 'error');
     t.ok(
       errors.some((problem) => problem.code === code),
@@ -521,7 +528,7 @@ t.test('unknown fields are named with the nearest known one', async (t) => {
       'error',
       'spec.totl',
       'total',
-      true,
+      false,
     ],
     [
       policyOf(
@@ -539,7 +546,11 @@ t.test('unknown fields are named with the nearest known one', async (t) => {
     t.match(problem, { severity }, field);
     t.ok(problem?.message.includes(field), `${problem?.message} names ${field}`);
     t.ok(problem?.hint.includes(hint), `${problem?.hint} suggests ${hint}`);
-    t.equal(documents.length, kept ? 1 : 0, `${field}: ${kept ? 'kept' : 'refused'}`);
+    t.equal(
+      documents.filter(({ spec }) => !('refused' in spec)).length,
+      kept ? 1 : 0,
+      `${field}: ${kept ? 'kept' : 'refused'}`,
+    );
   }
 });
 
@@ -558,16 +569,21 @@ t.test('lists, duplicates, other kinds, empty documents', async (t) => {
   t.match(twice.documents, [{ spec: { port: 81 } }], 'the last wins');
   t.match(twice.problems, [{ severity: 'warning', code: 'duplicate', line: 2 }]);
   const refused = read(`${one('a')}\n---\n${one('a').replace('80', '0')}`);
-  t.match(refused.documents, [{ spec: { port: 80 } }], 'a refused one replaces nothing');
+  t.match(
+    refused.documents,
+    [{ spec: { port: null, sealed: true } }],
+    'a refused one, too: what it replaces may grant more',
+  );
 
   t.match(read('apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}'), {
     documents: [],
     problems: [{ severity: 'warning', code: 'ignored-kind' }],
   });
-  t.match(read('apiVersion: policy.linkerd.io/v1beta3\nkind: Sever\nmetadata: {name: a}').problems, [
-    { code: 'ignored-kind', hint: /Server/ },
-  ]);
-  t.same(read('---\n---\n# nothing\n'), { documents: [], problems: [] });
+  t.match(read('apiVersion: policy.linkerd.io/v1beta3\nkind: Sever\nmetadata: {name: a}'), {
+    problems: [{ severity: 'error', code: 'near-miss', hint: /Server/ }],
+    unknown: true,
+  });
+  t.same(read('---\n---\n# nothing\n'), { documents: [], problems: [], unknown: false });
 });
 
 t.test('documents are plain data, and timestamps are read in either form', async (t) => {

@@ -73,6 +73,7 @@ function follow(
       },
     },
     debounceMs: 10,
+    times: { settleMs: 300, quietMs: 600, patienceMs: 3_000 },
     pollMs: options.pollMs ?? neverPoll,
     retryMs: options.retryMs ?? neverPoll,
   });
@@ -93,9 +94,9 @@ t.test('the first load', async (t) => {
   const rows: [string, string, { swaps: string[][]; failed: boolean; codes: string[] }][] = [
     ['clean', server('web'), { swaps: [['web']], failed: false, codes: [] }],
     [
-      'a refused document has no effect, the rest is in force',
+      'a refused document grants nothing, and stands to refuse; the rest is in force',
       server('web') + server('bad', 8081, '  proxyProtocol: SPDY'),
-      { swaps: [['web']], failed: false, codes: ['error'] },
+      { swaps: [['web', 'bad']], failed: false, codes: ['error'] },
     ],
     [
       'what is not YAML keeps everything out',

@@ -1,0 +1,110 @@
+import { type BigIntStats, lstatSync, readdirSync, readlinkSync, statSync } from 'node:fs';
+import { lstat, readdir, readlink, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+
+/*
+ * What can be told of files without reading them: enough to see that they changed, and how. Times are only ever compared
+ * for equality, never with a clock: a time in the future, or a clock that was set back, means nothing here.
+ */
+
+export interface FileLook {
+  /** Differs after every write, replacement or change of times. */
+  readonly stamp: string;
+  /** Which file it is: another one after a rename over it. */
+  readonly inode: string;
+  readonly empty: boolean;
+  /** A symbolic link, whose own folder is not told of writes to what it leads to. */
+  readonly link: boolean;
+}
+
+/** The policy files that a path stands for at one moment. */
+export interface Look {
+  readonly files: ReadonlyMap<string, FileLook>;
+  /** Where a ConfigMap volume's `..data` leads: such a folder is swapped whole. Empty for any other place. */
+  readonly generation: string;
+  /** Equal where nothing changed. */
+  readonly stamp: string;
+}
+
+const policyFile = /\.(ya?ml|json)$/;
+
+/**
+ * The names of a folder that are policy files, in the order in which they count. Names that begin with a dot are left out:
+ * the `..data` and `..2026_…` of a ConfigMap volume hold the same files again.
+ */
+export function policyFileNames(names: readonly string[]): string[] {
+  return names.filter((name) => !name.startsWith('.') && policyFile.test(name)).sort();
+}
+
+/** As `look`, for the thread that loads. */
+export function lookNow(path: string): Look {
+  const target = settle(() => statSync(path, { bigint: true }));
+  const files = target?.isDirectory()
+    ? policyFileNames(settle(() => readdirSync(path)) ?? []).map((name) => join(path, name))
+    : [path];
+  const found = files.map((file): [string, FileLook | null] => [
+    file,
+    fileLook(
+      settle(() => lstatSync(file, { bigint: true })),
+      settle(() => statSync(file, { bigint: true })),
+    ),
+  ]);
+  const links = [path, dirname(path)].map((folder) => settle(() => readlinkSync(join(folder, '..data'))));
+  return lookOf(path, target, found, links);
+}
+
+/** Never rejects: what cannot be looked at is not there. */
+export async function look(path: string): Promise<Look> {
+  const none = (): undefined => undefined;
+  const target = await stat(path, { bigint: true }).catch(none);
+  const files = target?.isDirectory()
+    ? policyFileNames(await readdir(path).catch(() => [])).map((name) => join(path, name))
+    : [path];
+  const found = await Promise.all(
+    files.map(async (file): Promise<[string, FileLook | null]> => {
+      const [own, leadsTo] = await Promise.all([
+        lstat(file, { bigint: true }).catch(none),
+        stat(file, { bigint: true }).catch(none),
+      ]);
+      return [file, fileLook(own, leadsTo)];
+    }),
+  );
+  const links = await Promise.all([path, dirname(path)].map((folder) => readlink(join(folder, '..data')).catch(none)));
+  return lookOf(path, target, found, links);
+}
+
+function lookOf(
+  path: string,
+  target: BigIntStats | undefined,
+  found: readonly [string, FileLook | null][],
+  links: readonly (string | undefined)[],
+): Look {
+  const files = new Map(found.filter((entry): entry is [string, FileLook] => entry[1] !== null));
+  const generation = links.find((link) => link !== undefined) ?? '';
+  const stamps = [...files].map(([file, { stamp }]) => `${file} ${stamp}`);
+  // The folder itself counts by what it is, not by its times: files that are no policy come and go in it.
+  const stamp = [path, target === undefined ? 'absent' : `${target.dev}:${target.ino}`, generation, ...stamps].join(
+    '\n',
+  );
+  return { files, generation, stamp };
+}
+
+function fileLook(own: BigIntStats | undefined, leadsTo: BigIntStats | undefined): FileLook | null {
+  if (own === undefined || leadsTo?.isDirectory()) return null;
+  const { dev, ino, size, mtimeNs, ctimeNs } = leadsTo ?? own;
+  const inode = `${dev}:${ino}`;
+  return {
+    stamp: `${own.ino} ${inode} ${size} ${mtimeNs} ${ctimeNs} ${leadsTo === undefined ? 'dangling' : ''}`,
+    inode: `${own.dev}:${own.ino} ${inode}`,
+    empty: size === 0n,
+    link: own.isSymbolicLink(),
+  };
+}
+
+function settle<T>(ask: () => T): T | undefined {
+  try {
+    return ask();
+  } catch {
+    return undefined;
+  }
+}

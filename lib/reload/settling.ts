@@ -1,0 +1,68 @@
+import type { Look } from './look.ts';
+
+/*
+ * When files may be believed. Nobody tells when a writer is done: whoever writes a file in place empties it first, and the
+ * first half of a policy may be perfectly good YAML. So what is written in place is believed when it has been left alone
+ * for a while, as seen by our own monotonic clock: neither times of files nor the machine's date count.
+ */
+
+/** Milliseconds for which a file that is written in place must have been left alone. */
+export const settleMs = 1_500;
+/** Milliseconds of quiet after which what is gone counts as removed. */
+export const quietMs = 5_000;
+/** Milliseconds after which nothing is waited for any longer: files that are never at rest are read as they are. */
+export const patienceMs = 10_000;
+
+export interface Times {
+  readonly settleMs: number;
+  readonly quietMs: number;
+  readonly patienceMs: number;
+}
+export const usualTimes: Times = { settleMs, quietMs, patienceMs };
+
+/** Follows files from one look to the next. */
+export class Settling {
+  readonly #times: Times;
+  /** Of each file what it was like when it was last believed. */
+  #believed: ReadonlyMap<string, string> = new Map();
+  /** Of each file since when it is as it is. */
+  readonly #since = new Map<string, { readonly stamp: string; readonly ms: number }>();
+  #quiet: { readonly stamp: string; readonly ms: number } | null = null;
+
+  constructor(times: Times = usualTimes) {
+    this.#times = times;
+  }
+
+  /** To be told of every look at the files, in order; `nowMs` is monotonic. */
+  see(look: Look, nowMs: number): void {
+    if (this.#quiet?.stamp !== look.stamp) this.#quiet = { stamp: look.stamp, ms: nowMs };
+    for (const [file, { stamp }] of look.files) {
+      if (this.#since.get(file)?.stamp !== stamp) this.#since.set(file, { stamp, ms: nowMs });
+    }
+    for (const file of this.#since.keys()) if (!look.files.has(file)) this.#since.delete(file);
+  }
+
+  /**
+   * Milliseconds until every file of the last look may be read; 0 for now. `whole` says of a file that it was put in its
+   * place as it is (a rename, a volume swapped whole), which needs no patience.
+   */
+  unsettledMs(look: Look, nowMs: number, whole: (file: string) => boolean): number {
+    let wait = 0;
+    for (const [file, { stamp }] of look.files) {
+      if (this.#believed.get(file) === stamp || whole(file)) continue;
+      const since = this.#since.get(file)?.ms ?? nowMs;
+      wait = Math.max(wait, since + this.#times.settleMs - nowMs);
+    }
+    return wait;
+  }
+
+  /** Milliseconds until nothing has changed for so long that what is gone counts as removed; 0 for now. */
+  untilQuietMs(nowMs: number): number {
+    return Math.max(0, (this.#quiet?.ms ?? nowMs) + this.#times.quietMs - nowMs);
+  }
+
+  /** What was read at this look has been judged: good or bad, it is no news any more. */
+  believe(look: Look): void {
+    this.#believed = new Map([...look.files].map(([file, { stamp }]) => [file, stamp]));
+  }
+}
