@@ -86,6 +86,7 @@ const rules: readonly Rule[] = [
     packages: ['yaml'],
     why: 'text to values with their places, for policy files and the Pod manifest alike',
   },
+  { room: /^lib\/regular-file\.ts$/, may: [], packages: ['node:fs'], why: 'a path to bytes, nothing more' },
   { room: /^certs\//, may: [/^certs\//, values], why: 'the development CA stands alone' },
   { room: /^bin\//, may: [/^bin\//, /^lib\//, /^certs\//], why: 'the doors' },
 ];

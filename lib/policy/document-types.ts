@@ -276,6 +276,15 @@ export function groupOf(document: PolicyDocument): string {
   return 'group' in document ? document.group : linkerdGroup;
 }
 
+/** What names a document in the whole set. */
+export function documentKey(document: PolicyDocument): string {
+  return keyOf(groupOf(document), document.kind, document.namespace, document.name);
+}
+
+export function keyOf(group: string, kind: string, namespace: string, name: string): string {
+  return [group, kind, namespace, name].join('/');
+}
+
 /** Line and column of a field that linking points at; of the nearest recorded ancestor otherwise. */
 export function locate(
   document: DocumentMeta,

@@ -5,8 +5,9 @@ import { type DocumentKind, documentKinds } from './document-kinds.ts';
 import {
   type ClusterDocument,
   type DocumentMeta,
-  groupOf,
+  documentKey,
   isClusterDocument,
+  keyOf,
   linkerdGroup,
   locate,
   type Mark,
@@ -71,15 +72,6 @@ export function readDocuments(
   const [first] = listedTwice;
   if (first !== undefined) problems.push(duplicateListing(first, listedTwice.length));
   return { documents: [...byKey.values()], problems, unknown };
-}
-
-/** What names a document in the whole set. */
-export function documentKey(document: PolicyDocument): string {
-  return keyOf(groupOf(document), document.kind, document.namespace, document.name);
-}
-
-function keyOf(group: string, kind: string, namespace: string, name: string): string {
-  return [group, kind, namespace, name].join('/');
 }
 
 interface Item {

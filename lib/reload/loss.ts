@@ -1,5 +1,4 @@
-import type { PolicyDocument } from '../policy/document-types.ts';
-import { documentKey } from '../policy/documents.ts';
+import { documentKey, type PolicyDocument } from '../policy/document-types.ts';
 import type { Problem } from '../problem.ts';
 import type { Look } from './look.ts';
 import { atTop } from './policy-files.ts';
