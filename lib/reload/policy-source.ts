@@ -196,6 +196,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
 
   async function pause(disk: PolicyWorld, ms: number, what: string): Promise<void> {
     waitingFor = what;
+    // Rejects when it is stopped, which the caller looks for.
     await disk.delay(Math.min(Math.max(1, ms), lookEveryMs), signal).catch(() => undefined);
   }
 
@@ -279,6 +280,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   /** Compiles and swaps follow one another, whoever asks for them. */
   function exclusively(work: () => Promise<void>): Promise<void> {
     const turn = compiling.then(work);
+    // Whoever asked for this turn hears of it; the next one is not concerned.
     compiling = turn.catch(() => undefined);
     return turn;
   }
