@@ -81,18 +81,28 @@ export function createHealthServer(options: HealthOptions): HealthServer {
 }
 
 /**
- * Beyond the limit the oldest connection ends, not the newest: whoever holds many open must not keep a probe out,
- * because a kubelet that gets no answer restarts the pod.
+ * Beyond the limit the oldest connection of whoever has most ends, not the newest: who holds many open, or opens them by
+ * the thousand, must not keep a probe out, because a kubelet that gets no answer restarts the pod.
  */
 function endOldestBeyond(server: Server, limit: number): void {
   // A Set keeps the order of insertion.
-  const open = new Set<Socket>();
+  const open = new Map<string, Set<Socket>>();
+  let count = 0;
+  const forget = (client: string, sockets: Set<Socket>, socket: Socket): void => {
+    if (!sockets.delete(socket)) return;
+    count--;
+    if (sockets.size === 0 && open.get(client) === sockets) open.delete(client);
+  };
   server.on('connection', (socket) => {
-    open.add(socket);
-    socket.once('close', () => open.delete(socket));
-    if (open.size <= limit) return;
-    for (const oldest of open) {
-      open.delete(oldest);
+    const client = socket.remoteAddress ?? '';
+    const sockets = open.get(client) ?? new Set();
+    open.set(client, sockets.add(socket));
+    count++;
+    socket.once('close', () => forget(client, sockets, socket));
+    if (count <= limit) return;
+    const [heaviest, most] = [...open].reduce((a, b) => (b[1].size > a[1].size ? b : a));
+    for (const oldest of most) {
+      forget(heaviest, most, oldest);
       oldest.destroy();
       return;
     }

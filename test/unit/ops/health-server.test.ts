@@ -1,9 +1,10 @@
 import { once } from 'node:events';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { createHealthServer, type HealthServer } from '../../../lib/ops/health-server.ts';
 import { Readiness } from '../../../lib/ops/readiness.ts';
+import { until } from '../../support/until.ts';
 
 async function started(t: Test, readiness = new Readiness()): Promise<{ server: HealthServer; address: AddressInfo }> {
   const server = createHealthServer({ ready: () => readiness.state(), live: () => true });
@@ -113,6 +114,30 @@ t.test('many silent connections do not keep a probe out, and end by themselves',
   );
   await Promise.all(closed);
   t.match(await raw(address, `GET /live HTTP/1.1\r\n${close}`), /live\n$/);
+});
+
+t.test('whoever opens connections by the hundred keeps no probe out', async (t) => {
+  const { address } = await started(t);
+  const sockets: Socket[] = [];
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  // Open before all the others, and the last to say what it wants.
+  const probe = connect(address.port, '127.0.0.1');
+  await once(probe, 'connect');
+  const answer = text(probe);
+  for (let i = 0; i < 400; i++) {
+    const socket = connect({ port: address.port, host: '127.0.0.1', localAddress: '127.0.0.2' });
+    socket.on('error', () => {}).write('GET /live HTTP/1.1\r\nX: ');
+    sockets.push(socket);
+  }
+  await until('the first of the others to be ended', () => sockets.some((socket) => socket.destroyed));
+  probe.write(`GET /live HTTP/1.1\r\n${close}`);
+  t.match(await answer, /live\n$/);
+  t.ok(
+    sockets.some((socket) => !socket.destroyed),
+    'while others are still open',
+  );
 });
 
 t.test('an address in use is an error to the caller', async (t) => {
