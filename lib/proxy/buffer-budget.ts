@@ -184,6 +184,11 @@ interface Queued {
   readonly _handle?: { readonly writeQueueSize?: number } | null;
 }
 
+/** `Slow.progress` for a socket of which only what it takes is waited for. */
+export function takenOf(socket: { readonly bytesWritten: number; readonly writableLength: number }): number {
+  return socket.bytesWritten - socket.writableLength - ((socket as Queued)._handle?.writeQueueSize ?? 0);
+}
+
 /** `Slow.progress` for a socket that is being written to, and read from. */
 export function progressOf(socket: { readonly bytesRead: number; readonly writableLength: number }): number {
   const queued = (socket as Queued)._handle?.writeQueueSize ?? 0;

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { IpAddress } from '../ip.ts';
-import { type BufferBudget, progressOf, type Slow, Stall, type StallLimit } from './buffer-budget.ts';
+import { type BufferBudget, progressOf, type Slow, Stall, type StallLimit, takenOf } from './buffer-budget.ts';
 import type { LimitName, Limits } from './limits.ts';
 import type { Spareable } from './live-connections.ts';
 import type { PeerSession, TrustAnchors } from './peer-session.ts';
@@ -140,7 +140,9 @@ export class ConnectionWatch implements Slow {
   }
 
   progress(): number {
-    return progressOf(this.#stream);
+    // Whoever takes nothing of what is sent is not moving, whatever it sends itself.
+    const stream = this.#stream;
+    return stream.writableLength > 0 ? takenOf(stream) : progressOf(stream);
   }
 
   cut(limit: StallLimit): void {

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { BufferBudget } from '../buffer-budget.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { type Ending, guarded, internalFault } from '../guard.ts';
 import { connectTimedOut, type PendingConnect, type Upstreams } from '../upstream.ts';
@@ -32,14 +33,16 @@ interface Attempt {
 export class AppSessions implements ClientHome {
   readonly #endpoint: Endpoint;
   readonly #upstreams: Upstreams;
+  readonly #budget: BufferBudget;
   readonly #sessions: ClientSession[] = [];
   /** In two queues, so that none of them is searched for the one that can be served. */
   readonly #waiting = new Set<Waiting>();
   readonly #uploads = new Set<Waiting>();
   #attempt: Attempt | null = null;
 
-  constructor(endpoint: Endpoint, upstreams: Upstreams) {
+  constructor(endpoint: Endpoint, upstreams: Upstreams, budget: BufferBudget) {
     this.#endpoint = endpoint;
+    this.#budget = budget;
     this.#upstreams = upstreams;
   }
 
@@ -112,7 +115,7 @@ export class AppSessions implements ClientHome {
         this.#settled(error);
         return;
       }
-      attempt.session = new ClientSession(socket, this);
+      attempt.session = new ClientSession(socket, this, this.#budget);
       attempt.timer = setTimeout(late, Math.max(0, connectTimeoutMs - (performance.now() - startedAt)));
     };
     attempt.pending = this.#upstreams.connect(this.#endpoint, connected, onread);

@@ -1,5 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Admitted } from '../admitted.ts';
+import type { BufferBudget } from '../buffer-budget.ts';
+import { guarded, internalFault } from '../guard.ts';
 import { type HeaderList, without } from '../headers.ts';
 import { InterimCount } from '../interim-count.ts';
 import { AnswerHead } from './answer-head.ts';
@@ -17,6 +19,7 @@ const limits: SessionLimits = {
   connectionWindow: appLimits.connectionWindow,
   maxListBytes: 256 * 1024,
   maxFields: appLimits.headerFields,
+  maxResets: Number.POSITIVE_INFINITY,
   // Its streams are limited, and so is what they bring. An app that waits for us to read must not wait for ever.
   maxPendingBytes: Number.POSITIVE_INFINITY,
 };
@@ -33,11 +36,15 @@ export interface AnswerSink {
   broken(code: number): void;
   /** The client's connection. */
   readonly owner: object;
+  /** Ends that. */
+  destroy(): void;
 }
 
 /** One request to the app. */
 export class ClientStream extends Stream {
   readonly isHead: boolean;
+  /** The app may take as long as it likes. */
+  protected override readonly isTimed = false;
   #interim: InterimCount | null = null;
   readonly #sink: AnswerSink;
 
@@ -55,24 +62,56 @@ export class ClientStream extends Stream {
   head(head: AnswerHead, endStream: boolean): void {
     if (head.status < 200) {
       this.#interim ??= new InterimCount();
-      if (this.#interim.allows(head.block.length)) this.#sink.interim(head);
-      else this.malformed();
+      if (!this.#interim.allows(head.block.length)) {
+        this.malformed();
+        return;
+      }
+      try {
+        this.#sink.interim(head);
+      } catch (error) {
+        this.#fault(error);
+      }
       return;
     }
     this.awaitsHead = false;
-    this.#sink.head(head, endStream);
+    try {
+      this.#sink.head(head, endStream);
+    } catch (error) {
+      this.#fault(error);
+    }
   }
 
   override received(bytes: Buffer, from: number, to: number): void {
-    this.#sink.data(bytes, from, to);
+    try {
+      this.#sink.data(bytes, from, to);
+    } catch (error) {
+      this.#fault(error);
+    }
   }
 
   override ended(): void {
-    this.#sink.ended(this.trailers);
+    try {
+      this.#sink.ended(this.trailers);
+    } catch (error) {
+      this.#fault(error);
+    }
   }
 
   override broken(code: number): void {
-    this.#sink.broken(code);
+    try {
+      this.#sink.broken(code);
+    } catch (error) {
+      this.#fault(error);
+    }
+  }
+
+  /** The session is everybody's: a fault in one client's exchange ends that client's connection. */
+  #fault(error: unknown): void {
+    internalFault('an answer of an HTTP/2 app', this, error);
+  }
+
+  override destroy(): void {
+    this.#sink.destroy();
   }
 }
 
@@ -104,14 +143,16 @@ export class ClientSession extends Session {
   #retired = false;
   #resets = 0;
 
-  constructor(socket: Socket, home: ClientHome) {
-    super(socket, limits);
+  readonly client = null;
+
+  constructor(socket: Socket, home: ClientHome, budget: BufferBudget) {
+    super(socket, limits, budget);
     this.#home = home;
     this.#blocks = new HeaderBlocks(this.decoder, readAnswerHead);
-    const gone = (): void => {
+    const gone = guarded('the end of an HTTP/2 app', socket, () => {
       this.abortAll(errorCode.internalError);
       socket.destroy();
-    };
+    });
     socket.once('end', gone);
     socket.once('close', gone);
     socket.write(preface);
@@ -218,6 +259,15 @@ export class ClientSession extends Session {
     return 0;
   }
 
+  protected override limitReached(): void {
+    // The app is ours.
+  }
+
+  /** What the app sends is lent, and read at once; its streams are limited. */
+  override get hasHadItsTurn(): boolean {
+    return false;
+  }
+
   protected override streamClosed(_stream: Stream, reset: boolean): void {
     if (reset && ++this.#resets >= appLimits.resets) this.#retire();
     if (this.#retired) this.#closeIfDone();
@@ -242,7 +292,7 @@ export class ClientSession extends Session {
   }
 
   /** Ends it now. */
-  destroy(): void {
+  override destroy(): void {
     this.abortAll(errorCode.cancel);
     this.socket.destroy();
   }

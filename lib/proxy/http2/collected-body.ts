@@ -26,7 +26,10 @@ export class CollectedBody implements RequestRelay {
     this.#chunks.push(Buffer.from(bytes.subarray(from, to)));
     this.#bytes += to - from;
     // Until somebody reads, the stream's window is the bound.
-    if (this.#reader === null) return;
+    if (this.#reader === null) {
+      this.#stream.holdContent(this.#bytes);
+      return;
+    }
     this.#stream.consume(to - from);
     this.#advance();
   }

@@ -6,6 +6,8 @@ export interface FrameSink {
   frame(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): void;
   /** No more frames are wanted. */
   readonly over: boolean;
+  /** No more of them are wanted in this turn of the event loop. */
+  readonly hasHadItsTurn: boolean;
 }
 
 /** Cuts what is read of a connection into frames (RFC 9113 4.1) where they lie; only one that comes in pieces is copied. */
@@ -24,17 +26,18 @@ export class FrameReader {
     return this.#held !== null && this.#heldBytes > 3 && this.#held[3] !== frameType.data;
   }
 
-  /** False for a frame larger than any that we allow; nothing can be read behind it. */
-  read(chunk: Buffer): boolean {
+  /** How far it has read; -1 for a frame larger than any that we allow, since nothing can be read behind it. */
+  read(chunk: Buffer): number {
     let at = 0;
     if (this.#held !== null) {
       at = this.#complete(chunk);
-      if (at === -1) return false;
+      if (at === -1) return -1;
     }
     const end = chunk.length;
     while (end - at >= frameHeaderBytes && !this.#sink.over) {
+      if (this.#sink.hasHadItsTurn) return at;
       const length = ((chunk[at] as number) << 16) | ((chunk[at + 1] as number) << 8) | (chunk[at + 2] as number);
-      if (length > maxPayload) return false;
+      if (length > maxPayload) return -1;
       const next = at + frameHeaderBytes + length;
       if (next > end) break;
       this.#deliver(chunk, at, length);
@@ -44,7 +47,7 @@ export class FrameReader {
       this.#held ??= Buffer.allocUnsafe(frameHeaderBytes + maxPayload);
       this.#heldBytes += chunk.copy(this.#held, this.#heldBytes, at);
     }
-    return true;
+    return end;
   }
 
   /** Adds to the frame that is held. Where the next one begins, which is the chunk's end when more is to come; or -1. */

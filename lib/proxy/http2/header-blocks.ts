@@ -29,6 +29,8 @@ export class HeaderBlocks<Head> {
   /** The table's generation in which the kept bytes mean the kept head. */
   #keptGeneration = -1;
   #kept: Block<Head> = malformed;
+  /** What it took to read the last block, in bytes that were looked at; next to nothing for one that was known. */
+  cost = 0;
 
   /** @param read makes a head; null for what is malformed. */
   constructor(decoder: HpackDecoder, read: (fields: HeaderList) => Head | null) {
@@ -46,9 +48,11 @@ export class HeaderBlocks<Head> {
       length === this.#keptLength &&
       bytes.compare(this.#keptBytes, 0, length, from, to) === 0
     ) {
+      this.cost = 0;
       return this.#kept;
     }
     const decoded = decoder.decode(bytes, from, to);
+    this.cost = length + decoder.decodedBytes;
     if (decoded.kind === 'malformed') return undecodable;
     if (decoded.kind === 'too-large') return tooLarge;
     const head = this.#read(decoded.fields);

@@ -11,12 +11,16 @@ export class HeldBytes {
   #from = 0;
   #end = 0;
 
+  /** How many are held. */
+  bytes = 0;
+
   get isEmpty(): boolean {
     return this.#blocks.length === 0;
   }
 
   push(bytes: Buffer, from: number, to: number): void {
     const length = to - from;
+    this.bytes += length;
     const last = this.#blocks.at(-1);
     if (last !== undefined) {
       if (last.length - this.#end >= length) {
@@ -41,7 +45,9 @@ export class HeldBytes {
     while (this.#blocks.length > 0) {
       const block = this.#blocks[0] as Buffer;
       const end = this.#blocks.length === 1 ? this.#end : block.length;
-      this.#from = take(block, this.#from, end);
+      const from = this.#from;
+      this.#from = take(block, from, end);
+      this.bytes -= this.#from - from;
       if (this.#from < end) return false;
       this.#blocks.shift();
       this.#from = 0;

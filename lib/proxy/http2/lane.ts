@@ -3,6 +3,7 @@ import { Roster } from '../../roster.ts';
 import type { Admitted } from '../admitted.ts';
 import { serveApplication } from '../application.ts';
 import { ByEndpoint } from '../endpoint.ts';
+import { eachGuarded, internalFault } from '../guard.ts';
 import { type HeaderList, headerValue } from '../headers.ts';
 import { AppPool } from '../http1/app-pool.ts';
 import { outgoingFields } from '../outgoing-fields.ts';
@@ -17,8 +18,9 @@ import { errorCode } from './protocol.ts';
 import { Http1Relay } from './relay-to-http1.ts';
 import { Http2Relay, NotProcessed } from './relay-to-http2.ts';
 import { http1Text, http2Block } from './request-head.ts';
-import { type ServerLane, ServerSession } from './server-session.ts';
+import { type ServerLane, ServerSession, serverLimits } from './server-session.ts';
 import type { ServerStream } from './server-stream.ts';
+import type { SessionLimits } from './session.ts';
 
 export interface Http2LaneOptions {
   readonly pipeline: RequestPipeline;
@@ -34,6 +36,7 @@ const goOn = new AnswerHead(100, [], -1);
 /** HTTP/2 by an engine of our own: frames of all streams leave together, and a repeated head is read and written once. */
 export class Http2Lane implements Http2Engine, ServerLane {
   readonly pipeline: RequestPipeline;
+  readonly limits: SessionLimits;
   readonly onBadRequest: Http2LaneOptions['onBadRequest'];
   readonly #open = new Roster<ServerSession>();
   readonly #pools: ByEndpoint<AppPool>;
@@ -44,7 +47,10 @@ export class Http2Lane implements Http2Engine, ServerLane {
     this.pipeline = options.pipeline;
     this.onBadRequest = options.onBadRequest;
     this.#pools = new ByEndpoint((endpoint) => new AppPool(endpoint, options.upstreams));
-    this.#sessions = new ByEndpoint((endpoint) => new AppSessions(endpoint, options.upstreams));
+    this.#sessions = new ByEndpoint(
+      (endpoint) => new AppSessions(endpoint, options.upstreams, options.pipeline.budget),
+    );
+    this.limits = serverLimits(options.pipeline.limits);
     this.#sweeper = setInterval(() => this.#sweep(), sweepMs).unref();
   }
 
@@ -104,8 +110,14 @@ export class Http2Lane implements Http2Engine, ServerLane {
 
   #sweep(): void {
     const now = performance.now();
-    for (const pool of this.#pools.values()) pool.sweep(now);
-    for (const session of this.#open) session.sweep(now, this.pipeline.limits.headerTimeoutMs);
+    for (const pool of this.#pools.values()) {
+      try {
+        pool.sweep(now);
+      } catch (error) {
+        internalFault('looking at idle connections to the app', null, error);
+      }
+    }
+    eachGuarded('looking at HTTP/2 connections', this.#open, (session) => session.sweep(now));
   }
 }
 

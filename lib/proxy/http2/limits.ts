@@ -1,9 +1,7 @@
 /** Limits of HTTP/2 connections. */
 
-/** What a client may do. */
+/** What a client may do, besides what is configured. */
 export const clientLimits = {
-  /** Streams at a time. */
-  streams: 256,
   /**
    * Bytes of a request that may wait for the app, per stream: of a new one, and of one that the app reads. What is on its
    * way on a whole connection is bounded besides (Linkerd: 1 MiB), but not what waits: a client opens hundreds of streams
@@ -12,14 +10,7 @@ export const clientLimits = {
   streamWindow: 65_535,
   grownStreamWindow: 256 * 1024,
   connectionWindow: 1 << 20,
-  /** Bytes of a header list as RFC 9113 6.5.2 counts them, and its fields: more is an attack (CVE-2024-27983 and its kin). */
-  headerListBytes: 64 * 1024,
-  headerFields: 1000,
 } as const;
-
-/** Rapid reset (CVE-2023-44487), and resets that the peer makes us send (CVE-2025-8671): at once, and a second. */
-export const resetBurst = 1000;
-export const resetsPerSecond = 100;
 
 /** After an early answer, this much of a request body, for this many milliseconds, is still read away. */
 export const maxDrainBytes = 256 * 1024;

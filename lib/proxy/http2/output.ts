@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { type Ending, guarded, internalFault } from '../guard.ts';
 import { flag, frameHeaderBytes, frameType, maxPayload } from './protocol.ts';
 
 /** Holds two whole frames of data. */
@@ -15,7 +16,14 @@ const tableOfNone = Buffer.of(0x20);
 const due: Output[] = [];
 
 function flushDue(): void {
-  for (const output of due) output.flush();
+  // Whatever becomes of one, the others leave, and the next turn begins with none.
+  for (const output of due) {
+    try {
+      output.flush();
+    } catch (error) {
+      internalFault('writing to an HTTP/2 peer', output.owner, error);
+    }
+  }
   due.length = 0;
 }
 
@@ -30,6 +38,8 @@ function giveBack(buffer: Buffer): void {
 export class Output {
   /** The kernel took less than it was given: no DATA until `onDrain`. */
   blocked = false;
+  /** Ends with a fault of ours. */
+  readonly owner: Ending;
   readonly #socket: Socket;
   readonly #encrypted: boolean;
   #buffer: Buffer | null = null;
@@ -40,12 +50,14 @@ export class Output {
   #lastStream = 0;
   #tableShrunk = false;
 
-  constructor(socket: Socket, onDrain: () => void) {
+  constructor(socket: Socket, owner: Ending, onDrain: () => void) {
+    this.owner = owner;
     this.#socket = socket;
     this.#encrypted = 'encrypted' in socket;
+    const drained = guarded('an HTTP/2 peer that takes more', owner, onDrain);
     socket.on('drain', () => {
       this.blocked = false;
-      onDrain();
+      drained();
     });
   }
 

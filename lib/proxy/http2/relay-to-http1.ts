@@ -133,6 +133,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
     this.#held.push(bytes, from, to);
     this.#heldBytes += to - from;
     if (this.#app !== null) this.#advance(this.#app);
+    if (this.#heldBytes > 0) this.#client.holdContent(this.#heldBytes + this.#writing);
   }
 
   contentEnded(): void {
@@ -171,6 +172,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
     this.#writing = 0;
     this.#client.consume(bytes);
     this.#advance(app);
+    this.#client.holdContent(this.#heldBytes);
   }
 
   get requestComplete(): boolean {

@@ -99,7 +99,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
 
   /** By a fault of ours. */
   destroy(): void {
-    this.#client.destroyConnection();
+    this.#client.destroy();
   }
 
   ready(session: ClientSession): void {
@@ -108,6 +108,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     const app = session.request(this.#admitted, this.#block, client.method === 'HEAD', complete, this);
     this.#app = app;
     if (complete) return;
+    client.holdContent(0);
     for (const bytes of this.#early.takeAll()) this.#forward(app, bytes, 0, bytes.length);
     if (client.remoteEnded) this.#finish(app);
   }
@@ -121,7 +122,10 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   content(bytes: Buffer, from: number, to: number): void {
     this.#scope.requestFrame(to - from);
     if (this.#app !== null) this.#forward(this.#app, bytes, from, to);
-    else this.#early.push(bytes, from, to);
+    else {
+      this.#early.push(bytes, from, to);
+      this.#client.holdContent(this.#early.bytes);
+    }
   }
 
   #forward(app: ClientStream, bytes: Buffer, from: number, to: number): void {

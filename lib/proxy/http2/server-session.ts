@@ -1,6 +1,9 @@
 import type { Socket } from 'node:net';
 import { isSoundMethod } from '../../http-message.ts';
+import type { IpAddress } from '../../ip.ts';
 import type { Rostered } from '../../roster.ts';
+import { guarded } from '../guard.ts';
+import type { LimitName, Limits } from '../limits.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
 import type { Http2Session } from './engine.ts';
 import { HeaderBlocks } from './header-blocks.ts';
@@ -12,19 +15,23 @@ import { ServerStream, type ServerStreamHome } from './server-stream.ts';
 import { Session, type SessionLimits } from './session.ts';
 import type { Stream } from './stream.ts';
 
-const limits: SessionLimits = {
-  settings: [
-    [setting.maxConcurrentStreams, clientLimits.streams],
-    [setting.initialWindowSize, clientLimits.streamWindow],
-    [setting.maxHeaderListSize, clientLimits.headerListBytes],
-  ],
-  streamWindow: clientLimits.streamWindow,
-  grownStreamWindow: clientLimits.grownStreamWindow,
-  connectionWindow: clientLimits.connectionWindow,
-  maxListBytes: clientLimits.headerListBytes,
-  maxFields: clientLimits.headerFields,
-  maxPendingBytes: 256 * 1024,
-};
+/** What clients may do, of what is configured. */
+export function serverLimits({ maxStreams, maxHeaderBytes, maxHeaderFields, maxResets }: Limits): SessionLimits {
+  return {
+    settings: [
+      [setting.maxConcurrentStreams, maxStreams],
+      [setting.initialWindowSize, clientLimits.streamWindow],
+      [setting.maxHeaderListSize, maxHeaderBytes],
+    ],
+    streamWindow: clientLimits.streamWindow,
+    grownStreamWindow: clientLimits.grownStreamWindow,
+    connectionWindow: clientLimits.connectionWindow,
+    maxListBytes: maxHeaderBytes,
+    maxFields: maxHeaderFields,
+    maxResets,
+    maxPendingBytes: 256 * 1024,
+  };
+}
 
 const tooLarge = encodeFields([':status', '431', 'content-length', '0']);
 const badRequest = encodeFields([':status', '400', 'content-length', '0']);
@@ -36,6 +43,7 @@ export const misspelt = 'a method in the wrong case';
 /** What a session needs of the lane that it is on. */
 export interface ServerLane {
   readonly pipeline: RequestPipeline;
+  readonly limits: SessionLimits;
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
   /** A request is complete but for its content; `stream.relay` must be set, or the stream answered. */
   request(connection: HttpConnection, stream: ServerStream): void;
@@ -52,19 +60,24 @@ export class ServerSession extends Session implements Http2Session, ServerStream
   protected override readonly maxEnablePush = 1;
   /** Bytes of the client's preface that have come. */
   #prefaceBytes = 0;
+  /** Since when there has been no stream, as far as looks at it tell, and the last one then. */
+  #idleSince = 0;
+  #idleAfter = -1;
   /** The last stream that is still served, once the end has been announced. */
   #drainedAt: number | null = null;
 
   constructor(lane: ServerLane, connection: HttpConnection, socket: Socket) {
-    super(socket, limits);
+    super(socket, lane.limits, lane.pipeline.budget);
     this.#lane = lane;
     this.connection = connection;
     connection.occupant = this;
     this.#blocks = new HeaderBlocks(this.decoder, readRequestHead);
-    socket.on('data', (chunk: Buffer) => this.receive(chunk));
+    const received = guarded('bytes of an HTTP/2 client', this, (chunk: Buffer) => this.receive(chunk));
+    socket.on('data', received);
     // A client that can send no more frames cannot go on.
-    socket.once('end', () => this.#gone());
-    socket.once('close', () => this.#gone());
+    const gone = guarded('the end of an HTTP/2 client', socket, () => this.#gone());
+    socket.once('end', gone);
+    socket.once('close', gone);
     this.open();
   }
 
@@ -112,6 +125,7 @@ export class ServerSession extends Session implements Http2Session, ServerStream
       return;
     }
     const block = this.#blocks.read(bytes, from, to);
+    this.spend(this.#blocks.cost);
     if (block.kind === 'undecodable') {
       this.fail(errorCode.compressionError);
       return;
@@ -126,7 +140,8 @@ export class ServerSession extends Session implements Http2Session, ServerStream
       return;
     }
     this.lastStreamId = streamId;
-    if (this.#drainedAt !== null || this.streams.size >= clientLimits.streams) {
+    if (this.#drainedAt !== null || this.streams.size >= this.pipeline.limits.maxStreams) {
+      if (this.#drainedAt === null) this.limitReached('max_streams');
       this.refuseMalformed(streamId, errorCode.refusedStream, endStream);
       return;
     }
@@ -136,7 +151,10 @@ export class ServerSession extends Session implements Http2Session, ServerStream
         block.kind === 'malformed' ? 'malformed header block' : 'header list too large',
       );
       if (block.kind === 'malformed') this.refuseMalformed(streamId, errorCode.protocolError, endStream);
-      else this.#turnAway(streamId, tooLarge, endStream);
+      else {
+        this.limitReached('max_header_bytes');
+        this.#turnAway(streamId, tooLarge, endStream);
+      }
       return;
     }
     if (block.head.head.method === 'CONNECT') {
@@ -149,7 +167,7 @@ export class ServerSession extends Session implements Http2Session, ServerStream
       this.#turnAway(streamId, badRequest, endStream);
       return;
     }
-    const stream = new ServerStream(this, streamId, block.head, this.peerInitialWindow, limits.streamWindow);
+    const stream = new ServerStream(this, streamId, block.head, this.peerInitialWindow, clientLimits.streamWindow);
     if (endStream) {
       if (!stream.count(0, true)) {
         this.#lane.onBadRequest(this.connection, 'Content-Length of missing content');
@@ -178,6 +196,14 @@ export class ServerSession extends Session implements Http2Session, ServerStream
 
   protected override roomGiven(): void {
     // Answers that wait for it are the session's own.
+  }
+
+  get client(): IpAddress {
+    return this.connection.scope.facts.client.ip;
+  }
+
+  protected override limitReached(limit: LimitName): void {
+    this.pipeline.limitReached(limit, this.connection);
   }
 
   protected override get lastAccepted(): number {
@@ -212,7 +238,13 @@ export class ServerSession extends Session implements Http2Session, ServerStream
     this.socket.destroy();
   }
 
-  endOverdue(): void {}
+  endOverdue(since: number): void {
+    for (const stream of [...this.streams.values()] as ServerStream[]) {
+      if (stream.startedAt >= since || stream.closed) continue;
+      this.limitReached('request_timeout');
+      stream.giveUp();
+    }
+  }
 
   announce(): void {
     // Its close may still be on its way to us.
@@ -226,10 +258,23 @@ export class ServerSession extends Session implements Http2Session, ServerStream
     if (this.streams.size === 0) this.end(errorCode.noError);
   }
 
-  /** Ends a connection whose beginning, or whose next message, does not come to an end. */
-  sweep(now: number, timeoutMs: number): void {
-    if (this.over || this.incompleteSince === null || now - this.incompleteSince < timeoutMs) return;
-    this.#lane.onBadRequest(this.connection, 'header block not complete in time');
-    this.fail(errorCode.enhanceYourCalm);
+  /** Ends a connection whose beginning, or whose next message, does not come to an end, or that nobody uses. */
+  sweep(now: number): void {
+    if (this.over) return;
+    const { headerTimeoutMs, http2IdleTimeoutMs } = this.pipeline.limits;
+    if (this.incompleteSince !== null && now - this.incompleteSince >= headerTimeoutMs) {
+      this.limitReached('header_timeout');
+      this.#lane.onBadRequest(this.connection, 'header block not complete in time');
+      this.fail(errorCode.enhanceYourCalm);
+    } else if (this.streams.size > 0) {
+      this.#idleAfter = -1;
+      for (const stream of this.streams.values()) (stream as ServerStream).lookForContent();
+    } else if (this.#idleAfter !== this.lastStreamId) {
+      this.#idleAfter = this.lastStreamId;
+      this.#idleSince = now;
+    } else if (now - this.#idleSince >= http2IdleTimeoutMs) {
+      this.limitReached('http2_idle_timeout');
+      this.drain();
+    }
   }
 }

@@ -1,8 +1,9 @@
 import { oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
+import { Stall } from '../buffer-budget.ts';
 import type { Exchange } from '../exchange.ts';
 import { type HeaderList, headerValues } from '../headers.ts';
 import type { ConnectionFacts } from '../recorder.ts';
-import { type Refusal, refusalHeaders } from '../refuse.ts';
+import { failures, type Refusal, refusalHeaders } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import { AnswerHead } from './answer-head.ts';
 import { lowerCase, mayEndInTrailers, type OriginalProtocol } from './head.ts';
@@ -18,8 +19,6 @@ export interface ServerStreamHome extends StreamHome {
   readonly pipeline: RequestPipeline;
   /** Takes no more requests, and ends with the last that is open. */
   drain(): void;
-  /** Ends it now. */
-  destroy(): void;
 }
 
 /** Who deals with a request. */
@@ -43,19 +42,23 @@ export class ServerStream extends Stream implements Exchange {
   relay: RequestRelay | null = null;
   onAborted: (() => void) | null = null;
   readonly #home: ServerStreamHome;
-  readonly #startedAt: number;
+  /** On the clock of `performance.now()`; 0 where nobody asks. */
+  readonly startedAt: number;
   /** What the client has of the answer may be ended by a status of ours. */
   #endsInTrailers = false;
   #draining = false;
   #drainLeft = 0;
   #linger: NodeJS.Timeout | null = null;
+  #contentStall: Stall | null = null;
+  #lags = false;
+  protected override readonly isTimed = true;
 
   constructor(home: ServerStreamHome, id: number, head: RequestHead, sendWindow: number, receiveWindow: number) {
     super(home, id, sendWindow, receiveWindow);
     this.#home = home;
     this.requestHead = head;
     this.expected = head.contentLength;
-    this.#startedAt = home.pipeline.logsAccess ? performance.now() : 0;
+    this.startedAt = home.pipeline.needsStart ? performance.now() : 0;
   }
 
   get connection(): ConnectionFacts {
@@ -94,11 +97,6 @@ export class ServerStream extends Stream implements Exchange {
     return oddNamesOf(this.requestHead.head.forward);
   }
 
-  /** Ends the client's connection, for a fault of ours. */
-  destroyConnection(): void {
-    this.#home.destroy();
-  }
-
   inform(head: AnswerHead): void {
     if (this.closed || this.responded || head.status === 101) return;
     this.#home.output.headers(this.id, head.block, false);
@@ -114,7 +112,7 @@ export class ServerStream extends Stream implements Exchange {
     this.responded = true;
     if (this.grpc) this.#endsInTrailers = hasBody && mayEndInTrailers(head.fields);
     this.#home.output.headers(this.id, head.block, !hasBody);
-    this.#home.pipeline.answered(this, head.status, head.fields, this.#startedAt);
+    this.#home.pipeline.answered(this, head.status, head.fields, this.startedAt);
     if (hasBody) return;
     this.localEnded = true;
     this.#home.halfClosed(this);
@@ -148,6 +146,14 @@ export class ServerStream extends Stream implements Exchange {
     this.respond(this.grpc ? 200 : refusal.status, '', headers, false);
     if (refusal.close) this.#home.drain();
     this.#stopBody();
+  }
+
+  /** The answer takes too long: whoever deals with it is told that the client is gone, and the client that it is late. */
+  giveUp(): void {
+    const { relay } = this;
+    this.relay = null;
+    relay?.clientGone();
+    this.refuse(failures.requestTimeout.refusal);
   }
 
   /**
@@ -197,8 +203,31 @@ export class ServerStream extends Stream implements Exchange {
     this.onAborted = null;
   }
 
+  /** For content of the request that waits for the app; 0: none does any more. */
+  holdContent(bytes: number): void {
+    if (bytes === 0) {
+      this.#contentStall?.release();
+    } else if (!this.closed) {
+      this.#contentStall ??= new Stall(this.#home.budget, this);
+      this.#contentStall.hold(bytes, false);
+    }
+  }
+
+  /**
+   * Looks whether the client keeps the app waiting for content. The app may take its time, and so may a client whose
+   * answer has begun, or whose gRPC call may be silent for as long as it likes.
+   */
+  lookForContent(): void {
+    const lags = !this.remoteEnded && !this.responded && !this.grpc && this.receiveWindow > 0 && this.unconsumed === 0;
+    if (lags === this.#lags) return;
+    this.#lags = lags;
+    if (lags) this.stall.hold(0);
+    else if (this.stall.bytes === 0) this.stall.release();
+  }
+
   override close(): void {
     super.close();
+    this.#contentStall?.release();
     if (this.#linger !== null) clearTimeout(this.#linger);
   }
 }

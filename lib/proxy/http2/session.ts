@@ -1,8 +1,11 @@
 import type { Socket } from 'node:net';
+import type { IpAddress } from '../../ip.ts';
+import type { BufferBudget } from '../buffer-budget.ts';
+import { guarded, internalFault } from '../guard.ts';
+import type { LimitName } from '../limits.ts';
 import { areSoundTrailers } from './field-rules.ts';
 import { FrameReader, type FrameSink } from './frame-reader.ts';
 import { HpackDecoder } from './hpack/decoder.ts';
-import { resetBurst, resetsPerSecond } from './limits.ts';
 import { Output } from './output.ts';
 import { defaultWindow, errorCode, flag, frameType, maxPayload, maxStreamId, maxWindow, setting } from './protocol.ts';
 import type { Stream, StreamHome } from './stream.ts';
@@ -23,13 +26,25 @@ export interface SessionLimits {
   /** Bytes of a header list as RFC 9113 6.5.2 counts them, and its fields. */
   readonly maxListBytes: number;
   readonly maxFields: number;
+  /**
+   * Streams that may end in a reset, of the peer (CVE-2023-44487) or of ours for what it did (CVE-2025-8671): at once, and
+   * a tenth of them a second.
+   */
+  readonly maxResets: number;
   /** With more than this on its way to a peer that does not read, nothing more of it is read either. */
   readonly maxPendingBytes: number;
 }
 
-/** A header block of this many bytes, or in this many pieces, is an attack (CVE-2024-27983 and its kin). */
+/** A header block of this many bytes or twice its list's, or in this many pieces, is an attack (CVE-2024-27983 and its kin). */
 const maxBlockBytes = 128 * 1024;
 const maxBlockFrames = 64;
+
+/**
+ * Work that one connection gets done before others have their turn, in bytes looked at and `perMessage` for each message:
+ * some 40 ordinary heads that were not there before, or one of the largest.
+ */
+const turnCost = 32 * 1024;
+const perMessage = 64;
 
 /** Streams that we have reset, and whose frames may still be on their way to us. */
 const maxResetStreams = 1000;
@@ -64,6 +79,7 @@ export abstract class Session implements FrameSink, StreamHome {
   protected peerInitialWindow = defaultWindow;
   /** Since when the beginning of a connection or of a message has been waiting for its rest; null when none is. */
   incompleteSince: number | null = performance.now();
+  readonly budget: BufferBudget;
   readonly #limits: SessionLimits;
   readonly #reader = new FrameReader(this);
   #sendWindow = defaultWindow;
@@ -82,16 +98,22 @@ export abstract class Session implements FrameSink, StreamHome {
   readonly #resetStreams = new Set<number>();
   /** Frames that do no work, and streams that end by a reset: what is cheap to send and not cheap to receive. */
   readonly #overhead = new TokenBucket(10_000, 1000);
-  readonly #resets = new TokenBucket(resetBurst, resetsPerSecond);
+  readonly #resets: TokenBucket;
+  #cost = 0;
+  /** What has been read and must wait for the next turn. */
+  #rest: Buffer | null = null;
+  readonly #nextTurn = guarded('HTTP/2 frames', this, () => this.#goOn());
 
-  constructor(socket: Socket, limits: SessionLimits) {
+  constructor(socket: Socket, limits: SessionLimits, budget: BufferBudget) {
     this.socket = socket;
+    this.budget = budget;
+    this.#resets = new TokenBucket(limits.maxResets, limits.maxResets / 10);
     this.#limits = limits;
     this.decoder = new HpackDecoder(headerTableBytes, limits.maxListBytes, limits.maxFields);
     this.#receiveWindow = limits.connectionWindow;
-    this.output = new Output(socket, () => {
+    this.output = new Output(socket, this, () => {
       if (this.over) return;
-      if (this.socket.isPaused()) this.socket.resume();
+      if (this.socket.isPaused() && this.#rest === null) this.socket.resume();
       this.#pump();
     });
   }
@@ -118,13 +140,48 @@ export abstract class Session implements FrameSink, StreamHome {
   /** A stream is over, and has left `streams`. */
   protected abstract streamClosed(stream: Stream, reset: boolean): void;
 
-  /** Takes bytes from the peer; they are only lent. */
+  /** For counting. */
+  protected abstract limitReached(limit: LimitName): void;
+  abstract readonly client: IpAddress | null;
+  abstract destroy(): void;
+
+  /** Takes bytes from the peer. They are only lent where no turn is limited. */
   receive(chunk: Buffer): void {
-    if (!this.#reader.read(chunk)) {
+    if (this.#rest === null) this.#read(chunk);
+    else this.#rest = Buffer.concat([this.#rest, chunk]);
+  }
+
+  /** Says what a message has cost, in bytes that were looked at. */
+  protected spend(cost: number): void {
+    this.#cost += cost + perMessage;
+  }
+
+  get hasHadItsTurn(): boolean {
+    return this.#cost > turnCost;
+  }
+
+  #goOn(): void {
+    const rest = this.#rest;
+    this.#rest = null;
+    if (rest === null || this.over) return;
+    this.#read(rest);
+    const mayRead = this.#rest === null && !this.over && this.output.pending <= this.#limits.maxPendingBytes;
+    if (mayRead && this.socket.isPaused()) this.socket.resume();
+  }
+
+  #read(chunk: Buffer): void {
+    this.#cost = 0;
+    const at = this.#reader.read(chunk);
+    if (at === -1) {
       this.fail(errorCode.frameSizeError);
       return;
     }
     if (this.over) return;
+    if (at < chunk.length) {
+      this.#rest = chunk.subarray(at);
+      this.socket.pause();
+      setImmediate(this.#nextTurn);
+    }
     if (this.#hasNewRoom) {
       // Once for all that came at once. Peers give back room frame by frame: whoever fills each bit of it at once sends
       // ever smaller frames.
@@ -194,6 +251,7 @@ export abstract class Session implements FrameSink, StreamHome {
   /** Pays for a frame that does no work; false when the connection has been ended for having sent too many. */
   #costs(): boolean {
     if (this.#overhead.take()) return true;
+    this.limitReached('http2_overhead');
     this.fail(errorCode.enhanceYourCalm);
     return false;
   }
@@ -228,6 +286,7 @@ export abstract class Session implements FrameSink, StreamHome {
       return errorCode.noError;
     }
     stream.unconsumed += length;
+    stream.moved += length;
     this.#unconsumed += length;
     if (end) stream.remoteEnded = true;
     if (length > to - from) this.consumed(stream, length - (to - from));
@@ -262,6 +321,7 @@ export abstract class Session implements FrameSink, StreamHome {
   ): void {
     // Whoever they are for, the table must stay in step.
     const decoded = this.decoder.decode(bytes, from, to);
+    this.spend(to - from + this.decoder.decodedBytes);
     if (decoded.kind === 'malformed') {
       this.fail(errorCode.compressionError);
       return;
@@ -316,7 +376,8 @@ export abstract class Session implements FrameSink, StreamHome {
     if (block === null) return errorCode.protocolError;
     block.bytes += to - from;
     block.parts.push(Buffer.from(bytes.subarray(from, to)));
-    if (block.bytes > maxBlockBytes || block.parts.length > maxBlockFrames) return errorCode.enhanceYourCalm;
+    const most = Math.max(maxBlockBytes, 2 * this.#limits.maxListBytes);
+    if (block.bytes > most || block.parts.length > maxBlockFrames) return errorCode.enhanceYourCalm;
     if ((flags & flag.endHeaders) === 0) return errorCode.noError;
     this.#block = null;
     this.headers(streamId, Buffer.concat(block.parts), 0, block.bytes, block.endStream);
@@ -371,7 +432,9 @@ export abstract class Session implements FrameSink, StreamHome {
 
   /** Also streams that end in a reset of ours because of what the peer did. */
   #countReset(): void {
-    if (!this.over && this.limitsResets && !this.#resets.take()) this.fail(errorCode.enhanceYourCalm);
+    if (this.over || !this.limitsResets || this.#resets.take()) return;
+    this.limitReached('max_resets');
+    this.fail(errorCode.enhanceYourCalm);
   }
 
   /** Whether too many resets end the connection. */
@@ -455,6 +518,7 @@ export abstract class Session implements FrameSink, StreamHome {
       from += step;
       this.#sendWindow -= step;
       stream.sendWindow -= step;
+      stream.moved += step;
       // A peer may give back room twice, the connection's and the stream's, for every few bytes that it reads.
       this.#overhead.earn(2 + (step >> 8));
     }
@@ -481,7 +545,11 @@ export abstract class Session implements FrameSink, StreamHome {
     this.#queue = new Set();
     for (const stream of queue) {
       stream.queued = false;
-      if (!stream.closed && (this.output.blocked || !stream.pump())) this.enqueue(stream);
+      try {
+        if (!stream.closed && (this.output.blocked || !stream.pump())) this.enqueue(stream);
+      } catch (error) {
+        internalFault('an HTTP/2 stream that has room again', stream, error);
+      }
     }
     this.#pumping = false;
   }
@@ -557,6 +625,11 @@ export abstract class Session implements FrameSink, StreamHome {
     }
   }
 
+  cut(stream: Stream, code: number): void {
+    this.resetStream(stream, code);
+    stream.broken(code);
+  }
+
   /** The peer broke a rule on one stream (RFC 9113 5.4.2). */
   streamError(stream: Stream, code: number): void {
     if (stream.closed) return;
@@ -616,9 +689,13 @@ export abstract class Session implements FrameSink, StreamHome {
     const streams = [...this.streams.values()];
     this.streams.clear();
     for (const stream of streams) {
-      stream.close();
-      this.streamClosed(stream, true);
-      stream.broken(code);
+      try {
+        stream.close();
+        this.streamClosed(stream, true);
+        stream.broken(code);
+      } catch (error) {
+        internalFault('the end of an HTTP/2 connection', this.socket, error);
+      }
     }
   }
 }

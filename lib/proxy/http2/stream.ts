@@ -1,3 +1,5 @@
+import type { IpAddress } from '../../ip.ts';
+import { type BufferBudget, type Slow, Stall, type StallLimit } from '../buffer-budget.ts';
 import type { HeaderList } from '../headers.ts';
 import { HeldBytes } from './held-bytes.ts';
 import type { Output } from './output.ts';
@@ -6,6 +8,13 @@ import { errorCode } from './protocol.ts';
 /** What a stream needs of the connection that it is on. */
 export interface StreamHome {
   readonly output: Output;
+  readonly budget: BufferBudget;
+  /** Whose connection it is; null for the app's. */
+  readonly client: IpAddress | null;
+  /** Ends it now. */
+  destroy(): void;
+  /** Ends a stream for which too much has waited, or for too long. */
+  cut(stream: Stream, code: number): void;
   /** Sends DATA as far as there is room; returns where it stopped. */
   sendData(stream: Stream, bytes: Buffer, from: number, to: number): number;
   /** The stream waits for room. */
@@ -20,7 +29,7 @@ export interface StreamHome {
 }
 
 /** One stream of either side: its windows, and what of its data must wait. */
-export abstract class Stream {
+export abstract class Stream implements Slow {
   readonly id: number;
   /** Bytes of DATA that the peer lets us send; negative after it has shrunk its window. */
   sendWindow: number;
@@ -46,11 +55,14 @@ export abstract class Stream {
   trailers: HeaderList = [];
   /** Called once when `write` has returned false and everything has left since. */
   protected drained: (() => void) | null = null;
+  /** Bytes of DATA that have come or left. */
+  moved = 0;
   /** The session has this stream among those that wait for room. */
   queued = false;
   readonly #home: StreamHome;
   /** Data that found no room. Few streams ever have any. */
   #waiting: HeldBytes | null = null;
+  #stall: Stall | null = null;
   /** What comes behind them. */
   #end: { readonly trailers: Buffer | null } | null = null;
 
@@ -83,6 +95,7 @@ export abstract class Stream {
       this.#waiting = new HeldBytes();
     }
     this.#waiting.push(bytes, sent, to);
+    this.stall.hold(this.#waiting.bytes, this.isTimed);
     return this.#block();
   }
 
@@ -118,8 +131,12 @@ export abstract class Stream {
   pump(): boolean {
     if (this.#waiting !== null) {
       const isEmpty = this.#waiting.drain((bytes, from, to) => this.#home.sendData(this, bytes, from, to));
-      if (!isEmpty) return false;
+      if (!isEmpty) {
+        this.stall.hold(this.#waiting.bytes, this.isTimed);
+        return false;
+      }
       this.#waiting = null;
+      this.#stall?.release();
     }
     if (this.#home.output.blocked) return false;
     if (this.#end !== null) {
@@ -149,6 +166,33 @@ export abstract class Stream {
     this.#waiting = null;
     this.#end = null;
     this.drained = null;
+    this.#stall?.release();
+  }
+
+  /** Whether the peer has only so much time to take what waits. */
+  protected abstract readonly isTimed: boolean;
+
+  /** For what waits for the peer. */
+  protected get stall(): Stall {
+    this.#stall ??= new Stall(this.#home.budget, this);
+    return this.#stall;
+  }
+
+  get client(): IpAddress | null {
+    return this.#home.client;
+  }
+
+  progress(): number {
+    return this.moved;
+  }
+
+  cut(limit: StallLimit): void {
+    if (!this.closed) this.#home.cut(this, limit === 'stall_timeout' ? errorCode.cancel : errorCode.enhanceYourCalm);
+  }
+
+  /** Ends the connection, for a fault of ours. */
+  destroy(): void {
+    this.#home.destroy();
   }
 
   /** Takes `bytes` off what Content-Length announced. False when it was not the truth (RFC 9113 8.1.1). */

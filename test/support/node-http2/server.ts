@@ -6,10 +6,11 @@ import { putBack } from '../../../lib/proxy/detect/peek.ts';
 import { ByEndpoint, type Endpoint } from '../../../lib/proxy/endpoint.ts';
 import type { Http2Engine, Http2Session } from '../../../lib/proxy/http2/engine.ts';
 import { readHttp2Head } from '../../../lib/proxy/http2/head.ts';
-import { clientLimits, resetBurst, resetsPerSecond } from '../../../lib/proxy/http2/limits.ts';
+import { clientLimits } from '../../../lib/proxy/http2/limits.ts';
 import { errorCode, maxStreamId } from '../../../lib/proxy/http2/protocol.ts';
 import { NotProcessed } from '../../../lib/proxy/http2/relay-to-http2.ts';
 import { misspelt } from '../../../lib/proxy/http2/server-session.ts';
+import { defaultLimits } from '../../../lib/proxy/limits.ts';
 import { outgoingFields } from '../../../lib/proxy/outgoing-fields.ts';
 import { upstreamFailure } from '../../../lib/proxy/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../../lib/proxy/request-pipeline.ts';
@@ -26,16 +27,16 @@ export interface NodeHttp2LaneOptions {
 
 const sessionOptions: http2.ServerSessionOptions & { streamResetBurst?: number; streamResetRate?: number } = {
   settings: {
-    maxConcurrentStreams: clientLimits.streams,
+    maxConcurrentStreams: defaultLimits.maxStreams,
     initialWindowSize: clientLimits.streamWindow,
-    maxHeaderListSize: clientLimits.headerListBytes,
+    maxHeaderListSize: defaultLimits.maxHeaderBytes,
     enablePush: false,
     enableConnectProtocol: false,
   },
-  maxHeaderListPairs: clientLimits.headerFields,
+  maxHeaderListPairs: defaultLimits.maxHeaderFields,
   maxSessionMemory: 16,
-  streamResetBurst: resetBurst,
-  streamResetRate: resetsPerSecond,
+  streamResetBurst: defaultLimits.maxResets,
+  streamResetRate: defaultLimits.maxResets / 10,
 };
 
 /**

@@ -2,8 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import t, { type Test } from 'tap';
+import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
 import { AppSessions } from '../../../lib/proxy/http2/app-sessions.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
+import { defaultLimits } from '../../../lib/proxy/limits.ts';
 import { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
 import type { Upstreams } from '../../../lib/proxy/upstream.ts';
 import {
@@ -1211,8 +1213,10 @@ const scenarios: readonly Scenario[] = [
 
 t.test('a connect that is under way ends with the proxy', async (t) => {
   let cancelled = 0;
+  const budget = new BufferBudget(defaultLimits, { limitReached: () => {} });
+  t.teardown(() => budget.close());
   const upstreams = { connect: () => ({ cancel: () => cancelled++ }) } as unknown as Upstreams;
-  const sessions = new AppSessions({ host: '127.0.0.1', port: 1 }, upstreams);
+  const sessions = new AppSessions({ host: '127.0.0.1', port: 1 }, upstreams, budget);
   sessions.wait({
     owner: {},
     room: 0,

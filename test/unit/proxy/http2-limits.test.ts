@@ -2,8 +2,9 @@ import type { Socket } from 'node:net';
 import v8 from 'node:v8';
 import vm from 'node:vm';
 import t, { type Test } from 'tap';
+import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
-import { type ServerLane, ServerSession } from '../../../lib/proxy/http2/server-session.ts';
+import { type ServerLane, ServerSession, serverLimits } from '../../../lib/proxy/http2/server-session.ts';
 import type { ServerStream } from '../../../lib/proxy/http2/server-stream.ts';
 import { defaultLimits } from '../../../lib/proxy/limits.ts';
 import type { HttpConnection } from '../../../lib/proxy/request-pipeline.ts';
@@ -25,7 +26,7 @@ import {
 import { RawClient } from '../../support/raw-http.ts';
 import { until } from '../../support/until.ts';
 import { openClient, startFrameApp } from './http2-peers.ts';
-import { type Lane, startLane } from './lanes.ts';
+import { ip, type Lane, startLane } from './lanes.ts';
 import { connectedPair } from './stage.ts';
 
 /*
@@ -37,27 +38,41 @@ const get = (id: number, path = '/', more: Fields = []): Buffer => headersFrame(
 const post = (id: number, path = '/'): Buffer => headersFrame(id, requestFields(path, [], 'POST'), false);
 const id = (i: number): number => 2 * i + 1;
 const first = Buffer.concat([preface, settingsFrame([])]);
+const { headerTimeoutMs, http2IdleTimeoutMs } = defaultLimits;
 
 interface Accepted {
   readonly client: RawClient;
   readonly socket: Socket;
   readonly session: ServerSession;
   readonly bad: string[];
+  readonly reached: string[];
 }
 
 /** A session whose clock is the test's: `sweep` says how late it is. */
 async function accepted(t: Test, onRequest: (stream: ServerStream) => void = () => {}): Promise<Accepted> {
   const bad: string[] = [];
+  const reached: string[] = [];
+  const budget = new BufferBudget(defaultLimits, { limitReached: (limit) => reached.push(limit) });
+  t.teardown(() => budget.close());
+  const pipeline = {
+    logsAccess: false,
+    answered: () => {},
+    limits: defaultLimits,
+    budget,
+    limitReached: (limit: string) => reached.push(limit),
+  };
   const lane: ServerLane = {
-    pipeline: { logsAccess: false, answered: () => {} } as unknown as ServerLane['pipeline'],
+    pipeline: pipeline as unknown as ServerLane['pipeline'],
+    limits: serverLimits(defaultLimits),
     onBadRequest: (_connection, reason) => bad.push(reason),
     request: (_connection, stream) => onRequest(stream),
     forget: () => {},
   };
   const { client, socket } = await connectedPair(t);
-  const session = new ServerSession(lane, { scope: { brokenProtocol: () => {} } } as unknown as HttpConnection, socket);
+  const facts = { scope: { facts: { client: { ip: ip('192.0.2.1') } }, brokenProtocol: () => {} } };
+  const session = new ServerSession(lane, facts as unknown as HttpConnection, socket);
   session.start(Buffer.alloc(0));
-  return { client, socket, session, bad };
+  return { client, socket, session, bad, reached };
 }
 
 /** Sends, and waits until it has been read. */
@@ -83,9 +98,9 @@ t.test('what begins must come to its end', async (t) => {
       const connection = await accepted(t);
       for (const packet of packets) await sent(connection, packet);
       const { session, client } = connection;
-      session.sweep(performance.now() + defaultLimits.headerTimeoutMs - 1000, defaultLimits.headerTimeoutMs);
+      session.sweep(performance.now() + headerTimeoutMs - 1000);
       t.notOk(session.over, 'there is time left');
-      session.sweep(performance.now() + defaultLimits.headerTimeoutMs + 1000, defaultLimits.headerTimeoutMs);
+      session.sweep(performance.now() + headerTimeoutMs + 1000);
       t.ok(session.over);
       t.ok(await client.ends(3000), 'the connection ends');
       t.same(connection.bad, ['header block not complete in time']);
@@ -104,10 +119,31 @@ t.test('what is complete may wait', async (t) => {
     await t.test(title, async (t) => {
       const connection = await accepted(t);
       for (const packet of packets) await sent(connection, packet);
-      connection.session.sweep(performance.now() + 100 * defaultLimits.headerTimeoutMs, defaultLimits.headerTimeoutMs);
+      connection.session.sweep(performance.now() + 5 * headerTimeoutMs);
       t.notOk(connection.session.over);
     });
   }
+});
+
+t.test('a connection that nobody uses is drained', async (t) => {
+  const connection = await accepted(t);
+  const { session, client, reached } = connection;
+  await sent(connection, first);
+  const now = performance.now();
+  session.sweep(now);
+  session.sweep(now + http2IdleTimeoutMs - 1000);
+  t.notOk(session.over, 'there is time left');
+  await sent(connection, get(1));
+  session.sweep(now + 2 * http2IdleTimeoutMs);
+  session.sweep(now + 4 * http2IdleTimeoutMs);
+  t.notOk(session.over, 'a request may take its time');
+  await sent(connection, resetFrame(1, 8));
+  session.sweep(now + 4 * http2IdleTimeoutMs);
+  t.notOk(session.over, 'time begins anew');
+  session.sweep(now + 5 * http2IdleTimeoutMs);
+  t.ok(session.over);
+  t.ok(await client.ends(3000), 'the connection ends');
+  t.same(reached, ['http2_idle_timeout']);
 });
 
 t.test('each beginning has its own time', async (t) => {

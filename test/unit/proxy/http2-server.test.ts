@@ -668,13 +668,13 @@ const rows: readonly Row[] = [
     title: '10.5 a header list of more than 64 KiB',
     send: [bigRequest(1), get(3)],
     expect: '1: 431, 3: 200',
-    library: 'ended',
+    library: '1: REFUSED_STREAM, 3: 200',
   },
   {
     title: '10.5 and its content, which is read away',
     send: [bigRequest(1, false), dataFrame(1, 'x'), dataFrame(1, 'y', true), get(3)],
     expect: '1: 431 NO_ERROR, 3: 200',
-    library: 'ended',
+    library: '1: REFUSED_STREAM, 3: 200',
   },
 ];
 

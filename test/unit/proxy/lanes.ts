@@ -76,6 +76,8 @@ export interface Lane {
   readonly http1: Http1Engine;
   readonly http2: Http2Engine;
   readonly live: LiveConnections;
+  /** What waits for somebody slow. */
+  heldBytes(): number;
 }
 
 const resource = { group: 'policy.linkerd.io', kind: 'server', name: 'web' };
@@ -160,7 +162,15 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     live.close();
     await upstreams.close();
   });
-  return { engine: options.engine, port: listener.address.port, counts, http1, http2, live };
+  return {
+    engine: options.engine,
+    port: listener.address.port,
+    counts,
+    http1,
+    http2,
+    live,
+    heldBytes: () => budget.bytes,
+  };
 }
 
 /** Decides by the path alone; everything else about a decision is fixed. */

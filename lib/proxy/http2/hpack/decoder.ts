@@ -41,6 +41,8 @@ export class HpackDecoder {
   #tableLimit: number;
   #generation = 0;
 
+  /** Bytes of the list that was decoded last, as `maxListBytes` counts them, and no more than that. */
+  decodedBytes = 0;
   /** Where reading goes on in the block; -1 after a fault. */
   #at = 0;
   /** Where the bytes of the string that was read last are, decoded. */
@@ -157,6 +159,7 @@ export class HpackDecoder {
         fields = [];
       }
     }
+    this.decodedBytes = this.#maxListBytes - Math.max(0, bytesLeft);
     return bytesLeft < 0 ? tooLarge : { kind: 'fields', fields };
   }
 
