@@ -12,11 +12,11 @@ import type { AppPool } from './app-pool.ts';
 import { fieldLines, fieldValues } from './field-lines.ts';
 import { idempotent } from './idempotent.ts';
 import { endWith } from './last-answer.ts';
-import { halfOpenMs, maxDrainBytes } from './limits.ts';
-import { maxPlainHead, mayBecomePlain, PlainRequest, readPlainHead } from './plain-request.ts';
+import { halfOpenMs, maxDrainBytes, sliceMs, sliceRequests } from './limits.ts';
+import { PlainRequest, readPlainHead } from './plain-request.ts';
 import type { ResponseHead } from './plain-response.ts';
+import { Unread } from './unread.ts';
 
-const endOfHead = Buffer.from('\r\n\r\n');
 const nothing = Buffer.alloc(0);
 
 /** Bodies up to this size travel as one string with their head: one write, and the lent buffer is free again. */
@@ -57,12 +57,12 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
   readonly #pool: AppPool;
   readonly #maxHead: number;
   #stage: Stage = 'head';
-  /** Bytes that came before their turn: part of a head, or the next, pipelined request. */
-  #unread: Buffer = nothing;
+  readonly #unread = new Unread();
   #idleSince = performance.now();
   /** When the first byte of a head came that is not complete yet. */
   #headSince: number | null = null;
   #advancing = false;
+  #resting: NodeJS.Immediate | null = null;
   /** Clients repeat themselves; this spares reading the same again. */
   #last: PlainRequest | null = null;
   #bodyLeft = 0;
@@ -112,11 +112,11 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
     if (this.#stage === 'body') {
       this.#receiveBody(chunk);
     } else if (this.#stage === 'head') {
-      this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
+      this.#unread.append(chunk);
       this.#advance();
     } else if (this.#stage === 'answer') {
       // Pipelined: its turn comes when this answer is complete.
-      this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
+      this.#unread.append(chunk);
       this.#socket.pause();
     }
   };
@@ -137,6 +137,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
 
   readonly #onClose = (): void => {
     this.#stage = 'over';
+    if (this.#resting !== null) clearImmediate(this.#resting);
     this.#lane.forget(this);
     this.#connecting?.cancel();
     this.#connecting = null;
@@ -146,12 +147,18 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
     this.#scope = null;
   };
 
+  readonly #rested = (): void => {
+    this.#resting = null;
+    if (this.#stage === 'head') this.#advance();
+  };
+
   /** Takes requests from what is unread for as long as none is being answered, then waits for the client. */
   #advance(): void {
+    if (this.#resting !== null) return;
     this.#advancing = true;
     this.#takeNext();
     this.#advancing = false;
-    if (this.#stage !== 'head') return;
+    if (this.#stage !== 'head' || this.#resting !== null) return;
     if (this.#socket.writableNeedDrain) {
       if (this.#unread.length > 0) this.#socket.pause();
     } else if (this.#clientEnded) {
@@ -162,18 +169,26 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
   }
 
   #takeNext(): void {
+    let taken = 0;
+    let startedAt = 0;
     // A client that does not take its answers gets no more of them: they would all wait in our memory.
     while (this.#stage === 'head' && this.#unread.length > 0 && !this.#socket.writableNeedDrain) {
-      const chunk = this.#unread;
+      if (taken === 1) startedAt = performance.now();
+      else if (taken >= sliceRequests || (taken > 1 && performance.now() - startedAt > sliceMs)) {
+        this.#rest();
+        return;
+      }
+      taken++;
+      const chunk = this.#unread.bytes;
       const last = this.#last;
       if (last !== null && last.text.length === chunk.length && last.text === chunk.toString('latin1')) {
-        this.#take(last, nothing);
+        this.#take(last, chunk.length);
         continue;
       }
-      const at = chunk.indexOf(endOfHead);
-      if (at === -1) {
+      const at = this.#unread.look();
+      if (typeof at === 'string') {
         if (this.#clientEnded) return;
-        if (chunk.length > this.#maxHead || !mayBecomePlain(chunk.toString('latin1'))) this.#handOver();
+        if (at === 'not-plain' || chunk.length > this.#maxHead) this.#handOver();
         else this.#headSince ??= performance.now();
         return;
       }
@@ -184,8 +199,14 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
       }
       const request = new PlainRequest(head);
       this.#last = request;
-      this.#take(request, at + 4 === chunk.length ? nothing : chunk.subarray(at + 4));
+      this.#take(request, at + 4);
     }
+  }
+
+  /** The others have their turn before the next of these pipelined requests. */
+  #rest(): void {
+    this.#socket.pause();
+    this.#resting = setImmediate(this.#rested);
   }
 
   /** Not plain: everything from this request on is the library lane's. */
@@ -203,17 +224,18 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
     socket.removeListener('drain', this.#onDrain);
     this.#stage = 'over';
     this.#lane.forget(this);
-    this.#lane.handOver(this.#connection, socket, this.#unread);
-    this.#unread = nothing;
+    this.#lane.handOver(this.#connection, socket, this.#unread.bytes);
+    this.#unread.keep(this.#unread.length);
   }
 
-  #take(request: PlainRequest, rest: Buffer): void {
+  /** @param from where what follows the head begins among what is unread. */
+  #take(request: PlainRequest, from: number): void {
     const { pipeline } = this.#lane;
     const { fields } = request;
-    const took = Math.min(rest.length, fields.contentLength);
-    const body = took === rest.length ? rest : rest.subarray(0, took);
-    // An empty view would keep the whole chunk alive for as long as the connection is idle.
-    this.#unread = took < rest.length ? rest.subarray(took) : nothing;
+    const { bytes } = this.#unread;
+    const took = Math.min(bytes.length - from, fields.contentLength);
+    const body = took === 0 ? nothing : bytes.subarray(from, from + took);
+    this.#unread.keep(from + took);
     this.#bodyLeft = fields.contentLength - took;
     this.#stage = this.#bodyLeft > 0 ? 'body' : 'answer';
     this.#closing =
@@ -275,7 +297,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
     const took = Math.min(chunk.length, this.#bodyLeft);
     const body = took === chunk.length ? chunk : chunk.subarray(0, took);
     this.#bodyLeft -= took;
-    if (took < chunk.length) this.#unread = chunk.subarray(took);
+    if (took < chunk.length) this.#unread.append(chunk.subarray(took));
     if (this.#app !== null) {
       this.#scope?.requestFrame(took);
       this.#relay(this.#app, body);
@@ -436,11 +458,12 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
   }
 
   closeIfIdle(): void {
-    if (this.#stage === 'head') this.#socket.destroySoon();
+    // Requests that wait for their turn still get their answers, the next of which is the last.
+    if (this.#stage === 'head' && this.#resting === null) this.#socket.destroySoon();
   }
 
   get betweenRequests(): boolean {
-    return this.#stage === 'head';
+    return this.#stage === 'head' && this.#resting === null;
   }
 
   get awaitsContent(): boolean {

@@ -8,3 +8,10 @@ export const halfOpenMs = 30_000;
 
 /** After an early answer, this much of a request body is read away to keep the connection; more closes it. */
 export const maxDrainBytes = 256 * 1024;
+
+/**
+ * Pipelined requests of one connection that are dealt with before all others have had their turn, and milliseconds after
+ * which no further one is begun.
+ */
+export const sliceRequests = 16;
+export const sliceMs = 0.2;

@@ -11,8 +11,14 @@ import { fieldPairs, fieldValues } from './field-lines.ts';
  * the library lane, which serves or refuses it. So this file never has to refuse anything, only to recognize.
  */
 
-/** Origin-form targets. Anything else (`*`, absolute-form, HTTP/1.0, odd bytes) is not plain. */
-const requestLine = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\/[\x21-\x7e]*) HTTP\/1\.1\r\n/;
+/** Origin-form targets, and `*` for OPTIONS. Anything else (absolute-form, HTTP/1.0, odd bytes) is not plain. */
+const requestLine = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\/[\x21-\x7e]*|(?<=^OPTIONS )\*) HTTP\/1\.1\r\n/;
+
+/** @param line with its CRLF, and with what follows. */
+export function isRequestLine(line: string): boolean {
+  const match = requestLine.exec(line);
+  return match !== null && isPlainMethod(match[1] as string);
+}
 
 /** Methods that nobody knows pass here alone: Node's parser refuses them. */
 function isPlainMethod(method: string): boolean {
@@ -131,14 +137,6 @@ function readPlainFields(text: string): PlainFields | null {
     keepAlive,
     forward: keptFrom === 0 ? text : forward + text.slice(keptFrom),
   };
-}
-
-/** Whole lines, then perhaps part of one: no bare CR, no bare LF. */
-const wholeLines = /^(?:[^\r\n]+\r\n)*[^\r\n]*\r?$/;
-
-/** Whether more bytes can make a plain request of this; if not, there is no use in waiting for them. */
-export function mayBecomePlain(text: string): boolean {
-  return wholeLines.test(text) && (!text.includes('\n') || requestLine.test(text));
 }
 
 /** A plain request as policy and logs see it. */
