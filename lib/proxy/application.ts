@@ -85,5 +85,6 @@ export function readStream(body: Readable | null, maxBytes: number): Promise<Buf
     body.once('end', () => resolve(Buffer.concat(chunks)));
     body.once('error', reject);
     body.once('close', () => reject(new Error('request aborted')));
+    body.resume();
   });
 }

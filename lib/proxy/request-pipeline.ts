@@ -5,6 +5,7 @@ import type { BufferBudget } from './buffer-budget.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { Exchange, LibraryExchange, Request } from './exchange.ts';
 import { headerValue } from './headers.ts';
+import { asteriskSender } from './http1/asterisk.ts';
 import { forwardHttp1 } from './http1/forward.ts';
 import type { LimitName, Limits } from './limits.ts';
 import { outgoingFields } from './outgoing-fields.ts';
@@ -127,7 +128,10 @@ export class RequestPipeline {
       serveApplication(admitted, exchange, readBody, destination.application, failed);
     } else {
       const fields = outgoingFields(connection.scope.facts.client, admitted, exchange.forwardHeaders);
-      forwardHttp1(admitted, exchange, fields, this.#upstreams.http1(destination.endpoint), failed);
+      const { endpoint } = destination;
+      const isAsterisk = exchange.target === '*';
+      const sender = isAsterisk ? asteriskSender(this.#upstreams.agent(endpoint)) : this.#upstreams.http1(endpoint);
+      forwardHttp1(admitted, exchange, fields, sender, failed);
     }
   }
 

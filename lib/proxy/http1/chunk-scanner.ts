@@ -22,7 +22,9 @@ const COLON = 0x3a;
 const SEMICOLON = 0x3b;
 const EQUALS = 0x3d;
 const BACKSLASH = 0x5c;
+/** Bytes of the extensions of one chunk, and of all chunks of a body. */
 const maxExtension = 4096;
+const maxExtensions = 128 * 1024;
 const maxTrailers = 16 * 1024;
 
 /** Fields that have no business behind a body: framing (RFC 9110 6.5.1), and the app's own connection. */
@@ -82,6 +84,7 @@ export class ChunkScanner {
   #left = 0;
   /** Bytes of the extensions of this chunk, or of all trailers. */
   #skipped = 0;
+  #extensions = 0;
   /** Bytes of this extension's name or value. */
   #part = 0;
   #name = '';
@@ -153,7 +156,8 @@ export class ChunkScanner {
       case 'last-lf':
         return byte === LF ? 'done' : 'invalid';
       default:
-        return ++this.#skipped > maxExtension ? 'invalid' : this.#extension(state, byte);
+        if (++this.#skipped > maxExtension || ++this.#extensions > maxExtensions) return 'invalid';
+        return this.#extension(state, byte);
     }
   }
 

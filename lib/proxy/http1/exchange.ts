@@ -7,7 +7,7 @@ import { type HeaderList, headerValue, headerValues, type RequestHead, without }
 import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
 import type { RequestPipeline } from '../request-pipeline.ts';
-import { maxDrainBytes } from './limits.ts';
+import { maxDrainBytes, maxFramingBytes, maxFramingRatio } from './limits.ts';
 
 /** One HTTP/1 request and its response on Node's own parser. */
 export class Http1Exchange implements LibraryExchange {
@@ -34,6 +34,8 @@ export class Http1Exchange implements LibraryExchange {
   readonly #response: ServerResponse;
   readonly #pipeline: RequestPipeline;
   readonly startedAt = performance.now();
+  #fed = 0;
+  #content = 0;
 
   constructor(
     connection: ConnectionFacts,
@@ -60,6 +62,13 @@ export class Http1Exchange implements LibraryExchange {
     this.body = headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0') ? request : null;
     this.carries = kind === 'upgrade' ? 'upgrade' : this.body === null ? 'nothing' : 'body';
     response.sendDate = false;
+    if (this.body !== null) {
+      // Listening must not start the flow before somebody is there to take it.
+      request.pause();
+      request.on('data', (chunk: Buffer) => {
+        this.#content += chunk.length;
+      });
+    }
     response.once('close', () => this.#closed());
   }
 
@@ -73,6 +82,18 @@ export class Http1Exchange implements LibraryExchange {
 
   requestTrailers(): HeaderList {
     return this.#request.rawTrailers;
+  }
+
+  /** More of the body has come than has been taken. */
+  get isBehind(): boolean {
+    return this.#request.readableLength > 0;
+  }
+
+  /** Bytes of the body came, framing included. False when there is more framing than any honest sender needs. */
+  fed(bytes: number): boolean {
+    this.#fed += bytes;
+    const content = this.#content + this.#request.readableLength;
+    return this.#fed - content <= maxFramingBytes + maxFramingRatio * content;
   }
 
   /** The request's body is still coming. */

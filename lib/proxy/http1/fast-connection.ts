@@ -13,7 +13,7 @@ import { fieldLines, fieldValues } from './field-lines.ts';
 import { idempotent } from './idempotent.ts';
 import { endWith } from './last-answer.ts';
 import { halfOpenMs, maxDrainBytes, sliceMs, sliceRequests } from './limits.ts';
-import { PlainRequest, readPlainHead } from './plain-request.ts';
+import { maxPlainHead, PlainRequest, readPlainHead } from './plain-request.ts';
 import type { ResponseHead } from './plain-response.ts';
 import { Unread } from './unread.ts';
 

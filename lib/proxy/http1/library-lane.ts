@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import { asksToSwitch } from '../../http-message.ts';
 import { isHost, readAuthority, readTarget, type Target } from '../../request-target.ts';
 import { putBack } from '../detect/peek.ts';
+import { internalFault } from '../guard.ts';
 import { type RequestHead, scanRequestHeaders } from '../headers.ts';
 import { failures } from '../refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
@@ -11,7 +12,10 @@ import type { Http1Engine } from './engine.ts';
 import { Http1Exchange } from './exchange.ts';
 import { endWith } from './last-answer.ts';
 import { halfOpenMs } from './limits.ts';
+import { type FedConnection, SlicedFeed } from './sliced-feed.ts';
 import type { UpgradeForwarder } from './upgrade.ts';
+
+const nothing = Buffer.alloc(0);
 
 export interface LibraryLaneOptions {
   readonly pipeline: RequestPipeline;
@@ -21,19 +25,42 @@ export interface LibraryLaneOptions {
 }
 
 /** One connection on this lane. Requests are taken one after the other, however fast they are pipelined. */
-interface Lane {
+class Lane implements FedConnection {
   readonly connection: HttpConnection;
   readonly socket: Socket;
-  /** The request that is being answered. */
-  busy: boolean;
-  exchange: Http1Exchange | null;
-  readonly waiting: (() => void)[];
+  /** A request is being answered, or is about to be. */
+  busy = false;
+  exchange: Http1Exchange | null = null;
+  readonly waiting: (() => void)[] = [];
   /** It has left HTTP. */
-  isTunnel: boolean;
+  isTunnel = false;
   /** It ends as soon as nothing is in flight. */
-  retiring: boolean;
+  retiring = false;
   /** Refuses what cannot be read any further, when what came before it has been answered. */
-  refuse: (() => void) | null;
+  refuse: (() => void) | null = null;
+  handedOver = 0;
+  feed: SlicedFeed | null = null;
+  readonly #overflow: (lane: Lane) => void;
+
+  constructor(connection: HttpConnection, socket: Socket, overflow: (lane: Lane) => void) {
+    this.connection = connection;
+    this.socket = socket;
+    this.#overflow = overflow;
+  }
+
+  get isWaiting(): boolean {
+    return this.waiting.length > 0;
+  }
+
+  get isBlocked(): boolean {
+    return this.exchange?.incomplete === true && this.exchange.isBehind;
+  }
+
+  fed(bytes: number): boolean {
+    if (this.exchange?.incomplete !== true || this.exchange.fed(bytes)) return true;
+    this.#overflow(this);
+    return false;
+  }
 }
 
 /** The library lane for HTTP/1.x: Node's parser in front, policy, then undici or a tunnel towards the app. */
@@ -65,43 +92,53 @@ export class LibraryLane implements Http1Engine {
     Object.assign(this.#server, { httpAllowHalfOpen: true });
     // This server never listens: connections are handed to it after detection. Its timeouts start with this event.
     this.#server.emit('listening');
-    this.#server.on('request', (request, response) => this.#request(request, response));
-    this.#server.on('checkContinue', (request, response) => this.#request(request, response));
-    this.#server.on('checkExpectation', (request, response) => this.#request(request, response));
-    this.#server.on('upgrade', (request, socket, head) => this.#tunnel(request, socket, head));
-    this.#server.on('connect', (request, socket, head) => this.#tunnel(request, socket, head));
+    const request = (message: http.IncomingMessage, response: http.ServerResponse): void =>
+      this.#entry(message.socket, () => this.#request(message, response));
+    const tunnel = (message: http.IncomingMessage, socket: Duplex, head: Buffer): void =>
+      this.#entry(socket, () => this.#tunnel(message, socket, head));
+    this.#server.on('request', request);
+    this.#server.on('checkContinue', request);
+    this.#server.on('checkExpectation', request);
+    this.#server.on('upgrade', tunnel);
+    this.#server.on('connect', tunnel);
     // Nobody has used the connection for too long. Node closes it only where nobody listens.
     this.#server.on('timeout', (socket) => {
       const lane = this.#lanes.get(socket);
       if (lane?.busy === false) options.pipeline.limitReached('http1_idle_timeout', lane.connection);
       socket.destroySoon();
     });
-    this.#server.on('clientError', (error, socket) => this.#clientError(error, socket));
+    this.#server.on('clientError', (error, socket) => this.#entry(socket, () => this.#clientError(error, socket)));
   }
 
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
-    const lane: Lane = {
-      connection,
-      socket,
-      busy: false,
-      exchange: null,
-      waiting: [],
-      isTunnel: false,
-      retiring: false,
-      refuse: null,
-    };
+    if (isVersionless(bytes)) {
+      this.#options.onBadRequest(connection, 'no HTTP version');
+      endWith(socket, '400 Bad Request');
+      return;
+    }
+    const overflow = (lane: Lane): void =>
+      this.#clientError(
+        Object.assign(new Error('chunk extensions'), { code: 'HPE_CHUNK_EXTENSIONS_OVERFLOW' }),
+        lane.socket,
+      );
+    const lane = new Lane(connection, socket, overflow);
     connection.occupant = new LaneOccupant(lane, this.#options.pipeline);
     this.#lanes.set(socket, lane);
     socket.once('close', () => this.#lanes.delete(socket));
     socket.once('end', () => socket.setTimeout(halfOpenMs, () => socket.destroy()));
-    // Node's parser takes bytes from under the stream, past what the stream still holds. So that none overtakes another,
-    // all that is here goes in as one piece.
-    socket.pause();
-    const all = [bytes];
-    for (let held = socket.read(); held !== null; held = socket.read()) all.push(held as Buffer);
-    putBack(socket, all.length === 1 ? bytes : Buffer.concat(all));
+    putBack(socket, bytes);
     this.#server.emit('connection', socket);
+    lane.feed = new SlicedFeed(socket, lane);
     socket.resume();
+  }
+
+  /** A fault of ours ends the connection that it belongs to. */
+  #entry(socket: Duplex, run: () => void): void {
+    try {
+      run();
+    } catch (error) {
+      internalFault('HTTP/1, the library lane', socket, error);
+    }
   }
 
   /** From now on every answer is the last of its connection. */
@@ -126,6 +163,7 @@ export class LibraryLane implements Http1Engine {
     const lane = this.#lanes.get(request.socket);
     // Closed while it waited.
     if (lane === undefined) return;
+    lane.handedOver++;
     if (lane.busy) {
       lane.waiting.push(() => this.#take(lane, request, response));
       lane.socket.pause();
@@ -153,16 +191,18 @@ export class LibraryLane implements Http1Engine {
   }
 
   #over(lane: Lane): void {
-    lane.busy = false;
     lane.exchange = null;
+    const { socket } = lane;
     const next = lane.waiting.shift();
-    if (next === undefined) {
-      if (lane.socket.isPaused()) lane.socket.resume();
-      // An answer that was under way when the drain began did not say `connection: close`.
-      if (this.#draining || lane.retiring) lane.socket.destroySoon();
-    } else if (!lane.socket.destroyed) {
-      next();
+    if (next !== undefined) {
+      // The others have their turn first: answers that need no app would follow each other without end.
+      setImmediate(() => this.#entry(socket, () => socket.destroyed || next()));
+      return;
     }
+    lane.busy = false;
+    lane.feed?.resume();
+    // An answer that was under way when the drain began did not say `connection: close`.
+    if (this.#draining || lane.retiring) socket.destroySoon();
   }
 
   #exchange(
@@ -195,11 +235,11 @@ export class LibraryLane implements Http1Engine {
   #tunnel(request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
     const lane = this.#lanes.get(request.socket);
     if (lane === undefined) return;
-    if (lane.busy) {
-      lane.waiting.push(() => this.#tunnelNow(lane, request, socket, head));
-      return;
-    }
-    this.#tunnelNow(lane, request, socket, head);
+    // Node has taken its own listener off, not ours; what it has not seen belongs to what it hands over.
+    const rest = lane.feed?.stop() ?? nothing;
+    const early = rest.length === 0 ? head : Buffer.concat([head, rest]);
+    if (lane.busy) lane.waiting.push(() => this.#tunnelNow(lane, request, socket, early));
+    else this.#tunnelNow(lane, request, socket, early);
   }
 
   #tunnelNow(lane: Lane, request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
@@ -236,19 +276,24 @@ export class LibraryLane implements Http1Engine {
 
   #clientError(error: Error & { code?: string }, socket: Duplex): void {
     const lane = this.#lanes.get(socket);
-    if (lane !== undefined) this.#options.onBadRequest(lane.connection, error.code ?? error.message);
-    if (lane === undefined || error.code === 'ECONNRESET' || !socket.writable) {
+    const code = error.code ?? '';
+    // A socket that failed says nothing about a message.
+    if (lane === undefined || !socket.writable || !/^(HPE|ERR_HTTP)_/.test(code)) {
       socket.destroy();
       return;
     }
-    const refuse = (): void => endWith(lane.socket, refusalOfFault(error.code ?? ''));
+    lane.feed?.stop();
+    const refuse = (): void => endWith(lane.socket, refusalOfFault(code));
     const { exchange } = lane;
     if (exchange?.incomplete === true) {
-      // The fault is in the body of the request that is being served.
+      // The fault is in the body of the request that is being served: it has been decided, and counts as that.
       exchange.breakOff();
       if (exchange.responded) socket.destroy();
       else refuse();
-    } else if (lane.busy) {
+      return;
+    }
+    this.#options.onBadRequest(lane.connection, code);
+    if (lane.busy) {
       // It follows a sound request, which gets its answer first (RFC 9112 9.3.2).
       lane.refuse = refuse;
       lane.waiting.push(refuse);
@@ -277,9 +322,9 @@ class LaneOccupant implements Occupant {
     return !isTunnel && exchange?.incomplete === true && !socket.isPaused();
   }
 
-  /** What Node's parser has taken is not to be seen; it is no more than a head. */
+  /** What Node's parser has taken besides is not to be seen; it is no more than a head. */
   get heldBytes(): number {
-    return 0;
+    return this.#lane.feed?.heldBytes ?? 0;
   }
 
   get isTunnel(): boolean {
@@ -321,6 +366,11 @@ function refusalOfFault(code: string): string {
     default:
       return '400 Bad Request';
   }
+}
+
+/** A first line that has ended without a version (HTTP/0.9). Node would wait for fields that never come. */
+function isVersionless(bytes: Buffer): boolean {
+  return /^[\r\n]*[!-~]+ +[^\s]+ *\r?\n/.test(bytes.toString('latin1', 0, 1024));
 }
 
 /** Faults that Node's parser lets pass; null for a sound message. */

@@ -10,6 +10,13 @@ export const halfOpenMs = 30_000;
 export const maxDrainBytes = 256 * 1024;
 
 /**
+ * Framing of a chunked body (sizes, extensions): this many bytes, and this many times the content. A chunk of one byte has
+ * five bytes of framing without any extension, and an honest sender rarely sends extensions at all.
+ */
+export const maxFramingBytes = 128 * 1024;
+export const maxFramingRatio = 16;
+
+/**
  * Pipelined requests of one connection that are dealt with before all others have had their turn, and milliseconds after
  * which no further one is begun.
  */
