@@ -1,0 +1,98 @@
+import { writeFileSync } from 'node:fs';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
+import t, { type Test } from 'tap';
+import { testCertificate, workloadName } from '../support/certificates.ts';
+import { identityEnvironment } from '../support/files.ts';
+import { openServer, policyEnvironment } from '../support/open-policy.ts';
+import { freePort } from '../support/ports.ts';
+import { startSallyport } from '../support/sallyport.ts';
+import { until } from '../support/until.ts';
+
+/* A stop may come before anything is served, and while clients are in the middle of saying who they are. */
+t.setTimeout(120_000);
+
+const ownName = workloadName('web', 'shop');
+
+t.test('while it starts', async (t) => {
+  const folder = t.testdir();
+  const environment = policyEnvironment(folder, '');
+  const many = Array.from({ length: 4_000 }, (_, i) => openServer(`web-${i}`, 1_000 + i)).join('');
+  writeFileSync(join(folder, 'policy', 'many.yaml'), many);
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    const sallyport = await startSallyport(t, {
+      env: { ...environment, SALLYPORT_INBOUND_PORTS: `${await freePort()}=127.0.0.1:9` },
+      awaitReady: false,
+    });
+    t.match(await sallyport.child.end(signal, 20_000), { code: 0, signal: null }, signal);
+    const messages = sallyport.logs().map(({ msg }) => msg);
+    t.ok(messages.includes('Stopped before it had started') || messages.includes('Stopped'), `${messages}`);
+    t.equal(sallyport.child.stderr(), '');
+  }
+});
+
+t.test('while clients shake hands', async (t) => {
+  const folder = t.testdir();
+  const port = await freePort();
+  const sallyport = await startSallyport(t, {
+    env: {
+      ...policyEnvironment(folder, openServer('web', port)),
+      ...identityEnvironment(join(folder, 'identity'), testCertificate({ dnsNames: [ownName] })),
+      SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${await freePort()}`,
+      SALLYPORT_SHUTDOWN_GRACE_PERIOD: '30s',
+    },
+  });
+  const sockets = await halfShaken(t, port);
+  // And some more that come and go all the while.
+  let coming = true;
+  const comeAndGo = (): void => {
+    if (!coming) return;
+    const client = connectTls({ port, host: '127.0.0.1', servername: ownName, rejectUnauthorized: false });
+    client.on('error', () => {}).on('secureConnect', () => client.destroy());
+    client.on('close', () => setImmediate(comeAndGo));
+  };
+  for (let i = 0; i < 8; i++) comeAndGo();
+  const exit = await sallyport.stop(20_000);
+  coming = false;
+  t.match(exit, { code: 0, signal: null });
+  t.match(sallyport.logs().at(-1), { msg: 'Stopped', drained: true }, 'nothing had to be cut');
+  t.equal(sallyport.logs().filter(({ level }) => level === 'error').length, 0);
+  await until('every client to be told', () => sockets.every((socket) => socket.destroyed));
+});
+
+/** Open connections that have said nothing, a part of a hello, or all of it and nothing more. */
+async function halfShaken(t: Test, port: number): Promise<Socket[]> {
+  const hello = await clientHello();
+  const sockets: Socket[] = [];
+  for (const bytes of [0, 1, 5, 60, hello.length - 1, hello.length]) {
+    for (let i = 0; i < 5; i++) {
+      const socket = connect(port, '127.0.0.1')
+        .on('error', () => {})
+        .resume();
+      if (bytes > 0) socket.write(hello.subarray(0, bytes));
+      sockets.push(socket);
+    }
+  }
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  await until('all connections', () => sockets.every(({ connecting }) => !connecting));
+  return sockets;
+}
+
+/** What a client of ours would send first. */
+function clientHello(): Promise<Buffer> {
+  return new Promise((resolve) => {
+    const server = createServer((socket) => {
+      socket.once('data', (bytes: Buffer) => {
+        socket.destroy();
+        server.close(() => resolve(bytes));
+      });
+    });
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo;
+      connectTls({ port, host: '127.0.0.1', servername: ownName }).on('error', () => {});
+    });
+  });
+}
