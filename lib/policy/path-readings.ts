@@ -82,7 +82,7 @@ export function inspectPath(method: string, path: string): PathInspection {
 /** A step of reading; each yields its argument where it has nothing to do. */
 type Step = (path: string) => string;
 
-/** Where a step reads and writes. One byte of a path never becomes more than three (a wide `%uXXXX` in UTF-8: six to three). */
+/** Where a step reads and writes; none makes a path longer. */
 const source = Buffer.alloc(longestAmbiguous);
 const target = Buffer.alloc(longestAmbiguous);
 
@@ -109,20 +109,51 @@ const decodeAll: Step = (path) => decode(path, false);
 /** Escaped separators kept, as by servers for which `a%2Fb` is one segment. */
 const decodeSegments: Step = (path) => decode(path, true);
 
-const lenientStart = /%(?:u|[cef][0-9a-f])|[\xc0\xc1\xe0\xf0]/i;
-
-/** `%uXXXX`, and overlong UTF-8, escaped or raw, for ASCII (RFC 3629 section 3 forbids it; lenient decoders accept it). */
-function decodeLenient(path: string): string {
-  if (!lenientStart.test(path)) return path;
+/** `%uXXXX` to UTF-8. */
+function decodeWide(path: string): string {
+  if (!/%u/i.test(path)) return path;
   const end = source.write(path, 'latin1');
   let size = 0;
   for (let at = 0; at < end; ) {
     const wide = wideEscape(at, end);
-    if (wide !== -1) {
+    if (wide === -1) target[size++] = source[at++] as number;
+    else {
       size = writeUtf8(wide, size);
       at += 6;
-      continue;
     }
+  }
+  return size === end ? path : target.toString('latin1', 0, size);
+}
+
+/** The character of `%uXXXX`; -1 where there is none. */
+function wideEscape(at: number, end: number): number {
+  if (at + 5 >= end || source[at] !== 0x25 || ((source[at + 1] as number) | 0x20) !== 0x75 /* u */) return -1;
+  let code = 0;
+  for (let i = at + 2; i < at + 6; i++) {
+    const digit = hexDigit(source[i] as number);
+    if (digit === -1) return -1;
+    code = code * 16 + digit;
+  }
+  return code;
+}
+
+/** Fullwidth forms and other slashes, in UTF-8, as the ASCII that they stand for to decoders that fit what they have not. */
+function fitAscii(path: string): string {
+  if (!/\xef\xbc|\xef\xbd|\xe2\x88\x95|\xe2\x81\x84/.test(path)) return path;
+  return path
+    .replace(/\xef\xbc[\x81-\xbf]/g, (form) => String.fromCharCode(form.charCodeAt(2) - 0x60))
+    .replace(/\xef\xbd[\x80-\x9e]/g, (form) => String.fromCharCode(form.charCodeAt(2) - 0x20))
+    .replace(/\xe2\x88\x95|\xe2\x81\x84/g, '/');
+}
+
+const overlongStart = /%(?:c[01]|e0|f0)|[\xc0\xc1\xe0\xf0]/i;
+
+/** Overlong UTF-8, escaped or raw, for ASCII (RFC 3629 section 3 forbids it; lenient decoders accept it). */
+function decodeOverlong(path: string): string {
+  if (!overlongStart.test(path)) return path;
+  const end = source.write(path, 'latin1');
+  let size = 0;
+  for (let at = 0; at < end; ) {
     const more = continuations(octet(at, end));
     const ascii = more === 0 ? -1 : overlongAscii(at, end, more);
     if (ascii === -1) target[size++] = source[at++] as number;
@@ -132,19 +163,6 @@ function decodeLenient(path: string): string {
     }
   }
   return size === end ? path : target.toString('latin1', 0, size);
-}
-
-/** The character of `%uXXXX`, fullwidth forms and other slashes as the ASCII that they stand for; -1 where there is none. */
-function wideEscape(at: number, end: number): number {
-  if (at + 5 >= end || source[at] !== 0x25 || ((source[at + 1] as number) | 0x20) !== 0x75 /* u */) return -1;
-  let code = 0;
-  for (let i = at + 2; i < at + 6; i++) {
-    const digit = hexDigit(source[i] as number);
-    if (digit === -1) return -1;
-    code = code * 16 + digit;
-  }
-  if (code === 0x2215 || code === 0x2044) return 0x2f;
-  return code >= 0xff01 && code <= 0xff5e ? code - 0xfee0 : code;
 }
 
 function writeUtf8(code: number, at: number): number {
@@ -260,7 +278,9 @@ function cutAuthority(path: string): string {
 
 /** Steps that may be taken at any point, any number of times. */
 const steps: readonly Step[] = [
-  decodeLenient,
+  decodeWide,
+  decodeOverlong,
+  fitAscii,
   backslashes,
   cutParameters,
   mergeSlashes,
@@ -269,7 +289,7 @@ const steps: readonly Step[] = [
   cutAuthority,
 ];
 /** Of a rule's own path only the spelling is read: where it lies is what its author wrote. */
-const stepsOfRules: readonly Step[] = [decodeLenient, backslashes, mergeSlashes];
+const stepsOfRules: readonly Step[] = [decodeWide, decodeOverlong, fitAscii, backslashes, mergeSlashes];
 
 /**
  * Every reading of an ambiguous path but the path itself, in no order that matters: all combinations of the steps above,

@@ -40,6 +40,19 @@ const refused: readonly Row[] = [
   { target: '/public/..\\admin', http1: '400', source: 'GHSA-3q34-rx83-r6mq' },
   { target: '/%61dmin', http1: '400', source: 'CVE-2026-48020' },
   { target: '/%70ublic/x', http1: '400', source: 'CVE-2026-48020' },
+  // An authority where a path was meant (`new URL(request.url, base)`, java.net.URI).
+  { target: '//host/public/x', http1: '400', source: 'WHATWG URL' },
+  { target: '//x:1/admin', http1: '400', source: 'WHATWG URL' },
+  { target: '//x@y/admin', http1: '400', source: 'WHATWG URL' },
+  { target: '///x/admin', http1: '400', source: 'WHATWG URL' },
+  { target: '/\\x/public/x', http1: '400', source: 'WHATWG URL' },
+  { target: 'http://web//host/public/x', http1: '400', http2: 'reset', source: 'WHATWG URL' },
+  // Case, and escapes of more than one grammar.
+  { target: '/ADMIN', http1: '404', source: 'no route, in any case' },
+  { target: '/Public/x', http1: '404', source: 'a rule is not opened by another spelling' },
+  { target: '/%u0070ublic/x', http1: '400', source: 'unescape()' },
+  { target: '/public/%2e%2e;/admin', http1: '400', source: 'CVE-2026-73551' },
+  { target: '/public/..%c0%afadmin', http1: '400', source: 'overlong UTF-8' },
   // Matrix parameters.
   { target: '/user/..;a=b/admin', http1: '403', source: 'CVE-2026-73551' },
   { target: '/public/..;/admin', http1: '400', source: 'CVE-2026-73553, CVE-2026-73511' },
