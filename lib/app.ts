@@ -21,7 +21,7 @@ import { Http2Lane } from './proxy/http2/lane.ts';
 import { limitsOfFaults } from './proxy/limits.ts';
 import { type Listener, listen } from './proxy/listener.ts';
 import { LiveConnections } from './proxy/live-connections.ts';
-import { appEndpoint, loadOriginalDestination } from './proxy/original-destination.ts';
+import { appEndpoint, isLoopback, loadOriginalDestination } from './proxy/original-destination.ts';
 import { type Destination, type HttpConnection, RequestPipeline } from './proxy/request-pipeline.ts';
 import type { TlsTermination } from './proxy/tls-termination.ts';
 import { isWantOfDescriptors, Upstreams } from './proxy/upstream.ts';
@@ -55,6 +55,9 @@ export interface App {
   /** Not ready, no new connections, finish what is in flight, then close. Later calls join the first. */
   stop(): Promise<boolean>;
 }
+
+/** Kinds of warnings about redirected connections. */
+const mostWarnings = 256;
 
 /** Milliseconds in which a stop still takes requests on connections that are open. */
 const lullMs = 1000;
@@ -259,11 +262,24 @@ export async function startApp(options: AppOptions): Promise<App> {
     const fixed = one === undefined || one === '0.0.0.0' || one === '::' ? null : at(one);
     return open('SALLYPORT_INBOUND_PORTS', address, (socket) => fixed ?? at(socket.localAddress));
   };
-  const warned = new Set<number>();
-  const warnOfOwnPort = (port: number): void => {
-    if (warned.has(port)) return;
-    warned.add(port);
-    logger.warn({ port }, 'Connections to a port on which this proxy itself listens are redirected; they are closed');
+  const told = new Set<string>();
+  /** Once for each; a client cannot make us write a line for each connection. */
+  const warnOnce = (fields: { readonly port?: number; readonly ip?: string }, message: string): void => {
+    const key = `${fields.port} ${fields.ip} ${message}`;
+    if (told.has(key) || told.size >= mostWarnings) return;
+    told.add(key);
+    logger.warn(fields, message);
+  };
+  /** The Pod declares the port or has it probed, a Server selects it, or it is listed. */
+  const isDeclared = (port: number): boolean => {
+    const { containerPorts, namedPorts, probes } = podFacts.current();
+    return (
+      containerPorts.has(port) ||
+      probes.has(port) ||
+      config.loopbackPorts.has(port) ||
+      authorizer.port(port).server.kind !== 'default' ||
+      [...namedPorts.values()].some((ports) => ports.includes(port))
+    );
   };
   const openRedirected = (address: ListenAddress): Promise<AddressInfo> => {
     const originalDestination = loadOriginalDestination();
@@ -274,13 +290,29 @@ export async function startApp(options: AppOptions): Promise<App> {
       if (target.port === config.adminListen?.port) {
         return { targetIp: target.ip.text, policyPort: target.port, destination: adminDestination };
       }
-      const endpoint = appEndpoint(config.appHost, target);
-      // The app would be this proxy. Whatever listens there should have been left out of the redirection.
-      if (ownPorts.has(target.port) && isThisHost(endpoint.host, [target.ip, ...podFacts.current().ips])) {
-        warnOfOwnPort(target.port);
+      const { ips, ipsStated } = podFacts.current();
+      const { ip, port } = target;
+      if (ipsStated && !isLoopback(ip.text) && !ips.some(({ text }) => text === ip.text)) {
+        warnOnce(
+          { ip: ip.text },
+          'Connections meant for an address that is not of the pod are closed (SALLYPORT_POD_IPS)',
+        );
         return null;
       }
-      return { targetIp: target.ip.text, policyPort: target.port, destination: { kind: 'app', endpoint } };
+      // The app would be this proxy. Whatever listens there should have been left out of the redirection.
+      if (ownPorts.has(port) && isThisHost(appEndpoint(config.appHost, target, () => true).host, [ip, ...ips])) {
+        warnOnce({ port }, 'Connections to a port on which this proxy itself listens are redirected; they are closed');
+        return null;
+      }
+      const endpoint = appEndpoint(config.appHost, target, () => {
+        if (isDeclared(port)) return true;
+        warnOnce(
+          { port },
+          'Nothing declares this port: what listens there on loopback alone is not reached (SALLYPORT_LOOPBACK_PORTS)',
+        );
+        return false;
+      });
+      return { targetIp: ip.text, policyPort: port, destination: { kind: 'app', endpoint } };
     });
   };
 
@@ -384,10 +416,7 @@ async function bound<T>(variable: string, address: ListenAddress, bind: () => Pr
 
 /** Whether an endpoint's host is this machine: loopback, unspecified, or one of the pod's addresses. */
 function isThisHost(host: string, own: readonly { readonly text: string }[]): boolean {
-  if (host === 'localhost') return true;
-  const ip = parseIp(host);
-  if (ip === undefined) return false;
-  if (ip.family === 4 && (ip.value >>> 24 === 127 || ip.value === 0)) return true;
-  if (ip.family === 6 && ip.words[0] === 0 && ip.words[1] === 0 && ip.words[2] === 0 && ip.words[3] <= 1) return true;
-  return own.some(({ text }) => text === ip.text);
+  if (isLoopback(host)) return true;
+  const text = parseIp(host)?.text;
+  return own.some((ip) => ip.text === text);
 }

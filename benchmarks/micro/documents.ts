@@ -26,6 +26,8 @@ export const workload: Workload = Object.freeze({
   namespace,
   labels: new Map([['app', 'web']]),
   ips: [ip('10.0.0.10')],
+  ipsStated: true,
+  containerPorts: new Set<number>(),
   nodeIps: [],
   namedPorts: new Map(),
   adminPort: null,

@@ -1,5 +1,5 @@
 import { nearestName } from '../policy/nearest.ts';
-import type { Workload } from '../policy/workload.ts';
+import { noPorts, type PortSet, type Workload } from '../policy/workload.ts';
 import { type Host, thisHost } from './host.ts';
 import { readLimits } from './limits.ts';
 import type { InboundPort, ListenAddress } from './values.ts';
@@ -21,6 +21,8 @@ export interface Config {
   readonly inboundPorts: readonly InboundPort[];
   /** Where a redirected connection is forwarded to, on the port it was meant for; `original`: to where it was meant. */
   readonly appHost: string;
+  /** Ports that nothing declares, and whose app may be dialled on loopback all the same. */
+  readonly loopbackPorts: PortSet;
   readonly adminListen: ListenAddress | null;
   readonly healthListen: ListenAddress | null;
   /** Null: no TLS is terminated. `names` null: the certificate's own DNS SANs. */
@@ -60,6 +62,7 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
     inboundListen: redirected ? inboundListen : null,
     inboundPorts,
     appHost: get('SALLYPORT_APP_HOST'),
+    loopbackPorts: get('SALLYPORT_LOOPBACK_PORTS') ?? noPorts,
     adminListen: get('SALLYPORT_ADMIN_LISTEN'),
     healthListen: get('SALLYPORT_HEALTH_LISTEN'),
     identity: readIdentity(reader),

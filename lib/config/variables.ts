@@ -29,6 +29,7 @@ const portSet: Parser<PortSet> = (given) => {
   const { ports, fault } = parsePortSet(given);
   return fault === null ? { value: ports } : { fault, hint: 'write ports and ranges, such as 25,9000-9100' };
 };
+const loopbackPorts: Parser<PortSet> = (given) => (given === 'all' ? { value: { has: () => true } } : portSet(given));
 const networks = read.list(read.network);
 
 /** Every variable that is read, in the order of the contract's table; README's table is checked against it. */
@@ -38,6 +39,7 @@ export const variables = {
   SALLYPORT_INBOUND_LISTEN: always('0.0.0.0:4143', read.listenAddress, 'for redirected connections'),
   SALLYPORT_INBOUND_PORTS: optional('none', read.list(read.inboundPort), 'explicit listeners, 8080=127.0.0.1:3000,…'),
   SALLYPORT_APP_HOST: always('127.0.0.1', read.host, 'of redirected connections; original: as the client meant'),
+  SALLYPORT_LOOPBACK_PORTS: optional('none', loopbackPorts, 'redirected to loopback though nothing declares them; all'),
   // Not port 0: the admin port is a fact of the workload, and policy is compiled for it before anything is bound.
   SALLYPORT_ADMIN_LISTEN: always('0.0.0.0:4191', read.listenAddressOrOff(1), 'behind the policy of its port; or off'),
   SALLYPORT_HEALTH_LISTEN: always('0.0.0.0:4192', read.listenAddressOrOff(0), 'outside every policy; or off'),

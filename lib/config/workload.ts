@@ -35,6 +35,8 @@ export function assembleWorkload(
     namespace: get('SALLYPORT_POD_NAMESPACE') ?? pod?.namespace ?? 'default',
     labels: readLabels(reader, host) ?? pod?.labels ?? new Map(),
     ips: ips.length > 0 ? ips : ownAddresses(host),
+    ipsStated: ips.length > 0,
+    containerPorts: pod?.containerPorts ?? new Set(),
     nodeIps: pod?.nodeIps ?? [],
     namedPorts,
     adminPort,

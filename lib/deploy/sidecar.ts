@@ -25,7 +25,7 @@ export interface Sidecar {
 /** What one pod adds to the settings. */
 export interface SidecarPod {
   readonly settings: PodSettings;
-  readonly facts: Pick<PodFacts, 'namedPorts' | 'probes'>;
+  readonly facts: Pick<PodFacts, 'namedPorts' | 'containerPorts' | 'probes'>;
   /** As the pod says it; anything but a number of seconds counts as not said. */
   readonly terminationGracePeriodSeconds: unknown;
 }
@@ -139,6 +139,7 @@ function environment(settings: InjectSettings, pod: SidecarPod): EnvVar[] {
     // The sidecar's own port is the pod's, too: NetworkPolicies may open it by its name.
     ...given('SALLYPORT_POD_PORTS', namedPortList(pod.facts.namedPorts, adminPort)),
     ...given('SALLYPORT_PROBES', probeList(pod.facts.probes)),
+    ...given('SALLYPORT_LOOPBACK_PORTS', unnamedPortList(pod.facts)),
     ...given('SALLYPORT_POLICY', folder.policy),
     ...given('SALLYPORT_DEFAULT_INBOUND_POLICY', defaultPolicy ?? 'deny'),
     ...given('SALLYPORT_OPAQUE_PORTS', opaquePorts),
@@ -164,6 +165,13 @@ function environment(settings: InjectSettings, pod: SidecarPod): EnvVar[] {
 function shutdownGrace(ofPod: unknown): number {
   const seconds = typeof ofPod === 'number' && Number.isInteger(ofPod) && ofPod >= 0 ? ofPod : grace.ofPods;
   return Math.min(seconds, grace.longest);
+}
+
+/** Ports that the Pod declares without a name: no less reachable on loopback than those with one. Null where there is none. */
+function unnamedPortList({ containerPorts, namedPorts }: SidecarPod['facts']): string | null {
+  const named = new Set([...namedPorts.values()].flat());
+  const rest = [...containerPorts].filter((port) => !named.has(port));
+  return rest.length === 0 ? null : rest.join(',');
 }
 
 function namedPortList(ports: ReadonlyMap<string, readonly number[]>, adminPort: number): string {

@@ -28,6 +28,8 @@ export interface PodFacts {
   readonly ips: readonly IpAddress[];
   readonly nodeIps: readonly IpAddress[];
   readonly namedPorts: ReadonlyMap<string, readonly number[]>;
+  /** Every TCP container port, with a name or without. */
+  readonly containerPorts: ReadonlySet<number>;
   readonly probes: ReadonlyMap<number, readonly string[]>;
   /** From the annotations `config.linkerd.io/*`; null where absent. */
   readonly defaultPolicy: DefaultPolicy | null;
@@ -115,9 +117,11 @@ export function readPod(value: unknown): { readonly facts: PodFacts | null; read
     ...(spec?.initContainers ?? []).map((own, i) => ({ own, at: ['spec', 'initContainers', i] as const })),
   ];
   const namedPorts = new Map<string, number[]>();
+  const containerPorts = new Set<number>();
   const probes = new Map<number, string[]>();
   for (const { own, at } of containers) {
     for (const { name, containerPort } of tcpPorts(own)) {
+      containerPorts.add(containerPort);
       if (typeof name === 'string' && name !== '') add(namedPorts, name, containerPort);
     }
     for (const kind of ['livenessProbe', 'readinessProbe', 'startupProbe'] as const) {
@@ -148,6 +152,7 @@ export function readPod(value: unknown): { readonly facts: PodFacts | null; read
     ips: addressesOf(parsed.data, 'pod', problems),
     nodeIps: addressesOf(parsed.data, 'host', problems),
     namedPorts,
+    containerPorts,
     probes,
     defaultPolicy: defaultPolicyOf(annotations[annotation.defaultPolicy], problems),
     opaquePorts: ports(annotation.opaquePorts),
@@ -169,6 +174,8 @@ export function workloadFromPod(
     namespace: facts.namespace ?? 'default',
     labels: facts.labels,
     ips: facts.ips,
+    ipsStated: facts.ips.length > 0,
+    containerPorts: facts.containerPorts,
     nodeIps: facts.nodeIps,
     namedPorts: facts.namedPorts,
     adminPort: null,

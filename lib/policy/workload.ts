@@ -76,6 +76,10 @@ export interface Workload {
   readonly ips: readonly IpAddress[];
   /** Its node's, where the Pod's status told them: always let in by NetworkPolicies, as in Kubernetes. */
   readonly nodeIps: readonly IpAddress[];
+  /** Whether they were stated; otherwise they are the host's own. */
+  readonly ipsStated: boolean;
+  /** TCP container ports that a Pod declares, with a name or without. */
+  readonly containerPorts: ReadonlySet<number>;
   /** TCP container ports by exact, case-sensitive name, as the pod declares them; one name may cover several ports. */
   readonly namedPorts: ReadonlyMap<string, readonly number[]>;
   /** The proxy's own, which to a Server is `linkerd-admin` and `admin` whatever the pod declares; null where it has none. */

@@ -48,8 +48,8 @@ export function createPodFacts(options: PodFactsOptions): PodFacts {
       return;
     }
     faultsTold = '';
-    const { labels, ips, nodeIps, namedPorts, probes } = read.workload;
-    const changed = { ...current, labels, ips, nodeIps, namedPorts, probes };
+    const { labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes } = read.workload;
+    const changed = { ...current, labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes };
     if (isDeepStrictEqual(changed, current)) return;
     current = Object.freeze(changed);
     log.info({ ips: current.ips.map((ip) => ip.text), labels: Object.fromEntries(current.labels) }, 'Pod changed');

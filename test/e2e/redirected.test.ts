@@ -1,9 +1,11 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { missing, runToEnd } from '../support/children.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { connectNamespaces, createNamespace, type Namespace, namespacesUnavailable } from '../support/namespace.ts';
 import { openServer, policyEnvironment } from '../support/open-policy.ts';
-import { startSallyport } from '../support/sallyport.ts';
+import { type LogLine, type Sallyport, startSallyport } from '../support/sallyport.ts';
 import { startDriver } from '../support/wire-driver.ts';
 import type { Exchange } from '../support/wire-exchange.ts';
 
@@ -11,6 +13,7 @@ import type { Exchange } from '../support/wire-exchange.ts';
 // is known to the kernel alone.
 
 const pod4 = '10.42.0.7';
+const second4 = '10.42.0.8';
 const pod6 = 'fd00:42::7';
 const client4 = '10.42.0.1';
 const client6 = 'fd00:42::1';
@@ -95,5 +98,78 @@ async function redirected(t: Test): Promise<void> {
   t.match(await sallyport.stop(), { code: 0 });
 }
 
-if (unavailable) t.plan(0, unavailable);
-else await t.test('redirected connections', { timeout: 60_000 }, redirected);
+/** A debugger and the like: the redirect must not bring to the network what listens on loopback alone. */
+async function loopbackOnly(t: Test): Promise<void> {
+  const pod = await createNamespace(t);
+  const outside = await createNamespace(t);
+  const { oneDevice } = await connectNamespaces(
+    t,
+    { namespace: pod, address: `${pod4}/24` },
+    { namespace: outside, address: `${client4}/24` },
+  );
+  await pod.addAddress(`${second4}/24`, oneDevice);
+  await redirect(t, pod);
+  const inPod = await startDriver(t, pod.within);
+  const client = await startDriver(t, outside.within);
+  for (const port of [8080, 8081, 8082, 8083, 8084, 9229]) await inPod.startApp({ host: '127.0.0.1', port });
+  await inPod.startApp({ host: '0.0.0.0', port: 9090 });
+  const folder = temporaryFolder(t);
+  const manifest = join(folder, 'pod.yaml');
+  writeFileSync(
+    manifest,
+    `kind: Pod
+metadata: {name: web, namespace: shop, labels: {app: web}}
+spec:
+  containers:
+    - name: web
+      ports: [{name: http, containerPort: 8080}, {containerPort: 8081}]
+      livenessProbe: {httpGet: {path: /live, port: 8082}}
+status: {podIP: ${pod4}}
+`,
+  );
+  const start = (more: Record<string, string>): Promise<Sallyport> =>
+    startSallyport(t, {
+      within: pod.within,
+      health: async (path, port) => (await inPod.get(port, path)).status ?? undefined,
+      env: {
+        ...policyEnvironment(folder, openServer('selected', 8083)),
+        SALLYPORT_POD_MANIFEST: manifest,
+        SALLYPORT_DEFAULT_INBOUND_POLICY: 'all-unauthenticated',
+        SALLYPORT_ADMIN_LISTEN: '[::]:4191',
+        SALLYPORT_HEALTH_LISTEN: '127.0.0.1:4192',
+        ...more,
+      },
+    });
+  const ask = (port: number, host = pod4): Promise<unknown> =>
+    client.exchange({ proto: 'http/1.1', host, localAddress: client4, port, path: '/' });
+
+  const sallyport = await start({ SALLYPORT_LOOPBACK_PORTS: '8084' });
+  const rows: readonly (readonly [port: number, status: number, why: string])[] = [
+    [8080, 200, 'a named container port'],
+    [8081, 200, 'one without a name'],
+    [8082, 200, 'a probed port'],
+    [8083, 200, 'a port that a Server selects'],
+    [8084, 200, 'a port that is listed'],
+    [9090, 200, 'a port that nothing declares, and an app that the network reaches anyway'],
+    [9229, 502, 'a debugger on loopback'],
+  ];
+  for (const [port, status, why] of rows) t.match(await ask(port), { kind: 'http', status }, why);
+  t.match(await ask(9229), { status: 502 });
+  const told = (line: LogLine): boolean => line.level === 'warn' && line.port === 9229;
+  t.match(await sallyport.waitForLog('the warning', told), { msg: /SALLYPORT_LOOPBACK_PORTS/ });
+  t.match(await ask(8080, second4), { kind: 'closed', text: '' }, "an address that is not the pod's");
+  await sallyport.waitForLog('another warning', (line) => line.level === 'warn' && line.ip === second4);
+  t.equal(sallyport.logs().filter(told).length, 1, 'each is said once');
+  t.match(await sallyport.stop(), { code: 0 });
+
+  const asked = await start({ SALLYPORT_LOOPBACK_PORTS: 'all' });
+  t.match(await ask(9229), { kind: 'http', status: 200 }, 'unless asked otherwise');
+  t.match(await asked.stop(), { code: 0 });
+}
+
+if (unavailable) {
+  t.plan(0, unavailable);
+} else {
+  await t.test('redirected connections', { timeout: 60_000 }, redirected);
+  await t.test('what listens on loopback alone', { timeout: 60_000 }, loopbackOnly);
+}

@@ -23,6 +23,8 @@ export function workload(over: Partial<Workload> = {}): Workload {
       ['tier', 'front'],
     ]),
     ips: [ip('10.244.1.10'), ip('fd00:10:244:1::10')],
+    ipsStated: true,
+    containerPorts: new Set([8080, 7070]),
     nodeIps: [],
     namedPorts: new Map([
       ['http', [8080]],
