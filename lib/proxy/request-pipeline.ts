@@ -108,8 +108,8 @@ export class RequestPipeline {
       this.failed(connection, policy, request, failures.overload);
       return { kind: 'refused', policy, refusal: failures.overload.refusal };
     }
-    this.#inFlight++;
     const started = scope.requestStarted(policy, decision, request.grpc, this.#ended);
+    this.#inFlight++;
     return { kind: 'admitted', policy, permit: decision, scope: started } as Admitted;
   }
 

@@ -55,6 +55,7 @@ function relay(method: string, packets: readonly Buffer[]): Relayed {
   let end: Relayed['end'] = 'open';
   connection.begin(null as unknown as Admitted, method, {
     requestComplete: true,
+    destroy: () => {},
     onHead: (head: ResponseHead, body: Buffer) => {
       if (end !== 'open') throw new Error('a head after the end');
       if (head.status >= 200) {

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Admitted } from '../admitted.ts';
+import { guarded, internalFault } from '../guard.ts';
 import { InterimCount } from '../interim-count.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-response.ts';
@@ -15,6 +16,8 @@ export interface ResponseSink {
   onEnd(): void;
   /** Once, instead of `onEnd`. */
   onFailed(error: Error): void;
+  /** Ends what the response is for, after a fault of ours. */
+  destroy(): void;
 }
 
 /** Where a connection waits between requests. */
@@ -27,6 +30,9 @@ interface Home {
 export class BadResponse extends Error {
   readonly code = 'ERR_SALLYPORT_BAD_RESPONSE';
 }
+
+/** Where a fault of ours was met. */
+const entry = 'HTTP/1, a connection to the app';
 
 const endOfHead = Buffer.from('\r\n\r\n');
 const nothing = Buffer.alloc(0);
@@ -43,6 +49,8 @@ export class AppConnection {
   answering = false;
   readonly #home: Home;
   #sink: ResponseSink | null = null;
+  /** Who is being told something. */
+  #receiver: ResponseSink | null = null;
   #method = '';
   #partial: Buffer = nothing;
   #head: ResponseHead | null = null;
@@ -57,12 +65,21 @@ export class AppConnection {
   constructor(socket: Socket, home: Home) {
     this.socket = socket;
     this.#home = home;
-    socket.on('end', () => this.#ended());
-    socket.on('error', (error) => this.#fail(error));
-    socket.on('close', () => {
-      this.#home.forget(this);
-      this.#fail(new Error('other side closed'));
-    });
+    socket.on(
+      'end',
+      guarded(entry, this, () => this.#ended()),
+    );
+    socket.on(
+      'error',
+      guarded(entry, this, (error: Error) => this.#fail(error)),
+    );
+    socket.on(
+      'close',
+      guarded(entry, this, () => {
+        this.#home.forget(this);
+        this.#fail(new Error('other side closed'));
+      }),
+    );
   }
 
   /** Starts a request: what is written to `socket` from now on is that request. */
@@ -74,6 +91,15 @@ export class AppConnection {
     this.#partial = nothing;
     this.#interim = null;
     this.answering = false;
+  }
+
+  /** Ends it, and whoever waits for an answer on it: nothing is known of either any more. */
+  destroy(): void {
+    const sink = this.#sink ?? this.#receiver;
+    this.#sink = null;
+    this.#receiver = null;
+    this.socket.destroy();
+    sink?.destroy();
   }
 
   /** Gives up on the request, and so on the connection. */
@@ -90,8 +116,16 @@ export class AppConnection {
       return false;
     }
     this.answering = true;
-    if (this.#head === null) this.#receiveHead(bytes);
-    else this.#receiveBody(bytes, 0, this.#sink, false);
+    const sink = this.#sink;
+    this.#receiver = sink;
+    try {
+      if (this.#head === null) this.#receiveHead(bytes);
+      else this.#receiveBody(bytes, 0, sink, false);
+    } catch (error) {
+      internalFault(entry, this, error);
+      return false;
+    }
+    this.#receiver = null;
     return true;
   }
 
@@ -210,7 +244,9 @@ export class AppConnection {
   #fail(error: Error): void {
     const sink = this.#sink;
     this.#sink = null;
+    this.#receiver = sink;
     this.socket.destroy();
     sink?.onFailed(error);
+    this.#receiver = null;
   }
 }

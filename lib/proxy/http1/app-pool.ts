@@ -1,4 +1,5 @@
 import type { Endpoint } from '../endpoint.ts';
+import { eachGuarded } from '../guard.ts';
 import type { PendingConnect, Upstreams } from '../upstream.ts';
 import { AppConnection } from './app-connection.ts';
 
@@ -65,7 +66,8 @@ export class AppPool {
 
   /** Closes what has been idle too long. */
   sweep(now: number): void {
-    for (const connection of this.#idle.filter((idle) => isStale(idle, now))) connection.socket.destroy();
+    const stale = this.#idle.filter((idle) => isStale(idle, now));
+    eachGuarded('idle connections to the app', stale, (connection) => connection.destroy());
   }
 
   close(): void {

@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream';
 import { oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
 import type { Target } from '../../request-target.ts';
 import type { LibraryExchange } from '../exchange.ts';
+import { guarded } from '../guard.ts';
 import { type HeaderList, headerValue, headerValues, type RequestHead, without } from '../headers.ts';
 import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
@@ -69,7 +70,10 @@ export class Http1Exchange implements LibraryExchange {
         this.#content += chunk.length;
       });
     }
-    response.once('close', () => this.#closed());
+    response.once(
+      'close',
+      guarded('HTTP/1, the end of an answer', request.socket, () => this.#closed()),
+    );
   }
 
   header(name: string): readonly string[] {

@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Rostered } from '../../roster.ts';
 import type { Admitted } from '../admitted.ts';
+import { guarded, internalFault } from '../guard.ts';
 import { outgoingLines } from '../outgoing-fields.ts';
 import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../refuse.ts';
@@ -21,6 +22,9 @@ const nothing = Buffer.alloc(0);
 
 /** Bodies up to this size travel as one string with their head: one write, and the lent buffer is free again. */
 const oneWrite = 8 * 1024;
+
+/** Where a fault of ours was met. */
+const entry = 'HTTP/1, the fast lane';
 
 /** Milliseconds for which a connection without requests remembers the head of its last one. */
 const rememberMs = 1000;
@@ -108,7 +112,49 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
     if (bytes.length > 0) this.#onData(bytes);
   }
 
+  // Not `guarded`, for the sake of connections that do nothing: it would keep a second function for each of these.
   readonly #onData = (chunk: Buffer): void => {
+    try {
+      this.#data(chunk);
+    } catch (error) {
+      internalFault(entry, this, error);
+    }
+  };
+  readonly #onEnd = (): void => {
+    try {
+      this.#end();
+    } catch (error) {
+      internalFault(entry, this, error);
+    }
+  };
+  readonly #onDrain = (): void => {
+    try {
+      this.#drain();
+    } catch (error) {
+      internalFault(entry, this, error);
+    }
+  };
+  readonly #onClose = (): void => {
+    try {
+      this.#closed();
+    } catch (error) {
+      internalFault(entry, this, error);
+    }
+  };
+  readonly #rested = (): void => {
+    try {
+      this.#goOn();
+    } catch (error) {
+      internalFault(entry, this, error);
+    }
+  };
+
+  /** Ends it at once, for whatever reason. */
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  #data(chunk: Buffer): void {
     if (this.#stage === 'body') {
       this.#receiveBody(chunk);
     } else if (this.#stage === 'head') {
@@ -119,23 +165,23 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
       this.#unread.append(chunk);
       this.#socket.pause();
     }
-  };
+  }
 
-  readonly #onEnd = (): void => {
+  #end(): void {
     this.#clientEnded = true;
     this.#socket.setTimeout(halfOpenMs, () => this.#socket.destroy());
     if (this.#stage === 'answer') this.#closing ||= this.#unread.length === 0;
     else if (this.#stage === 'body') this.#socket.destroy();
     else if (this.#stage === 'head') this.#advance();
     else this.#socket.end();
-  };
+  }
 
-  readonly #onDrain = (): void => {
+  #drain(): void {
     this.#app?.socket.resume();
     if (this.#stage === 'head' && this.#unread.length > 0) this.#advance();
-  };
+  }
 
-  readonly #onClose = (): void => {
+  #closed(): void {
     this.#stage = 'over';
     if (this.#resting !== null) clearImmediate(this.#resting);
     this.#lane.forget(this);
@@ -145,12 +191,12 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
     this.#app = null;
     this.#scope?.responseEnded(null, '');
     this.#scope = null;
-  };
+  }
 
-  readonly #rested = (): void => {
+  #goOn(): void {
     this.#resting = null;
     if (this.#stage === 'head') this.#advance();
-  };
+  }
 
   /** Takes requests from what is unread for as long as none is being answered, then waits for the client. */
   #advance(): void {
@@ -270,14 +316,15 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
   #connect(head: string, body: Buffer): void {
     // What follows must wait for the app.
     if (this.#stage === 'body') this.#socket.pause();
-    this.#connecting = this.#pool.connect((error, app) => {
+    const connected = (error: Error | null, app: AppConnection | null): void => {
       this.#connecting = null;
       if (app === null) this.onFailed(error ?? new Error('not connected'));
       else {
         this.#send(app, head, body);
         if (this.#stage === 'body' && !app.socket.writableNeedDrain) this.#socket.resume();
       }
-    });
+    };
+    this.#connecting = this.#pool.connect(guarded(entry, this, connected));
   }
 
   #send(app: AppConnection, head: string, body: Buffer): void {

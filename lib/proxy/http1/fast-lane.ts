@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { Roster } from '../../roster.ts';
 import { ByEndpoint } from '../endpoint.ts';
+import { eachGuarded, guarded } from '../guard.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Upstreams } from '../upstream.ts';
 import { AppPool } from './app-pool.ts';
@@ -36,7 +37,10 @@ export class FastLane implements Http1Engine, Lane {
     this.onBadRequest = options.onBadRequest;
     this.#pools = new ByEndpoint((endpoint) => new AppPool(endpoint, options.upstreams));
     this.#library = options.library;
-    this.#sweeper = setInterval(() => this.#sweep(), sweepMs).unref();
+    this.#sweeper = setInterval(
+      guarded('HTTP/1 deadlines', null, () => this.#sweep()),
+      sweepMs,
+    ).unref();
   }
 
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
@@ -65,7 +69,7 @@ export class FastLane implements Http1Engine, Lane {
   }
 
   closeIdle(): void {
-    for (const connection of [...this.#open]) connection.closeIfIdle();
+    eachGuarded('closing idle connections', [...this.#open], (connection) => connection.closeIfIdle());
     this.#library.closeIdle();
   }
 
@@ -78,6 +82,6 @@ export class FastLane implements Http1Engine, Lane {
   #sweep(): void {
     const now = performance.now();
     for (const pool of this.#pools.values()) pool.sweep(now);
-    for (const connection of this.#open) connection.sweep(now);
+    eachGuarded('HTTP/1 deadlines', this.#open, (connection) => connection.sweep(now));
   }
 }

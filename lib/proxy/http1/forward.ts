@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { Admitted } from '../admitted.ts';
 import type { LibraryExchange } from '../exchange.ts';
+import { type Ending, guarded } from '../guard.ts';
 import { type HeaderList, scanResponseHeaders, without } from '../headers.ts';
 import { InterimCount } from '../interim-count.ts';
 import type { RequestScope } from '../recorder.ts';
@@ -35,12 +36,33 @@ export function forwardHttp1(
   new Http1Forwarding(admitted, exchange, fields, pool, failed, switched).start();
 }
 
+/** undici takes what a handler throws for a failure of the app, and says so to the client. */
+function guardedHandler(handler: Http1Forwarding, ends: Ending): Dispatcher.DispatchHandler {
+  const entries: Record<string, (...args: unknown[]) => void> = {};
+  for (const name of handlerEntries) {
+    const run = (handler[name] as (...args: unknown[]) => void).bind(handler);
+    entries[name] = guarded('HTTP/1, the way to the app', ends, run);
+  }
+  return entries;
+}
+
+const handlerEntries = [
+  'onRequestStart',
+  'onResponseStarted',
+  'onRequestUpgrade',
+  'onResponseStart',
+  'onResponseData',
+  'onResponseEnd',
+  'onResponseError',
+] as const;
+
 type Controller = Dispatcher.DispatchController & { rawHeaders: HeaderList | null; rawTrailers: HeaderList | null };
 
 class Http1Forwarding implements Dispatcher.DispatchHandler {
   readonly #exchange: LibraryExchange;
   readonly #scope: RequestScope;
   readonly #fields: HeaderList;
+  readonly #entries: Dispatcher.DispatchHandler;
   readonly #pool: Sender;
   readonly #failed: (error: unknown) => void;
   readonly #switched: Switched | null;
@@ -62,6 +84,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
     this.#exchange = exchange;
     this.#scope = admitted.scope;
     this.#fields = fields;
+    this.#entries = guardedHandler(this, { destroy: () => exchange.abort(internalError) });
     this.#pool = pool;
     this.#failed = failed;
     this.#switched = switched;
@@ -94,7 +117,10 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
   #dispatch(): void {
     const { method, target, body } = this.#exchange;
     try {
-      this.#pool.dispatch({ method: method as Dispatcher.HttpMethod, path: target, headers: this.#fields, body }, this);
+      this.#pool.dispatch(
+        { method: method as Dispatcher.HttpMethod, path: target, headers: this.#fields, body },
+        this.#entries,
+      );
     } catch (error) {
       this.onResponseError(null, error as Error);
     }

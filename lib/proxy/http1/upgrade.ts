@@ -5,6 +5,7 @@ import { createProxyServer } from 'http-proxy';
 import type { Dispatcher } from 'undici';
 import type { Admitted } from '../admitted.ts';
 import type { Endpoint } from '../endpoint.ts';
+import { guarded } from '../guard.ts';
 import { type HeaderList, scanResponseHeaders, without } from '../headers.ts';
 import { outgoingFields } from '../outgoing-fields.ts';
 import type { RequestScope } from '../recorder.ts';
@@ -81,14 +82,15 @@ export class UpgradeForwarder {
     this.#webSockets.set(request, tunnel);
     const target = { protocol: 'http:', host: endpoint.host, port: endpoint.port };
     const agent = this.#upstreams.agent(endpoint);
-    this.#proxy.ws(request, socket as Socket, head, { target, agent }, (error) => {
+    const failed = (error: unknown): void => {
       if (tunnel.answered) {
         resetOrDestroy(socket);
       } else {
         this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
       }
       admitted.scope.responseEnded(null, 'unclassified');
-    });
+    };
+    this.#proxy.ws(request, socket as Socket, head, { target, agent }, guarded(entry, socket, failed));
     tunnel.begun();
   }
 
@@ -108,6 +110,9 @@ export class UpgradeForwarder {
     forwardHttp1(admitted, exchange, fields, asUpgrade(dispatcher, upgrade.upgrade), failed, switched);
   }
 }
+
+/** Where a fault of ours was met. */
+const entry = 'HTTP/1, an upgrade';
 
 /** There is no body that trailers could follow, and Node refuses to write what announces some. */
 function withoutTrailer(fields: HeaderList): HeaderList {
@@ -157,20 +162,22 @@ class WebSocketTunnel {
     outgoing.setHeader('Upgrade', 'websocket');
     // http-proxy joins and normalizes paths; the app must get the one that policy decided on.
     outgoing.path = this.#exchange.target;
-    outgoing.once('upgrade', (answer, app) => {
+    const agreed = (answer: IncomingMessage, app: Socket): void => {
       this.answered = true;
       // http-proxy only ends the app's side, and then reads it no more.
       this.#socket.once('close', () => app.destroySoon());
       this.#scope.responseHead(101);
       this.#scope.responseEnded(null, '');
       this.#exchange.switchedElsewhere(101, answer.rawHeaders);
-    });
+    };
+    outgoing.once('upgrade', guarded(entry, this.#socket, agreed));
   }
 
   /** Once http-proxy has begun: an answer that is no switch goes out like any other, not in http-proxy's own framing. */
   begun(): void {
     this.#outgoing?.removeAllListeners('response');
-    this.#outgoing?.once('response', (answer) => this.#declined(answer));
+    const declined = (answer: IncomingMessage): void => this.#declined(answer);
+    this.#outgoing?.once('response', guarded(entry, this.#socket, declined));
   }
 
   #declined(answer: IncomingMessage): void {
@@ -179,17 +186,19 @@ class WebSocketTunnel {
     this.#scope.responseHead(status);
     const hasBody = status !== 204 && status !== 304;
     this.#exchange.respond(status, statusMessage, scanResponseHeaders(answer.rawHeaders), hasBody);
-    answer.on('data', (chunk: Buffer) => {
+    const content = (chunk: Buffer): void => {
       this.#scope.responseFrame(chunk.length);
       if (this.#exchange.write(chunk)) return;
       answer.pause();
       this.#exchange.onDrain(() => answer.resume());
-    });
-    answer.once('close', () => {
+    };
+    const closed = (): void => {
       if (answer.complete) this.#exchange.end(scanResponseHeaders(answer.rawTrailers));
       else this.#exchange.abort();
       this.#scope.responseEnded(null, answer.complete ? '' : 'unclassified');
-    });
+    };
+    answer.on('data', guarded(entry, this.#socket, content));
+    answer.once('close', guarded(entry, this.#socket, closed));
   }
 }
 

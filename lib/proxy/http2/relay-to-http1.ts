@@ -221,6 +221,14 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
     this.#scope.responseEnded(null, '');
   }
 
+  /** After a fault of ours. */
+  destroy(): void {
+    this.#app = null;
+    this.#client.relay = null;
+    this.#client.abort(errorCode.internalError);
+    this.#scope.responseEnded(null, 'unclassified');
+  }
+
   onFailed(error: Error): void {
     const begun = this.#app?.answering === true;
     this.#app = null;
