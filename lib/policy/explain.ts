@@ -166,8 +166,10 @@ function requestFacts(query: ExplainQuery, protocol: 'http1' | 'http2' | 'grpc' 
   const headers = new Map<string, string[]>();
   for (const [name, value] of query.headers ?? []) {
     const key = name.toLowerCase();
-    // White space around a value is no part of it (RFC 9110 section 5.5).
-    headers.set(key, [...(headers.get(key) ?? []), byteText(value).replace(/^[\t ]+|[\t ]+$/g, '')]);
+    // White space around a value is no part of it (RFC 9110 section 5.5), and malformed in HTTP/2 (RFC 9113 section 8.2.1).
+    const trimmed = byteText(value).replace(/^[\t ]+|[\t ]+$/g, '');
+    if (!http1 && trimmed.length !== byteText(value).length) return `white space around the value of ${key}`;
+    headers.set(key, [...(headers.get(key) ?? []), trimmed]);
   }
   // As it would come over the wire, one character per byte; so are the values above.
   const url = byteText(query.path ?? '/');

@@ -1,58 +1,7 @@
-import { join } from 'node:path';
-import t, { type Test } from 'tap';
-import { testCertificate } from '../support/certificates.ts';
-import { temporaryFolder } from '../support/files.ts';
-import { createNamespace, namespacesUnavailable } from '../support/namespace.ts';
-import { adminPort, CaseRun, Certificates, type Lane, sourceOf } from '../support/policy-case-run.ts';
-import { allChecks, type PolicyCase, type PolicyCases, readPolicyCases } from '../support/policy-cases.ts';
-import { mapBounded } from '../support/until.ts';
-import { startDriver } from '../support/wire-driver.ts';
-
-/** Proxies at one time, each with a namespace to itself: the cases want fixed ports. */
-const lanes = 3;
-
-async function allCases(t: Test, cases: PolicyCases): Promise<void> {
-  const everyCheck = cases.cases.flatMap(allChecks);
-  const podAddresses = cases.defaults.pod.status.podIPs.map(({ ip }) => ip);
-  const addresses = [...everyCheck.map(({ client }) => sourceOf(client)), ...podAddresses].map(canonical);
-  const ports = new Set(everyCheck.map(({ request }) => request.port).filter((port) => port !== adminPort));
-  const appCertificate = testCertificate({ dnsNames: ['db.example.com'] });
-  const rows: Lane[] = [];
-  for (let number = 0; number < lanes; number++) {
-    const namespace = await createNamespace(
-      t,
-      [...new Set(addresses)].filter((address) => !/^127\./.test(address)),
-    );
-    const driver = await startDriver(t, namespace.within);
-    const apps = new Map<number, number>();
-    for (const port of ports) {
-      const tls = { cert: appCertificate.certificatePem, key: appCertificate.keyPem };
-      apps.set(port, await driver.startApp({ tls }));
-    }
-    rows.push({ namespace, driver, apps });
-  }
-  const folder = temporaryFolder(t);
-  const certificates = new Certificates();
-  const results = await mapBounded(cases.cases, lanes, async (policyCase, lane) => {
-    const run = new CaseRun(t, {
-      cases,
-      policyCase,
-      lane: rows[lane] as Lane,
-      folder: join(folder, policyCase.id),
-      certificates,
-    });
-    return run.faults();
-  });
-  for (const [index, faults] of results.entries()) {
-    const { id, title } = cases.cases[index] as PolicyCase;
-    t.same(faults, [], `${id} ${title}`);
-  }
-}
-
-/** One spelling for each address, so that none is added to a device twice. */
-function canonical(address: string): string {
-  return address.includes(':') ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address;
-}
+import t from 'tap';
+import { namespacesUnavailable } from '../support/namespace.ts';
+import { readPolicyCases } from '../support/policy-cases.ts';
+import { runCasesOnTheWire } from '../support/wire-lanes.ts';
 
 const shared = readPolicyCases();
 const unavailable = shared.found ? namespacesUnavailable() : shared.reason;
@@ -60,5 +9,5 @@ if (unavailable !== null || !shared.found) {
   t.plan(0, unavailable ?? '');
 } else {
   t.setTimeout(280_000);
-  await allCases(t, shared.cases);
+  await runCasesOnTheWire(t, shared.cases);
 }

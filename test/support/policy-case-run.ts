@@ -248,7 +248,7 @@ export class CaseRun {
   /** Exactly one decision on this port, on the series with the named labels. Returns the scrape for the next check. */
   async #checkMetrics({ id, expect, client, request }: SingleCheck, before: Scrape): Promise<Scrape> {
     const { driver } = this.#lane;
-    const tls = tlsLabels(client, this.#case.tags.includes('opaque'));
+    const tls = expect.tls ?? tlsLabels(client, this.#case.tags.includes('opaque'));
     const rows: Labels[] = (expect.authz_any_of ?? [expect.labels.authz_name]).map((name) => ({
       ...expect.labels,
       ...(name === undefined ? {} : { authz_name: name }),

@@ -32,6 +32,8 @@ export interface SingleExpectation {
   readonly metric: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly authz_any_of?: readonly string[];
+  /** In place of what the client's TLS and the case say. */
+  readonly tls?: Readonly<Record<string, string>>;
 }
 
 export interface BurstExpectation {

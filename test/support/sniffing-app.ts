@@ -59,8 +59,11 @@ export function startSniffingApp(
       const text = first.toString('latin1');
       // TLS and HTTP/2 take the paused socket's buffer themselves; resuming it would spill what they are about to read.
       if (tls !== null && first[0] === 0x16) tls.emit('connection', socket);
-      else if (text.startsWith('PRI ')) http2.emit('connection', socket);
-      else {
+      else if (text.startsWith('PRI ')) {
+        // A client that can send no more frames cannot go on; node:http2 leaves that to a socket that is not half open.
+        socket.once('end', () => socket.end());
+        http2.emit('connection', socket);
+      } else {
         if (/^[A-Z]+ \S+ HTTP\/1\./.test(text)) http1.emit('connection', socket);
         else echo(socket);
         socket.resume();

@@ -1,0 +1,102 @@
+import { type IpAddress, parseIp } from '../../lib/ip.ts';
+import { createAuthorizer } from '../../lib/policy/authorizer.ts';
+import { compileNow } from '../../lib/policy/compile.ts';
+import { type DocumentsRead, readDocuments } from '../../lib/policy/documents.ts';
+import { type ExplainJson, type ExplainQuery, explain } from '../../lib/policy/explain.ts';
+import { workloadFromPod } from '../../lib/policy/pod.ts';
+import { parseDefaultPolicy, parsePortSet, type Workload } from '../../lib/policy/workload.ts';
+import type { ResourceRef } from '../../lib/resource-ref.ts';
+import type { RecordedCheck, RecordedDecision, RecordedWorld } from './linkerd-cases.ts';
+import type { PolicyDocument } from './policy-cases.ts';
+
+const protocols = { 'http/1.1': 'http1', 'http/2': 'http2', grpc: 'grpc', tcp: 'tcp' } as const;
+
+const nameOf = ({ kind, metadata }: PolicyDocument): string => `${kind}/${metadata.name}`;
+
+/**
+ * The documents of a world, in force. Those that the API server or the webhook refused never came to be; `unrefused` are
+ * those of them that are let pass here.
+ */
+export function load(world: RecordedWorld): { ask(check: RecordedCheck): ExplainJson; unrefused: readonly string[] } {
+  const workload = workloadOf(world);
+  const read = (documents: readonly PolicyDocument[]): DocumentsRead =>
+    readDocuments(
+      documents.map((value) => ({ value, file: 'recorded.yaml', position: () => ({ line: 1, column: 1 }) })),
+      { namespace: workload.namespace },
+    );
+  const never = world.refused.map(({ doc }) => doc);
+  const errors = read(world.resources).problems.filter(({ severity }) => severity === 'error');
+  const refused = errors.map(({ resource }) => `${resource?.kind}/${resource?.name}`);
+  const { documents } = read(world.resources.filter((document) => !never.includes(nameOf(document))));
+  const authorizer = createAuthorizer({ nowMs: () => 1_000_000 });
+  authorizer.swap(compileNow(documents, workload).index);
+  return {
+    ask: (check) => explain(authorizer, queryOf(check)),
+    unrefused: never.filter((doc) => !refused.includes(doc)),
+  };
+}
+
+function workloadOf({ id, pod, settings }: RecordedWorld): Workload {
+  const { workload } = workloadFromPod(pod, {
+    defaultPolicy: parseDefaultPolicy(settings.defaultInboundPolicy) ?? 'deny',
+    opaquePorts: parsePortSet('').ports,
+    clusterNetworks: settings.clusterNetworks,
+    probeNetworks: settings.probeNetworks,
+    authorizeLocalhost: true,
+    controlPlaneNamespace: settings.controlPlaneNamespace,
+    trustDomain: settings.identityDomain,
+    detectTimeoutMs: 10_000,
+  });
+  if (workload === null) throw new Error(`${id}: the pod cannot be read`);
+  return workload;
+}
+
+function queryOf({ client, request }: RecordedCheck): ExplainQuery {
+  const { port, method, path, host, headers } = request;
+  return {
+    port,
+    ip: parseIp(client.ip) as IpAddress,
+    ...(client.tls === 'mesh' && client.identity !== undefined ? { identity: client.identity } : {}),
+    tls: client.tls === 'passthrough' ? 'passthrough' : client.tls === 'none' ? 'none' : 'anonymous',
+    protocol: protocols[request.proto],
+    ...(method === undefined ? {} : { method }),
+    ...(path === undefined ? {} : { path }),
+    ...(host === undefined ? {} : { host }),
+    headers: headers ?? [],
+  };
+}
+
+export function name(ref: ResourceRef | null): string | null {
+  return ref === null ? null : `${ref.group}/${ref.kind}/${ref.name}`;
+}
+
+function passes(verdict: string): boolean {
+  return verdict === 'permit' || verdict === 'redirect';
+}
+
+export function isWider({ verdict }: RecordedDecision, answer: ExplainJson): boolean {
+  return passes(answer.verdict) && !passes(verdict);
+}
+
+/** Whether ours is Linkerd's decision, as far as a recording tells it. */
+export function isSame(wanted: RecordedDecision, answer: ExplainJson): boolean {
+  // Linkerd names nothing where it never came to a decision: it closes, resets the stream, or answers 400.
+  if (wanted.verdict === 'closed') {
+    return answer.tcp === 'close' || (answer.verdict === 'invalid' && answer.httpStatus === null);
+  }
+  if (wanted.verdict === 'invalid') return answer.verdict === 'invalid';
+  // Linkerd credits any one of the authorizations that cover the client, in no fixed order.
+  const granting = answer.candidates.filter(({ granted }) => granted).map(({ authz }) => name(authz));
+  const credited = name(answer.authz) === wanted.authz || (answer.authz !== null && granting.includes(wanted.authz));
+  return (
+    verdictOf(answer) === wanted.verdict &&
+    (answer.tcp === null ? 'http' : 'tcp') === wanted.wire &&
+    name(answer.server) === wanted.server &&
+    name(answer.route) === wanted.route &&
+    credited
+  );
+}
+
+function verdictOf({ verdict, httpStatus }: ExplainJson): string {
+  return verdict === 'redirect' && httpStatus === 500 ? 'redirect-failed' : verdict;
+}
