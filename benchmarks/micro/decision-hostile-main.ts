@@ -126,6 +126,7 @@ const families: Readonly<Record<string, () => Attempt>> = {
     path: `/old/${repeated(['a', '\xe9', '"', '/', '\xc3\xa9'], pick(lengths))}`,
     query: repeated(['a=\xe9&', '"'], pick(lengths)),
   }),
+  'a denial and its reasons': () => ({ ...usual, path: `/admin/${repeated(['a', 'A', '/', '%20'], pick(lengths))}` }),
   everything: () => ({
     method: pick(['GET', 'POST', 'OPTIONS']),
     path: `/${pick(['', 'api/', 'files/', 'search/', 'tiers/'])}${repeated(pathPieces, pick(lengths.slice(0, 7)))}`,

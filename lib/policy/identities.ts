@@ -52,12 +52,18 @@ export class IdentitySet {
 
   /** For reasons: the identities as a policy would spell them, shortened when there are many. */
   get text(): string {
-    const all = [...this.#exact, ...this.#suffixes.map((suffix) => `*${suffix}`)];
-    if (all.length === 0) return 'no identity';
-    const shown = all.slice(0, 5).join(' or ');
-    return all.length > 5 ? `${shown} or ${all.length - 5} more` : shown;
+    const count = this.#exact.size + this.#suffixes.length;
+    if (count === 0) return 'no identity';
+    const shown = [
+      ...this.#exact.values().take(mostShown),
+      ...this.#suffixes.slice(0, Math.max(0, mostShown - this.#exact.size)).map((suffix) => `*${suffix}`),
+    ].join(' or ');
+    return count > mostShown ? `${shown} or ${count - mostShown} more` : shown;
   }
 }
+
+/** A refused request may ask for the text of many sets. */
+const mostShown = 5;
 
 /** `*` and `*.suffix`; a star anywhere else is an ordinary character that no certificate name holds. */
 function isWildcard(entry: string): boolean {

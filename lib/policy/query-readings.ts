@@ -28,13 +28,11 @@ const empty: QueryReadings = { own: nothing, loose: nothing };
 
 /** The names that the rules of a port look for. */
 export class QueryNames {
-  readonly #exact: ReadonlySet<string>;
   /** Folded name to the names that fold so. */
   readonly #folded = new Map<string, string[]>();
 
   constructor(names: Iterable<string>) {
-    this.#exact = new Set(names);
-    for (const name of this.#exact) {
+    for (const name of new Set(names)) {
       const folded = foldName(name);
       this.#folded.set(folded, [...(this.#folded.get(folded) ?? []), name]);
     }
@@ -56,12 +54,11 @@ export class QueryNames {
       if (end > at) {
         const pair = query.slice(at, end);
         parts += 1;
-        this.#own(pair, own);
-        if (this.#loose(pair, pair, loose)) odd = true;
+        if (this.#take(pair, own, loose)) odd = true;
         for (let from = pair.includes(';') ? 0 : pair.length + 1; from <= pair.length && parts <= mostPairs; parts++) {
           let to = pair.indexOf(';', from);
           if (to === -1) to = pair.length;
-          if (this.#loose(pair.slice(from, to), pair, loose)) odd = true;
+          if (this.#take(pair.slice(from, to), null, loose)) odd = true;
           from = to + 1;
         }
         if (parts > mostPairs) return `the query has more than ${mostPairs} parameters and a rule must examine it`;
@@ -74,24 +71,25 @@ export class QueryNames {
     return { own, loose: odd ? loose : own };
   }
 
-  #own(pair: string, into: Map<string, string[]>): void {
+  /**
+   * Takes what one pair means.
+   *
+   * @param own null for what is no pair in our own reading.
+   * @returns whether `loose` got what `own` did not.
+   */
+  #take(pair: string, own: Map<string, string[]> | null, loose: Map<string, string[]>): boolean {
     const equals = pair.indexOf('=');
-    const name = formDecode(equals === -1 ? pair : pair.slice(0, equals), true);
-    if (this.#exact.has(name)) add(into, name, equals === -1 ? '' : formDecode(pair.slice(equals + 1), true));
-  }
-
-  /** @returns whether it found what `own` does not. */
-  #loose(part: string, pair: string, into: Map<string, string[]>): boolean {
-    const equals = part.indexOf('=');
-    const decoded = formDecode(equals === -1 ? part : part.slice(0, equals), true);
+    const decoded = formDecode(equals === -1 ? pair : pair.slice(0, equals), true);
     const names = this.#folded.get(foldName(decoded));
     if (names === undefined) return false;
-    let odd = part !== pair;
-    const value = equals === -1 ? '' : part.slice(equals + 1);
+    const written = equals === -1 ? '' : pair.slice(equals + 1);
+    const value = formDecode(written, true);
+    let odd = own === null;
     for (const name of names) {
-      add(into, name, formDecode(value, true));
-      if (value.includes('+')) add(into, name, formDecode(value, false));
-      if (name !== decoded || value.includes('+')) odd = true;
+      if (name === decoded && own !== null) add(own, name, value);
+      add(loose, name, value);
+      if (written.includes('+')) add(loose, name, formDecode(written, false));
+      if (name !== decoded || written.includes('+')) odd = true;
     }
     return odd;
   }

@@ -3,7 +3,7 @@ import { type ResourceRef, refText } from '../resource-ref.ts';
 import { type GrantList, tlsText } from './client-match.ts';
 import { decideConnection, takesRequestsAlone } from './decide.ts';
 import type { Candidate, Reasons, RequestDecision, RequestFacts } from './decision.ts';
-import type { CompiledPort } from './policy-index.ts';
+import type { CompiledPort, CompiledRule } from './policy-index.ts';
 import { Question, UnexaminedValue } from './question.ts';
 
 /** Reasons are read by people: a list of a thousand near misses helps nobody and would swell the log. */
@@ -57,8 +57,10 @@ export function requestReasons(
         candidates: routeCandidates(port, client, request),
       };
     case 'deny': {
-      const candidates = routeCandidates(port, client, request);
-      return { reason: denied(port, client, request, decision.route, candidates), candidates };
+      // Which rule it was is known by its denial: whoever is refused does not make us look for it again.
+      const rule = port.routes?.rules.find(({ deny }) => deny === decision) ?? matchedRule(port, client, request);
+      const candidates = rule === null ? [] : candidatesOf(rule.grants, client);
+      return { reason: denied(port, client, rule, decision.route, candidates), candidates };
     }
     case 'no-route':
       return port.routes === null
@@ -85,14 +87,13 @@ export function requestReasons(
 function denied(
   port: CompiledPort,
   client: Client,
-  request: RequestFacts,
+  rule: CompiledRule | null,
   route: ResourceRef,
   candidates: readonly Candidate[],
 ): string {
-  if (matchedRule(port, client, request)?.sealed === true) {
-    return `${refText(route)} holds what cannot be read, and refuses what it may cover until it is mended`;
-  }
-  return notCovered(`${refText(port.server)} for ${refText(route)}`, client, candidates);
+  return rule?.sealed === true
+    ? `${refText(route)} holds what cannot be read, and refuses what it may cover until it is mended`
+    : notCovered(`${refText(port.server)} for ${refText(route)}`, client, candidates);
 }
 
 function matchedRule(port: CompiledPort, client: Client, request: RequestFacts) {
