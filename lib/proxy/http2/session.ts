@@ -44,7 +44,7 @@ const maxBlockFrames = 64;
  * some 40 ordinary heads that were not there before, or one of the largest.
  */
 const turnCost = 32 * 1024;
-const perMessage = 64;
+const perMessage = 256;
 
 /** Streams that we have reset, and whose frames may still be on their way to us. */
 const maxResetStreams = 1000;
@@ -424,6 +424,8 @@ export abstract class Session implements FrameSink, StreamHome {
       this.#costs();
       return errorCode.noError;
     }
+    // What it undoes has been done.
+    this.spend(0);
     this.closeStream(stream, true);
     stream.broken(bytes.readUInt32BE(from));
     this.#countReset();
@@ -633,6 +635,7 @@ export abstract class Session implements FrameSink, StreamHome {
   /** The peer broke a rule on one stream (RFC 9113 5.4.2). */
   streamError(stream: Stream, code: number): void {
     if (stream.closed) return;
+    this.spend(0);
     this.resetStream(stream, code);
     stream.broken(code);
     this.#countReset();
