@@ -3,11 +3,12 @@ import { type Client, type ClientTls, clientId } from '../client.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
 import { ConnectionWatch, type WatchServices } from './connection-watch.ts';
-import { type ClientHello, type HelloResult, parseClientHello } from './detect/client-hello.ts';
+import { type ClientHello, type HelloResult, HelloScan } from './detect/client-hello.ts';
 import { type HttpGuess, HttpScan } from './detect/http-guess.ts';
 import { Opening } from './detect/opening.ts';
 import { type Peek, peek, putBack } from './detect/peek.ts';
 import { TunnelGuard } from './detect/tunnel-guard.ts';
+import { guarded } from './guard.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
 import type { Line } from './line.ts';
@@ -18,7 +19,7 @@ import { errorCode } from './refuse.ts';
 import type { Destination, HttpConnection, Occupant } from './request-pipeline.ts';
 import type { Source } from './sources.ts';
 import { forwardTcp } from './tcp/forward.ts';
-import type { AlpnPreference, TlsTermination } from './tls-termination.ts';
+import type { AlpnPreference, Handshake, TlsTermination } from './tls-termination.ts';
 import type { Upstreams } from './upstream.ts';
 
 export interface ConnectionServices {
@@ -108,12 +109,13 @@ class InboundConnection implements LiveConnection {
       this.#errno = errorCode(error);
       this.#socket.destroy();
     });
-    this.#socket.on('close', () => {
+    const closed = (): void => {
       this.#stage = over;
       live.remove(this);
       this.#watch?.close();
       this.#transport?.closed(this.#errno);
-    });
+    };
+    this.#socket.on('close', guarded('the end of a connection', null, closed));
     const policy = this.#policy();
     if (policy.protocol === 'opaque') {
       this.#tcp(this.#socket, this.#scope({ kind: 'none', reason: 'port_skipped' }), nothing, null);
@@ -149,7 +151,7 @@ class InboundConnection implements LiveConnection {
   }
 
   #detectTls(policy: PortPolicy): void {
-    peek(this.#socket, nothing, this.#services.detectTimeoutMs, lookForTls, (result) => {
+    peek(this.#socket, nothing, this.#services.detectTimeoutMs, lookForTls(), (result) => {
       const { bytes } = result;
       if (result.kind === 'ended') {
         this.#socket.destroy();
@@ -178,7 +180,7 @@ class InboundConnection implements LiveConnection {
     this.#handshakeSince = performance.now();
     putBack(this.#socket, bytes);
     const prefer: AlpnPreference = policy.protocol === 'http2' || policy.protocol === 'grpc' ? 'h2' : 'http/1.1';
-    termination.accept(this.#socket, hello, prefer, (handshake) => {
+    const established = (handshake: Handshake): void => {
       if (handshake.kind === 'failed') {
         this.#scope({ kind: 'mesh', identity: null }).tcpError('i/o');
         this.#socket.destroy();
@@ -192,7 +194,8 @@ class InboundConnection implements LiveConnection {
       });
       const alpn = socket.alpnProtocol === false ? null : socket.alpnProtocol;
       this.#decrypted(socket, nothing, { kind: 'mesh', identity }, alpn);
-    });
+    };
+    termination.accept(this.#socket, hello, prefer, guarded('a TLS handshake', this, established));
   }
 
   /** TLS for somebody else: its requests cannot be seen. A hello is bytes like any; some would read a request in it. */
@@ -412,9 +415,13 @@ class InboundConnection implements LiveConnection {
   }
 }
 
-function lookForTls(bytes: Buffer): Exclude<HelloResult, { kind: 'partial' }> | undefined {
-  const result = parseClientHello(bytes);
-  return result.kind === 'partial' ? undefined : result;
+/** Undefined while it may still become one. */
+function lookForTls(): (bytes: Buffer) => Exclude<HelloResult, { kind: 'partial' }> | undefined {
+  const scan = new HelloScan();
+  return (bytes) => {
+    const result = scan.look(bytes);
+    return result.kind === 'partial' ? undefined : result;
+  };
 }
 
 function detectResult(result: Peek<HttpGuess>): 'http/1' | 'http/2' | 'not_http' | 'read_timeout' | 'error' {

@@ -4,6 +4,8 @@ import tls from 'node:tls';
 import type { ClientIdentity } from '../client.ts';
 import { identityFromCertificate } from '../identity.ts';
 import type { ClientHello } from './detect/client-hello.ts';
+import { Deadlines, type Waiting } from './detect/deadlines.ts';
+import { guarded, internalFault } from './guard.ts';
 import { PeerSession, type TrustAnchors } from './peer-session.ts';
 
 /** Our side of mutual TLS: one immutable snapshot; a rotation makes the next. */
@@ -51,8 +53,32 @@ function readKnown(certificate: X509Certificate): KnownCertificate {
   return { identity: identityFromCertificate(certificate.raw), expiresAtMs: certificate.validToDate.getTime() };
 }
 
-interface Pending {
+/** Milliseconds from the ClientHello to the end of the handshake. */
+const handshakeMs = 10_000;
+
+/** A handshake under way. node:tls times only its pauses, so a client that sends a byte now and then would never be done. */
+class Pending implements Waiting {
+  readonly since = performance.now();
+  earlier: Waiting | null = null;
+  later: Waiting | null = null;
+  readonly socket: Socket;
   readonly done: (result: Handshake) => void;
+  readonly #expired: () => void;
+
+  constructor(socket: Socket, done: (result: Handshake) => void, expired: () => void) {
+    this.socket = socket;
+    this.done = done;
+    this.#expired = expired;
+  }
+
+  expire(): void {
+    this.#expired();
+    this.destroy();
+  }
+
+  destroy(): void {
+    this.socket.destroy();
+  }
 }
 
 /**
@@ -64,22 +90,34 @@ export class TlsTermination {
   readonly anchors: TrustAnchors;
   readonly #servers: ReadonlyMap<AlpnPreference | 'none', tls.Server>;
   readonly #pending = new Map<string, Pending>();
+  readonly #deadlines: Deadlines;
   /** By the whole certificate, which alone decides. */
   readonly #certificates = new Map<string, KnownCertificate>();
 
-  /** @throws when the certificate, key or anchors cannot be used. */
-  constructor(credentials: ServerCredentials) {
+  /**
+   * @param timeoutMs for a whole handshake.
+   * @throws when the certificate, key or anchors cannot be used.
+   */
+  constructor(credentials: ServerCredentials, timeoutMs = handshakeMs) {
     this.names = credentials.names;
+    this.#deadlines = new Deadlines(timeoutMs);
     this.anchors = credentials.anchors;
     const make = (alpn: string[] | undefined): tls.Server => {
       const server = tls.createServer({
         ...credentials.options,
         requestCert: true,
         rejectUnauthorized: false,
-        handshakeTimeout: 10_000,
+        handshakeTimeout: timeoutMs,
         ...(alpn === undefined ? {} : { ALPNProtocols: alpn }),
       });
-      server.on('secureConnection', (socket) => this.#settle(socket, this.#verified(socket)));
+      server.on('secureConnection', (socket) => {
+        try {
+          this.#settle(socket, this.#verified(socket));
+        } catch (error) {
+          internalFault('a TLS handshake', null, error);
+          this.#settle(socket, { kind: 'failed', reason: 'internal error' });
+        }
+      });
       server.on('tlsClientError', (error, socket) => this.#settle(socket, { kind: 'failed', reason: error.message }));
       return server;
     };
@@ -99,11 +137,13 @@ export class TlsTermination {
     const offersKnown = hello.alpn.includes('h2') || hello.alpn.includes('http/1.1');
     const server = this.#servers.get(offersKnown ? prefer : 'none') as tls.Server;
     const key = connectionKey(socket);
-    this.#pending.set(key, { done });
+    const fail = (reason: string): void => this.#settleKey(key, { kind: 'failed', reason });
+    const pending = new Pending(socket, done, () => fail('the handshake took too long'));
+    this.#pending.set(key, pending);
+    this.#deadlines.add(pending);
     // A client that vanishes in the middle of the handshake may cause no TLS event.
-    socket.once('close', () =>
-      this.#settleKey(key, { kind: 'failed', reason: 'connection closed during the handshake' }),
-    );
+    const vanished = (): void => fail('connection closed during the handshake');
+    socket.once('close', guarded('a TLS handshake', null, vanished));
     server.emit('connection', socket);
   }
 
@@ -115,10 +155,11 @@ export class TlsTermination {
     const key = connectionKey(socket);
     // Until somebody takes the socket, its end is all there is to know.
     socket.on('error', () => {});
-    setImmediate(() => {
+    const settle = (): void => {
       this.#settleKey(key, result);
       if (result.kind === 'failed') socket.destroy();
-    });
+    };
+    setImmediate(guarded('a TLS handshake', socket, settle));
   }
 
   /**
@@ -153,6 +194,7 @@ export class TlsTermination {
     const pending = this.#pending.get(key);
     if (pending === undefined) return;
     this.#pending.delete(key);
+    this.#deadlines.delete(pending);
     pending.done(result);
   }
 }

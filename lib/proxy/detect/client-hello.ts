@@ -18,44 +18,77 @@ export const maxHelloBytes = 8192;
 const notTls: HelloResult = { kind: 'not-tls' };
 const partial: HelloResult = { kind: 'partial' };
 
-/**
- * Reads a ClientHello from the first bytes of a connection, across TLS records if it is split.
- * Anything malformed is `not-tls`: the bytes then count as plaintext, which carries no identity.
- */
+/** `HelloScan` for bytes that are all there. */
 export function parseClientHello(stream: Buffer): HelloResult {
-  // What lies beyond must not count: it may be here already, or not yet.
-  const bytes = stream.subarray(0, maxHelloBytes);
-  if (bytes.length === 0) return partial;
-  if (bytes[0] !== 22) return notTls;
-  const message = handshakeMessage(bytes);
-  return Buffer.isBuffer(message) ? readHello(message) : message;
+  return new HelloScan().look(stream);
 }
 
-/** Joins the fragments of the first handshake message (RFC 8446 5.1 lets it span records). */
-function handshakeMessage(bytes: Buffer): Buffer | HelloResult {
-  const fragments: Buffer[] = [];
-  let offset = 0;
-  let have = 0;
-  let want = -1;
-  for (;;) {
-    if (bytes.length > offset && bytes[offset] !== 22) return notTls;
-    if (bytes.length > offset + 1 && bytes[offset + 1] !== 3) return notTls;
-    if (bytes.length > offset + 2 && (bytes[offset + 2] === 0 || (bytes[offset + 2] as number) > 4)) return notTls;
-    if (bytes.length < offset + 5) return bytes.length >= maxHelloBytes ? notTls : partial;
-    const recordLength = bytes.readUInt16BE(offset + 3);
-    if (recordLength === 0 || recordLength > 16384) return notTls;
-    const fragment = bytes.subarray(offset + 5, offset + 5 + recordLength);
-    fragments.push(fragment);
-    have += fragment.length;
-    if (want === -1 && have >= 4) {
-      const head = fragments.length === 1 ? fragment : Buffer.concat(fragments);
-      if (head[0] !== 1) return notTls;
-      want = 4 + head.readUIntBE(1, 3);
-      if (want > maxHelloBytes) return notTls;
+/**
+ * Reads a ClientHello from the first bytes of a connection, across TLS records if it is split (RFC 8446 5.1 lets it span
+ * them), and looks at each byte once, however they arrive. Anything malformed is `not-tls`: the bytes then count as
+ * plaintext, which carries no identity.
+ */
+export class HelloScan {
+  /** The beginning of the next record, or of what has not come of this one. */
+  #offset = 0;
+  #leftOfRecord = 0;
+  /** Where the pieces of the handshake message lie in the stream. */
+  readonly #pieces: { readonly from: number; to: number }[] = [];
+  #have = 0;
+  /** The length of the whole message, once its head is there. */
+  #want = -1;
+
+  /** @param stream all that has come, the earlier bytes included. */
+  look(stream: Buffer): HelloResult {
+    // What lies beyond must not count: it may be here already, or not yet.
+    const bytes = stream.length > maxHelloBytes ? stream.subarray(0, maxHelloBytes) : stream;
+    while (this.#want === -1 || this.#have < this.#want) {
+      if (this.#leftOfRecord === 0) {
+        const head = this.#readRecordHead(bytes);
+        if (head !== null) return head;
+      }
+      const taken = Math.min(this.#leftOfRecord, bytes.length - this.#offset);
+      if (taken === 0) return bytes.length >= maxHelloBytes ? notTls : partial;
+      this.#take(taken);
+      if (this.#want === -1 && this.#have >= 4) {
+        const head = this.#message(bytes);
+        if (head[0] !== 1) return notTls;
+        this.#want = 4 + head.readUIntBE(1, 3);
+        if (this.#want > maxHelloBytes) return notTls;
+      }
     }
-    if (want !== -1 && have >= want) return Buffer.concat(fragments).subarray(4, want);
-    if (fragment.length < recordLength) return bytes.length >= maxHelloBytes ? notTls : partial;
-    offset += 5 + recordLength;
+    return readHello(this.#message(bytes).subarray(4, this.#want));
+  }
+
+  /** Null where it is whole and good. */
+  #readRecordHead(bytes: Buffer): HelloResult | null {
+    const at = this.#offset;
+    if (bytes.length > at && bytes[at] !== 22) return notTls;
+    if (bytes.length > at + 1 && bytes[at + 1] !== 3) return notTls;
+    if (bytes.length > at + 2 && (bytes[at + 2] === 0 || (bytes[at + 2] as number) > 4)) return notTls;
+    if (bytes.length < at + 5) return bytes.length >= maxHelloBytes ? notTls : partial;
+    const length = bytes.readUInt16BE(at + 3);
+    if (length === 0 || length > 16384) return notTls;
+    this.#leftOfRecord = length;
+    this.#offset = at + 5;
+    return null;
+  }
+
+  #take(count: number): void {
+    const from = this.#offset;
+    const last = this.#pieces.at(-1);
+    if (last !== undefined && last.to === from) last.to += count;
+    else this.#pieces.push({ from, to: from + count });
+    this.#offset += count;
+    this.#leftOfRecord -= count;
+    this.#have += count;
+  }
+
+  #message(bytes: Buffer): Buffer {
+    const [first, ...more] = this.#pieces;
+    if (first === undefined) return bytes.subarray(0, 0);
+    if (more.length === 0) return bytes.subarray(first.from, first.to);
+    return Buffer.concat(this.#pieces.map(({ from, to }) => bytes.subarray(from, to)));
   }
 }
 

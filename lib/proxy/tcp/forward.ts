@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { ConnectionPermit } from '../../policy/decision.ts';
 import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
 import type { Endpoint } from '../endpoint.ts';
+import { guarded } from '../guard.ts';
 import { errorCode } from '../refuse.ts';
 import type { Upstreams } from '../upstream.ts';
 import { LentReads } from './lent-reads.ts';
@@ -45,6 +46,13 @@ export function forwardTcp(
     if (--open === 0) closed(errno);
   };
   let app: Socket | null = null;
+
+  const forwarding: TcpForwarding = {
+    destroy: () => {
+      client.destroy();
+      app?.destroy();
+    },
+  };
 
   client.once('close', () => {
     // A client that is gone without an end would leave the app waiting for ever.
@@ -117,20 +125,15 @@ export function forwardTcp(
       else examine(guard, guard.judge(beginning.bytes));
       if (client.destroyed) return;
     }
-    client.on('data', receive);
+    client.on('data', guarded('a tunnel', forwarding, receive));
     socket.on('drain', () => client.resume());
     if (client.readableEnded) end();
-    else client.once('end', end);
+    else client.once('end', guarded('a tunnel', forwarding, end));
     client.resume();
   };
   const pending = upstreams.connect(endpoint, connected, reads);
 
-  return {
-    destroy: () => {
-      client.destroy();
-      app?.destroy();
-    },
-  };
+  return forwarding;
 }
 
 /** For sockets that are connected already: two pipes; each passes its own end on. Both streams must allow half-open. */
