@@ -94,6 +94,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     initial: config.workload,
     host: options.host,
     onChange: () => void policySource.workloadChanged(),
+    onRefused: (refused) => telemetry.podFactsRefused(refused),
     log: logger,
   });
   let index: PolicyIndex | null = null;

@@ -26,8 +26,8 @@ import {
   type RouteTable,
 } from './policy-index.ts';
 import type { TableTraits } from './question.ts';
+import { RefusedRoutes } from './refused-routes.ts';
 import { DefaultGrpcRoute, DefaultHttpRoutes, GrpcRouteTable, HttpRouteTable, Traits } from './route-match.ts';
-import { RoutesBefore } from './routes-before.ts';
 import type { Workload } from './workload.ts';
 
 export type { PolicyIndex } from './policy-index.ts';
@@ -147,11 +147,12 @@ class PortCompiler {
     const refused = attached.filter(({ spec }) => spec.refused !== undefined);
     const before = refused.flatMap((route) => part(route, (vague) => vague || good.length === 0));
     const inPlace = attached.flatMap((route) => part(route, (vague) => !vague));
-    const after = good.length === 0 ? [] : inPlace;
-    const table = yield* this.#routes(after, grants, true);
-    if (table === null || before.length === 0) return table;
-    const first = yield* this.#routes(before, grants, true);
-    return first === null ? table : new RoutesBefore(first, table, traitsOf([...before, ...after]));
+    const table = yield* this.#routes(good, grants, true);
+    if (table === null) return null;
+    const withRefused = good.length === 0 ? table : yield* this.#routes(inPlace, grants, true);
+    const first = before.length === 0 ? null : yield* this.#routes(before, grants, true);
+    const traits = traitsOf([...before, ...inPlace]);
+    return new RefusedRoutes({ good: table, withRefused: withRefused ?? table, first, traits });
   }
 
   /** Once one route is attached, what matches none is not found; else there are the default routes. */

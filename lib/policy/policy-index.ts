@@ -115,6 +115,11 @@ export function compiledRule(options: {
   };
 }
 
+/** The same rule, letting nobody in. */
+export function sealedRule(rule: CompiledRule): CompiledRule {
+  return { ...rule, grants: new GrantList([]), sealed: true, permits: new Map() };
+}
+
 export function compiledPort(options: {
   readonly port: number;
   readonly server: ResourceRef;

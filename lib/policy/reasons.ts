@@ -92,7 +92,7 @@ function denied(
   candidates: readonly Candidate[],
 ): string {
   return rule?.sealed === true
-    ? `${refText(route)} holds what cannot be read, and refuses what it may cover until it is mended`
+    ? `a document about this part of ${refText(route)} cannot be read, and what it may cover is refused until it is mended`
     : notCovered(`${refText(port.server)} for ${refText(route)}`, client, candidates);
 }
 

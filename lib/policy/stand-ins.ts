@@ -68,11 +68,21 @@ function selectorOf(value: unknown): Selector {
 
 export function httpRouteStandIn(group: RouteGroup, spec: unknown, meta: DocumentMeta): HttpRouteDocument {
   const all: HttpMatch = { path: { type: 'prefix', value: '/' }, headers: [], query: [], method: null };
-  return { kind: 'HTTPRoute', group, ...meta, spec: routeSpec(spec, group, all, (value) => httpMatchOf(value, group)) };
+  return {
+    kind: 'HTTPRoute',
+    group,
+    ...meta,
+    spec: routeSpec(spec, meta.namespace, group, all, (value) => httpMatchOf(value, group)),
+  };
 }
 
 export function grpcRouteStandIn(spec: unknown, meta: DocumentMeta): GrpcRouteDocument {
-  return { kind: 'GRPCRoute', group: gatewayGroup, ...meta, spec: routeSpec(spec, gatewayGroup, null, grpcMatchOf) };
+  return {
+    kind: 'GRPCRoute',
+    group: gatewayGroup,
+    ...meta,
+    spec: routeSpec(spec, meta.namespace, gatewayGroup, null, grpcMatchOf),
+  };
 }
 
 /** One match, and whether anything of it could not be read. */
@@ -85,6 +95,7 @@ interface Read<Match> {
 /** One rule for each match: refused is whatever any of them might cover. */
 function routeSpec<Match>(
   value: unknown,
+  namespace: string,
   group: RouteGroup,
   all: Match | null,
   readMatch: (value: unknown) => Read<Match>,
@@ -105,7 +116,7 @@ function routeSpec<Match>(
   };
   const read =
     spec.rules === undefined ? [anyRequest] : Array.isArray(spec.rules) ? spec.rules.flatMap(matchesOf) : [everything];
-  const parents = parentsOf(spec.parentRefs);
+  const parents = parentsOf(spec.parentRefs, namespace);
   return {
     parents: parents ?? [],
     hostnames: hostnames ?? [],
@@ -123,13 +134,14 @@ function routeSpec<Match>(
 }
 
 /** The Servers among the parents; null where that cannot be told. */
-function parentsOf(value: unknown): RouteParent[] | null {
+function parentsOf(value: unknown, own: string): RouteParent[] | null {
   if (!Array.isArray(value)) return null;
   const parents: RouteParent[] = [];
   for (const [index, ref] of value.entries()) {
-    const { kind = 'Gateway', name } = fieldsOf(ref);
+    const { kind = 'Gateway', name, namespace = own } = fieldsOf(ref);
     if (typeof ref !== 'object' || ref === null || typeof kind !== 'string') return null;
-    if (!isServerLike(kind)) continue;
+    // No route of ours attaches to a Server of another namespace, right or wrong.
+    if (!isServerLike(kind) || (typeof namespace === 'string' && namespace !== own)) continue;
     if (typeof name !== 'string') return null;
     parents.push({ name, index });
   }

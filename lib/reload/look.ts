@@ -24,6 +24,8 @@ export interface Look {
   readonly generation: string;
   /** Equal where nothing changed. */
   readonly stamp: string;
+  /** When it was begun, by this thread's `performance.now()`. */
+  readonly takenMs: number;
 }
 
 const policyFile = /\.(ya?ml|json)$/;
@@ -38,6 +40,7 @@ export function policyFileNames(names: readonly string[]): string[] {
 
 /** As `look`, for the thread that loads. */
 export function lookNow(path: string): Look {
+  const takenMs = performance.now();
   const target = settle(() => statSync(path, { bigint: true }));
   const files = target?.isDirectory()
     ? policyFileNames(settle(() => readdirSync(path)) ?? []).map((name) => join(path, name))
@@ -50,11 +53,12 @@ export function lookNow(path: string): Look {
     ),
   ]);
   const links = [path, dirname(path)].map((folder) => settle(() => readlinkSync(join(folder, '..data'))));
-  return lookOf(path, target, found, links);
+  return { ...lookOf(path, target, found, links), takenMs };
 }
 
 /** Never rejects: what cannot be looked at is not there. */
 export async function look(path: string): Promise<Look> {
+  const takenMs = performance.now();
   const none = (): undefined => undefined;
   const target = await stat(path, { bigint: true }).catch(none);
   const files = target?.isDirectory()
@@ -70,7 +74,7 @@ export async function look(path: string): Promise<Look> {
     }),
   );
   const links = await Promise.all([path, dirname(path)].map((folder) => readlink(join(folder, '..data')).catch(none)));
-  return lookOf(path, target, found, links);
+  return { ...lookOf(path, target, found, links), takenMs };
 }
 
 function lookOf(
@@ -78,7 +82,7 @@ function lookOf(
   target: BigIntStats | undefined,
   found: readonly [string, FileLook | null][],
   links: readonly (string | undefined)[],
-): Look {
+): Omit<Look, 'takenMs'> {
   const files = new Map(found.filter((entry): entry is [string, FileLook] => entry[1] !== null));
   const generation = links.find((link) => link !== undefined) ?? '';
   const stamps = [...files].map(([file, { stamp }]) => `${file} ${stamp}`);

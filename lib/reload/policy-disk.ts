@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { LoadRequest, PolicyLoad } from './load.ts';
 import { LoadThread } from './load-thread.ts';
-import { type FileLook, type Look, look } from './look.ts';
+import { type Look, look } from './look.ts';
 import { type Watch, watchPaths } from './watch.ts';
 
 /** The files of a policy and the time, as its source sees them; tests have a world of their own. */
@@ -16,12 +16,18 @@ export interface PolicyWorld {
   abandon(): void;
   watch(onChange: () => void): void;
   /** Whether the file was put in its place in one piece, as it is. */
-  whole(file: string, look: FileLook): boolean;
+  whole(file: string, look: Look): boolean;
   stop(): Promise<void>;
 }
 
 /** A load was ended, because what it read had changed. */
 export class Abandoned extends Error {}
+
+/** A link is not told of writes to what it leads to, and an empty file may just have been made. */
+export function arrivedWhole(watch: Watch, file: string, seen: Look): boolean {
+  const found = seen.files.get(file);
+  return found !== undefined && !found.empty && !found.link && watch.arrivedWhole(file, found.stamp, seen.takenMs);
+}
 
 export interface DiskOptions {
   readonly path: string;
@@ -57,7 +63,7 @@ export function policyOnDisk({ path, onWatchError, pollMs }: DiskOptions): Polic
         ...(pollMs === undefined ? {} : { pollMs }),
       });
     },
-    whole: (file, { empty, link, stamp }) => !empty && !link && (watch?.arrivedWhole(file, stamp) ?? false),
+    whole: (file, seen) => watch !== null && arrivedWhole(watch, file, seen),
     async stop() {
       await Promise.all([watch?.close(), thread.stop()]);
     },

@@ -87,7 +87,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   let retry: NodeJS.Timeout | undefined;
   let failures = 0;
   /** Since when the thread has been loading, and by when it must have ended; null where it is not. */
-  let loading: { readonly sinceMs: number; readonly abandonUntilMs: number } | null = null;
+  let loading: { readonly sinceMs: number; readonly abandonUntilMs: number; readonly seen: Look } | null = null;
   let compiling: Promise<void> = Promise.resolve();
   let waitingFor = 'reading';
 
@@ -145,7 +145,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     for (;;) {
       const seen = await settled(disk, beganMs);
       if (signal.aborted) return;
-      const read = await readFrom(disk, beganMs, held?.digest ?? triedDigest);
+      const read = await readFrom(disk, beganMs, seen, held?.digest ?? triedDigest);
       if (signal.aborted) return;
       if (read === 'abandoned') continue;
       if (read === 'unchanged' && held === null) {
@@ -182,16 +182,11 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       settling.see(seen, now);
       if (triedDigest === undefined || now - beganMs >= times.patienceMs) return seen;
       const wholeGeneration = seen.generation !== '' && seen.generation !== good?.inForce.look.generation;
-      const wait = settling.unsettledMs(seen, now, (file) => wholeGeneration || isWhole(disk, seen, file));
+      const wait = settling.unsettledMs(seen, now, (file) => wholeGeneration || disk.whole(file, seen));
       if (wait <= 0) return seen;
       await pause(disk, wait, 'files that are being written');
       if (signal.aborted) return seen;
     }
-  }
-
-  function isWhole(disk: PolicyWorld, seen: Look, file: string): boolean {
-    const found = seen.files.get(file);
-    return found !== undefined && disk.whole(file, found);
   }
 
   async function pause(disk: PolicyWorld, ms: number, what: string): Promise<void> {
@@ -203,11 +198,12 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   async function readFrom(
     disk: PolicyWorld,
     beganMs: number,
+    seen: Look,
     knownDigest: string | undefined,
   ): Promise<PolicyLoad | 'unchanged' | 'abandoned'> {
     waitingFor = 'the files to be read';
     const sinceMs = disk.nowMs();
-    loading = { sinceMs, abandonUntilMs: beganMs + times.patienceMs };
+    loading = { sinceMs, abandonUntilMs: beganMs + times.patienceMs, seen };
     let tooLong = false;
     const limit = setTimeout(() => {
       tooLong = true;
@@ -229,7 +225,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     if (good === null || loaded.broken) return { kind: 'none' };
     const { inForce: before } = good;
     const replaced = (file: string): boolean =>
-      before.look.files.get(file)?.inode !== now.files.get(file)?.inode && isWhole(disk, now, file);
+      before.look.files.get(file)?.inode !== now.files.get(file)?.inode && disk.whole(file, now);
     return lossOf(before, now, loaded.documents, replaced);
   }
 
@@ -312,12 +308,20 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     return recompiling;
   }
 
-  /** The load under way is for files that are no more: what it would say nobody needs to hear. */
   function changed(): void {
-    const now = world?.nowMs() ?? 0;
-    if (loading !== null && now - loading.sinceMs > worthAbandoningMs && now < loading.abandonUntilMs) world?.abandon();
+    void giveUpIfStale();
     clearTimeout(debounce);
     debounce = setTimeout(() => void request(), debounceMs);
+  }
+
+  /** What a load under way would say of files that are no more nobody needs to hear. */
+  async function giveUpIfStale(): Promise<void> {
+    const now = world?.nowMs() ?? 0;
+    const stale = loading;
+    if (world === null || stale === null) return;
+    if (now - stale.sinceMs < worthAbandoningMs || now >= stale.abandonUntilMs) return;
+    const { stamp } = await world.look();
+    if (loading === stale && stamp !== stale.seen.stamp) world.abandon();
   }
 
   return {
@@ -339,4 +343,4 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   };
 }
 
-const noLook: Look = { files: new Map(), generation: '', stamp: '' };
+const noLook: Look = { files: new Map(), generation: '', stamp: '', takenMs: 0 };

@@ -56,6 +56,11 @@ export class Settling {
     return wait;
   }
 
+  /** Whether the file is as it was when it was last believed. */
+  knows(file: string, look: Look): boolean {
+    return this.#believed.get(file) === look.files.get(file)?.stamp;
+  }
+
   /** Milliseconds until nothing has changed for so long that what is gone counts as removed; 0 for now. */
   untilQuietMs(nowMs: number): number {
     return Math.max(0, (this.#quiet?.ms ?? nowMs) + this.#times.quietMs - nowMs);

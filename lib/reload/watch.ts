@@ -17,14 +17,15 @@ export interface WatchOptions {
 export interface Watch {
   /**
    * Whether what stands at a path was put there in one piece, by a rename, and has not been written to since. False where
-   * that was not seen. `stamp`: what it looks like; the answer is about the first look after the rename.
+   * that was not seen, or not yet. `stamp` is what it looked like at `takenMs`, by `performance.now()`.
    */
-  arrivedWhole(file: string, stamp: string): boolean;
+  arrivedWhole(file: string, stamp: string, takenMs: number): boolean;
   close(): Promise<void>;
 }
 
 /** A name that came to mean another file; `stamp` is what that looked like. */
 interface Arrival {
+  readonly toldMs: number;
   stamp: string | null;
 }
 
@@ -41,6 +42,7 @@ export function watchPaths(options: WatchOptions): Watch {
   const onError = (error: unknown): void => options.onError(error instanceof Error ? error : new Error(String(error)));
   const folders = [...new Set(paths.flatMap(foldersToWatch))];
   const realNames = new Map(paths.flatMap((path) => (isFolder(path) ? [[path, realpathSync(path)] as const] : [])));
+  const ignored = (candidate: string): boolean => !concerns(candidate, paths, folders);
   const watcher = chokidarWatch(folders, {
     depth: 0,
     ignoreInitial: true,
@@ -48,7 +50,7 @@ export function watchPaths(options: WatchOptions): Watch {
     followSymlinks: false,
     // A rename over a file is wanted at once, not after chokidar has waited for a pair of events to become one.
     atomic: false,
-    ignored: (candidate) => !concerns(candidate, paths, folders),
+    ignored,
   });
   const arrivals = new Map<string, Arrival>();
   // `rename` is told where a name appears or goes, `change` where its file is written to. A file that was made in place has
@@ -57,10 +59,11 @@ export function watchPaths(options: WatchOptions): Watch {
     const { watchedPath } = details as { readonly watchedPath?: string };
     if (name === null || watchedPath === undefined || !folders.includes(watchedPath)) return;
     const file = join(watchedPath, name);
-    if (event === 'rename') arrivals.set(file, { stamp: null });
+    if (event === 'rename') arrivals.set(file, { toldMs: performance.now(), stamp: null });
     else arrivals.delete(file);
     // Names that nobody asks for are forgotten.
     if (arrivals.size > mostArrivals) arrivals.clear();
+    if (!ignored(file)) onChange();
   });
   watcher.on('all', onChange);
   // What changed between this call and the moment from which events come was told by nobody.
@@ -78,11 +81,12 @@ export function watchPaths(options: WatchOptions): Watch {
   const timer = setInterval(() => void poll().catch(onError), pollMs);
   timer.unref();
   return {
-    arrivedWhole(file, stamp) {
+    arrivedWhole(file, stamp, takenMs) {
       const folder = dirname(resolve(file));
       const real = realNames.get(folder) ?? folder;
       const arrival = arrivals.get(join(real, basename(file)));
-      if (arrival === undefined) return false;
+      // An older look may show what was there before.
+      if (arrival === undefined || takenMs < arrival.toldMs) return false;
       arrival.stamp ??= stamp;
       return arrival.stamp === stamp;
     },

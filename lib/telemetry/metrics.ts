@@ -52,6 +52,8 @@ export interface Telemetry {
   policyLoadFailed(): void;
   /** The files are being waited for, or read, for longer than they should be. */
   policyOverdue(overdue: boolean): void;
+  /** The files of the pod's facts are not what is believed of the pod. */
+  podFactsRefused(refused: boolean): void;
   identityLoaded(identity: { readonly expiresAt: Date; readonly refreshedAt: Date }): void;
   identityLoadFailed(): void;
 }
@@ -132,12 +134,24 @@ function fixedGroup(name: keyof typeof fixedIds, pairs: Record<string, string>):
 }
 const fixedIds = { inbound: -101, source: -102, destination: -103 } as const;
 
-function policyMetrics(registry: Registry): Pick<Telemetry, 'policyLoaded' | 'policyLoadFailed' | 'policyOverdue'> {
+function policyMetrics(
+  registry: Registry,
+): Pick<Telemetry, 'policyLoaded' | 'policyLoadFailed' | 'policyOverdue' | 'podFactsRefused'> {
   let generation = 0;
   let errors = 0;
   let lastLoad = 0;
   let refused = false;
   let late = false;
+  let factsRefused = false;
+  registerCollected(
+    registry,
+    {
+      name: 'sallyport_pod_facts_refused',
+      help: "1 while the files of the pod's labels or manifest are bad, and those of before count.",
+      type: 'gauge',
+    },
+    () => [gaugeSample(Number(factsRefused))],
+  );
   registerCollected(
     registry,
     {
@@ -191,6 +205,9 @@ function policyMetrics(registry: Registry): Pick<Telemetry, 'policyLoaded' | 'po
     },
     policyOverdue(overdue) {
       late = overdue;
+    },
+    podFactsRefused(bad) {
+      factsRefused = bad;
     },
   };
 }

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
@@ -21,7 +22,8 @@ function follow(t: { teardown(clean: () => unknown): void }, env: Environment, a
     initial: read.workload,
     pollMs: 10,
     onChange: (workload) => void changes.push(workload),
-    log: { info() {}, warn: (_fields, message) => void warnings.push(message) },
+    times: { settleMs: 200, quietMs: 600, patienceMs: 3_000 },
+    log: { info() {}, warn() {}, error: (_fields, message) => void warnings.push(message) },
   });
   t.teardown(() => facts.stop());
   facts.start();
@@ -39,7 +41,7 @@ t.test('a new address of the host is a new workload, unless the addresses are gi
     [['10.0.0.2']],
   );
   t.equal(facts.current(), changes[0]);
-  fixed.facts.refresh();
+  await fixed.facts.refresh();
   t.same(fixed.changes, []);
 });
 
@@ -60,11 +62,72 @@ t.test('labels follow the downward API through its swap; an unreadable file keep
 
   swap('..3', 'app=api\n');
   await until('the complaint', () => warnings.length > 0);
-  facts.refresh();
+  await facts.refresh();
   t.equal(warnings.length, 1, 'said once');
   t.same([...facts.current().labels], [['app', 'api']]);
 
   swap('..4', 'app="shop"\n');
   await until('the repair', () => changes.length === 2);
   t.same([...facts.current().labels], [['app', 'shop']]);
+});
+
+t.test('labels that are emptied, or being written, are not believed', async (t) => {
+  const folder = t.testdir({ labels: 'app="web"\ntier="front"\n' });
+  const file = join(folder, 'labels');
+  const { facts, changes, warnings } = follow(t, { SALLYPORT_POD_LABELS_FILE: file }, []);
+  await facts.refresh();
+  for (const [i, text] of ['', '\n\n'].entries()) {
+    writeFileSync(file, text);
+    await until('the complaint', () => warnings.length === i + 1);
+    t.equal(facts.current().labels.get('app'), 'web', 'those of before stay');
+    writeFileSync(file, `app="web"\ntier="front"\nn="${i}"\n`);
+    await until('the repair', () => facts.current().labels.get('n') === String(i));
+  }
+  const number = changes.length;
+
+  writeFileSync(file, '');
+  for (const line of ['app="web"\n', 'tier="front"\n', 'n="1"\n', 'more="x"\n']) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    writeFileSync(file, line, { flag: 'a' });
+  }
+  await until('all lines', () => changes.length > number);
+  t.same([...facts.current().labels.keys()], ['app', 'tier', 'n', 'more']);
+  t.equal(changes.length, number + 1, 'never a part of them');
+
+  const cutAt = performance.now();
+  writeFileSync(file, 'app="web"\n');
+  await until('the labels that are left', () => facts.current().labels.size === 1);
+  t.ok(performance.now() - cutAt >= 600, 'they were perhaps being written');
+  writeFileSync(`${file}.new`, 'app="api"\n');
+  renameSync(`${file}.new`, file);
+  await until('the file that was renamed', () => facts.current().labels.get('app') === 'api');
+});
+
+t.test('a manifest that is emptied, or cut, keeps what it said', async (t) => {
+  const pod = (labels: string): string =>
+    `kind: Pod\nmetadata: {name: web, labels: ${labels}}\nspec: {containers: [{name: a, ports: [{name: http, containerPort: 80}]}]}\n`;
+  const folder = t.testdir({ 'pod.yaml': pod('{app: web}') });
+  const file = join(folder, 'pod.yaml');
+  const { facts, warnings } = follow(t, { SALLYPORT_POD_MANIFEST: file }, []);
+  await facts.refresh();
+  for (const [i, text] of ['', 'kind: Pod\nmetadata: {name: web}\n', pod('{}')].entries()) {
+    writeFileSync(file, text);
+    await until('the complaint', () => warnings.length === i + 1);
+    t.same([...facts.current().labels], [['app', 'web']]);
+    t.ok(facts.current().namedPorts.has('http'));
+    writeFileSync(file, pod(`{app: web, n: "${i}"}`));
+    await until('the repair', () => facts.current().labels.get('n') === String(i));
+    writeFileSync(file, pod('{app: web}'));
+    await until('the beginning', () => facts.current().labels.size === 1);
+  }
+});
+
+t.test('a pipe in the place of the labels blocks nothing', async (t) => {
+  const folder = t.testdir({ labels: 'app="web"\n' });
+  const file = join(folder, 'labels');
+  const { facts, warnings } = follow(t, { SALLYPORT_POD_LABELS_FILE: file }, []);
+  execFileSync('mkfifo', [`${file}.pipe`]);
+  renameSync(`${file}.pipe`, file);
+  await until('the complaint', () => warnings.length === 1);
+  t.same([...facts.current().labels], [['app', 'web']]);
 });
