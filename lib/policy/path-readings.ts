@@ -26,8 +26,9 @@ import { escapedByte, hexDigit, isAscii, utf8Text } from './bytes.ts';
 /** Most paths: every server reads them alike, but for the case of letters, a trailing slash, and dots that end segments. */
 const plain = /^\/(?:(?!\.\.?(?:\/|$))[\w\-~!$&'()*+,=:@.]+(?:\/|$))*$/;
 
-/** Nearly all paths: as they stand they are folded, but perhaps for a trailing slash. */
-const foldedButSlash = /^\/(?:(?!\.\.?(?:\/|$))[a-z0-9_\-~!$&'()*+,=:@.]*[a-z0-9_\-~!$&'()*+,=:@](?:\/|$))*$/;
+/** Nearly all paths: the same without upper case. */
+const plainLower = /^\/(?:(?!\.\.?(?:\/|$))[a-z0-9_\-~!$&'()*+,=:@.]+(?:\/|$))*$/;
+const endingDot = /\.(?:\/|$)/;
 
 /** Plain but for `;`, which is an ordinary character of a path (RFC 3986 section 3.3) that some servers cut from. */
 const plainWithParameters = /^\/(?:(?!\.\.?(?:[/;]|$))[\w\-~!$&'()*+,=:@.;]+(?:\/|$))*$/;
@@ -68,7 +69,7 @@ function invalid(detail: string): PathInspection {
  * prefix is `/`, and no exact path.
  */
 export function inspectPath(method: string, path: string): PathInspection {
-  if (foldedButSlash.test(path)) return foldedPath;
+  if (plainLower.test(path)) return path.includes('.') && endingDot.test(path) ? plainPath : foldedPath;
   if (plain.test(path)) return plainPath;
   if (path === '*' && method === 'OPTIONS') return foldedPath;
   if (path === '' && method === 'CONNECT') return foldedPath;

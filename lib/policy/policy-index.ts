@@ -1,4 +1,5 @@
 import type { ResourceRef } from '../resource-ref.ts';
+import { byteText } from './bytes.ts';
 import { type Authorization, GrantList } from './client-match.ts';
 import type {
   ConnectionDeny,
@@ -86,6 +87,13 @@ export interface PolicyIndex {
   readonly servers: readonly CompiledPort[];
 }
 
+/** As they are written to the application, which takes one character for one byte. */
+function inBytes(changes: HeaderChanges | null): HeaderChanges | null {
+  if (changes === null) return null;
+  const bytes = ([name, value]: readonly [string, string]) => [name, byteText(value)] as const;
+  return { add: changes.add.map(bytes), set: changes.set.map(bytes), remove: changes.remove };
+}
+
 export function compiledRule(options: {
   readonly server: ResourceRef;
   readonly route: ResourceRef;
@@ -94,7 +102,8 @@ export function compiledRule(options: {
   readonly redirect?: RedirectFilter | null;
   readonly sealed?: boolean;
 }): CompiledRule {
-  const { server, route, headerChanges = null, redirect = null, sealed = false } = options;
+  const { server, route, redirect = null, sealed = false } = options;
+  const headerChanges = inBytes(options.headerChanges ?? null);
   return {
     route,
     grants: sealed ? new GrantList([]) : options.grants,

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { document, load, open, route, server } from './fixtures.ts';
+import { document, ip, load, open, route, server } from './fixtures.ts';
 
 /*
  * `/` is open to everybody and one rule is closed: whatever some server could take for the closed one must not get in by
@@ -198,7 +198,7 @@ t.test('Latin-1 for what a rule says in UTF-8 is refused, for Node reads header 
   const ask = (value: string): string =>
     authorizer.request(
       authorizer.port(8080),
-      { ip: { family: 4, text: '10.0.0.1', value: 1 }, tls: { kind: 'none', reason: 'no_tls_from_remote' } } as never,
+      { ip: ip('10.0.0.1'), tls: { kind: 'none', reason: 'no_tls_from_remote' } },
       {
         method: 'GET',
         path: '/',
@@ -213,6 +213,27 @@ t.test('Latin-1 for what a rule says in UTF-8 is refused, for Node reads header 
   t.equal(ask('caf\xc3\xa9'), 'deny', 'the bytes of the rule');
   t.equal(ask('caf\xe9'), 'invalid');
   t.equal(ask('caf\xe8'), 'permit');
+});
+
+t.test('text beyond ASCII that a route writes is written as its bytes, none of which ends a line', async (t) => {
+  const { authorizer } = load(
+    `${server()}${route('a', '{path: {value: /}}', ', filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x, value: "caf\u00e9 \u010a"}]}}]')}${open('a')}`,
+  );
+  const rule = authorizer.request(
+    authorizer.port(8080),
+    { ip: ip('10.0.0.1'), tls: { kind: 'none', reason: 'no_tls_from_remote' } },
+    {
+      method: 'GET',
+      path: '/',
+      query: '',
+      host: 'web',
+      grpc: false,
+      header: () => [],
+      oddNames: [],
+      carries: 'nothing',
+    },
+  );
+  t.match(rule, { headerChanges: { set: [['x', 'caf\xc3\xa9 \xc4\x8a']] } });
 });
 
 t.test('what a rule tells apart by case or slash is told apart', async (t) => {
