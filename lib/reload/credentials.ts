@@ -101,6 +101,7 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
       hint: 'write key and certificate of one issuance together; the first certificate in the file must be our own',
     });
   }
+  if (key !== null) faults.push(...keyFaults(files.keyFile, key));
   faults.push(...validityFaults(files.certFile, leaf, context.now));
   if (anchors.length > 0 && !leadsToAnchor(leaf, intermediates, anchors, context.now)) {
     faults.push({
@@ -200,6 +201,26 @@ function privateKey(file: string, text: string, faults: CredentialFault[]): KeyO
     });
     return null;
   }
+}
+
+/** Keys with which TLS 1.3 can sign (RFC 8446 section 4.2.3, RFC 8734): with any other a handshake never succeeds. */
+const signingKeys: ReadonlySet<string> = new Set(['rsa', 'rsa-pss', 'ed25519', 'ed448']);
+const signingCurves: ReadonlySet<string> = new Set([
+  'prime256v1',
+  'secp384r1',
+  'secp521r1',
+  'brainpoolP256r1',
+  'brainpoolP384r1',
+  'brainpoolP512r1',
+]);
+
+function keyFaults(file: string, key: KeyObject): CredentialFault[] {
+  const { asymmetricKeyType: type = 'unknown', asymmetricKeyDetails: details = {} } = key;
+  const curve = details.namedCurve ?? '';
+  if (signingKeys.has(type) || (type === 'ec' && signingCurves.has(curve))) return [];
+  const what = type === 'ec' ? `on the curve ${curve || 'of its own parameters'}` : `of type ${type}`;
+  const message = `the private key is ${what}, with which TLS 1.3 cannot sign`;
+  return [{ file, message, hint: 'use an ECDSA P-256 key and certificate' }];
 }
 
 function validityFaults(file: string, leaf: X509Certificate, now: Date): CredentialFault[] {
