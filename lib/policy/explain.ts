@@ -163,6 +163,7 @@ function requestFacts(query: ExplainQuery, protocol: 'http1' | 'http2' | 'grpc' 
   const grpc = protocol === 'grpc';
   const http1 = protocol === 'http1';
   const method = query.method ?? (grpc ? 'POST' : 'GET');
+  if (http1 && method === 'PRI') return 'PRI begins HTTP/2 and is no method of HTTP/1';
   const headers = new Map<string, string[]>();
   for (const [name, value] of query.headers ?? []) {
     const key = name.toLowerCase();

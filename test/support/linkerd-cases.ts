@@ -134,6 +134,10 @@ export const knownDifferences: readonly KnownDifference[] = [
       verdict === 'invalid' && request.proto !== 'http/1.1' && (request.headers ?? []).some(([, v]) => v !== v.trim()),
   },
   {
+    row: '`PRI` over HTTP/1',
+    is: ({ request }, { verdict }) => verdict === 'invalid' && request.method === 'PRI',
+  },
+  {
     row: 'a fragment in a target',
     is: ({ request }) => (request.path ?? '').includes('#'),
   },
