@@ -1,4 +1,5 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
 import type { Target } from '../../request-target.ts';
@@ -9,6 +10,11 @@ import type { ConnectionFacts } from '../recorder.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
 import type { RequestPipeline } from '../request-pipeline.ts';
 import { maxDrainBytes, maxFramingBytes, maxFramingRatio } from './limits.ts';
+
+/** The form that Node demands of a link in a 103, and throws without. */
+function isWritableLink(link: string): boolean {
+  return /^(?:<[^>]*>)(?:\s*;\s*[^;"\s]+(?:=(")?[^;"\s]*\1)?)*$/.test(link);
+}
 
 /** One HTTP/1 request and its response on Node's own parser. */
 export class Http1Exchange implements LibraryExchange {
@@ -32,6 +38,8 @@ export class Http1Exchange implements LibraryExchange {
   responded = false;
   aborted = false;
   readonly #request: IncomingMessage;
+  /** A request that has been read lets go of it. */
+  readonly #socket: Socket;
   readonly #response: ServerResponse;
   readonly #pipeline: RequestPipeline;
   readonly startedAt = performance.now();
@@ -50,6 +58,7 @@ export class Http1Exchange implements LibraryExchange {
     this.connection = connection;
     this.#pipeline = pipeline;
     this.#request = request;
+    this.#socket = request.socket;
     this.#response = response;
     this.method = request.method as string;
     this.target = target.target;
@@ -129,7 +138,8 @@ export class Http1Exchange implements LibraryExchange {
     // 103 reaches an HTTP/1.1 client; 102 and unknown ones carry nothing that it needs. HTTP/1.0 knows no 1xx.
     if (status !== 103 || this.version !== 'HTTP/1.1') return;
     const links = headerValues(headers, 'link');
-    if (links.length > 0) this.#response.writeEarlyHints({ link: links });
+    // Node refuses some links. They are hints: what it does not write, nobody misses.
+    if (links.length > 0 && links.every(isWritableLink)) this.#response.writeEarlyHints({ link: links });
   }
 
   respond(status: number, statusText: string, headers: HeaderList, hasBody: boolean): void {
@@ -138,6 +148,10 @@ export class Http1Exchange implements LibraryExchange {
     const reason = /^[\t\x20-\x7e\x80-\xff]*$/.test(statusText) ? statusText : '';
     // Trailers can only follow chunks; Node refuses to announce any elsewhere.
     const chunked = hasBody && this.version === 'HTTP/1.1' && headerValue(headers, 'content-length') === null;
+    // That the connection stays is understood in HTTP/1.1. Node forgets which answer is the last if it must not say it, so
+    // a client that has ended its side is told.
+    const stays = this.#response.shouldKeepAlive && !this.#socket.readableEnded;
+    if (this.version === 'HTTP/1.1' && stays) this.#response.removeHeader('connection');
     this.#response.writeHead(status, reason, chunked ? headers : without(headers, 'trailer'));
     this.#pipeline.answered(this, status, headers, this.startedAt);
   }
@@ -184,7 +198,7 @@ export class Http1Exchange implements LibraryExchange {
     const list = protocol === null ? headers : [...headers, 'Connection', 'Upgrade', 'Upgrade', protocol];
     let head = `HTTP/1.1 ${status} ${protocol === null ? 'Connection Established' : 'Switching Protocols'}\r\n`;
     for (let i = 0; i + 1 < list.length; i += 2) head += `${list[i]}: ${list[i + 1]}\r\n`;
-    const socket = this.#request.socket;
+    const socket = this.#socket;
     this.switchedElsewhere(status, headers);
     socket.write(`${head}\r\n`, 'latin1');
   }
@@ -193,14 +207,14 @@ export class Http1Exchange implements LibraryExchange {
   switchedElsewhere(status: number, headers: readonly string[]): void {
     this.responded = true;
     this.onAborted = null;
-    this.#response.detachSocket(this.#request.socket);
+    this.#response.detachSocket(this.#socket);
     this.#pipeline.answered(this, status, headers, this.startedAt);
   }
 
   /** What is left of the body must be read, or the connection must end: its bytes are never the next request. */
   #drainBody(): void {
     if (!this.incomplete) return;
-    const { socket } = this.#request;
+    const socket = this.#socket;
     let left = maxDrainBytes;
     this.#request.unpipe?.();
     this.#request.on('data', (chunk: Buffer) => {

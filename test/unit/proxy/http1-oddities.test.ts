@@ -94,6 +94,54 @@ const scenarios: Scenario[] = [
     },
   },
   {
+    name: 'an answer has the fields that the app gave it, and says when it is the last',
+    run: async (t, engine) => {
+      const { open } = await stage(t, engine, {
+        answer: (_request, { socket }) =>
+          socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: 1\r\nKeep-Alive: timeout=7\r\n\r\nok'),
+      });
+      const rows: readonly (readonly [request: string, fields: readonly string[]])[] = [
+        ['GET / HTTP/1.1\r\nHost: a\r\n\r\n', ['content-length: 2', 'x: 1']],
+        ['GET /DENIED HTTP/1.1\r\nHost: a\r\n\r\n', ['content-length: 0']],
+        ['GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n', ['content-length: 2', 'x: 1']],
+        ['GET http://a/DENIED HTTP/1.1\r\nHost: a\r\n\r\n', ['content-length: 0']],
+        ['GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n', ['connection: close', 'content-length: 2', 'x: 1']],
+        ['GET / HTTP/1.0\r\n\r\n', ['connection: close', 'content-length: 2', 'x: 1']],
+        // HTTP/1.0 must be told (RFC 9112 appendix C.2.2).
+        [
+          'GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n',
+          ['connection: keep-alive', 'content-length: 2', 'keep-alive: timeout=600', 'x: 1'],
+        ],
+      ];
+      for (const [request, fields] of rows) {
+        const client = await open();
+        client.send(latin1(request));
+        const [answer] = await client.responses(['GET']);
+        const got = (answer?.headers ?? []).map(([name, value]) => `${name.toLowerCase()}: ${value}`).sort();
+        t.same(got, fields, request.replaceAll('\r\n', ' | '));
+        client.destroy();
+      }
+    },
+  },
+  {
+    name: 'hints of the app that no library would write',
+    run: async (t, engine) => {
+      for (const link of ['garbage', '<a', '<a>; rel=preload, <b>; rel=preload', '', '<a>; b="c d"']) {
+        const { open, lane } = await stage(t, engine, {
+          answer: (_request, { socket }) =>
+            socket.write(
+              `HTTP/1.1 103 Early Hints\r\nLink: ${link}\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok`,
+            ),
+        });
+        const client = await open();
+        client.send(latin1('GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n'));
+        await client.reaches(() => client.received.includes('\r\n\r\nok'), 10_000);
+        t.match(client.received.toString('latin1'), /HTTP\/1\.1 200 OK\r\n/, link);
+        t.equal(lane.counts.failed, 0);
+      }
+    },
+  },
+  {
     name: 'OPTIONS * is forwarded',
     run: async (t, engine) => {
       const { open, app, lane } = await stage(t, engine);
