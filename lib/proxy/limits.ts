@@ -22,7 +22,7 @@ export interface Limits {
   readonly headerTimeoutMs: number;
   /** From the head of a request to the end of its answer. */
   readonly requestTimeoutMs: number;
-  /** A client that takes nothing of an answer, or sends nothing of a request's content, for this long is cut off. */
+  /** A client that takes nothing of an answer for this long is cut off; and a request of whose content nothing moves. */
   readonly stallTimeoutMs: number;
   /** A connection without a request. Short ones race the client's next request; that is why both are long. */
   readonly http1IdleTimeoutMs: number;

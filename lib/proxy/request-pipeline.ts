@@ -23,7 +23,7 @@ export type Destination =
 export interface Occupant {
   /** No request is under way. */
   readonly betweenRequests: boolean;
-  /** Content that the client has announced is awaited from it, and nothing else. */
+  /** Content that the client has announced has not come yet: because of the client, or of an app that does not read it. */
   readonly awaitsContent: boolean;
   /** Bytes that wait in memory for their turn, apart from what the sockets themselves hold. */
   readonly heldBytes: number;
@@ -31,7 +31,7 @@ export interface Occupant {
   readonly isTunnel: boolean;
   /** Finish what is in flight, then close; if there is nothing, close at once. */
   retire(): void;
-  /** The awaited content does not come. */
+  /** No more of the awaited content has come for too long: 408, or 504 where it is the app that does not read it. */
   giveUp(): void;
   /** Ends requests that began before `since`, on the clock of `performance.now()`. Only asked where requests have a deadline. */
   endOverdue(since: number): void;

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import type { Admitted } from '../admitted.ts';
 import { guarded, internalFault } from '../guard.ts';
 import { InterimCount } from '../interim-count.ts';
+import { bulkRead, type TurnTaker, turn } from '../turn.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-response.ts';
 
@@ -38,7 +39,7 @@ const endOfHead = Buffer.from('\r\n\r\n');
 const nothing = Buffer.alloc(0);
 
 /** One keep-alive connection to the app, one request at a time. */
-export class AppConnection {
+export class AppConnection implements TurnTaker {
   readonly socket: Socket;
   /** Requests begun here so far. */
   uses = 0;
@@ -102,6 +103,11 @@ export class AppConnection {
     sink?.destroy();
   }
 
+  nextTurn(): void {
+    // Paused: its client is slow, and says when it goes on.
+    if (!this.socket.destroyed && !this.socket.isPaused()) this.socket.resume();
+  }
+
   /** Gives up on the request, and so on the connection. */
   abandon(): void {
     this.#sink = null;
@@ -126,7 +132,7 @@ export class AppConnection {
       return false;
     }
     this.#receiver = null;
-    return true;
+    return bytes.length < bulkRead || turn.take(bytes.length, this);
   }
 
   #receiveHead(bytes: Buffer): void {

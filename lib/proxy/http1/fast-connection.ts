@@ -7,6 +7,7 @@ import { outgoingLines } from '../outgoing-fields.ts';
 import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
+import { bulkRead, type TurnTaker, turn } from '../turn.ts';
 import type { PendingConnect } from '../upstream.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from './app-connection.ts';
 import type { AppPool } from './app-pool.ts';
@@ -53,7 +54,7 @@ type Stage =
   | 'over';
 
 /** One client connection on the fast lane. */
-export class FastConnection implements ResponseSink, Rostered, Occupant {
+export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTaker {
   rosterPlace = -1;
   readonly #lane: Lane;
   readonly #connection: HttpConnection;
@@ -156,6 +157,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
 
   #data(chunk: Buffer): void {
     if (this.#stage === 'body') {
+      if (chunk.length >= bulkRead && !turn.take(chunk.length, this)) this.#socket.pause();
       this.#receiveBody(chunk);
     } else if (this.#stage === 'head') {
       this.#unread.append(chunk);
@@ -509,12 +511,22 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
     if (this.#stage === 'head' && this.#resting === null) this.#socket.destroySoon();
   }
 
+  nextTurn(): void {
+    if (this.#stage === 'body') {
+      // The app is not there yet, or is slow: it says when this goes on.
+      if (this.#connecting !== null || this.#app?.socket.writableNeedDrain === true) return;
+    } else if (this.#unread.length > 0) {
+      return;
+    }
+    if (this.#stage !== 'over') this.#socket.resume();
+  }
+
   get betweenRequests(): boolean {
     return this.#stage === 'head' && this.#resting === null;
   }
 
   get awaitsContent(): boolean {
-    return this.#stage === 'body' && !this.#socket.isPaused();
+    return this.#stage === 'body';
   }
 
   get heldBytes(): number {
@@ -534,7 +546,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant {
     const scope = this.#leaveApp();
     this.#stage = 'over';
     if (begun) this.#breakOff();
-    else endWith(this.#socket, '408 Request Timeout');
+    else endWith(this.#socket, this.#socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
     scope?.responseEnded(null, 'unclassified');
   }
 

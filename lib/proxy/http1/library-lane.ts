@@ -318,8 +318,8 @@ class LaneOccupant implements Occupant {
   }
 
   get awaitsContent(): boolean {
-    const { exchange, socket, isTunnel } = this.#lane;
-    return !isTunnel && exchange?.incomplete === true && !socket.isPaused();
+    const { exchange, isTunnel } = this.#lane;
+    return !isTunnel && exchange?.incomplete === true;
   }
 
   /** What Node's parser has taken besides is not to be seen; it is no more than a head. */
@@ -340,7 +340,8 @@ class LaneOccupant implements Occupant {
   giveUp(): void {
     const { exchange, socket } = this.#lane;
     exchange?.breakOff();
-    if (exchange?.responded === false) endWith(socket, '408 Request Timeout');
+    if (exchange?.responded === false)
+      endWith(socket, socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
     else socket.destroy();
   }
 

@@ -5,6 +5,7 @@ import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { guarded } from '../guard.ts';
 import { errorCode } from '../refuse.ts';
+import { bulkRead, turn } from '../turn.ts';
 import type { Upstreams } from '../upstream.ts';
 import { LentReads } from './lent-reads.ts';
 
@@ -89,8 +90,15 @@ export function forwardTcp(
     });
     reads.from(socket);
     socket.once('end', () => client.end());
+    const reader = {
+      nextTurn: () => {
+        if (!socket.writableNeedDrain) client.resume();
+      },
+      destroy: () => client.destroy(),
+    };
     const send = (chunk: Buffer): void => {
-      if (!socket.write(chunk)) client.pause();
+      const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, reader);
+      if (!socket.write(chunk) || !mayGoOn) client.pause();
     };
     const refuse = (): void => {
       beginning.refused();

@@ -1,11 +1,9 @@
 import type { Writable } from 'node:stream';
+import { bulkRead, type TurnTaker, turn } from '../turn.ts';
 import type { OnRead } from '../upstream.ts';
 
 /** For all connections that are not busy: what is read here is copied on before the next read can happen. */
 const shared = Buffer.allocUnsafeSlow(64 * 1024);
-
-/** A read that fills this much is the sign of a bulk transfer. */
-const bulkBytes = 32 * 1024;
 
 const ringSize = 4;
 const ringBytes = 128 * 1024;
@@ -20,7 +18,7 @@ export interface Resumable {
  * and are copied. A bulk transfer gets a ring of its own, whose buffers are lent to the writes: no copy, no garbage, and
  * the ring's size is the bound on what a slow client can make us hold.
  */
-export class LentReads implements OnRead {
+export class LentReads implements OnRead, TurnTaker {
   readonly #sink: Writable;
   #source: Resumable | null = null;
   #ring: Buffer[] | null = null;
@@ -48,7 +46,7 @@ export class LentReads implements OnRead {
   readonly callback = (length: number): boolean => {
     const ring = this.#ring;
     if (ring === null) {
-      if (length >= bulkBytes) this.#ring = Array.from({ length: ringSize }, () => Buffer.allocUnsafeSlow(ringBytes));
+      if (length >= bulkRead) this.#ring = Array.from({ length: ringSize }, () => Buffer.allocUnsafeSlow(ringBytes));
       if (this.#sink.write(Buffer.from(shared.subarray(0, length)))) return true;
       this.#stopped = true;
       this.#sink.once('drain', () => this.#resume());
@@ -61,14 +59,23 @@ export class LentReads implements OnRead {
       this.#lent--;
       if (this.#stopped) this.#resume();
     });
-    if (length < bulkBytes && this.#lent === 0) {
+    if (length < bulkRead && this.#lent === 0) {
       this.#ring = null;
       this.#next = 0;
     }
-    if (this.#lent < ringSize) return true;
+    if (this.#lent < ringSize) return length < bulkRead || turn.take(length, this);
     this.#stopped = true;
     return false;
   };
+
+  nextTurn(): void {
+    // Stopped: all buffers are lent, or the client is slow.
+    if (!this.#stopped) this.#source?.resume();
+  }
+
+  destroy(): void {
+    this.#sink.destroy();
+  }
 
   #resume(): void {
     this.#stopped = false;

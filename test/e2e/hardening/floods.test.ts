@@ -1,0 +1,199 @@
+/**
+ * Many connections that cost their sender next to nothing: while each flood lasts, somebody else is served as before, what
+ * the proxy holds stays within its budget, and afterwards nothing of it is left. SALLYPORT_FLOOD multiplies the numbers
+ * (1 in CI, 5 for the whole).
+ */
+import { connect, type Socket } from 'node:net';
+import t, { type Test } from 'tap';
+import { percentile, startBystander, startFloodApp } from '../../support/flooded.ts';
+import { attachHeapProbe, inspectorEnvironment } from '../../support/heap.ts';
+import { scrape } from '../../support/metrics.ts';
+import { openServer, policyEnvironment } from '../../support/open-policy.ts';
+import { freePorts } from '../../support/ports.ts';
+import { startSallyport } from '../../support/sallyport.ts';
+import { mapBounded, until } from '../../support/until.ts';
+import {
+  flag,
+  frame,
+  type as frameType,
+  headersFrame,
+  preface,
+  requestFields,
+  setting,
+  settingsFrame,
+} from './http2-frames.ts';
+import { http1Request } from './stage.ts';
+
+const scale = Number(process.env.SALLYPORT_FLOOD ?? '1');
+const megabyte = 1 << 20;
+const budget = 32 * megabyte;
+
+interface Flood {
+  readonly name: string;
+  readonly connections: number;
+  readonly to: 'http' | 'tcp';
+  /** What each sends at once; the connection then stands still. */
+  readonly sends: Buffer;
+  /** Sent again and again, for as long as it is taken. */
+  readonly repeats?: Buffer;
+}
+
+const text = (request: string): Buffer => Buffer.from(request, 'latin1');
+const streams = Array.from({ length: 250 }, (_, i) => headersFrame(2 * i + 1, requestFields('/large')));
+
+const floods: readonly Flood[] = [
+  { name: 'silence', connections: 1000, to: 'http', sends: Buffer.alloc(0) },
+  {
+    name: 'half heads',
+    connections: 1000,
+    to: 'http',
+    sends: text(`GET / HTTP/1.1\r\nHost: web\r\nX: ${'a'.repeat(12_000)}`),
+  },
+  { name: 'slow readers', connections: 1000, to: 'http', sends: text(http1Request('/large')) },
+  {
+    name: 'slow readers off the fast lane',
+    connections: 500,
+    to: 'http',
+    sends: text(http1Request('/large', ['Connection: x'])),
+  },
+  {
+    name: 'slow uploads',
+    connections: 1000,
+    to: 'http',
+    sends: text(`${http1Request('/', ['Content-Length: 100000'], 'POST')}abc`),
+  },
+  {
+    name: 'uploads that the app leaves unread',
+    connections: 200,
+    to: 'http',
+    sends: text(http1Request('/unread', ['Content-Length: 100000000'], 'POST')),
+    repeats: Buffer.alloc(64 * 1024, 'z'),
+  },
+  {
+    name: 'pipelining',
+    connections: 200,
+    to: 'http',
+    sends: Buffer.alloc(0),
+    repeats: text(http1Request('/').repeat(200)),
+  },
+  { name: 'stalled tunnels', connections: 400, to: 'tcp', sends: text('\x00') },
+  {
+    name: 'HTTP/2 streams without a window',
+    connections: 48,
+    to: 'http',
+    sends: Buffer.concat([
+      preface,
+      settingsFrame([[setting.initialWindowSize, 0]]),
+      frame(frameType.settings, flag.ack, 0),
+      ...streams,
+    ]),
+  },
+];
+
+t.setTimeout(600_000);
+
+const app = await startFloodApp(t);
+const [web = 0, tcp = 0] = await freePorts(2);
+const inspector = await inspectorEnvironment();
+const sallyport = await startSallyport(t, {
+  env: {
+    ...policyEnvironment(t.testdir(), openServer('web', web) + openServer('tcp', tcp, 'opaque')),
+    SALLYPORT_INBOUND_PORTS: `${web}=127.0.0.1:${app.http},${tcp}=127.0.0.1:${app.firehose}`,
+    SALLYPORT_MAX_BUFFERED_BYTES: String(budget),
+    // Nobody learns that a client has gone whose content the app leaves unread.
+    SALLYPORT_STALL_TIMEOUT: '8s',
+    ...inspector.env,
+  },
+});
+const heap = await attachHeapProbe(sallyport.child.process.pid as number, inspector.port);
+t.teardown(() => heap.detach());
+const bystander = await startBystander(t, web);
+
+const settle = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const descriptors = async (): Promise<number> => (await scrape(sallyport.adminPort)).sum('process_open_fds');
+
+/** What this machine gives a bystander when nothing else happens here; it may have other things to do as well. */
+async function quiet(): Promise<number> {
+  await bystander.take();
+  await settle(1000);
+  return percentile((await bystander.take()).latencies, 0.99);
+}
+
+await settle(1000);
+const [startHeap, startDescriptors] = [await heap.usedAfterCollection(), await descriptors()];
+
+/** False when it was too slow for the bystander, which may have been the machine's fault. */
+async function flood(t: Test, { connections, to, sends, repeats }: Flood, last: boolean): Promise<boolean> {
+  const count = Math.ceil(connections * scale);
+  const sockets: Socket[] = [];
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  const baseline = sallyport.residentBytes();
+  const before = await quiet();
+  await mapBounded(Array.from({ length: count }), 50, () => {
+    const socket = connect({ host: '127.0.0.1', port: to === 'http' ? web : tcp, allowHalfOpen: true });
+    sockets.push(socket);
+    socket.on('error', () => {});
+    socket.pause();
+    const pour = (): void => {
+      // A connection each turn, so that the test itself stays awake.
+      if (repeats !== undefined && !socket.destroyed && socket.write(repeats)) setImmediate(pour);
+    };
+    socket.on('drain', pour);
+    return new Promise<void>((resolve) => {
+      socket.once('close', () => resolve());
+      socket.once('connect', () => {
+        if (sends.length > 0) socket.write(sends);
+        pour();
+        resolve();
+      });
+    });
+  });
+  let most = 0;
+  for (let i = 0; i < 15; i++) {
+    await settle(200);
+    most = Math.max(most, sallyport.residentBytes());
+  }
+  const { latencies, failures } = await bystander.take();
+  const [p99, grown] = [percentile(latencies, 0.99), most - baseline];
+  const fast = p99 < Math.max(50, 10 * before);
+  t.comment(
+    `${count} connections: p99 ${p99.toFixed(1)} ms of ${latencies.length} (${before.toFixed(1)} before); ${(grown / megabyte).toFixed(0)} MB more`,
+  );
+  t.same(failures, [], 'none of its requests fails');
+  if (fast || last) t.ok(fast, `p99 ${p99.toFixed(1)} ms`);
+  // The budget, what the connections themselves take (TLS none: 20 KB on both sides), and what a collection had not got to.
+  t.ok(grown < budget + count * 40_000 + 150 * megabyte, `${(grown / megabyte).toFixed(0)} MB more at most`);
+  for (const socket of sockets) socket.destroy();
+  await until('all to be let go', async () => (await descriptors()) <= startDescriptors + 20, {
+    timeoutMs: 45_000,
+    everyMs: 250,
+  });
+  return fast;
+}
+
+/** One that is named, to look at alone. */
+const only = process.env.SALLYPORT_FLOOD_ONLY;
+const attempts = 3;
+for (const each of floods.filter(({ name }) => only === undefined || name === only)) {
+  await t.test(each.name, async (t) => {
+    for (let attempt = 1; attempt <= attempts && !(await flood(t, each, attempt === attempts)); attempt++);
+  });
+}
+
+t.test('nothing is left', async (t) => {
+  const metrics = await scrape(sallyport.adminPort);
+  t.equal(metrics.sum('sallyport_internal_errors_total'), 0, 'no fault of ours');
+  let used = 0;
+  await until(
+    'the heap to be as small as it was',
+    async () => {
+      used = await heap.usedAfterCollection();
+      return used < startHeap + 8 * megabyte;
+    },
+    { timeoutMs: 20_000, everyMs: 1000, lastSeen: () => `${used} after ${startHeap}` },
+  );
+  t.pass(`${used} after ${startHeap}`);
+  t.ok(Number.isFinite(used));
+});
