@@ -125,10 +125,6 @@ export const knownDifferences: readonly KnownDifference[] = [
     is: ({ request }, { verdict }) => verdict === 'invalid' && ['get', 'Get'].includes(request.method ?? ''),
   },
   {
-    row: "a route with a `sectionName`, a port or another namespace in its Server's `parentRef` is an error",
-    is: (_check, { reason }) => /holds what cannot be read, and refuses what it may cover/.test(reason),
-  },
-  {
     row: "white space around an HTTP/2 field's value",
     is: ({ request }, { verdict }) =>
       verdict === 'invalid' && request.proto !== 'http/1.1' && (request.headers ?? []).some(([, v]) => v !== v.trim()),
