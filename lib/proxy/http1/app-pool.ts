@@ -1,5 +1,5 @@
 import type { Endpoint } from '../endpoint.ts';
-import { eachGuarded } from '../guard.ts';
+import { eachGuarded, guarded } from '../guard.ts';
 import type { PendingConnect, Upstreams } from '../upstream.ts';
 import { AppConnection } from './app-connection.ts';
 
@@ -8,6 +8,11 @@ const maxIdleMs = 3000;
 
 /** One for all: a read is handed on, or copied, before the next one can happen. */
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
+
+/** Milliseconds after which an app may have ended an idle connection. Under load they rest for less. */
+const restMs = 20;
+
+type Connected = (error: Error | null, connection: AppConnection | null) => void;
 
 function isStale({ idleSince, idleMs }: AppConnection, now: number): boolean {
   return now - idleSince > Math.min(idleMs, maxIdleMs);
@@ -24,21 +29,62 @@ export class AppPool {
     this.#upstreams = upstreams;
   }
 
-  /** An idle connection, or null. */
-  take(): AppConnection | null {
+  /**
+   * An idle connection, or null.
+   *
+   * @param mayRepeat false for a request that is lost if the app has ended the connection and we have not seen it yet:
+   * of connections that have rested for a while it gets none here, see `connect`.
+   */
+  take(mayRepeat: boolean): AppConnection | null {
     const now = performance.now();
+    const connection = this.#youngest(now);
+    if (connection === null || (!mayRepeat && now - connection.idleSince > restMs)) return null;
+    this.#idle.pop();
+    return connection;
+  }
+
+  /** The idle connection that was used last. */
+  #youngest(now: number): AppConnection | null {
     for (;;) {
-      const connection = this.#idle.pop();
+      const connection = this.#idle.at(-1);
       if (connection === undefined) return null;
       const { socket } = connection;
-      if (socket.destroyed || !socket.writable) continue;
       // Sweeps come late, and an app that closes as promised would take a request with it that must not be repeated.
-      if (!isStale(connection, now)) return connection;
+      if (!socket.destroyed && socket.writable && !isStale(connection, now)) return connection;
+      this.#idle.pop();
       socket.destroy();
     }
   }
 
-  connect(done: (error: Error | null, connection: AppConnection | null) => void): PendingConnect {
+  /** Calls back once with a connection: one that has rested, if its end is not among what is still to be read; or a new one. */
+  connect(done: Connected): PendingConnect {
+    const rested = this.#youngest(performance.now());
+    if (rested === null) return this.#connectAnew(done);
+    this.#idle.pop();
+    let pending: PendingConnect | null = null;
+    let cancelled = false;
+    const proven = guarded('an idle connection to the app', rested.socket, () => {
+      const { socket } = rested;
+      const lives = !socket.destroyed && socket.writable && !socket.readableEnded;
+      if (cancelled) {
+        if (lives) this.#idle.push(rested);
+      } else if (lives) {
+        done(null, rested);
+      } else {
+        pending = this.#connectAnew(done);
+      }
+    });
+    // What had come when this turn began is read in it; what has come since, before the second of these.
+    setImmediate(() => setImmediate(proven));
+    return {
+      cancel: () => {
+        cancelled = true;
+        pending?.cancel();
+      },
+    };
+  }
+
+  #connectAnew(done: Connected): PendingConnect {
     let connection: AppConnection | null = null;
     const onread = {
       buffer: readBuffer,

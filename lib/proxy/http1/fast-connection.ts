@@ -309,8 +309,9 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
     if (this.#bodyLeft === 0) scope.requestEnded();
     const lines = outgoingLines(this.#connection.scope.facts.client, admitted, fields.forward);
     const head = `${request.line}${lines}\r\n`;
-    const app = this.#pool.take();
-    this.#repeat = fields.contentLength === 0 && app !== null && idempotent.has(request.method) ? head : null;
+    const mayRepeat = fields.contentLength === 0 && idempotent.has(request.method);
+    const app = this.#pool.take(mayRepeat);
+    this.#repeat = mayRepeat && app !== null ? head : null;
     if (app !== null) this.#send(app, head, body);
     else this.#connect(head, body);
   }

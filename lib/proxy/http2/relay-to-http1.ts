@@ -1,4 +1,5 @@
 import type { Admitted } from '../admitted.ts';
+import { guarded } from '../guard.ts';
 import type { HeaderList } from '../headers.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from '../http1/app-connection.ts';
 import type { AppPool } from '../http1/app-pool.ts';
@@ -86,12 +87,13 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
       this.#scope.requestFrame(0);
       this.#scope.requestEnded();
     }
-    const app = this.#pool.take();
+    const mayRepeat = client.remoteEnded && idempotent.has(client.method);
+    const app = this.#pool.take(mayRepeat);
     if (app === null) {
       this.#connect();
       return;
     }
-    this.#mayRepeat = client.remoteEnded && idempotent.has(client.method);
+    this.#mayRepeat = mayRepeat;
     this.#send(app);
   }
 
@@ -105,11 +107,12 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
   }
 
   #connect(): void {
-    this.#connecting = this.#pool.connect((error, app) => {
+    const connected = (error: Error | null, app: AppConnection | null): void => {
       this.#connecting = null;
       if (app === null) this.onFailed(error ?? new Error('not connected'));
       else this.#send(app);
-    });
+    };
+    this.#connecting = this.#pool.connect(guarded('a connection to the app', this.#client, connected));
   }
 
   #send(app: AppConnection): void {
