@@ -33,3 +33,19 @@ export function asksToSwitch(upgrade: string): boolean {
     .split(',')
     .every((protocol) => !protocol.trim().startsWith('h2c'));
 }
+
+/**
+ * Without the blanks around it (RFC 9110 section 5.5). Not a regular expression: one that looks for blanks at the end tries
+ * again at each blank inside, and 16 KiB of them in one value would hold the event loop for half a second.
+ */
+export function trimBlanks(text: string): string {
+  let from = 0;
+  let to = text.length;
+  while (from < to && isBlank(text.charCodeAt(from))) from++;
+  while (to > from && isBlank(text.charCodeAt(to - 1))) to--;
+  return from === 0 && to === text.length ? text : text.slice(from, to);
+}
+
+function isBlank(code: number): boolean {
+  return code === 0x20 || code === 0x09;
+}

@@ -1,5 +1,5 @@
 import type { Client, ClientTls } from '../client.ts';
-import { asksToSwitch, isSoundMethod } from '../http-message.ts';
+import { asksToSwitch, isSoundMethod, trimBlanks } from '../http-message.ts';
 import type { IpAddress } from '../ip.ts';
 import { isHost, readAuthority, readTarget } from '../request-target.ts';
 import type { ResourceRef } from '../resource-ref.ts';
@@ -168,7 +168,7 @@ function requestFacts(query: ExplainQuery, protocol: 'http1' | 'http2' | 'grpc' 
   for (const [name, value] of query.headers ?? []) {
     const key = name.toLowerCase();
     // White space around a value is no part of it (RFC 9110 section 5.5), and malformed in HTTP/2 (RFC 9113 section 8.2.1).
-    const trimmed = byteText(value).replace(/^[\t ]+|[\t ]+$/g, '');
+    const trimmed = trimBlanks(byteText(value));
     if (!http1 && trimmed.length !== byteText(value).length) return `white space around the value of ${key}`;
     headers.set(key, [...(headers.get(key) ?? []), trimmed]);
   }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { asksToSwitch, isSoundMethod } from '../../lib/http-message.ts';
+import { asksToSwitch, isSoundMethod, trimBlanks } from '../../lib/http-message.ts';
 import { isHost, readAuthority, readTarget } from '../../lib/request-target.ts';
 
 t.test('methods', async (t) => {
@@ -65,4 +65,21 @@ t.test('targets', async (t) => {
 t.test('who asks to leave HTTP', async (t) => {
   for (const protocol of ['websocket', 'chat/1, other', '']) t.ok(asksToSwitch(protocol), protocol);
   for (const protocol of ['h2c', 'H2C', 'websocket, h2c', 'h2c-14']) t.notOk(asksToSwitch(protocol), protocol);
+});
+
+t.test('blanks around a value', async (t) => {
+  const rows: readonly (readonly [text: string, trimmed: string])[] = [
+    ['', ''],
+    ['a', 'a'],
+    [' a', 'a'],
+    ['a\t ', 'a'],
+    ['\t a \t b\t', 'a \t b'],
+    [' \t ', ''],
+    ['\xa0a\x0b', '\xa0a\x0b'],
+  ];
+  for (const [text, trimmed] of rows) t.equal(trimBlanks(text), trimmed, JSON.stringify(text));
+  const inside = `a${' '.repeat(1 << 20)}b`;
+  const started = process.cpuUsage();
+  t.equal(trimBlanks(inside), inside);
+  t.ok(process.cpuUsage(started).user < 1_000_000, 'a megabyte of blanks inside costs next to nothing');
 });

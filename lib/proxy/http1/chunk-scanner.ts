@@ -1,3 +1,4 @@
+import { trimBlanks } from '../../http-message.ts';
 import { isTokenChar } from '../token.ts';
 
 /** Who gets what the framing carries. */
@@ -150,7 +151,7 @@ export class ChunkScanner {
         return isText(byte) && ++this.#skipped <= maxTrailers ? 'trailer-value' : 'invalid';
       case 'trailer-lf':
         if (byte !== LF) return 'invalid';
-        this.#receiver?.chunkTrailer(this.#name, this.#value.replace(/^[\t ]+|[\t ]+$/g, ''));
+        this.#receiver?.chunkTrailer(this.#name, trimBlanks(this.#value));
         this.#value = '';
         return 'line';
       case 'last-lf':

@@ -1,3 +1,4 @@
+import { trimBlanks } from '../../http-message.ts';
 import type { HeaderList } from '../headers.ts';
 
 /** CRLF-ended lines as a flat list of names and values. */
@@ -6,7 +7,7 @@ export function fieldPairs(lines: string): HeaderList {
   for (let at = 0; at < lines.length; ) {
     const end = lines.indexOf('\r\n', at);
     const colon = lines.indexOf(':', at);
-    list.push(lines.slice(at, colon), lines.slice(colon + 1, end).replace(/^[\t ]+|[\t ]+$/g, ''));
+    list.push(lines.slice(at, colon), trimBlanks(lines.slice(colon + 1, end)));
     at = end + 2;
   }
   return list;
@@ -25,7 +26,7 @@ export function fieldValues(lines: string, name: string): string[] {
     const end = lines.indexOf('\r\n', at);
     const colon = at + name.length;
     if (lines.charCodeAt(colon) === 0x3a /* : */ && lines.slice(at, colon).toLowerCase() === name) {
-      values.push(lines.slice(colon + 1, end).replace(/^[\t ]+|[\t ]+$/g, ''));
+      values.push(trimBlanks(lines.slice(colon + 1, end)));
     }
     at = end + 2;
   }

@@ -1,4 +1,4 @@
-import { isSoundMethod } from '../../http-message.ts';
+import { isSoundMethod, trimBlanks } from '../../http-message.ts';
 import { noOddNames, oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
 import { isHost } from '../../request-target.ts';
 import type { Request } from '../exchange.ts';
@@ -91,7 +91,7 @@ function readPlainFields(text: string): PlainFields | null {
     const end = text.indexOf('\r\n', at) + 2;
     const colon = text.indexOf(':', at);
     const name = text.slice(at, colon).toLowerCase();
-    const value = (): string => text.slice(colon + 1, end - 2).replace(/^[\t ]+|[\t ]+$/g, '');
+    const value = (): string => trimBlanks(text.slice(colon + 1, end - 2));
     let drop = false;
     switch (name) {
       case 'host':

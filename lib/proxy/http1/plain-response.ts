@@ -1,3 +1,4 @@
+import { trimBlanks } from '../../http-message.ts';
 /** How the end of a response is found (RFC 9112 6.3). */
 export type Framing =
   | { readonly kind: 'none' }
@@ -42,7 +43,7 @@ export function readResponseHead(text: string, method: string): ResponseHead | n
     const end = section.indexOf('\r\n', at) + 2;
     const colon = section.indexOf(':', at);
     const name = section.slice(at, colon).toLowerCase();
-    const value = section.slice(colon + 1, end - 2).replace(/^[\t ]+|[\t ]+$/g, '');
+    const value = trimBlanks(section.slice(colon + 1, end - 2));
     const line = section.slice(at, end);
     at = end;
     switch (name) {
