@@ -35,6 +35,8 @@ export interface DocumentsRead {
   readonly problems: readonly Problem[];
   /** Nobody knows what one of them was meant to be, and so neither what it would have refused: the set is not to be used. */
   readonly unknown: boolean;
+  /** The files that hold documents of known kinds, good or refused. */
+  readonly holding: readonly string[];
 }
 
 /**
@@ -52,12 +54,14 @@ export function readDocuments(
   const byKey = new Map<string, PolicyDocument>();
   const listedTwice: ClusterDocument[] = [];
   let unknown = false;
+  const holding = new Set<string>();
   for (const source of sources) {
     for (const item of unwrap(source)) {
       const read = readOne(item, namespace, problems);
       if (read === 'unknown') unknown = true;
       if (typeof read === 'string') continue;
       const { key, document } = read;
+      holding.add(source.file);
       const earlier = byKey.get(key);
       // What was refused takes the place of an earlier one all the same: that may have granted more.
       byKey.delete(key);
@@ -71,7 +75,7 @@ export function readDocuments(
   }
   const [first] = listedTwice;
   if (first !== undefined) problems.push(duplicateListing(first, listedTwice.length));
-  return { documents: [...byKey.values()], problems, unknown };
+  return { documents: [...byKey.values()], problems, unknown, holding: [...holding] };
 }
 
 interface Item {

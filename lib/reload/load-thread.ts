@@ -15,6 +15,7 @@ export type LoadAnswer =
       readonly broken: boolean;
       readonly digest: string;
       readonly look: PolicyLoad['look'];
+      readonly holding: readonly string[];
     }
   | { readonly kind: 'unchanged' };
 
@@ -111,6 +112,7 @@ function withoutKind({
   broken,
   digest,
   look,
+  holding,
 }: Extract<LoadAnswer, { kind: 'loaded' }>): Omit<PolicyLoad, 'documents'> {
-  return { problems, broken, digest, look };
+  return { problems, broken, digest, look, holding };
 }

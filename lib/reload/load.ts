@@ -21,6 +21,8 @@ export interface PolicyLoad {
   readonly digest: string;
   /** The files as they stood when they were read; null where several paths were. */
   readonly look: Look | null;
+  /** The files that hold documents. */
+  readonly holding: readonly string[];
 }
 
 export interface LoadRequest {
@@ -66,6 +68,7 @@ export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLo
     broken: broken || validated.unknown,
     digest,
     look,
+    holding: validated.holding,
   };
 }
 

@@ -1,5 +1,6 @@
 import { documentKey, type PolicyDocument } from '../policy/document-types.ts';
 import type { Problem } from '../problem.ts';
+import type { PolicyLoad } from './load.ts';
 import type { Look } from './look.ts';
 import { atTop } from './policy-files.ts';
 
@@ -34,15 +35,14 @@ export type Loss =
 export function lossOf(
   before: InForce,
   look: Look,
-  documents: readonly PolicyDocument[],
+  { documents, holding }: Pick<PolicyLoad, 'documents' | 'holding'>,
   replaced: (file: string) => boolean,
 ): Loss {
   const kept = new Set(documents.map(documentKey));
   const lost = [...before.held].filter(([key]) => !kept.has(key));
   if (lost.length === 0) return { kind: 'none' };
-  const holding = new Set(documents.map(({ file }) => file));
   const files = [...new Set(lost.map(([, file]) => file))];
-  const emptied = files.filter((file) => look.files.has(file) && !holding.has(file));
+  const emptied = files.filter((file) => look.files.has(file) && !holding.includes(file));
   if (emptied.length > 0) return { kind: 'emptied', problems: emptied.map(emptiedFile) };
   const swapped = look.generation !== '' && look.generation !== before.look.generation;
   const settled = swapped || files.every((file) => look.files.has(file) && replaced(file));

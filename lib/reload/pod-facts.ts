@@ -151,7 +151,10 @@ export function createPodFacts(options: PodFactsOptions): PodFacts {
       if (files.length === 0) return;
       watch = watchPaths({
         paths: files,
-        onChange: () => void refresh(),
+        onChange: () => {
+          settling.stir(performance.now());
+          void refresh();
+        },
         onError: (error) => log.warn({ err: error }, 'Watching the facts of the pod failed; polling goes on'),
       });
     },

@@ -123,7 +123,8 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   }
 
   async function load(): Promise<void> {
-    if (world === null) return accept({ documents: [], problems: [], broken: false, digest: '', look: null }, noLook);
+    if (world === null)
+      return accept({ documents: [], problems: [], broken: false, digest: '', look: null, holding: [] }, noLook);
     let overdue = false;
     const late = setTimeout(() => {
       overdue = true;
@@ -226,7 +227,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     const { inForce: before } = good;
     const replaced = (file: string): boolean =>
       before.look.files.get(file)?.inode !== now.files.get(file)?.inode && disk.whole(file, now);
-    return lossOf(before, now, loaded.documents, replaced);
+    return lossOf(before, now, loaded, replaced);
   }
 
   /** The files have been read as they are, and nothing more is to be waited for. */
@@ -309,6 +310,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   }
 
   function changed(): void {
+    if (world !== null) settling.stir(world.nowMs());
     void giveUpIfStale();
     clearTimeout(debounce);
     debounce = setTimeout(() => void request(), debounceMs);
@@ -330,7 +332,10 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       world?.watch(changed);
       await request();
     },
-    reload: request,
+    reload() {
+      if (world !== null) settling.stir(world.nowMs());
+      return request();
+    },
     workloadChanged: compileTurn,
     async stop() {
       stopping.abort();

@@ -42,6 +42,11 @@ export class Settling {
     for (const file of this.#since.keys()) if (!look.files.has(file)) this.#since.delete(file);
   }
 
+  /** Something was told to have changed, whether or not a look shows it: what went may have been back in between. */
+  stir(nowMs: number): void {
+    if (this.#quiet !== null) this.#quiet = { ...this.#quiet, ms: nowMs };
+  }
+
   /**
    * Milliseconds until every file of the last look may be read; 0 for now. `whole` says of a file that it was put in its
    * place as it is (a rename, a volume swapped whole), which needs no patience.
