@@ -4,7 +4,6 @@ import tls from 'node:tls';
 import type { ClientIdentity } from '../client.ts';
 import { identityFromCertificate } from '../identity.ts';
 import type { ClientHello } from './detect/client-hello.ts';
-import { Deadlines, type Waiting } from './detect/deadlines.ts';
 import { guarded, internalFault } from './guard.ts';
 import { PeerSession, type TrustAnchors } from './peer-session.ts';
 
@@ -53,32 +52,11 @@ function readKnown(certificate: X509Certificate): KnownCertificate {
   return { identity: identityFromCertificate(certificate.raw), expiresAtMs: certificate.validToDate.getTime() };
 }
 
-/** Milliseconds from the ClientHello to the end of the handshake. */
+/** Milliseconds from the ClientHello to the end of the handshake: node:tls grants no more for bytes on the way. */
 const handshakeMs = 10_000;
 
-/** A handshake under way. node:tls times only its pauses, so a client that sends a byte now and then would never be done. */
-class Pending implements Waiting {
-  readonly since = performance.now();
-  earlier: Waiting | null = null;
-  later: Waiting | null = null;
-  readonly socket: Socket;
+interface Pending {
   readonly done: (result: Handshake) => void;
-  readonly #expired: () => void;
-
-  constructor(socket: Socket, done: (result: Handshake) => void, expired: () => void) {
-    this.socket = socket;
-    this.done = done;
-    this.#expired = expired;
-  }
-
-  expire(): void {
-    this.#expired();
-    this.destroy();
-  }
-
-  destroy(): void {
-    this.socket.destroy();
-  }
 }
 
 /**
@@ -90,7 +68,6 @@ export class TlsTermination {
   readonly anchors: TrustAnchors;
   readonly #servers: ReadonlyMap<AlpnPreference | 'none', tls.Server>;
   readonly #pending = new Map<string, Pending>();
-  readonly #deadlines: Deadlines;
   /** By the whole certificate, which alone decides. */
   readonly #certificates = new Map<string, KnownCertificate>();
 
@@ -100,7 +77,6 @@ export class TlsTermination {
    */
   constructor(credentials: ServerCredentials, timeoutMs = handshakeMs) {
     this.names = credentials.names;
-    this.#deadlines = new Deadlines(timeoutMs);
     this.anchors = credentials.anchors;
     const make = (alpn: string[] | undefined): tls.Server => {
       const server = tls.createServer({
@@ -137,12 +113,10 @@ export class TlsTermination {
     const offersKnown = hello.alpn.includes('h2') || hello.alpn.includes('http/1.1');
     const server = this.#servers.get(offersKnown ? prefer : 'none') as tls.Server;
     const key = connectionKey(socket);
-    const fail = (reason: string): void => this.#settleKey(key, { kind: 'failed', reason });
-    const pending = new Pending(socket, done, () => fail('the handshake took too long'));
-    this.#pending.set(key, pending);
-    this.#deadlines.add(pending);
+    this.#pending.set(key, { done });
     // A client that vanishes in the middle of the handshake may cause no TLS event.
-    const vanished = (): void => fail('connection closed during the handshake');
+    const vanished = (): void =>
+      this.#settleKey(key, { kind: 'failed', reason: 'connection closed during the handshake' });
     socket.once('close', guarded('a TLS handshake', null, vanished));
     server.emit('connection', socket);
   }
@@ -194,7 +168,6 @@ export class TlsTermination {
     const pending = this.#pending.get(key);
     if (pending === undefined) return;
     this.#pending.delete(key);
-    this.#deadlines.delete(pending);
     pending.done(result);
   }
 }
