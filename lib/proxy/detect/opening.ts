@@ -33,7 +33,7 @@ class Word {
   #head = '';
   #printable = true;
   #legal = true;
-  #path: 'scheme' | 'colon' | 'yes' | 'no' = 'scheme';
+  #path: 'scheme' | 'colon' | 'escape' | 'yes' | 'no' = 'scheme';
 
   clear(): void {
     this.length = 0;
@@ -48,11 +48,14 @@ class Word {
     if (byte < 0x21 || byte > 0x7e) this.#printable = false;
     if (illegal[byte] === 1) this.#legal = false;
     if (this.#path === 'scheme') {
-      if (byte === 0x2f && this.length === 0) this.#path = 'yes';
+      if (this.length === 0 && (byte === 0x2f || byte === 0x3f || byte === 0x23)) this.#path = 'yes';
+      else if (byte === 0x25 && this.length === 0) this.#path = 'escape';
       else if (byte === 0x3a && this.length > 0) this.#path = 'colon';
       else if (schemeChar[byte] !== 1) this.#path = 'no';
     } else if (this.#path === 'colon') {
       this.#path = byte === 0x2f ? 'yes' : 'no';
+    } else if (this.#path === 'escape' && this.length === 2) {
+      this.#path = /^%2f/i.test(this.#head) ? 'yes' : 'no';
     }
     this.length++;
   }
@@ -71,7 +74,7 @@ class Word {
     return this.#printable;
   }
 
-  /** `/x`, `scheme:/x` and the like. */
+  /** `/x`, `%2fx`, `scheme:/x`; and `?x`, whose path is empty, which is the root to some. */
   get isPath(): boolean {
     return this.#path === 'yes' && this.#legal;
   }
@@ -81,8 +84,8 @@ class Word {
  * What a client sends first, judged byte by byte by whether anything that serves HTTP could take it for a request. The
  * rules are those of real servers (test/fuzz/detection.test.ts asks them), each a little wider than any of them:
  *
- * - two words or more, the last of which names a version of HTTP: http.server, wsgiref, and all that are stricter;
- * - `GET` and one word, or any word and a path: HTTP/0.9 to http.server, nginx, Apache, WEBrick, Node;
+ * - any words, the last of which names a version of HTTP: http.server, wsgiref, Tornado, and all that are stricter;
+ * - `GET` and one word, or any word and a path: HTTP/0.9 to http.server, nginx, Apache, Node;
  * - three words or more, the second of which is a path: the JDK's server, which looks at neither method nor version, and
  *   which ends lines at CRLF alone;
  * - anything that ends in an empty line: Waitress;
@@ -177,7 +180,8 @@ export class Opening {
   }
 
   #isRequestLine(): boolean {
-    if (this.#words < 2) return false;
+    // Tornado takes even a line without method and target, if blanks stand for them.
+    if (this.#words < 2) return this.#first.isVersion;
     if (this.#last.isVersion) return true;
     if (this.#words > 2) return this.#second.isPath && this.#first.isPrintable;
     return this.#first.is('GET') || this.#second.isPath || this.#second.is('*');

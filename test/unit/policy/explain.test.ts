@@ -146,3 +146,34 @@ t.test('nearest names', async (t) => {
   ];
   for (const [typed, known, nearest] of rows) t.equal(nearestName(typed, known), nearest, typed);
 });
+
+t.test('bytes that are no HTTP, where there are request rules', async (t) => {
+  const limit = `---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: HTTPLocalRateLimitPolicy
+metadata: {name: few, namespace: shop}
+spec:
+  targetRef: {group: policy.linkerd.io, kind: Server, name: web}
+  total: {requestsPerSecond: 10}
+`;
+  const everybody = policy('p', 'kind: Server, name: web', '');
+  for (const [name, rules] of [
+    ['a route', route('r', '')],
+    ['a rate limit', limit],
+  ] as const) {
+    const { ask } = load(`${server()}${everybody}${rules}`);
+    for (const tls of ['none', 'passthrough'] as const) {
+      const answer = ask({ protocol: 'tcp', tls });
+      t.match(answer, { verdict: 'deny', tcp: 'close', reason: /declare its proxyProtocol/ }, `${name}, ${tls}`);
+      t.ok(
+        answer.candidates.some(({ granted }) => granted),
+        'though somebody may use the Server',
+      );
+    }
+  }
+  t.match(
+    load(`${server()}${everybody}`).ask({ protocol: 'tcp' }),
+    { verdict: 'permit', tcp: 'forward' },
+    'and without',
+  );
+});
