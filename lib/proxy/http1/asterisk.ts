@@ -2,6 +2,7 @@ import http from 'node:http';
 import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import { guarded } from '../guard.ts';
+import { without } from '../headers.ts';
 
 /**
  * Sends `OPTIONS *` (RFC 9112 3.2.4), a target that undici will not send, each time on a connection of its own. To be used
@@ -10,7 +11,8 @@ import { guarded } from '../guard.ts';
 export function asteriskSender(agent: http.Agent): Pick<Dispatcher, 'dispatch'> {
   return {
     dispatch: ({ method, headers, body }, handler) => {
-      const fields = [...(headers as string[])];
+      // No trailers go on to an HTTP/1 app, and Node refuses to announce some where there are no chunks.
+      const fields = [...without(headers as string[], 'trailer')];
       const content = body instanceof Readable ? body : null;
       const hasLength = fields.some((name, i) => i % 2 === 0 && name.toLowerCase() === 'content-length');
       if (content !== null && !hasLength) fields.push('Transfer-Encoding', 'chunked');

@@ -393,10 +393,10 @@ function connectTarget(request: http.IncomingMessage): Target | null {
 
 /**
  * A request with a body is served as if it had not asked (RFC 9110 7.8 leaves that to us): nobody could tell where its
- * body ends and the new protocol begins.
+ * body ends and the new protocol begins. So is one for `*`, which is about the server as a whole.
  */
 function isUpgrade(request: http.IncomingMessage): boolean {
   const { 'content-length': length = '0', 'transfer-encoding': coding, upgrade = '' } = request.headers;
-  if (length !== '0' || coding !== undefined) return false;
+  if (length !== '0' || coding !== undefined || request.url === '*') return false;
   return request.httpVersion === '1.1' && asksToSwitch(upgrade);
 }
