@@ -3,6 +3,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
+import { onInternalFault } from '../../../lib/proxy/guard.ts';
 import { AppSessions } from '../../../lib/proxy/http2/app-sessions.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
 import { defaultLimits } from '../../../lib/proxy/limits.ts';
@@ -1128,6 +1129,36 @@ const scenarios: readonly Scenario[] = [
       for (const id of ids) t.equal(await greedy.over(id), '200');
       // One more for whoever finds no room on the first.
       t.ok(s.app.connections.length <= 2, `${s.app.connections.length} sessions`);
+    },
+  },
+  {
+    title: 'a fault of ours in one exchange ends the connection of its client, not the session that others use',
+    library: false,
+    run: async (t, engine) => {
+      const faults: unknown[] = [];
+      t.teardown(onInternalFault(({ error }) => faults.push(error)));
+      const s = await stage(
+        t,
+        engine,
+        { onEnd: (request) => (request.path === '/hold' ? hold() : ok(request)) },
+        {
+          access: (_facts, { uri }) => {
+            if (uri === '/fault') throw new Error('a fault of ours');
+          },
+        },
+      );
+      const [faulty, sound] = [await s.open(), await s.open()];
+      sound.send(get(1, '/hold'));
+      await until('its request', () => s.app.requests.length === 1);
+      faulty.send(get(1, '/fault'));
+      await faulty.until('its end', () => faulty.ended);
+      t.equal(faults.length, 1);
+      sound.send(get(3));
+      t.equal(await sound.over(3), '200');
+      const [held] = s.app.requests as [AppRequest];
+      ok(held);
+      t.equal(await sound.over(1), '200');
+      t.equal(s.app.connections.length, 1);
     },
   },
   {

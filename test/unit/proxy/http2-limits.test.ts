@@ -3,6 +3,7 @@ import v8 from 'node:v8';
 import vm from 'node:vm';
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
+import { onInternalFault } from '../../../lib/proxy/guard.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
 import { type ServerLane, ServerSession, serverLimits } from '../../../lib/proxy/http2/server-session.ts';
 import type { ServerStream } from '../../../lib/proxy/http2/server-stream.ts';
@@ -191,6 +192,61 @@ t.test('a connection that broke the rules is not waited for', async (t) => {
   socket.write(Buffer.alloc(24 * 2 ** 20));
   client.send(dataFrame(0, 'x'));
   await until('its end', () => socket.destroyed);
+});
+
+/** A dear head is one of these bytes, all of them new. */
+const turns: readonly (readonly [headBytes: number, heads: number, most: number])[] = [
+  [100, 256, 60],
+  [4_000, 256, 12],
+  [15_000, 60, 3],
+];
+
+t.test('of heads that come at once, others have their turn in between', async (t) => {
+  for (const [headBytes, heads, most] of turns) {
+    let inTurn = 0;
+    let mostInTurn = 0;
+    let requests = 0;
+    const connection = await accepted(t, (stream) => {
+      if (inTurn === 0) {
+        setImmediate(() => {
+          mostInTurn = Math.max(mostInTurn, inTurn);
+          inTurn = 0;
+        });
+      }
+      inTurn++;
+      requests++;
+      stream.respond(200, '', [], false);
+    });
+    const bytes = times(heads, (i) => get(id(i), `/${i}/${'x'.repeat(headBytes)}`));
+    connection.session.receive(Buffer.concat([first, bytes]));
+    t.ok(requests <= most, `${requests} heads of ${headBytes} bytes at once`);
+    await until('all of them', () => requests === heads && inTurn === 0);
+    t.ok(mostInTurn <= most, `${mostInTurn} heads of ${headBytes} bytes in one turn`);
+    t.notOk(connection.session.over);
+    connection.client.destroy();
+  }
+});
+
+t.test('a fault while one connection is written to ends that one alone', async (t) => {
+  const faults: unknown[] = [];
+  t.teardown(onInternalFault(({ error }) => faults.push(error)));
+  const answer = (stream: ServerStream): void => stream.respond(204, '', [], false);
+  const [faulty, sound] = [await accepted(t, answer), await accepted(t, answer)];
+  await sent(faulty, first);
+  await sent(sound, first);
+  for (let round = 0; round < 3; round++) {
+    const before = sound.client.receivedLength;
+    const error = new Error('a fault of ours');
+    faulty.socket.write = () => {
+      throw error;
+    };
+    // In one turn, the faulty one first.
+    faulty.session.receive(get(id(round)));
+    sound.session.receive(get(id(round)));
+    await until('the answer on the sound one', () => sound.client.receivedLength > before);
+    t.same(faults, [error], 'it is told once');
+    t.ok(faulty.socket.destroyed);
+  }
 });
 
 t.test('a stream that is reset while it waits for room is let go', async (t) => {
