@@ -70,7 +70,7 @@ export function name(ref: ResourceRef | null): string | null {
   return ref === null ? null : `${ref.group}/${ref.kind}/${ref.name}`;
 }
 
-function passes(verdict: string): boolean {
+export function passes(verdict: string): boolean {
   return verdict === 'permit' || verdict === 'redirect';
 }
 

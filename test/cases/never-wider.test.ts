@@ -1,0 +1,124 @@
+/**
+ * What a change of documents must never do, on every world recorded from Linkerd and all of its questions: let somebody in
+ * by taking a grant away, by a field that nobody knows, or by a document that is about something else.
+ */
+import t from 'tap';
+import { type RecordedWorld, readRecordedWorlds } from '../support/linkerd-cases.ts';
+import { load, passes } from '../support/linkerd-worlds.ts';
+import type { PolicyDocument } from '../support/policy-cases.ts';
+
+/** Every one with `all`; else one in so many, another with each run of the world's number. */
+const every = process.env.SALLYPORT_RECORDED === 'all' ? 1 : 5;
+
+const grants = ['AuthorizationPolicy', 'ServerAuthorization', 'MeshTLSAuthentication', 'NetworkAuthentication'];
+
+interface Change {
+  readonly what: string;
+  readonly resources: readonly PolicyDocument[];
+  /** Nothing at all may be decided otherwise. */
+  readonly unrelated?: true;
+}
+
+/** Each grant, and each thing that a grant needs, taken away. */
+function* withoutGrants({ resources }: RecordedWorld): Generator<Change> {
+  for (const [i, { kind, metadata }] of resources.entries()) {
+    if (!grants.includes(kind)) continue;
+    yield { what: `without ${kind}/${metadata.name}`, resources: resources.filter((_, j) => j !== i) };
+  }
+}
+
+type Path = readonly (string | number)[];
+
+function* objectsIn(value: unknown, path: Path = []): Generator<Path> {
+  if (typeof value !== 'object' || value === null) return;
+  if (!Array.isArray(value)) yield path;
+  for (const [key, inner] of Object.entries(value))
+    yield* objectsIn(inner, [...path, Array.isArray(value) ? Number(key) : key]);
+}
+
+/** A field that nobody knows, in each object of each spec. */
+function* withUnknownFields({ resources }: RecordedWorld): Generator<Change> {
+  for (const [i, document] of resources.entries()) {
+    for (const path of objectsIn(document.spec)) {
+      // Labels are the author's own words.
+      if (path.includes('matchLabels')) continue;
+      const copy = structuredClone(document);
+      let holder = copy.spec as Record<string | number, unknown>;
+      for (const key of path) holder = holder[key] as Record<string | number, unknown>;
+      holder.exceptFor = 'nobody';
+      const at = ['spec', ...path].join('.');
+      yield {
+        what: `${document.kind}/${document.metadata.name} with ${at}.exceptFor`,
+        resources: resources.map((other, j) => (i === j ? copy : other)),
+      };
+    }
+  }
+}
+
+/** Documents for other Servers, other pods and other namespaces, and grants that nobody refers to. */
+function* withUnrelated({ resources }: RecordedWorld): Generator<Change> {
+  const linkerd = 'policy.linkerd.io';
+  const document = (kind: string, spec: object, namespace = 'shop', version = 'v1alpha1'): PolicyDocument =>
+    ({
+      apiVersion: `${linkerd}/${version}`,
+      kind,
+      metadata: { name: 'zz-unrelated', namespace },
+      spec,
+    }) as PolicyDocument;
+  const server = { group: linkerd, kind: 'Server', name: 'zz-unrelated' };
+  const added: readonly PolicyDocument[] = [
+    document('Server', { podSelector: { matchLabels: { app: 'zz' } }, port: 8080 }, 'shop', 'v1beta3'),
+    document('Server', { podSelector: {}, port: 8080, accessPolicy: 'all-unauthenticated' }, 'other', 'v1beta3'),
+    document('AuthorizationPolicy', { targetRef: server, requiredAuthenticationRefs: [] }),
+    document(
+      'AuthorizationPolicy',
+      { targetRef: { kind: 'Namespace', name: 'other' }, requiredAuthenticationRefs: [] },
+      'other',
+    ),
+    document(
+      'ServerAuthorization',
+      { server: { name: 'zz-unrelated' }, client: { unauthenticated: true } },
+      'shop',
+      'v1beta1',
+    ),
+    document('NetworkAuthentication', { networks: [{ cidr: '0.0.0.0/0' }, { cidr: '::/0' }] }),
+    document('MeshTLSAuthentication', { identities: ['*'] }),
+    document('HTTPRoute', { parentRefs: [server], rules: [{}] }, 'shop', 'v1beta3'),
+    document('HTTPRoute', { parentRefs: [{ ...server, name: 'web' }], rules: [{}] }, 'other', 'v1beta3'),
+    document('HTTPLocalRateLimitPolicy', { targetRef: server, total: { requestsPerSecond: 1 } }),
+  ];
+  for (const one of added) {
+    const what = `with ${one.kind} in ${one.metadata.namespace}: ${JSON.stringify(one.spec)}`;
+    yield { what, resources: [...resources, one], unrelated: true };
+  }
+}
+
+const shared = readRecordedWorlds();
+if (!shared.found) {
+  t.plan(0, shared.reason);
+} else {
+  t.setTimeout(every === 1 ? 600_000 : 120_000);
+  let tried = 0;
+  let narrowed = 0;
+  for (const [number, world] of shared.cases.entries()) {
+    const faults: string[] = [];
+    const checks = world.checks.filter(({ request }) => request.dst_ip === undefined);
+    const { ask } = load(world);
+    const before = checks.map((check) => ask(check));
+    const changes = [...withoutGrants(world), ...withUnknownFields(world), ...withUnrelated(world)];
+    for (const [i, { what, resources, unrelated }] of changes.entries()) {
+      if ((i + number) % every !== 0) continue;
+      const after = load({ ...world, resources });
+      for (const [j, check] of checks.entries()) {
+        tried++;
+        const [was, is] = [before[j]?.verdict ?? '', after.ask(check).verdict];
+        if (passes(was) && !passes(is)) narrowed++;
+        if (unrelated === true ? was !== is : passes(is) && !passes(was))
+          faults.push(`${check.id} ${what}: ${was}, then ${is}`);
+      }
+    }
+    t.same(faults.slice(0, 5), [], world.id);
+  }
+  t.ok(tried > 10_000, `${tried} answers`);
+  t.ok(narrowed > 100, `${narrowed} of them narrower`);
+}
