@@ -125,6 +125,8 @@ export const network: Parser<string> = (given) => {
   const [address = '', prefix, ...rest] = given.split('/');
   const ip = parseIp(address);
   if (ip === undefined || rest.length > 0) return bad(`${quote(given)} is not a network`, hint);
+  // Clients over IPv4 are in no block of IPv6, however it is written.
+  if (ip.family === 4 && address.includes(':')) return bad(`${quote(given)} is IPv4-mapped and holds no client`, hint);
   if (prefix === undefined) return ok(given);
   if (!/^\d{1,3}$/.test(prefix) || !ipaddr.isValidCIDR(given)) {
     return bad(`${quote(given)} has no valid prefix length`, hint);

@@ -188,6 +188,8 @@ t.test('each variable, badly written: named, with a remedy', async (t) => {
     ['SALLYPORT_POD_MANIFEST', '/pod/service.yaml'],
     ['SALLYPORT_CLUSTER_NETWORKS', '10.0.0.0/33'],
     ['SALLYPORT_PROBE_NETWORKS', '10.0.0.0/'],
+    ['SALLYPORT_PROBE_NETWORKS', '::ffff:10.0.0.0/104'],
+    ['SALLYPORT_CLUSTER_NETWORKS', '::ffff:10.1.2.3'],
     ['SALLYPORT_PROBE_NETWORKS', 'everywhere'],
     ['SALLYPORT_AUTHORIZE_LOCALHOST', 'ture'],
     ['SALLYPORT_OPAQUE_PORTS', '25,mysql'],
