@@ -201,9 +201,10 @@ for (const fast of [true, false]) {
       const admin = http1Request(`/${word}`, lines(fields));
       t.equal(await http1Outcome(sallyport.adminPort, admin), '404', `admin: ${word}`);
       t.equal(await http1Outcome(sallyport.healthPort, admin), '404', `health: ${word}`);
-      t.equal(await http1Outcome(open, http1Request('/', [], word)), '400', `as a method: ${word}`);
+      // Node's parser knows no such method: the library lane's own, or else the app's, which breaks off.
+      t.equal(await http1Outcome(open, http1Request('/', [], word)), fast ? '502' : '400', `as a method: ${word}`);
     }
-    t.same(app.malformed, []);
+    t.same(app.malformed, fast ? hostile.map(() => 'HPE_INVALID_METHOD') : []);
     t.match(await sallyport.stop(), { code: 0 });
   });
 }
