@@ -41,7 +41,8 @@ export function scanRequestHeaders(raw: readonly string[]): RequestHead {
   let upgrade: string | null = null;
   let userAgent = '';
   let contentLength: string | null = null;
-  let nominated: ReadonlySet<string> | null = null;
+  let nominated: Set<string> | null = null;
+  let connectionLength = 0;
   let fault: string | null = null;
   let codings = 0;
   for (let i = 0; i + 1 < raw.length; i += 2) {
@@ -54,7 +55,9 @@ export function scanRequestHeaders(raw: readonly string[]): RequestHead {
         host = value;
         continue;
       case 'connection':
-        nominated = addNominated(nominated, value);
+        connectionLength += value.length;
+        if (connectionLength > longestConnection) fault = 'Connection too long';
+        else nominated = addNominated(nominated, value);
         continue;
       case 'upgrade':
         upgrade = upgrade === null ? value : `${upgrade}, ${value}`;
@@ -94,10 +97,13 @@ export function scanRequestHeaders(raw: readonly string[]): RequestHead {
   };
 }
 
-function addNominated(known: ReadonlySet<string> | null, value: string): ReadonlySet<string> | null {
+/** Characters of all Connection fields of one request: each name in them costs time before anything is decided. */
+const longestConnection = 1024;
+
+function addNominated(known: Set<string> | null, value: string): Set<string> | null {
   // Nearly every Connection header says only this.
   if (value === 'keep-alive' || value === 'close' || value === '') return known;
-  const names = new Set(known);
+  const names = known ?? new Set();
   for (const part of value.split(',')) {
     const name = part.trim().toLowerCase();
     if (name !== '' && !notNominable.has(name)) names.add(name);
@@ -135,7 +141,7 @@ export function withoutIdentity(trailers: HeaderList): HeaderList {
 /** Headers of an app's HTTP/1 response, without those of its connection. */
 export function scanResponseHeaders(raw: readonly (string | Buffer)[]): HeaderList {
   const forward: HeaderList = [];
-  let nominated: ReadonlySet<string> | null = null;
+  let nominated: Set<string> | null = null;
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = latin1(raw[i] as string | Buffer);
     const value = latin1(raw[i + 1] as string | Buffer);

@@ -180,3 +180,15 @@ t.test('look-ups', async (t) => {
   t.same(without(list, 'a'), flat('B: 3'));
   t.equal(without(list, 'c'), list, 'untouched');
 });
+
+t.test('Connection is short, for each name in it costs time before anything is decided', async (t) => {
+  const names = Array.from({ length: 20_000 }, (_, i) => i.toString(36)).join(',');
+  const rows: readonly (readonly [given: string[], fault: string | null])[] = [
+    [['Connection', 'x-a,'.repeat(256)], null],
+    [['Connection', `${'x-a,'.repeat(256)},`], 'Connection too long'],
+    [['Connection', names], 'Connection too long'],
+    [['Connection', ','.repeat(60_000)], 'Connection too long'],
+    [Array.from({ length: 998 }, (_, i) => ['Connection', `x-${i}`]).flat(), 'Connection too long'],
+  ];
+  for (const [given, fault] of rows) t.equal(scanRequestHeaders(given).fault, fault);
+});
