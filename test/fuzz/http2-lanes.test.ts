@@ -10,6 +10,7 @@ import {
   settingsFrame,
 } from '../e2e/hardening/http2-frames.ts';
 import { until } from '../support/until.ts';
+import { type FramePeer, openClient } from '../unit/proxy/http2-peers.ts';
 import { type Engine, engines, type Lane, startLane } from '../unit/proxy/lanes.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { type RecordingApp, startRecordingApp } from './http2-apps.ts';
@@ -40,6 +41,8 @@ interface Variant {
   readonly app: RecordingApp;
   /** What was sound enough to be decided. */
   readonly decided: string[];
+  /** Another client, who is served whatever the one that is looked at does; null for the library. */
+  readonly neighbour: FramePeer | null;
   /** What it has left behind before. */
   readonly left: { connections: number; requests: number; open: number };
 }
@@ -74,14 +77,30 @@ async function variants(t: Test): Promise<Variant[]> {
       protocol: 'http2',
       onDecided: (request) => decided.push(request),
     });
-    list.push({ engine, lane, app, decided, left: { connections: 0, requests: 0, open: 0 } });
+    const neighbour = engine === 'fast' ? await openClient(t, lane.port) : null;
+    const connections = neighbour === null ? 0 : 1;
+    list.push({ engine, lane, app, decided, neighbour, left: { connections, requests: 0, open: 0 } });
   }
   return list;
 }
 
+const neighbourPath = '/of-a-neighbour';
+let neighbourStream = -1;
+
+/** What is wrong with the answer to another client; null where nothing is. */
+async function asks(neighbour: FramePeer): Promise<string | null> {
+  neighbourStream += 2;
+  const id = neighbourStream;
+  neighbour.send(headersFrame(id, requestFields(neighbourPath)));
+  const outcome = await neighbour.over(id).catch(() => 'nothing');
+  neighbour.messages.delete(id);
+  neighbour.frames.length = 0;
+  return outcome === '200' ? null : `a neighbour gets ${outcome}`;
+}
+
 /** @param quietMs when nothing more has come for so long, nothing more is expected. */
 async function observe(variant: Variant, packets: readonly Buffer[], quietMs: number): Promise<Observation> {
-  const { lane, app, decided, left } = variant;
+  const { lane, app, decided, neighbour, left } = variant;
   app.requests.length = 0;
   decided.length = 0;
   const sent = readFrames(Buffer.concat(packets).subarray(24));
@@ -93,6 +112,7 @@ async function observe(variant: Variant, packets: readonly Buffer[], quietMs: nu
       // A turn, so that packets do not become one.
       await new Promise((resolve) => setImmediate(resolve));
     }
+    const served = neighbour === null ? null : asks(neighbour);
     const sentinelIsLast = sent.at(-1)?.payload.toString('latin1') === sentinel;
     const opened = new Set(sent.filter(({ type }) => type === 1).map(({ streamId }) => streamId));
     const settled = (): boolean =>
@@ -105,17 +125,20 @@ async function observe(variant: Variant, packets: readonly Buffer[], quietMs: nu
       if (await raw.reaches(settled, quietMs)) break;
       if (raw.ended || raw.receivedLength + app.requests.length === came) break;
     }
+    const unserved = await served;
     // Before our own end, which breaks off what is open.
-    const requests = app.requests.filter(({ complete }) => complete).map(({ text }) => text);
+    const requests = app.requests
+      .filter(({ complete, text }) => complete && !text.includes(neighbourPath))
+      .map(({ text }) => text);
     const observation: Observation = {
       answers: new Map([...client.answers].map(([id, answer]) => [id, seen(answer)])),
       refused: [...client.answers.values()].some(({ reset }) => (reset ?? 0) !== 0),
       goaway: client.goaway,
       ended: raw.ended || client.goaway !== null,
       read: client.pongs.has(sentinel),
-      decided: [...decided].sort(),
+      decided: decided.filter((text) => !text.includes(neighbourPath)).sort(),
       requests: requests.sort(),
-      faults: [...client.faults, ...app.faults],
+      faults: [...client.faults, ...app.faults, ...(unserved === null ? [] : [unserved])],
     };
     raw.halfClose();
     await raw.ends(3000);
