@@ -11,7 +11,7 @@ import { outgoingFields } from '../outgoing-fields.ts';
 import type { RequestScope } from '../recorder.ts';
 import { failures, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
-import { resetOrDestroy, splice } from '../tcp/forward.ts';
+import { hasEndedBothWays, resetOrDestroy, splice } from '../tcp/forward.ts';
 import type { Upstreams } from '../upstream.ts';
 import type { Http1Exchange } from './exchange.ts';
 import { forwardHttp1 } from './forward.ts';
@@ -213,6 +213,6 @@ function tie(client: Duplex, app: Duplex): void {
   app.on('error', () => resetOrDestroy(client));
   client.on('error', () => resetOrDestroy(app));
   app.once('close', () => (app.readableEnded ? client.end() : resetOrDestroy(client)));
-  client.once('close', () => (client.readableEnded ? app.end() : resetOrDestroy(app)));
+  client.once('close', () => (hasEndedBothWays(client) ? app.end() : resetOrDestroy(app)));
   splice(client, app);
 }

@@ -56,8 +56,8 @@ export function forwardTcp(
   };
 
   client.once('close', () => {
-    // A client that is gone without an end would leave the app waiting for ever.
-    if (app !== null && !app.destroyed && !client.readableEnded) resetOrDestroy(app);
+    // A client that is gone without an end, or before it had all, would leave the app waiting for ever.
+    if (app !== null && !app.destroyed && !hasEndedBothWays(client)) resetOrDestroy(app);
     pending.cancel();
     sideClosed();
   });
@@ -148,6 +148,11 @@ export function forwardTcp(
 export function splice(a: Duplex, b: Duplex): void {
   a.pipe(b);
   b.pipe(a);
+}
+
+/** Its peer has said all, and has been given all. */
+export function hasEndedBothWays(stream: Duplex): boolean {
+  return stream.readableEnded && stream.writableFinished;
 }
 
 /** RST where the transport can, so that the other side never takes a broken stream for a finished one. */

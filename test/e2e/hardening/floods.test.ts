@@ -3,7 +3,9 @@
  * the proxy holds stays within its budget, and afterwards nothing of it is left. SALLYPORT_FLOOD multiplies the numbers
  * (1 in CI, 5 for the whole).
  */
+import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
+import { availableParallelism, loadavg } from 'node:os';
 import t, { type Test } from 'tap';
 import { percentile, startBystander, startFloodApp } from '../../support/flooded.ts';
 import { attachHeapProbe, inspectorEnvironment } from '../../support/heap.ts';
@@ -110,6 +112,12 @@ t.teardown(() => heap.detach());
 const bystander = await startBystander(t, web);
 
 const settle = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+/** Time that the proxy has spent on a processor, which does not depend on what else the machine does. */
+function cpuSeconds(): number {
+  const fields = readFileSync(`/proc/${sallyport.pid}/stat`, 'latin1').split(') ')[1]?.split(' ') ?? [];
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
 const descriptors = async (): Promise<number> => (await scrape(sallyport.adminPort)).sum('process_open_fds');
 
 /** What this machine gives a bystander when nothing else happens here; it may have other things to do as well. */
@@ -150,6 +158,7 @@ async function flood(t: Test, { connections, to, sends, repeats }: Flood, last: 
       });
     });
   });
+  const cpuBefore = cpuSeconds();
   let most = 0;
   for (let i = 0; i < 15; i++) {
     await settle(200);
@@ -157,9 +166,12 @@ async function flood(t: Test, { connections, to, sends, repeats }: Flood, last: 
   }
   const { latencies, failures } = await bystander.take();
   const [p99, grown] = [percentile(latencies, 0.99), most - baseline];
-  const fast = p99 < Math.max(50, 10 * before);
+  // On a machine that others keep busy a wait says nothing; that the proxy has time left does.
+  const loaded = (loadavg()[0] as number) > availableParallelism();
+  const spent = cpuSeconds() - cpuBefore;
+  const fast = loaded ? spent < 2.5 : p99 < Math.max(50, 10 * before);
   t.comment(
-    `${count} connections: p99 ${p99.toFixed(1)} ms of ${latencies.length} (${before.toFixed(1)} before); ${(grown / megabyte).toFixed(0)} MB more`,
+    `${count} connections: p99 ${p99.toFixed(1)} ms of ${latencies.length} (${before.toFixed(1)} before); ${(grown / megabyte).toFixed(0)} MB more; ${spent.toFixed(2)} s of CPU in 3 s`,
   );
   t.same(failures, [], 'none of its requests fails');
   if (fast || last) t.ok(fast, `p99 ${p99.toFixed(1)} ms`);
