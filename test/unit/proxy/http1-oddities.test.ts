@@ -124,6 +124,28 @@ const scenarios: Scenario[] = [
     },
   },
   {
+    name: 'an absolute target goes on in origin form, with its authority for Host',
+    run: async (t, engine) => {
+      const { open, app } = await stage(t, engine);
+      for (const [target, origin, host] of [
+        ['http://b.example/a?b=%2F', '/a?b=%2F', 'b.example'],
+        ['HTTP://b.example:8080?b', '/?b', 'b.example:8080'],
+        ['https://b.example', '/', 'b.example'],
+        ['http://b.example//c/../d', '//c/../d', 'b.example'],
+      ] as const) {
+        const client = await open();
+        client.send(latin1(`GET ${target} HTTP/1.1\r\nHost: a.example\r\n\r\n`));
+        t.equal((await client.responses(['GET']))[0]?.status, 200, target);
+        const { target: got, headers = [] } = app.requests.at(-1) ?? {};
+        t.equal(got, origin, target);
+        t.same(
+          headers.filter(([name]) => name.toLowerCase() === 'host').map(([, value]) => value),
+          [host],
+        );
+      }
+    },
+  },
+  {
     name: 'hints of the app that no library would write',
     run: async (t, engine) => {
       for (const link of ['garbage', '<a', '<a>; rel=preload, <b>; rel=preload', '', '<a>; b="c d"']) {
