@@ -1,4 +1,4 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { chmodSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -19,10 +19,22 @@ function pretender(t: Test, name: string, says: string): string {
   return file;
 }
 
-function launch(node: string, ...args: string[]): { status: number | null; stdout: string; stderr: string } {
-  const env = bareEnvironment({ SALLYPORT_NODE: node });
-  return spawnSync(sallyportCommand, args, { env, encoding: 'utf8' });
+interface Ended {
+  readonly status: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
 }
+
+/** Without what tap puts into every Node below a test. */
+function bare(env: Readonly<Record<string, string>>, ...command: string[]): Ended {
+  return spawnSync('env', ['NODE_OPTIONS=', ...command], {
+    env: bareEnvironment(env),
+    cwd: checkout,
+    encoding: 'utf8',
+  });
+}
+
+const launch = (node: string, ...args: string[]): Ended => bare({ SALLYPORT_NODE: node }, sallyportCommand, ...args);
 
 t.test('the launcher takes the Node that the package asks for, and none below', async (t) => {
   t.testdir();
@@ -87,12 +99,11 @@ t.test('an old Node in flesh and blood', { skip: !isOld && `${stock} is not old`
   // Without the launcher: the JavaScript of the package, as it is published.
   const folder = t.testdir();
   const js = join(folder, 'dist');
-  execFileSync(join(checkout, 'node_modules/.bin/tsc'), ['--project', 'tsconfig.build.json', '--outDir', js], {
-    cwd: checkout,
-  });
+  const built = bare({}, join(checkout, 'node_modules/.bin/tsc'), '--project', 'tsconfig.build.json', '--outDir', js);
+  t.equal(built.status, 0, built.stdout);
   writeFileSync(join(folder, 'package.json'), readFileSync(join(checkout, 'package.json')));
   symlinkSync(join(checkout, 'node_modules'), join(folder, 'node_modules'));
-  const { status, stderr } = spawnSync(stock, [join(js, 'bin/main.js'), 'run'], { encoding: 'utf8' });
+  const { status, stderr } = bare({}, stock, join(js, 'bin/main.js'), 'run');
   t.equal(status, 1);
   t.match(stderr, /^sallyport: Node \d+\.\d+\.\d+ is too old: install 22\.19 or newer\n$/);
 });
