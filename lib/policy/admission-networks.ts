@@ -30,9 +30,7 @@ function readSource(text: string, path: Path, report: AdmissionReport): NetworkS
 
 /** Said wherever a document names networks: nobody who writes this means nobody. */
 export function warnOfMapped({ text }: Cidr, path: Path, report: AdmissionReport): void {
-  const plain = text
-    .replace(/^.*:(?=[\d.]+(?:\/|$))/, '')
-    .replace(/\/(\d+)$/, (_, n) => `/${Math.max(0, Number(n) - 96)}`);
+  const plain = text.replace(/^.*:(?=\d+\.)/, '').replace(/\/(\d+)$/, (_, n) => `/${Math.max(0, Number(n) - 96)}`);
   report.warn(
     'mapped-network',
     path,

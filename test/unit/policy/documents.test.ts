@@ -658,3 +658,17 @@ t.test('lists as the API server answers them: version and kind in the list alone
     }
   }
 });
+
+t.test('an IPv4-mapped network is accepted, and said to hold nobody', async (t) => {
+  const rows: readonly (readonly [networks: string, hint: RegExp])[] = [
+    ['[{cidr: "::ffff:10.1.0.0/112"}]', /Write 10\.1\.0\.0\/16/],
+    ['[{cidr: "::ffff:10.1.2.3"}]', /Write 10\.1\.2\.3/],
+    ['[{cidr: "::ffff:a01:200/120"}]', /Write it as IPv4/],
+    ['[{cidr: "::/0", except: ["::ffff:10.1.0.0/112"]}]', /Write 10\.1\.0\.0\/16/],
+  ];
+  for (const [networks, hint] of rows) {
+    const { documents, problems } = read(authOf(networks));
+    t.equal(documents.length, 1, `${networks} is accepted`);
+    t.match(problems, [{ severity: 'warning', code: 'mapped-network', hint }], networks);
+  }
+});
