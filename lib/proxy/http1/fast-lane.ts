@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { Roster } from '../../roster.ts';
 import { ByEndpoint } from '../endpoint.ts';
-import { eachGuarded, guarded } from '../guard.ts';
+import { eachGuarded, guarded, internalFault } from '../guard.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import type { Upstreams } from '../upstream.ts';
 import { AppPool } from './app-pool.ts';
@@ -81,7 +81,14 @@ export class FastLane implements Http1Engine, Lane {
 
   #sweep(): void {
     const now = performance.now();
-    for (const pool of this.#pools.values()) pool.sweep(now);
+    for (const pool of this.#pools.values()) {
+      try {
+        pool.sweep(now);
+      } catch (error) {
+        // Clients' deadlines are kept all the same.
+        internalFault('looking at idle connections to the app', null, error);
+      }
+    }
     eachGuarded('HTTP/1 deadlines', this.#open, (connection) => connection.sweep(now));
   }
 }
