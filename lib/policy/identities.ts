@@ -33,6 +33,7 @@ export function identityFault(text: string): string | undefined {
 export class IdentitySet {
   readonly #exact: ReadonlySet<string>;
   readonly #suffixes: readonly string[];
+  #text: string | null = null;
 
   constructor(entries: readonly string[]) {
     this.#exact = new Set(entries.filter((entry) => !isWildcard(entry)));
@@ -52,6 +53,11 @@ export class IdentitySet {
 
   /** For reasons: the identities as a policy would spell them, shortened when there are many. */
   get text(): string {
+    this.#text ??= this.#shown();
+    return this.#text;
+  }
+
+  #shown(): string {
     const count = this.#exact.size + this.#suffixes.length;
     if (count === 0) return 'no identity';
     const shown = [
