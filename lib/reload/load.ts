@@ -60,7 +60,8 @@ export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLo
   }
   const broken = problems.some((problem) => problem.severity === 'error');
   const validated = readDocuments(broken ? [] : sources, { namespace: request.namespace });
-  const held = new Set(sources.map(({ file }) => file));
+  // A file that was refused has said what it holds.
+  const held = new Set([...sources, ...problems].map(({ file }) => file));
   for (const { file } of texts) if (!held.has(file)) problems.push(holdsNothing(file));
   return {
     documents: validated.documents,
