@@ -85,11 +85,7 @@ async function faultsOf(t: Test, cases: PolicyCases, policyCase: PolicyCase, fol
   for (const [number, { documents, checks, exactly }] of states.entries()) {
     const policy = join(folder, `policy-${number}.yaml`);
     const requests = join(folder, `requests-${number}.jsonl`);
-    // Those that an API server has refused never came to be.
-    const accepted = documents.filter(
-      ({ kind, metadata }) => policyCase.rejected?.includes(`${kind}/${metadata.name}`) !== true,
-    );
-    writeFileSync(policy, accepted.map((document) => `---\n${stringify(document)}`).join(''));
+    writeFileSync(policy, documents.map((document) => `---\n${stringify(document)}`).join(''));
     const lines = checks.flatMap((check) => Array<string>(check.burst ?? 1).fill(lineOf(check)));
     writeFileSync(requests, `${lines.join('\n')}\n`);
     const args = ['explain', '--policy', policy, '--requests', requests, '--json'];
