@@ -1,3 +1,5 @@
+import { availableParallelism, loadavg } from 'node:os';
+
 /** Thrown by `until`; says what was awaited and what was last seen. */
 export class ConditionTimeout extends Error {
   constructor(what: string, waitedMs: number, lastSeen: string) {
@@ -13,16 +15,21 @@ export interface UntilOptions {
   readonly lastSeen?: () => string;
 }
 
+/** How many others want each core: what takes a second on an idle machine may take this many. At least 1, at most 8. */
+export function crowding(): number {
+  return Math.min(8, Math.max(1, (loadavg()[0] ?? 0) / availableParallelism()));
+}
+
 /**
  * Polls until `probe` yields something other than undefined and false, and returns it.
- * Tests wait with this instead of sleeping: the bound is only ever reached by a failure.
+ * Tests wait with this instead of sleeping: the bound is only ever reached by a failure. It grows with the machine's load.
  */
 export async function until<T>(
   what: string,
   probe: () => T | undefined | false | Promise<T | undefined | false>,
   options: UntilOptions = {},
 ): Promise<T> {
-  const timeoutMs = options.timeoutMs ?? 10_000;
+  const timeoutMs = Math.round((options.timeoutMs ?? 10_000) * crowding());
   const deadline = Date.now() + timeoutMs;
   for (;;) {
     const value = await probe();
@@ -34,9 +41,10 @@ export async function until<T>(
 
 /** The promise's value, or a ConditionTimeout; the loser is left to settle alone. */
 export async function within<T>(what: string, timeoutMs: number, promise: Promise<T>): Promise<T> {
+  const limitMs = Math.round(timeoutMs * crowding());
   let timer: NodeJS.Timeout | undefined;
   const expired = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new ConditionTimeout(what, timeoutMs, '')), timeoutMs);
+    timer = setTimeout(() => reject(new ConditionTimeout(what, limitMs, '')), limitMs);
   });
   try {
     return await Promise.race([promise, expired]);
