@@ -297,7 +297,11 @@ t.test('a load that is under way is given up when its files change', async (t) =
 });
 
 t.test('a load that does not end is said to be overdue, and that it has ended', async (t) => {
-  const f = await follow(t, { 'a.yaml': server('a', 1), 'b.yaml': server('b', 2) }, { overdueMs: 2_000, times: { settleMs: 100, quietMs: 5_000, patienceMs: 10_000 } });
+  const f = await follow(
+    t,
+    { 'a.yaml': server('a', 1), 'b.yaml': server('b', 2) },
+    { overdueMs: 2_000, times: { settleMs: 100, quietMs: 5_000, patienceMs: 10_000 } },
+  );
   rmSync(join(f.folder, 'b.yaml'));
   await until('the end', () => f.overdue.length === 2);
   t.match(f.overdue, [/what is gone from .*b\.yaml to count as removed/, null]);
