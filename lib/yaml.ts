@@ -37,6 +37,8 @@ export function readYaml(text: string, file: string): ReadYaml {
   const lines = new LineCounter();
   const documents: SourceDocument[] = [];
   const problems: Problem[] = [];
+  const alone = /\r(?!\n)/.exec(text);
+  if (alone !== null) return { documents, problems: [returnAlone(text, alone.index, file)] };
   const budget = { values: mostValues };
   for (const document of parse(text, file, lines, problems)) {
     // Warnings are unresolved tags and the like: the value would not be what its author believes.
@@ -44,7 +46,7 @@ export function readYaml(text: string, file: string): ReadYaml {
     problems.push(...faults.map((fault) => syntaxProblem(fault, file, lines)));
     if (faults.length > 0 || document.contents === null) continue;
     try {
-      const repeated = repeatedKeys(document.contents);
+      const repeated = repeatedKeys(document.contents, document);
       for (const offset of repeated)
         problems.push(at(offset, 'duplicate-key', 'Map keys must be unique', 'Keep one of the two.', file, lines));
       if (repeated.length > 0) continue;
@@ -81,6 +83,19 @@ function parse(text: string, file: string, lines: LineCounter, problems: Problem
   }
 }
 
+/**
+ * A carriage return without a line feed ends a line of YAML (1.2 section 5.4), a comment's too, but not to the library: what
+ * stands behind it would be part of the comment.
+ */
+function returnAlone(text: string, offset: number, file: string): Problem {
+  const before = text.slice(0, offset);
+  const line = before.split('\n').length;
+  const column = offset - before.lastIndexOf('\n');
+  const message = 'a line ends in a carriage return without a line feed';
+  const hint = 'Save the file with Unix line ends.';
+  return { severity: 'error', code: 'yaml-syntax', message, file, line, column, resource: null, hint };
+}
+
 /** What a recursion throws that has no room left. */
 function isTooDeep(error: unknown): boolean {
   return error instanceof RangeError && /call stack/.test(error.message);
@@ -101,15 +116,18 @@ function tooDeep(file: string): Problem {
 }
 
 /** Where keys stand that their mapping has already. */
-function repeatedKeys(root: Node): number[] {
+function repeatedKeys(root: Node, document: Document.Parsed): number[] {
   const repeated: number[] = [];
   visit(root, {
     Map(_key, map) {
-      const seen = new Set<unknown>();
+      const seen = new Set<string>();
       for (const { key } of map.items) {
-        if (!isScalar(key)) continue;
-        if (seen.has(key.value)) repeated.push(key.range?.[0] ?? 0);
-        seen.add(key.value);
+        const named = isAlias(key) ? key.resolve(document) : key;
+        if (!isScalar(named)) continue;
+        // As it will be called: `1` and `"1"` are one key, and nothing is the empty one.
+        const name = named.value === null ? '' : String(named.value);
+        if (seen.has(name)) repeated.push((key as Node).range?.[0] ?? 0);
+        seen.add(name);
       }
     },
   });
