@@ -102,6 +102,25 @@ export function isServerLike(kind: string): boolean {
   return nearestName(kind, ['Server', 'Service', 'Gateway']) === 'Server';
 }
 
+/** Kinds of parents that are no Servers, whatever their group. */
+const otherParents: ReadonlySet<string> = new Set(['Gateway', 'Service', 'EgressNetwork', 'ListenerSet']);
+
+/** Fields of a reference to a parent, none of which is a slip of another. */
+const parentFields: ReadonlySet<string> = new Set(['group', 'kind', 'namespace', 'name', 'sectionName', 'port']);
+
+/** Whether a reference of any shape may have been meant for a Server: by its kind, its group, or a misspelt `kind`. */
+export function mayMeanServer(ref: { readonly group?: unknown; readonly kind?: unknown }): boolean {
+  const { group, kind } = ref;
+  if (typeof kind === 'string') return isServerLike(kind) || (group === linkerdGroup && !otherParents.has(kind));
+  if (kind !== undefined) return true;
+  return Object.keys(ref).some(isKindMisspelt);
+}
+
+/** Of a field of a reference to a parent. */
+export function isKindMisspelt(field: string): boolean {
+  return !parentFields.has(field) && nearestName(field, ['kind']) !== undefined;
+}
+
 /** The Servers among the parents. Empty for a route that is not inbound policy. */
 function readParents(spec: RouteShape, group: RouteGroup, report: AdmissionReport, namespace: string): RouteParent[] {
   const servers: RouteParent[] = [];
@@ -119,7 +138,7 @@ function readParents(spec: RouteShape, group: RouteGroup, report: AdmissionRepor
     }
     seen.add(key);
     if (!refersTo(ref, linkerdGroup, 'Server')) {
-      if (isServerLike(ref.kind)) {
+      if (mayMeanServer(ref)) {
         const message = `a parent of kind ${ref.kind} and group "${ref.group}" is no Server`;
         const hint = `Write group: ${linkerdGroup}, kind: Server.`;
         const slip = ref.kind.toLowerCase() !== 'server' || nearestName(ref.group, [linkerdGroup]) !== undefined;

@@ -9,7 +9,7 @@ import {
   admitServerV1alpha1,
 } from './admission.ts';
 import type { AdmissionReport, Path } from './admission-report.ts';
-import { admitGrpcRoute, admitHttpRoute, isServerLike } from './admission-routes.ts';
+import { admitGrpcRoute, admitHttpRoute, isKindMisspelt, mayMeanServer } from './admission-routes.ts';
 import { admitNamespace, admitPod } from './cluster-documents.ts';
 import {
   type DocumentMeta,
@@ -183,11 +183,12 @@ function mayHaveServerParent(spec: unknown): boolean {
   const parents = (spec as { parentRefs?: unknown } | undefined)?.parentRefs;
   if (parents === undefined) return false;
   if (!Array.isArray(parents)) return true;
-  return parents.some((ref: { kind?: unknown } | null) => {
-    if (typeof ref !== 'object' || ref === null) return true;
-    return typeof ref.kind === 'string' ? isServerLike(ref.kind) : ref.kind !== undefined;
-  });
+  return parents.some((ref: object | null) => typeof ref !== 'object' || ref === null || mayMeanServer(ref));
 }
+
+/** Without the kind of its parent a route might be attached to nothing, and refuse nothing. */
+const routeField = (path: Path, field: string): UnknownFieldFate =>
+  path[0] === 'parentRefs' && isKindMisspelt(field) ? 'refuse' : 'seal';
 
 /** A field outside every rule seals them all. */
 function sealedRules(sealed: readonly Path[]): (rule: number) => boolean {
@@ -204,7 +205,7 @@ function httpRouteKind(group: typeof linkerdGroup | typeof gatewayGroup, shapes:
     group,
     kind: 'HTTPRoute',
     shapes,
-    unknownField: () => 'seal',
+    unknownField: routeField,
     admit: (spec, _version, { report, meta, sealed }) => ({
       kind: 'HTTPRoute',
       group,
@@ -221,7 +222,7 @@ const grpcRouteKind: DocumentKind = {
   group: gatewayGroup,
   kind: 'GRPCRoute',
   shapes: grpcRouteShapes,
-  unknownField: () => 'seal',
+  unknownField: routeField,
   admit: (spec, _version, { report, meta, sealed }) => ({
     kind: 'GRPCRoute',
     group: gatewayGroup,

@@ -14,7 +14,7 @@ import {
   type PolicyDocument,
   resourceOf,
 } from './document-types.ts';
-import { nearMiss } from './near-miss.ts';
+import { isPolicyOfUnknownKind, nearMiss } from './near-miss.ts';
 import { didYouMean } from './nearest.ts';
 import { fieldsAt } from './shape-fields.ts';
 import { metadataShape, unattachedRouteShape } from './shapes.ts';
@@ -148,7 +148,7 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
     problems.push(...anonymous.problems);
     return 'unknown';
   }
-  const kind = findKind(value.apiVersion, value.kind, value.spec, anonymous);
+  const kind = findKind(value.apiVersion, value.kind, value, anonymous);
   if (typeof kind === 'string') {
     problems.push(...anonymous.problems);
     return kind;
@@ -202,6 +202,7 @@ function readSpec(
     const known = type.group === linkerdGroup ? shape : unattachedRouteShape;
     const faults = (known.safeParse(spec ?? {}).error?.issues ?? []).filter(({ code }) => code !== 'unrecognized_keys');
     report.issues(faults, ['spec'], 'refuse');
+    refuseStrays(spec, shape, report);
     if (report.refused) return undefined;
     warnOfMissingKind(spec, report);
     const context = { report, meta: { ...meta, marks: marksOf([], place) }, sealed: [], status: undefined };
@@ -233,6 +234,17 @@ function marksOf(paths: readonly Path[], place: (path: Path) => { line: number; 
   });
 }
 
+/** A route that names no parents, but has a field that nobody knows: who can say that those were not meant? */
+function refuseStrays(spec: unknown, shape: z.ZodType, report: AdmissionReport): void {
+  if (!isObject(spec) || spec.parentRefs !== undefined) return;
+  const known = fieldsAt(shape, []);
+  for (const field of Object.keys(spec)) {
+    if (known.includes(field)) continue;
+    const message = `unknown field spec.${field}: nobody knows what the route is attached to`;
+    report.refuse('unknown-field', ['spec', field], message, didYouMean(field, known, 'Write parentRefs.'));
+  }
+}
+
 function warnOfMissingKind(spec: unknown, report: AdmissionReport): void {
   const parents = isObject(spec) && Array.isArray(spec.parentRefs) ? spec.parentRefs : [];
   parents.forEach((ref: unknown, i) => {
@@ -259,7 +271,7 @@ function groupIn(apiVersion: string): string {
 function findKind(
   apiVersion: string,
   kind: string,
-  spec: unknown,
+  { spec, items }: Record<string, unknown>,
   report: AdmissionReport,
 ): { type: DocumentKind; version: string | null } | 'ignored' | 'unknown' {
   const group = groupIn(apiVersion);
@@ -285,6 +297,12 @@ function findKind(
     const plain = withoutNulls(spec);
     const fits = Object.values(meant.shapes).some((shape) => shape.safeParse(plain).success);
     return fits ? { type: meant, version: null } : 'unknown';
+  }
+  if (isPolicyOfUnknownKind(group, kind, items)) {
+    const known = documentKinds.filter((each) => each.group === group).map((each) => each.kind);
+    const hint = group === linkerdGroup ? `Known: ${known.join(', ')}.` : 'Did you mean apiVersion: v1, kind: List?';
+    report.refuse('unknown-kind', ['kind'], `nobody knows what ${apiVersion} ${kind} may refuse`, hint);
+    return 'unknown';
   }
   const sameKind = documentKinds.find((known) => known.kind === kind);
   const hint = sameKind === undefined ? '' : `${kind} is in ${sameKind.group}.`;

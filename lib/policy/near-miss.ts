@@ -1,3 +1,4 @@
+import { linkerdGroup, networkPolicyGroup } from './document-types.ts';
 import { nearestName } from './nearest.ts';
 
 /*
@@ -42,16 +43,45 @@ export function nearMiss<Known extends Named>(group: string, kind: string, known
   const meantKind = foreignKinds.has(kind) ? undefined : kinds.has(kind) ? kind : nearestName(kind, kinds);
   if (meantKind === undefined) return undefined;
   const candidates = known.filter((each) => each.kind === meantKind);
-  return candidates.find((each) => meantGroups.includes(each.group)) ?? (group === '' ? candidates[0] : undefined);
+  const meant = candidates.find((each) => meantGroups.includes(each.group));
+  if (meant !== undefined) return meant;
+  // A group of ours and a kind of ours that do not belong together: one of the two is another's.
+  const named = group === '' || kind.toLowerCase() === meantKind.toLowerCase();
+  return named
+    ? (candidates.find((each) => group !== '' && each.group.endsWith(`.${group}`)) ?? candidates[0])
+    : undefined;
 }
 
-/** Every group that may have been meant: the very one, a near one, or one of which this is only a part. */
+/** Kinds of Linkerd's policy group that say nothing of what comes in. */
+const outboundKinds: ReadonlySet<string> = new Set(['EgressNetwork', 'EgressNetworkList']);
+
+/**
+ * Whether a kind that is neither known nor nearly so must have been meant for inbound policy all the same: nothing but
+ * policy is in that group, and a list by a wrong name holds nobody knows what. `items`: the field of that name.
+ */
+export function isPolicyOfUnknownKind(group: string, kind: string, items: unknown): boolean {
+  if (group === linkerdGroup) return !outboundKinds.has(kind);
+  return (
+    (group === '' && nearestName(kind, ['List']) !== undefined) || (Array.isArray(items) && items.some(isDocument))
+  );
+}
+
+function isDocument(value: unknown): boolean {
+  const { apiVersion, kind } = (value ?? {}) as { readonly apiVersion?: unknown; readonly kind?: unknown };
+  return typeof apiVersion === 'string' && typeof kind === 'string';
+}
+
+/** Every group that may have been meant: the very one, a near one, one of which this is only a part, or that is part of it. */
 function groupsMeant(group: string, groups: ReadonlySet<string>): readonly string[] {
   // `v1beta3` alone, or `v1`: the group was left out, or it is Kubernetes' own.
   if (group === '') return ['', ...groups];
   if (groups.has(group)) return [group];
+  // Where NetworkPolicies were until Kubernetes 1.16.
+  if (group === 'extensions') return [networkPolicyGroup];
   const near = nearestName(group, groups);
   if (near !== undefined) return [near];
   const labels = group.toLowerCase().split('.');
+  const inside = [...groups].filter((each) => group.endsWith(`.${each}`));
+  if (inside.length > 0) return inside;
   return [...groups].filter((each) => labels.every((label) => each.split('.').includes(label)) && labels[0] !== 'io');
 }

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { protocols, readSelector } from './admission.ts';
 import { AdmissionReport } from './admission-report.ts';
-import { isServerLike, readGrpcMatch, readHttpMatch } from './admission-routes.ts';
+import { isServerLike, mayMeanServer, readGrpcMatch, readHttpMatch } from './admission-routes.ts';
 import {
   type DocumentMeta,
   type GrpcMatch,
@@ -138,10 +138,10 @@ function parentsOf(value: unknown, own: string): RouteParent[] | null {
   if (!Array.isArray(value)) return null;
   const parents: RouteParent[] = [];
   for (const [index, ref] of value.entries()) {
-    const { kind = 'Gateway', name, namespace = own } = fieldsOf(ref);
+    const { kind = '', name, namespace = own } = fieldsOf(ref);
     if (typeof ref !== 'object' || ref === null || typeof kind !== 'string') return null;
     // No route of ours attaches to a Server of another namespace, right or wrong.
-    if (!isServerLike(kind) || (typeof namespace === 'string' && namespace !== own)) continue;
+    if (!mayMeanServer(ref) || (typeof namespace === 'string' && namespace !== own)) continue;
     if (typeof name !== 'string') return null;
     parents.push({ name, index });
   }

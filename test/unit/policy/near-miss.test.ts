@@ -26,6 +26,13 @@ t.test('slips are told from kinds that are simply not ours', async (t) => {
     ['gateway.networking.k8.io/v1', 'HTTPRoute', 'HTTPRoute'],
     ['v1', 'pod', 'Pod'],
     ['v1', 'Namespaces', 'Namespace'],
+    ['networking.k8s.io/v1', 'HTTPRoute', 'HTTPRoute'],
+    ['policy.linkerd.io/v1alpha1', 'GRPCRoute', 'GRPCRoute'],
+    ['policy.linkerd.io/v1', 'NetworkPolicy', 'NetworkPolicy'],
+    ['gateway.networking.k8s.io/v1', 'server', 'Server'],
+    ['policy/v1', 'NetworkPolicy', 'NetworkPolicy'],
+    ['extensions/v1beta1', 'NetworkPolicy', 'NetworkPolicy'],
+    ['server.policy.linkerd.io/v1beta3', 'Server', 'Server'],
 
     ['v1', 'Service', undefined],
     ['v1', 'ServiceAccount', undefined],
@@ -34,6 +41,12 @@ t.test('slips are told from kinds that are simply not ours', async (t) => {
     ['v1', 'Node', undefined],
     ['v1', 'Endpoints', undefined],
     ['v1', 'List', undefined],
+    ['extensions/v1beta1', 'Ingress', undefined],
+    ['extensions/v1beta1', 'Deployment', undefined],
+    ['policy/v1beta1', 'PodSecurityPolicy', undefined],
+    ['gateway.networking.k8s.io/v1', 'ReferenceGrant', undefined],
+    ['gateway.networking.k8s.io/v1', 'BackendTLSPolicy', undefined],
+    ['multicluster.linkerd.io/v1alpha1', 'Link', undefined],
     ['apps/v1', 'Deployment', undefined],
     ['batch/v1', 'Job', undefined],
     ['gateway.networking.k8s.io/v1', 'Gateway', undefined],
@@ -87,3 +100,29 @@ t.test(
     t.equal(load(np, { defaultPolicy: 'all-unauthenticated' }).ask({}).verdict, 'deny', 'a NetworkPolicy closes');
   },
 );
+
+t.test('what must be policy and is of no known kind leaves nobody knowing what is missing', async (t) => {
+  const item =
+    '{apiVersion: policy.linkerd.io/v1beta3, kind: Server, metadata: {name: s}, spec: {podSelector: {}, port: 1}}';
+  const rows: [title: string, text: string, unknown: boolean][] = [
+    ['a kind of the group that there is not', document('Srvr', 's', '{}', 'policy.linkerd.io/v1beta3'), true],
+    ['another', document('RateLimitPolicy', 's', '{}'), true],
+    ['an empty one', 'apiVersion: policy.linkerd.io/v1beta3\nkind: ""', true],
+    ['a list of it', 'apiVersion: policy.linkerd.io/v1beta3\nkind: ServerLists\nitems: []', true],
+    ['one that says nothing of what comes in', document('EgressNetwork', 's', '{}'), false],
+    ['a list in lower case', `apiVersion: v1\nkind: list\nitems: [${item}]`, true],
+    ['a list in the plural', `apiVersion: v1\nkind: Lists\nitems: [${item}]`, true],
+    ['a list that is short of a letter, and of items', 'apiVersion: v1\nkind: Lst', true],
+    ['a list by any other name', `apiVersion: example.org/v1\nkind: Bundle\nitems: [${item}]`, true],
+    ['items of something else', 'apiVersion: v1\nkind: ConfigMap\nitems: [{key: a, path: b}]', false],
+  ];
+  for (const [title, text, unknown] of rows) {
+    const read = readDocuments(sources(text));
+    t.equal(read.unknown, unknown, title);
+    t.equal(
+      read.problems.some(({ severity }) => severity === 'error'),
+      unknown,
+      `${title}: an error`,
+    );
+  }
+});

@@ -256,6 +256,38 @@ t.test('a route', async (t) => {
         [{ path: '/x' }, true],
       ],
     ],
+    ...['kind: Srv', 'Kind: Server', 'knd: Server', 'kind: ""'].map(
+      (kind): Row => [
+        `a parent with ${kind}`,
+        everyone +
+          root +
+          routeOf(`parentRefs: [{group: policy.linkerd.io, ${kind}, name: web}], rules: [{matches: [${admin}]}]`),
+        [
+          [{ path: '/admin' }, false],
+          [{ path: '/x' }, true],
+        ],
+      ],
+    ),
+    ...['parentRef', 'parentrefs', 'parents'].map(
+      (field): Row => [
+        `${field} for parentRefs`,
+        everyone +
+          root +
+          routeOf(`${field}: [{group: policy.linkerd.io, kind: Server, name: web}], rules: [{matches: [${admin}]}]`),
+        [
+          [{ path: '/admin' }, false],
+          [{ path: '/x' }, true],
+        ],
+      ],
+    ),
+    [
+      'in a group of Kubernetes, not of the Gateway API',
+      everyone + root + routeOf(`${parent}, rules: [{matches: [${admin}]}]`).replace(beta3, 'networking.k8s.io/v1'),
+      [
+        [{ path: '/admin' }, false],
+        [{ path: '/x' }, true],
+      ],
+    ],
     [
       'of a Gateway: none of ours, whatever it holds',
       everyone + routeOf(`parentRefs: [{name: web}], rules: [{matches: [{path: {type: Glob}}]}]`),
