@@ -35,6 +35,15 @@ export function asksToSwitch(upgrade: string): boolean {
 }
 
 /**
+ * `content-length` or `transfer-encoding` in any other spelling that CGI, WSGI or Rack fold onto it: a server that looks
+ * for its framing behind the fold, as thin does, would see another message. Answered 400.
+ */
+export function isFramingAlias(lower: string): boolean {
+  if (lower.length === 14) return /^content[^a-z0-9-]length$/.test(lower);
+  return lower.length === 17 && /^transfer[^a-z0-9-]encoding$/.test(lower);
+}
+
+/**
  * Without the blanks around it (RFC 9110 section 5.5). Not a regular expression: one that looks for blanks at the end tries
  * again at each blank inside, and 16 KiB of them in one value would hold the event loop for half a second.
  */

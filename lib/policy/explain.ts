@@ -1,5 +1,5 @@
 import type { Client, ClientTls } from '../client.ts';
-import { asksToSwitch, isSoundMethod, trimBlanks } from '../http-message.ts';
+import { asksToSwitch, isFramingAlias, isSoundMethod, trimBlanks } from '../http-message.ts';
 import type { IpAddress } from '../ip.ts';
 import { isHost, readAuthority, readTarget } from '../request-target.ts';
 import type { ResourceRef } from '../resource-ref.ts';
@@ -167,6 +167,7 @@ function requestFacts(query: ExplainQuery, protocol: 'http1' | 'http2' | 'grpc' 
   const headers = new Map<string, string[]>();
   for (const [name, value] of query.headers ?? []) {
     const key = name.toLowerCase();
+    if (isFramingAlias(key)) return `${key} is another name for a field that frames the message`;
     // White space around a value is no part of it (RFC 9110 section 5.5), and malformed in HTTP/2 (RFC 9113 section 8.2.1).
     const trimmed = trimBlanks(byteText(value));
     if (!http1 && trimmed.length !== byteText(value).length) return `white space around the value of ${key}`;

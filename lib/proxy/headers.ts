@@ -1,3 +1,4 @@
+import { isFramingAlias } from '../http-message.ts';
 import type { HeaderChanges } from '../policy/decision.ts';
 
 /** Flat name, value, name, value … in the order received; names keep their case in HTTP/1. */
@@ -82,6 +83,7 @@ export function scanRequestHeaders(raw: readonly string[]): RequestHead {
         if (value.toLowerCase() !== '100-continue') fault = 'unknown expectation';
         continue;
       default:
+        if (isFramingAlias(lower)) fault = 'a second name for a field that frames the message';
         if (hopByHop.has(lower) || isIdentityAlias(lower)) continue;
     }
     forward.push(name, value);

@@ -53,7 +53,7 @@ function relay(method: string, packets: readonly Buffer[]): Relayed {
   let status: number | null = null;
   let untilClose = false;
   let end: Relayed['end'] = 'open';
-  connection.begin(null as unknown as Admitted, method, {
+  connection.begin(null as unknown as Admitted, method, false, {
     requestComplete: true,
     destroy: () => {},
     onHead: (head: ResponseHead, body: Buffer) => {

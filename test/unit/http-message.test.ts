@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { asksToSwitch, isSoundMethod, trimBlanks } from '../../lib/http-message.ts';
+import { asksToSwitch, isFramingAlias, isSoundMethod, trimBlanks } from '../../lib/http-message.ts';
 import { isHost, readAuthority, readTarget } from '../../lib/request-target.ts';
 
 t.test('methods', async (t) => {
@@ -30,6 +30,15 @@ t.test('methods', async (t) => {
       return isSoundMethod(spelt) === (spelt === method);
     }),
   );
+});
+
+t.test('second names for framing', async (t) => {
+  for (const name of ['content_length', 'content.length', 'transfer_encoding', "transfer'encoding"]) {
+    t.ok(isFramingAlias(name), name);
+  }
+  for (const name of ['content-length', 'transfer-encoding', 'content_lengthx', 'contentlength', 'content_type', '']) {
+    t.notOk(isFramingAlias(name), name);
+  }
 });
 
 t.test('hosts', async (t) => {

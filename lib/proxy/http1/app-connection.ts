@@ -53,6 +53,7 @@ export class AppConnection implements TurnTaker {
   /** Who is being told something. */
   #receiver: ResponseSink | null = null;
   #method = '';
+  #isLast = false;
   #partial: Buffer = nothing;
   #head: ResponseHead | null = null;
   #interim: InterimCount | null = null;
@@ -83,9 +84,14 @@ export class AppConnection implements TurnTaker {
     );
   }
 
-  /** Starts a request: what is written to `socket` from now on is that request. */
-  begin(_admitted: Admitted, method: string, sink: ResponseSink): void {
+  /**
+   * Starts a request: what is written to `socket` from now on is that request.
+   *
+   * @param isLast it asks the app to close, so that no other may follow.
+   */
+  begin(_admitted: Admitted, method: string, isLast: boolean, sink: ResponseSink): void {
     this.uses++;
+    this.#isLast = isLast;
     this.#sink = sink;
     this.#method = method;
     this.#head = null;
@@ -221,7 +227,7 @@ export class AppConnection implements TurnTaker {
     }
     this.#sink = null;
     const settled = sink.requestComplete && this.socket.writableLength === 0;
-    const reusable = head.keepAlive && to === bytes.length && settled;
+    const reusable = head.keepAlive && !this.#isLast && to === bytes.length && settled;
     if (first) sink.onHead(head, body);
     else if (body.length > 0) sink.onBody(body);
     this.#head = null;

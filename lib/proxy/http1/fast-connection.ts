@@ -308,7 +308,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
     if (took > 0) scope.requestFrame(took);
     if (this.#bodyLeft === 0) scope.requestEnded();
     const lines = outgoingLines(this.#connection.scope.facts.client, admitted, fields.forward);
-    const head = `${request.line}${lines}\r\n`;
+    const head = `${request.line}${lines}${request.isLast ? 'connection: close\r\n' : ''}\r\n`;
     const mayRepeat = fields.contentLength === 0 && idempotent.has(request.method);
     const app = this.#pool.take(mayRepeat);
     this.#repeat = mayRepeat && app !== null ? head : null;
@@ -332,7 +332,8 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
 
   #send(app: AppConnection, head: string, body: Buffer): void {
     this.#app = app;
-    app.begin(this.#admitted as Admitted, (this.#request as PlainRequest).method, this);
+    const { method, isLast } = this.#request as PlainRequest;
+    app.begin(this.#admitted as Admitted, method, isLast, this);
     if (body.length === 0) {
       app.socket.write(head, 'latin1');
     } else if (body.length <= oneWrite) {

@@ -8,6 +8,7 @@ import { InterimCount } from '../interim-count.ts';
 import type { RequestScope } from '../recorder.ts';
 import { errorCode } from '../refuse.ts';
 import { idempotent } from './idempotent.ts';
+import { isLastRequest } from './last-request.ts';
 
 /** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
 const internalError = 2;
@@ -116,9 +117,10 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
 
   #dispatch(): void {
     const { method, target, body } = this.#exchange;
+    const last = isLastRequest(method, body !== null) ? { reset: true } : null;
     try {
       this.#pool.dispatch(
-        { method: method as Dispatcher.HttpMethod, path: target, headers: this.#fields, body },
+        { method: method as Dispatcher.HttpMethod, path: target, headers: this.#fields, body, ...last },
         this.#entries,
       );
     } catch (error) {

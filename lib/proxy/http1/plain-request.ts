@@ -1,9 +1,10 @@
-import { isSoundMethod, trimBlanks } from '../../http-message.ts';
+import { isFramingAlias, isSoundMethod, trimBlanks } from '../../http-message.ts';
 import { noOddNames, oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
 import { isHost } from '../../request-target.ts';
 import type { Request } from '../exchange.ts';
 import { isIdentityAlias } from '../headers.ts';
 import { fieldPairs, fieldValues } from './field-lines.ts';
+import { isLastRequest } from './last-request.ts';
 
 /*
  * What the fast lane takes: requests whose framing and routing leave nothing to interpret. Everything here is narrower
@@ -121,6 +122,7 @@ function readPlainFields(text: string): PlainFields | null {
       case 'http2-settings':
         return null;
       default:
+        if (isFramingAlias(name)) return null;
         drop = isIdentityAlias(name);
     }
     if (drop) {
@@ -152,6 +154,8 @@ export class PlainRequest implements Request {
   readonly carries: RequestFacts['carries'];
   readonly version = 'HTTP/1.1';
   readonly fields: PlainFields;
+  /** On its connection to the app. */
+  readonly isLast: boolean;
 
   constructor(head: PlainHead) {
     this.text = head.text;
@@ -161,6 +165,7 @@ export class PlainRequest implements Request {
     this.fields = head.fields;
     this.host = head.fields.host;
     this.carries = head.fields.contentLength === 0 ? 'nothing' : 'body';
+    this.isLast = isLastRequest(head.method, this.carries === 'body');
     const mark = head.target.indexOf('?');
     this.path = mark === -1 ? head.target : head.target.slice(0, mark);
     this.query = mark === -1 ? '' : head.target.slice(mark + 1);

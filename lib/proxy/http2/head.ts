@@ -1,3 +1,4 @@
+import { isFramingAlias } from '../../http-message.ts';
 import { isHost, readTarget } from '../../request-target.ts';
 import { type HeaderList, headerValue, isIdentityAlias } from '../headers.ts';
 
@@ -64,6 +65,7 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
         cookies.push(value);
         continue;
       default:
+        if (isFramingAlias(name)) return null;
         if (isIdentityAlias(name)) continue;
     }
     forward.push(name, value);

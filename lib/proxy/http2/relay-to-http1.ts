@@ -6,6 +6,7 @@ import type { AppPool } from '../http1/app-pool.ts';
 import { type ChunkReceiver, ChunkScanner } from '../http1/chunk-scanner.ts';
 import { fieldPairs } from '../http1/field-lines.ts';
 import { idempotent } from '../http1/idempotent.ts';
+import { isLastRequest } from '../http1/last-request.ts';
 import type { ResponseHead } from '../http1/plain-response.ts';
 import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, upstreamFailure } from '../refuse.ts';
@@ -44,6 +45,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
   readonly #protocol: OriginalProtocol;
   readonly #onFailed: (failure: Failure) => void;
   readonly #chunked: boolean;
+  readonly #isLast: boolean;
   #app: AppConnection | null = null;
   #connecting: PendingConnect | null = null;
   /** Content that waits for a connection, or for what was written before it. */
@@ -78,6 +80,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
     this.#protocol = protocol;
     this.#onFailed = onFailed;
     this.#chunked = !client.remoteEnded && client.requestHead.contentLength === -1;
+    this.#isLast = isLastRequest(client.method, !client.remoteEnded);
   }
 
   start(): void {
@@ -117,7 +120,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
 
   #send(app: AppConnection): void {
     this.#app = app;
-    app.begin(this.#admitted, this.#client.method, this);
+    app.begin(this.#admitted, this.#client.method, this.#isLast, this);
     const { socket } = app;
     if (this.#client.remoteEnded && this.#held.isEmpty && !this.#chunked) {
       this.#sent = true;

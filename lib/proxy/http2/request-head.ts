@@ -1,4 +1,5 @@
 import type { HeaderList } from '../headers.ts';
+import { isLastRequest } from '../http1/last-request.ts';
 import { contentLength, isSoundRequest } from './field-rules.ts';
 import { type Http2Head, readHttp2Head } from './head.ts';
 import { encodeFields } from './hpack/encoder.ts';
@@ -65,5 +66,6 @@ export function http1Text(head: Http2Head, fields: HeaderList, length: number, h
     if (hasBody) text += 'transfer-encoding: chunked\r\n';
     else if (announcesContent.has(head.method)) text += 'content-length: 0\r\n';
   }
+  if (isLastRequest(head.method, hasBody)) text += 'connection: close\r\n';
   return `${text}\r\n`;
 }
