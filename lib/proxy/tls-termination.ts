@@ -5,6 +5,7 @@ import type { ClientIdentity } from '../client.ts';
 import { identityFromCertificate } from '../identity.ts';
 import type { ClientHello } from './detect/client-hello.ts';
 import { guarded, internalFault } from './guard.ts';
+import { HandshakeTurns } from './handshake-turns.ts';
 import { PeerSession, type TrustAnchors } from './peer-session.ts';
 
 /** Our side of mutual TLS: one immutable snapshot; a rotation makes the next. */
@@ -68,6 +69,7 @@ export class TlsTermination {
   readonly anchors: TrustAnchors;
   readonly #servers: ReadonlyMap<AlpnPreference | 'none', tls.Server>;
   readonly #pending = new Map<string, Pending>();
+  readonly #turns = new HandshakeTurns();
   /** By the whole certificate, which alone decides. */
   readonly #certificates = new Map<string, KnownCertificate>();
 
@@ -118,7 +120,7 @@ export class TlsTermination {
     const vanished = (): void =>
       this.#settleKey(key, { kind: 'failed', reason: 'connection closed during the handshake' });
     socket.once('close', guarded('a TLS handshake', null, vanished));
-    server.emit('connection', socket);
+    this.#turns.add(socket.remoteAddress ?? '', socket, () => server.emit('connection', socket));
   }
 
   /**

@@ -35,9 +35,18 @@ export class AppSessions implements ClientHome {
   readonly #upstreams: Upstreams;
   readonly #budget: BufferBudget;
   readonly #sessions: ClientSession[] = [];
-  /** In two queues, so that none of them is searched for the one that can be served. */
   readonly #waiting = new Set<Waiting>();
-  readonly #uploads = new Set<Waiting>();
+  /**
+   * Those that want room, each client's in their order: what holds up the first of them holds up all, however many a
+   * client has waiting.
+   */
+  readonly #uploads = new Map<object, Set<Waiting>>();
+  #servesUploads = false;
+  readonly #nextUploads = guarded('uploads that wait for room', null, () => {
+    this.#servesUploads = false;
+    this.#serveUploads();
+    this.#connect();
+  });
   #attempt: Attempt | null = null;
 
   constructor(endpoint: Endpoint, upstreams: Upstreams, budget: BufferBudget) {
@@ -48,6 +57,10 @@ export class AppSessions implements ClientHome {
 
   /** A session with room, or null. */
   take({ owner, room }: Pick<Waiting, 'owner' | 'room'>): ClientSession | null {
+    return room > 0 && this.#uploads.has(owner) ? null : this.#find(owner, room);
+  }
+
+  #find(owner: object, room: number): ClientSession | null {
     let found: ClientSession | null = null;
     for (const session of this.#sessions) {
       if (room > 0 && session.sendRoom < appLimits.uploadRoom && session.isHeldUpBy(owner)) return null;
@@ -61,17 +74,27 @@ export class AppSessions implements ClientHome {
 
   /** Waits for one. */
   wait(waiting: Waiting): void {
-    this.#queueOf(waiting).add(waiting);
+    if (waiting.room === 0) {
+      this.#waiting.add(waiting);
+    } else {
+      const others = this.#uploads.get(waiting.owner);
+      others?.add(waiting);
+      if (others !== undefined) return;
+      this.#uploads.set(waiting.owner, new Set([waiting]));
+    }
     this.#connect();
   }
 
   /** Whoever gives up what has not left yet costs the app nothing. */
   cancel(waiting: Waiting): void {
-    this.#queueOf(waiting).delete(waiting);
+    if (waiting.room === 0) this.#waiting.delete(waiting);
+    else this.#removeUpload(waiting);
   }
 
-  #queueOf({ room }: Waiting): Set<Waiting> {
-    return room === 0 ? this.#waiting : this.#uploads;
+  #removeUpload(waiting: Waiting): void {
+    const others = this.#uploads.get(waiting.owner);
+    others?.delete(waiting);
+    if (others?.size === 0) this.#uploads.delete(waiting.owner);
   }
 
   /** Whether another session would help anybody who waits. */
@@ -81,7 +104,7 @@ export class AppSessions implements ClientHome {
     if (this.#waiting.size > 0) return true;
     if (this.#uploads.size === 0 || this.#sessions.length >= appLimits.sessionsForRoom) return false;
     const low = this.#sessions.filter(({ sendRoom }) => sendRoom < appLimits.uploadRoom);
-    for (const { owner } of this.#uploads) if (!low.some((session) => session.isHeldUpBy(owner))) return true;
+    for (const owner of this.#uploads.keys()) if (!low.some((session) => session.isHeldUpBy(owner))) return true;
     return false;
   }
 
@@ -125,10 +148,14 @@ export class AppSessions implements ClientHome {
     if (this.#attempt?.session === session) {
       this.#sessions.push(session);
       this.#settled(null);
-    } else if (this.#waiting.size > 0 || this.#uploads.size > 0) {
-      this.#serve();
-      this.#connect();
+      return;
     }
+    this.#serveWaiting();
+    if (this.#waiting.size > 0) this.#connect();
+    // Sessions say so with every stream that ends and every bit of room: once a turn is often enough.
+    if (this.#uploads.size === 0 || this.#servesUploads) return;
+    this.#servesUploads = true;
+    setImmediate(this.#nextUploads);
   }
 
   retired(session: ClientSession): void {
@@ -143,19 +170,29 @@ export class AppSessions implements ClientHome {
   }
 
   /** Whoever waits is served, as far as there is room. */
-  #serve(): void {
+  #serveWaiting(): void {
     for (const waiting of this.#waiting) {
-      const session = this.take(waiting);
+      const session = this.#find(waiting.owner, 0);
       if (session === null) break;
       this.#waiting.delete(waiting);
       this.#give(waiting, session);
     }
-    if (this.#uploads.size === 0 || this.take({ owner: this, room: 1 }) === null) return;
-    for (const waiting of this.#uploads) {
-      const session = this.take(waiting);
-      if (session === null) continue;
-      this.#uploads.delete(waiting);
-      this.#give(waiting, session);
+  }
+
+  /** One of each client's, again and again; a client for which there is no room is not looked at again. */
+  #serveUploads(): void {
+    const clients = new Set(this.#uploads.keys());
+    while (clients.size > 0) {
+      for (const owner of clients) {
+        const [first] = this.#uploads.get(owner) ?? [];
+        const session = first === undefined ? null : this.#find(owner, first.room);
+        if (first === undefined || session === null) {
+          clients.delete(owner);
+          continue;
+        }
+        this.#removeUpload(first);
+        this.#give(first, session);
+      }
     }
   }
 
@@ -171,20 +208,20 @@ export class AppSessions implements ClientHome {
   #settled(error: Error | null): void {
     if (this.#attempt !== null) clearTimeout(this.#attempt.timer ?? undefined);
     this.#attempt = null;
-    this.#serve();
+    this.#serveWaiting();
+    this.#serveUploads();
     if (error === null) {
       this.#connect();
       return;
     }
-    for (const queue of [this.#waiting, this.#uploads]) {
-      const failed = [...queue];
-      queue.clear();
-      for (const waiting of failed) {
-        try {
-          waiting.failed(error);
-        } catch (thrown) {
-          internalFault('a request without a session', waiting, thrown);
-        }
+    const failed = [...this.#waiting, ...[...this.#uploads.values()].flatMap((uploads) => [...uploads])];
+    this.#waiting.clear();
+    this.#uploads.clear();
+    for (const waiting of failed) {
+      try {
+        waiting.failed(error);
+      } catch (thrown) {
+        internalFault('a request without a session', waiting, thrown);
       }
     }
   }

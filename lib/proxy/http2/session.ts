@@ -45,6 +45,8 @@ const maxBlockFrames = 64;
  */
 const turnCost = 32 * 1024;
 const perMessage = 256;
+/** The same for a stream whose window a peer's SETTINGS change. */
+const resizeCost = 4;
 
 /** Streams that we have reset, and whose frames may still be on their way to us. */
 const maxResetStreams = 1000;
@@ -453,12 +455,15 @@ export abstract class Session implements FrameSink, StreamHome {
       return errorCode.noError;
     }
     if (length % 6 !== 0) return errorCode.frameSizeError;
+    const initialWindow = this.peerInitialWindow;
     for (let at = from; at < from + length; at += 6) {
       if (!this.#costs()) return errorCode.noError;
       const fault = this.#set(bytes.readUInt16BE(at), bytes.readUInt32BE(at + 2));
       if (fault !== errorCode.noError) return fault;
     }
     if (!this.#costs()) return errorCode.noError;
+    const change = this.peerInitialWindow - initialWindow;
+    if (change !== 0 && !this.#resizeWindows(change)) return errorCode.flowControlError;
     this.output.frame(frameType.settings, flag.ack, 0, 0);
     this.#sawSettings = true;
     this.#hasNewRoom = true;
@@ -483,20 +488,28 @@ export abstract class Session implements FrameSink, StreamHome {
         return errorCode.noError;
       case setting.maxFrameSize:
         return value < maxPayload || value > 2 ** 24 - 1 ? errorCode.protocolError : errorCode.noError;
-      case setting.initialWindowSize: {
+      case setting.initialWindowSize:
         if (value > maxWindow) return errorCode.flowControlError;
-        const change = value - this.peerInitialWindow;
         this.peerInitialWindow = value;
-        for (const stream of this.streams.values()) {
-          stream.sendWindow += change;
-          if (stream.sendWindow > maxWindow) return errorCode.flowControlError;
-        }
         return errorCode.noError;
-      }
       default:
         // A limit on header lists is advice (RFC 9113 6.5.2).
         return errorCode.noError;
     }
+  }
+
+  /**
+   * Once for a whole frame, which may set the size 2,700 times, and each time a piece of work for every stream.
+   *
+   * @returns false when a window would be larger than any may be.
+   */
+  #resizeWindows(change: number): boolean {
+    this.spend(resizeCost * this.streams.size);
+    for (const stream of this.streams.values()) {
+      stream.sendWindow += change;
+      if (stream.sendWindow > maxWindow) return false;
+    }
+    return true;
   }
 
   #ping(flags: number, streamId: number, bytes: Buffer, from: number, length: number): number {

@@ -11,6 +11,7 @@ import {
   requestFields,
   resetFrame,
   setting,
+  settingsFrame,
   windowFrame,
 } from './http2-frames.ts';
 
@@ -84,6 +85,36 @@ export const attacks: Readonly<Record<string, Attack>> = {
         );
       }
       await pause(50);
+    }
+  },
+  'uploads that wait by the thousand': async (port) => {
+    for (let i = 0; i < 20; i++) {
+      const client = await openClient(forever, port);
+      const begun = times(4, (n) => times(4, () => dataFrame(id(n), Buffer.alloc(16_000))));
+      client.send(
+        times(250, (n) => post(id(n), '/unread')),
+        begun,
+      );
+      await pause(20);
+    }
+    const other = await openClient(forever, port);
+    for (let from = 0; ; from += 100) {
+      other.send(times(100, (n) => get(id(from + n), '/')));
+      await pause(100);
+    }
+  },
+  'windows of many streams resized, again and again': async (port) => {
+    const sizes = Array.from(
+      { length: 2700 },
+      (_, i) => [setting.initialWindowSize, i % 2 === 0 ? 1000 : 65_535] as const,
+    );
+    for (;;) {
+      const clients = await Promise.all(Array.from({ length: 20 }, () => openClient(forever, port)));
+      for (const client of clients) client.send(times(250, (n) => post(id(n), '/')));
+      await pause(200);
+      for (const client of clients) client.send(times(3, () => settingsFrame(sizes)));
+      await pause(100);
+      for (const client of clients) client.destroy();
     }
   },
   'rapid resets': (port) =>

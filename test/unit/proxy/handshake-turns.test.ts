@@ -1,0 +1,63 @@
+import t from 'tap';
+import { onInternalFault } from '../../../lib/proxy/guard.ts';
+import { HandshakeTurns } from '../../../lib/proxy/handshake-turns.ts';
+
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+function socket(): { destroyed: boolean; destroy(): void } {
+  return {
+    destroyed: false,
+    destroy() {
+      this.destroyed = true;
+    },
+  };
+}
+
+let clock = 0;
+/** A handshake's work. */
+function work(): void {
+  clock += 2;
+}
+
+t.test('a turn of the event loop begins a few, of each client in its turn', async (t) => {
+  const turns = new HandshakeTurns(() => clock);
+  const begun: string[] = [];
+  const add = (source: string, n: number): void =>
+    turns.add(source, socket(), () => {
+      work();
+      begun.push(`${source}${n}`);
+    });
+  for (let n = 0; n < 20; n++) add('flood', n);
+  add('other', 0);
+  t.same(begun, ['flood0', 'flood1'], 'what there is time for begins at once');
+  await nextTurn();
+  t.same(begun.slice(2), ['flood2', 'other0'], 'then it is a turn for everybody');
+  for (let turn = 1; begun.length < 21 && turn < 20; turn++) {
+    const before = begun.length;
+    await nextTurn();
+    t.ok(begun.length - before <= 2, 'no more than that in any');
+  }
+  t.equal(begun.length, 21, 'and all of them begin');
+  await nextTurn();
+  add('late', 0);
+  t.equal(begun.at(-1), 'late0', 'without a flood nobody waits');
+});
+
+t.test('whoever has gone begins nothing, and a fault ends its own connection', async (t) => {
+  const faults: string[] = [];
+  t.teardown(onInternalFault(({ where }) => faults.push(where)));
+  const turns = new HandshakeTurns(() => clock);
+  const [gone, bad, good] = [socket(), socket(), socket()];
+  for (let n = 0; n < 2; n++) turns.add('a', socket(), work);
+  const begun: string[] = [];
+  turns.add('a', gone, () => begun.push('gone'));
+  turns.add('a', bad, () => {
+    throw new Error('boom');
+  });
+  turns.add('a', good, () => begun.push('good'));
+  gone.destroy();
+  await nextTurn();
+  t.same(begun, ['good']);
+  t.same([bad.destroyed, good.destroyed], [true, false]);
+  t.same(faults, ['a TLS handshake']);
+});
