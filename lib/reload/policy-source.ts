@@ -157,7 +157,9 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       const late = disk.nowMs() - beganMs >= times.patienceMs;
       const now = await disk.look();
       settling.see(now, disk.nowMs());
-      if (!late && now.stamp !== (read === 'unchanged' ? seen : (loaded.look ?? seen)).stamp) continue;
+      const stale = now.stamp !== (read === 'unchanged' ? seen : (loaded.look ?? seen)).stamp;
+      // Asked once more: that a file which appeared is still being written to may have been told only meanwhile.
+      if (!late && (stale || unsettledMs(disk, now, disk.nowMs()) > 0)) continue;
       const loss = judge(disk, loaded, now);
       if (loss.kind === 'removed' && !loss.settled) {
         const what = loss.documents.join();
@@ -181,13 +183,18 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       const seen = await disk.look();
       const now = disk.nowMs();
       settling.see(seen, now);
-      if (triedDigest === undefined || now - beganMs >= times.patienceMs) return seen;
-      const wholeGeneration = seen.generation !== '' && seen.generation !== good?.inForce.look.generation;
-      const wait = settling.unsettledMs(seen, now, (file) => wholeGeneration || disk.whole(file, seen));
+      if (now - beganMs >= times.patienceMs) return seen;
+      const wait = unsettledMs(disk, seen, now);
       if (wait <= 0) return seen;
       await pause(disk, wait, 'files that are being written');
       if (signal.aborted) return seen;
     }
+  }
+
+  function unsettledMs(disk: PolicyWorld, seen: Look, nowMs: number): number {
+    if (triedDigest === undefined) return 0;
+    const wholeGeneration = seen.generation !== '' && seen.generation !== good?.inForce.look.generation;
+    return settling.unsettledMs(seen, nowMs, (file) => wholeGeneration || disk.whole(file, seen));
   }
 
   async function pause(disk: PolicyWorld, ms: number, what: string): Promise<void> {

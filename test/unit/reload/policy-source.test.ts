@@ -17,6 +17,8 @@ import { readWorkload } from '../../../lib/config/config.ts';
 import type { PolicyDocument } from '../../../lib/policy/document-types.ts';
 import type { Workload } from '../../../lib/policy/workload.ts';
 import type { Problem } from '../../../lib/problem.ts';
+import { loadPolicy } from '../../../lib/reload/load.ts';
+import { lookNow } from '../../../lib/reload/look.ts';
 import { createPolicySource, type PolicySource } from '../../../lib/reload/policy-source.ts';
 import { until } from '../../support/until.ts';
 
@@ -327,6 +329,52 @@ t.test('a reload lets the traffic go first', { skip: process.platform !== 'linux
   await reloading;
   t.equal(last(seen.swaps)?.[0], 'b0');
   t.equal(getPriority(), own, 'the thread with the traffic keeps its own');
+});
+
+t.test('a file that was made in place is not believed where its first write is told while it is read', async (t) => {
+  const folder = t.testdir({ 'p.yaml': server('a') });
+  const path = join(folder, 'p.yaml');
+  let nowMs = 0;
+  /** That a name appeared was told, and not yet that it is written to. */
+  let arrived = false;
+  let resting = (): void => {};
+  const swaps: string[][] = [];
+  const source = createPolicySource({
+    path,
+    workload,
+    swap: (_index, documents) => void swaps.push(documents.map(({ name }) => name)),
+    onProblems() {},
+    onLoaded() {},
+    onFailed() {},
+    log: { warn() {} },
+    world: {
+      nowMs: () => nowMs,
+      async delay(ms) {
+        nowMs += ms;
+        resting();
+      },
+      look: async () => lookNow(path),
+      async load(request, known) {
+        arrived = false;
+        return loadPolicy({ ...request, paths: [path] }, known);
+      },
+      abandon() {},
+      watch() {},
+      whole: () => arrived,
+      async stop() {},
+    },
+  });
+  await source.start();
+  rmSync(path);
+  writeFileSync(path, server('a') + server('half', 7070));
+  arrived = true;
+  resting = () => {
+    resting = () => {};
+    writeFileSync(path, server('a') + server('half', 7070) + server('whole', 9090));
+  };
+  await source.reload();
+  t.same(swaps, [['a'], ['a', 'half', 'whole']]);
+  await source.stop();
 });
 
 /** Of every thread of this process; the nineteenth field of proc(5)'s stat, the second being a name in parentheses. */
