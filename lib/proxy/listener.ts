@@ -1,5 +1,6 @@
 import type { AddressInfo, Socket } from 'node:net';
 import net from 'node:net';
+import { turn } from './turn.ts';
 
 export interface ListenerOptions {
   /** Undefined: every address, IPv4 and IPv6. */
@@ -39,7 +40,10 @@ function setOnListener(server: net.Server): void {
 export async function listen(options: ListenerOptions): Promise<Listener> {
   const inherited = process.platform === 'linux';
   const server = net.createServer({ allowHalfOpen: true, ...(inherited ? {} : perConnection) });
-  server.on('connection', options.onConnection);
+  server.on('connection', (socket) => {
+    turn.arrival();
+    options.onConnection(socket);
+  });
   await new Promise<void>((resolve, reject) => {
     const bind = (host: string | undefined): void => {
       server.once('error', (error: NodeJS.ErrnoException) => {

@@ -13,12 +13,21 @@ export interface FloodApp {
   readonly firehose: number;
 }
 
-export interface Bystander {
-  /** Latencies in milliseconds since the last call, and what went wrong. */
-  take(): Promise<{ readonly latencies: readonly number[]; readonly failures: readonly string[] }>;
+/** Latencies in milliseconds, and what went wrong. */
+export interface Served {
+  /** On connections that it had. */
+  readonly kept: readonly number[];
+  /** On a new connection each. */
+  readonly fresh: readonly number[];
+  readonly failures: readonly string[];
 }
 
-type Role = { readonly role: 'app' } | { readonly role: 'bystander'; readonly port: number };
+export interface Bystander {
+  /** Since the last call, for each port in the order given. */
+  take(): Promise<readonly Served[]>;
+}
+
+type Role = { readonly role: 'app' } | { readonly role: 'bystander'; readonly ports: readonly number[] };
 
 function start<T>(t: Teardown, data: Role): Promise<{ worker: Worker; ready: T }> {
   const worker = new Worker(new URL(import.meta.url), { workerData: data });
@@ -37,9 +46,12 @@ export async function startFloodApp(t: Teardown): Promise<FloodApp> {
   return ready;
 }
 
-/** Asks for `/` every few milliseconds on connections that it keeps, and on a new one each tenth time. */
-export async function startBystander(t: Teardown, port: number): Promise<Bystander> {
-  const { worker } = await start(t, { role: 'bystander', port });
+/**
+ * Asks each port for `/` every few milliseconds on connections that it keeps, and on a new one each tenth time. All from
+ * one thread: what delays the asking delays it for all of them.
+ */
+export async function startBystander(t: Teardown, ports: readonly number[]): Promise<Bystander> {
+  const { worker } = await start(t, { role: 'bystander', ports });
   return {
     take: () =>
       new Promise((resolve) => {
@@ -82,41 +94,59 @@ async function app(): Promise<FloodApp> {
   return { http: await listening(web), firehose: await listening(firehose) };
 }
 
-function bystander(port: number): void {
-  const agent = new http.Agent({ keepAlive: true, maxSockets: 4 });
-  let latencies: number[] = [];
+interface Asker {
+  ask(): void;
+  take(): Served;
+}
+
+function asker(port: number): Asker {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
+  let kept: number[] = [];
+  let fresh: number[] = [];
   let failures: string[] = [];
   let count = 0;
   const ask = (): void => {
     const started = performance.now();
-    const own = count++ % 10 === 0 ? false : agent;
+    const isFresh = count++ % 10 === 0;
     let told = false;
     const fail = (why: string): void => {
       if (!told) failures.push(why);
       told = true;
     };
-    const request = http.get({ host: '127.0.0.1', port, path: '/', agent: own, timeout: 10_000 }, (response) => {
-      if (response.statusCode !== 200) fail(`status ${response.statusCode}`);
-      response.resume();
-      response.once('end', () => latencies.push(performance.now() - started));
-    });
+    const request = http.get(
+      { host: '127.0.0.1', port, path: '/', agent: isFresh ? false : agent, timeout: 10_000 },
+      (response) => {
+        if (response.statusCode !== 200) fail(`status ${response.statusCode}`);
+        response.resume();
+        response.once('end', () => (isFresh || !request.reusedSocket ? fresh : kept).push(performance.now() - started));
+      },
+    );
     request.on('timeout', () => request.destroy(new Error('no answer in 10 s')));
     request.on('error', (error) => fail(error.message));
   };
-  const timer = setInterval(ask, 10);
-  parentPort?.on('message', () => {
-    parentPort?.postMessage({ latencies, failures });
-    latencies = [];
+  const take = (): Served => {
+    const taken = { kept, fresh, failures };
+    kept = [];
+    fresh = [];
     failures = [];
-  });
-  timer.ref();
+    return taken;
+  };
+  return { ask, take };
+}
+
+function bystander(ports: readonly number[]): void {
+  const askers = ports.map(asker);
+  setInterval(() => {
+    for (const each of askers) each.ask();
+  }, 10);
+  parentPort?.on('message', () => parentPort?.postMessage(askers.map((each) => each.take())));
 }
 
 if (!isMainThread && parentPort !== null) {
   const data = workerData as Role;
   if (data.role === 'app') parentPort.postMessage(await app());
   else {
-    bystander(data.port);
+    bystander(data.ports);
     parentPort.postMessage(null);
   }
 }

@@ -126,7 +126,11 @@ export class GrpcClient {
       // Channels to one address are shared otherwise, also between clients of different identities.
       'grpc.use_local_subchannel_pool': 1,
     });
-    t.teardown(() => this.#client.close());
+    t.teardown(() => this.close());
+  }
+
+  close(): void {
+    this.#client.close();
   }
 
   unary<R>(method: string, request: object): Promise<CallResult<R>> {

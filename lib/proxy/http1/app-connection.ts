@@ -138,7 +138,9 @@ export class AppConnection implements TurnTaker {
       return false;
     }
     this.#receiver = null;
-    return bytes.length < bulkRead || turn.take(bytes.length, this);
+    if (bytes.length < bulkRead || turn.take(bytes.length, this)) return true;
+    // Complete: whoever takes this connection next does not wait for a turn that belongs to the last one.
+    return this.#sink === null;
   }
 
   #receiveHead(bytes: Buffer): void {

@@ -7,7 +7,7 @@ import { outgoingLines } from '../outgoing-fields.ts';
 import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
-import { bulkRead, type TurnTaker, turn } from '../turn.ts';
+import { bulkRead, type PutOff, type TurnTaker, turn } from '../turn.ts';
 import type { PendingConnect } from '../upstream.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from './app-connection.ts';
 import type { AppPool } from './app-pool.ts';
@@ -67,7 +67,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
   /** When the first byte of a head came that is not complete yet. */
   #headSince: number | null = null;
   #advancing = false;
-  #resting: NodeJS.Immediate | null = null;
+  #resting: PutOff | null = null;
   /** Clients repeat themselves; this spares reading the same again. */
   #last: PlainRequest | null = null;
   #bodyLeft = 0;
@@ -185,7 +185,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
 
   #closed(): void {
     this.#stage = 'over';
-    if (this.#resting !== null) clearImmediate(this.#resting);
+    if (this.#resting !== null) this.#resting.run = null;
     this.#lane.forget(this);
     this.#connecting?.cancel();
     this.#connecting = null;
@@ -254,7 +254,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
   /** The others have their turn before the next of these pipelined requests. */
   #rest(): void {
     this.#socket.pause();
-    this.#resting = setImmediate(this.#rested);
+    this.#resting = turn.later(this.#rested);
   }
 
   /** Not plain: everything from this request on is the library lane's. */

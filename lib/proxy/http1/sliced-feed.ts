@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { guarded } from '../guard.ts';
+import { type PutOff, turn } from '../turn.ts';
 import { Unread } from './unread.ts';
 
 /** Bytes that Node's parser gets at once when they may be heads: it hands over all requests among them in one go. */
@@ -29,7 +30,7 @@ export class SlicedFeed {
   readonly #feed: (piece: Buffer) => void;
   readonly #unread = new Unread();
   #pieceBytes = leastPiece;
-  #resting: NodeJS.Immediate | null = null;
+  #resting: PutOff | null = null;
 
   /** Once the server has been given the socket; nothing of it has been read since. */
   constructor(socket: Socket, connection: FedConnection) {
@@ -62,7 +63,7 @@ export class SlicedFeed {
   /** Feeds no more; yields what has not been fed. */
   stop(): Buffer {
     this.#socket.removeListener('data', this.#onData);
-    if (this.#resting !== null) clearImmediate(this.#resting);
+    if (this.#resting !== null) this.#resting.run = null;
     this.#resting = null;
     const { bytes } = this.#unread;
     this.#unread.keep(bytes.length);
@@ -71,7 +72,7 @@ export class SlicedFeed {
 
   #rest(): void {
     this.#socket.pause();
-    this.#resting = setImmediate(this.#rested);
+    this.#resting = turn.later(this.#rested);
   }
 
   readonly #rested = guarded('HTTP/1, the next slice', { destroy: () => this.#socket.destroy() }, () => {

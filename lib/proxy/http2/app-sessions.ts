@@ -2,12 +2,16 @@ import type { Socket } from 'node:net';
 import type { BufferBudget } from '../buffer-budget.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { type Ending, guarded, internalFault } from '../guard.ts';
+import { turn } from '../turn.ts';
 import { connectTimedOut, type PendingConnect, type Upstreams } from '../upstream.ts';
 import { type ClientHome, ClientSession } from './client-session.ts';
 import { appLimits } from './limits.ts';
 
 /** One for all: what is read is dealt with, or copied, before the next read can happen. */
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
+
+/** Each writes a line of the log. */
+const failuresPerTurn = 64;
 
 /** A request that is waiting for a session. */
 export interface Waiting extends Ending {
@@ -48,6 +52,9 @@ export class AppSessions implements ClientHome {
     this.#connect();
   });
   #attempt: Attempt | null = null;
+  /** Waited in vain, and are told so a few at a time. */
+  readonly #failing = new Map<Waiting, Error>();
+  readonly #failSome = guarded('requests without a session', null, () => this.#fail());
 
   constructor(endpoint: Endpoint, upstreams: Upstreams, budget: BufferBudget) {
     this.#endpoint = endpoint;
@@ -89,6 +96,7 @@ export class AppSessions implements ClientHome {
   cancel(waiting: Waiting): void {
     if (waiting.room === 0) this.#waiting.delete(waiting);
     else this.#removeUpload(waiting);
+    this.#failing.delete(waiting);
   }
 
   #removeUpload(waiting: Waiting): void {
@@ -214,10 +222,24 @@ export class AppSessions implements ClientHome {
       this.#connect();
       return;
     }
-    const failed = [...this.#waiting, ...[...this.#uploads.values()].flatMap((uploads) => [...uploads])];
+    const isFailing = this.#failing.size > 0;
+    for (const queue of [this.#waiting, ...this.#uploads.values()]) {
+      for (const waiting of queue) this.#failing.set(waiting, error);
+    }
     this.#waiting.clear();
     this.#uploads.clear();
-    for (const waiting of failed) {
+    if (!isFailing) this.#fail();
+  }
+
+  /** As many as one turn of the event loop can bear. */
+  #fail(): void {
+    let left = failuresPerTurn;
+    for (const [waiting, error] of this.#failing) {
+      if (left-- === 0) {
+        turn.later(this.#failSome);
+        return;
+      }
+      this.#failing.delete(waiting);
       try {
         waiting.failed(error);
       } catch (thrown) {

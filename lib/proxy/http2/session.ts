@@ -3,6 +3,7 @@ import type { IpAddress } from '../../ip.ts';
 import type { BufferBudget } from '../buffer-budget.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { LimitName } from '../limits.ts';
+import { turn } from '../turn.ts';
 import { areSoundTrailers } from './field-rules.ts';
 import { FrameReader, type FrameSink } from './frame-reader.ts';
 import { HpackDecoder } from './hpack/decoder.ts';
@@ -182,7 +183,7 @@ export abstract class Session implements FrameSink, StreamHome {
     if (at < chunk.length) {
       this.#rest = chunk.subarray(at);
       this.socket.pause();
-      setImmediate(this.#nextTurn);
+      turn.later(this.#nextTurn);
     }
     if (this.#hasNewRoom) {
       // Once for all that came at once. Peers give back room frame by frame: whoever fills each bit of it at once sends
