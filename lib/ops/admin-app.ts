@@ -71,10 +71,11 @@ const gzipped = promisify(gzip);
 
 export function createAdminApp(options: AdminOptions): AdminApp {
   // A Map, not an object: paths come from clients.
+  const rendered = sharedRendering(options);
   const resources = new Map<string, Resource>([
     ['/live', { methods: ['GET'], loopbackOnly: false, handle: () => probe(liveAnswer(options.live())) }],
     ['/ready', { methods: ['GET'], loopbackOnly: false, handle: () => probe(readyAnswer(options.ready())) }],
-    ['/metrics', { methods: ['GET'], loopbackOnly: false, handle: (request) => metrics(options, request) }],
+    ['/metrics', { methods: ['GET'], loopbackOnly: false, handle: (request) => metrics(rendered, request) }],
     ['/policy', { methods: ['GET'], loopbackOnly: true, handle: () => policy(options) }],
     ['/log-level', { methods: ['GET', 'PUT'], loopbackOnly: true, handle: (request) => logLevel(options, request) }],
     ['/shutdown', { methods: ['POST'], loopbackOnly: true, handle: () => shutdown(options) }],
@@ -131,18 +132,49 @@ function probe({ status, body }: ProbeAnswer): AdminResponse {
   return text(status, body);
 }
 
-async function metrics(options: AdminOptions, request: AdminRequest): Promise<AdminResponse> {
-  const { contentType, body } = await options.metrics();
+interface Rendering {
+  readonly contentType: string;
+  readonly body: string;
+  compressed(): Promise<Buffer>;
+}
+
+/**
+ * The metrics as they are when they are asked for, once for all who ask in one turn of the event loop: a client may ask
+ * hundreds of times at once, and each rendering takes milliseconds.
+ */
+function sharedRendering(options: AdminOptions): () => Promise<Rendering> {
+  let next: Promise<Rendering> | null = null;
+  const render = async (): Promise<Rendering> => {
+    await new Promise((resolve) => setImmediate(resolve));
+    next = null;
+    const { contentType, body } = await options.metrics();
+    let compressed: Promise<Buffer> | null = null;
+    return {
+      contentType,
+      body,
+      compressed() {
+        compressed ??= gzipped(body);
+        return compressed;
+      },
+    };
+  };
+  return () => {
+    next ??= render();
+    return next;
+  };
+}
+
+async function metrics(rendered: () => Promise<Rendering>, request: AdminRequest): Promise<AdminResponse> {
+  const { contentType, body, compressed } = await rendered();
   if (!acceptsGzip(request.header('accept-encoding'))) {
     return withHeader(text(200, body, contentType), 'vary', 'accept-encoding');
   }
-  const compressed = await gzipped(body);
   const headers: [string, string][] = [
     ['content-type', contentType],
     ['content-encoding', 'gzip'],
     ['vary', 'accept-encoding'],
   ];
-  return { status: 200, headers, body: compressed };
+  return { status: 200, headers, body: await compressed() };
 }
 
 /** Whether gzip is named with a weight above zero, or `*` is and gzip is not refused (RFC 9110 section 12.5.3). */

@@ -23,7 +23,7 @@ const maxKept = 1024;
  */
 export class HeaderBlocks<Head> {
   readonly #decoder: HpackDecoder;
-  readonly #read: (fields: HeaderList) => Head | null;
+  readonly #read: (fields: HeaderList, listBytes: number) => Head | null;
   #keptBytes = Buffer.alloc(0);
   #keptLength = 0;
   /** The table's generation in which the kept bytes mean the kept head. */
@@ -32,8 +32,8 @@ export class HeaderBlocks<Head> {
   /** What it took to read the last block, in bytes that were looked at; next to nothing for one that was known. */
   cost = 0;
 
-  /** @param read makes a head; null for what is malformed. */
-  constructor(decoder: HpackDecoder, read: (fields: HeaderList) => Head | null) {
+  /** @param read makes a head of so many bytes (RFC 9113 6.5.2); null for what is malformed. */
+  constructor(decoder: HpackDecoder, read: (fields: HeaderList, listBytes: number) => Head | null) {
     this.#decoder = decoder;
     this.#read = read;
   }
@@ -55,7 +55,7 @@ export class HeaderBlocks<Head> {
     this.cost = length + decoder.decodedBytes;
     if (decoded.kind === 'malformed') return undecodable;
     if (decoded.kind === 'too-large') return tooLarge;
-    const head = this.#read(decoded.fields);
+    const head = this.#read(decoded.fields, decoder.decodedBytes);
     if (head === null) return malformed;
     const block: Block<Head> = { kind: 'head', head };
     if (decoder.generation === generation && length <= maxKept) {

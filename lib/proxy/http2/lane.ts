@@ -14,6 +14,8 @@ import { AnswerHead } from './answer-head.ts';
 import { AppSessions } from './app-sessions.ts';
 import { CollectedBody } from './collected-body.ts';
 import type { Http2Engine, Http2Session } from './engine.ts';
+import { HeldHeads } from './held-heads.ts';
+import { clientLimits } from './limits.ts';
 import { errorCode } from './protocol.ts';
 import { Http1Relay } from './relay-to-http1.ts';
 import { Http2Relay, NotProcessed } from './relay-to-http2.ts';
@@ -37,6 +39,7 @@ const goOn = new AnswerHead(100, [], -1);
 export class Http2Lane implements Http2Engine, ServerLane {
   readonly pipeline: RequestPipeline;
   readonly limits: SessionLimits;
+  readonly heads: HeldHeads;
   readonly onBadRequest: Http2LaneOptions['onBadRequest'];
   readonly #open = new Roster<ServerSession>();
   readonly #pools: ByEndpoint<AppPool>;
@@ -51,6 +54,7 @@ export class Http2Lane implements Http2Engine, ServerLane {
       (endpoint) => new AppSessions(endpoint, options.upstreams, options.pipeline.budget),
     );
     this.limits = serverLimits(options.pipeline.limits);
+    this.heads = new HeldHeads(options.pipeline.limits.maxBufferedBytes, clientLimits.ownHeads);
     this.#sweeper = setInterval(() => this.#sweep(), sweepMs).unref();
   }
 

@@ -10,6 +10,8 @@ export const clientLimits = {
   streamWindow: 65_535,
   grownStreamWindow: 256 * 1024,
   connectionWindow: 1 << 20,
+  /** Of the heads of its requests in flight, this many bytes are its own, however many there are of others. */
+  ownHeads: 256 * 1024,
 } as const;
 
 /** After an early answer, this much of a request body, for this many milliseconds, is still read away. */

@@ -9,13 +9,16 @@ export class RequestHead {
   readonly head: Http2Head;
   /** Bytes of content by Content-Length; -1 where there is none. */
   readonly contentLength: number;
+  /** Bytes of its list, as RFC 9113 6.5.2 counts them: about what it takes in memory, and again for the app. */
+  readonly listBytes: number;
   #http2: Buffer | null = null;
   #http1: string | null = null;
   #http1WithBody: string | null = null;
 
-  constructor(head: Http2Head, length: number) {
+  constructor(head: Http2Head, length: number, listBytes: number) {
     this.head = head;
     this.contentLength = length;
+    this.listBytes = listBytes;
   }
 
   /**
@@ -41,11 +44,11 @@ export class RequestHead {
 }
 
 /** Null when the block is malformed (RFC 9113 8.1.1). */
-export function readRequestHead(fields: HeaderList): RequestHead | null {
+export function readRequestHead(fields: HeaderList, listBytes: number): RequestHead | null {
   if (!isSoundRequest(fields)) return null;
   const head = readHttp2Head(fields);
   const length = contentLength(fields);
-  return head === null || length === null ? null : new RequestHead(head, length);
+  return head === null || length === null ? null : new RequestHead(head, length, listBytes);
 }
 
 export function http2Block(head: Http2Head, fields: HeaderList): Buffer {

@@ -7,6 +7,7 @@ import type { LimitName, Limits } from '../limits.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
 import type { Http2Session } from './engine.ts';
 import { HeaderBlocks } from './header-blocks.ts';
+import type { HeldHeads } from './held-heads.ts';
 import { encodeFields } from './hpack/encoder.ts';
 import { clientLimits } from './limits.ts';
 import { errorCode, maxStreamId, preface, setting } from './protocol.ts';
@@ -44,6 +45,7 @@ export const misspelt = 'a method in the wrong case';
 export interface ServerLane {
   readonly pipeline: RequestPipeline;
   readonly limits: SessionLimits;
+  readonly heads: HeldHeads;
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
   /** A request is complete but for its content; `stream.relay` must be set, or the stream answered. */
   request(connection: HttpConnection, stream: ServerStream): void;
@@ -58,6 +60,8 @@ export class ServerSession extends Session implements Http2Session, ServerStream
   readonly #blocks: HeaderBlocks<RequestHead>;
   protected override readonly limitsResets = true;
   protected override readonly maxEnablePush = 1;
+  /** Bytes of the heads of its streams. */
+  #headBytes = 0;
   /** Bytes of the client's preface that have come. */
   #prefaceBytes = 0;
   /** Since when there has been no stream, as far as looks at it tell, and the last one then. */
@@ -167,9 +171,17 @@ export class ServerSession extends Session implements Http2Session, ServerStream
       this.#turnAway(streamId, badRequest, endStream);
       return;
     }
+    const { listBytes } = block.head;
+    if (!this.#lane.heads.take(listBytes, this.#headBytes)) {
+      this.limitReached('max_buffered_bytes');
+      this.refuseMalformed(streamId, errorCode.refusedStream, endStream);
+      return;
+    }
+    this.#headBytes += listBytes;
     const stream = new ServerStream(this, streamId, block.head, this.peerInitialWindow, clientLimits.streamWindow);
     if (endStream) {
       if (!stream.count(0, true)) {
+        this.#letGo(block.head);
         this.#lane.onBadRequest(this.connection, 'Content-Length of missing content');
         this.refuseMalformed(streamId, errorCode.protocolError, endStream);
         return;
@@ -211,8 +223,14 @@ export class ServerSession extends Session implements Http2Session, ServerStream
     return this.#drainedAt ?? this.lastStreamId;
   }
 
-  protected override streamClosed(_stream: Stream): void {
+  protected override streamClosed(stream: Stream): void {
+    this.#letGo((stream as ServerStream).requestHead);
     if (this.#drainedAt !== null && this.streams.size === 0 && !this.over) this.end(errorCode.noError);
+  }
+
+  #letGo({ listBytes }: RequestHead): void {
+    this.#headBytes -= listBytes;
+    this.#lane.heads.release(listBytes);
   }
 
   /** Ends it now. */

@@ -77,6 +77,26 @@ function header(response: AdminResponse, name: string): string | undefined {
   return response.headers.find(([known]) => known === name)?.[1];
 }
 
+t.test('metrics are rendered once for all who ask at once, and anew for whoever asks later', async (t) => {
+  let count = 0;
+  const { options } = fixture({
+    metrics: async () => ({ contentType: 'text/plain', body: `rendered_total ${++count}` }),
+  });
+  const app = createAdminApp(options);
+  const clientIp = parseIp('192.0.2.1');
+  if (clientIp === undefined) throw new Error('no address');
+  const ask = async (encoding: string): Promise<string> => {
+    const body = async (): Promise<Buffer> => Buffer.alloc(0);
+    const header = (name: string): string[] => (name === 'accept-encoding' ? [encoding] : []);
+    const request = { method: 'GET', path: '/metrics', query: '', host: 'web', clientIp, header, body };
+    const { body: answer } = await app.handle(request);
+    return typeof answer === 'string' ? answer : gunzipSync(answer).toString();
+  };
+  const encodings = Array.from({ length: 250 }, (_, i) => (i % 2 === 0 ? '' : 'gzip'));
+  t.same(new Set(await Promise.all(encodings.map(ask))), new Set(['rendered_total 1']));
+  t.equal(await ask(''), 'rendered_total 2');
+});
+
 t.test('resources, methods, and who may ask', async (t) => {
   const local = '127.0.0.1';
   const remote = '10.1.2.3';

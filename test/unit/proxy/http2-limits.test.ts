@@ -4,6 +4,8 @@ import vm from 'node:vm';
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
+import { HeldHeads } from '../../../lib/proxy/http2/held-heads.ts';
+import { clientLimits } from '../../../lib/proxy/http2/limits.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
 import { type ServerLane, ServerSession, serverLimits } from '../../../lib/proxy/http2/server-session.ts';
 import type { ServerStream } from '../../../lib/proxy/http2/server-stream.ts';
@@ -50,7 +52,11 @@ interface Accepted {
 }
 
 /** A session whose clock is the test's: `sweep` says how late it is. */
-async function accepted(t: Test, onRequest: (stream: ServerStream) => void = () => {}): Promise<Accepted> {
+async function accepted(
+  t: Test,
+  onRequest: (stream: ServerStream) => void = () => {},
+  heads = new HeldHeads(defaultLimits.maxBufferedBytes, clientLimits.ownHeads),
+): Promise<Accepted> {
   const bad: string[] = [];
   const reached: string[] = [];
   const budget = new BufferBudget(defaultLimits, { limitReached: (limit) => reached.push(limit) });
@@ -65,6 +71,7 @@ async function accepted(t: Test, onRequest: (stream: ServerStream) => void = () 
   const lane: ServerLane = {
     pipeline: pipeline as unknown as ServerLane['pipeline'],
     limits: serverLimits(defaultLimits),
+    heads,
     onBadRequest: (_connection, reason) => bad.push(reason),
     request: (_connection, stream) => onRequest(stream),
     forget: () => {},
@@ -225,6 +232,35 @@ t.test('of heads that come at once, others have their turn in between', async (t
     t.notOk(connection.session.over);
     connection.client.destroy();
   }
+});
+
+t.test('heads in flight take no more memory than there is, and no client all of it', async (t) => {
+  const headBytes = 10_000;
+  const heads = new HeldHeads(20 * headBytes, 3 * headBytes);
+  const open: ServerStream[] = [];
+  const connection = (): Promise<Accepted> => accepted(t, (stream) => open.push(stream), heads);
+  const [greedy, other] = [await connection(), await connection()];
+  const large = (i: number): Buffer => get(id(i), '/', [[`x-${i}`, 'a'.repeat(headBytes - 300)]]);
+  await sent(greedy, Buffer.concat([first, times(30, large)]));
+  await until('the last of them', () => greedy.reached.length + open.length === 30);
+  t.equal(open.length, 20, 'as many as there is room for');
+  t.same(new Set(greedy.reached), new Set(['max_buffered_bytes']));
+  t.notOk(greedy.session.over, 'the others are refused, and may come again');
+  await sent(other, Buffer.concat([first, times(5, large)]));
+  await until('the last of them', () => other.reached.length + open.length === 25);
+  t.equal(open.length, 23, 'somebody else has room for a few');
+  for (const stream of open.splice(0)) stream.respond(200, '', [], false);
+  await sent(
+    greedy,
+    times(20, (i) => large(30 + i)),
+  );
+  await until('twenty more', () => open.length === 20);
+  greedy.session.destroy();
+  other.session.destroy();
+  open.length = 0;
+  const late = await connection();
+  await sent(late, Buffer.concat([first, times(20, large)]));
+  await until('a later client to have all the room', () => open.length === 20);
 });
 
 t.test('a fault while one connection is written to ends that one alone', async (t) => {
