@@ -86,7 +86,13 @@ const serverKind: DocumentKind = {
   group: linkerdGroup,
   kind: 'Server',
   shapes: serverShapes,
-  unknownField: (path) => (path.includes('podSelector') ? 'seal' : 'prune'),
+  unknownField: (path, field) => {
+    // A port that was to speak one protocol would carry any bytes.
+    if (path.length === 0 && /proto/i.test(field)) return 'seal';
+    if (!path.includes('podSelector')) return 'prune';
+    // Without its `values` an expression holds for no pod, and the port would be nobody's.
+    return path.includes('matchExpressions') ? 'refuse' : 'seal';
+  },
   admit: (spec, version, { report, meta, sealed }) => {
     const admit = version === 'v1alpha1' ? admitServerV1alpha1 : admitServer;
     return { kind: 'Server', ...meta, spec: admit(spec as ServerShape, report, sealed.length > 0) };

@@ -202,7 +202,7 @@ function readSpec(
     const known = type.group === linkerdGroup ? shape : unattachedRouteShape;
     const faults = (known.safeParse(spec ?? {}).error?.issues ?? []).filter(({ code }) => code !== 'unrecognized_keys');
     report.issues(faults, ['spec'], 'refuse');
-    refuseStrays(spec, shape, report);
+    refuseStrays(value, spec, shape, report);
     if (report.refused) return undefined;
     warnOfMissingKind(spec, report);
     const context = { report, meta: { ...meta, marks: marksOf([], place) }, sealed: [], status: undefined };
@@ -235,13 +235,18 @@ function marksOf(paths: readonly Path[], place: (path: Path) => { line: number; 
 }
 
 /** A route that names no parents, but has a field that nobody knows: who can say that those were not meant? */
-function refuseStrays(spec: unknown, shape: z.ZodType, report: AdmissionReport): void {
-  if (!isObject(spec) || spec.parentRefs !== undefined) return;
-  const known = fieldsAt(shape, []);
-  for (const field of Object.keys(spec)) {
+function refuseStrays(value: object, spec: unknown, shape: z.ZodType, report: AdmissionReport): void {
+  const [holder, at, known] = spec === undefined ? [value, [], topLevelFields] : [spec, ['spec'], fieldsAt(shape, [])];
+  if (!isObject(holder) || holder.parentRefs !== undefined) return;
+  for (const field of Object.keys(holder)) {
     if (known.includes(field)) continue;
-    const message = `unknown field spec.${field}: nobody knows what the route is attached to`;
-    report.refuse('unknown-field', ['spec', field], message, didYouMean(field, known, 'Write parentRefs.'));
+    const message = `unknown field ${pathText([...at, field])}: nobody knows what the route is attached to`;
+    report.refuse(
+      'unknown-field',
+      [...at, field],
+      message,
+      didYouMean(field, known, `Known here: ${known.join(', ')}.`),
+    );
   }
 }
 

@@ -489,7 +489,7 @@ t.test('unknown fields are named with the nearest known one', async (t) => {
   const rows: readonly (readonly [text: string, severity: string, field: string, hint: string, kept: boolean])[] = [
     [
       document('Server', 's', '{podSelector: {}, port: 1, proxyProtocl: opaque}', beta3),
-      'warning',
+      'error',
       'spec.proxyProtocl',
       'proxyProtocol',
       true,

@@ -81,6 +81,24 @@ t.test('a Server', async (t) => {
       bad('{podSelector: {matchExpressions: [{key: a, operator: In}]}, port: 8080, accessPolicy: no}'),
       [[{}, false]],
     ],
+    [
+      'a selector without the values of an expression',
+      bad('{podSelector: {matchExpressions: [{key: app, operator: In, valeus: [web]}]}, port: 8080}'),
+      [
+        [{}, false],
+        [{ port: 9000 }, true],
+      ],
+    ],
+    ...['ProxyProtocol', 'proxyprotocol', 'protocol'].map(
+      (field): Row => [
+        `${field} for proxyProtocol`,
+        bad(`{${selects}, port: 8080, ${field}: HTTP/1, accessPolicy: all-unauthenticated}`),
+        [
+          [{ protocol: 'tcp' }, false],
+          [{ port: 9000 }, true],
+        ],
+      ],
+    ),
     ['no selector', bad('{port: 8080}'), [[{}, false]]],
     ['of external workloads', bad('{externalWorkloadSelector: {}, port: 8080, accessPolicy: allow}'), [[{}, true]]],
     [
@@ -268,6 +286,11 @@ t.test('a route', async (t) => {
         ],
       ],
     ),
+    [
+      'Spec for spec, of which nothing can be read',
+      everyone + root + routeOf(`${parent}, rules: [{matches: [${admin}]}]`).replace('spec:', 'Spec:'),
+      [[{ path: '/x' }, false]],
+    ],
     ...['parentRef', 'parentrefs', 'parents'].map(
       (field): Row => [
         `${field} for parentRefs`,
