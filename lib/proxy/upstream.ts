@@ -12,7 +12,7 @@ import { errorCode } from './refuse.ts';
 export interface UpstreamOptions {
   /** Milliseconds until a connect counts as failed (504). */
   readonly connectTimeoutMs: number;
-  readonly limits: Pick<Limits, 'maxPendingConnects'>;
+  readonly limits: Pick<Limits, 'maxPendingConnects' | 'maxConnections'>;
   readonly recorder: Pick<Recorder, 'openDestination' | 'limitReached'>;
   /** True for addresses on which this very proxy listens. */
   readonly isOwn: (endpoint: Endpoint) => boolean;
@@ -86,8 +86,9 @@ export class Upstreams {
   readonly #options: UpstreamOptions;
   readonly #http1 = new ByEndpoint((endpoint) => this.#pool(endpoint));
 
-  /** Connects under way. */
+  /** Connects under way, and connections. */
   #pending = 0;
+  #open = 0;
 
   constructor(options: UpstreamOptions) {
     this.#options = options;
@@ -100,8 +101,11 @@ export class Upstreams {
   /**
    * Calls back once: with a connected socket that allows half-open, or with the error. Never after `cancel`.
    * What `done` throws ends the socket; it should guard what it does to the client by itself.
+   *
+   * @param isExtra the client's connection has one to the app already. Of these there are no more than there may be
+   * clients, so that the many requests of one HTTP/2 connection leave the others their descriptors.
    */
-  connect(endpoint: Endpoint, done: Done, onread?: OnRead): PendingConnect {
+  connect(endpoint: Endpoint, done: Done, onread?: OnRead, isExtra = false): PendingConnect {
     const socket = new net.Socket({ allowHalfOpen: true, ...(onread === undefined ? {} : { onread }) });
     const { limits, recorder } = this.#options;
     let settled = false;
@@ -127,8 +131,9 @@ export class Upstreams {
       socket.destroy();
     };
     this.#pending++;
-    if (this.#pending > limits.maxPendingConnects) {
-      recorder.limitReached('max_pending_connects', null);
+    const overshoots = isExtra && this.#pending + this.#open > limits.maxConnections;
+    if (overshoots || this.#pending > limits.maxPendingConnects) {
+      recorder.limitReached(overshoots ? 'max_connections' : 'max_pending_connects', null);
       const error = new UpstreamError('ERR_SALLYPORT_CONNECTS', 'too many connects to the application under way');
       setImmediate(() => fail(error));
       return { cancel };
@@ -146,6 +151,7 @@ export class Upstreams {
       settled = true;
       clearTimeout(timer);
       this.#pending--;
+      this.#open++;
       socket.removeListener('error', fail);
       let errno = '';
       socket.on('error', (error: NodeJS.ErrnoException) => {
@@ -154,7 +160,10 @@ export class Upstreams {
       const transport = this.#options.recorder.openDestination(socket);
       socket.once(
         'close',
-        guarded('a connection to the app, closed', null, () => transport.closed(errno)),
+        guarded('a connection to the app, closed', null, () => {
+          this.#open--;
+          transport.closed(errno);
+        }),
       );
       done(null, socket);
     };

@@ -56,10 +56,14 @@ export class AppPool {
     }
   }
 
-  /** Calls back once with a connection: one that has rested, if its end is not among what is still to be read; or a new one. */
-  connect(done: Connected): PendingConnect {
+  /**
+   * Calls back once with a connection: one that has rested, if its end is not among what is still to be read; or a new one.
+   *
+   * @param isExtra see `Upstreams.connect`.
+   */
+  connect(done: Connected, isExtra = false): PendingConnect {
     const rested = this.#youngest(performance.now());
-    if (rested === null) return this.#connectAnew(done);
+    if (rested === null) return this.#connectAnew(done, isExtra);
     this.#idle.pop();
     let pending: PendingConnect | null = null;
     let cancelled = false;
@@ -71,7 +75,7 @@ export class AppPool {
       } else if (lives) {
         done(null, rested);
       } else {
-        pending = this.#connectAnew(done);
+        pending = this.#connectAnew(done, isExtra);
       }
     });
     // What had come when this turn began is read in it; what has come since, before the second of these.
@@ -84,7 +88,7 @@ export class AppPool {
     };
   }
 
-  #connectAnew(done: Connected): PendingConnect {
+  #connectAnew(done: Connected, isExtra: boolean): PendingConnect {
     let connection: AppConnection | null = null;
     const onread = {
       buffer: readBuffer,
@@ -97,6 +101,7 @@ export class AppPool {
         done(error, connection);
       },
       onread,
+      isExtra,
     );
   }
 

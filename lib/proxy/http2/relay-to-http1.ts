@@ -115,7 +115,8 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
       if (app === null) this.onFailed(error ?? new Error('not connected'));
       else this.#send(app);
     };
-    this.#connecting = this.#pool.connect(guarded('a connection to the app', this.#client, connected));
+    const guardedConnected = guarded('a connection to the app', this.#client, connected);
+    this.#connecting = this.#pool.connect(guardedConnected, !this.#client.isAlone);
   }
 
   #send(app: AppConnection): void {

@@ -239,6 +239,10 @@ export class ServerSession extends Session implements Http2Session, ServerStream
     this.socket.destroy();
   }
 
+  get openStreams(): number {
+    return this.streams.size;
+  }
+
   get betweenRequests(): boolean {
     return this.streams.size === 0;
   }

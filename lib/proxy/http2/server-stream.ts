@@ -17,6 +17,7 @@ import { Stream, type StreamHome } from './stream.ts';
 export interface ServerStreamHome extends StreamHome {
   readonly connection: HttpConnection;
   readonly pipeline: RequestPipeline;
+  readonly openStreams: number;
   /** Takes no more requests, and ends with the last that is open. */
   drain(): void;
 }
@@ -89,6 +90,11 @@ export class ServerStream extends Stream implements Exchange {
   header(name: string): readonly string[] {
     return headerValues(this.requestHead.head.forward, name);
   }
+  /** Of its connection's streams, the only one that is open. */
+  get isAlone(): boolean {
+    return this.#home.openStreams <= 1;
+  }
+
   get carries(): RequestFacts['carries'] {
     return this.remoteEnded ? 'nothing' : 'body';
   }

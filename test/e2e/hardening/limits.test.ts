@@ -12,6 +12,7 @@ import { freePorts } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { type Sallyport, startSallyport } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
+import { headersFrame, preface, requestFields, settingsFrame } from './http2-frames.ts';
 import { http1Outcome, http1Request, lanes } from './stage.ts';
 import { startWitness, type Witness } from './witness.ts';
 
@@ -323,6 +324,35 @@ t.test('max_pending_connects', async (t) => {
   const told = clients.filter(({ receivedLength }) => receivedLength > 0);
   for (const { received } of told) t.match(received.toString(), /^HTTP\/1\.1 503 /);
   t.ok((await scrape(sallyport.adminPort)).sum('sallyport_limit_reached_total', { limit: 'max_pending_connects' }) > 0);
+});
+
+t.test('the many requests of one connection leave others their descriptors', async (t) => {
+  const [web = 0] = await freePorts(1);
+  const app = await startWitness(t, (request, response) => {
+    if (request.url === '/hang') return;
+    response.statusCode = 200;
+    (response as NodeJS.WritableStream).end();
+  });
+  const sallyport = await startSallyport(t, {
+    env: {
+      ...policyEnvironment(t.testdir(), openServer('http', web)),
+      SALLYPORT_INBOUND_PORTS: `${web}=127.0.0.1:${app.port}`,
+    },
+    within: ['prlimit', '--nofile=200:200'],
+  });
+  const greedy = await RawClient.open({ port: web });
+  t.teardown(() => greedy.destroy());
+  const hangs = Array.from({ length: 250 }, (_, i) =>
+    headersFrame(2 * i + 1, requestFields('/hang', [['l5d-orig-proto', 'HTTP/1.1']])),
+  );
+  greedy.send(Buffer.concat([preface, settingsFrame([]), ...hangs]));
+  const limited = async (): Promise<number> =>
+    (await scrape(sallyport.adminPort)).sum('sallyport_limit_reached_total', { limit: 'max_connections' });
+  await until('some of them to be refused', async () => (await limited()) > 0);
+  for (let i = 0; i < 20; i++) t.equal(await http1Outcome(web, get), '200', 'a new client is served');
+  const { sum } = await scrape(sallyport.adminPort);
+  t.equal(sum('sallyport_limit_reached_total', { limit: 'descriptors' }), 0, 'none is lacking');
+  t.equal(sum('sallyport_internal_errors_total'), 0, 'no fault of ours');
 });
 
 t.test('without descriptors: the app is not dialled, nobody waits for ever, and all is well afterwards', async (t) => {
