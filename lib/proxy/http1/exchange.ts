@@ -164,6 +164,11 @@ export class Http1Exchange implements LibraryExchange {
     this.#response.once('drain', resume);
   }
 
+  /** The client has taken what there was, where Node does not see it. */
+  drained(): void {
+    this.#response.emit('drain');
+  }
+
   end(trailers: HeaderList): void {
     if (trailers.length > 0) {
       const pairs: [string, string][] = [];

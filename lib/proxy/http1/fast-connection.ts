@@ -281,6 +281,12 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
     const { pipeline } = this.#lane;
     const { fields } = request;
     const { bytes } = this.#unread;
+    if (this.#clientEnded && bytes.length - from < fields.contentLength) {
+      // The rest of its content will never come.
+      this.#stage = 'over';
+      this.#socket.destroySoon();
+      return;
+    }
     const took = Math.min(bytes.length - from, fields.contentLength);
     const body = took === 0 ? nothing : bytes.subarray(from, from + took);
     this.#unread.keep(from + took);

@@ -238,8 +238,17 @@ export class LibraryLane implements Http1Engine {
     // Node has taken its own listener off, not ours; what it has not seen belongs to what it hands over.
     const rest = lane.feed?.stop() ?? nothing;
     const early = rest.length === 0 ? head : Buffer.concat([head, rest]);
-    if (lane.busy) lane.waiting.push(() => this.#tunnelNow(lane, request, socket, early));
-    else this.#tunnelNow(lane, request, socket, early);
+    if (!lane.busy) {
+      this.#tunnelNow(lane, request, socket, early);
+      return;
+    }
+    // Node no longer tells the answers before it when there is room for more of them.
+    const drained = (): void => lane.exchange?.drained();
+    socket.on('drain', drained);
+    lane.waiting.push(() => {
+      socket.removeListener('drain', drained);
+      this.#tunnelNow(lane, request, socket, early);
+    });
   }
 
   #tunnelNow(lane: Lane, request: http.IncomingMessage, socket: Duplex, head: Buffer): void {

@@ -192,6 +192,54 @@ const scenarios: Scenario[] = [
     },
   },
   {
+    name: 'a large answer arrives whole though an upgrade waits behind it',
+    run: async (t, engine) => {
+      const large = Buffer.alloc(8 * megabyte, 'x');
+      const { open } = await stage(t, engine, {
+        answer: ({ target }, { socket }) => {
+          if (target !== '/large') socket.write(ok);
+          else
+            socket.write(Buffer.concat([latin1(`HTTP/1.1 200 OK\r\nContent-Length: ${large.length}\r\n\r\n`), large]));
+        },
+      });
+      const client = await open();
+      // With TE it is the library lane's; with the upgrade in one packet, Node has both at once.
+      client.send(
+        Buffer.concat([get('/large', 'TE: trailers\r\n'), get('/up', 'Connection: upgrade\r\nUpgrade: x\r\n')]),
+      );
+      const answers = await client.responses(['GET', 'GET'], 20_000);
+      t.same(
+        answers.map(({ status, body }) => [status, body.length]),
+        [
+          [200, large.length],
+          [200, 2],
+        ],
+      );
+    },
+  },
+  {
+    name: 'a client that ends within the content of a request that waits for its turn is let go',
+    run: async (t, engine) => {
+      let release = (): void => {};
+      const { open, app, lane } = await stage(t, engine, {
+        answer: (_request, { socket }) => {
+          release = () => socket.write(ok);
+        },
+      });
+      const client = await open();
+      client.send(Buffer.concat([get('/first'), post('/second', 'ab', 5)]));
+      await until('the first request', () => app.requests.length === 1);
+      client.halfClose();
+      // So that the end has come before the second request has its turn.
+      await still('what has come', () => lane.counts.decided);
+      release();
+      t.equal((await client.responses(['GET']))[0]?.status, 200);
+      await until('the connection to be over', () => lane.live.size === 0, { timeoutMs: 10_000 });
+      t.equal(app.requests.length, 1);
+      await until('no request to be in flight', () => lane.counts.started === lane.counts.ended);
+    },
+  },
+  {
     name: 'more requests than are allowed at one time are a 503',
     run: async (t, engine) => {
       const { open, app, lane } = await stage(t, engine, { answer: () => {} }, { maxInFlight: 1 });
