@@ -26,6 +26,9 @@ const proxySignature = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 const versions = ['http/', 'rtsp/', 'ice/'] as const;
 const longestVersion = 5;
 
+/** Whatever follows one of them in two words or more is a request to Apache where it is told to be lenient. */
+const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'CONNECT', 'OPTIONS', 'TRACE', 'PATCH']);
+
 /** One word of the first line, as far as it has come. */
 class Word {
   length = 0;
@@ -60,6 +63,11 @@ class Word {
     this.length++;
   }
 
+  /** Of a longer one its first 8 characters. */
+  get text(): string {
+    return this.#head;
+  }
+
   /** Whether it is this very word, of at most 8 characters. */
   is(text: string): boolean {
     return this.length === text.length && this.#head === text;
@@ -85,7 +93,10 @@ class Word {
  * rules are those of real servers (test/fuzz/detection.test.ts asks them), each a little wider than any of them:
  *
  * - any words, the last of which names a version of HTTP: http.server, wsgiref, Tornado, and all that are stricter;
+ * - a method of HTTP and two words or more: Apache, told to be lenient;
  * - `GET` and one word, or any word and a path: HTTP/0.9 to http.server, nginx, Apache, Node;
+ * - text with a path in it that it does not begin with, and a blank on which servers differ: the second word of one is
+ *   the third of another;
  * - three words or more, the second of which is a path: the JDK's server, which looks at neither method nor version, and
  *   which ends lines at CRLF alone;
  * - anything that ends in an empty line: Waitress;
@@ -102,10 +113,22 @@ export class Opening {
   readonly #second = new Word();
   readonly #last = new Word();
   #inWord = false;
+  /** Bytes of the line, what is no word included. */
+  #lineBytes = 0;
+  /** No text has a NUL, much else has. */
+  #hasNul = false;
+  /** A blank to some, and part of a word to others. */
+  #hasOddBlank = false;
+  /** The word under way is not what the line begins with. */
+  #isLate = false;
+  /** Such a word was a path. */
+  #sawPath = false;
   /** The first line that is not empty has ended, and was no request. */
   #lineOver = false;
   /** How much of an empty line's CRLFCRLF has come. */
   #emptyLine = 0;
+  /** Something has come that is no end of a line, be it a blank: Waitress finds a request in `\x1c\r\n\r\n`. */
+  #hasContent = false;
   #signature = 0;
   /** By spaces and CRLF alone, as the JDK's server reads. */
   #spaces = 0;
@@ -151,26 +174,33 @@ export class Opening {
     if (!this.#strictLineOver) this.#readStrictly(byte);
     if (byte === (this.#emptyLine % 2 === 0 ? CR : LF)) {
       this.#emptyLine++;
-      if (this.#emptyLine === 4 && this.#words > 0) this.#request = true;
+      if (this.#emptyLine === 4 && this.#hasContent) this.#request = true;
       if (this.#emptyLine === 4) this.#emptyLine = 2;
     } else {
       this.#emptyLine = byte === CR ? 1 : 0;
+      if (byte !== CR && byte !== LF) this.#hasContent = true;
     }
     this.#previous = byte;
   }
 
   #readLine(byte: number): void {
+    if (byte === 0) this.#hasNul = true;
     if (blank[byte] !== 1) {
       if (!this.#inWord) {
         this.#inWord = true;
+        this.#isLate = this.#lineBytes > 0;
         this.#words++;
         this.#last.clear();
       }
       if (this.#words === 1) this.#first.add(byte);
       else if (this.#words === 2) this.#second.add(byte);
       if (this.#words > 1) this.#last.add(byte);
+      this.#lineBytes++;
       return;
     }
+    if (byte !== SP && byte !== CR && byte !== LF) this.#hasOddBlank = true;
+    if (this.#isLatePath) this.#sawPath = true;
+    this.#lineBytes = byte === LF ? 0 : this.#lineBytes + 1;
     if (this.#inWord && this.#words === 1 && this.#first.is('PROXY')) this.#request = true;
     this.#inWord = false;
     // A carriage return alone ends a line to some.
@@ -179,11 +209,16 @@ export class Opening {
     else if (byte === LF && this.#words > 0) this.#lineOver = true;
   }
 
+  get #isLatePath(): boolean {
+    return this.#inWord && this.#isLate && (this.#words === 1 ? this.#first : this.#last).isPath;
+  }
+
   #isRequestLine(): boolean {
+    if (this.#hasOddBlank && !this.#hasNul && (this.#sawPath || this.#isLatePath)) return true;
     // Tornado takes even a line without method and target, if blanks stand for them.
     if (this.#words < 2) return this.#first.isVersion;
     if (this.#last.isVersion) return true;
-    if (this.#words > 2) return this.#second.isPath && this.#first.isPrintable;
+    if (this.#words > 2) return (this.#second.isPath && this.#first.isPrintable) || methods.has(this.#first.text);
     return this.#first.is('GET') || this.#second.isPath || this.#second.is('*');
   }
 

@@ -1,6 +1,6 @@
 import type { ConnectionOptions } from 'node:tls';
 import { RawClient, type RawTarget } from '../../support/raw-http.ts';
-import { ConditionTimeout } from '../../support/until.ts';
+import { ConditionTimeout, crowding } from '../../support/until.ts';
 
 /*
  * HTTP/2 by hand: node:http2 will not send what these tests must send. Header blocks are literals without Huffman coding
@@ -177,7 +177,8 @@ export class FrameClient {
   }
 
   /** Waits until it is known what became of the stream; throws where that stays open. */
-  async outcome(streamId: number, timeoutMs = 5_000): Promise<Outcome> {
+  async outcome(streamId: number, leastMs = 5_000): Promise<Outcome> {
+    const timeoutMs = leastMs * crowding();
     await this.raw.reaches(() => this.#outcome(streamId) !== undefined, timeoutMs);
     const outcome = this.#outcome(streamId);
     if (outcome !== undefined) return outcome;

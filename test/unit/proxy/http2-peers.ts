@@ -16,7 +16,7 @@ import {
   windowFrame,
 } from '../../e2e/hardening/http2-frames.ts';
 import type { Teardown } from '../../support/children.ts';
-import { ConditionTimeout } from '../../support/until.ts';
+import { ConditionTimeout, crowding } from '../../support/until.ts';
 
 /*
  * HTTP/2 written by hand, as either side of a connection. What is sent is the test's, byte for byte; what is received is
@@ -155,7 +155,8 @@ export class FramePeer {
   }
 
   /** Waits for something that only a frame, or the end of the connection, can bring about. */
-  async until(what: string, condition: () => boolean, timeoutMs = 5000): Promise<void> {
+  async until(what: string, condition: () => boolean, leastMs = 5000): Promise<void> {
+    const timeoutMs = leastMs * crowding();
     const deadline = Date.now() + timeoutMs;
     while (!condition()) {
       const left = deadline - Date.now();
