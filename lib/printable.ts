@@ -3,14 +3,21 @@
  * end a line, move the cursor, or turn the reading direction round.
  */
 
-/** C0, DEL, C1, line and paragraph separators, and the marks that reorder text (CVE-2021-42574). */
-const unprintable = /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+/**
+ * C0, DEL, C1, line and paragraph separators, and whatever Unicode calls a format: the marks that reorder text
+ * (CVE-2021-42574), and those that cannot be seen, with which two names look alike.
+ */
+const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 function escaped(character: string): string {
   const known = ['\n', '\r', '\t'].indexOf(character);
-  return known === -1
-    ? `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
-    : (['\\n', '\\r', '\\t'][known] as string);
+  if (known !== -1) return ['\\n', '\\r', '\\t'][known] as string;
+  // As JSON has it: each of a pair of surrogates by itself.
+  return character.split('').map(escapedUnit).join('');
+}
+
+function escapedUnit(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
 /** Text from outside as it may be printed: on one line, with everything else escaped as in JSON. */
@@ -20,7 +27,10 @@ export function oneLine(text: string): string {
 
 /** JSON for programs that a person may read too: what JSON leaves raw is escaped, which changes nothing of its meaning. */
 export function jsonText(value: unknown, indent?: number): string {
-  return JSON.stringify(value, null, indent).replace(unprintable, (character) =>
-    character === '\n' ? character : escaped(character),
-  );
+  return escapedJson(JSON.stringify(value, null, indent));
+}
+
+/** JSON that is text already, in one line or several. */
+export function escapedJson(text: string): string {
+  return text.replace(unprintable, (character) => (character === '\n' ? character : escaped(character)));
 }

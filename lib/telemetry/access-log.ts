@@ -1,9 +1,9 @@
 /** Linkerd's access log (linkerd2-proxy http/access-log): one line per answered request, with exactly its fields. */
 import { clientId } from '../client.ts';
 import { hostPort } from '../ip.ts';
+import { escapedJson } from '../printable.ts';
 import type { AccessRecord, ConnectionFacts } from '../proxy/recorder.ts';
 import { clip } from './decision-log.ts';
-import { escapeUnsafe } from './log.ts';
 import { bufferedOutput, type LineSink } from './output.ts';
 
 const maxUri = 8192;
@@ -33,7 +33,7 @@ function apacheLine(facts: ConnectionFacts, record: AccessRecord, time: string):
 
 /** Inside quotes and brackets: quotes, backslashes and whatever would end or disturb the line are escaped. */
 function quotable(text: string): string {
-  return escapeUnsafe(JSON.stringify(text).slice(1, -1));
+  return escapedJson(JSON.stringify(text).slice(1, -1));
 }
 
 function jsonLine(facts: ConnectionFacts, record: AccessRecord, time: string): string {
@@ -55,7 +55,7 @@ function jsonLine(facts: ConnectionFacts, record: AccessRecord, time: string): s
     user_agent: clip(record.userAgent, maxText),
     version: record.version,
   });
-  return `${escapeUnsafe(JSON.stringify(fields))}\n`;
+  return `${escapedJson(JSON.stringify(fields))}\n`;
 }
 
 function clientAddr(facts: ConnectionFacts): string {

@@ -3,6 +3,7 @@
  * denials must not slow the requests that are allowed; flushed at exit.
  */
 import pino, { type Logger } from 'pino';
+import { escapedJson } from '../printable.ts';
 import { refText } from '../resource-ref.ts';
 import { bufferedOutput, type LineSink } from './output.ts';
 
@@ -62,20 +63,9 @@ function pinoLevel(level: Level): string {
   return level === 'off' ? 'silent' : level;
 }
 
-/**
- * Characters that JSON allows in strings but that some readers of lines and terminals obey: DEL and C1 controls, line
- * and paragraph separators, bidirectional overrides (CVE-2021-42574). Everything below U+0020 and lone surrogates are
- * escaped by the serializer already.
- */
-const unsafeInLines = /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
-
-export function escapeUnsafe(text: string): string {
-  return text.replace(unsafeInLines, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
-}
-
 /** A line of JSON stays JSON: outside strings none of these characters occurs. */
 function printableJson(line: string): string {
-  return escapeUnsafe(line);
+  return escapedJson(line);
 }
 
 /** A value that needs no quotes. */
@@ -83,7 +73,7 @@ const bare = /^[\w.:/@*+-]+$/;
 
 function plainValue(value: unknown): string {
   if (typeof value === 'string' && bare.test(value)) return value;
-  return escapeUnsafe(JSON.stringify(value) ?? 'null');
+  return escapedJson(JSON.stringify(value) ?? 'null');
 }
 
 /** `2026-11-20T14:00:00.000Z INFO Request denied server=policy.linkerd.io/server/web client.ip=10.1.2.3 …` */
@@ -96,7 +86,7 @@ function plainLine(line: string): string {
 
 /** Messages are constants of the program, but one made from an error's text must not break the line either. */
 function plainMessage(message: unknown): string {
-  return escapeUnsafe(JSON.stringify(String(message ?? '')).slice(1, -1));
+  return escapedJson(JSON.stringify(String(message ?? '')).slice(1, -1));
 }
 
 function plainField(parts: string[], name: string, value: unknown): void {

@@ -6,8 +6,9 @@ import { jsonText, oneLine } from '../../../lib/printable.ts';
 import { runSallyport } from '../../support/sallyport.ts';
 
 /** A line's end in every spelling, a cleared screen in both, and text turned round. */
-const hostile = 'x\n0 documents: forged\r\u0085\u2028\u2029\u001b[2J\u009b2J\u007f\u202e\u2066';
-const raw = /[^\P{Cc}\n]|[\u2028\u2029\u202e\u2066]/u;
+const hostile =
+  'x\n0 documents: forged\r\u0085\u2028\u2029\u001b[2J\u009b2J\u007f\u202e\u2066\u061c\u200b\u200f\u00ad\ufeff\u{e0041}';
+const raw = /[^\P{Cc}\n]|[\u2028\u2029\u202e\u2066\u061c\u200b\u200f\u00ad\ufeff\u{e0041}]/u;
 
 t.test('one line', async (t) => {
   t.equal(oneLine('as it is: é ✓ "quoted" \\n'), 'as it is: é ✓ "quoted" \\n');

@@ -39,8 +39,8 @@ t.test('apache', async (t) => {
     ['IPv6', line('apache', {}, facts({ ip: '::1' })), `[::1]:51160 - - ${time} "GET http://web:7000/ HTTP/2.0" 200\n`],
     [
       'hostile',
-      line('apache', { uri: '/a" 200\n\u2028\x9b\ud800', method: 'G\r' }),
-      `10.1.2.3:51160 - - ${time} "G\\r /a\\" 200\\n\\u2028\\u009b\\ud800 HTTP/2.0" 200\n`,
+      line('apache', { uri: '/a" 200\n\u2028\u061c\u200b\x9b\ud800', method: 'G\r' }),
+      `10.1.2.3:51160 - - ${time} "G\\r /a\\" 200\\n\\u2028\\u061c\\u200b\\u009b\\ud800 HTTP/2.0" 200\n`,
     ],
   ];
   for (const [what, got, want] of rows) t.equal(got, want, what);
