@@ -62,6 +62,10 @@ export const failures = {
   tooManyConnects: failure(503, 14, 'loadshed', 'service unavailable'),
   requestTimeout: failure(504, 4, 'i/o', 'request timed out'),
   badResponse: failure(502, 14, 'i/o', 'the application sent an invalid response'),
+  headTooLarge: {
+    refusal: { status: 431, grpc: 8, close: false, location: null, message: 'request head too large' },
+    label: 'unexpected',
+  },
   badRequest: failure(400, 3, 'unexpected', 'bad request'),
 } as const;
 
@@ -72,6 +76,7 @@ export function upstreamFailure(error: unknown): Failure {
   if (code === 'ERR_SALLYPORT_LOOP') return failures.loop;
   // No descriptor, or no place in the line of connects: nothing is wrong with the app.
   if (code === 'EMFILE' || code === 'ENFILE' || code === 'ERR_SALLYPORT_CONNECTS') return failures.tooManyConnects;
+  if (code === 'ERR_SALLYPORT_HEAD_TOO_LARGE') return failures.headTooLarge;
   if (code === 'ERR_SALLYPORT_UNEXPECTED') return failure(500, 13, 'unexpected', 'unexpected error');
   return failure(502, 14, 'i/o', 'client error (Connect)');
 }

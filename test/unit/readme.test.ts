@@ -81,6 +81,7 @@ t.test('refusals', async (t) => {
     'connecting times out': upstreamFailure({ code: 'ERR_SALLYPORT_CONNECT_TIMEOUT' }),
     overload: failures.overload,
     'request times out': failures.requestTimeout,
+    'head too large for the app': upstreamFailure({ code: 'ERR_SALLYPORT_HEAD_TOO_LARGE' }),
     loop: upstreamFailure({ code: 'ERR_SALLYPORT_LOOP' }),
   };
   const connection = (close: boolean): string => (close ? 'closed' : 'kept');

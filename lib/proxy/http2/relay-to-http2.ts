@@ -17,6 +17,17 @@ export class NotProcessed extends Error {
   }
 }
 
+/**
+ * The app has said that it takes no header list of this size. It may end the session for one that comes all the same
+ * (Netty does), and with it the requests of others.
+ */
+export class HeadTooLarge extends Error {
+  readonly code = 'ERR_SALLYPORT_HEAD_TOO_LARGE';
+  constructor() {
+    super('the request head is larger than the application takes');
+  }
+}
+
 /** One permitted request on its way to an HTTP/2 app (prior knowledge), and the answer on its way back. */
 export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   readonly #admitted: Admitted;
@@ -104,6 +115,10 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
 
   ready(session: ClientSession): void {
     const client = this.#client;
+    if (client.requestHead.listBytes > session.peerMaxListBytes) {
+      this.failed(new HeadTooLarge());
+      return;
+    }
     const complete = client.remoteEnded && this.#early.isEmpty && client.trailers.length === 0;
     const app = session.request(this.#admitted, this.#block, client.method === 'HEAD', complete, this);
     this.#app = app;

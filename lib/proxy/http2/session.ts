@@ -80,6 +80,8 @@ export abstract class Session implements FrameSink, StreamHome {
   protected lastStreamId = 0;
   protected peerMaxStreams = Number.POSITIVE_INFINITY;
   protected peerInitialWindow = defaultWindow;
+  /** Advice (RFC 9113 6.5.2); some end the connection where it is not taken. */
+  peerMaxListBytes = Number.POSITIVE_INFINITY;
   /** Since when the beginning of a connection or of a message has been waiting for its rest; null when none is. */
   incompleteSince: number | null = performance.now();
   readonly budget: BufferBudget;
@@ -493,8 +495,10 @@ export abstract class Session implements FrameSink, StreamHome {
         if (value > maxWindow) return errorCode.flowControlError;
         this.peerInitialWindow = value;
         return errorCode.noError;
+      case setting.maxHeaderListSize:
+        this.peerMaxListBytes = value;
+        return errorCode.noError;
       default:
-        // A limit on header lists is advice (RFC 9113 6.5.2).
         return errorCode.noError;
     }
   }

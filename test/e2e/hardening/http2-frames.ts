@@ -29,6 +29,7 @@ export const setting = {
   maxConcurrentStreams: 3,
   initialWindowSize: 4,
   maxFrameSize: 5,
+  maxHeaderListSize: 6,
 } as const;
 
 export const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');

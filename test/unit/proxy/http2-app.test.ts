@@ -1242,6 +1242,32 @@ const scenarios: readonly Scenario[] = [
   },
 ];
 
+t.test('a head that the app would end the session for is not sent to it', async (t) => {
+  const limit = 8192;
+  const hanging: AppRequest[] = [];
+  const started = await startFrameApp(t, {
+    settings: [[setting.maxHeaderListSize, limit]],
+    onEnd: (request) => {
+      const { connection, id, path } = request;
+      const fields = connection.message(id).blocks[0] ?? [];
+      const bytes = fields.reduce((sum, [name, value]) => sum + name.length + value.length + 32, 0);
+      if (bytes > limit) connection.socket.destroy();
+      else if (path === '/hang') hanging.push(request);
+      else connection.send(headersFrame(id, okFields, true));
+    },
+  });
+  const lane = await startLane(t, { engine: 'fast', protocol: 'http2', app: started.port });
+  const [attacker, other] = [await openClient(t, lane.port), await openClient(t, lane.port)];
+  other.send(get(1, '/hang'));
+  await until('it to reach the app', () => hanging.length === 1);
+  attacker.send(get(1, '/', [['x-large', 'a'.repeat(limit)]]));
+  t.equal(await attacker.over(1), '431');
+  attacker.send(get(3, '/', [['x-large', 'a'.repeat(limit / 2)]]));
+  t.equal(await attacker.over(3), '200', 'its connection goes on');
+  for (const { connection, id } of hanging) connection.send(headersFrame(id, okFields, true));
+  t.equal(await other.over(1), '200', 'nobody else notices');
+});
+
 t.test('a connect that is under way ends with the proxy', async (t) => {
   let cancelled = 0;
   const budget = new BufferBudget(defaultLimits, { limitReached: () => {} });
