@@ -23,15 +23,19 @@ export function isSoundMethod(method: string): boolean {
   return token.test(method) && !knownMethods.has(method.toUpperCase());
 }
 
+/** What carries requests itself: HTTP, in a version of its own or by its ALPN name, and TLS, inside which it would go on. */
+const carriesRequests = /^"?(?:h[0-9]|(?:http|https|tls|ssl)(?![a-z0-9]))/;
+
 /**
- * Whether a request without content that has this Upgrade field is taken for one that asks to leave HTTP. h2c would tunnel
- * past the decision of each request (RFC 9113 3.1), so it is served as if it had not asked.
+ * Whether a request without content that has this Upgrade field is taken for one that asks to leave HTTP. h2c (RFC 9113
+ * 3.1), HTTP by any other name and TLS (RFC 2817 3) would tunnel past the decision of each request, so it is served as if
+ * it had not asked.
  */
 export function asksToSwitch(upgrade: string): boolean {
   return upgrade
     .toLowerCase()
     .split(',')
-    .every((protocol) => !protocol.trim().startsWith('h2c'));
+    .every((protocol) => !carriesRequests.test(protocol.trim()));
 }
 
 /**

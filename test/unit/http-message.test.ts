@@ -72,8 +72,25 @@ t.test('targets', async (t) => {
 });
 
 t.test('who asks to leave HTTP', async (t) => {
-  for (const protocol of ['websocket', 'chat/1, other', '']) t.ok(asksToSwitch(protocol), protocol);
-  for (const protocol of ['h2c', 'H2C', 'websocket, h2c', 'h2c-14']) t.notOk(asksToSwitch(protocol), protocol);
+  for (const protocol of ['websocket', 'chat/1, other', 'httpx', 'tlsish', 'hello', '']) {
+    t.ok(asksToSwitch(protocol), protocol);
+  }
+  for (const protocol of [
+    'h2c',
+    'H2C',
+    'websocket, h2c',
+    'h2c-14',
+    'h2',
+    '"h2c"',
+    'HTTP/2.0',
+    'HTTP/1.1',
+    'http',
+    'TLS/1.0',
+    'TLS/1.0, HTTP/1.1',
+    'chat, tls/1.2',
+  ]) {
+    t.notOk(asksToSwitch(protocol), protocol);
+  }
 });
 
 t.test('blanks around a value', async (t) => {

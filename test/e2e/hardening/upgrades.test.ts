@@ -90,34 +90,39 @@ async function startStage(
 t.setTimeout(60_000);
 
 for (const { name, env } of lanes) {
-  t.test(`h2c is never offered to the app (BishopFox/h2csmuggler), ${name}`, async (t) => {
-    const app = await startWitness(t);
-    const { open, routed } = await startStage(t, app.port, env);
-    const rows: readonly (readonly [title: string, fields: readonly string[]])[] = [
-      ['as specified', ['Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQAAP__']],
-      ['without the settings', ['Connection: Upgrade', 'Upgrade: h2c']],
-      ['without naming it in Connection', ['Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQAAP__']],
-      ['in capitals', ['Connection: UPGRADE', 'UPGRADE: H2C', 'http2-settings: AAMAAABkAAQAAP__']],
-      ['among others', ['Connection: Upgrade', 'Upgrade: websocket, h2c']],
-      ['first among others', ['Connection: Upgrade', 'Upgrade: h2c, websocket']],
-      ['in a second line', ['Connection: Upgrade', 'Upgrade: websocket', 'Upgrade: h2c']],
-      ['with a version', ['Connection: Upgrade', 'Upgrade: h2c-14']],
-      ['settings alone', ['HTTP2-Settings: AAMAAABkAAQAAP__']],
-    ];
-    for (const [title, fields] of rows) {
-      const before = app.requests.length;
-      t.equal(await http1Outcome(open, http1Request('/public', fields)), '200', `${title}: an ordinary answer`);
-      t.equal(app.requests.length, before + 1);
-      const names = app.requests.at(-1)?.headers.map(([field]) => field.toLowerCase()) ?? [];
-      t.same(
-        names.filter((field) => field === 'upgrade' || field === 'http2-settings'),
-        [],
-        title,
-      );
-      t.equal(await http1Outcome(routed, http1Request('/admin', fields)), '404', `${title}: judged like any request`);
-    }
-    t.same(app.malformed, []);
-  });
+  t.test(
+    `h2c, and whatever else carries requests, is never offered to the app (BishopFox/h2csmuggler), ${name}`,
+    async (t) => {
+      const app = await startWitness(t);
+      const { open, routed } = await startStage(t, app.port, env);
+      const rows: readonly (readonly [title: string, fields: readonly string[]])[] = [
+        ['as specified', ['Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQAAP__']],
+        ['without the settings', ['Connection: Upgrade', 'Upgrade: h2c']],
+        ['without naming it in Connection', ['Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQAAP__']],
+        ['in capitals', ['Connection: UPGRADE', 'UPGRADE: H2C', 'http2-settings: AAMAAABkAAQAAP__']],
+        ['among others', ['Connection: Upgrade', 'Upgrade: websocket, h2c']],
+        ['first among others', ['Connection: Upgrade', 'Upgrade: h2c, websocket']],
+        ['in a second line', ['Connection: Upgrade', 'Upgrade: websocket', 'Upgrade: h2c']],
+        ['with a version', ['Connection: Upgrade', 'Upgrade: h2c-14']],
+        ['settings alone', ['HTTP2-Settings: AAMAAABkAAQAAP__']],
+        ['HTTP/2 by its version', ['Connection: Upgrade', 'Upgrade: HTTP/2.0']],
+        ['TLS, and HTTP inside (RFC 2817)', ['Connection: Upgrade', 'Upgrade: TLS/1.0, HTTP/1.1']],
+      ];
+      for (const [title, fields] of rows) {
+        const before = app.requests.length;
+        t.equal(await http1Outcome(open, http1Request('/public', fields)), '200', `${title}: an ordinary answer`);
+        t.equal(app.requests.length, before + 1);
+        const names = app.requests.at(-1)?.headers.map(([field]) => field.toLowerCase()) ?? [];
+        t.same(
+          names.filter((field) => field === 'upgrade' || field === 'http2-settings'),
+          [],
+          title,
+        );
+        t.equal(await http1Outcome(routed, http1Request('/admin', fields)), '404', `${title}: judged like any request`);
+      }
+      t.same(app.malformed, []);
+    },
+  );
 
   t.test(`CONNECT and denied upgrades, ${name}`, async (t) => {
     const app = await startScript(t, () => 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
