@@ -201,7 +201,12 @@ function isUniversal(value: forge.asn1.Asn1, type: forge.asn1.Type): boolean {
   return value.tagClass === Class.UNIVERSAL && value.type === type;
 }
 
-const oidText = (value: string): string => forge.asn1.derToOid(value);
+/** A padded arc (X.690 8.19.2) is no DER, and to others no OID, or another one. */
+function oidText(value: string): string {
+  const padded = [...value].some((byte, i) => byte === '\x80' && (value.charCodeAt(i - 1) || 0) < 0x80);
+  if (padded) throw new UnusableCertificate('a padded OID');
+  return forge.asn1.derToOid(value);
+}
 const latin1 = (value: string): Buffer => Buffer.from(value, 'latin1');
 
 /** forge throws its own errors on malformed input, so every one of them means the same here: no name. */

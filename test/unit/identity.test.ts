@@ -161,6 +161,14 @@ const refused: readonly Row[] = [
     name: 'another extension twice',
     request: { dnsNames: ['a.b'], extraExtensions: [extension('1.2.3', 5, 0), extension('1.2.3', 5, 0)] },
   },
+  {
+    name: 'a usage whose OID is padded',
+    request: {
+      dnsNames: ['a.b'],
+      usages: null,
+      extraExtensions: [extension('2.5.29.37', 0x30, 11, 6, 9, 0x2b, 6, 1, 5, 5, 7, 3, 0x80, 2)],
+    },
+  },
   { name: 'empty list of SANs', request: { extraExtensions: [extension(subjectAltName, 0x30, 0)] } },
   { name: 'empty SAN extension', request: { extraExtensions: [extension(subjectAltName)] } },
   { name: 'truncated SAN', request: { extraExtensions: [extension(subjectAltName, 0x30, 5, 0x82, 3, 0x61)] } },
