@@ -7,6 +7,7 @@ import { outgoingLines } from '../outgoing-fields.ts';
 import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
+import { resetOrDestroy } from '../tcp/forward.ts';
 import { bulkRead, type PutOff, type TurnTaker, turn } from '../turn.ts';
 import type { PendingConnect } from '../upstream.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from './app-connection.ts';
@@ -450,7 +451,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
   #breakOff(): void {
     // An orderly end is how an answer of unknown length is complete, so only a reset says otherwise. TLS ends without
     // its closing alert, which says the same.
-    if (this.#untilClose && !('encrypted' in this.#socket)) this.#socket.resetAndDestroy();
+    if (this.#untilClose) resetOrDestroy(this.#socket);
     else this.#socket.destroy();
   }
 

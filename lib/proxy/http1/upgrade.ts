@@ -209,7 +209,7 @@ function asUpgrade(dispatcher: Dispatcher, protocol: string | null): Pick<Dispat
 }
 
 /** Joins two sockets for good: each end and each reset passes on. */
-function tie(client: Duplex, app: Duplex): void {
+export function tie(client: Duplex, app: Duplex): void {
   app.on('error', () => resetOrDestroy(client));
   client.on('error', () => resetOrDestroy(app));
   app.once('close', () => (app.readableEnded ? client.end() : resetOrDestroy(client)));

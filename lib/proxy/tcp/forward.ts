@@ -1,4 +1,4 @@
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { ConnectionPermit } from '../../policy/decision.ts';
 import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
@@ -102,7 +102,7 @@ export function forwardTcp(
     };
     const refuse = (): void => {
       beginning.refused();
-      socket.resetAndDestroy();
+      resetOrDestroy(socket);
       resetOrDestroy(client);
     };
     const examine = (watch: TunnelGuard, passage: Passage): void => {
@@ -155,11 +155,17 @@ export function hasEndedBothWays(stream: Duplex): boolean {
   return stream.readableEnded && stream.writableFinished;
 }
 
-/** RST where the transport can, so that the other side never takes a broken stream for a finished one. */
+/**
+ * RST where the transport can, so that the other side never takes a broken stream for a finished one. At once: Node's own
+ * `resetAndDestroy` ends the stream first and waits for all that is unsent, and when anything destroys the socket while
+ * that end is under way, libuv refuses the reset (EINVAL) and the descriptor is never closed.
+ */
 export function resetOrDestroy(stream: Duplex): void {
   if (stream.destroyed) return;
-  const reset = (stream as Partial<Socket>).resetAndDestroy;
-  // A TLS socket has no reset of its own; without close_notify its peer sees a truncation all the same.
-  if (reset === undefined || 'encrypted' in stream) stream.destroy();
-  else reset.call(stream);
+  // A TLS socket has no reset of its own; without close_notify its peer sees a truncation all the same. And where our end
+  // has been said already, it has been said.
+  if (stream instanceof Socket && !('encrypted' in stream) && !stream.writableEnded) {
+    (stream as Socket & { resetAndClosing: boolean }).resetAndClosing = true;
+  }
+  stream.destroy();
 }
