@@ -32,7 +32,8 @@ const LF = 10;
  * that is too long to tell.
  */
 export class HttpScan {
-  readonly #opening = new Opening();
+  /** Most connections say in one piece that they are HTTP, and never need it. */
+  #opening: Opening | null = null;
   #examined = 0;
   /** Where the first line begins: behind blanks and empty lines. */
   #start = 0;
@@ -56,14 +57,17 @@ export class HttpScan {
     }
     const examined = this.#examined;
     this.#examined = bytes.length;
-    this.#opening.read(bytes.subarray(examined));
-    if (this.#opening.isRequest) return 'request-like';
-    if (bytes.length >= maxRequestLine && this.#method !== 'none' && !this.#opening.isOver) return 'http/1';
-    return this.#method === 'none' || this.#opening.isOver ? 'other' : undefined;
+    this.#opening ??= new Opening();
+    const opening = this.#opening;
+    opening.read(bytes.subarray(examined));
+    if (opening.isRequest) return 'request-like';
+    if (bytes.length >= maxRequestLine && this.#method !== 'none' && !opening.isOver) return 'http/1';
+    return this.#method === 'none' || opening.isOver ? 'other' : undefined;
   }
 
   /** The opening, with all of `stream` read. */
   rest(stream: Buffer): Opening {
+    this.#opening ??= new Opening();
     this.#opening.read(stream.subarray(this.#examined));
     this.#examined = stream.length;
     return this.#opening;
