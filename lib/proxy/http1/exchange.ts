@@ -11,9 +11,12 @@ import { type Refusal, refusalHeaders } from '../refuse.ts';
 import type { RequestPipeline } from '../request-pipeline.ts';
 import { maxDrainBytes, maxFramingBytes, maxFramingRatio } from './limits.ts';
 
-/** The form that Node demands of a link in a 103, and throws without. */
-function isWritableLink(link: string): boolean {
-  return /^(?:<[^>]*>)(?:\s*;\s*[^;"\s]+(?:=(")?[^;"\s]*\1)?)*$/.test(link);
+/**
+ * The form that Node demands of a link in a 103, and throws without. It can be read in one way only, so that the time is
+ * linear; in Node's own expression each parameter can be read in several, and what does not match takes exponential time.
+ */
+export function isWritableLink(link: string): boolean {
+  return /^<[^>]*>(?:\s*;\s*[^;"\s]+(?:(?<=[^;"\s]=)"[^;"\s]*")?)*$/.test(link);
 }
 
 /** One HTTP/1 request and its response on Node's own parser. */
@@ -222,10 +225,14 @@ export class Http1Exchange implements LibraryExchange {
     const socket = this.#socket;
     let left = maxDrainBytes;
     this.#request.unpipe?.();
-    this.#request.on('data', (chunk: Buffer) => {
+    const content = (chunk: Buffer): void => {
       left -= chunk.length;
-      if (left < 0) socket.destroySoon();
-    });
+      if (left >= 0) return;
+      // Only once: each call waits for the answer to leave with a listener of its own.
+      this.#request.removeListener('data', content);
+      socket.destroySoon();
+    };
+    this.#request.on('data', content);
     // undici gives up a body that the app did not wait for; then nobody reads it, and nothing behind it either.
     this.#request.once('close', () => {
       if (this.incomplete) socket.destroySoon();
