@@ -68,6 +68,7 @@ const lullMs = 1000;
  * @throws with a message for the user when a port cannot be bound or the first identity cannot be loaded; what had
  *   been started is stopped again.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: doors and the stop sequence are to be parts of their own.
 export async function startApp(options: AppOptions): Promise<App> {
   const { config, log, build } = options;
   const { logger } = log;

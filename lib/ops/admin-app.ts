@@ -4,22 +4,15 @@
  */
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import type { IpAddress } from '../ip.ts';
-import { adminHeader, foreignCaller, isDeliberate } from './admin-callers.ts';
+import { type AdminCaller, adminHeader, foreignCaller, isDeliberate } from './admin-callers.ts';
 import { liveAnswer, type ProbeAnswer, readyAnswer } from './probe-answers.ts';
 import type { ReadyState } from './readiness.ts';
 
-export interface AdminRequest {
+export interface AdminRequest extends AdminCaller {
   readonly method: string;
   /** Without the query. */
   readonly path: string;
   readonly query: string;
-  /** Whom the client means: the target's authority, or Host; empty where it names nobody. */
-  readonly host: string;
-  /** Of the connection, IPv4-mapped addresses already unwrapped; never from a header. */
-  readonly clientIp: IpAddress;
-  /** Every value of a header, by lower-case name; empty where absent. */
-  header(name: string): readonly string[];
   /** The whole body; rejects when it is longer than `maxBodyBytes` or breaks off. */
   body(maxBodyBytes: number): Promise<Buffer>;
 }

@@ -2,8 +2,17 @@
  * Who may use what the admin server keeps to its own machine. A connection from loopback is no proof of a local user:
  * any page in a browser there can send requests to it, by address or by a name of its own that resolves to it.
  */
-import { parseIp } from '../ip.ts';
-import type { AdminRequest } from './admin-app.ts';
+import { type IpAddress, parseIp } from '../ip.ts';
+
+/** What a request says of its sender. */
+export interface AdminCaller {
+  /** Whom the client means: the target's authority, or Host; empty where it names nobody. */
+  readonly host: string;
+  /** Of the connection, IPv4-mapped addresses already unwrapped; never from a header. */
+  readonly clientIp: IpAddress;
+  /** Every value of a header, by lower-case name; empty where absent. */
+  header(name: string): readonly string[];
+}
 
 /** On what changes something. A page may add it to requests of its own origin only (Fetch standard, 4.9). */
 export const adminHeader = 'sallyport-admin';
@@ -18,7 +27,7 @@ const localhost: readonly string[] = ['127.0.0.1', '::1'];
  *   to resolve to this machine (DNS rebinding).
  * - Its Origin, if any, is this very host and port, and Sec-Fetch-Site, if any, says that no other site is behind it.
  */
-export function foreignCaller(request: AdminRequest): string | null {
+export function foreignCaller(request: AdminCaller): string | null {
   if (!localhost.includes(request.clientIp.text)) return 'Requests are only permitted from localhost.';
   const hosts = [request.host, ...request.header('host')];
   if (!hosts.every(namesThisMachine)) return 'Requests are only permitted to localhost or an address.';
@@ -32,7 +41,7 @@ export function foreignCaller(request: AdminRequest): string | null {
 }
 
 /** Whether the header that no page of another origin can send is there, once, as `1`. */
-export function isDeliberate(request: AdminRequest): boolean {
+export function isDeliberate(request: AdminCaller): boolean {
   const values = request.header(adminHeader);
   return values.length === 1 && values[0] === '1';
 }

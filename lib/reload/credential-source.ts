@@ -58,6 +58,7 @@ const settleMs = 50;
  * a whole and consistent set is published. In the middle of a rotation, when the new key stands beside the old
  * certificate, the last good set stays; the next file's change brings the new one.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the loop is to be shared by all sources.
 export function createCredentialSource(options: CredentialSourceOptions): CredentialSource {
   const now = options.now ?? (() => new Date());
   let current: Credentials | null = null;

@@ -47,6 +47,7 @@ const lookEveryMs = 200;
  * A label that is lost may take a whole policy away, so that the files are believed as policy is: not while they are being
  * written, not when they are emptied, and a label or named port that is gone only when that has settled.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the loop is to be shared by all sources.
 export function createPodFacts(options: PodFactsOptions): PodFacts {
   const { env, host, log, pollMs = 2_000, times = usualTimes } = options;
   const files = [env.SALLYPORT_POD_LABELS_FILE, env.SALLYPORT_POD_MANIFEST].filter(

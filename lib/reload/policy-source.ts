@@ -70,6 +70,7 @@ const longestRetryMs = 60_000;
  * knows what is missing. Later, an error of any kind keeps the last good policy whole, and so does a file that was emptied;
  * what is gone counts as removed once that has settled.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the loop is to be shared by all sources.
 export function createPolicySource(options: PolicySourceOptions): PolicySource {
   const { path, debounceMs = 50, retryMs = 5_000, overdueMs = 15_000, times = usualTimes } = options;
   const onWatchError = (error: Error): void =>

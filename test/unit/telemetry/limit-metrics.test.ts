@@ -1,6 +1,6 @@
 import { Registry } from 'prom-client';
 import t from 'tap';
-import { limitVariables } from '../../../lib/config/limits.ts';
+import { limitVariables } from '../../../lib/config/limit-variables.ts';
 import { limitNames } from '../../../lib/proxy/limits.ts';
 import { LimitMetrics } from '../../../lib/telemetry/limit-metrics.ts';
 
