@@ -1,6 +1,6 @@
 import type { Environment } from '../lib/config/variables.ts';
-import { compileNow } from '../lib/policy/compile.ts';
-import { isClusterDocument, type PolicyDocument } from '../lib/policy/document-types.ts';
+import { compileNow } from '../lib/policy/compile/compile.ts';
+import { isClusterDocument, type PolicyDocument } from '../lib/policy/documents/types.ts';
 import { type Selector, selects } from '../lib/policy/selectors.ts';
 import type { Workload } from '../lib/policy/workload.ts';
 import type { Problem } from '../lib/problem.ts';

@@ -5,7 +5,7 @@ import { readWorkload } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { type Flags, faultText, type VariableName } from '../lib/config/variables.ts';
 import { createAuthorizer, type PolicyAuthorizer } from '../lib/policy/authorizer.ts';
-import { compileNow } from '../lib/policy/compile.ts';
+import { compileNow } from '../lib/policy/compile/compile.ts';
 import { type ExplainJson, explain } from '../lib/policy/explain.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';

@@ -8,7 +8,7 @@ import { createHealthServer } from './ops/health-server.ts';
 import { Readiness } from './ops/readiness.ts';
 import { Soundness } from './ops/soundness.ts';
 import { createAuthorizer } from './policy/authorizer.ts';
-import type { PolicyIndex } from './policy/compile.ts';
+import type { PolicyIndex } from './policy/compile/compile.ts';
 import { effectivePolicy } from './policy/effective.ts';
 import type { Problem } from './problem.ts';
 import { BufferBudget } from './proxy/buffer-budget.ts';

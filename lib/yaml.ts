@@ -11,7 +11,7 @@ import {
   visit,
   type YAMLError,
 } from 'yaml';
-import type { SourceDocument } from './policy/documents.ts';
+import type { SourceDocument } from './policy/documents/read.ts';
 import type { Problem } from './problem.ts';
 
 export interface ReadYaml {

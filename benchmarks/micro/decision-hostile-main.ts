@@ -1,8 +1,8 @@
 /** Prints a MicroResult: what the worst request that a client can send costs to decide, by the part of it that is bad. */
 import { createAuthorizer } from '../../lib/policy/authorizer.ts';
-import { compileNow } from '../../lib/policy/compile.ts';
+import { compileNow } from '../../lib/policy/compile/compile.ts';
 import { oddNamesOf, type RequestFacts } from '../../lib/policy/decision.ts';
-import { readDocuments } from '../../lib/policy/documents.ts';
+import { readDocuments } from '../../lib/policy/documents/read.ts';
 import { headerValues } from '../../lib/proxy/headers.ts';
 import { threadCpuMs } from '../process-usage.ts';
 import { hostileClient, hostilePolicy, seededRandom, workload } from './documents.ts';

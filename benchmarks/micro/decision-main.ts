@@ -1,7 +1,7 @@
 /** Prints a MicroResult: what one decision costs, by the size and the shape of the policy. */
 import { createAuthorizer } from '../../lib/policy/authorizer.ts';
-import { compileNow } from '../../lib/policy/compile.ts';
-import { readDocuments } from '../../lib/policy/documents.ts';
+import { compileNow } from '../../lib/policy/compile/compile.ts';
+import { readDocuments } from '../../lib/policy/documents/read.ts';
 import { threadCpuMs } from '../process-usage.ts';
 import { median } from '../statistics.ts';
 import {

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
 import { createAuthorizer } from '../../lib/policy/authorizer.ts';
-import { compile } from '../../lib/policy/compile.ts';
+import { compile } from '../../lib/policy/compile/compile.ts';
 import { loadPolicyNow } from '../../lib/reload/load.ts';
 import { createPolicySource } from '../../lib/reload/policy-source.ts';
 import { threadCpuMs } from '../process-usage.ts';

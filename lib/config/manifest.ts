@@ -1,4 +1,4 @@
-import type { SourceDocument } from '../policy/documents.ts';
+import type { SourceDocument } from '../policy/documents/read.ts';
 import { type PodFacts, type PodProblem, readPod } from '../policy/pod.ts';
 import { readYaml } from '../yaml.ts';
 import type { Parsed } from './values.ts';

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { SourceDocument } from '../policy/documents.ts';
+import type { SourceDocument } from '../policy/documents/read.ts';
 import { readPod } from '../policy/pod.ts';
 import type { Problem } from '../problem.ts';
 import { readYaml } from '../yaml.ts';

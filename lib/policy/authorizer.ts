@@ -1,11 +1,11 @@
 import type { Client } from '../client.ts';
-import { decideConnection, decideRequest } from './decide.ts';
+import { closedPort } from './compile/defaults.ts';
+import { decideConnection, decideRequest } from './decide/decide.ts';
+import { notIsolated } from './decide/network-policy.ts';
+import type { CompiledPort, PolicyIndex } from './decide/policy-index.ts';
+import { RateLimiter } from './decide/rate-limit.ts';
+import { connectionReasons, requestReasons } from './decide/reasons.ts';
 import type { Authorizer, PortPolicy, RequestDecision, RequestFacts } from './decision.ts';
-import { closedPort } from './defaults.ts';
-import { notIsolated } from './network-policy.ts';
-import type { CompiledPort, PolicyIndex } from './policy-index.ts';
-import { RateLimiter } from './rate-limit.ts';
-import { connectionReasons, requestReasons } from './reasons.ts';
 
 export interface PolicyAuthorizer extends Authorizer {
   /** Puts another index in force, at once and for every later question. */

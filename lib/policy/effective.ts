@@ -1,7 +1,7 @@
 import { type ResourceRef, refText } from '../resource-ref.ts';
-import type { Authorization, GrantList } from './client-match.ts';
-import type { NetworkIsolation } from './network-policy.ts';
-import type { CompiledPort, PolicyIndex } from './policy-index.ts';
+import type { Authorization, GrantList } from './decide/client-match.ts';
+import type { NetworkIsolation } from './decide/network-policy.ts';
+import type { CompiledPort, PolicyIndex } from './decide/policy-index.ts';
 import type { Workload } from './workload.ts';
 
 /*

@@ -1,6 +1,6 @@
 import { type ResourceRef, refText } from '../resource-ref.ts';
-import type { Authorization, GrantList } from './client-match.ts';
-import type { CompiledPort, PolicyIndex } from './policy-index.ts';
+import type { Authorization, GrantList } from './decide/client-match.ts';
+import type { CompiledPort, PolicyIndex } from './decide/policy-index.ts';
 
 /*
  * What one policy lets in that another did not, for a person who reads the log. It compares texts of grants, not clients:

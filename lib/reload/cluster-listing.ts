@@ -1,4 +1,4 @@
-import type { SourceDocument } from '../policy/documents.ts';
+import type { SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
 import { type ReadYaml, readYaml } from '../yaml.ts';
 

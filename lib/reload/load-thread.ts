@@ -1,7 +1,7 @@
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
-import type { PolicyDocument } from '../policy/document-types.ts';
+import type { PolicyDocument } from '../policy/documents/types.ts';
 import type { Problem } from '../problem.ts';
 import type { LoadRequest, PolicyLoad } from './load.ts';
 import { Slices } from './slices.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
-import type { PolicyDocument } from '../policy/document-types.ts';
-import { readDocuments, type SourceDocument } from '../policy/documents.ts';
+import { readDocuments, type SourceDocument } from '../policy/documents/read.ts';
+import type { PolicyDocument } from '../policy/documents/types.ts';
 import type { Problem } from '../problem.ts';
 import { type ReadYaml, readYaml } from '../yaml.ts';
 import { readClusterListing } from './cluster-listing.ts';

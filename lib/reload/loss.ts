@@ -1,4 +1,4 @@
-import { documentKey, type PolicyDocument } from '../policy/document-types.ts';
+import { documentKey, type PolicyDocument } from '../policy/documents/types.ts';
 import type { Problem } from '../problem.ts';
 import type { PolicyLoad } from './load.ts';
 import type { Look } from './look.ts';

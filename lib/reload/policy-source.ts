@@ -1,5 +1,5 @@
-import { compile, type PolicyIndex } from '../policy/compile.ts';
-import type { PolicyDocument } from '../policy/document-types.ts';
+import { compile, type PolicyIndex } from '../policy/compile/compile.ts';
+import type { PolicyDocument } from '../policy/documents/types.ts';
 import { widened } from '../policy/widening.ts';
 import type { Workload } from '../policy/workload.ts';
 import type { Problem } from '../problem.ts';

@@ -1,6 +1,6 @@
 /** Documents that the real API server or Linkerd's webhook refuses: each is an error here too, and has no effect. */
 import t from 'tap';
-import { readDocuments } from '../../lib/policy/documents.ts';
+import { readDocuments } from '../../lib/policy/documents/read.ts';
 import { readAdmissionGaps } from '../support/linkerd-cases.ts';
 
 /** A deliberate extension: a list item with `except` alone subtracts from every network of the list. */

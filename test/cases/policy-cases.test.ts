@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
 import { type IpAddress, parseIp } from '../../lib/ip.ts';
 import { createAuthorizer } from '../../lib/policy/authorizer.ts';
-import { compileNow } from '../../lib/policy/compile.ts';
-import { readDocuments } from '../../lib/policy/documents.ts';
+import { compileNow } from '../../lib/policy/compile/compile.ts';
+import { readDocuments } from '../../lib/policy/documents/read.ts';
 import { type ExplainJson, type ExplainQuery, explain } from '../../lib/policy/explain.ts';
 import { workloadFromPod } from '../../lib/policy/pod.ts';
 import { parseDefaultPolicy, parsePortSet, type Workload } from '../../lib/policy/workload.ts';

@@ -9,7 +9,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { type IpAddress, parseIp } from '../../lib/ip.ts';
 import { createAuthorizer } from '../../lib/policy/authorizer.ts';
-import { compileNow, type PolicyIndex } from '../../lib/policy/compile.ts';
+import { compileNow, type PolicyIndex } from '../../lib/policy/compile/compile.ts';
 import { explain } from '../../lib/policy/explain.ts';
 import { loadPolicy, loadPolicyNow } from '../../lib/reload/load.ts';
 import { lookNow } from '../../lib/reload/look.ts';

@@ -8,7 +8,7 @@ import { delimiter, join, resolve } from 'node:path';
 import pino from 'pino';
 import t from 'tap';
 import { variables } from '../../lib/config/variables.ts';
-import { documentKinds } from '../../lib/policy/document-kinds.ts';
+import { documentKinds } from '../../lib/policy/documents/kinds.ts';
 import { refusals } from '../../lib/policy/refusals.ts';
 import { defaultPolicies } from '../../lib/policy/workload.ts';
 import { type Failure, failures, upstreamFailure } from '../../lib/proxy/refuse.ts';

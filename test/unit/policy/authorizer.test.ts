@@ -1,10 +1,10 @@
 import t from 'tap';
 import type { Client } from '../../../lib/client.ts';
 import { createAuthorizer } from '../../../lib/policy/authorizer.ts';
-import { compileNow } from '../../../lib/policy/compile.ts';
-import { readDocuments } from '../../../lib/policy/documents.ts';
-import type { RateLimit } from '../../../lib/policy/policy-index.ts';
-import { RateLimiter } from '../../../lib/policy/rate-limit.ts';
+import { compileNow } from '../../../lib/policy/compile/compile.ts';
+import type { RateLimit } from '../../../lib/policy/decide/policy-index.ts';
+import { RateLimiter } from '../../../lib/policy/decide/rate-limit.ts';
+import { readDocuments } from '../../../lib/policy/documents/read.ts';
 import { account, document, ip, load, policy, server, sources, workload } from './fixtures.ts';
 
 const facts = {

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
-import { compile, compileNow } from '../../../lib/policy/compile.ts';
-import { readDocuments } from '../../../lib/policy/documents.ts';
+import { compile, compileNow } from '../../../lib/policy/compile/compile.ts';
+import { readDocuments } from '../../../lib/policy/documents/read.ts';
 import { account, document, load, open, policy, route, server, sources, workload } from './fixtures.ts';
 
 const parent = 'parentRefs: [{group: policy.linkerd.io, kind: Server, name: web}]';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type PolicyDocument, readDocuments } from '../../../lib/policy/documents.ts';
+import { type PolicyDocument, readDocuments } from '../../../lib/policy/documents/read.ts';
 import { document, sources } from './fixtures.ts';
 
 const beta3 = 'policy.linkerd.io/v1beta3';

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { compileNow } from '../../../lib/policy/compile.ts';
-import { readDocuments } from '../../../lib/policy/documents.ts';
+import { compileNow } from '../../../lib/policy/compile/compile.ts';
+import { readDocuments } from '../../../lib/policy/documents/read.ts';
 import { effectivePolicy } from '../../../lib/policy/effective.ts';
 import { nearestName } from '../../../lib/policy/nearest.ts';
 import { refusalOf } from '../../../lib/policy/refusals.ts';

@@ -1,8 +1,8 @@
 import { parseAllDocuments } from 'yaml';
 import { type IpAddress, parseIp } from '../../../lib/ip.ts';
 import { createAuthorizer, type PolicyAuthorizer } from '../../../lib/policy/authorizer.ts';
-import { compileNow } from '../../../lib/policy/compile.ts';
-import { readDocuments, type SourceDocument } from '../../../lib/policy/documents.ts';
+import { compileNow } from '../../../lib/policy/compile/compile.ts';
+import { readDocuments, type SourceDocument } from '../../../lib/policy/documents/read.ts';
 import { type ExplainJson, type ExplainQuery, explain } from '../../../lib/policy/explain.ts';
 import { noPorts, type Workload } from '../../../lib/policy/workload.ts';
 import type { Problem } from '../../../lib/problem.ts';

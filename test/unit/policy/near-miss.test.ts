@@ -1,7 +1,7 @@
 import t from 'tap';
-import { documentKinds } from '../../../lib/policy/document-kinds.ts';
-import { readDocuments } from '../../../lib/policy/documents.ts';
-import { nearMiss } from '../../../lib/policy/near-miss.ts';
+import { documentKinds } from '../../../lib/policy/documents/kinds.ts';
+import { nearMiss } from '../../../lib/policy/documents/near-miss.ts';
+import { readDocuments } from '../../../lib/policy/documents/read.ts';
 import { document, load, sources } from './fixtures.ts';
 
 t.test('slips are told from kinds that are simply not ours', async (t) => {

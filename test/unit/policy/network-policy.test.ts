@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { createAuthorizer } from '../../../lib/policy/authorizer.ts';
-import { compileNow } from '../../../lib/policy/compile.ts';
-import { readDocuments } from '../../../lib/policy/documents.ts';
+import { compileNow } from '../../../lib/policy/compile/compile.ts';
+import { readDocuments } from '../../../lib/policy/documents/read.ts';
 import { effectivePolicy } from '../../../lib/policy/effective.ts';
 import type { Workload } from '../../../lib/policy/workload.ts';
 import { ip, load, server, sources, workload } from './fixtures.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { inspectPath, readings } from '../../../lib/policy/path-readings.ts';
+import { inspectPath, readings } from '../../../lib/policy/decide/path-readings.ts';
 import { document, load, open, route, server } from './fixtures.ts';
 
 t.test('plain paths are known by one test', async (t) => {

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { readDocuments } from '../../../lib/policy/documents.ts';
+import { readDocuments } from '../../../lib/policy/documents/read.ts';
 import { readClusterListing } from '../../../lib/reload/cluster-listing.ts';
 import { loadPolicyNow } from '../../../lib/reload/load.ts';
 import { readYaml } from '../../../lib/yaml.ts';

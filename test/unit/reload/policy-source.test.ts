@@ -14,7 +14,7 @@ import { getPriority } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { readWorkload } from '../../../lib/config/config.ts';
-import type { PolicyDocument } from '../../../lib/policy/document-types.ts';
+import type { PolicyDocument } from '../../../lib/policy/documents/types.ts';
 import type { Workload } from '../../../lib/policy/workload.ts';
 import type { Problem } from '../../../lib/problem.ts';
 import { loadPolicy } from '../../../lib/reload/load.ts';

@@ -1,0 +1,71 @@
+import type { ServerDocument } from '../documents/types.ts';
+import { selects } from '../selectors.ts';
+import { portsOfServer, serverPortNames } from '../workload.ts';
+import { byAge, inSlices, type Linking } from './linking.ts';
+
+export interface LinkedServers {
+  readonly byPort: ReadonlyMap<number, ServerDocument>;
+  /** Has every other port: a Server that cannot be read, so that nobody knows which it was to have. */
+  readonly elsewhere: ServerDocument | null;
+}
+
+/** Which Server has which port of the pod: of several the oldest, then the first by name. */
+export function* linkServers(linking: Linking): Generator<void, LinkedServers, void> {
+  const byPort = new Map<number, ServerDocument>();
+  let elsewhere: ServerDocument | null = null;
+  const servers = [...linking.index.servers.values()].sort(byAge);
+  yield* inSlices(servers, (server) => {
+    const ports = selectedPorts(server, linking);
+    if (ports === 'every port') {
+      elsewhere ??= server;
+      return;
+    }
+    for (const port of ports) {
+      const winner = byPort.get(port) ?? elsewhere;
+      if (winner === null) byPort.set(port, server);
+      else {
+        linking.warn(
+          server,
+          ['spec', 'port'],
+          'port-taken',
+          `port ${port} already has Server ${winner.name}, so Server ${server.name} has no effect on it`,
+          'The oldest Server wins, then the first by name; remove one.',
+        );
+      }
+    }
+  });
+  return { byPort, elsewhere };
+}
+
+/** Empty where the Server is not for this pod; such a port then has the default policy. */
+function selectedPorts(server: ServerDocument, linking: Linking): readonly number[] | 'every port' {
+  const { workload, hints } = linking;
+  const { podSelector, port } = server.spec;
+  if (podSelector === null) return [];
+  if (!selects(podSelector, workload.labels)) {
+    linking.warn(
+      server,
+      ['spec', 'podSelector'],
+      'selects-no-pod',
+      `the podSelector does not select pod ${workload.podName}`,
+      'Compare it with the labels of the pod; a folder may hold Servers of other pods too.',
+    );
+    return [];
+  }
+  if (port === null) return 'every port';
+  // A number need not be among the pod's ports.
+  if (typeof port === 'number') return [port];
+  const ports = portsOfServer(workload, port);
+  if (ports.length === 0) {
+    linking.warn(
+      server,
+      ['spec', 'port'],
+      'port-name-unknown',
+      `pod ${workload.podName} has no port named "${port}", so this Server has no effect`,
+      /^\d+$/.test(port)
+        ? 'A number in quotes is a name: remove the quotes.'
+        : hints.for(port, () => serverPortNames(workload)),
+    );
+  }
+  return ports;
+}

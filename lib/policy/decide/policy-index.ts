@@ -1,0 +1,149 @@
+import type { ResourceRef } from '../../resource-ref.ts';
+import { byteText } from '../bytes.ts';
+import type {
+  ConnectionDeny,
+  ConnectionPermit,
+  HeaderChanges,
+  NoRoute,
+  PortPolicy,
+  PortProtocol,
+  RequestDeny,
+  RequestPermit,
+} from '../decision.ts';
+import type { RedirectFilter } from '../route-rule.ts';
+import { type Authorization, GrantList } from './client-match.ts';
+import { type GuardedNames, guardedNames } from './header-names.ts';
+import type { NetworkIsolation } from './network-policy.ts';
+import type { Question, TableTraits } from './question.ts';
+
+/** One rule of a route, with all that deciding on it takes. */
+export interface CompiledRule {
+  readonly route: ResourceRef;
+  readonly grants: GrantList;
+  readonly headerChanges: HeaderChanges | null;
+  readonly redirect: RedirectFilter | null;
+  /** Equal for rules that do the same to a request they let through. */
+  readonly effects: string;
+  /** The header changes alone of these. */
+  readonly changes: string;
+  /** The request headers that it writes or removes. */
+  readonly guarded: GuardedNames | null;
+  readonly deny: RequestDeny;
+  /** Holds a field we do not know: refuses whatever it matches. */
+  readonly sealed: boolean;
+  /** Filled by `decide.ts`, the only maker of permits; bounded by the rule's authorizations. */
+  readonly permits: Map<Authorization, RequestPermit>;
+}
+
+/** What won: the rule, and the prefix by which it won (null for exact, regular expression and gRPC). */
+export interface RouteMatch {
+  readonly rule: CompiledRule;
+  readonly prefix: string | null;
+  /** The path that the rule's author wrote, by which it won; null for regular expressions and probes. */
+  readonly literal: string | null;
+}
+
+export interface RouteTable {
+  /** Null where no route matches. Throws `UnexaminedValue`. */
+  find(question: Question): RouteMatch | null;
+  readonly traits: TableTraits;
+  /** Some route is for some hosts only. */
+  readonly namesHosts: boolean;
+  /** For the policy view. */
+  readonly rules: readonly CompiledRule[];
+}
+
+/** HTTPLocalRateLimitPolicy, resolved. Null and absent mean no limit; numbers are requests a second, above 0. */
+export interface RateLimit {
+  readonly ref: ResourceRef;
+  /** Names this limit and its numbers: buckets survive a reload for as long as it stays the same. */
+  readonly key: string;
+  readonly total: number | null;
+  readonly identity: number | null;
+  /** By identity. Clients of one entry share its bucket. Rate null: this client has no limit of its own. */
+  readonly overrides: ReadonlyMap<string, { readonly entry: number; readonly rate: number | null }>;
+}
+
+/** One port's policy, whole. The data plane sees only the `PortPolicy` of it. */
+export interface CompiledPort extends PortPolicy {
+  /** Null for opaque and TLS ports: no request is ever routed there. */
+  readonly routes: RouteTable | null;
+  /** The server's own authorizations: what decides connections. */
+  readonly grants: GrantList;
+  readonly rateLimit: RateLimit | null;
+  readonly noRoute: NoRoute;
+  readonly connectionDeny: ConnectionDeny;
+  /** Filled by `decide.ts`. */
+  readonly connectionPermits: Map<Authorization, ConnectionPermit>;
+}
+
+/** Everything that was compiled from one set of documents for one workload. */
+export interface PolicyIndex {
+  /** Every port has a policy; one outside 1 to 65535 has one that grants nothing. */
+  port(port: number): CompiledPort;
+  /** Comes before everything else. */
+  readonly isolation: NetworkIsolation;
+  /** Ports with a Server, ascending. */
+  readonly servers: readonly CompiledPort[];
+}
+
+/** As they are written to the application, which takes one character for one byte. */
+function inBytes(changes: HeaderChanges | null): HeaderChanges | null {
+  if (changes === null) return null;
+  const bytes = ([name, value]: readonly [string, string]) => [name, byteText(value)] as const;
+  return { add: changes.add.map(bytes), set: changes.set.map(bytes), remove: changes.remove };
+}
+
+export function compiledRule(options: {
+  readonly server: ResourceRef;
+  readonly route: ResourceRef;
+  readonly grants: GrantList;
+  readonly headerChanges?: HeaderChanges | null;
+  readonly redirect?: RedirectFilter | null;
+  readonly sealed?: boolean;
+}): CompiledRule {
+  const { server, route, redirect = null, sealed = false } = options;
+  const headerChanges = inBytes(options.headerChanges ?? null);
+  return {
+    route,
+    grants: sealed ? new GrantList([]) : options.grants,
+    headerChanges,
+    redirect,
+    effects: headerChanges === null && redirect === null ? '' : JSON.stringify([headerChanges, redirect]),
+    changes: headerChanges === null ? '' : JSON.stringify(headerChanges),
+    guarded:
+      headerChanges === null
+        ? null
+        : guardedNames([
+            ...[...headerChanges.add, ...headerChanges.set].map(([name]) => name),
+            ...headerChanges.remove,
+          ]),
+    deny: Object.freeze({ kind: 'deny', server, route }),
+    sealed,
+    permits: new Map(),
+  };
+}
+
+/** The same rule, letting nobody in. */
+export function sealedRule(rule: CompiledRule): CompiledRule {
+  return { ...rule, grants: new GrantList([]), sealed: true, permits: new Map() };
+}
+
+export function compiledPort(options: {
+  readonly port: number;
+  readonly server: ResourceRef;
+  readonly protocol: PortProtocol;
+  readonly detectTimeoutMs: number;
+  readonly hasRequestRules: boolean;
+  readonly routes: RouteTable | null;
+  readonly grants: GrantList;
+  readonly rateLimit: RateLimit | null;
+}): CompiledPort {
+  const { server } = options;
+  return Object.freeze({
+    ...options,
+    noRoute: Object.freeze({ kind: 'no-route', server } as const),
+    connectionDeny: Object.freeze({ kind: 'deny', server } as const),
+    connectionPermits: new Map(),
+  });
+}

@@ -1,0 +1,112 @@
+import { type Client, clientId } from '../../client.ts';
+import { type ResourceRef, refText } from '../../resource-ref.ts';
+import type { Candidate, Reasons, RequestDecision, RequestFacts } from '../decision.ts';
+import { type GrantList, tlsText } from './client-match.ts';
+import { decideConnection, takesRequestsAlone } from './decide.ts';
+import type { CompiledPort, CompiledRule } from './policy-index.ts';
+import { Question, UnexaminedValue } from './question.ts';
+
+/** Reasons are read by people: a list of a thousand near misses helps nobody and would swell the log. */
+const mostCandidates = 64;
+
+function candidatesOf(grants: GrantList, client: Client): Candidate[] {
+  return [...grants.candidates(client).take(mostCandidates)];
+}
+
+function who(client: Client): string {
+  return `${client.ip.text} (${tlsText(client.tls)})`;
+}
+
+function notCovered(what: string, client: Client, candidates: readonly Candidate[]): string {
+  return candidates.length === 0
+    ? `nothing is authorized on ${what}`
+    : `no authorization of ${what} covers ${who(client)}`;
+}
+
+function grantedBy(authz: ResourceRef, audit: boolean, client: Client): string {
+  return audit
+    ? `no policy covers ${who(client)}, but ${refText(authz)} lets it through to be audited`
+    : `${refText(authz)} covers ${who(client)}`;
+}
+
+export function connectionReasons(port: CompiledPort, client: Client): Reasons {
+  const decision = decideConnection(port, client);
+  const candidates = candidatesOf(port.grants, client);
+  const server = refText(port.server);
+  if (decision.kind === 'permit') return { reason: grantedBy(decision.authz, decision.audit, client), candidates };
+  if (takesRequestsAlone(port)) {
+    const reason =
+      port.protocol === 'detect'
+        ? `${server} has routes or a rate limit, so nothing but HTTP is let in; declare its proxyProtocol if it speaks another`
+        : `${server} serves ${port.protocol}: bytes of another protocol are never let in`;
+    return { reason, candidates };
+  }
+  return { reason: notCovered(server, client, candidates), candidates };
+}
+
+export function requestReasons(
+  port: CompiledPort,
+  client: Client,
+  request: RequestFacts,
+  decision: RequestDecision,
+): Reasons {
+  switch (decision.kind) {
+    case 'permit':
+      return {
+        reason: grantedBy(decision.authz, decision.audit, client),
+        candidates: routeCandidates(port, client, request),
+      };
+    case 'deny': {
+      // Which rule it was is known by its denial: whoever is refused does not make us look for it again.
+      const rule = port.routes?.rules.find(({ deny }) => deny === decision) ?? matchedRule(port, client, request);
+      const candidates = rule === null ? [] : candidatesOf(rule.grants, client);
+      return { reason: denied(port, client, rule, decision.route, candidates), candidates };
+    }
+    case 'no-route':
+      return port.routes === null
+        ? { reason: `${refText(port.server)} takes no requests: its protocol is ${port.protocol}`, candidates: [] }
+        : { reason: `no route of ${refText(port.server)} matches the request`, candidates: [] };
+    case 'redirect':
+      return {
+        reason:
+          decision.location === null
+            ? `${refText(decision.route)} redirects, but not from this request: its match is no prefix, or it has no host`
+            : `${refText(decision.route)} redirects`,
+        candidates: routeCandidates(port, client, request),
+      };
+    case 'rate-limited':
+      return {
+        reason: `${refText(decision.limit)}: the ${decision.scope} limit is exceeded`,
+        candidates: routeCandidates(port, client, request),
+      };
+    case 'invalid':
+      return { reason: decision.detail, candidates: [] };
+  }
+}
+
+function denied(
+  port: CompiledPort,
+  client: Client,
+  rule: CompiledRule | null,
+  route: ResourceRef,
+  candidates: readonly Candidate[],
+): string {
+  return rule?.sealed === true
+    ? `a document about this part of ${refText(route)} cannot be read, and what it may cover is refused until it is mended`
+    : notCovered(`${refText(port.server)} for ${refText(route)}`, client, candidates);
+}
+
+function matchedRule(port: CompiledPort, client: Client, request: RequestFacts) {
+  try {
+    const { routes } = port;
+    return routes?.find(new Question(request, clientId(client), routes.traits))?.rule ?? null;
+  } catch (error) {
+    if (error instanceof UnexaminedValue) return null;
+    throw error;
+  }
+}
+
+function routeCandidates(port: CompiledPort, client: Client, request: RequestFacts): Candidate[] {
+  const rule = matchedRule(port, client, request);
+  return rule === null ? [] : candidatesOf(rule.grants, client);
+}

@@ -1,0 +1,87 @@
+import { nearestName } from '../nearest.ts';
+import { linkerdGroup, networkPolicyGroup } from './types.ts';
+
+/*
+ * `kind: Sever`, `kind: server`, `apiVersion: policy.linkerd.oi/v1beta3`: to the API server such a document is unknown, and
+ * is refused. In a file it must not pass for one of the many kinds that are no policy, or a slip would take a rule away.
+ */
+
+interface Named {
+  readonly group: string;
+  readonly kind: string;
+}
+
+/** Kinds that exist and are no slips, though they look like ones of ours: of the Gateway API, of Kubernetes, of meshes. */
+const foreignKinds: ReadonlySet<string> = new Set([
+  'TCPRoute',
+  'TLSRoute',
+  'UDPRoute',
+  'MeshHTTPRoute',
+  'MeshTCPRoute',
+  'EgressNetwork',
+  'HTTPRouteFilter',
+  'HTTPRouteGroup',
+  'NetworkPolicyPeer',
+  'GlobalNetworkPolicy',
+  'AdminNetworkPolicy',
+  'BaselineAdminNetworkPolicy',
+  'ClusterNetworkPolicy',
+  'CiliumNetworkPolicy',
+  'Node',
+  'Job',
+]);
+
+/**
+ * The kind that a document of an unknown one most likely was meant to be; undefined where it is simply none of ours. Both
+ * parts must be right or nearly so, and case alone never counts as far.
+ */
+export function nearMiss<Known extends Named>(group: string, kind: string, known: readonly Known[]): Known | undefined {
+  const groups = new Set(known.map((each) => each.group).filter((each) => each !== ''));
+  const kinds = new Set(known.map((each) => each.kind));
+  const meantGroups = groupsMeant(group, groups);
+  if (meantGroups.length === 0) return undefined;
+  const meantKind = foreignKinds.has(kind) ? undefined : kinds.has(kind) ? kind : nearestName(kind, kinds);
+  if (meantKind === undefined) return undefined;
+  const candidates = known.filter((each) => each.kind === meantKind);
+  const meant = candidates.find((each) => meantGroups.includes(each.group));
+  if (meant !== undefined) return meant;
+  // A group of ours and a kind of ours that do not belong together: one of the two is another's.
+  const named = group === '' || kind.toLowerCase() === meantKind.toLowerCase();
+  return named
+    ? (candidates.find((each) => group !== '' && each.group.endsWith(`.${group}`)) ?? candidates[0])
+    : undefined;
+}
+
+/** Kinds of Linkerd's policy group that say nothing of what comes in. */
+const outboundKinds: ReadonlySet<string> = new Set(['EgressNetwork', 'EgressNetworkList']);
+
+/**
+ * Whether a kind that is neither known nor nearly so must have been meant for inbound policy all the same: nothing but
+ * policy is in that group, and a list by a wrong name holds nobody knows what. `items`: the field of that name.
+ */
+export function isPolicyOfUnknownKind(group: string, kind: string, items: unknown): boolean {
+  if (group === linkerdGroup) return !outboundKinds.has(kind);
+  return (
+    (group === '' && nearestName(kind, ['List']) !== undefined) || (Array.isArray(items) && items.some(isDocument))
+  );
+}
+
+function isDocument(value: unknown): boolean {
+  const { apiVersion, kind } = (value ?? {}) as { readonly apiVersion?: unknown; readonly kind?: unknown };
+  return typeof apiVersion === 'string' && typeof kind === 'string';
+}
+
+/** Every group that may have been meant: the very one, a near one, one of which this is only a part, or that is part of it. */
+function groupsMeant(group: string, groups: ReadonlySet<string>): readonly string[] {
+  // `v1beta3` alone, or `v1`: the group was left out, or it is Kubernetes' own.
+  if (group === '') return ['', ...groups];
+  if (groups.has(group)) return [group];
+  // Where NetworkPolicies were until Kubernetes 1.16.
+  if (group === 'extensions') return [networkPolicyGroup];
+  const near = nearestName(group, groups);
+  if (near !== undefined) return [near];
+  const labels = group.toLowerCase().split('.');
+  const inside = [...groups].filter((each) => group.endsWith(`.${each}`));
+  if (inside.length > 0) return inside;
+  return [...groups].filter((each) => labels.every((label) => each.split('.').includes(label)) && labels[0] !== 'io');
+}

@@ -1,0 +1,77 @@
+import type { z } from 'zod';
+import type { Problem } from '../../problem.ts';
+import type { DocumentMeta } from './types.ts';
+
+export type Path = readonly (string | number)[];
+
+/**
+ * Collects what is wrong with one document. An error means that the document is refused, as admission would refuse it:
+ * it must have no effect at all.
+ */
+export class AdmissionReport {
+  readonly problems: Problem[] = [];
+  readonly #resource: NonNullable<Problem['resource']> | null;
+  readonly #locate: (path: Path) => { readonly file: string; readonly line: number; readonly column: number };
+  #refused = false;
+
+  constructor(
+    resource: NonNullable<Problem['resource']> | null,
+    locate: (path: Path) => { readonly file: string; readonly line: number; readonly column: number },
+  ) {
+    this.#resource = resource;
+    this.#locate = locate;
+  }
+
+  get refused(): boolean {
+    return this.#refused;
+  }
+
+  /** The document has no effect. */
+  refuse(code: string, path: Path, message: string, hint = ''): void {
+    this.#refused = true;
+    this.#add('error', code, path, message, hint);
+  }
+
+  /** An error that leaves the document in force, where taking it away would loosen more than keeping the rest of it. */
+  fault(code: string, path: Path, message: string, hint = ''): void {
+    this.#add('error', code, path, message, hint);
+  }
+
+  warn(code: string, path: Path, message: string, hint = ''): void {
+    this.#add('warning', code, path, message, hint);
+  }
+
+  /** What a shape found, each at its field; `fate` says whether the document is refused. */
+  issues(issues: readonly z.core.$ZodIssue[], base: Path, fate: 'refuse' | 'fault'): void {
+    for (const issue of issues) {
+      const path = [...base, ...(issue.path as Path)];
+      const missing = issue.code === 'invalid_type' && /received undefined$/.test(issue.message);
+      const enumerated = issue.code === 'invalid_value' ? `must be one of ${issue.values.join(', ')}` : undefined;
+      const text = missing ? 'is required' : (enumerated ?? issue.message.replace(/^Invalid input: /, ''));
+      this[fate](missing ? 'missing-field' : 'invalid-field', path, `${pathText(path)} ${text}`);
+    }
+  }
+
+  #add(severity: Problem['severity'], code: string, path: Path, message: string, hint: string): void {
+    const { file, line, column } = this.#locate(path);
+    this.problems.push({ severity, code, message, file, line, column, resource: this.#resource, hint });
+  }
+}
+
+/** `spec.networks[2].cidr` */
+export function pathText(path: Path): string {
+  return path.reduce<string>(
+    (text, key) => (typeof key === 'number' ? `${text}[${key}]` : text === '' ? key : `${text}.${key}`),
+    '',
+  );
+}
+
+/** What is known of a document beside its spec. */
+export interface AdmissionContext {
+  readonly report: AdmissionReport;
+  readonly meta: DocumentMeta;
+  /** Where sealed fields stand. */
+  readonly sealed: readonly Path[];
+  /** Read of pods alone. */
+  readonly status: unknown;
+}
