@@ -16,7 +16,7 @@ const SOL_IPV6 = 41;
 const SO_ORIGINAL_DST = 80;
 
 /**
- * Node has no getsockopt, so this is the one foreign call of the program (about 12 microseconds a connection).
+ * Node has no getsockopt, so this is a foreign call (about 12 microseconds a connection).
  * Returns null where the kernel knows no other destination: the connection was not redirected.
  *
  * @throws when koffi or the C library cannot be loaded; called once, at start.

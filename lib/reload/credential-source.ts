@@ -1,6 +1,7 @@
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { notRegular, tooLarge } from '../regular-file.ts';
+import { boundChains } from './chain-depth.ts';
 import {
   type CredentialBytes,
   type CredentialFault,
@@ -148,6 +149,7 @@ export function createCredentialSource(options: CredentialSourceOptions): Creden
   return {
     async start() {
       if (watcher !== null) throw new Error('a credential source starts only once');
+      boundChains();
       // Watching first: a change between reading and watching would otherwise go unseen.
       watcher = watchPaths({
         paths: [options.certFile, options.keyFile, options.trustAnchorsFile],
