@@ -1,3 +1,5 @@
+import type { Coded } from './errors/problems.ts';
+
 /** Where in a user's file a problem stands; lines and columns count from 1. */
 export interface Position {
   readonly file: string;
@@ -6,10 +8,9 @@ export interface Position {
 }
 
 /** One fault or doubt in what a user wrote. `check`, `run` and reload print the same ones. */
-export interface Problem {
-  readonly severity: 'error' | 'warning';
-  /** Stable, kebab-case; documented in README. */
-  readonly code: string;
+export type Problem = Coded & Statement;
+
+interface Statement {
   readonly message: string;
   readonly file: string;
   readonly line: number;

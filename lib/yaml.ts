@@ -11,6 +11,7 @@ import {
   visit,
   type YAMLError,
 } from 'yaml';
+import type { CodeOf } from './errors/problems.ts';
 import type { SourceDocument } from './policy/documents/read.ts';
 import type { Problem } from './problem.ts';
 
@@ -162,7 +163,14 @@ function syntaxProblem(fault: YAMLError, file: string, lines: LineCounter): Prob
   return at(fault.pos[0], 'yaml-syntax', fault.message, remedies.get(fault.code) ?? '', file, lines);
 }
 
-function at(offset: number, code: string, message: string, hint: string, file: string, lines: LineCounter): Problem {
+function at(
+  offset: number,
+  code: CodeOf<'error'>,
+  message: string,
+  hint: string,
+  file: string,
+  lines: LineCounter,
+): Problem {
   const { line, col } = lines.linePos(offset);
   return { severity: 'error', code, message, file, line, column: col, resource: null, hint };
 }

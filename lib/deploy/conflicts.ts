@@ -1,3 +1,4 @@
+import type { CodeOf } from '../errors/problems.ts';
 import { containersOf, type PodSpecValue, type PodTemplate } from './pod-template.ts';
 import { injectAnnotation } from './record.ts';
 import { type InjectSettings, inboundPort, proxyUid, type TemplateFault } from './settings.ts';
@@ -22,8 +23,8 @@ export function conflicts(
   ofNamespace: Annotations,
 ): TemplateFault[] {
   const faults: TemplateFault[] = [];
-  const add = (code: string, path: TemplateFault['path'], message: string, hint: string): void => {
-    faults.push({ severity: code === 'may-unguard' ? 'warning' : 'error', code, path, message, hint });
+  const add = (code: CodeOf<'error'>, path: TemplateFault['path'], message: string, hint: string): void => {
+    faults.push({ severity: 'error', code, path, message, hint });
   };
   if (spec === undefined || spec === null || (spec.containers ?? []).length === 0) {
     add('invalid-pod', ['spec'], 'the pod has no containers', 'Write it as kubectl get pod -o yaml does.');
@@ -58,7 +59,7 @@ export function conflicts(
       const path = [...at, 'ports', index, 'containerPort'];
       add('port-in-use', path, `port ${String(containerPort)} is Sallyport's, for ${use}`, hint);
     }
-    powers(spec, container.securityContext ?? null, at, add);
+    faults.push(...powers(spec, container.securityContext ?? null, at));
   }
   for (const [index, { name }] of (spec.volumes ?? []).entries()) {
     if (!Object.values(volumeName).includes(name as never)) continue;
@@ -73,19 +74,21 @@ function powers(
   spec: PodSpecValue,
   context: NonNullable<PodSpecValue['securityContext']> | null,
   at: TemplateFault['path'],
-  add: (code: string, path: TemplateFault['path'], message: string, hint: string) => void,
-): void {
+): TemplateFault[] {
+  const faults: TemplateFault[] = [];
   const where = [...at, 'securityContext'];
   if ((context?.runAsUser ?? spec.securityContext?.runAsUser) === proxyUid) {
     const path = context?.runAsUser === undefined ? ['spec', 'securityContext', 'runAsUser'] : [...where, 'runAsUser'];
     const message = `the container runs as user ${proxyUid}, whom the redirect rules take for the proxy`;
-    add('uid-in-use', path, message, 'Run it as another user.');
+    faults.push({ severity: 'error', code: 'uid-in-use', path, message, hint: 'Run it as another user.' });
   }
   const capabilities = valueAt(context, ['capabilities', 'add']);
   const powerful =
     Array.isArray(capabilities) && capabilities.some((name) => /^(CAP_)?(NET_ADMIN|ALL)$/i.test(String(name)));
   if (context?.privileged === true || powerful) {
     const message = 'the container may change the redirect rules, and so open every port';
-    add('may-unguard', where, message, 'Take NET_ADMIN and privileged away from it.');
+    const hint = 'Take NET_ADMIN and privileged away from it.';
+    faults.push({ severity: 'warning', code: 'may-unguard', path: where, message, hint });
   }
+  return faults;
 }

@@ -288,10 +288,10 @@ function reportOf(
 }
 
 function problemOf({ source, template, namespace }: Found, fault: TemplateFault): Problem {
-  const { severity, code, path, message, hint } = fault;
+  const { path, ...stated } = fault;
   const { line, column } = source.position([...template.path, ...path]);
   const { kind, name } = template.workload;
-  return { severity, code, message, file: source.file, line, column, resource: { kind, namespace, name }, hint };
+  return { ...stated, file: source.file, line, column, resource: { kind, namespace, name } };
 }
 
 function fileProblem(file: string, line: number, column: number, message: string): Problem {

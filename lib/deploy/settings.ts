@@ -1,3 +1,4 @@
+import type { Coded } from '../errors/problems.ts';
 import { didYouMean } from '../policy/nearest.ts';
 import {
   type DefaultPolicy,
@@ -43,13 +44,11 @@ export interface PodSettings {
 }
 
 /** A fault in a pod template; `path` leads from the template to the field. */
-export interface TemplateFault {
-  readonly severity: 'error' | 'warning';
-  readonly code: string;
+export type TemplateFault = Coded & {
   readonly path: Path;
   readonly message: string;
   readonly hint: string;
-}
+};
 
 const annotation = {
   defaultPolicy: 'config.linkerd.io/default-inbound-policy',

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { Coded } from '../errors/problems.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import { didYouMean } from './nearest.ts';
 import {
@@ -12,13 +13,11 @@ import {
 } from './workload.ts';
 
 /** A fault in a Pod; `path` leads to the field, for callers that know its place in a file. */
-export interface PodProblem {
-  readonly severity: 'error' | 'warning';
-  readonly code: string;
+export type PodProblem = Coded & {
   readonly path: readonly (string | number)[];
   readonly message: string;
   readonly hint: string;
-}
+};
 
 /** What a Pod says of itself, as Linkerd's controller would read it. Null and empty where it says nothing. */
 export interface PodFacts {

@@ -96,7 +96,10 @@ function parseFile(text: string, file: string, budget: { left: number }): ReadYa
   if (text.length > Math.min(mostParsed.file, budget.left)) {
     const most = `at most ${mostParsed.file / megabyte} MB a file and ${mostParsed.all / megabyte} MB in all are parsed`;
     const hint = "Write listings of the cluster by kubectl's -o yaml, of which only what is needed is parsed.";
-    return { documents: [], problems: [atTop('error', 'too-large', file, `is too large: ${most}`, hint)] };
+    return {
+      documents: [],
+      problems: [atTop({ severity: 'error', code: 'too-large' }, file, `is too large: ${most}`, hint)],
+    };
   }
   budget.left -= text.length;
   return readYaml(text, file);
@@ -104,12 +107,12 @@ function parseFile(text: string, file: string, budget: { left: number }): ReadYa
 
 function tooMany(file: string): Problem {
   const message = `with this file there are more than ${mostDocuments} documents`;
-  return atTop('error', 'too-large', file, message, 'Keep only policy documents in the folder.');
+  return atTop({ severity: 'error', code: 'too-large' }, file, message, 'Keep only policy documents in the folder.');
 }
 
 function holdsNothing(file: string): Problem {
   const hint = 'Write its documents, or remove the file.';
-  return atTop('warning', 'no-documents', file, 'the file holds no document', hint);
+  return atTop({ severity: 'warning', code: 'no-documents' }, file, 'the file holds no document', hint);
 }
 
 /** As `loadPolicy`, where there is nothing to compare with. */

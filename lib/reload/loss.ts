@@ -52,5 +52,5 @@ export function lossOf(
 function emptiedFile(file: string): Problem {
   const hint =
     'Write its documents again, to a new file that is then renamed over it; to do without them, remove the file.';
-  return atTop('error', 'emptied', file, 'the file held documents and holds none any more', hint);
+  return atTop({ severity: 'error', code: 'emptied' }, file, 'the file held documents and holds none any more', hint);
 }

@@ -1,5 +1,6 @@
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Coded } from '../errors/problems.ts';
 import type { Problem } from '../problem.ts';
 import { notRegular, readRegularFile, tooLarge } from '../regular-file.ts';
 import { type Look, lookNow, policyFileNames } from './look.ts';
@@ -94,29 +95,22 @@ function unreadable(file: string, error: unknown, limits: ReadLimits): Problem {
     const megabytes = (bytes: number): string => `${Math.floor(bytes / megabyte)} MB`;
     const message = `is too large: at most ${megabytes(limits.file)} a file and ${megabytes(limits.all)} in all are read`;
     return atTop(
-      'error',
-      'too-large',
+      { severity: 'error', code: 'too-large' },
       file,
       message,
       'Keep only policy documents in the folder, and one listing of the cluster.',
     );
   }
   const [why, hint] = remedies.get(code) ?? [error instanceof Error ? error.message : String(error), ''];
-  return atTop('error', 'unreadable', file, `cannot be read: ${why}`, hint);
+  return atTop({ severity: 'error', code: 'unreadable' }, file, `cannot be read: ${why}`, hint);
 }
 
 function emptyFolder(path: string): Problem {
   const hint = 'Policy files end in .yaml, .yml or .json; without one, ports follow the default inbound policy.';
-  return atTop('warning', 'no-policy-files', path, 'the folder holds no policy file', hint);
+  return atTop({ severity: 'warning', code: 'no-policy-files' }, path, 'the folder holds no policy file', hint);
 }
 
 /** A problem with a whole file. */
-export function atTop(
-  severity: Problem['severity'],
-  code: string,
-  file: string,
-  message: string,
-  hint: string,
-): Problem {
-  return { severity, code, message, file, line: 1, column: 1, resource: null, hint };
+export function atTop(coded: Coded, file: string, message: string, hint: string): Problem {
+  return { ...coded, message, file, line: 1, column: 1, resource: null, hint };
 }

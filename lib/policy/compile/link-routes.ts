@@ -1,3 +1,4 @@
+import type { CodeOf } from '../../errors/problems.ts';
 import type { RateLimit } from '../decide/policy-index.ts';
 import type {
   GrpcRouteDocument,
@@ -69,7 +70,7 @@ function accepts(
 ): boolean {
   const { servers } = linking.index;
   const server = servers.get(name);
-  const doubt = (code: string, message: string, hint: string): false => {
+  const doubt = (code: CodeOf<'warning'>, message: string, hint: string): false => {
     if (route.spec.refused === undefined)
       linking.warn(route, ['spec', 'parentRefs', index, 'name'], code, message, hint);
     return false;
@@ -112,7 +113,7 @@ export function* linkRateLimits(linking: Linking): Generator<void, ReadonlyMap<s
       }
       return;
     }
-    const doubt = (code: string, message: string, hint = ''): void =>
+    const doubt = (code: CodeOf<'warning'>, message: string, hint = ''): void =>
       linking.warn(limit, ['spec', 'targetRef', 'name'], code, message, hint);
     const server = servers.get(name);
     const winner = byServer.get(name);

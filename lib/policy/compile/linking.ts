@@ -1,3 +1,4 @@
+import type { CodeOf } from '../../errors/problems.ts';
 import type { Problem } from '../../problem.ts';
 import type { ResourceRef } from '../../resource-ref.ts';
 import {
@@ -131,7 +132,13 @@ export class Linking {
   }
 
   /** A doubt about how a document points at others. Nothing is refused here: the documents are valid, each by itself. */
-  warn(document: PolicyDocument, path: readonly (string | number)[], code: string, message: string, hint = ''): void {
+  warn(
+    document: PolicyDocument,
+    path: readonly (string | number)[],
+    code: CodeOf<'warning'>,
+    message: string,
+    hint = '',
+  ): void {
     const resource = resourceOf(document);
     this.problems.push({ severity: 'warning', code, message, ...locate(document, ...path), resource, hint });
   }

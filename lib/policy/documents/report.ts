@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import type { Coded, CodeOf } from '../../errors/problems.ts';
 import type { Problem } from '../../problem.ts';
 import type { DocumentMeta } from './types.ts';
 
@@ -27,18 +28,18 @@ export class AdmissionReport {
   }
 
   /** The document has no effect. */
-  refuse(code: string, path: Path, message: string, hint = ''): void {
+  refuse(code: CodeOf<'error'>, path: Path, message: string, hint = ''): void {
     this.#refused = true;
-    this.#add('error', code, path, message, hint);
+    this.#add({ severity: 'error', code }, path, message, hint);
   }
 
   /** An error that leaves the document in force, where taking it away would loosen more than keeping the rest of it. */
-  fault(code: string, path: Path, message: string, hint = ''): void {
-    this.#add('error', code, path, message, hint);
+  fault(code: CodeOf<'error'>, path: Path, message: string, hint = ''): void {
+    this.#add({ severity: 'error', code }, path, message, hint);
   }
 
-  warn(code: string, path: Path, message: string, hint = ''): void {
-    this.#add('warning', code, path, message, hint);
+  warn(code: CodeOf<'warning'>, path: Path, message: string, hint = ''): void {
+    this.#add({ severity: 'warning', code }, path, message, hint);
   }
 
   /** What a shape found, each at its field; `fate` says whether the document is refused. */
@@ -52,9 +53,9 @@ export class AdmissionReport {
     }
   }
 
-  #add(severity: Problem['severity'], code: string, path: Path, message: string, hint: string): void {
+  #add(coded: Coded, path: Path, message: string, hint: string): void {
     const { file, line, column } = this.#locate(path);
-    this.problems.push({ severity, code, message, file, line, column, resource: this.#resource, hint });
+    this.problems.push({ ...coded, message, file, line, column, resource: this.#resource, hint });
   }
 }
 

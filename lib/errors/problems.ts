@@ -1,0 +1,29 @@
+import { documentProblems } from './document-problems.ts';
+import { fileProblems } from './file-problems.ts';
+import { linkProblems } from './link-problems.ts';
+import { podProblems } from './pod-problems.ts';
+import type { ProblemRow } from './row.ts';
+
+/**
+ * Every code that a problem may have. `check`, `inject` and README print its meaning and remedy; all others import types
+ * alone from here, and so load none of the text.
+ */
+export const problemCatalogue = { ...fileProblems, ...documentProblems, ...linkProblems, ...podProblems } as const;
+
+type Catalogue = typeof problemCatalogue;
+
+export type ProblemCode = keyof Catalogue;
+
+/** The codes that a problem of this severity may have. */
+export type CodeOf<Severity extends 'error' | 'warning'> = {
+  [Code in ProblemCode]: Catalogue[Code]['severity'] extends Severity | 'either' ? Code : never;
+}[ProblemCode];
+
+/** Severity and code as they fit together. */
+export type Coded =
+  | { readonly severity: 'error'; readonly code: CodeOf<'error'> }
+  | { readonly severity: 'warning'; readonly code: CodeOf<'warning'> };
+
+export function problemRow(code: ProblemCode): ProblemRow {
+  return problemCatalogue[code];
+}
