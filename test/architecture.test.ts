@@ -26,13 +26,15 @@ interface Rule {
   readonly why: string;
 }
 
-const values = /^lib\/(client|http-message|ip|printable|problem|request-target|resource-ref|identity|roster)\.ts$/;
+const values =
+  /^lib\/(client|errors\/[\w-]+|http-message|ip|printable|problem|request-target|resource-ref|identity|roster)\.ts$/;
 
-const plainValues = /^lib\/(client|http-message|ip|printable|problem|request-target|resource-ref)\.ts$/;
+const plainValues = /^lib\/(client|errors\/[\w-]+|http-message|ip|printable|problem|request-target|resource-ref)\.ts$/;
 const policyValues =
   /^lib\/policy\/(bytes|decision|identities|lists|nearest|networks|refusals|regex|route-rule|selectors|workload)\.ts$/;
 
 const rules: readonly Rule[] = [
+  { room: /^lib\/errors\//, may: [/^lib\/errors\//], packages: [], why: 'the catalogue of errors knows nobody' },
   {
     room: plainValues,
     may: [plainValues],
@@ -95,7 +97,7 @@ const rules: readonly Rule[] = [
     room: /^lib\/deploy\//,
     may: [
       /^lib\/deploy\//,
-      /^lib\/problem\.ts$/,
+      /^lib\/(problem|errors\/problems)\.ts$/,
       /^lib\/policy\/(pod|workload|nearest|documents\/read)\.ts$/,
       /^lib\/yaml\.ts$/,
     ],
@@ -110,7 +112,7 @@ const rules: readonly Rule[] = [
   },
   {
     room: /^lib\/yaml\.ts$/,
-    may: [/^lib\/problem\.ts$/, /^lib\/policy\/documents\/read\.ts$/],
+    may: [/^lib\/(problem|errors\/problems)\.ts$/, /^lib\/policy\/documents\/read\.ts$/],
     packages: ['yaml'],
     why: 'text to values with their places, for policy files and the Pod manifest alike',
   },
@@ -182,6 +184,8 @@ t.test('a running sidecar loads what is large only when something needs it', asy
     }
   };
   visit('bin/run.ts');
+  for (const file of seen)
+    t.notMatch(file, /^lib\/errors\/.*problems/, 'the codes are types: no text is loaded for them');
   t.ok(seen.has('lib/policy/compile/compile.ts'), 'the modules of the proxy are found');
 });
 
