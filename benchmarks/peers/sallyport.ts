@@ -1,5 +1,6 @@
 import { publishedCommand } from '../published.ts';
 import { answers, rule } from '../rule.ts';
+import type { Workbench } from '../workbench.ts';
 import type { Carriage, Peer, Site } from './peer.ts';
 
 export const sallyport: Peer = peerFrom('sallyport', undefined);
@@ -29,7 +30,7 @@ function environment(
 ): Record<string, string> {
   const { files, clientName } = bench.credentials;
   return {
-    SALLYPORT_POLICY: bench.write(`${name}.yaml`, policy(carriage, listenPort, mutualTls ? clientName : null)),
+    SALLYPORT_POLICY: policyFile(bench, name, policy(carriage, listenPort, mutualTls ? clientName : null)),
     SALLYPORT_INBOUND_PORTS: `[127.0.0.1]:${listenPort}=127.0.0.1:${appPort}`,
     SALLYPORT_ADMIN_LISTEN: `127.0.0.1:${adminPort}`,
     SALLYPORT_HEALTH_LISTEN: 'off',
@@ -56,6 +57,12 @@ const proxyProtocol: Readonly<Record<Carriage, string>> = {
   grpc: 'gRPC',
   tcp: 'opaque',
 };
+
+/** In a folder of its own, as a ConfigMap's volume is: Sallyport watches it, and the logs of the loads are no news of it. */
+function policyFile(bench: Workbench, name: string, text: string): string {
+  bench.subfolder(`${name}.policy`);
+  return bench.write(`${name}.policy/policy.yaml`, text);
+}
 
 /** A Server, a route where there are requests, and one AuthorizationPolicy; with an identity where there is TLS. */
 export function policy(carriage: Carriage, port: number, identity: string | null): string {
