@@ -8,13 +8,16 @@ export interface TurnTaker extends Ending {
 /** A read of this many bytes is part of something large; smaller ones are not counted. */
 export const bulkRead = 32 * 1024;
 
-/** Bytes of large transfers that one turn of the event loop moves: a fraction of a millisecond's work. */
+/** Bytes of large transfers that every turn of the event loop may move: a fraction of a millisecond's work. */
 const turnBytes = 512 * 1024;
 
 /** Readers that go on in one turn: each reads at least once before it can be stopped again. */
 const turnReaders = turnBytes / (64 * 1024);
 
-/** Milliseconds of one turn for work that was put off; what is left then waits for the next. */
+/**
+ * Milliseconds of one turn for work that was put off; what is left then waits for the next. Large transfers have as many
+ * while they are few: to stop a reader and let it go on costs as much as to move a few hundred kilobytes.
+ */
 const turnMs = 2;
 
 /** What `later` was told to run. */
@@ -29,6 +32,8 @@ export interface PutOff {
  */
 class Turn {
   #bytes = 0;
+  /** When the first of these were read. */
+  #startedAt = 0;
   #isDue = false;
   /** In both of these the first `…Taken` have had their turn. */
   #readers: TurnTaker[] = [];
@@ -49,11 +54,18 @@ class Turn {
 
   /** Counts a large read; false when the reader has to stop, and is told when to go on. */
   take(bytes: number, reader: TurnTaker): boolean {
+    if (this.#bytes === 0) this.#startedAt = performance.now();
     this.#bytes += bytes;
     this.#schedule();
     if (this.#bytes <= turnBytes) return true;
+    if (this.#isCalm && performance.now() - this.#startedAt < turnMs) return true;
     this.#readers.push(reader);
     return false;
+  }
+
+  /** Nobody is connecting, and all readers that wait go on in the next turn. */
+  get #isCalm(): boolean {
+    return !this.#hasArrivals && this.#readers.length - this.#readersTaken <= turnReaders;
   }
 
   /** Runs it when others have had their turn, unless `run` is null by then. It is to be `guarded`. */
