@@ -84,7 +84,12 @@ const rules: readonly Rule[] = [
   },
   {
     room: /^lib\/telemetry\//,
-    may: [/^lib\/telemetry\//, values, /^lib\/policy\/decision\.ts$/, /^lib\/proxy\/(recorder|limits)\.ts$/],
+    may: [
+      /^lib\/telemetry\//,
+      values,
+      /^lib\/policy\/decision\.ts$/,
+      /^lib\/proxy\/(recorder|limits|connection-facts)\.ts$/,
+    ],
     why: 'telemetry is a leaf behind the recorder',
   },
   {

@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
-import { type Client, type ClientTls, clientId } from '../client.ts';
+import { type ClientTls, clientId } from '../client.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
+import type { ConnectionFacts } from './connection-facts.ts';
 import { ConnectionWatch, type WatchServices } from './connection-watch.ts';
 import { type ClientHello, type HelloResult, HelloScan } from './detect/client-hello.ts';
 import { type HttpGuess, HttpScan } from './detect/http-guess.ts';
@@ -83,6 +84,8 @@ class InboundConnection implements LiveConnection {
   readonly #socket: Socket;
   readonly #arrival: Arrival;
   readonly #clientPort: number;
+  /** Nobody in particular until TLS has told. */
+  #facts: ConnectionFacts;
   #errno = '';
   /** The client side as telemetry sees it, where HTTP is carried; TCP tells by itself when it is over. */
   #transport: TransportScope | null = null;
@@ -101,6 +104,7 @@ class InboundConnection implements LiveConnection {
     this.isInternal = arrival.destination.kind === 'in-process';
     this.ip = ip;
     this.#clientPort = socket.remotePort ?? 0;
+    this.#facts = this.#factsOf(noTls);
   }
 
   start(): void {
@@ -308,12 +312,12 @@ class InboundConnection implements LiveConnection {
   #http(stream: Socket, scope: ConnectionScope, policy: PortPolicy): HttpConnection {
     this.#transport = scope.openSource(policy, stream);
     const { policyPort, destination } = this.#arrival;
-    const connection: HttpConnection = { scope, policyPort, destination, occupant: null };
+    const connection: HttpConnection = { facts: this.#facts, scope, policyPort, destination, occupant: null };
     const end = (): void => {
       stream.destroy();
       this.destroy();
     };
-    this.#settle(stream, scope, () => connection.occupant, end);
+    this.#settle(stream, () => connection.occupant, end);
     return connection;
   }
 
@@ -326,8 +330,9 @@ class InboundConnection implements LiveConnection {
   #tcp(stream: Socket, scope: ConnectionScope, bytes: Buffer, opening: Opening | null): void {
     const { authorizer, upstreams } = this.#services;
     const policy = this.#policy();
-    const decision = authorizer.connection(policy, scope.facts.client);
-    scope.connectionDecided(policy, decision, () => authorizer.connectionReasons(policy, scope.facts.client));
+    const { client } = this.#facts;
+    const decision = authorizer.connection(policy, client);
+    scope.connectionDecided(policy, decision, () => authorizer.connectionReasons(policy, client));
     const { destination } = this.#arrival;
     if (decision.kind === 'deny' || destination.kind !== 'app') {
       stream.destroy();
@@ -349,16 +354,15 @@ class InboundConnection implements LiveConnection {
     this.#stage = { kind: 'tcp', policy, scope, destroy: () => forwarding.destroy() };
     this.#settle(
       stream,
-      scope,
       () => null,
       () => this.destroy(),
     );
   }
 
   /** It carries something from now on. */
-  #settle(stream: Socket, scope: ConnectionScope, occupant: () => Occupant | null, end: () => void): void {
+  #settle(stream: Socket, occupant: () => Occupant | null, end: () => void): void {
     this.#services.live.settled(this);
-    const hasIdentity = clientId(scope.facts.client) !== null;
+    const hasIdentity = clientId(this.#facts.client) !== null;
     this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, this.#session, occupant, end);
   }
 
@@ -370,14 +374,15 @@ class InboundConnection implements LiveConnection {
     this.#watch?.sweep(nowMs);
   }
 
+  /** TLS has told who the client is, or that it says nothing of itself. */
   #scope(tls: ClientTls): ConnectionScope {
-    const client: Client = { ip: this.ip, tls };
-    return this.#services.recorder.connection({
-      client,
-      clientPort: this.#clientPort,
-      targetIp: this.#arrival.targetIp,
-      targetPort: this.#arrival.policyPort,
-    });
+    if (tls !== noTls) this.#facts = this.#factsOf(tls);
+    return this.#services.recorder.connection(this.#facts);
+  }
+
+  #factsOf(tls: ClientTls): ConnectionFacts {
+    const { targetIp, policyPort } = this.#arrival;
+    return { client: { ip: this.ip, tls }, clientPort: this.#clientPort, targetIp, targetPort: policyPort };
   }
 
   /** What NetworkPolicies no longer admit ends here, HTTP too: its next request would still be let in by none of them. */
@@ -392,7 +397,7 @@ class InboundConnection implements LiveConnection {
     if (now === policy) return;
     this.#stage.policy = now;
     const { authorizer } = this.#services;
-    const { client } = scope.facts;
+    const { client } = this.#facts;
     if (authorizer.connection(now, client).kind === 'permit') return;
     scope.connectionTerminated(now, () => authorizer.connectionReasons(now, client));
     destroy();

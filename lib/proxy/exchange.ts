@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { RequestFacts } from '../policy/decision.ts';
+import type { ConnectionFacts } from './connection-facts.ts';
 import type { HeaderList } from './headers.ts';
-import type { ConnectionFacts } from './recorder.ts';
 import type { Refusal } from './refuse.ts';
 
 /** A request as far as it matters to decisions and logs. */

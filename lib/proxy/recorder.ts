@@ -1,17 +1,8 @@
-import type { Client } from '../client.ts';
 import type { IpAddress } from '../ip.ts';
 import type { ConnectionDecision, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
 import type { ResourceRef } from '../resource-ref.ts';
+import type { ConnectionFacts } from './connection-facts.ts';
 import type { LimitName } from './limits.ts';
-
-/** One accepted connection, as telemetry needs it. Made once per connection (and again when TLS has told who it is). */
-export interface ConnectionFacts {
-  readonly client: Client;
-  readonly clientPort: number;
-  /** Where the client meant to connect: the original destination, or the listener's own address. */
-  readonly targetIp: string;
-  readonly targetPort: number;
-}
 
 /** A connection that NetworkPolicies do not admit: nothing of it has been read, or no more will be. */
 export interface NetworkRefusal {
@@ -56,7 +47,6 @@ export interface RequestScope {
  * The data plane records through this and knows nothing of metrics or logs.
  */
 export interface ConnectionScope {
-  readonly facts: ConnectionFacts;
   /** Counts a TCP decision (authz counters) and logs denials and audits. `terminated`: ended by a later policy. */
   connectionDecided(policy: PortPolicy, decision: ConnectionDecision, reasons?: LazyReasons): void;
   connectionTerminated(policy: PortPolicy, reasons?: LazyReasons): void;

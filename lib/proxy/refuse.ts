@@ -2,8 +2,9 @@ import { clientId } from '../client.ts';
 import { hostPort } from '../ip.ts';
 import type { RequestDecision } from '../policy/decision.ts';
 import { refusalOf, refusals } from '../policy/refusals.ts';
+import type { ConnectionFacts } from './connection-facts.ts';
 import type { HeaderList } from './headers.ts';
-import type { ConnectionFacts, ErrorLabel } from './recorder.ts';
+import type { ErrorLabel } from './recorder.ts';
 
 /** What the client is told, on HTTP and on gRPC. The one place that maps denials and failures to the wire. */
 export interface Refusal {

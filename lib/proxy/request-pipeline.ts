@@ -2,6 +2,7 @@ import type { Authorizer, PortPolicy, RequestDecision } from '../policy/decision
 import type { Admitted, Refused } from './admitted.ts';
 import { type Application, readStream, serveApplication } from './application.ts';
 import type { BufferBudget } from './buffer-budget.ts';
+import type { ConnectionFacts } from './connection-facts.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { Exchange, LibraryExchange, Request } from './exchange.ts';
 import { headerValue } from './headers.ts';
@@ -9,7 +10,7 @@ import { asteriskSender } from './http1/asterisk.ts';
 import { forwardHttp1 } from './http1/forward.ts';
 import type { LimitName, Limits } from './limits.ts';
 import { outgoingFields } from './outgoing-fields.ts';
-import type { ConnectionFacts, ConnectionScope, Recorder, RequestLog } from './recorder.ts';
+import type { ConnectionScope, Recorder, RequestLog } from './recorder.ts';
 import { type Failure, failures, refusalFor, upstreamFailure } from './refuse.ts';
 import type { Upstreams } from './upstream.ts';
 
@@ -39,6 +40,9 @@ export interface Occupant {
 
 /** The HTTP half of an accepted connection. */
 export interface HttpConnection {
+  /** What every request of the connection is decided on. */
+  readonly facts: ConnectionFacts;
+  /** Where the connection is recorded; nothing is read from it. */
   readonly scope: ConnectionScope;
   readonly policyPort: number;
   readonly destination: Destination;
@@ -97,11 +101,11 @@ export class RequestPipeline {
   admit(connection: HttpConnection, request: Request): Admitted | Refused {
     const { scope } = connection;
     const policy = this.#authorizer.port(connection.policyPort);
-    const decision = this.#authorizer.request(policy, scope.facts.client, request);
+    const decision = this.#authorizer.request(policy, connection.facts.client, request);
     const log = new LazyLog(this.#authorizer, policy, connection, request, decision);
     scope.requestDecided(policy, decision, log, request.grpc);
     if (decision.kind !== 'permit') {
-      return { kind: 'refused', policy, refusal: refusalFor(decision, scope.facts) };
+      return { kind: 'refused', policy, refusal: refusalFor(decision, connection.facts) };
     }
     // The admin server's answers are at hand, and wanted above all when there are too many.
     if (this.#inFlight >= this.limits.maxInFlight && connection.destination.kind === 'app') {
@@ -127,7 +131,7 @@ export class RequestPipeline {
       const readBody = (maxBytes: number): Promise<Buffer> => readStream(exchange.body, maxBytes);
       serveApplication(admitted, exchange, readBody, destination.application, failed);
     } else {
-      const fields = outgoingFields(connection.scope.facts.client, admitted, exchange.forwardHeaders);
+      const fields = outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders);
       const { endpoint } = destination;
       const isAsterisk = exchange.target === '*';
       const sender = isAsterisk ? asteriskSender(this.#upstreams.agent(endpoint)) : this.#upstreams.http1(endpoint);
@@ -137,7 +141,7 @@ export class RequestPipeline {
 
   /** A limit was reached on this connection. */
   limitReached(limit: LimitName, connection: HttpConnection): void {
-    this.#recorder.limitReached(limit, connection.scope.facts.client.ip);
+    this.#recorder.limitReached(limit, connection.facts.client.ip);
   }
 
   /** Refuses a permitted request that could not be served. */
@@ -228,7 +232,7 @@ class LazyLog implements RequestLog {
   }
   reasons(): ReturnType<RequestLog['reasons']> {
     if (this.#decision === null) return { reason: '', candidates: [] };
-    const { client } = this.#connection.scope.facts;
+    const { client } = this.#connection.facts;
     return this.#authorizer.requestReasons(this.#policy, client, this.#request, this.#decision);
   }
 }

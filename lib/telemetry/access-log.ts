@@ -2,7 +2,8 @@
 import { clientId } from '../client.ts';
 import { hostPort } from '../ip.ts';
 import { escapedJson } from '../printable.ts';
-import type { AccessRecord, ConnectionFacts } from '../proxy/recorder.ts';
+import type { ConnectionFacts } from '../proxy/connection-facts.ts';
+import type { AccessRecord } from '../proxy/recorder.ts';
 import { clip } from './decision-log.ts';
 import { bufferedOutput, type LineSink } from './output.ts';
 

@@ -1,8 +1,8 @@
 /** One connection's door to the metrics: labels are looked up once for all connections that share them, not per request. */
 import type { ConnectionDecision, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
+import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type {
   ByteCounter,
-  ConnectionFacts,
   ConnectionScope,
   ErrorLabel,
   LazyReasons,
@@ -173,14 +173,14 @@ export class Views {
 }
 
 export class Connection implements ConnectionScope {
-  readonly facts: ConnectionFacts;
+  readonly #facts: ConnectionFacts;
   readonly #shared: Shared;
   readonly #tls: LabelGroup;
   #view: View | null = null;
 
   constructor(shared: Shared, facts: ConnectionFacts) {
     this.#shared = shared;
-    this.facts = facts;
+    this.#facts = facts;
     this.#tls = shared.labels.tls(facts.client);
   }
 
@@ -192,13 +192,13 @@ export class Connection implements ConnectionScope {
     } else {
       decisions.tcpDeny.at(target, server, this.#tls).value++;
     }
-    this.#shared.log.connection(this.facts, decision, reasons);
+    this.#shared.log.connection(this.#facts, decision, reasons);
   }
 
   connectionTerminated(policy: PortPolicy, reasons?: LazyReasons): void {
     const { target, server } = this.#at(policy);
     this.#shared.decisions.tcpTerminate.at(target, server, this.#tls).value++;
-    this.#shared.log.terminated(this.facts, policy, reasons);
+    this.#shared.log.terminated(this.#facts, policy, reasons);
   }
 
   openSource(policy: PortPolicy, bytes: ByteCounter): TransportScope {
@@ -213,13 +213,13 @@ export class Connection implements ConnectionScope {
   }
 
   tcpError(error: ErrorLabel): void {
-    const target = this.#view?.target ?? this.#shared.labels.target(this.facts, null);
+    const target = this.#view?.target ?? this.#shared.labels.target(this.#facts, null);
     this.#shared.decisions.tcpError(error, target).value++;
-    this.#shared.log.tcpError(this.facts, error);
+    this.#shared.log.tcpError(this.#facts, error);
   }
 
   brokenProtocol(): void {
-    const target = this.#view?.target ?? this.#shared.labels.target(this.facts, null);
+    const target = this.#view?.target ?? this.#shared.labels.target(this.#facts, null);
     this.#shared.decisions.tcpError('unexpected', target).value++;
   }
 
@@ -227,7 +227,7 @@ export class Connection implements ConnectionScope {
     const cells = this.#at(policy).cellsOf(decision);
     cells.counter.value++;
     if (cells.unexpected !== null) cells.unexpected.value++;
-    this.#shared.log.request(this.facts, decision, request);
+    this.#shared.log.request(this.#facts, decision, request);
   }
 
   requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope {
@@ -243,19 +243,19 @@ export class Connection implements ConnectionScope {
   badRequest(policy: PortPolicy, reason: string): void {
     const { target, server } = this.#at(policy);
     this.#shared.decisions.httpInvalid.at(target, server, this.#tls).value++;
-    this.#shared.log.badRequest(this.facts, policy, reason);
+    this.#shared.log.badRequest(this.#facts, policy, reason);
   }
 
   httpError(policy: PortPolicy, error: ErrorLabel, detail: string, request: RequestLog): void {
     const { target, server } = this.#at(policy);
     this.#shared.decisions.httpError(error, target, server).value++;
-    this.#shared.log.httpError(this.facts, policy, error, detail, request);
+    this.#shared.log.httpError(this.#facts, policy, error, detail, request);
   }
 
   /** The view under the policy in force. */
   #at(policy: PortPolicy): View {
     if (this.#view !== null && this.#view.policy === policy) return this.#view;
-    const target = this.#shared.labels.target(this.facts, policy);
+    const target = this.#shared.labels.target(this.#facts, policy);
     this.#view = this.#shared.views.at(this.#shared, policy, target, this.#tls);
     return this.#view;
   }

@@ -5,7 +5,8 @@
 import type { Logger } from 'pino';
 import { type Client, clientId } from '../client.ts';
 import type { ConnectionDecision, PortPolicy, RequestDecision } from '../policy/decision.ts';
-import type { ConnectionFacts, ErrorLabel, LazyReasons, NetworkRefusal, RequestLog } from '../proxy/recorder.ts';
+import type { ConnectionFacts } from '../proxy/connection-facts.ts';
+import type { ErrorLabel, LazyReasons, NetworkRefusal, RequestLog } from '../proxy/recorder.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 
 const maxPath = 2048;

@@ -7,7 +7,7 @@ import type { Client } from '../client.ts';
 import { clientId } from '../client.ts';
 import { hostPort } from '../ip.ts';
 import type { PortPolicy } from '../policy/decision.ts';
-import type { ConnectionFacts } from '../proxy/recorder.ts';
+import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import { type LabelGroup, overflowValue } from './series.ts';
 

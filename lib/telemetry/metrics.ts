@@ -4,7 +4,8 @@
  */
 import type { Logger } from 'pino';
 import { Registry } from 'prom-client';
-import type { AccessRecord, ByteCounter, ConnectionFacts, Recorder, TransportScope } from '../proxy/recorder.ts';
+import type { ConnectionFacts } from '../proxy/connection-facts.ts';
+import type { AccessRecord, ByteCounter, Recorder, TransportScope } from '../proxy/recorder.ts';
 import { Connection, type Shared, Views } from './connection-scope.ts';
 import { DecisionLog } from './decision-log.ts';
 import { DecisionMetrics } from './decision-metrics.ts';

@@ -314,7 +314,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
     this.#scope = scope;
     if (took > 0) scope.requestFrame(took);
     if (this.#bodyLeft === 0) scope.requestEnded();
-    const lines = outgoingLines(this.#connection.scope.facts.client, admitted, fields.forward);
+    const lines = outgoingLines(this.#connection.facts.client, admitted, fields.forward);
     const head = `${request.line}${lines}${request.isLast ? 'connection: close\r\n' : ''}\r\n`;
     const mayRepeat = fields.contentLength === 0 && idempotent.has(request.method);
     const app = this.#pool.take(mayRepeat);
@@ -465,7 +465,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
 
   #refuse(refusal: Refusal): void {
     if (refusal.close) this.#closing = true;
-    const headers = refusalHeaders(refusal, this.#connection.scope.facts, false);
+    const headers = refusalHeaders(refusal, this.#connection.facts, false);
     if (this.#closing) headers.push('connection', 'close');
     const lines = fieldLines(headers);
     this.#responded = true;
@@ -512,7 +512,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
     const { pipeline } = this.#lane;
     if (!pipeline.logsAccess) return;
     const bytes = fieldValues(responseLines, 'content-length')[0] ?? '';
-    pipeline.accessed(this.#connection.scope.facts, this.#request as PlainRequest, status, bytes, this.#startedAt);
+    pipeline.accessed(this.#connection.facts, this.#request as PlainRequest, status, bytes, this.#startedAt);
   }
 
   closeIfIdle(): void {

@@ -221,15 +221,7 @@ export class LibraryLane implements Http1Engine {
       response.end();
       return null;
     }
-    return new Http1Exchange(
-      connection.scope.facts,
-      this.#options.pipeline,
-      request,
-      response,
-      target,
-      head,
-      'message',
-    );
+    return new Http1Exchange(connection.facts, this.#options.pipeline, request, response, target, head, 'message');
   }
 
   #tunnel(request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
@@ -269,7 +261,7 @@ export class LibraryLane implements Http1Engine {
     response.shouldKeepAlive = false;
     response.assignSocket(socket as Socket);
     const exchange = new Http1Exchange(
-      connection.scope.facts,
+      connection.facts,
       this.#options.pipeline,
       request,
       response,

@@ -67,7 +67,7 @@ export class UpgradeForwarder {
       return;
     }
     const { endpoint } = connection.destination;
-    const fields = withoutTrailer(outgoingFields(connection.scope.facts.client, admitted, exchange.forwardHeaders));
+    const fields = withoutTrailer(outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders));
     if (exchange.method === 'GET' && upgrade.upgrade?.toLowerCase() === 'websocket') {
       this.#webSocket(admitted, upgrade, endpoint, fields);
     } else {

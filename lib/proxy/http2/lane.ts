@@ -127,7 +127,7 @@ export class Http2Lane implements Http2Engine, ServerLane {
 
 function http2BlockFor(connection: HttpConnection, admitted: Admitted, { requestHead }: ServerStream): Buffer {
   const { head } = requestHead;
-  const fields = (): HeaderList => outgoingFields(connection.scope.facts.client, admitted, head.forward);
+  const fields = (): HeaderList => outgoingFields(connection.facts.client, admitted, head.forward);
   return admitted.permit.headerChanges === null ? requestHead.http2(fields) : http2Block(head, fields());
 }
 
@@ -135,7 +135,7 @@ function http1TextFor(connection: HttpConnection, admitted: Admitted, stream: Se
   const { requestHead, remoteEnded } = stream;
   const { head, contentLength } = requestHead;
   const received = (): HeaderList => ['host', head.host, ...head.forward];
-  const fields = (): HeaderList => outgoingFields(connection.scope.facts.client, admitted, received());
+  const fields = (): HeaderList => outgoingFields(connection.facts.client, admitted, received());
   if (admitted.permit.headerChanges === null) return requestHead.http1(fields, !remoteEnded);
   return http1Text(head, fields(), contentLength, !remoteEnded);
 }

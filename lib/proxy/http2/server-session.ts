@@ -211,7 +211,7 @@ export class ServerSession extends Session implements Http2Session, ServerStream
   }
 
   get client(): IpAddress {
-    return this.connection.scope.facts.client.ip;
+    return this.connection.facts.client.ip;
   }
 
   protected override limitReached(limit: LimitName): void {

@@ -1,8 +1,8 @@
 import { oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
 import { Stall } from '../buffer-budget.ts';
+import type { ConnectionFacts } from '../connection-facts.ts';
 import type { Exchange } from '../exchange.ts';
 import { type HeaderList, headerValues } from '../headers.ts';
-import type { ConnectionFacts } from '../recorder.ts';
 import { failures, type Refusal, refusalHeaders } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
 import { AnswerHead } from './answer-head.ts';
@@ -63,7 +63,7 @@ export class ServerStream extends Stream implements Exchange {
   }
 
   get connection(): ConnectionFacts {
-    return this.#home.connection.scope.facts;
+    return this.#home.connection.facts;
   }
   get method(): string {
     return this.requestHead.head.method;

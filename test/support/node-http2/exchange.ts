@@ -1,6 +1,7 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import { PassThrough, type Readable } from 'node:stream';
 import { oddNamesOf, type RequestFacts } from '../../../lib/policy/decision.ts';
+import type { ConnectionFacts } from '../../../lib/proxy/connection-facts.ts';
 import type { LibraryExchange } from '../../../lib/proxy/exchange.ts';
 import { type HeaderList, headerValues, withoutIdentity } from '../../../lib/proxy/headers.ts';
 import {
@@ -12,7 +13,6 @@ import {
 } from '../../../lib/proxy/http2/head.ts';
 import { drainMs, maxDrainBytes } from '../../../lib/proxy/http2/limits.ts';
 import { errorCode } from '../../../lib/proxy/http2/protocol.ts';
-import type { ConnectionFacts } from '../../../lib/proxy/recorder.ts';
 import { type Refusal, refusalHeaders } from '../../../lib/proxy/refuse.ts';
 import type { RequestPipeline } from '../../../lib/proxy/request-pipeline.ts';
 import { asObject, sendTrailers } from './forward.ts';

@@ -104,7 +104,7 @@ export class NodeHttp2Lane implements Http2Engine {
     }
     const { pipeline } = this.#options;
     const endStream = (flags & http2.constants.NGHTTP2_FLAG_END_STREAM) !== 0;
-    const exchange = new Http2Exchange(connection.scope.facts, pipeline, stream, head, endStream);
+    const exchange = new Http2Exchange(connection.facts, pipeline, stream, head, endStream);
     if (exchange.downgraded) exchange.forwardHeaders.unshift('host', exchange.host);
     const { destination } = connection;
     if (exchange.downgraded || destination.kind === 'in-process') pipeline.handle(connection, exchange);
@@ -118,7 +118,7 @@ export class NodeHttp2Lane implements Http2Engine {
       exchange.refuse(admitted.refusal);
       return;
     }
-    const fields = outgoingFields(connection.scope.facts.client, admitted, exchange.forwardHeaders);
+    const fields = outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders);
     forwardHttp2(admitted, exchange, fields, this.#apps.at(endpoint), (error) => {
       const failure = upstreamFailure(error);
       if (error instanceof NotProcessed) {

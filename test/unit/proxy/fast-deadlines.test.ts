@@ -30,7 +30,7 @@ async function connected(t: Test): Promise<{
     handOver: (_connection: HttpConnection, _socket: Socket, bytes: Buffer) => handed.push(bytes),
     onBadRequest: (_connection: HttpConnection, reason: string) => bad.push(reason),
   } as unknown as FastLane;
-  const http = { scope: { facts: { client: { tls: { kind: 'none' } } } } } as unknown as HttpConnection;
+  const http = { facts: { client: { tls: { kind: 'none' } } } } as unknown as HttpConnection;
   const { client, socket } = await connectedPair(t);
   const pool = new AppPool({ host: '127.0.0.1', port: 1 }, null as unknown as Upstreams);
   const connection = new FastConnection(lane, http, socket, pool);

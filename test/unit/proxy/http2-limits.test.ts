@@ -77,8 +77,8 @@ async function accepted(
     forget: () => {},
   };
   const { client, socket } = await connectedPair(t);
-  const facts = { scope: { facts: { client: { ip: ip('192.0.2.1') } }, brokenProtocol: () => {} } };
-  const session = new ServerSession(lane, facts as unknown as HttpConnection, socket);
+  const connection = { facts: { client: { ip: ip('192.0.2.1') } }, scope: { brokenProtocol: () => {} } };
+  const session = new ServerSession(lane, connection as unknown as HttpConnection, socket);
   session.start(Buffer.alloc(0));
   return { client, socket, session, bad, reached };
 }

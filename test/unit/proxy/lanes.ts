@@ -19,7 +19,7 @@ import { Http2Lane } from '../../../lib/proxy/http2/lane.ts';
 import { defaultLimits, type Limits } from '../../../lib/proxy/limits.ts';
 import { type Listener, listen } from '../../../lib/proxy/listener.ts';
 import { LiveConnections } from '../../../lib/proxy/live-connections.ts';
-import type { ConnectionFacts, ConnectionScope, Recorder } from '../../../lib/proxy/recorder.ts';
+import type { ConnectionScope, Recorder } from '../../../lib/proxy/recorder.ts';
 import { type HttpConnection, RequestPipeline } from '../../../lib/proxy/request-pipeline.ts';
 import type { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
 import { Upstreams } from '../../../lib/proxy/upstream.ts';
@@ -195,8 +195,7 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
 }
 
 function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
-  const scope = (facts: ConnectionFacts): ConnectionScope => ({
-    facts,
+  const scope = (): ConnectionScope => ({
     connectionDecided: () => {},
     connectionTerminated: () => {},
     openSource: () => ({ closed: () => {} }),

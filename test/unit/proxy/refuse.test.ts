@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { ClientTls } from '../../../lib/client.ts';
 import type { RequestDecision } from '../../../lib/policy/decision.ts';
-import type { ConnectionFacts } from '../../../lib/proxy/recorder.ts';
+import type { ConnectionFacts } from '../../../lib/proxy/connection-facts.ts';
 import {
   errorCode,
   type Failure,

@@ -13,7 +13,8 @@ import type {
   RequestDeny,
   RequestPermit,
 } from '../../../lib/policy/decision.ts';
-import type { ConnectionFacts, RequestLog } from '../../../lib/proxy/recorder.ts';
+import type { ConnectionFacts } from '../../../lib/proxy/connection-facts.ts';
+import type { RequestLog } from '../../../lib/proxy/recorder.ts';
 import type { ResourceRef } from '../../../lib/resource-ref.ts';
 import { createLog, type Level, type Log } from '../../../lib/telemetry/log.ts';
 import { createTelemetry, type Telemetry } from '../../../lib/telemetry/metrics.ts';
