@@ -5,7 +5,7 @@ import { startSniffingApp } from '../support/sniffing-app.ts';
 import { goProgram, goPrograms, type Judge, run } from './stage.ts';
 
 const path = 'github.com/summerwind/h2spec/cmd/h2spec';
-const version = 'v2.2.1+incompatible';
+const version = 'v0.0.0-20200804131034-70ac22940108';
 
 /** Conformance with RFC 7540 and 7541, strict cases included. */
 export const h2spec: Judge = {

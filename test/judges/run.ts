@@ -3,13 +3,14 @@
  * status 1 when any of them finds anything. Where a program cannot be had, that is said, and is no failure here; CI makes
  * it one by `--all`.
  */
+import { conformance } from './conformance.ts';
 import { grpcInterop } from './grpc-interop.ts';
 import { h2spec } from './h2spec.ts';
 import { slowClients } from './slow-clients.ts';
 import { type Judge, Stage, type Verdict } from './stage.ts';
 import { testssl } from './tls.ts';
 
-const judges: readonly Judge[] = [h2spec, grpcInterop, slowClients, testssl];
+const judges: readonly Judge[] = [h2spec, grpcInterop, conformance, slowClients, testssl];
 
 const args = process.argv.slice(2);
 const names = args.filter((arg) => !arg.startsWith('--'));

@@ -16,9 +16,8 @@ import { CollectedBody } from './collected-body.ts';
 import type { Http2Engine, Http2Session } from './engine.ts';
 import { HeldHeads } from './held-heads.ts';
 import { clientLimits } from './limits.ts';
-import { errorCode } from './protocol.ts';
 import { Http1Relay } from './relay-to-http1.ts';
-import { Http2Relay, NotProcessed } from './relay-to-http2.ts';
+import { Http2Relay, ToldByReset } from './relay-to-http2.ts';
 import { http1Text, http2Block } from './request-head.ts';
 import { type ServerLane, ServerSession, serverLimits } from './server-session.ts';
 import type { ServerStream } from './server-stream.ts';
@@ -86,10 +85,10 @@ export class Http2Lane implements Http2Engine, ServerLane {
     } else if (stream.originalProtocol === null) {
       const failed = (error: unknown): void => {
         const failure = upstreamFailure(error);
-        if (error instanceof NotProcessed) {
-          // The client may repeat it, and knows how; a 502 would say that nobody knows what has become of it.
+        if (error instanceof ToldByReset) {
+          // The client knows what to do; a 502 would say that nobody knows what has become of it.
           pipeline.failed(connection, policy, stream, failure);
-          stream.abort(errorCode.refusedStream);
+          stream.abort(error.reset);
         } else {
           pipeline.fail(connection, admitted, stream, failure);
         }

@@ -10,10 +10,16 @@ import { appLimits } from './limits.ts';
 import { errorCode, reasonName } from './protocol.ts';
 import type { RequestRelay, ServerStream } from './server-stream.ts';
 
-/** The app has done nothing with the request, and says so (RFC 9113 8.7); it cannot be sent again from here. */
-export class NotProcessed extends Error {
-  constructor() {
-    super('the application refused the stream');
+/** What an app has said of its stream is true of the client's, and says more than any answer of ours. */
+export class ToldByReset extends Error {
+  readonly reset: number;
+  /**
+   * @param reset REFUSED_STREAM: the app has done nothing with the request (RFC 9113 8.7), and it cannot be sent again from
+   * here. CANCEL: a gRPC server ends a call so, at its deadline for one; UNAVAILABLE would ask for another one.
+   */
+  constructor(reset: typeof errorCode.refusedStream | typeof errorCode.cancel) {
+    super(`the application ended the stream: ${reasonName(reset)}`);
+    this.reset = reset;
   }
 }
 
@@ -215,7 +221,8 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     client.relay = null;
     // What the app says of its stream, or we of its connection, is not said of the client's, except that it was cancelled.
     if (client.responded) client.abort(code === errorCode.cancel ? errorCode.cancel : errorCode.internalError);
-    else if (code === errorCode.refusedStream && !this.#begun) this.#onFailed(new NotProcessed());
+    else if (code === errorCode.refusedStream && !this.#begun) this.#onFailed(new ToldByReset(code));
+    else if (code === errorCode.cancel && client.grpc) this.#onFailed(new ToldByReset(code));
     else this.#onFailed(new Error('the application closed the stream'));
     this.#scope.responseEnded(this.#grpcStatus, `h2(${reasonName(code)})`);
   }

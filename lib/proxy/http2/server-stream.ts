@@ -132,7 +132,7 @@ export class ServerStream extends Stream implements Exchange {
 
   abort(code: number): void {
     if (this.localEnded || this.closed) return;
-    if (this.#endsInTrailers) {
+    if (this.#endsInTrailers && code !== errorCode.cancel) {
       // The status of a gRPC call lives in its trailers; without them the client would only see a broken stream.
       this.finish(unavailable);
       this.#stopBody();

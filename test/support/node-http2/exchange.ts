@@ -175,7 +175,7 @@ export class Http2Exchange implements LibraryExchange {
   abort(h2Code: number): void {
     if (this.#finished) return;
     this.#finished = true;
-    if (this.#endsInTrailers && !this.#stream.destroyed) {
+    if (this.#endsInTrailers && h2Code !== errorCode.cancel && !this.#stream.destroyed) {
       // The status of a gRPC call lives in its trailers; without them the client would only see a broken stream.
       this.#stream.once('wantTrailers', () => this.#stream.sendTrailers({ 'grpc-status': '14' }));
       this.#stream.end();

@@ -3,7 +3,7 @@ import type { Admitted } from '../../../lib/proxy/admitted.ts';
 import type { LibraryExchange } from '../../../lib/proxy/exchange.ts';
 import { type HeaderList, headerValue } from '../../../lib/proxy/headers.ts';
 import { errorCode, reasonName } from '../../../lib/proxy/http2/protocol.ts';
-import { NotProcessed } from '../../../lib/proxy/http2/relay-to-http2.ts';
+import { ToldByReset } from '../../../lib/proxy/http2/relay-to-http2.ts';
 import type { RequestScope } from '../../../lib/proxy/recorder.ts';
 import type { Http2Pool } from './pool.ts';
 
@@ -64,6 +64,7 @@ function relay(
   retry: (() => void) | null,
 ): void {
   const { body, grpc } = exchange;
+  const { session } = stream;
   let grpcStatus: string | null = null;
   let trailers: HeaderList = [];
   let fault: Error | null = null;
@@ -128,8 +129,11 @@ function relay(
       retry();
       return;
     }
-    if (exchange.responded) exchange.abort(code === errorCode.cancel ? errorCode.cancel : errorCode.internalError);
-    else if (code === errorCode.refusedStream && !informed) failed(new NotProcessed());
+    // Node says the same of streams whose connection is gone.
+    const cancelled = code === errorCode.cancel && session?.destroyed === false;
+    if (exchange.responded) exchange.abort(cancelled ? errorCode.cancel : errorCode.internalError);
+    else if (code === errorCode.refusedStream && !informed) failed(new ToldByReset(code));
+    else if (cancelled && grpc) failed(new ToldByReset(errorCode.cancel));
     else failed(fault ?? new Error('the application closed the stream'));
     scope.responseEnded(grpcStatus, `h2(${reasonName(code ?? errorCode.internalError)})`);
   });

@@ -8,7 +8,7 @@ import type { Http2Engine, Http2Session } from '../../../lib/proxy/http2/engine.
 import { readHttp2Head } from '../../../lib/proxy/http2/head.ts';
 import { clientLimits } from '../../../lib/proxy/http2/limits.ts';
 import { errorCode, maxStreamId } from '../../../lib/proxy/http2/protocol.ts';
-import { NotProcessed } from '../../../lib/proxy/http2/relay-to-http2.ts';
+import { ToldByReset } from '../../../lib/proxy/http2/relay-to-http2.ts';
 import { misspelt } from '../../../lib/proxy/http2/server-session.ts';
 import { defaultLimits } from '../../../lib/proxy/limits.ts';
 import { outgoingFields } from '../../../lib/proxy/outgoing-fields.ts';
@@ -121,9 +121,9 @@ export class NodeHttp2Lane implements Http2Engine {
     const fields = outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders);
     forwardHttp2(admitted, exchange, fields, this.#apps.at(endpoint), (error) => {
       const failure = upstreamFailure(error);
-      if (error instanceof NotProcessed) {
+      if (error instanceof ToldByReset) {
         pipeline.failed(connection, admitted.policy, exchange, failure);
-        exchange.abort(errorCode.refusedStream);
+        exchange.abort(error.reset);
       } else {
         pipeline.fail(connection, admitted, exchange, failure);
       }

@@ -168,6 +168,29 @@ const answers: readonly Answer[] = [
     blocks: [[[':status', '200'], ...grpc], [['grpc-status', '14']]],
     error: 'h2(INTERNAL_ERROR)',
   },
+  // grpc-go ends a call so when its deadline is over; UNAVAILABLE would have it repeated.
+  {
+    title: 'gRPC that the app cancels, before it answers',
+    request: post(1, '/', grpc),
+    send: [resetFrame(1, 8)],
+    expect: 'CANCEL',
+    error: 'h2(CANCEL)',
+  },
+  {
+    title: 'gRPC that the app cancels, behind interim answers',
+    request: post(1, '/', grpc),
+    send: [headersFrame(1, [[':status', '103']], false), resetFrame(1, 8)],
+    expect: 'CANCEL',
+    error: 'h2(CANCEL)',
+  },
+  {
+    title: 'gRPC that the app cancels within its answer',
+    request: post(1, '/', grpc),
+    send: [head(1, grpc), dataFrame(1, 'abc'), resetFrame(1, 8)],
+    expect: '200 CANCEL',
+    content: 'abc',
+    error: 'h2(CANCEL)',
+  },
   ...['application/grpc-web', 'application/grpc-web-text+proto', 'application/grpcx', 'text/plain'].map(
     (type): Answer => ({
       title: `${type} that breaks off is seen to be cut`,
