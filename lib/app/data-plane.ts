@@ -1,0 +1,74 @@
+import type { Config } from '../config/config.ts';
+import type { PolicyAuthorizer } from '../policy/authorizer.ts';
+import { BufferBudget } from '../proxy/buffer-budget.ts';
+import type { ConnectionServices } from '../proxy/connection.ts';
+import type { Endpoint } from '../proxy/endpoint.ts';
+import { guarded } from '../proxy/guard.ts';
+import { FastLane } from '../proxy/http1/fast-lane.ts';
+import { LibraryLane } from '../proxy/http1/library-lane.ts';
+import { UpgradeForwarder } from '../proxy/http1/upgrade.ts';
+import { Http2Lane } from '../proxy/http2/lane.ts';
+import { limitsOfFaults } from '../proxy/limits.ts';
+import { LiveConnections } from '../proxy/live-connections.ts';
+import type { OwnEndpoints } from '../proxy/own-endpoints.ts';
+import type { Recorder } from '../proxy/recorder.ts';
+import { type HttpConnection, RequestPipeline } from '../proxy/request-pipeline.ts';
+import { Upstreams } from '../proxy/upstream.ts';
+import type { FollowedIdentity } from './identity.ts';
+
+interface PlaneParts {
+  readonly config: Config;
+  readonly recorder: Recorder;
+  readonly authorizer: PolicyAuthorizer;
+  readonly identity: FollowedIdentity;
+  readonly own: OwnEndpoints;
+}
+
+/** Sockets → decisions → the app. */
+export function createDataPlane({ config, recorder, authorizer, identity, own }: PlaneParts) {
+  const { limits } = config;
+  const budget = new BufferBudget(limits, recorder);
+  const live = new LiveConnections(limits, recorder);
+  const isOwn = (endpoint: Endpoint): boolean => own.has(endpoint);
+  const upstreams = new Upstreams({ connectTimeoutMs: config.connectTimeoutMs, limits, recorder, isOwn });
+  const pipeline = new RequestPipeline({ authorizer, upstreams, recorder, limits, budget });
+  const onBadRequest = (connection: HttpConnection, reason: string): void => {
+    const limit = limitsOfFaults.get(reason);
+    if (limit !== undefined) pipeline.limitReached(limit, connection);
+    connection.scope.badRequest(authorizer.port(connection.policyPort), reason);
+  };
+  // Nothing follows a message that could not be read.
+  const onBrokenHttp1 = (connection: HttpConnection, reason: string): void => {
+    onBadRequest(connection, reason);
+    connection.scope.brokenProtocol();
+  };
+  const upgrades = new UpgradeForwarder(pipeline, upstreams);
+  const library = new LibraryLane({ pipeline, upgrades, onBadRequest: onBrokenHttp1 });
+  const http1 = config.fastLane ? new FastLane({ pipeline, upstreams, library, onBadRequest: onBrokenHttp1 }) : library;
+  const http2 = new Http2Lane({ pipeline, upstreams, onBadRequest });
+  const anchors = () => identity.termination()?.anchors ?? null;
+  const services: ConnectionServices = {
+    authorizer,
+    recorder,
+    http1,
+    http2,
+    upstreams,
+    live,
+    tls: identity.termination,
+    watch: { budget, limits, limitReached: recorder.limitReached, anchors },
+    detectTimeoutMs: config.detectTimeoutMs,
+  };
+  authorizer.onChange(guarded('a change of policy', null, () => live.recheckAll()));
+  return {
+    services,
+    live,
+    upstreams,
+    http1,
+    close(): void {
+      http1.close();
+      http2.close();
+      budget.close();
+      live.close();
+    },
+  };
+}

@@ -1,0 +1,73 @@
+/** How a proxy ends: in an order in which no request is lost that could have been served. */
+
+export interface StopSteps {
+  /** Milliseconds for work in flight, from the beginning of the stop. */
+  readonly graceMs: number;
+  /** How many connections are open. */
+  connections(): number;
+  /** `/ready` says no from now on. */
+  unready(): void;
+  /** No new connections from now on; resolves when nothing listens any more. */
+  closeDoors(): Promise<void>;
+  /** Tells clients to take new work elsewhere, and still takes what they send. */
+  announce(): void;
+  /** Resolves when no connection is open, or after so many milliseconds. */
+  empty(timeoutMs: number): Promise<unknown>;
+  closeIdle(): void;
+  /** Takes nothing new. Resolves true when all has ended by itself, false when the rest was cut. */
+  drain(timeoutMs: number): Promise<boolean>;
+  /** What served the connections: files watched, threads, pools, timers. */
+  release(): Promise<void>;
+  readonly log: {
+    info(fields: object, message: string): void;
+    warn(fields: object, message: string): void;
+  };
+}
+
+/** Milliseconds in which a stop still takes requests on connections that are open. */
+const lullMs = 1000;
+
+export class StopSequence {
+  /** Resolves when the stop, once begun, is over: true when everything drained in time. */
+  readonly stopped: Promise<boolean>;
+  readonly #settle: (result: Promise<boolean>) => void;
+  readonly #steps: StopSteps;
+  #stage: 'serving' | 'stopping' = 'serving';
+
+  constructor(steps: StopSteps) {
+    this.#steps = steps;
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    this.stopped = promise;
+    this.#settle = resolve;
+  }
+
+  /** Later calls join the first. */
+  stop(): Promise<boolean> {
+    if (this.#stage === 'serving') {
+      this.#stage = 'stopping';
+      this.#settle(this.#run());
+    }
+    return this.stopped;
+  }
+
+  async #run(): Promise<boolean> {
+    const steps = this.#steps;
+    const { graceMs, log } = steps;
+    steps.unready();
+    log.info({ connections: steps.connections() }, 'Draining');
+    const closed = steps.closeDoors();
+    // Clients that are about to send get served, and told to go elsewhere; only then are idle connections closed.
+    // Closing them at once would lose the requests that are on their way.
+    const startedAt = performance.now();
+    steps.announce();
+    await steps.empty(Math.min(lullMs, graceMs / 2));
+    steps.closeIdle();
+    const left = graceMs - (performance.now() - startedAt);
+    const drained = await steps.drain(Math.max(0, left));
+    if (!drained) log.warn({ connections: steps.connections() }, 'Grace period over; remaining connections were cut');
+    await closed;
+    await steps.release();
+    log.info({ drained }, 'Stopped');
+    return drained;
+  }
+}
