@@ -8,6 +8,12 @@ export interface TurnTaker extends Ending {
 /** A read of this many bytes is part of something large; smaller ones are not counted. */
 export const bulkRead = 32 * 1024;
 
+/**
+ * So many bytes of requests are long work: to take them apart, decide and pass them on takes several times as long as an
+ * ordinary request. Whoever reads so many asks `turn.mayWork`.
+ */
+export const longRead = 4 * 1024;
+
 /** Bytes of large transfers that every turn of the event loop may move: a fraction of a millisecond's work. */
 const turnBytes = 512 * 1024;
 
@@ -19,6 +25,12 @@ const turnReaders = turnBytes / (64 * 1024);
  * while they are few: to stop a reader and let it go on costs as much as to move a few hundred kilobytes.
  */
 const turnMs = 2;
+
+/** Pieces of such work in one turn at most. */
+const turnSlices = 32;
+
+/** Milliseconds between two pieces of such work while somebody connects in every turn. */
+const arrivalsMs = 4;
 
 /** What `later` was told to run. */
 export interface PutOff {
@@ -41,8 +53,17 @@ class Turn {
   #slices: PutOff[] = [];
   #slicesTaken = 0;
 
-  /** A connection has been accepted in this turn. */
+  /** Immediates that will look for a slice. */
+  #called = 0;
+  /** Long work has been done at once in this turn. */
+  #hasWorked = false;
+  /** When this turn began with its slices, and when the last of them had ended, by `performance.now()`. */
+  #slicesAt = 0;
+  #workedAt = 0;
+
+  /** A connection has been accepted in this turn, or in the one that has just ended. */
   #hasArrivals = false;
+  #isShort = false;
 
   /**
    * A connection has been accepted. libuv accepts one in each turn, so while more of them come turns are kept short:
@@ -68,11 +89,19 @@ class Turn {
     return !this.#hasArrivals && this.#readers.length - this.#readersTaken <= turnReaders;
   }
 
+  /** Whether long work may be done at once: the first of a turn, while none waits. Whoever gets false does it `later`. */
+  mayWork(): boolean {
+    if (this.#hasWorked || this.#slices.length > this.#slicesTaken) return false;
+    this.#hasWorked = true;
+    this.#schedule();
+    return true;
+  }
+
   /** Runs it when others have had their turn, unless `run` is null by then. It is to be `guarded`. */
   later(run: () => void): PutOff {
     const slice = { run };
     this.#slices.push(slice);
-    this.#schedule();
+    this.#call(1);
     return slice;
   }
 
@@ -82,15 +111,58 @@ class Turn {
     setImmediate(this.#over);
   }
 
+  /**
+   * Every slice is an immediate of its own. What it leaves to `process.nextTick` and to promises, which is most of what
+   * Node's TLS and HTTP do, then happens before the next one asks what time it is.
+   */
+  #call(most: number): void {
+    this.#schedule();
+    const until = Math.min(turnSlices, this.#called + most);
+    for (; this.#called < until; this.#called++) setImmediate(this.#next);
+  }
+
   readonly #over = (): void => {
     this.#isDue = false;
     this.#bytes = 0;
-    const isShort = this.#hasArrivals;
+    this.#hasWorked = false;
+    this.#isShort = this.#hasArrivals;
     this.#hasArrivals = false;
-    this.#goOnReading(isShort ? 1 : turnReaders);
-    this.#goOnWorking(isShort ? 0 : turnMs);
-    if (this.#readers.length > 0 || this.#slices.length > 0) this.#schedule();
+    this.#slicesAt = 0;
+    this.#goOnReading(this.#isShort ? 1 : turnReaders);
+    if (this.#readers.length > 0) this.#schedule();
   };
+
+  readonly #next = (): void => {
+    this.#called--;
+    if (this.#mayGoOn()) this.#work();
+    if (this.#called === 0 && this.#slices.length > this.#slicesTaken) this.#call(this.#slices.length);
+  };
+
+  #mayGoOn(): boolean {
+    const now = performance.now();
+    const isFirst = this.#slicesAt === 0;
+    if (isFirst) this.#slicesAt = now;
+    if (this.#isShort) return isFirst && now - this.#workedAt >= arrivalsMs;
+    return isFirst || now - this.#slicesAt <= turnMs;
+  }
+
+  #work(): void {
+    let run: (() => void) | null = null;
+    while (run === null && this.#slicesTaken < this.#slices.length) {
+      ({ run } = this.#slices[this.#slicesTaken++] as PutOff);
+    }
+    if (mayForget(this.#slices, this.#slicesTaken)) {
+      this.#slices = this.#slices.slice(this.#slicesTaken);
+      this.#slicesTaken = 0;
+    }
+    if (run === null) return;
+    try {
+      run();
+    } catch (error) {
+      internalFault('work that was put off', null, error);
+    }
+    this.#workedAt = performance.now();
+  }
 
   #goOnReading(most: number): void {
     const until = Math.min(this.#readers.length, this.#readersTaken + most);
@@ -105,26 +177,6 @@ class Turn {
     if (!mayForget(this.#readers, this.#readersTaken)) return;
     this.#readers = this.#readers.slice(this.#readersTaken);
     this.#readersTaken = 0;
-  }
-
-  #goOnWorking(forMs: number): void {
-    // What comes to it meanwhile has had its turn.
-    const until = this.#slices.length;
-    if (until === 0) return;
-    const startedAt = performance.now();
-    while (this.#slicesTaken < until) {
-      const { run } = this.#slices[this.#slicesTaken++] as PutOff;
-      if (run === null) continue;
-      try {
-        run();
-      } catch (error) {
-        internalFault('work that was put off', null, error);
-      }
-      if (performance.now() - startedAt > forMs) break;
-    }
-    if (!mayForget(this.#slices, this.#slicesTaken)) return;
-    this.#slices = this.#slices.slice(this.#slicesTaken);
-    this.#slicesTaken = 0;
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
-import { internalFault } from '../guard.ts';
+import { guarded, internalFault } from '../guard.ts';
+import { longRead, type PutOff, turn } from '../turn.ts';
 import { Deadlines, type Waiting } from './deadlines.ts';
 
 /** How looking at the first bytes of a stream ended. `bytes` is all that was read, and has been taken off the stream. */
@@ -12,6 +13,8 @@ export type Peek<T> =
 /**
  * Reads until `look` has an answer (not undefined). What was read goes to `done`, which must hand it on in the same
  * turn: to a reader that takes bytes, or back onto the stream with `putBack`. A fault in either ends the stream.
+ *
+ * Whoever takes it over begins at once, and much may have come: large reads wait for a turn of their own.
  *
  * @param before bytes that were read already; they come first, and may be enough.
  * @param look gets all that has come so far, each time; to look at each byte once is its own affair.
@@ -56,6 +59,7 @@ class Look<T> implements Waiting {
   /** All that has come. The memory behind it may be larger: it doubles, so that each byte is copied a few times at most. */
   #bytes: Buffer;
   #room: Buffer | null = null;
+  #resting: PutOff | null = null;
 
   constructor(
     stream: Duplex,
@@ -76,7 +80,8 @@ class Look<T> implements Waiting {
   }
 
   expire(): void {
-    this.#finish({ kind: 'timeout', bytes: this.#bytes });
+    // What has come in time is looked at, though its turn has not come.
+    if (this.#resting === null || !this.#looked()) this.#finish({ kind: 'timeout', bytes: this.#bytes });
   }
 
   destroy(): void {
@@ -87,12 +92,28 @@ class Look<T> implements Waiting {
   readonly #onData = (chunk: Buffer): void => {
     try {
       this.#append(chunk);
-      const value = this.#look(this.#bytes);
-      if (value !== undefined) this.#finish({ kind: 'seen', value, bytes: this.#bytes });
+      if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
+      else this.#looked();
     } catch (error) {
       internalFault('detection', this, error);
     }
   };
+
+  #rest(): void {
+    this.#stream.pause();
+    this.#resting = turn.later(guarded('detection', this, () => this.#looked()));
+  }
+
+  /** Whether that was the end of it. */
+  #looked(): boolean {
+    if (this.#resting !== null) {
+      this.#resting = null;
+      this.#stream.resume();
+    }
+    const value = this.#look(this.#bytes);
+    if (value !== undefined) this.#finish({ kind: 'seen', value, bytes: this.#bytes });
+    return value !== undefined;
+  }
 
   readonly #onEnd = (): void => {
     try {
@@ -125,6 +146,7 @@ class Look<T> implements Waiting {
   }
 
   #leave(): void {
+    if (this.#resting !== null) this.#resting.run = null;
     this.#deadlines.delete(this);
     this.#stream.removeListener('data', this.#onData);
     this.#stream.removeListener('end', this.#onEnd);

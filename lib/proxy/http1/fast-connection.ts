@@ -8,7 +8,7 @@ import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
 import { resetOrDestroy } from '../tcp/forward.ts';
-import { bulkRead, type PutOff, type TurnTaker, turn } from '../turn.ts';
+import { bulkRead, longRead, type PutOff, type TurnTaker, turn } from '../turn.ts';
 import type { PendingConnect } from '../upstream.ts';
 import { type AppConnection, BadResponse, type ResponseSink } from './app-connection.ts';
 import type { AppPool } from './app-pool.ts';
@@ -107,11 +107,13 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
     socket.on('drain', this.#onDrain);
   }
 
-  /** Begins with bytes that were read before; the stream flows. */
+  /** Begins with bytes that were read before, and have had their turn; the stream flows. */
   start(bytes: Buffer): void {
     // Detection may have left it paused. Nothing more is read before this turn ends, and the request below may pause it.
     if (this.#socket.isPaused()) this.#socket.resume();
-    if (bytes.length > 0) this.#onData(bytes);
+    if (bytes.length === 0) return;
+    this.#unread.append(bytes);
+    this.#rested();
   }
 
   // Not `guarded`, for the sake of connections that do nothing: it would keep a second function for each of these.
@@ -162,7 +164,9 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
       this.#receiveBody(chunk);
     } else if (this.#stage === 'head') {
       this.#unread.append(chunk);
-      this.#advance();
+      if (this.#resting !== null) return;
+      if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
+      else this.#advance();
     } else if (this.#stage === 'answer') {
       // Pipelined: its turn comes when this answer is complete.
       this.#unread.append(chunk);

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { guarded } from '../guard.ts';
-import { type PutOff, turn } from '../turn.ts';
+import { longRead, type PutOff, turn } from '../turn.ts';
 import { Unread } from './unread.ts';
 
 /** Bytes that Node's parser gets at once when they may be heads: it hands over all requests among them in one go. */
@@ -46,7 +46,9 @@ export class SlicedFeed {
 
   readonly #onData = (chunk: Buffer): void => {
     this.#unread.append(chunk);
-    if (this.#resting === null) this.#pump();
+    if (this.#resting !== null) return;
+    if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
+    else this.#pump();
   };
 
   get heldBytes(): number {

@@ -92,11 +92,49 @@ t.test('work that was put off is done a little at a time, and what is put off by
   unwanted.run = null;
   await nextTurn();
   t.ok(ran >= 1 && ran <= 4, `${ran} in the first turn`);
-  turn.arrival();
-  const before = ran;
-  await nextTurn();
-  t.equal(ran - before, 1, 'one, where somebody has just connected');
   await until('all to have run', () => ran === 70, { lastSeen: () => String(ran) });
+});
+
+t.test('while somebody connects in every turn, work takes a share of the time and no more', async (t) => {
+  let ran = 0;
+  for (let i = 0; i < 10; i++) turn.later(() => ran++);
+  const startedAt = performance.now();
+  let turns = 0;
+  for (; ran < 10; turns++) {
+    turn.arrival();
+    const before = ran;
+    await nextTurn();
+    t.ok(ran - before <= 1, 'one in a turn at most');
+  }
+  const tookMs = performance.now() - startedAt;
+  t.ok(tookMs >= 9 * 4, `one in 4 ms: 10 took ${tookMs.toFixed(1)} ms, ${turns} turns`);
+});
+
+t.test('what a slice leaves to the ticks behind it is part of its time', async (t) => {
+  let ran = 0;
+  for (let i = 0; i < 10; i++) {
+    turn.later(() =>
+      process.nextTick(() => {
+        ran++;
+        for (const end = performance.now() + 3; performance.now() < end; );
+      }),
+    );
+  }
+  await nextTurn();
+  t.equal(ran, 1, 'the others saw that it was late');
+  await until('all to have run', () => ran === 10);
+});
+
+t.test('the first long work of a turn is done at once, unless some waits', async (t) => {
+  await nextTurn();
+  t.same([turn.mayWork(), turn.mayWork()], [true, false]);
+  await nextTurn();
+  t.ok(turn.mayWork(), 'another turn');
+  await nextTurn();
+  turn.later(() => {});
+  t.notOk(turn.mayWork(), 'it would overtake');
+  await nextTurn();
+  t.ok(turn.mayWork());
 });
 
 t.test('a fault of one is not that of the others', async (t) => {
