@@ -1,8 +1,9 @@
 import type { IpAddress } from '../ip.ts';
-import { type Ending, guarded, internalFault } from './guard.ts';
+import { type Ending, guarded } from './guard.ts';
 import type { LimitName, Limits } from './limits.ts';
 import { type InLine, Line } from './line.ts';
 import type { Recorder } from './recorder.ts';
+import { turn } from './turn.ts';
 
 /** Somebody for whom bytes wait here, or for whose bytes something waits. */
 export interface Slow extends Ending {
@@ -124,15 +125,12 @@ export class BufferBudget {
     this.release(stall);
     stall.isCut = true;
     const { slow } = stall;
-    this.#recorder.limitReached(limit, slow.client);
-    // Whoever says that it stands still may be in the middle of a write.
-    setImmediate(() => {
-      try {
-        slow.cut(limit);
-      } catch (error) {
-        internalFault('cutting off who stands still', slow, error);
-      }
-    });
+    // Whoever says that it stands still may be in the middle of a write; and there may be thousands of them.
+    const cut = (): void => {
+      this.#recorder.limitReached(limit, slow.client);
+      slow.cut(limit);
+    };
+    turn.later(guarded('cutting off who stands still', slow, cut));
   }
 
   close(): void {

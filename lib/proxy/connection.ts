@@ -18,7 +18,7 @@ import type { PeerSession } from './peer-session.ts';
 import type { ConnectionScope, Recorder, TransportScope } from './recorder.ts';
 import { errorCode } from './refuse.ts';
 import type { Destination, HttpConnection, Occupant } from './request-pipeline.ts';
-import type { Source } from './sources.ts';
+import { type Source, sourceOf } from './sources.ts';
 import { forwardTcp } from './tcp/forward.ts';
 import type { AlpnPreference, Handshake, TlsTermination } from './tls-termination.ts';
 import type { Upstreams } from './upstream.ts';
@@ -344,6 +344,7 @@ class InboundConnection implements LiveConnection {
     // What is read from here on waits for the app.
     stream.pause();
     const beginning = {
+      asker: sourceOf(this.ip),
       bytes,
       guard: opening === null ? null : new TunnelGuard(opening),
       refused: () => scope.badRequest(policy, 'bytes in a tunnel became what some servers would take for a request'),

@@ -1,4 +1,5 @@
 import type { IpAddress } from '../ip.ts';
+import type { Asker } from './fair-queue.ts';
 
 /** Where connections come from: one IPv4 address, or one IPv6 /64, of which each customer has at least one. */
 export interface Source {
@@ -6,14 +7,19 @@ export interface Source {
   open: number;
 }
 
+/** Where a client's address belongs. */
+export function sourceOf(ip: IpAddress): Asker {
+  return ip.family === 4 ? ip.value : `${ip.words[0]} ${ip.words[1]}`;
+}
+
 /** This many without a connection are kept: most come back, and a map that shrinks and grows leaves tables behind. */
 const maxUnused = 4096;
 
 export class Sources {
-  readonly #known = new Map<number | string, Source>();
+  readonly #known = new Map<Asker, Source>();
 
   of(ip: IpAddress): Source {
-    const key = ip.family === 4 ? ip.value : `${ip.words[0]} ${ip.words[1]}`;
+    const key = sourceOf(ip);
     let source = this.#known.get(key);
     if (source === undefined) {
       source = { open: 0 };

@@ -4,10 +4,12 @@ import net from 'node:net';
 import type { Dispatcher, Pool } from 'undici';
 import { hostPort } from '../ip.ts';
 import { ByEndpoint, type Endpoint } from './endpoint.ts';
+import type { Asker } from './fair-queue.ts';
 import { guarded, internalFault } from './guard.ts';
 import type { Limits } from './limits.ts';
 import type { Recorder } from './recorder.ts';
 import { errorCode } from './refuse.ts';
+import { starts } from './starts.ts';
 
 export interface UpstreamOptions {
   /** Milliseconds until a connect counts as failed (504). */
@@ -81,6 +83,9 @@ const undici = (): typeof import('undici') => createRequire(import.meta.url)('un
 /** Idle keep-alive sockets towards the app live this long (Linkerd's figure), below the 5 s after which many apps close. */
 const idleSocketMs = 3000;
 
+/** Connections to the app that may all read 64 KB in one turn. */
+const crowd = 64;
+
 /** Connections to the app, all counted as `peer="dst"`, and undici's pools of them. */
 export class Upstreams {
   readonly #options: UpstreamOptions;
@@ -94,26 +99,37 @@ export class Upstreams {
     this.#options = options;
   }
 
+  /** There are so many connections that one read of each is more than one turn of the event loop can bear. */
+  get isCrowded(): boolean {
+    return this.#open > crowd;
+  }
+
   get connectTimeoutMs(): number {
     return this.#options.connectTimeoutMs;
   }
 
   /**
    * Calls back once: with a connected socket that allows half-open, or with the error. Never after `cancel`.
-   * What `done` throws ends the socket; it should guard what it does to the client by itself.
+   * What `done` throws ends the socket; it should guard what it does to the client by itself. Of many that are asked for
+   * at once a few begin in each turn.
    *
+   * @param asker for whom: each of them has its turn.
    * @param isExtra the client's connection has one to the app already. Of these there are no more than there may be
    * clients, so that the many requests of one HTTP/2 connection leave the others their descriptors.
    */
-  connect(endpoint: Endpoint, done: Done, onread?: OnRead, isExtra = false): PendingConnect {
+  connect(endpoint: Endpoint, asker: Asker, done: Done, onread?: OnRead, isExtra = false): PendingConnect {
     const socket = new net.Socket({ allowHalfOpen: true, ...(onread === undefined ? {} : { onread }) });
     const { limits, recorder } = this.#options;
     let settled = false;
-    const fail = (error: Error): void => {
-      if (settled) return;
+    let timer: NodeJS.Timeout | undefined;
+    const settle = (): void => {
       settled = true;
       clearTimeout(timer);
       this.#pending--;
+    };
+    const fail = (error: Error): void => {
+      if (settled) return;
+      settle();
       socket.destroy();
       if (isWantOfDescriptors(error)) recorder.limitReached('descriptors', null);
       try {
@@ -122,12 +138,9 @@ export class Upstreams {
         internalFault('a failed connect', socket, thrown);
       }
     };
-    const timer = setTimeout(() => fail(connectTimedOut(endpoint)), this.#options.connectTimeoutMs);
     const cancel = (): void => {
       if (settled) return;
-      settled = true;
-      clearTimeout(timer);
-      this.#pending--;
+      settle();
       socket.destroy();
     };
     this.#pending++;
@@ -148,9 +161,7 @@ export class Upstreams {
     const lookup = host === 'localhost' ? { autoSelectFamily: true, lookup: eitherLoopback } : {};
     const connected = (): void => {
       if (settled) return;
-      settled = true;
-      clearTimeout(timer);
-      this.#pending--;
+      settle();
       this.#open++;
       socket.removeListener('error', fail);
       let errno = '';
@@ -167,7 +178,14 @@ export class Upstreams {
       );
       done(null, socket);
     };
-    socket.connect({ host, port, ...lookup }, guarded('a connection to the app', socket, connected));
+    const onConnect = guarded('a connection to the app', socket, connected);
+    const begin = (): void => {
+      if (settled) return;
+      timer = setTimeout(() => fail(connectTimedOut(endpoint)), this.#options.connectTimeoutMs);
+      socket.connect({ host, port, ...lookup }, onConnect);
+    };
+    const ends = { destroy: () => fail(new UpstreamError('ERR_SALLYPORT_UNEXPECTED', 'the connect could not begin')) };
+    starts.begin(asker, guarded('a connect to the app', ends, begin));
     return { cancel };
   }
 
@@ -188,7 +206,7 @@ export class Upstreams {
       bodyTimeout: 0,
       maxHeaderSize: 256 * 1024,
       connect: (_options, callback) => {
-        this.connect(endpoint, (error, socket) => {
+        this.connect(endpoint, 'the library lane', (error, socket) => {
           if (error !== null) callback(error, null);
           else callback(null, socket);
         });
@@ -198,7 +216,7 @@ export class Upstreams {
 
   /** For one-off connections made by node:http (http-proxy): the same connect, with its deadline, guard and counters. */
   agent(endpoint: Endpoint): http.Agent {
-    return new OneOffAgent((done) => this.connect(endpoint, done));
+    return new OneOffAgent((done) => this.connect(endpoint, 'upgrades', done));
   }
 
   async close(): Promise<void> {

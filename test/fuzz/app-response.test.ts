@@ -84,7 +84,7 @@ function relay(method: string, packets: readonly Buffer[]): Relayed {
     if (socket.destroyed) break;
     // Lent, as a read buffer is: whoever keeps it sees other bytes later.
     const lent = Buffer.from(packet);
-    connection.receive(lent);
+    connection.receive(lent, false);
     lent.fill(0x21);
   }
   if (!socket.destroyed) socket.emit('end');

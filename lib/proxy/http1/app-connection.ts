@@ -120,8 +120,12 @@ export class AppConnection implements TurnTaker {
     this.socket.destroy();
   }
 
-  /** Bytes from the app; `bytes` is valid during this call only. False stops reading. */
-  receive(bytes: Buffer): boolean {
+  /**
+   * Bytes from the app; `bytes` is valid during this call only. False stops reading.
+   *
+   * @param isFull there may be more than there was room for.
+   */
+  receive(bytes: Buffer, isFull: boolean): boolean {
     if (this.#sink === null) {
       // Nobody asked: keeping it would hand it to the next request (response queue poisoning).
       this.socket.destroy();
@@ -138,7 +142,7 @@ export class AppConnection implements TurnTaker {
       return false;
     }
     this.#receiver = null;
-    if (bytes.length < bulkRead || turn.take(bytes.length, this)) return true;
+    if ((bytes.length < bulkRead && !isFull) || turn.take(bytes.length, this)) return true;
     // Complete: whoever takes this connection next does not wait for a turn that belongs to the last one.
     return this.#sink === null;
   }

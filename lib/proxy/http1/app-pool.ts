@@ -1,4 +1,5 @@
 import type { Endpoint } from '../endpoint.ts';
+import type { Asker } from '../fair-queue.ts';
 import { eachGuarded, guarded } from '../guard.ts';
 import type { PendingConnect, Upstreams } from '../upstream.ts';
 import { AppConnection } from './app-connection.ts';
@@ -8,6 +9,12 @@ const maxIdleMs = 3000;
 
 /** One for all: a read is handed on, or copied, before the next one can happen. */
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
+
+/**
+ * Where there are many connections, all may have something to say in one turn, and each reads at least once before it can
+ * be stopped: so much, until there proves to be more.
+ */
+const firstReads = readBuffer.subarray(0, 8 * 1024);
 
 /** Milliseconds after which an app may have ended an idle connection. Under load they rest for less. */
 const restMs = 20;
@@ -59,11 +66,11 @@ export class AppPool {
   /**
    * Calls back once with a connection: one that has rested, if its end is not among what is still to be read; or a new one.
    *
-   * @param isExtra see `Upstreams.connect`.
+   * @param asker and `isExtra`: see `Upstreams.connect`.
    */
-  connect(done: Connected, isExtra = false): PendingConnect {
+  connect(asker: Asker, done: Connected, isExtra = false): PendingConnect {
     const rested = this.#youngest(performance.now());
-    if (rested === null) return this.#connectAnew(done, isExtra);
+    if (rested === null) return this.#connectAnew(asker, done, isExtra);
     this.#idle.pop();
     let pending: PendingConnect | null = null;
     let cancelled = false;
@@ -75,7 +82,7 @@ export class AppPool {
       } else if (lives) {
         done(null, rested);
       } else {
-        pending = this.#connectAnew(done, isExtra);
+        pending = this.#connectAnew(asker, done, isExtra);
       }
     });
     // What had come when this turn began is read in it; what has come since, before the second of these.
@@ -88,14 +95,20 @@ export class AppPool {
     };
   }
 
-  #connectAnew(done: Connected, isExtra: boolean): PendingConnect {
+  #connectAnew(asker: Asker, done: Connected, isExtra: boolean): PendingConnect {
     let connection: AppConnection | null = null;
+    let into = this.#upstreams.isCrowded ? firstReads : readBuffer;
     const onread = {
-      buffer: readBuffer,
-      callback: (length: number): boolean => connection?.receive(readBuffer.subarray(0, length)) ?? false,
+      buffer: (): Buffer => into,
+      callback: (length: number): boolean => {
+        const isFull = length === into.length;
+        into = isFull || !this.#upstreams.isCrowded ? readBuffer : firstReads;
+        return connection?.receive(readBuffer.subarray(0, length), isFull) ?? false;
+      },
     };
     return this.#upstreams.connect(
       this.#endpoint,
+      asker,
       (error, socket) => {
         if (error === null) connection = new AppConnection(socket, this);
         done(error, connection);

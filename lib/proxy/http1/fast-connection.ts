@@ -7,6 +7,7 @@ import { outgoingLines } from '../outgoing-fields.ts';
 import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
+import { sourceOf } from '../sources.ts';
 import { resetOrDestroy } from '../tcp/forward.ts';
 import { bulkRead, longRead, type PutOff, type TurnTaker, turn } from '../turn.ts';
 import type { PendingConnect } from '../upstream.ts';
@@ -338,7 +339,10 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
         if (this.#stage === 'body' && !app.socket.writableNeedDrain) this.#socket.resume();
       }
     };
-    this.#connecting = this.#pool.connect(guarded(entry, this, connected));
+    this.#connecting = this.#pool.connect(
+      sourceOf(this.#connection.scope.facts.client.ip),
+      guarded(entry, this, connected),
+    );
   }
 
   #send(app: AppConnection, head: string, body: Buffer): void {

@@ -2,16 +2,22 @@ import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { Admitted } from '../admitted.ts';
 import type { LibraryExchange } from '../exchange.ts';
-import { type Ending, guarded } from '../guard.ts';
+import { guarded } from '../guard.ts';
 import { type HeaderList, scanResponseHeaders, without } from '../headers.ts';
 import { InterimCount } from '../interim-count.ts';
 import type { RequestScope } from '../recorder.ts';
 import { errorCode } from '../refuse.ts';
+import { sourceOf } from '../sources.ts';
+import { starts } from '../starts.ts';
+import { bulkRead, type TurnTaker, turn } from '../turn.ts';
 import { idempotent } from './idempotent.ts';
 import { isLastRequest } from './last-request.ts';
 
 /** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
 const internalError = 2;
+
+/** What a piece of an answer costs besides its bytes, as many bytes as take that long: pieces may have one byte each. */
+const pieceCost = 1024;
 
 /** What sends requests; the number of its idle connections, where it has any. */
 type Sender = Pick<Dispatcher, 'dispatch'> & { readonly stats?: { readonly free: number } };
@@ -38,11 +44,11 @@ export function forwardHttp1(
 }
 
 /** undici takes what a handler throws for a failure of the app, and says so to the client. */
-function guardedHandler(handler: Http1Forwarding, ends: Ending): Dispatcher.DispatchHandler {
+function guardedHandler(handler: Http1Forwarding): Dispatcher.DispatchHandler {
   const entries: Record<string, (...args: unknown[]) => void> = {};
   for (const name of handlerEntries) {
     const run = (handler[name] as (...args: unknown[]) => void).bind(handler);
-    entries[name] = guarded('HTTP/1, the way to the app', ends, run);
+    entries[name] = guarded('HTTP/1, the way to the app', handler, run);
   }
   return entries;
 }
@@ -59,7 +65,7 @@ const handlerEntries = [
 
 type Controller = Dispatcher.DispatchController & { rawHeaders: HeaderList | null; rawTrailers: HeaderList | null };
 
-class Http1Forwarding implements Dispatcher.DispatchHandler {
+class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   readonly #exchange: LibraryExchange;
   readonly #scope: RequestScope;
   readonly #fields: HeaderList;
@@ -73,6 +79,9 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
   /** The request leaves on a connection that was idle, and has left once. */
   #mayBeRace = false;
   #sentBytes = 0;
+  /** What has come of the answer and no turn has been told of: short answers do not wait for long ones. */
+  #untold = 0;
+  #waitsFor: 'nothing' | 'the client' | 'its turn' = 'nothing';
 
   constructor(
     admitted: Admitted,
@@ -85,7 +94,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
     this.#exchange = exchange;
     this.#scope = admitted.scope;
     this.#fields = fields;
-    this.#entries = guardedHandler(this, { destroy: () => exchange.abort(internalError) });
+    this.#entries = guardedHandler(this);
     this.#pool = pool;
     this.#failed = failed;
     this.#switched = switched;
@@ -111,6 +120,15 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
       this.#done = true;
       this.#controller?.abort(new Error('client gone'));
     };
+    // Each is dear, and may need a connection: many that come at once begin in turns.
+    starts.begin(
+      sourceOf(this.#exchange.connection.client.ip),
+      guarded('HTTP/1, the way to the app', this, () => this.#begin()),
+    );
+  }
+
+  #begin(): void {
+    if (this.#done) return;
     this.#mayBeRace = (this.#pool.stats?.free ?? 0) > 0;
     this.#dispatch();
   }
@@ -174,10 +192,34 @@ class Http1Forwarding implements Dispatcher.DispatchHandler {
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#done) return;
     this.#scope.responseFrame(chunk.length);
-    if (!this.#exchange.write(chunk)) {
-      controller.pause();
-      this.#exchange.onDrain(() => controller.resume());
+    this.#untold += chunk.length + pieceCost;
+    let mayGoOn = true;
+    if (this.#untold >= bulkRead) {
+      mayGoOn = turn.take(this.#untold, this);
+      this.#untold = 0;
     }
+    if (!this.#exchange.write(chunk)) {
+      this.#waitsFor = 'the client';
+      controller.pause();
+      this.#exchange.onDrain(() => this.#goOn());
+    } else if (!mayGoOn) {
+      this.#waitsFor = 'its turn';
+      controller.pause();
+    }
+  }
+
+  nextTurn(): void {
+    if (this.#waitsFor === 'its turn') this.#goOn();
+  }
+
+  #goOn(): void {
+    this.#waitsFor = 'nothing';
+    if (!this.#done) this.#controller?.resume();
+  }
+
+  /** After a fault of ours. */
+  destroy(): void {
+    this.#exchange.abort(internalError);
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController): void {

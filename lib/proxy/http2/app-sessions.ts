@@ -149,7 +149,7 @@ export class AppSessions implements ClientHome {
       attempt.session = new ClientSession(socket, this, this.#budget);
       attempt.timer = setTimeout(late, Math.max(0, connectTimeoutMs - (performance.now() - startedAt)));
     };
-    attempt.pending = this.#upstreams.connect(this.#endpoint, connected, onread);
+    attempt.pending = this.#upstreams.connect(this.#endpoint, 'sessions', connected, onread);
   }
 
   ready(session: ClientSession): void {

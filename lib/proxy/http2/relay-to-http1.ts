@@ -10,6 +10,7 @@ import { isLastRequest } from '../http1/last-request.ts';
 import type { ResponseHead } from '../http1/plain-response.ts';
 import type { RequestScope } from '../recorder.ts';
 import { type Failure, failures, upstreamFailure } from '../refuse.ts';
+import { sourceOf } from '../sources.ts';
 import type { PendingConnect } from '../upstream.ts';
 import { AnswerHead } from './answer-head.ts';
 import { lowerCase, type OriginalProtocol } from './head.ts';
@@ -116,7 +117,11 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
       else this.#send(app);
     };
     const guardedConnected = guarded('a connection to the app', this.#client, connected);
-    this.#connecting = this.#pool.connect(guardedConnected, !this.#client.isAlone);
+    this.#connecting = this.#pool.connect(
+      sourceOf(this.#client.connection.client.ip),
+      guardedConnected,
+      !this.#client.isAlone,
+    );
   }
 
   #send(app: AppConnection): void {

@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { ConnectionPermit } from '../../policy/decision.ts';
 import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
 import type { Endpoint } from '../endpoint.ts';
+import type { Asker } from '../fair-queue.ts';
 import { guarded } from '../guard.ts';
 import { errorCode } from '../refuse.ts';
 import { bulkRead, turn } from '../turn.ts';
@@ -18,6 +19,8 @@ export interface TcpForwarding {
 
 /** What was read of the client before it was clear that its bytes go on as they are. */
 export interface Beginning {
+  /** For whom the app is dialled. */
+  readonly asker: Asker;
   readonly bytes: Buffer;
   /** Null where the port's protocol is declared, and the app's side of it nobody's but the app's. */
   readonly guard: TunnelGuard | null;
@@ -139,7 +142,7 @@ export function forwardTcp(
     else client.once('end', guarded('a tunnel', forwarding, end));
     client.resume();
   };
-  const pending = upstreams.connect(endpoint, connected, reads);
+  const pending = upstreams.connect(endpoint, beginning.asker, connected, reads);
 
   return forwarding;
 }

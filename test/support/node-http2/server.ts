@@ -52,7 +52,7 @@ export class NodeHttp2Lane implements Http2Engine {
     this.#apps = new ByEndpoint(
       (endpoint) =>
         new Http2Pool(`http://${hostPort(endpoint.host, endpoint.port)}`, (done) =>
-          options.upstreams.connect(endpoint, done),
+          options.upstreams.connect(endpoint, 'sessions', done),
         ),
     );
   }

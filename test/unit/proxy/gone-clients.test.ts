@@ -48,7 +48,7 @@ const rows: readonly (readonly [title: string, tunnel: Tunnel])[] = [
   [
     'a TCP connection',
     async (client, port) => {
-      const beginning = { bytes: Buffer.alloc(0), guard: null, refused: () => {} };
+      const beginning = { asker: '', bytes: Buffer.alloc(0), guard: null, refused: () => {} };
       const endpoint = { host: '127.0.0.1', port };
       forwardTcp(
         {} as ConnectionPermit,
@@ -65,7 +65,7 @@ const rows: readonly (readonly [title: string, tunnel: Tunnel])[] = [
     'an upgraded one',
     (client, port) =>
       new Promise((resolve, reject) => {
-        upstreams.connect({ host: '127.0.0.1', port }, (error, app: Duplex) => {
+        upstreams.connect({ host: '127.0.0.1', port }, '', (error, app: Duplex) => {
           if (error !== null) {
             reject(error);
             return;
