@@ -1,11 +1,10 @@
 import http from 'node:http';
-import { createRequire } from 'node:module';
 import net from 'node:net';
-import type { Dispatcher, Pool } from 'undici';
 import { hostPort } from '../ip.ts';
 import { ByEndpoint, type Endpoint } from './endpoint.ts';
 import type { Asker } from './fair-queue.ts';
 import { guarded, internalFault } from './guard.ts';
+import { LibraryPool } from './http1/library-pool.ts';
 import type { Limits } from './limits.ts';
 import type { Recorder } from './recorder.ts';
 import { errorCode } from './refuse.ts';
@@ -76,9 +75,6 @@ class OneOffAgent extends http.Agent {
     this.#connect((error, socket) => callback?.(error, socket));
   }
 }
-
-/** Loaded with the first request that needs it, since it takes 12 MB of memory: most sidecars never do. */
-const undici = (): typeof import('undici') => createRequire(import.meta.url)('undici');
 
 /** Idle keep-alive sockets towards the app live this long (Linkerd's figure), below the 5 s after which many apps close. */
 const idleSocketMs = 3000;
@@ -189,29 +185,32 @@ export class Upstreams {
     return { cancel };
   }
 
-  http1(endpoint: Endpoint): Dispatcher {
+  http1(endpoint: Endpoint): LibraryPool {
     return this.#http1.at(endpoint);
   }
 
-  #pool(endpoint: Endpoint): Pool {
-    const { Pool } = undici();
-    return new Pool(`http://${hostPort(endpoint.host, endpoint.port)}`, {
-      // The pool's own limits would turn a burst into a queue; requests in flight are capped before they get here.
-      connections: null,
-      pipelining: 1,
-      keepAliveTimeout: idleSocketMs,
-      keepAliveMaxTimeout: idleSocketMs,
-      // Apps may take as long as they like; the client decides how long it waits (Linkerd has no timeout either).
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      maxHeaderSize: 256 * 1024,
-      connect: (_options, callback) => {
-        this.connect(endpoint, 'the library lane', (error, socket) => {
-          if (error !== null) callback(error, null);
-          else callback(null, socket);
-        });
-      },
-    });
+  #pool(endpoint: Endpoint): LibraryPool {
+    const origin = `http://${hostPort(endpoint.host, endpoint.port)}`;
+    return new LibraryPool(
+      (Pool) =>
+        new Pool(origin, {
+          // The pool's own limits would turn a burst into a queue; requests in flight are capped before they get here.
+          connections: null,
+          pipelining: 1,
+          keepAliveTimeout: idleSocketMs,
+          keepAliveMaxTimeout: idleSocketMs,
+          // Apps may take as long as they like; the client decides how long it waits (Linkerd has no timeout either).
+          headersTimeout: 0,
+          bodyTimeout: 0,
+          maxHeaderSize: 256 * 1024,
+          connect: (_options, callback) => {
+            this.connect(endpoint, 'the library lane', (error, socket) => {
+              if (error !== null) callback(error, null);
+              else callback(null, socket);
+            });
+          },
+        }),
+    );
   }
 
   /** For one-off connections made by node:http (http-proxy): the same connect, with its deadline, guard and counters. */

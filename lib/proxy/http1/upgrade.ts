@@ -203,7 +203,7 @@ class WebSocketTunnel {
 }
 
 /** The same dispatcher, asking for `protocol` (nothing to ask for with CONNECT: the method says it). */
-function asUpgrade(dispatcher: Dispatcher, protocol: string | null): Pick<Dispatcher, 'dispatch'> {
+function asUpgrade(dispatcher: Pick<Dispatcher, 'dispatch'>, protocol: string | null): Pick<Dispatcher, 'dispatch'> {
   if (protocol === null) return dispatcher;
   return { dispatch: (options, handler) => dispatcher.dispatch({ ...options, upgrade: protocol }, handler) };
 }
