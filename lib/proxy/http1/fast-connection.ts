@@ -339,10 +339,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
         if (this.#stage === 'body' && !app.socket.writableNeedDrain) this.#socket.resume();
       }
     };
-    this.#connecting = this.#pool.connect(
-      sourceOf(this.#connection.scope.facts.client.ip),
-      guarded(entry, this, connected),
-    );
+    this.#connecting = this.#pool.connect(sourceOf(this.#connection.facts.client.ip), guarded(entry, this, connected));
   }
 
   #send(app: AppConnection, head: string, body: Buffer): void {
