@@ -13,6 +13,11 @@ const maxPath = 2048;
 const maxText = 256;
 /** A server may have thousands of authorizations; the first ones are enough to see what kind is missing. */
 const maxCandidates = 20;
+/**
+ * And of all lines of one turn of the event loop together. A line with twenty of them is five kilobytes, which takes longer
+ * to write than a request takes to refuse: who has a thousand refused at once shall hold up nobody by the log of it.
+ */
+const maxCandidatesATurn = 200;
 
 export function clip(text: string, length: number): string {
   return text.length <= length ? text : `${text.slice(0, length)}…`;
@@ -55,17 +60,6 @@ function requestFields(request: RequestLog): Fields {
   };
 }
 
-function reasonFields(reasons: LazyReasons | undefined): Fields {
-  if (reasons === undefined) return {};
-  const { reason, candidates } = reasons();
-  const fields: Fields = {
-    reason: clip(reason, maxPath),
-    candidates: candidates.slice(0, maxCandidates).map(candidate),
-  };
-  if (candidates.length > maxCandidates) fields.candidates_omitted = candidates.length - maxCandidates;
-  return fields;
-}
-
 /** `detail` quotes what the client presented, so it is cut like any other client text. */
 function candidate(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
@@ -76,15 +70,32 @@ function candidate(value: unknown): unknown {
 
 export class DecisionLog {
   readonly #log: Logger;
+  #candidatesLeft = maxCandidatesATurn;
+  readonly #nextTurn = (): void => {
+    this.#candidatesLeft = maxCandidatesATurn;
+  };
 
   constructor(log: Logger) {
     this.#log = log;
   }
 
+  #reasonFields(reasons: LazyReasons | undefined): Fields {
+    if (reasons === undefined) return {};
+    const { reason, candidates } = reasons();
+    const most = Math.min(maxCandidates, this.#candidatesLeft, candidates.length);
+    const fields: Fields = { reason: clip(reason, maxPath), candidates: candidates.slice(0, most).map(candidate) };
+    if (candidates.length > most) fields.candidates_omitted = candidates.length - most;
+    if (most > 0) {
+      if (this.#candidatesLeft === maxCandidatesATurn) setImmediate(this.#nextTurn);
+      this.#candidatesLeft -= most;
+    }
+    return fields;
+  }
+
   connection(facts: ConnectionFacts, decision: ConnectionDecision, reasons: LazyReasons | undefined): void {
     if (decision.kind === 'deny') {
       if (!this.#log.isLevelEnabled('info')) return;
-      const fields = { server: refFields(decision.server), ...connectionFields(facts), ...reasonFields(reasons) };
+      const fields = { server: refFields(decision.server), ...connectionFields(facts), ...this.#reasonFields(reasons) };
       this.#log.info(fields, 'Connection denied');
       return;
     }
@@ -96,7 +107,7 @@ export class DecisionLog {
 
   terminated(facts: ConnectionFacts, policy: PortPolicy, reasons: LazyReasons | undefined): void {
     if (!this.#log.isLevelEnabled('info')) return;
-    const fields = { server: refFields(policy.server), ...connectionFields(facts), ...reasonFields(reasons) };
+    const fields = { server: refFields(policy.server), ...connectionFields(facts), ...this.#reasonFields(reasons) };
     this.#log.info(fields, 'Connection terminated due to policy change');
   }
 
@@ -108,7 +119,7 @@ export class DecisionLog {
       policies: policies.slice(0, maxCandidates).map(refFields),
       client: { ip: clientIp.text, port: clientPort, id: null },
       target: { ip: targetIp, port: targetPort },
-      ...reasonFields(reasons),
+      ...this.#reasonFields(reasons),
     };
     this.#log.info(fields, connection === 'new' ? 'Connection refused' : 'Connection terminated due to policy change');
   }
@@ -142,10 +153,10 @@ export class DecisionLog {
         this.#log[level]({ ...fields, reason: clip(decision.detail, maxPath) }, 'Request invalid');
         return;
       case 'no-route':
-        this.#log[level]({ ...fields, ...reasonFields(() => request.reasons()) }, 'Request not routed');
+        this.#log[level]({ ...fields, ...this.#reasonFields(() => request.reasons()) }, 'Request not routed');
         return;
       case 'deny':
-        this.#log[level]({ ...fields, ...reasonFields(() => request.reasons()) }, 'Request denied');
+        this.#log[level]({ ...fields, ...this.#reasonFields(() => request.reasons()) }, 'Request denied');
         return;
     }
   }

@@ -137,6 +137,26 @@ t.test('long texts are cut', async (t) => {
   t.ok((lines[0] as string).length < 20_000, 'the whole line is of moderate length');
 });
 
+t.test('a thousand refusals in one turn of the event loop are a thousand lines, but not five megabytes', async (t) => {
+  const { telemetry, lines } = fx.fixture();
+  const many = Array.from({ length: 64 }, () => ({ ...candidates[0], detail: 'd'.repeat(200) }));
+  const request = fx.requestLog({ reasons: () => ({ reason: 'nobody covers it', candidates: many }) });
+  const scope = telemetry.recorder.connection(fx.facts());
+  for (let i = 0; i < 1000; i++) scope.requestDecided(fx.portPolicy(), fx.deny, request, false);
+  const all = parsed(lines) as { reason: string; candidates: unknown[]; candidates_omitted: number }[];
+  t.equal(all.length, 1000);
+  t.ok(all.every(({ reason }) => reason === 'nobody covers it'));
+  t.same(
+    all.map((line) => line.candidates.length),
+    all.map((_, i) => (i < 10 ? 20 : 0)),
+    'the first ones show what kind is missing',
+  );
+  t.equal(all.at(-1)?.candidates_omitted, 64, 'the others say how many there are');
+  await new Promise((resolve) => setImmediate(resolve));
+  scope.requestDecided(fx.portPolicy(), fx.deny, request, false);
+  t.equal((parsed(lines).at(-1) as (typeof all)[number]).candidates.length, 20, 'another turn');
+});
+
 t.test('whatever a client sends stays inside one line', async (t) => {
   const hostile = [
     'line\nfeed',
