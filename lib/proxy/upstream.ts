@@ -104,6 +104,11 @@ export class Upstreams {
     return this.#options.connectTimeoutMs;
   }
 
+  /** There are as many connections as clients may have: there will be no extra one, see `connect`. */
+  get isFull(): boolean {
+    return this.#pending + this.#open >= this.#options.limits.maxConnections;
+  }
+
   /**
    * Calls back once: with a connected socket that allows half-open, or with the error. Never after `cancel`.
    * What `done` throws ends the socket; it should guard what it does to the client by itself. Of many that are asked for

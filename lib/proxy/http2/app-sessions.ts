@@ -17,28 +17,47 @@ const failuresPerTurn = 64;
 export interface Waiting extends Ending {
   /** The client's connection: what one client leaves unread must not be another's wait. */
   readonly owner: object;
+  /** Of that connection's requests, the only one in flight. */
+  readonly isAlone: boolean;
   /** Bytes of content that want room on the session at once; 0 for a request that has none. */
   readonly room: number;
+  /** When it began to wait, on the clock of `performance.now()`. Set by `wait`. */
+  waitsSince: number;
   readonly ready: (session: ClientSession) => void;
   readonly failed: (error: Error) => void;
 }
 
+/** Whom a session is for: whoever comes, or one client, whose content then has the window for itself. */
+type Audience = { readonly kind: 'everybody' } | { readonly kind: 'client'; readonly owner: object };
+
+const everybody: Audience = { kind: 'everybody' };
+
 /** A connect, and the wait for the app's SETTINGS behind it. */
 interface Attempt {
+  readonly audience: Audience;
+  /** See `Upstreams.connect`. */
+  readonly isExtra: boolean;
   pending: PendingConnect | null;
   session: ClientSession | null;
   timer: NodeJS.Timeout | null;
 }
 
+function isLow({ sendRoom }: ClientSession): boolean {
+  return sendRoom < appLimits.uploadRoom;
+}
+
 /**
  * Warm HTTP/2 sessions (prior knowledge, RFC 9113 3.3) to one app address: as few as its stream limit allows, and one
- * more for each client whose content the app leaves unread, so that it has that session's window for itself.
+ * more for each client that finds their windows full of what the app leaves unread of others. So whoever waits for room
+ * waits for the app to read content of its own, and no client has more of these sessions than connections.
  */
 export class AppSessions implements ClientHome {
   readonly #endpoint: Endpoint;
   readonly #upstreams: Upstreams;
   readonly #budget: BufferBudget;
+  /** Those for everybody, and each client's own. */
   readonly #sessions: ClientSession[] = [];
+  readonly #own = new Map<object, ClientSession>();
   readonly #waiting = new Set<Waiting>();
   /**
    * Those that want room, each client's in their order: what holds up the first of them holds up all, however many a
@@ -70,17 +89,20 @@ export class AppSessions implements ClientHome {
   #find(owner: object, room: number): ClientSession | null {
     let found: ClientSession | null = null;
     for (const session of this.#sessions) {
-      if (room > 0 && session.sendRoom < appLimits.uploadRoom && session.isHeldUpBy(owner)) return null;
+      if (room > 0 && isLow(session) && session.isHeldUpBy(owner)) return null;
       if (found === null && session.hasRoom && session.sendRoom >= room) {
         found = session;
         if (room === 0) break;
       }
     }
-    return found;
+    if (found !== null || this.#own.size === 0) return found;
+    const own = this.#own.get(owner);
+    return own?.hasRoom === true && own.sendRoom >= room ? own : null;
   }
 
   /** Waits for one. */
   wait(waiting: Waiting): void {
+    waiting.waitsSince = performance.now();
     if (waiting.room === 0) {
       this.#waiting.add(waiting);
     } else {
@@ -105,20 +127,49 @@ export class AppSessions implements ClientHome {
     if (others?.size === 0) this.#uploads.delete(waiting.owner);
   }
 
-  /** Whether another session would help anybody who waits. */
-  get #wantsAnother(): boolean {
-    // An app that takes no streams for now would take none on another session either.
-    if (this.#sessions.some(({ maxStreams }) => maxStreams === 0)) return false;
-    if (this.#waiting.size > 0) return true;
-    if (this.#uploads.size === 0 || this.#sessions.length >= appLimits.sessionsForRoom) return false;
-    const low = this.#sessions.filter(({ sendRoom }) => sendRoom < appLimits.uploadRoom);
-    for (const owner of this.#uploads.keys()) if (!low.some((session) => session.isHeldUpBy(owner))) return true;
+  /** Everyone who waits, those for a stream first. */
+  get #queues(): readonly ReadonlySet<Waiting>[] {
+    return [this.#waiting, ...this.#uploads.values()];
+  }
+
+  get #all(): readonly ClientSession[] {
+    return [...this.#sessions, ...this.#own.values()];
+  }
+
+  /** The app takes no streams for now; it would take none on another session either. */
+  get #isShut(): boolean {
+    if (this.#sessions.some(({ maxStreams }) => maxStreams === 0)) return true;
+    for (const { maxStreams } of this.#own.values()) if (maxStreams === 0) return true;
     return false;
   }
 
+  /** Whom another session would help of those who wait; null: nobody. */
+  get #wanted(): Audience | null {
+    if (this.#waiting.size === 0 && this.#uploads.size === 0) return null;
+    if (this.#isShut) return null;
+    if (this.#waiting.size > 0) return everybody;
+    const low = this.#sessions.filter(isLow);
+    const isFull = !this.#sessions.some(({ hasRoom }) => hasRoom);
+    for (const owner of this.#uploads.keys()) {
+      if (low.some((session) => session.isHeldUpBy(owner))) continue;
+      if (isFull) return everybody;
+      const own = this.#own.get(owner);
+      // Room that nobody holds is lost: some apps do not give back what came on streams that were reset.
+      if (own === undefined || (isLow(own) && !own.isHeldUpBy(owner))) return { kind: 'client', owner };
+    }
+    return null;
+  }
+
   #connect(): void {
-    if (this.#attempt !== null || !this.#wantsAnother) return;
-    const attempt: Attempt = { pending: null, session: null, timer: null };
+    if (this.#attempt !== null) return;
+    let audience = this.#wanted;
+    while (audience?.kind === 'client' && this.#inherit(audience.owner)) audience = this.#wanted;
+    if (audience === null || this.#attempt !== null) return;
+    const isExtra =
+      audience.kind === 'everybody' &&
+      this.#upstreams.isFull &&
+      !this.#queues.some((queue) => [...queue].some(({ isAlone }) => isAlone));
+    const attempt: Attempt = { audience, isExtra, pending: null, session: null, timer: null };
     this.#attempt = attempt;
     const { connectTimeoutMs } = this.#upstreams;
     // An app that speaks no HTTP/2, or has stopped to work, never sends SETTINGS: they belong to connecting.
@@ -149,18 +200,45 @@ export class AppSessions implements ClientHome {
       attempt.session = new ClientSession(socket, this, this.#budget);
       attempt.timer = setTimeout(late, Math.max(0, connectTimeoutMs - (performance.now() - startedAt)));
     };
-    attempt.pending = this.#upstreams.connect(this.#endpoint, 'sessions', connected, onread);
+    attempt.pending = this.#upstreams.connect(this.#endpoint, 'sessions', connected, onread, isExtra);
+  }
+
+  /** Gives a client a session that another one has no use for; false when there is none. */
+  #inherit(owner: object): boolean {
+    const [first] = this.#uploads.get(owner) ?? [];
+    for (const [before, session] of this.#own) {
+      if (first === undefined || !session.isUnused || !session.hasRoom || isLow(session)) continue;
+      this.#own.delete(before);
+      this.#assign(owner, session);
+      this.#removeUpload(first);
+      this.#give(first, session);
+      this.#serveUploadsSoon();
+      return true;
+    }
+    return false;
+  }
+
+  #assign(owner: object, session: ClientSession): void {
+    const before = this.#own.get(owner);
+    this.#own.set(owner, session);
+    before?.retire();
   }
 
   ready(session: ClientSession): void {
-    if (this.#attempt?.session === session) {
-      this.#sessions.push(session);
+    const attempt = this.#attempt;
+    if (attempt !== null && attempt.session === session) {
+      if (attempt.audience.kind === 'everybody') this.#sessions.push(session);
+      else this.#assign(attempt.audience.owner, session);
       this.#settled(null);
       return;
     }
     this.#serveWaiting();
     if (this.#waiting.size > 0) this.#connect();
-    // Sessions say so with every stream that ends and every bit of room: once a turn is often enough.
+    this.#serveUploadsSoon();
+  }
+
+  /** Sessions ask for it with every stream that ends and every bit of room: once a turn is often enough. */
+  #serveUploadsSoon(): void {
     if (this.#uploads.size === 0 || this.#servesUploads) return;
     this.#servesUploads = true;
     setImmediate(this.#nextUploads);
@@ -169,6 +247,7 @@ export class AppSessions implements ClientHome {
   retired(session: ClientSession): void {
     const at = this.#sessions.indexOf(session);
     if (at !== -1) this.#sessions.splice(at, 1);
+    for (const [owner, own] of this.#own) if (own === session) this.#own.delete(owner);
     // Whoever waited for its SETTINGS, or for it to take streams at all, has waited in vain.
     if (this.#attempt?.session === session || (this.#attempt === null && session.maxStreams === 0)) {
       this.#settled(new Error('the application closed the session'));
@@ -214,20 +293,21 @@ export class AppSessions implements ClientHome {
 
   /** A connect has ended, or a session for whose room somebody waited. */
   #settled(error: Error | null): void {
-    if (this.#attempt !== null) clearTimeout(this.#attempt.timer ?? undefined);
+    const attempt = this.#attempt;
+    clearTimeout(attempt?.timer ?? undefined);
     this.#attempt = null;
     this.#serveWaiting();
     this.#serveUploads();
-    if (error === null) {
-      this.#connect();
-      return;
-    }
+    if (error !== null) this.#giveUp((waiting) => attempt?.isExtra !== true || !waiting.isAlone, error);
+    this.#connect();
+  }
+
+  #giveUp(isMeant: (waiting: Waiting) => boolean, error: Error): void {
     const isFailing = this.#failing.size > 0;
-    for (const queue of [this.#waiting, ...this.#uploads.values()]) {
-      for (const waiting of queue) this.#failing.set(waiting, error);
+    for (const waiting of this.#queues.flatMap((queue) => [...queue]).filter(isMeant)) {
+      this.cancel(waiting);
+      this.#failing.set(waiting, error);
     }
-    this.#waiting.clear();
-    this.#uploads.clear();
     if (!isFailing) this.#fail();
   }
 
@@ -248,8 +328,20 @@ export class AppSessions implements ClientHome {
     }
   }
 
+  /** Deadlines: of requests for which the app has taken no stream, and of sessions that nobody uses. */
+  sweep(now: number): void {
+    if (this.#isShut) {
+      const { connectTimeoutMs } = this.#upstreams;
+      this.#giveUp(({ waitsSince }) => now - waitsSince >= connectTimeoutMs, connectTimedOut(this.#endpoint));
+    }
+    for (const session of this.#all) {
+      const isLast = session === this.#sessions[0] && !isLow(session);
+      if (session.idleMs(now) > appLimits.spareMs && !isLast) session.retire();
+    }
+  }
+
   close(): void {
     this.#attempt?.pending?.cancel();
-    for (const session of [...this.#sessions, this.#attempt?.session]) session?.destroy();
+    for (const session of [...this.#all, this.#attempt?.session]) session?.destroy();
   }
 }

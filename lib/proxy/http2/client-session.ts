@@ -142,6 +142,9 @@ export class ClientSession extends Session {
   protected override readonly maxEnablePush = 0;
   #retired = false;
   #resets = 0;
+  /** Since when it has carried nothing, as far as looks at it tell, and the last stream then. */
+  #idleSince = 0;
+  #idleAfter = -1;
 
   readonly client = null;
 
@@ -161,6 +164,18 @@ export class ClientSession extends Session {
 
   get hasRoom(): boolean {
     return !this.#retired && this.streams.size < this.maxStreams;
+  }
+
+  get isUnused(): boolean {
+    return this.streams.size === 0;
+  }
+
+  /** For how long it has carried nothing, in milliseconds, as far as looks at it tell: this is one. */
+  idleMs(now: number): number {
+    if (this.isUnused && this.#idleAfter === this.lastStreamId) return now - this.#idleSince;
+    this.#idleAfter = this.isUnused ? this.lastStreamId : -1;
+    this.#idleSince = now;
+    return 0;
   }
 
   /** Streams that the app takes at a time; 0 while it takes none. */
@@ -279,6 +294,12 @@ export class ClientSession extends Session {
     this.over = true;
     this.#retire();
     super.abortAll(code);
+  }
+
+  /** Takes no more streams, and ends with the last. */
+  retire(): void {
+    this.#retire();
+    this.#closeIfDone();
   }
 
   #closeIfDone(): void {

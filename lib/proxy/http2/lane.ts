@@ -113,9 +113,9 @@ export class Http2Lane implements Http2Engine, ServerLane {
 
   #sweep(): void {
     const now = performance.now();
-    for (const pool of this.#pools.values()) {
+    for (const connections of [...this.#pools.values(), ...this.#sessions.values()]) {
       try {
-        pool.sweep(now);
+        connections.sweep(now);
       } catch (error) {
         internalFault('looking at idle connections to the app', null, error);
       }

@@ -36,10 +36,11 @@ export const appLimits = {
   connectionWindow: 16 << 20,
   /**
    * Content that the app leaves unread takes the window of its session from all others (RFC 9113 5.2.2): a request with
-   * content wants to find this much of it, and otherwise, as far as its own client is not the one who holds it, another
-   * session, of at most so many.
+   * content wants to find this much of it, and otherwise, as far as its own client is not the one who holds it, a session
+   * for its client alone.
    */
   uploadRoom: 16 * 1024,
-  sessionsForRoom: 64,
+  /** Milliseconds after which a session without streams is ended, as long as there is another one. */
+  spareMs: 30_000,
   headerFields: 2000,
 } as const;

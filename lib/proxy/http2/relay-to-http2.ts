@@ -54,6 +54,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   #begun = false;
   #grpcStatus: string | null = null;
   #wantsRoom: number | null = null;
+  waitsSince = 0;
 
   /**
    * @param block the request's header block for the app.
@@ -102,6 +103,10 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
 
   get owner(): object {
     return this.#client.connection;
+  }
+
+  get isAlone(): boolean {
+    return this.#client.isAlone;
   }
 
   get room(): number {

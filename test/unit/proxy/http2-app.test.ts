@@ -1299,6 +1299,8 @@ t.test('a connect that is under way ends with the proxy', async (t) => {
   const sessions = new AppSessions({ host: '127.0.0.1', port: 1 }, upstreams, budget);
   sessions.wait({
     owner: {},
+    isAlone: true,
+    waitsSince: 0,
     room: 0,
     ready: () => t.fail('there is no session'),
     failed: () => t.fail('nobody listens any more'),
