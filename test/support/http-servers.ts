@@ -1,7 +1,7 @@
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { homedir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { type Child, runToEnd, startChild, type Teardown } from './children.ts';
 import { temporaryFolder } from './files.ts';
 import { freePort } from './ports.ts';
@@ -44,8 +44,8 @@ const cache = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'sal
 /** Debian's modules are Debian's interpreter's, whichever Python comes first on the PATH. */
 const python = existsSync('/usr/bin/python3') ? '/usr/bin/python3' : 'python3';
 
-function pythonServer(kind: string, module?: string): ServerKind {
-  const needs = module === undefined ? [] : [[`/usr/lib/python3/dist-packages/${module}`]];
+function pythonServer(kind: string, ...modules: readonly string[]): ServerKind {
+  const needs = modules.map((module) => [`/usr/lib/python3/dist-packages/${module}`]);
   return {
     name: kind,
     needs: [[python], ...needs],
@@ -75,7 +75,7 @@ async function compiled(
   if (existsSync(folder)) return folder;
   const draft = `${folder}.${process.pid}`;
   mkdirSync(draft, { recursive: true });
-  for (const file of files) copyFileSync(join(sources, file), join(draft, file));
+  for (const file of files) copyFileSync(join(sources, file), join(draft, basename(file)));
   const [command = '', ...args] = compile(draft);
   const env = { ...process.env, GOFLAGS: '-mod=mod', GO111MODULE: 'off' };
   const done = await runToEnd(t, command, args, { cwd: draft, env, timeoutMs: 240_000 });
@@ -183,6 +183,7 @@ export const serverKinds: readonly ServerKind[] = [
   pythonServer('cheroot', 'cheroot'),
   pythonServer('gunicorn', 'gunicorn'),
   pythonServer('uvicorn-h11', 'uvicorn'),
+  pythonServer('uvicorn-httptools', 'uvicorn', 'httptools'),
   pythonServer('tornado', 'tornado'),
   pythonServer('twisted', 'twisted'),
   {
@@ -190,6 +191,17 @@ export const serverKinds: readonly ServerKind[] = [
     needs: [['go']],
     start: async (t, port) => {
       const folder = await compiled(t, 'go', ['server.go'], () => ['go', 'build', '-o', 'server', 'server.go']);
+      return startChild(t, join(folder, 'server'), [String(port)]);
+    },
+  },
+  {
+    name: 'hyper',
+    needs: [['cargo']],
+    start: async (t, port) => {
+      const files = ['Cargo.toml', 'Cargo.lock', 'main.rs'].map((file) => `hyper/${file}`);
+      // Of what cargo leaves behind, a program of a megabyte is worth keeping.
+      const build = 'cargo build --release --locked --target-dir target && mv target/release/server . && rm -r target';
+      const folder = await compiled(t, 'hyper', files, () => ['sh', '-c', build]);
       return startChild(t, join(folder, 'server'), [String(port)]);
     },
   },
