@@ -67,13 +67,13 @@ export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJso
   const protocol = query.protocol ?? 'http1';
   if (isBytes(policy, client, protocol)) return explainConnection(authorizer, policy, client);
 
+  const request = requestFacts(query, protocol);
+  if (typeof request === 'string') return malformed(policy, protocol, request);
   const { method = 'GET' } = query;
   // Answered over HTTP/2, too: nothing is wrong with the stream.
   if (!isSoundMethod(method)) {
     return malformed(policy, 'http1', `${JSON.stringify(method)} is no method, or a known one in another case`);
   }
-  const request = requestFacts(query, protocol);
-  if (typeof request === 'string') return malformed(policy, protocol, request);
   const decision = authorizer.request(policy, client, request);
   const { reason, candidates } = authorizer.requestReasons(policy, client, request, decision);
   const refusal = refusalOf(decision);

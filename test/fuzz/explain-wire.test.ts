@@ -1,0 +1,265 @@
+/**
+ * What `explain` says of a request is what happens to it: policies and requests at random, over real connections from
+ * several addresses, with and without TLS. Compared are the answer, what the app saw and whom it was told, and the
+ * counters with their labels.
+ */
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import fc from 'fast-check';
+import t from 'tap';
+import { main as explainCommand } from '../../bin/explain.ts';
+import type { ExplainJson } from '../../lib/policy/explain.ts';
+import { spiffeCertificate, testCertificate } from '../support/certificates.ts';
+import { identityEnvironment, replaceFile, temporaryFolder } from '../support/files.ts';
+import { growth, type Scrape, scrape } from '../support/metrics.ts';
+import { freePorts } from '../support/ports.ts';
+import {
+  identities,
+  type RandomDocument,
+  type RandomRequest,
+  randomPolicy,
+  randomRequest,
+} from '../support/random-worlds.ts';
+import { startSallyport } from '../support/sallyport.ts';
+import { type SeenRequest, startSniffingApp } from '../support/sniffing-app.ts';
+import { mapBounded, until } from '../support/until.ts';
+import { type Exchange, type ExchangeResult, runExchange } from '../support/wire-exchange.ts';
+import { search, timeLimitMs } from './budget.ts';
+import { inTurn, lastLook } from './looks.ts';
+
+t.setTimeout(timeLimitMs);
+
+const ownName = 'web.shop.serviceaccount.identity.linkerd.cluster.local';
+const appName = 'app.test';
+const folder = temporaryFolder(t);
+const policyFile = join(folder, 'policy', 'policy.json');
+const ports = await freePorts(5);
+const [named = 0] = ports;
+const own = testCertificate({ dnsNames: [ownName] });
+const appTls = testCertificate({ dnsNames: [appName] });
+const certificates = new Map([
+  [identities.dns as string, testCertificate({ dnsNames: [identities.dns] })],
+  [identities.other as string, testCertificate({ dnsNames: [identities.other] })],
+  [identities.spiffe as string, spiffeCertificate(identities.spiffe)],
+]);
+const app = await startSniffingApp(t, { tls: { cert: appTls.certificatePem, key: appTls.keyPem } });
+
+/** Lets this test read the counters, whatever the random documents say. */
+const openAdmin: readonly RandomDocument[] = [
+  {
+    apiVersion: 'policy.linkerd.io/v1beta3',
+    kind: 'Server',
+    metadata: { name: 'proxy-admin', namespace: 'shop' },
+    spec: { podSelector: {}, port: 'linkerd-admin', proxyProtocol: 'HTTP/1', accessPolicy: 'all-unauthenticated' },
+  },
+];
+function put(documents: readonly RandomDocument[]): void {
+  replaceFile(policyFile, JSON.stringify({ apiVersion: 'v1', kind: 'List', items: [...openAdmin, ...documents] }));
+}
+put([]);
+
+const facts = {
+  SALLYPORT_POLICY: join(folder, 'policy'),
+  SALLYPORT_POD_NAMESPACE: 'shop',
+  SALLYPORT_POD_LABELS: 'app=web',
+  SALLYPORT_POD_PORTS: `named=${named}`,
+  SALLYPORT_POD_IPS: '127.0.0.3',
+  SALLYPORT_PROBES: ports.map((port) => `${port}/healthz`).join(),
+  SALLYPORT_PROBE_NETWORKS: '127.0.0.2/31',
+  SALLYPORT_CLUSTER_NETWORKS: '127.0.0.2/32',
+  SALLYPORT_DEFAULT_INBOUND_POLICY: 'cluster-authenticated',
+};
+const sallyport = await startSallyport(t, {
+  env: {
+    ...facts,
+    SALLYPORT_INBOUND_PORTS: ports.map((port) => `${port}=127.0.0.1:${app.port}`).join(),
+    ...identityEnvironment(join(folder, 'identity'), own),
+    SALLYPORT_LOG: 'warn',
+  },
+});
+
+/** Through the command itself: what it reads of the files and of each line is part of what is compared. */
+async function explained(requests: readonly RandomRequest[]): Promise<readonly ExplainJson[]> {
+  const stdin = new PassThrough();
+  const stdout = new PassThrough();
+  stdin.end(
+    requests
+      .map(({ tls, ...request }) =>
+        JSON.stringify({ ...request, ...(typeof tls === 'string' ? { tls } : { identity: tls.identity }) }),
+      )
+      .join('\n'),
+  );
+  const io = { stdin, stdout, stderr: new PassThrough().resume(), env: facts };
+  const reading = stdout.setEncoding('utf8').toArray();
+  await explainCommand(['--requests', '-'], io as unknown as Parameters<typeof explainCommand>[1]);
+  stdout.end();
+  const lines = (await reading).join('').trimEnd().split('\n');
+  return lines.map((line) => JSON.parse(line) as ExplainJson);
+}
+
+const protocols = { http1: 'http/1.1', http2: 'http/2', grpc: 'grpc', tcp: 'tcp' } as const;
+/** No request, and longer than any answer. */
+const noRequest = `\x01\x02\x03${' no request'.repeat(20)}`;
+/** What any HTTP/2 client says first, and frames of SETTINGS (RFC 9113 section 3.4). */
+const preface = `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${'\0\0\0\x04\0\0\0\0\0'.repeat(30)}`;
+const otherProtocol = 'bytes of another protocol are never let in';
+
+/** What ends in a tunnel is the echo's. A port that is declared HTTP/1 waits for an empty line. */
+function exchangeOf(request: RandomRequest, { tcp, reason }: ExplainJson): Exchange {
+  const { port, client, tls, protocol, method, path, host, headers } = request;
+  const secured = { servername: tls === 'passthrough' ? appName : ownName, ca: own.trustAnchorsPem };
+  const shown = typeof tls === 'string' ? undefined : certificates.get(tls.identity);
+  const certificate = shown === undefined ? {} : { cert: shown.certificatePem, key: shown.keyPem };
+  // Of a session that ends before its first request, node:http2 does not always tell the request.
+  const silent = tcp === 'close' && (protocol === 'http2' || protocol === 'grpc') && tls !== 'passthrough';
+  const bytes = reason.endsWith(otherProtocol) ? `${noRequest}\r\n\r\n` : noRequest;
+  return {
+    host: '127.0.0.1',
+    port,
+    localAddress: client,
+    ...(tls === 'none' ? {} : { tls: { ...secured, ...certificate } }),
+    proto: tls === 'passthrough' || tcp === 'forward' || silent ? 'tcp' : protocols[protocol],
+    method,
+    path,
+    authority: host,
+    headers: Object.entries(headers),
+    payload: silent ? preface : bytes,
+  };
+}
+
+/** What a request counts as; null for what is refused before any policy. */
+function counterOf(answer: ExplainJson): string | null {
+  const { server, route, authz } = answer;
+  const tcp = answer.tcp === null ? 'http' : 'tcp';
+  const metric = {
+    permit: `inbound_${tcp}_authz_allow_total`,
+    redirect: 'inbound_http_authz_allow_total',
+    deny: `inbound_${tcp}_authz_deny_total`,
+    'no-route': 'inbound_http_route_not_found_total',
+  } as const;
+  if (answer.verdict === 'invalid' || answer.verdict === 'rate-limited') return null;
+  // They are refused connections, or `unexpected` ones, by how far they were read.
+  if (answer.reason.endsWith(otherProtocol)) return null;
+  const labels = {
+    srv_kind: server.kind,
+    srv_name: server.name,
+    ...(answer.tcp !== null || answer.verdict === 'no-route'
+      ? {}
+      : { route_kind: route?.kind ?? '', route_name: route?.name ?? '' }),
+    ...(authz === null ? {} : { authz_kind: authz.kind, authz_name: authz.name }),
+  };
+  return JSON.stringify([metric[answer.verdict], labels]);
+}
+
+/** Null where it is as explained. */
+function fault(request: RandomRequest, answer: ExplainJson, result: ExchangeResult): string | null {
+  const wanted = JSON.stringify(answer);
+  const was = `was ${JSON.stringify(result)}, explained ${wanted}`;
+  if (answer.tcp === 'close') {
+    // Inside HTTP/2 a refusal of the connection cannot be told from a reset; over HTTP/1 some say 400 first.
+    return result.kind === 'closed' || (result.kind === 'http' && result.status === 400) ? null : was;
+  }
+  if (answer.tcp === 'forward') return result.kind === 'echo' ? null : was;
+  if (answer.verdict !== 'permit') {
+    if (answer.httpStatus === null) return result.kind === 'closed' ? null : was;
+    const told = request.protocol === 'grpc' && result.kind === 'http' ? Number(result.grpcStatus) : null;
+    if (result.kind !== 'http' || result.status !== answer.httpStatus) return was;
+    return request.protocol === 'grpc' && answer.httpStatus === 200 && told !== answer.grpcStatus ? was : null;
+  }
+  if (result.kind !== 'http' || result.status !== 200) return was;
+  if (request.protocol === 'grpc') return result.grpcStatus === '0' ? null : was;
+  if (request.method === 'HEAD') return null;
+  const { headers } = JSON.parse(result.body) as SeenRequest;
+  const identity = typeof request.tls === 'string' ? undefined : request.tls.identity;
+  if (headers['l5d-client-id'] !== identity || 'l5d_client_id' in headers) {
+    return `the app was told ${JSON.stringify(headers)}, and the client was ${identity}`;
+  }
+  return null;
+}
+
+const decisionCounters = [
+  'inbound_http_authz_allow_total',
+  'inbound_http_authz_deny_total',
+  'inbound_http_route_not_found_total',
+  'inbound_tcp_authz_allow_total',
+  'inbound_tcp_authz_deny_total',
+] as const;
+
+let before: Scrape = await scrape(sallyport.adminPort);
+const seen = { policies: 0, requests: 0, permits: 0 };
+
+let last = '[]';
+
+async function inForce(documents: readonly RandomDocument[]): Promise<void> {
+  // A policy that is in force already is not loaded again.
+  if (JSON.stringify(documents) === last) return;
+  last = JSON.stringify(documents);
+  const generation = before.sum('sallyport_policy_generation');
+  put(documents);
+  await until('the policy to be in force', async () => {
+    before = await scrape(sallyport.adminPort);
+    if (before.sum('sallyport_policy_refused') === 1) throw new Error('the random policy is refused');
+    return before.sum('sallyport_policy_generation') > generation;
+  });
+}
+
+async function look(requests: readonly RandomRequest[]): Promise<string[]> {
+  const answers = await explained(requests);
+  const served = app.counts.requests;
+  const faults = await mapBounded([...requests.entries()], 8, async ([i, request]) => {
+    const said = fault(
+      request,
+      answers[i] as ExplainJson,
+      await runExchange(exchangeOf(request, answers[i] as ExplainJson)),
+    );
+    return said === null ? [] : [`${JSON.stringify(request)}: ${said}`];
+  });
+  const permitted = answers.filter(({ verdict, tcp }) => verdict === 'permit' && tcp === null).length;
+  const reached = app.counts.requests - served;
+  // Opaque bytes that happen to be a request count at the app, too.
+  const opaque = answers.filter(({ tcp }) => tcp === 'forward').length;
+  if (reached < permitted || reached > permitted + opaque)
+    faults.push([`${permitted} permits, the app saw ${reached}`]);
+
+  const after = await scrape(sallyport.adminPort);
+  const expected = new Map<string, number>();
+  for (const answer of answers) {
+    const counter = counterOf(answer);
+    if (counter !== null) expected.set(counter, (expected.get(counter) ?? 0) + 1);
+  }
+  const undeclared = answers.filter(({ reason }) => reason.endsWith(otherProtocol)).length;
+  const onPorts = ports.map(String);
+  for (const [key, count] of expected) {
+    const [metric, labels] = JSON.parse(key) as [string, Record<string, string>];
+    const grown = onPorts.reduce((sum, port) => sum + growth(before, after, metric, { ...labels, srv_port: port }), 0);
+    if (grown < count || grown > count + undeclared) faults.push([`${key} grew by ${grown} instead of ${count}`]);
+  }
+  const all = decisionCounters.reduce(
+    (sum, metric) => sum + onPorts.reduce((each, port) => each + growth(before, after, metric, { srv_port: port }), 0),
+    0,
+  );
+  const decided = [...expected.values()].reduce((sum, count) => sum + count, 0);
+  if (all < decided || all > decided + undeclared) faults.push([`${all} decisions were counted, ${decided} explained`]);
+  before = after;
+  seen.policies += 1;
+  seen.requests += requests.length;
+  seen.permits += permitted;
+  return faults.flat();
+}
+
+t.test('explain and the wire', async (t) => {
+  const property = fc.asyncProperty(
+    randomPolicy(ports),
+    fc.array(randomRequest(ports), { minLength: 1, maxLength: 100, size: 'max' }),
+    (documents, requests) =>
+      inTurn(async () => {
+        await inForce(documents);
+        const faults = await look(requests);
+        if (faults.length > 0) throw new Error(`${faults.join('\n')}\nunder ${JSON.stringify(documents)}`);
+      }),
+  );
+  t.equal(await search(property, 1), null);
+  t.ok(seen.requests > 100 && seen.permits > 10, JSON.stringify(seen));
+  await lastLook();
+  t.match(await sallyport.stop(), { code: 0 });
+});
