@@ -16,6 +16,8 @@ export interface RefusedRoutesOptions {
 export class RefusedRoutes implements RouteTable {
   readonly rules: readonly CompiledRule[];
   readonly traits: TableTraits;
+  /** Whether one is refused depends on three tables. */
+  readonly anyCase: ReadonlySet<RouteMatch> = new Set();
   readonly namesHosts: boolean;
   readonly #good: RouteTable;
   readonly #withRefused: RouteTable;

@@ -113,7 +113,7 @@ function routeOf(table: RouteTable, client: Client, request: RequestFacts, quest
   if (inspection.kind === 'ambiguous') {
     const soft = inspection.parametersOnly && !granted;
     if (!soft) differing = differingReading(table, client, question, match, granted);
-  } else if (granted) {
+  } else if (granted && (question.askedQuery || !table.anyCase.has(match))) {
     const folds = !inspection.folded || traits.respelled || (path.length > 1 && path.endsWith('/'));
     if (folds && foldedDiffers(table, client, question, path, match)) differing = differently.path;
   }

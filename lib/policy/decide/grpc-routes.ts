@@ -9,24 +9,51 @@ import type { Question, TableTraits } from './question.ts';
 import { type Entry, eachMatch, entryOf, firstHolding, rank, Traits } from './route-entries.ts';
 
 /**
- * Service and method of a gRPC call; undefined for what is none. Either may be empty, which is then its name, and further
- * segments are ignored, as in Linkerd.
+ * Where the service of a gRPC call ends in its path: at the second slash; -1 for what is none. Service and method may be
+ * empty, which is then their name, and further segments are ignored, as in Linkerd.
  */
-function grpcTarget({ method: verb, path }: Question): { service: string; method: string } | undefined {
-  if (verb !== 'POST') return undefined;
-  const [before, service, method] = path.split('/', 3);
-  return before === '' && service !== undefined && method !== undefined ? { service, method } : undefined;
+function endOfService({ method, path }: Question): number {
+  return method === 'POST' && path.startsWith('/') ? path.indexOf('/', 1) : -1;
 }
 
 const anyCall: GrpcMatch = { service: null, method: null, headers: [] };
 
-/** By `service/method`, either empty where any will do. */
-type GrpcIndex = Map<string, Entry[]>;
+/** Entries that name the same parts of a call, by what they name: `service/method`, `service/`, `/method` or `/`. */
+class NamedCalls {
+  readonly #own = new Map<string, Entry[]>();
+  readonly #folded = new Map<string, Entry[]>();
+
+  /** @returns whether it may be found by another spelling. */
+  add(literal: string, entry: Entry): boolean {
+    const folded = foldCase(literal);
+    push(this.#own, literal, entry);
+    push(this.#folded, folded, entry);
+    return folded !== literal;
+  }
+
+  get entries(): Entry[] {
+    return [...this.#own.values()].flat();
+  }
+
+  get lists(): Entry[][] {
+    return [...this.#own.values(), ...this.#folded.values()];
+  }
+
+  /** By the name that stands in the path from `from` to `to`. */
+  find(question: Question, from: number, to: number): Entry | null {
+    if (this.#own.size === 0) return null;
+    const name = question.path.slice(from, to);
+    const list = question.folded === null ? this.#own.get(name) : this.#folded.get(foldCase(name));
+    return firstHolding(list, null, question);
+  }
+}
 
 class GrpcGroup {
   readonly #entries: Entry[] = [];
-  readonly #own: GrpcIndex = new Map();
-  readonly #folded: GrpcIndex = new Map();
+  readonly #methods = new NamedCalls();
+  readonly #services = new NamedCalls();
+  readonly #methodsOfAny = new NamedCalls();
+  readonly #calls = new NamedCalls();
   /** Of rules without matches: every request, be it a call or not. */
   readonly #everything: Entry[] = [];
 
@@ -38,34 +65,38 @@ class GrpcGroup {
       this.#everything.push(entry);
       return false;
     }
-    const literal = `${byteText(match.service ?? '')}/${byteText(match.method ?? '')}`;
-    const folded = foldCase(literal);
+    const service = byteText(match.service ?? '');
+    const method = byteText(match.method ?? '');
+    const literal = `${service}/${method}`;
     const entry = entryOf(rule, match, { prefix: null, literal });
     this.#entries.push(entry);
-    push(this.#own, literal, entry);
-    push(this.#folded, folded, entry);
-    return folded !== literal;
+    if (service === '') return (method === '' ? this.#calls : this.#methodsOfAny).add(literal, entry);
+    return (method === '' ? this.#services : this.#methods).add(literal, entry);
   }
 
-  seal(): void {
-    rank(this.#entries, [...this.#own.values(), ...this.#folded.values(), this.#everything]);
+  /**
+   * @returns entries before which there are none to be found by another spelling, beside them at most what is spelled out
+   * as well; see `RouteTable.anyCase`.
+   */
+  seal(): readonly Entry[] {
+    const named = [this.#methods, this.#services, this.#methodsOfAny, this.#calls];
+    rank(this.#entries, [...named.flatMap(({ lists }) => lists), this.#everything]);
+    const first = named.find(({ entries }) => entries.length > 0) ?? this.#calls;
+    return first === this.#calls ? this.#entries : first.entries;
   }
 
   /** Precedence: length of the service, then of the method, then headers. */
   find(question: Question): Entry | null {
-    const target = grpcTarget(question);
-    let best: Entry | null = null;
-    if (target !== undefined) {
-      const lists = question.folded === null ? this.#own : this.#folded;
-      const service = question.folded === null ? target.service : foldCase(target.service);
-      const method = question.folded === null ? target.method : foldCase(target.method);
-      if (service !== '' && method !== '') best = firstHolding(lists.get(`${service}/${method}`), null, question);
-      if (service !== '') best ??= firstHolding(lists.get(`${service}/`), null, question);
-      if (method !== '') best ??= firstHolding(lists.get(`/${method}`), null, question);
-      if (best !== null) return best;
-      best = firstHolding(lists.get('/'), null, question);
-    }
-    return firstHolding(this.#everything, best, question);
+    const slash = endOfService(question);
+    if (slash === -1) return firstHolding(this.#everything, null, question);
+    const next = question.path.indexOf('/', slash + 1);
+    const end = next === -1 ? question.path.length : next;
+    const named =
+      this.#methods.find(question, 1, end) ??
+      this.#services.find(question, 1, slash + 1) ??
+      this.#methodsOfAny.find(question, slash, end);
+    if (named !== null) return named;
+    return firstHolding(this.#everything, this.#calls.find(question, slash, slash + 1), question);
   }
 }
 
@@ -73,6 +104,7 @@ class GrpcGroup {
 export class GrpcRouteTable implements RouteTable {
   readonly rules: CompiledRule[] = [];
   readonly traits = new Traits();
+  anyCase: ReadonlySet<RouteMatch> = new Set();
   readonly #hosts = new HostGroups(() => new GrpcGroup());
 
   /** Routes are added in the order in which ties are settled; `rules` has one for each rule of the document. */
@@ -88,7 +120,10 @@ export class GrpcRouteTable implements RouteTable {
   /** Once, after the last route and before the first question. */
   seal(): void {
     this.traits.seal();
-    for (const group of this.#hosts.groups()) group.seal();
+    const groups = this.#hosts.groups();
+    const entries = groups.flatMap((group) => group.seal());
+    // What one host's routes find comes before what another's do.
+    if (groups.length === 1) this.anyCase = new Set(entries);
   }
 
   get namesHosts(): boolean {
@@ -106,15 +141,17 @@ const findGrpc = (group: GrpcGroup, question: Question): Entry | null => group.f
 export class DefaultGrpcRoute implements RouteTable {
   readonly rules: readonly CompiledRule[];
   readonly traits: TableTraits = { patterns: 0, queryNames: noQueryNames, guarded: null, respelled: false };
+  readonly anyCase: ReadonlySet<RouteMatch>;
   readonly namesHosts = false;
   readonly #default: RouteMatch;
 
   constructor(rule: CompiledRule) {
     this.rules = [rule];
     this.#default = { rule, prefix: null, literal: null };
+    this.anyCase = new Set([this.#default]);
   }
 
   find(question: Question): RouteMatch | null {
-    return grpcTarget(question) === undefined ? null : this.#default;
+    return endOfService(question) === -1 ? null : this.#default;
   }
 }

@@ -78,8 +78,11 @@ class HttpGroup {
     return folds.length !== 1 || folds[0] !== (prefix === '' ? '/' : (prefix ?? path));
   }
 
-  /** @param respelled some entry is found under another path when it is folded. */
-  seal(respelled: boolean): void {
+  /**
+   * @param respelled some entry is found under another path when it is folded.
+   * @returns all entries.
+   */
+  seal(respelled: boolean): readonly Entry[] {
     if (respelled) {
       this.#folded = new PathIndex();
       for (const entry of this.#entries) {
@@ -90,6 +93,7 @@ class HttpGroup {
       }
     }
     rank(this.#entries, new Set([...this.#own.lists(), ...this.#folded.lists()]));
+    return this.#entries;
   }
 
   find(question: Question): Entry | null {
@@ -149,6 +153,7 @@ function pathPattern(source: string): (question: Question) => boolean {
 export class HttpRouteTable implements RouteTable {
   readonly rules: CompiledRule[] = [];
   readonly traits = new Traits();
+  anyCase: ReadonlySet<RouteMatch> = new Set();
   readonly #hosts = new HostGroups(() => new HttpGroup());
 
   /** Routes are added in the order in which ties are settled; `rules` has one for each rule of the document. */
@@ -163,7 +168,10 @@ export class HttpRouteTable implements RouteTable {
   /** Once, after the last route and before the first question. `respelled`: the traits it is asked by may say so. */
   seal(respelled = false): void {
     this.traits.seal();
-    for (const group of this.#hosts.groups()) group.seal(respelled || this.traits.respelled);
+    const entries = this.#hosts.groups().flatMap((group) => group.seal(respelled || this.traits.respelled));
+    const [only] = entries;
+    // What is no regular expression is found in every spelling, and there is nothing else to find.
+    if (entries.length === 1 && only !== undefined && only.literal !== null) this.anyCase = new Set([only]);
   }
 
   get namesHosts(): boolean {
@@ -181,6 +189,7 @@ const findHttp = (group: HttpGroup, question: Question): Entry | null => group.f
 export class DefaultHttpRoutes implements RouteTable {
   readonly rules: readonly CompiledRule[];
   readonly traits: TableTraits;
+  readonly anyCase: ReadonlySet<RouteMatch>;
   readonly namesHosts = false;
   readonly #default: RouteMatch;
   readonly #probe: RouteMatch | null;
@@ -190,6 +199,7 @@ export class DefaultHttpRoutes implements RouteTable {
   constructor(rule: CompiledRule, probe: CompiledRule | null, probePaths: readonly string[]) {
     this.rules = probe === null ? [rule] : [probe, rule];
     this.#default = { rule, prefix: '', literal: '' };
+    this.anyCase = new Set(probe === null ? [this.#default] : []);
     this.#probe = probe === null ? null : { rule: probe, prefix: null, literal: null };
     const paths = probe === null ? [] : probePaths.map(byteText);
     this.#probePaths = new Set(paths);

@@ -47,6 +47,11 @@ export interface RouteTable {
   /** Null where no route matches. Throws `UnexaminedValue`. */
   find(question: Question): RouteMatch | null;
   readonly traits: TableTraits;
+  /**
+   * Matches that stay what they are in every spelling: where one is found by a path without escapes, whoever sees no case
+   * in paths (see `foldPath`) finds it as well, or one whose author spelled it otherwise. It need not hold all of these.
+   */
+  readonly anyCase: ReadonlySet<RouteMatch>;
   /** Some route is for some hosts only. */
   readonly namesHosts: boolean;
   /** For the policy view. */
