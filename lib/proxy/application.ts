@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import { CodedError } from '../errors/coded-error.ts';
 import type { IpAddress } from '../ip.ts';
 import type { Admitted } from './admitted.ts';
 import type { Exchange } from './exchange.ts';
@@ -65,7 +66,7 @@ export function serveApplication(
     },
     (error: unknown) => {
       if (exchange.aborted) return;
-      failed(Object.assign(new Error('application failed', { cause: error }), { code: 'ERR_SALLYPORT_UNEXPECTED' }));
+      failed(new CodedError('ERR_SALLYPORT_UNEXPECTED', 'application failed', { cause: error }));
       scope.responseEnded(null, 'unclassified');
     },
   );

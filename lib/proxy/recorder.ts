@@ -1,3 +1,4 @@
+import type { RequestErrorCode } from '../errors/error-codes.ts';
 import type { IpAddress } from '../ip.ts';
 import type { ConnectionDecision, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
 import type { ResourceRef } from '../resource-ref.ts';
@@ -17,7 +18,14 @@ export interface NetworkRefusal {
 }
 
 /** Why a connection or a reply failed, in Linkerd's words (`inbound_{tcp,http}_errors_total{error}`). */
-export type ErrorLabel = 'failfast' | 'loadshed' | 'i/o' | 'tls detection timeout' | 'gateway loop' | 'unexpected';
+export type ErrorLabel = 'loadshed' | 'i/o' | 'tls detection timeout' | 'gateway loop' | 'unexpected';
+
+/** Why a permitted request was not served. */
+export interface RequestFailure {
+  readonly code: RequestErrorCode;
+  readonly label: ErrorLabel;
+  readonly detail: string;
+}
 
 /** Byte counters of a socket that is still open; read again at each scrape. */
 export interface ByteCounter {
@@ -66,7 +74,7 @@ export interface ConnectionScope {
   requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope;
   /** A message that was refused as malformed before any decision (400, 408, 431): counted, and logged at debug. */
   badRequest(policy: PortPolicy, reason: string): void;
-  httpError(policy: PortPolicy, error: ErrorLabel, detail: string, request: RequestLog): void;
+  httpError(policy: PortPolicy, failure: RequestFailure, request: RequestLog): void;
 }
 
 /** Why, for logs; called only when a line is written. */

@@ -1,4 +1,5 @@
 import { clientId } from '../client.ts';
+import type { RequestErrorCode } from '../errors/error-codes.ts';
 import { hostPort } from '../ip.ts';
 import type { RequestDecision } from '../policy/decision.ts';
 import { refusalOf, refusals } from '../policy/refusals.ts';
@@ -48,38 +49,64 @@ function messageFor(decision: Exclude<RequestDecision, { kind: 'permit' }>, conn
 
 /** Something went wrong between us and the app, or in us. */
 export interface Failure {
+  readonly code: RequestErrorCode;
   readonly refusal: Refusal;
   readonly label: ErrorLabel;
 }
 
-function failure(status: number, grpc: number, label: ErrorLabel, message: string): Failure {
-  return { refusal: { status, grpc, close: true, location: null, message }, label };
+type Answer = readonly [status: number, grpc: number, label: ErrorLabel, message: string, kept?: 'kept'];
+
+const unreachable = 'client error (Connect)';
+const noPlace = 'service unavailable';
+
+/** What each code is answered with. The connection ends with it, unless it is `kept`. */
+const answers: Readonly<Record<RequestErrorCode, Answer>> = {
+  ERR_SALLYPORT_UNREACHABLE: [502, 14, 'i/o', unreachable],
+  ERR_SALLYPORT_NOT_PROCESSED: [502, 14, 'i/o', unreachable],
+  ERR_SALLYPORT_CANCELLED: [502, 14, 'i/o', unreachable],
+  ERR_SALLYPORT_BAD_RESPONSE: [502, 14, 'i/o', 'the application sent an invalid response'],
+  ERR_SALLYPORT_CONNECT_TIMEOUT: [504, 4, 'i/o', 'connect timed out'],
+  ERR_SALLYPORT_REQUEST_TIMEOUT: [504, 4, 'i/o', 'request timed out'],
+  ERR_SALLYPORT_OVERLOAD: [503, 14, 'loadshed', noPlace],
+  ERR_SALLYPORT_CONNECTS: [503, 14, 'loadshed', noPlace],
+  ERR_SALLYPORT_DESCRIPTORS: [503, 14, 'loadshed', noPlace],
+  ERR_SALLYPORT_LOOP: [508, 10, 'gateway loop', 'inbound connection must not target the proxy itself'],
+  ERR_SALLYPORT_HEAD_TOO_LARGE: [431, 8, 'unexpected', 'request head too large', 'kept'],
+  ERR_SALLYPORT_NO_UPGRADE: [400, 3, 'unexpected', 'bad request'],
+  ERR_SALLYPORT_UNEXPECTED: [500, 13, 'unexpected', 'unexpected error'],
+};
+
+const byCode: ReadonlyMap<string, Failure> = new Map(
+  (Object.entries(answers) as [RequestErrorCode, Answer][]).map(([code, [status, grpc, label, message, kept]]) => [
+    code,
+    { code, label, refusal: { status, grpc, close: kept === undefined, location: null, message } },
+  ]),
+);
+
+export function failureOf(code: RequestErrorCode): Failure {
+  return byCode.get(code) as Failure;
 }
 
 /** Refusals of our own making; the app was never asked. */
 export const failures = {
-  overload: failure(503, 14, 'loadshed', 'service unavailable'),
-  loop: failure(508, 10, 'gateway loop', 'inbound connection must not target the proxy itself'),
-  tooManyConnects: failure(503, 14, 'loadshed', 'service unavailable'),
-  requestTimeout: failure(504, 4, 'i/o', 'request timed out'),
-  badResponse: failure(502, 14, 'i/o', 'the application sent an invalid response'),
-  headTooLarge: {
-    refusal: { status: 431, grpc: 8, close: false, location: null, message: 'request head too large' },
-    label: 'unexpected',
-  },
-  badRequest: failure(400, 3, 'unexpected', 'bad request'),
+  overload: failureOf('ERR_SALLYPORT_OVERLOAD'),
+  requestTimeout: failureOf('ERR_SALLYPORT_REQUEST_TIMEOUT'),
+  noUpgrade: failureOf('ERR_SALLYPORT_NO_UPGRADE'),
 } as const;
 
-/** An error on the way to the app: a timeout is 504 / DEADLINE_EXCEEDED, any other I/O fault 502 / UNAVAILABLE. */
+/** Our code for what the system and the libraries say in codes of their own; any other is returned as it is. */
+function ours(code: string): string {
+  if (code === 'EMFILE' || code === 'ENFILE') return 'ERR_SALLYPORT_DESCRIPTORS' satisfies RequestErrorCode;
+  // Of the parsers of undici and of Node's client.
+  if (code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW') {
+    return 'ERR_SALLYPORT_BAD_RESPONSE' satisfies RequestErrorCode;
+  }
+  return code;
+}
+
+/** An error on the way to the app. One that has none of our codes is an I/O fault: 502 / UNAVAILABLE. */
 export function upstreamFailure(error: unknown): Failure {
-  const code = errorCode(error);
-  if (code === 'ERR_SALLYPORT_CONNECT_TIMEOUT') return failure(504, 4, 'i/o', 'connect timed out');
-  if (code === 'ERR_SALLYPORT_LOOP') return failures.loop;
-  // No descriptor, or no place in the line of connects: nothing is wrong with the app.
-  if (code === 'EMFILE' || code === 'ENFILE' || code === 'ERR_SALLYPORT_CONNECTS') return failures.tooManyConnects;
-  if (code === 'ERR_SALLYPORT_HEAD_TOO_LARGE') return failures.headTooLarge;
-  if (code === 'ERR_SALLYPORT_UNEXPECTED') return failure(500, 13, 'unexpected', 'unexpected error');
-  return failure(502, 14, 'i/o', 'client error (Connect)');
+  return byCode.get(ours(errorCode(error))) ?? failureOf('ERR_SALLYPORT_UNREACHABLE');
 }
 
 /** The system or library code of an error, through one level of `cause`; empty where there is none. */

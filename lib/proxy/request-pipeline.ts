@@ -155,7 +155,8 @@ export class RequestPipeline {
   failed(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
     if (failure === failures.overload) this.limitReached('max_in_flight', connection);
     const log = new LazyLog(this.#authorizer, policy, connection, request, null);
-    connection.scope.httpError(policy, failure.label, failure.refusal.message, log);
+    const { code, label, refusal } = failure;
+    connection.scope.httpError(policy, { code, label, detail: refusal.message }, log);
   }
 
   /** `accessed` for an exchange whose response headers are a list. */

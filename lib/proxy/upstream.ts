@@ -1,5 +1,6 @@
 import http from 'node:http';
 import net from 'node:net';
+import { CodedError } from '../errors/coded-error.ts';
 import { hostPort } from '../ip.ts';
 import { ByEndpoint, type Endpoint } from './endpoint.ts';
 import type { Asker } from './fair-queue.ts';
@@ -21,19 +22,11 @@ export interface UpstreamOptions {
 
 /** A connect that took too long, whatever it was waiting for (504). */
 export function connectTimedOut({ host, port }: Endpoint): Error {
-  return new UpstreamError('ERR_SALLYPORT_CONNECT_TIMEOUT', `connecting to ${hostPort(host, port)} timed out`);
+  return new CodedError('ERR_SALLYPORT_CONNECT_TIMEOUT', `connecting to ${hostPort(host, port)} timed out`);
 }
 
 export interface PendingConnect {
   cancel(): void;
-}
-
-class UpstreamError extends Error {
-  readonly code: string;
-  constructor(code: string, message: string) {
-    super(message);
-    this.code = code;
-  }
 }
 
 /** Reads into one buffer instead of a new one each time (see `net.Socket`); the buffer is only lent to `callback`. */
@@ -148,12 +141,12 @@ export class Upstreams {
     const overshoots = isExtra && this.#pending + this.#open > limits.maxConnections;
     if (overshoots || this.#pending > limits.maxPendingConnects) {
       recorder.limitReached(overshoots ? 'max_connections' : 'max_pending_connects', null);
-      const error = new UpstreamError('ERR_SALLYPORT_CONNECTS', 'too many connects to the application under way');
+      const error = new CodedError('ERR_SALLYPORT_CONNECTS', 'too many connects to the application under way');
       setImmediate(() => fail(error));
       return { cancel };
     }
     if (this.#options.isOwn(endpoint)) {
-      setImmediate(() => fail(new UpstreamError('ERR_SALLYPORT_LOOP', 'the application address is the proxy itself')));
+      setImmediate(() => fail(new CodedError('ERR_SALLYPORT_LOOP', 'the application address is the proxy itself')));
       return { cancel };
     }
     socket.once('error', fail);
@@ -185,7 +178,7 @@ export class Upstreams {
       timer = setTimeout(() => fail(connectTimedOut(endpoint)), this.#options.connectTimeoutMs);
       socket.connect({ host, port, ...lookup }, onConnect);
     };
-    const ends = { destroy: () => fail(new UpstreamError('ERR_SALLYPORT_UNEXPECTED', 'the connect could not begin')) };
+    const ends = { destroy: () => fail(new CodedError('ERR_SALLYPORT_UNEXPECTED', 'the connect could not begin')) };
     starts.begin(asker, guarded('a connect to the app', ends, begin));
     return { cancel };
   }

@@ -6,6 +6,7 @@ import type {
   ConnectionScope,
   ErrorLabel,
   LazyReasons,
+  RequestFailure,
   RequestLog,
   RequestScope,
   TransportScope,
@@ -246,10 +247,10 @@ export class Connection implements ConnectionScope {
     this.#shared.log.badRequest(this.#facts, policy, reason);
   }
 
-  httpError(policy: PortPolicy, error: ErrorLabel, detail: string, request: RequestLog): void {
+  httpError(policy: PortPolicy, failure: RequestFailure, request: RequestLog): void {
     const { target, server } = this.#at(policy);
-    this.#shared.decisions.httpError(error, target, server).value++;
-    this.#shared.log.httpError(this.#facts, policy, error, detail, request);
+    this.#shared.decisions.httpError(failure.label, target, server).value++;
+    this.#shared.log.httpError(this.#facts, policy, failure, request);
   }
 
   /** The view under the policy in force. */

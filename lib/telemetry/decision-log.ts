@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
 import { type Client, clientId } from '../client.ts';
 import type { ConnectionDecision, PortPolicy, RequestDecision } from '../policy/decision.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
-import type { ErrorLabel, LazyReasons, NetworkRefusal, RequestLog } from '../proxy/recorder.ts';
+import type { ErrorLabel, LazyReasons, NetworkRefusal, RequestFailure, RequestLog } from '../proxy/recorder.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 
 const maxPath = 2048;
@@ -168,9 +168,10 @@ export class DecisionLog {
     this.#log.debug(fields, 'Request malformed');
   }
 
-  httpError(facts: ConnectionFacts, policy: PortPolicy, error: ErrorLabel, detail: string, request: RequestLog): void {
+  httpError(facts: ConnectionFacts, policy: PortPolicy, failure: RequestFailure, request: RequestLog): void {
     if (!this.#log.isLevelEnabled('info')) return;
-    const fields = { server: refFields(policy.server), error, detail: clip(detail, maxText * 2) };
+    const { code, label, detail } = failure;
+    const fields = { server: refFields(policy.server), code, error: label, detail: clip(detail, maxText * 2) };
     this.#log.info({ ...fields, ...connectionFields(facts), ...requestFields(request) }, 'Request failed');
   }
 }

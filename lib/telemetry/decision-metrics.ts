@@ -59,11 +59,4 @@ export class DecisionMetrics {
   }
 }
 
-const errorLabels: readonly ErrorLabel[] = [
-  'failfast',
-  'loadshed',
-  'i/o',
-  'tls detection timeout',
-  'gateway loop',
-  'unexpected',
-];
+const errorLabels: readonly ErrorLabel[] = ['loadshed', 'i/o', 'tls detection timeout', 'gateway loop', 'unexpected'];

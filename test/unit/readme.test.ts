@@ -11,7 +11,7 @@ import { variables } from '../../lib/config/variables.ts';
 import { documentKinds } from '../../lib/policy/documents/kinds.ts';
 import { refusals } from '../../lib/policy/refusals.ts';
 import { defaultPolicies } from '../../lib/policy/workload.ts';
-import { type Failure, failures, upstreamFailure } from '../../lib/proxy/refuse.ts';
+import { type Failure, failureOf, failures, upstreamFailure } from '../../lib/proxy/refuse.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
 
 const root = resolve(import.meta.dirname, '../..');
@@ -77,7 +77,7 @@ t.test('default policies', async (t) => {
 t.test('refusals', async (t) => {
   const unreachable: Readonly<Record<string, Failure>> = {
     'app refuses or resets': upstreamFailure({ code: 'ECONNREFUSED' }),
-    'app sends no valid response': failures.badResponse,
+    'app sends no valid response': failureOf('ERR_SALLYPORT_BAD_RESPONSE'),
     'connecting times out': upstreamFailure({ code: 'ERR_SALLYPORT_CONNECT_TIMEOUT' }),
     overload: failures.overload,
     'request times out': failures.requestTimeout,

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { CodedError } from '../../errors/coded-error.ts';
 import type { Admitted } from '../admitted.ts';
 import { guarded, internalFault } from '../guard.ts';
 import { InterimCount } from '../interim-count.ts';
@@ -28,8 +29,8 @@ interface Home {
 }
 
 /** The app broke HTTP, so its connection cannot be trusted any further. */
-export class BadResponse extends Error {
-  readonly code = 'ERR_SALLYPORT_BAD_RESPONSE';
+function badResponse(why: string): Error {
+  return new CodedError('ERR_SALLYPORT_BAD_RESPONSE', why);
 }
 
 /** Where a fault of ours was met. */
@@ -152,7 +153,7 @@ export class AppConnection implements TurnTaker {
     for (;;) {
       const at = all.indexOf(endOfHead);
       if (at === -1) {
-        if (all.length > maxResponseHead) this.#fail(new BadResponse('response head too long'));
+        if (all.length > maxResponseHead) this.#fail(badResponse('response head too long'));
         else this.#partial = Buffer.from(all);
         return;
       }
@@ -161,14 +162,14 @@ export class AppConnection implements TurnTaker {
       // Nobody asked to leave HTTP; and nothing can follow an interim answer that ends its connection or has a body.
       const senseless = head !== null && (head.status === 101 || (head.status < 200 && !head.keepAlive));
       if (head === null || sink === null || senseless) {
-        this.#fail(new BadResponse('malformed response'));
+        this.#fail(badResponse('malformed response'));
         return;
       }
       this.#partial = nothing;
       if (head.status < 200) {
         this.#interim ??= new InterimCount();
         if (!this.#interim.allows(at + 4)) {
-          this.#fail(new BadResponse('too many interim responses'));
+          this.#fail(badResponse('too many interim responses'));
           return;
         }
         sink.onHead(head, nothing);
@@ -213,7 +214,7 @@ export class AppConnection implements TurnTaker {
         if (result === 'invalid') {
           // The head may be out already: the client then sees a message that breaks off, never a wrong end.
           if (first) sink.onHead(head, nothing);
-          this.#fail(new BadResponse('malformed chunk'));
+          this.#fail(badResponse('malformed chunk'));
           return;
         }
         if (result === 'done') {

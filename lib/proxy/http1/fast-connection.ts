@@ -11,7 +11,7 @@ import { sourceOf } from '../sources.ts';
 import { resetOrDestroy } from '../tcp/forward.ts';
 import { bulkRead, longRead, type PutOff, type TurnTaker, turn } from '../turn.ts';
 import type { PendingConnect } from '../upstream.ts';
-import { type AppConnection, BadResponse, type ResponseSink } from './app-connection.ts';
+import type { AppConnection, ResponseSink } from './app-connection.ts';
 import type { AppPool } from './app-pool.ts';
 import { fieldLines, fieldValues } from './field-lines.ts';
 import { idempotent } from './idempotent.ts';
@@ -448,7 +448,7 @@ export class FastConnection implements ResponseSink, Rostered, Occupant, TurnTak
     const scope = this.#scope;
     this.#scope = null;
     if (this.#responded) this.#breakOff();
-    else this.#fail(error instanceof BadResponse ? failures.badResponse : upstreamFailure(error));
+    else this.#fail(upstreamFailure(error));
     scope?.responseEnded(null, 'unclassified');
   }
 

@@ -62,7 +62,7 @@ export class UpgradeForwarder {
     scope.requestFrame(0);
     scope.requestEnded();
     if (connection.destination.kind !== 'app') {
-      this.#pipeline.fail(connection, admitted, exchange, failures.badRequest);
+      this.#pipeline.fail(connection, admitted, exchange, failures.noUpgrade);
       scope.responseEnded(null, 'unclassified');
       return;
     }

@@ -1,7 +1,7 @@
 import type { Admitted } from '../admitted.ts';
 import { guarded } from '../guard.ts';
 import type { HeaderList } from '../headers.ts';
-import { type AppConnection, BadResponse, type ResponseSink } from '../http1/app-connection.ts';
+import type { AppConnection, ResponseSink } from '../http1/app-connection.ts';
 import type { AppPool } from '../http1/app-pool.ts';
 import { type ChunkReceiver, ChunkScanner } from '../http1/chunk-scanner.ts';
 import { fieldPairs } from '../http1/field-lines.ts';
@@ -9,7 +9,7 @@ import { idempotent } from '../http1/idempotent.ts';
 import { isLastRequest } from '../http1/last-request.ts';
 import type { ResponseHead } from '../http1/plain-response.ts';
 import type { RequestScope } from '../recorder.ts';
-import { type Failure, failures, upstreamFailure } from '../refuse.ts';
+import { type Failure, upstreamFailure } from '../refuse.ts';
 import { sourceOf } from '../sources.ts';
 import type { PendingConnect } from '../upstream.ts';
 import { AnswerHead } from './answer-head.ts';
@@ -253,7 +253,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
     const client = this.#client;
     client.relay = null;
     if (client.responded) client.abort(errorCode.internalError);
-    else this.#onFailed(error instanceof BadResponse ? failures.badResponse : upstreamFailure(error));
+    else this.#onFailed(upstreamFailure(error));
     this.#scope.responseEnded(null, 'unclassified');
   }
 }

@@ -1,3 +1,4 @@
+import { CodedError } from '../../errors/coded-error.ts';
 import type { Admitted } from '../admitted.ts';
 import { type HeaderList, headerValue, withoutIdentity } from '../headers.ts';
 import type { RequestScope } from '../recorder.ts';
@@ -11,14 +12,15 @@ import { errorCode, reasonName } from './protocol.ts';
 import type { RequestRelay, ServerStream } from './server-stream.ts';
 
 /** What an app has said of its stream is true of the client's, and says more than any answer of ours. */
-export class ToldByReset extends Error {
+export class ToldByReset extends CodedError {
   readonly reset: number;
   /**
    * @param reset REFUSED_STREAM: the app has done nothing with the request (RFC 9113 8.7), and it cannot be sent again from
    * here. CANCEL: a gRPC server ends a call so, at its deadline for one; UNAVAILABLE would ask for another one.
    */
   constructor(reset: typeof errorCode.refusedStream | typeof errorCode.cancel) {
-    super(`the application ended the stream: ${reasonName(reset)}`);
+    const code = reset === errorCode.cancel ? 'ERR_SALLYPORT_CANCELLED' : 'ERR_SALLYPORT_NOT_PROCESSED';
+    super(code, `the application ended the stream: ${reasonName(reset)}`);
     this.reset = reset;
   }
 }
@@ -27,11 +29,8 @@ export class ToldByReset extends Error {
  * The app has said that it takes no header list of this size. It may end the session for one that comes all the same
  * (Netty does), and with it the requests of others.
  */
-export class HeadTooLarge extends Error {
-  readonly code = 'ERR_SALLYPORT_HEAD_TOO_LARGE';
-  constructor() {
-    super('the request head is larger than the application takes');
-  }
+function headTooLarge(): Error {
+  return new CodedError('ERR_SALLYPORT_HEAD_TOO_LARGE', 'the request head is larger than the application takes');
 }
 
 /** One permitted request on its way to an HTTP/2 app (prior knowledge), and the answer on its way back. */
@@ -127,7 +126,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   ready(session: ClientSession): void {
     const client = this.#client;
     if (client.requestHead.listBytes > session.peerMaxListBytes) {
-      this.failed(new HeadTooLarge());
+      this.failed(headTooLarge());
       return;
     }
     const complete = client.remoteEnded && this.#early.isEmpty && client.trailers.length === 0;

@@ -231,7 +231,7 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
     badRequest: (_policy, reason) => {
       counts.badRequests.push(reason);
     },
-    httpError: (_policy, label) => {
+    httpError: (_policy, { label }) => {
       counts.httpErrors.push(label);
     },
   });

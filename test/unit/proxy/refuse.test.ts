@@ -1,10 +1,12 @@
 import t from 'tap';
 import type { ClientTls } from '../../../lib/client.ts';
+import { errorCatalogue } from '../../../lib/errors/error-codes.ts';
 import type { RequestDecision } from '../../../lib/policy/decision.ts';
 import type { ConnectionFacts } from '../../../lib/proxy/connection-facts.ts';
 import {
   errorCode,
   type Failure,
+  failureOf,
   failures,
   type Refusal,
   refusalFor,
@@ -69,6 +71,14 @@ t.test('failures', async (t) => {
       ['a connect to ourselves', coded('ERR_SALLYPORT_LOOP'), { status: 508, grpc: 10 }, 'gateway loop'],
       ['a fault of ours', coded('ERR_SALLYPORT_UNEXPECTED'), { status: 500, grpc: 13 }, 'unexpected'],
       ['a refused connect', coded('ECONNREFUSED'), { status: 502, grpc: 14 }, 'i/o'],
+      ['no descriptor left', coded('EMFILE'), { status: 503, grpc: 14, message: 'service unavailable' }, 'loadshed'],
+      [
+        'no HTTP, says the parser',
+        coded('HPE_INVALID_CONSTANT'),
+        { status: 502, grpc: 14, message: 'the application sent an invalid response' },
+        'i/o',
+      ],
+      ['a code of nobody', coded('ERR_SALLYPORT_NO_SUCH'), { status: 502, grpc: 14 }, 'i/o'],
       [
         'a fault inside a fault',
         Object.assign(new Error('x', { cause: coded('ERR_SALLYPORT_CONNECT_TIMEOUT') }), { code: 'UND_ERR_SOCKET' }),
@@ -83,7 +93,13 @@ t.test('failures', async (t) => {
     t.equal(labelled, label, name);
   }
   t.match(failures.overload, { refusal: { status: 503, close: true }, label: 'loadshed' });
-  t.match(failures.badResponse, { refusal: { status: 502, close: true }, label: 'i/o' });
+  t.match(failureOf('ERR_SALLYPORT_BAD_RESPONSE'), { refusal: { status: 502, close: true }, label: 'i/o' });
+});
+
+t.test('every code that ends a request has its answer', async (t) => {
+  const codes = Object.entries(errorCatalogue).flatMap(([code, { ends }]) => (ends === 'request' ? [code] : []));
+  t.ok(codes.length > 10, 'codes are found at all');
+  for (const code of codes) t.match(upstreamFailure({ code }), { code, refusal: { status: /^[45]\d\d$/ } }, code);
 });
 
 t.test('codes of errors', async (t) => {

@@ -93,7 +93,8 @@ t.test('whatever a peer sends: SNI, statuses, codes, errors', async (t) => {
       scope.openSource(policy, { bytesRead: 1, bytesWritten: 1 }).closed(noise);
       scope.tcpError(noise as ErrorLabel);
     }
-    http.httpError(policy, noise as ErrorLabel, noise, fx.requestLog({ path: noise, host: noise, method: noise }));
+    const failure = { code: 'ERR_SALLYPORT_UNREACHABLE', label: noise as ErrorLabel, detail: noise } as const;
+    http.httpError(policy, failure, fx.requestLog({ path: noise, host: noise, method: noise }));
     const port = i % 2 === 0 ? fx.portPolicy({ protocol: 'grpc' }) : policy;
     const request = http.requestStarted(port, fx.permit, i % 2 === 0);
     request.responseHead((i % 5000) - 1000);

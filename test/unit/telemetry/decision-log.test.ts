@@ -189,7 +189,11 @@ t.test('whatever a client sends stays inside one line', async (t) => {
         reasons: () => ({ reason: text, candidates: [{ ...candidates[0], detail: text }] }),
       });
       scope.requestDecided(fx.portPolicy(), fx.deny, request, false);
-      scope.httpError(fx.portPolicy(), 'unexpected', text, request);
+      scope.httpError(
+        fx.portPolicy(),
+        { code: 'ERR_SALLYPORT_UNEXPECTED', label: 'unexpected', detail: text },
+        request,
+      );
       // Not the text itself: TAP has its own idea of lines.
       const what = `${format}, row ${row}`;
       t.equal(lines.length, 2, what);

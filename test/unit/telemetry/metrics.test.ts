@@ -569,7 +569,8 @@ function everything(recorder: Recorder): void {
   scope.connectionTerminated(policy);
   scope.detected(policy, 'http/2', 0.2);
   scope.tcpError('i/o');
-  scope.httpError(policy, 'failfast', 'the app did not answer', fx.requestLog());
+  const code = 'ERR_SALLYPORT_UNREACHABLE';
+  scope.httpError(policy, { code, label: 'i/o', detail: 'the app did not answer' }, fx.requestLog());
   const transport = scope.openSource(policy, { bytesRead: 1, bytesWritten: 2 });
   transport.closed('ECONNRESET');
   recorder.openDestination({ bytesRead: 1, bytesWritten: 2 });

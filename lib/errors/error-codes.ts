@@ -1,0 +1,88 @@
+/** One code of an error that happens while the proxy starts or runs. */
+export interface ErrorRow {
+  /** `start`: the proxy does not start (exit status 1). `request`: one request is refused, and `Request failed` logged. */
+  readonly ends: 'start' | 'request';
+  readonly meaning: string;
+  readonly remedy: string;
+}
+
+function request(meaning: string, remedy: string): ErrorRow & { readonly ends: 'request' } {
+  return { ends: 'request', meaning, remedy };
+}
+
+function start(meaning: string, remedy: string): ErrorRow & { readonly ends: 'start' } {
+  return { ends: 'start', meaning, remedy };
+}
+
+/** Every code of an error, in the log's field `code`. Only README and tests read the text; all others import types alone. */
+export const errorCatalogue = {
+  ERR_SALLYPORT_UNREACHABLE: request(
+    'The application refuses connections, or breaks one before it has answered.',
+    'See that it runs, and listens where the connection leads (SALLYPORT_INBOUND_PORTS, SALLYPORT_APP_HOST).',
+  ),
+  ERR_SALLYPORT_CONNECT_TIMEOUT: request(
+    'Connecting to the application took longer than SALLYPORT_CONNECT_TIMEOUT.',
+    'Look for a full accept queue or a firewall; raise the limit where the application is slow to accept.',
+  ),
+  ERR_SALLYPORT_BAD_RESPONSE: request(
+    'The application sent what is no HTTP response.',
+    'Mend the application; see that the port speaks HTTP/1 where the Server says so.',
+  ),
+  ERR_SALLYPORT_NOT_PROCESSED: request(
+    'An HTTP/2 application refused the stream unprocessed, and the request cannot be sent again from here.',
+    'The client may repeat it; raise the number of streams that the application allows.',
+  ),
+  ERR_SALLYPORT_CANCELLED: request(
+    'An HTTP/2 application cancelled a gRPC call, as it does at its deadline, and so does Sallyport (CANCEL).',
+    'Find out why the call took so long; it may have been carried out.',
+  ),
+  ERR_SALLYPORT_HEAD_TOO_LARGE: request(
+    'The request head is larger than the HTTP/2 application says it takes.',
+    "Raise the application's SETTINGS_MAX_HEADER_LIST_SIZE, or send fewer fields.",
+  ),
+  ERR_SALLYPORT_REQUEST_TIMEOUT: request(
+    'No answer had begun when SALLYPORT_REQUEST_TIMEOUT was over.',
+    'Find out why the application, or the client with its content, is slow; raise the limit where that is meant.',
+  ),
+  ERR_SALLYPORT_OVERLOAD: request(
+    'As many requests are in flight as SALLYPORT_MAX_IN_FLIGHT allows.',
+    'Find out why the application answers slowly; raise the limit only if there is memory for more.',
+  ),
+  ERR_SALLYPORT_CONNECTS: request(
+    'Too many connects are under way, or HTTP/2 clients have too many connections to the application.',
+    'See why it accepts slowly; raise SALLYPORT_MAX_PENDING_CONNECTS or SALLYPORT_MAX_CONNECTIONS.',
+  ),
+  ERR_SALLYPORT_DESCRIPTORS: request(
+    'The process, or the machine, has no file descriptor left.',
+    'Raise the limit of the process (ulimit -n), or lower SALLYPORT_MAX_CONNECTIONS.',
+  ),
+  ERR_SALLYPORT_LOOP: request(
+    "The application's address is one on which Sallyport itself listens.",
+    'Give the application a port of its own.',
+  ),
+  ERR_SALLYPORT_NO_UPGRADE: request(
+    'An upgrade was permitted on the admin port, which has none.',
+    'Ask without Upgrade.',
+  ),
+  ERR_SALLYPORT_UNEXPECTED: request(
+    'A fault in Sallyport itself.',
+    'Report it, with the line "Internal error" that has its stack.',
+  ),
+  ERR_SALLYPORT_LISTEN: start(
+    'An address of the configuration cannot be listened on.',
+    'Stop what listens there, or choose another; ports below 1024 need CAP_NET_BIND_SERVICE.',
+  ),
+  ERR_SALLYPORT_IDENTITY: start(
+    'Certificate, key and trust anchors cannot be used at the first load.',
+    'Mend the files that the message names; a later rotation that fails keeps the last good ones.',
+  ),
+} as const satisfies Readonly<Record<string, ErrorRow>>;
+
+type Catalogue = typeof errorCatalogue;
+
+export type ErrorCode = keyof Catalogue;
+
+/** Codes for which there is an answer to the client. */
+export type RequestErrorCode = {
+  [Code in ErrorCode]: Catalogue[Code]['ends'] extends 'request' ? Code : never;
+}[ErrorCode];
