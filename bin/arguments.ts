@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util';
+import type { ExitStatus } from '../lib/errors/exits.ts';
 import { nearestName } from '../lib/policy/nearest.ts';
 import { oneLine } from '../lib/printable.ts';
 
@@ -14,11 +15,8 @@ export interface Io {
 export interface Command {
   readonly help: string;
   /** Resolves to the exit status. Throws `UsageError` for what the user got wrong. */
-  main(args: readonly string[], io: Io): Promise<number>;
+  main(args: readonly string[], io: Io): Promise<ExitStatus>;
 }
-
-/** EX_USAGE of sysexits.h: the command was used wrongly, and nothing was done. */
-export const usageExit = 64;
 
 /** The command line or the environment is wrong. `message` and `hint` are for the person who typed it. */
 export class UsageError extends Error {

@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { type Authority, createAuthority, issueCertificate } from '../certs/authority.ts';
+import { type ExitStatus, exitText } from '../lib/errors/exits.ts';
 import { dnsNamesOfCertificate, identityFromCertificate } from '../lib/identity.ts';
 import { oneLine } from '../lib/printable.ts';
 import { type Io, parseCommandLine, UsageError } from './arguments.ts';
@@ -26,7 +27,7 @@ Everything made here is throw-away: the CA's key lies unencrypted beside its cer
   --force                         replace files that exist
   --json                          one object on stdout instead of text
 
-Exit status: 0 written, 1 nothing could be written, 64 usage.
+Exit status: ${exitText('certs')}.
 `;
 
 /** The streams as this command uses them. */
@@ -47,7 +48,7 @@ interface Report {
   readonly next: string;
 }
 
-export async function main(args: readonly string[], io: CertsIo): Promise<number> {
+export async function main(args: readonly string[], io: CertsIo): Promise<ExitStatus> {
   try {
     const options = parse(args);
     const report = options.action === 'init' ? await init(options, io.env) : await issue(options, io.env);

@@ -2,6 +2,8 @@ import { styleText } from 'node:util';
 import { readWorkload } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { faultText } from '../lib/config/variables.ts';
+import { type ExitStatus, exitText } from '../lib/errors/exits.ts';
+import { withRemedy } from '../lib/errors/problems.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
@@ -20,12 +22,12 @@ The pod's facts (SALLYPORT_POD_*, SALLYPORT_PROBES, …) are used where the envi
 which labels or named ports the pod has, the documents are checked for every pod that their Servers and NetworkPolicies
 select.
 
-Exit status: 0 clean or warnings only, 1 errors, 64 wrong usage.
+Exit status: ${exitText('check')}.
 `;
 
 const flags = { json: { takes: 'switch' } } as const;
 
-export async function main(args: readonly string[], io: Io): Promise<number> {
+export async function main(args: readonly string[], io: Io): Promise<ExitStatus> {
   const line = parseCommandLine(args, flags);
   const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
   const paths = line.positionals.length > 0 ? line.positionals : fromEnvironment ? [fromEnvironment] : [];
@@ -35,7 +37,7 @@ export async function main(args: readonly string[], io: Io): Promise<number> {
 
   const load = loadPolicyNow({ paths, namespace: facts.workload.namespace });
   const linking = linkingProblems(load.documents, facts.workload, io.env);
-  const problems = inReadingOrder([...load.problems, ...linking.problems]);
+  const problems = inReadingOrder([...load.problems, ...linking.problems.map(withRemedy)]);
   const errors = problems.filter((problem) => problem.severity === 'error').length;
   if (linking.untried > 0) {
     const hint = 'set SALLYPORT_POD_LABELS to check for one pod';

@@ -3,6 +3,7 @@ import http from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createAuthority, issueCertificate } from '../certs/authority.ts';
+import { exitText } from '../lib/errors/exits.ts';
 import { type Command, type Io, parseCommandLine, UsageError } from './arguments.ts';
 import { demoPolicy } from './demo-policy.ts';
 import { run } from './run.ts';
@@ -16,6 +17,8 @@ export const help = `Usage: sallyport demo
 
 A small app on 127.0.0.1:${appPort}, Sallyport before it on 127.0.0.1:${proxyPort}, admin on 4191, health on 4192,
 throw-away certificates and an example policy. Prints what to try. Ctrl-C ends it and leaves nothing behind.
+
+Exit status: ${exitText('demo')}.
 `;
 
 export const main: Command['main'] = async (args, io) => {

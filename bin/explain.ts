@@ -4,13 +4,14 @@ import { styleText } from 'node:util';
 import { readWorkload } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { type Flags, faultText, type VariableName } from '../lib/config/variables.ts';
+import { type ExitStatus, exitText, usageExit } from '../lib/errors/exits.ts';
 import { createAuthorizer, type PolicyAuthorizer } from '../lib/policy/authorizer.ts';
 import { compileNow } from '../lib/policy/compile/compile.ts';
 import { type ExplainJson, explain } from '../lib/policy/explain.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import { refText } from '../lib/resource-ref.ts';
-import { type CommandLine, type Io, parseCommandLine, UsageError, usageExit } from './arguments.ts';
+import { type CommandLine, type Io, parseCommandLine, UsageError } from './arguments.ts';
 import { problemText } from './check.ts';
 import { BadQuestion, type Question, queryFrom, questionFromLine, unreadFields } from './explain-query.ts';
 
@@ -41,8 +42,7 @@ The pod (each wins over its variable, SALLYPORT_POD_LABELS and so on, and over t
 
   --json               one JSON object on stdout
 
-Exit status: 0 permit, 1 refused, 64 wrong usage or unreadable policy. With --requests: 0 when every line was answered,
-64 when one could not be read (the others are answered all the same).
+Exit status: ${exitText('explain')}.
 `;
 
 const flags = {
@@ -80,7 +80,7 @@ const podFlags: readonly (readonly [Flag, VariableName])[] = [
 ];
 const requestFlags = ['port', 'client', 'identity', 'tls', 'protocol', 'method', 'path', 'host', 'header'] as const;
 
-export async function main(args: readonly string[], io: Io): Promise<number> {
+export async function main(args: readonly string[], io: Io): Promise<ExitStatus> {
   const line = parseCommandLine(args, flags);
   const [stray] = line.positionals;
   if (stray !== undefined)
@@ -145,8 +145,8 @@ function queryOfFlags(line: CommandLine<Flag>): ReturnType<typeof queryFrom> {
   }
 }
 
-async function answerLines(authorizer: PolicyAuthorizer, input: NodeJS.ReadableStream, io: Io): Promise<number> {
-  let status = 0;
+async function answerLines(authorizer: PolicyAuthorizer, input: NodeJS.ReadableStream, io: Io): Promise<ExitStatus> {
+  let status: ExitStatus = 0;
   let number = 0;
   const unread = new Set<string>();
   // A stream that fails ends the loop below with nothing said; its error is kept and thrown after it.

@@ -1,6 +1,7 @@
 import { request } from 'node:http';
 import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
+import { exitText } from '../lib/errors/exits.ts';
 import { hostPort } from '../lib/ip.ts';
 import { oneLine } from '../lib/printable.ts';
 import { type Command, parseCommandLine, UsageError } from './arguments.ts';
@@ -12,7 +13,7 @@ an exec probe where no HTTP client is installed. Says nothing when all is well.
 
   --live   whether it runs, rather than whether it is ready
 
-Exit status: 0 yes, 1 no (with the reason on stderr), 64 usage.
+Exit status: ${exitText('health')}.
 `;
 
 /** Less than the 30 s after which container engines give a health check up, more than a busy machine takes. */

@@ -4,6 +4,8 @@ import { dnsName, oneOf, type Parser, portNumber } from '../lib/config/values.ts
 import { type InjectResult, inject, type ManifestText, uninject } from '../lib/deploy/inject.ts';
 import { podMonitor, policyConfigMap } from '../lib/deploy/manifests.ts';
 import { type InjectSettings, inboundPort, readPorts } from '../lib/deploy/settings.ts';
+import { type ExitStatus, exitText } from '../lib/errors/exits.ts';
+import { withRemedy } from '../lib/errors/problems.ts';
 import { defaultPolicies } from '../lib/policy/workload.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
@@ -42,7 +44,7 @@ The annotations config.linkerd.io/default-inbound-policy, skip-inbound-ports, op
 proxy-require-identity-inbound-ports of a pod, or else of its Namespace in the same YAML, win over the flags.
 sallyport.dev/inject: disabled, on either, leaves pods as they are.
 
-Exit status: 0 done, 1 errors, 64 wrong usage.
+Exit status: ${exitText('inject')}.
 `;
 
 const flags = {
@@ -87,7 +89,7 @@ export const main: Command['main'] = async (args, io) => {
   return (mode?.run ?? edit)(line, io);
 };
 
-async function edit(line: Line, io: Io): Promise<number> {
+async function edit(line: Line, io: Io): Promise<ExitStatus> {
   const settings = readSettings(line);
   if (line.positionals.length === 0) {
     throw new UsageError('nothing to inject', 'name a file, or - for standard input');
@@ -113,7 +115,7 @@ async function edit(line: Line, io: Io): Promise<number> {
   return ok ? 0 : 1;
 }
 
-async function printConfigMap(line: Line, io: Io): Promise<number> {
+async function printConfigMap(line: Line, io: Io): Promise<ExitStatus> {
   const folder = line.value('print-policy-configmap') as string;
   const namespace = named(line, 'namespace');
   const { problems } = loadPolicyNow({ paths: [folder], namespace: namespace ?? 'default' });
@@ -125,13 +127,14 @@ async function printConfigMap(line: Line, io: Io): Promise<number> {
   return 0;
 }
 
-async function printPodMonitor(line: Line, io: Io): Promise<number> {
+async function printPodMonitor(line: Line, io: Io): Promise<ExitStatus> {
   io.stdout.write(podMonitor({ name: named(line, 'name') ?? 'sallyport', namespace: named(line, 'namespace') }));
   return 0;
 }
 
 /** Problems to standard error; standard output is for the YAML alone. Whether there is no error among them. */
-function report(line: Line, io: Io, problems: readonly Problem[], more: object = {}): boolean {
+function report(line: Line, io: Io, found: readonly Problem[], more: object = {}): boolean {
+  const problems = found.map(withRemedy);
   const ok = !problems.some(({ severity }) => severity === 'error');
   if (line.has('json')) io.stderr.write(`${jsonText({ ok, ...more, problems }, 2)}\n`);
   else for (const problem of problems) io.stderr.write(`${problemText(problem, io.stderr)}\n`);

@@ -1,4 +1,5 @@
 import { type Parser, type PortRange, portNumber, portRanges } from '../lib/config/values.ts';
+import { type ExitStatus, exitText } from '../lib/errors/exits.ts';
 import { oneLine } from '../lib/printable.ts';
 import { type Applied, applyRules, removeRules } from '../lib/redirect/apply.ts';
 import { type BackendName, RedirectError } from '../lib/redirect/backend.ts';
@@ -31,7 +32,7 @@ While they are there and the proxy is not, connections are refused: the ports ne
   --backend nft|legacy      which iptables; without it, the one that has the rules already or that takes them
   --json                    what was done, or the rules, as one JSON object
 
-Exit status: 0 done, 1 refused (nothing is then half done), 64 usage.
+Exit status: ${exitText('iptables')}.
 `;
 
 const flags = {
@@ -116,7 +117,7 @@ function readBackend(line: Line): BackendName | undefined {
   throw new UsageError(`--backend: ${JSON.stringify(given)} is not known`, 'one of nft, legacy');
 }
 
-function print(line: Line, options: RedirectOptions, io: Io): number {
+function print(line: Line, options: RedirectOptions, io: Io): ExitStatus {
   const families: readonly Family[] = line.has('ipv6') ? [4, 6] : [4];
   const input = line.has('remove')
     ? (restoreInput(redirectRules(options, 4), nothing) ?? '')
@@ -125,7 +126,7 @@ function print(line: Line, options: RedirectOptions, io: Io): number {
   return 0;
 }
 
-function apply(line: Line, options: RedirectOptions, backend: BackendName | undefined, io: Io): number {
+function apply(line: Line, options: RedirectOptions, backend: BackendName | undefined, io: Io): ExitStatus {
   const remove = line.has('remove');
   const ipv6 = line.has('ipv6') ? 'guard' : line.has('ipv4-only') ? 'leave open' : 'refuse';
   let applied: Applied;

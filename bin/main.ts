@@ -1,5 +1,6 @@
+import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import { nearestName } from '../lib/policy/nearest.ts';
-import { type Command, type Io, UsageError, usageExit } from './arguments.ts';
+import { type Command, type Io, UsageError } from './arguments.ts';
 import { version } from './version.ts';
 
 // To import node:http is to read every property it has, and these three are getters that load the whole of fetch: 3 MB for
@@ -51,7 +52,7 @@ sallyport --version          the version
 `;
 }
 
-async function dispatch(argv: readonly string[], io: Io): Promise<number> {
+async function dispatch(argv: readonly string[], io: Io): Promise<ExitStatus> {
   const [name, ...args] = argv;
   // After `--`, and as the value of a flag (`--host=--help`), the words are the user's own.
   const own = argv.slice(0, argv.includes('--') ? argv.indexOf('--') : argv.length);
@@ -122,7 +123,7 @@ stdout.on('error', (error: NodeJS.ErrnoException) => {
 });
 // Nobody is left to be told.
 stderr.on('error', () => {});
-let status: number;
+let status: ExitStatus;
 try {
   status = await dispatch(argv, { env, stdin, stdout, stderr });
 } catch (error) {

@@ -1,12 +1,13 @@
 import { type App, startApp } from '../lib/app.ts';
 import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
+import { type ExitStatus, exitText, usageExit } from '../lib/errors/exits.ts';
 import { hostPort } from '../lib/ip.ts';
 import { oneLine } from '../lib/printable.ts';
 import { faultsAreHeard, internalFault } from '../lib/proxy/guard.ts';
 import { createLog } from '../lib/telemetry/log.ts';
 import { flushOutputs } from '../lib/telemetry/output.ts';
-import { type Command, type Io, parseCommandLine, usageExit } from './arguments.ts';
+import { type Command, type Io, parseCommandLine } from './arguments.ts';
 import { version } from './version.ts';
 
 export const help = `Usage: sallyport run
@@ -15,7 +16,7 @@ Runs the proxy, configured by the environment (README, "Environment"). It logs t
 
 SIGTERM or SIGINT drains: /ready turns 503, requests in flight finish, then it exits 0. A second one ends it at once.
 
-Exit status: 0 after a drained stop, 64 for a bad configuration (every fault listed, before any port opens), 1 otherwise.
+Exit status: ${exitText('run')}.
 `;
 
 export const main: Command['main'] = async (args, io) => {
@@ -24,7 +25,7 @@ export const main: Command['main'] = async (args, io) => {
 };
 
 /** Starts, waits for a signal or for the admin server's /shutdown, drains. `started` is told once all ports are open. */
-export async function run(io: Io, started: (app: App) => void): Promise<number> {
+export async function run(io: Io, started: (app: App) => void): Promise<ExitStatus> {
   const host = await hostFor(io.env);
   const read = readConfig(io.env, host);
   if (!read.ok) {
@@ -67,8 +68,9 @@ export async function run(io: Io, started: (app: App) => void): Promise<number> 
     const drained = await app.stopped;
     return drained ? 0 : 1;
   } catch (error) {
-    logger.fatal({ error: (error as Error).message }, 'Cannot start');
-    io.stderr.write(`sallyport: ${oneLine((error as Error).message)}\n`);
+    const { message, code } = error as Error & { readonly code?: unknown };
+    logger.fatal({ code, error: message }, 'Cannot start');
+    io.stderr.write(`sallyport: ${oneLine(message)}${code === undefined ? '' : ` [${String(code)}]`}\n`);
     return 1;
   } finally {
     await flushOutputs();

@@ -29,8 +29,8 @@ export const errorCatalogue = {
     'Mend the application; see that the port speaks HTTP/1 where the Server says so.',
   ),
   ERR_SALLYPORT_NOT_PROCESSED: request(
-    'An HTTP/2 application refused the stream unprocessed, and the request cannot be sent again from here.',
-    'The client may repeat it; raise the number of streams that the application allows.',
+    'An HTTP/2 application refused the stream unprocessed, and so does Sallyport (REFUSED_STREAM).',
+    'The client may repeat the request; raise the number of streams that the application allows.',
   ),
   ERR_SALLYPORT_CANCELLED: request(
     'An HTTP/2 application cancelled a gRPC call, as it does at its deadline, and so does Sallyport (CANCEL).',

@@ -50,7 +50,7 @@ export const linkProblems = {
     'The selector selects no Server, and the document applies to nothing.',
     'Compare it with the labels of Servers, not of pods.',
   ),
-  'empty-networks': warning('networks is empty, so that nobody is authorized.', 'List networks, or leave it out.'),
+  'empty-networks': warning('networks is empty, so that nobody is authorized.', 'List at least one network.'),
   'pod-address-unknown': warning(
     'podClusterIp is used, but no address of the pod is known; these entries admit nobody.',
     'Set SALLYPORT_POD_IPS.',

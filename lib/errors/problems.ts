@@ -2,7 +2,6 @@ import { documentProblems } from './document-problems.ts';
 import { fileProblems } from './file-problems.ts';
 import { linkProblems } from './link-problems.ts';
 import { podProblems } from './pod-problems.ts';
-import type { ProblemRow } from './row.ts';
 
 /**
  * Every code that a problem may have. `check`, `inject` and README print its meaning and remedy; all others import types
@@ -24,6 +23,7 @@ export type Coded =
   | { readonly severity: 'error'; readonly code: CodeOf<'error'> }
   | { readonly severity: 'warning'; readonly code: CodeOf<'warning'> };
 
-export function problemRow(code: ProblemCode): ProblemRow {
-  return problemCatalogue[code];
+/** With the catalogue's remedy, where whoever found the problem has no better one. */
+export function withRemedy<P extends { readonly code: ProblemCode; readonly hint: string }>(problem: P): P {
+  return problem.hint === '' ? { ...problem, hint: problemCatalogue[problem.code].remedy } : problem;
 }

@@ -1,4 +1,5 @@
 import type { AddressInfo } from 'node:net';
+import { CodedError } from '../errors/coded-error.ts';
 import type { Arrive } from './arrivals.ts';
 import { type ConnectionServices, serveConnection } from './connection.ts';
 import { internalFault } from './guard.ts';
@@ -59,7 +60,9 @@ export class Doors {
       return bound;
     } catch (error) {
       const where = `${address.host ?? '*'}:${address.port}`;
-      throw new Error(`${variable}: cannot listen on ${where}: ${whyNot(error)}`, { cause: error });
+      throw new CodedError('ERR_SALLYPORT_LISTEN', `${variable}: cannot listen on ${where}: ${whyNot(error)}`, {
+        cause: error,
+      });
     }
   }
 

@@ -1,5 +1,6 @@
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
+import { CodedError } from '../errors/coded-error.ts';
 import { notRegular, tooLarge } from '../regular-file.ts';
 import { boundChains } from './chain-depth.ts';
 import {
@@ -37,10 +38,10 @@ export interface CredentialSource {
 }
 
 /** The first load failed. One fault a line. */
-export class CredentialsUnusable extends Error {
+export class CredentialsUnusable extends CodedError {
   readonly faults: readonly CredentialFault[];
   constructor(faults: readonly CredentialFault[]) {
-    super(faults.map(faultText).join('\n'));
+    super('ERR_SALLYPORT_IDENTITY', faults.map(faultText).join('\n'));
     this.name = 'CredentialsUnusable';
     this.faults = faults;
   }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
+import { withRemedy } from '../errors/problems.ts';
 import { readDocuments, type SourceDocument } from '../policy/documents/read.ts';
 import type { PolicyDocument } from '../policy/documents/types.ts';
 import type { Problem } from '../problem.ts';
@@ -65,7 +66,7 @@ export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLo
   for (const { file } of texts) if (!held.has(file)) problems.push(holdsNothing(file));
   return {
     documents: validated.documents,
-    problems: [...problems, ...validated.problems],
+    problems: [...problems, ...validated.problems].map(withRemedy),
     broken: broken || validated.unknown,
     digest,
     look,

@@ -4,9 +4,10 @@ import { mkdtemp, readdir, readFile, rmdir, stat, writeFile } from 'node:fs/prom
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { UsageError, usageExit } from '../../bin/arguments.ts';
+import { UsageError } from '../../bin/arguments.ts';
 import { main } from '../../bin/certs.ts';
 import { type CertificateRequest, createAuthority, issueCertificate } from '../../certs/authority.ts';
+import { usageExit } from '../../lib/errors/exits.ts';
 import { identityFromCertificate } from '../../lib/identity.ts';
 import { within } from '../support/until.ts';
 

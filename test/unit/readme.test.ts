@@ -8,11 +8,13 @@ import { delimiter, join, resolve } from 'node:path';
 import pino from 'pino';
 import t from 'tap';
 import { variables } from '../../lib/config/variables.ts';
+import { exitMeanings, exitText } from '../../lib/errors/exits.ts';
 import { documentKinds } from '../../lib/policy/documents/kinds.ts';
 import { refusals } from '../../lib/policy/refusals.ts';
 import { defaultPolicies } from '../../lib/policy/workload.ts';
 import { type Failure, failureOf, failures, upstreamFailure } from '../../lib/proxy/refuse.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
+import { withTables } from '../support/readme-tables.ts';
 
 const root = resolve(import.meta.dirname, '../..');
 const readme = readFileSync(join(root, 'README.md'), 'utf8');
@@ -59,7 +61,7 @@ t.test('the environment table: every variable, in order, with its default', asyn
     Object.entries(variables).map(([name, { shown }]) => [`\`${name}\``, shown]),
   );
   for (const [name, , meaning] of rows) t.ok(meaning, `${name} has a meaning`);
-  const mentioned = new Set(readme.match(/SALLYPORT_[A-Z0-9_]+[A-Z]/g));
+  const mentioned = new Set(readme.match(/(?<!ERR_)SALLYPORT_[A-Z0-9_]+[A-Z]/g));
   for (const name of mentioned) t.ok(Object.hasOwn(variables, name), `${name} is a variable`);
 });
 
@@ -98,6 +100,11 @@ t.test('refusals', async (t) => {
   t.same(shown.sort(), expected.sort());
 });
 
+t.test('tables that are made from the program', async (t) => {
+  t.ok(withTables(readme) === readme, 'npm run readme writes them');
+  t.throws(() => withTables(''), /README\.md has no table/);
+});
+
 t.test('metrics: every family of the exposition, with its type', async (t) => {
   const build = { version: '0', gitSha: '', date: '' };
   const telemetry = createTelemetry({ log: pino({ enabled: false }), accessLog: null, build, processStart: 0 });
@@ -117,6 +124,13 @@ t.test('every command, and nothing that is none', async (t) => {
   const known = [...stdout.matchAll(/^ {2}(\w+) +\S/gm)].map(([, name]) => name);
   const shown = table('Commands', 'command').map(([usage]) => bare(usage).split(' ')[1]);
   t.same(shown.sort(), known.sort());
+  for (const [usage, , statuses] of table('Commands', 'command')) {
+    const command = bare(usage).split(' ')[1] as keyof typeof exitMeanings;
+    const asRun = statuses === 'as `run`' && exitMeanings[command] === exitMeanings.run;
+    t.ok(asRun || statuses === exitText(command), `the exit statuses of ${command}: ${exitText(command)}`);
+    const help = spawnSync(join(root, 'bin/sallyport'), [command, '--help'], { encoding: 'utf8' }).stdout;
+    t.ok(help.includes(`\nExit status: ${exitText(command)}.\n`), `${command} --help has them too`);
+  }
   const scripts = [...readme.matchAll(/npm (?:run )?(\w+)`/g)].map(([, name = '']) => name);
   for (const name of new Set(scripts)) t.ok(Object.hasOwn(manifest.scripts, name), `npm run ${name}`);
 });

@@ -135,6 +135,7 @@ t.test('findings, with and without the facts of a pod', async (t) => {
         'severity',
       ]);
       t.equal(problem.file, file);
+      t.not(problem.hint, '', `${name}: ${problem.code} has a remedy`);
     }
   }
 });

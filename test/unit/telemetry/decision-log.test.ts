@@ -95,6 +95,17 @@ t.test('connections', async (t) => {
   t.same(more, []);
 });
 
+t.test('a request that failed', async (t) => {
+  const { telemetry, lines } = fx.fixture();
+  const scope = telemetry.recorder.connection(fx.facts());
+  const failure = { code: 'ERR_SALLYPORT_LOOP', label: 'gateway loop', detail: 'round and round' } as const;
+  scope.httpError(fx.portPolicy(), failure, fx.requestLog());
+  const [failed, ...more] = parsed(lines);
+  const wanted = { code: 'ERR_SALLYPORT_LOOP', error: 'gateway loop', detail: 'round and round', client };
+  t.match(failed, { level: 'info', msg: 'Request failed', ...wanted });
+  t.same(more, []);
+});
+
 t.test('who called', async (t) => {
   const rows: [Client['tls'], Record<string, unknown>][] = [
     [fx.mesh('a.ns'), { tls: 'true', client: { id: 'a.ns' } }],

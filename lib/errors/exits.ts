@@ -1,0 +1,36 @@
+/** EX_USAGE of sysexits.h: the command line or the environment is wrong, and nothing was done. */
+export const usageExit = 64;
+
+/** 1: what was asked for is not so, or could not be done. */
+export type ExitStatus = 0 | 1 | typeof usageExit;
+
+type Meanings = Readonly<Record<ExitStatus, string>>;
+
+const serving: Meanings = {
+  0: 'after a drained stop',
+  1: 'could not start, work was cut off by the grace period, or a second signal',
+  64: 'bad configuration, all faults listed before any port opens',
+};
+
+/** What each status says, by command: its help and README print this. */
+export const exitMeanings = {
+  run: serving,
+  demo: serving,
+  check: { 0: 'clean or warnings only', 1: 'errors', 64: 'wrong usage' },
+  explain: {
+    0: 'permit (--requests: every line was answered)',
+    1: 'refused',
+    64: 'wrong usage, unreadable policy (--requests: a line that cannot be read; the others are answered)',
+  },
+  certs: { 0: 'written', 1: 'nothing could be written', 64: 'wrong usage' },
+  inject: { 0: 'done', 1: 'errors, nothing is printed', 64: 'wrong usage' },
+  iptables: { 0: 'done', 1: 'refused, nothing is half done', 64: 'wrong usage' },
+  health: { 0: 'yes', 1: 'no, with the reason on stderr', 64: 'wrong usage' },
+} as const satisfies Readonly<Record<string, Meanings>>;
+
+/** `0 done; 1 errors; 64 wrong usage` */
+export function exitText(command: keyof typeof exitMeanings): string {
+  return Object.entries(exitMeanings[command])
+    .map(([status, meaning]) => `${status} ${meaning}`)
+    .join('; ');
+}

@@ -1,0 +1,62 @@
+/**
+ * README's tables that are made from the program. `npm run readme` writes them; test/unit/readme.test.ts fails where they
+ * are not what is there. Each stands between `<!-- table: NAME -->` and `<!-- end -->`.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { errorCatalogue } from '../../lib/errors/error-codes.ts';
+import { problemCatalogue } from '../../lib/errors/problems.ts';
+import { failureOf } from '../../lib/proxy/refuse.ts';
+
+const file = resolve(import.meta.dirname, '../../README.md');
+
+function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+  return [line(header), `|${'---|'.repeat(header.length)}`, ...rows.map(line)].join('\n');
+}
+
+/** Names of variables and fields that the text mentions, as code. */
+function marked(text: string): string {
+  return text.replace(/\b(SALLYPORT_[A-Z_]+|[a-z]+[A-Z][A-Za-z]*)\b/g, '`$1`');
+}
+
+export const tables: Readonly<Record<string, () => string>> = {
+  errors: () => {
+    const rows = Object.entries(errorCatalogue).map(([code, { meaning, remedy, ...row }]) => {
+      const outcome =
+        row.ends === 'start'
+          ? 'does not start'
+          : String(failureOf(code as Parameters<typeof failureOf>[0]).refusal.status);
+      return [`\`${code}\``, outcome, marked(meaning), marked(remedy)];
+    });
+    return table(['code', 'outcome', 'meaning', 'remedy'], rows);
+  },
+  problems: () => {
+    const rows = Object.entries(problemCatalogue).map(([code, { severity, meaning, remedy }]) => [
+      `\`${code}\``,
+      severity === 'either' ? 'error or warning' : severity,
+      marked(meaning),
+      marked(remedy),
+    ]);
+    return table(
+      ['code', 'severity', 'meaning', 'remedy'],
+      rows.sort(([a = ''], [b = '']) => (a < b ? -1 : 1)),
+    );
+  },
+};
+
+/** The text with every table made anew. @throws where a table of README's is not known here, or one of ours not there. */
+export function withTables(text: string): string {
+  const made = new Set<string>();
+  const renewed = text.replace(/(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)/gs, (_, before, name, after) => {
+    const render = tables[name];
+    if (render === undefined) throw new Error(`nobody makes the table "${name}"`);
+    made.add(name);
+    return `${before}\n${render()}\n\n${after}`;
+  });
+  for (const name of Object.keys(tables)) if (!made.has(name)) throw new Error(`README.md has no table "${name}"`);
+  return renewed;
+}
+
+if (process.argv[1] === import.meta.filename) writeFileSync(file, withTables(readFileSync(file, 'utf8')));
