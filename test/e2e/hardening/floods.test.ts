@@ -3,9 +3,13 @@
  * the proxy holds stays within its budget, and afterwards nothing of it is left. SALLYPORT_FLOOD multiplies the numbers
  * (1 in CI, 5 for the whole).
  */
-import { connect, type Socket } from 'node:net';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { connect as tlsConnect } from 'node:tls';
 import t, { type Test } from 'tap';
-import { temporaryFolder } from '../../support/files.ts';
+import { workloadCertificate, workloadName } from '../../support/certificates.ts';
+import { identityEnvironment, temporaryFolder } from '../../support/files.ts';
 import { percentile, startBystander, startFloodApp } from '../../support/flooded.ts';
 import { attachHeapProbe, inspectorEnvironment } from '../../support/heap.ts';
 import { scrape } from '../../support/metrics.ts';
@@ -24,7 +28,7 @@ import {
   setting,
   settingsFrame,
 } from './http2-frames.ts';
-import { http1Outcome, http1Request } from './stage.ts';
+import { closedServer, http1Outcome, http1Request } from './stage.ts';
 
 const scale = Number(process.env.SALLYPORT_FLOOD ?? '1');
 const megabyte = 1 << 20;
@@ -33,15 +37,22 @@ const budget = 32 * megabyte;
 interface Flood {
   readonly name: string;
   readonly connections: number;
-  readonly to: 'http' | 'tcp';
+  readonly to: 'http' | 'tcp' | 'denied';
   /** What each sends at once; the connection then stands still. */
   readonly sends: Buffer;
+  /** All of them are connected first, and then send at one moment. */
+  readonly together?: true;
   /** Sent again and again, for as long as it is taken. */
   readonly repeats?: Buffer;
 }
 
 const text = (request: string): Buffer => Buffer.from(request, 'latin1');
 const streams = Array.from({ length: 250 }, (_, i) => headersFrame(2 * i + 1, requestFields('/large')));
+
+const folder = t.testdir();
+const own = workloadCertificate('web', 'shop');
+/** As Node sends it; the handshake is never gone on with. */
+const clientHello = await firstBytes(workloadName('web', 'shop'));
 
 const floods: readonly Flood[] = [
   { name: 'silence', connections: 1000, to: 'http', sends: Buffer.alloc(0) },
@@ -50,6 +61,26 @@ const floods: readonly Flood[] = [
     connections: 1000,
     to: 'http',
     sends: text(`GET / HTTP/1.1\r\nHost: web\r\nX: ${'a'.repeat(12_000)}`),
+  },
+  {
+    name: 'heads as large as they may be',
+    connections: 300,
+    to: 'http',
+    sends: text(
+      http1Request(
+        '/',
+        Array.from({ length: 51 }, (_, i) => `X-${i}: ${'a'.repeat(990)}`),
+      ),
+    ),
+    together: true,
+  },
+  { name: 'ClientHellos', connections: 400, to: 'http', sends: clientHello, together: true },
+  {
+    name: 'refusals by a thousand authorizations',
+    connections: 1000,
+    to: 'denied',
+    sends: text(http1Request('/')),
+    together: true,
   },
   // A thousand that arrive at once, each with a large answer, hold neighbours back for up to half a second on two cores.
   { name: 'slow readers', connections: 300, to: 'http', sends: text(http1Request('/large')) },
@@ -96,12 +127,20 @@ const floods: readonly Flood[] = [
 t.setTimeout(600_000);
 
 const app = await startFloodApp(t);
-const [web = 0, tcp = 0, asidePort = 0] = await freePorts(3);
+const [web = 0, tcp = 0, denied = 0, asidePort = 0] = await freePorts(4);
+const ports = { http: web, tcp, denied };
 const inspector = await inspectorEnvironment();
 const sallyport = await startSallyport(t, {
   env: {
-    ...policyEnvironment(t.testdir(), openServer('web', web) + openServer('tcp', tcp, 'opaque')),
-    SALLYPORT_INBOUND_PORTS: `${web}=127.0.0.1:${app.http},${tcp}=127.0.0.1:${app.firehose}`,
+    ...policyEnvironment(
+      folder,
+      openServer('web', web) +
+        openServer('tcp', tcp, 'opaque') +
+        closedServer('denied', denied) +
+        thousandFor('denied'),
+    ),
+    ...identityEnvironment(join(folder, 'identity'), own),
+    SALLYPORT_INBOUND_PORTS: `${web}=127.0.0.1:${app.http},${denied}=127.0.0.1:${app.http},${tcp}=127.0.0.1:${app.firehose}`,
     SALLYPORT_MAX_BUFFERED_BYTES: String(budget),
     // Nobody learns that a client has gone whose content the app leaves unread.
     SALLYPORT_STALL_TIMEOUT: '8s',
@@ -119,6 +158,35 @@ await startSallyport(t, {
 });
 const bystander = await startBystander(t, [web, asidePort]);
 
+/** Authorizations for somebody else, each. */
+function thousandFor(server: string): string {
+  return Array.from(
+    { length: 1000 },
+    (_, i) => `---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: AuthorizationPolicy
+metadata: {name: for-somebody-else-${i}, namespace: shop}
+spec:
+  targetRef: {group: policy.linkerd.io, kind: Server, name: ${server}}
+  requiredAuthenticationRefs: [{kind: ServiceAccount, name: somebody-else-${i}}]
+`,
+  ).join('');
+}
+
+/** What a TLS client says first. */
+async function firstBytes(servername: string): Promise<Buffer> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const client = tlsConnect({ host: '127.0.0.1', port: (server.address() as AddressInfo).port, servername });
+  client.on('error', () => {});
+  const [socket] = (await once(server, 'connection')) as [Socket];
+  const [bytes] = (await once(socket, 'data')) as [Buffer];
+  socket.destroy();
+  client.destroy();
+  server.close();
+  return bytes;
+}
+
 const settle = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 const descriptors = async (): Promise<number> => (await scrape(sallyport.adminPort)).sum('process_open_fds');
 
@@ -129,7 +197,7 @@ const [startHeap, startDescriptors] = [await heap.usedAfterCollection(), await d
 const mostDelay = 50;
 
 /** False when it was too slow for the bystander; a single measurement can be bad luck. */
-async function flood(t: Test, { connections, to, sends, repeats }: Flood, last: boolean): Promise<boolean> {
+async function flood(t: Test, { connections, to, sends, repeats, together }: Flood, last: boolean): Promise<boolean> {
   const count = Math.ceil(connections * scale);
   const sockets: Socket[] = [];
   t.teardown(() => {
@@ -139,7 +207,7 @@ async function flood(t: Test, { connections, to, sends, repeats }: Flood, last: 
   await bystander.take();
   const before = scheduled(sallyport.pid);
   await mapBounded(Array.from({ length: count }), 50, () => {
-    const socket = connect({ host: '127.0.0.1', port: to === 'http' ? web : tcp, allowHalfOpen: true });
+    const socket = connect({ host: '127.0.0.1', port: ports[to], allowHalfOpen: true });
     sockets.push(socket);
     socket.on('error', () => {});
     socket.pause();
@@ -151,12 +219,13 @@ async function flood(t: Test, { connections, to, sends, repeats }: Flood, last: 
     return new Promise<void>((resolve) => {
       socket.once('close', () => resolve());
       socket.once('connect', () => {
-        if (sends.length > 0) socket.write(sends);
+        if (sends.length > 0 && together !== true) socket.write(sends);
         pour();
         resolve();
       });
     });
   });
+  if (together === true) for (const socket of sockets) socket.write(sends);
   // They are accepted in order: whoever connects behind a thousand others waits for these, and nobody else does.
   t.equal(await http1Outcome(web, http1Request('/')), '200', 'who comes after them is served');
   const arriving = await bystander.take();
