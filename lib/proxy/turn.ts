@@ -55,8 +55,9 @@ class Turn {
 
   /** Immediates that will look for a slice. */
   #called = 0;
-  /** Long work has been done at once in this turn. */
+  /** Long work has been done at once in this turn, the first of it at `#longSince`. */
   #hasWorked = false;
+  #longSince = 0;
   /** When this turn began with its slices, and when the last of them had ended, by `performance.now()`. */
   #slicesAt = 0;
   #workedAt = 0;
@@ -89,10 +90,16 @@ class Turn {
     return !this.#hasArrivals && this.#readers.length - this.#readersTaken <= turnReaders;
   }
 
-  /** Whether long work may be done at once: the first of a turn, while none waits. Whoever gets false does it `later`. */
+  /**
+   * Whether long work may be done at once: the first of a turn, and what fits into its time behind that, while none waits.
+   * Whoever gets false does it `later`.
+   */
   mayWork(): boolean {
-    if (this.#hasWorked || this.#slices.length > this.#slicesTaken) return false;
+    if (this.#slices.length > this.#slicesTaken) return false;
+    const now = performance.now();
+    if (this.#hasWorked) return !this.#hasArrivals && now - this.#longSince < turnMs;
     this.#hasWorked = true;
+    this.#longSince = now;
     this.#schedule();
     return true;
   }

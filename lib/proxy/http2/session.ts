@@ -3,7 +3,7 @@ import type { IpAddress } from '../../ip.ts';
 import type { BufferBudget } from '../buffer-budget.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { LimitName } from '../limits.ts';
-import { turn } from '../turn.ts';
+import { longRead, turn } from '../turn.ts';
 import { areSoundTrailers } from './field-rules.ts';
 import { FrameReader, type FrameSink } from './frame-reader.ts';
 import { HpackDecoder } from './hpack/decoder.ts';
@@ -105,6 +105,7 @@ export abstract class Session implements FrameSink, StreamHome {
   readonly #overhead = new TokenBucket(10_000, 1000);
   readonly #resets: TokenBucket;
   #cost = 0;
+  #share = longRead;
   /** What has been read and must wait for the next turn. */
   #rest: Buffer | null = null;
   readonly #nextTurn = guarded('HTTP/2 frames', this, () => this.#goOn());
@@ -152,7 +153,7 @@ export abstract class Session implements FrameSink, StreamHome {
 
   /** Takes bytes from the peer. They are only lent where no turn is limited. */
   receive(chunk: Buffer): void {
-    if (this.#rest === null) this.#read(chunk);
+    if (this.#rest === null) this.#read(chunk, longRead);
     else this.#rest = Buffer.concat([this.#rest, chunk]);
   }
 
@@ -162,6 +163,9 @@ export abstract class Session implements FrameSink, StreamHome {
   }
 
   get hasHadItsTurn(): boolean {
+    if (this.#cost <= this.#share) return false;
+    if (this.#share === turnCost || !turn.mayWork()) return true;
+    this.#share = turnCost;
     return this.#cost > turnCost;
   }
 
@@ -169,13 +173,15 @@ export abstract class Session implements FrameSink, StreamHome {
     const rest = this.#rest;
     this.#rest = null;
     if (rest === null || this.over) return;
-    this.#read(rest);
+    this.#read(rest, turnCost);
     const mayRead = this.#rest === null && !this.over && this.output.pending <= this.#limits.maxPendingBytes;
     if (mayRead && this.socket.isPaused()) this.socket.resume();
   }
 
-  #read(chunk: Buffer): void {
+  /** @param share what it may cost without asking for a turn. */
+  #read(chunk: Buffer, share: number): void {
     this.#cost = 0;
+    this.#share = share;
     const at = this.#reader.read(chunk);
     if (at === -1) {
       this.fail(errorCode.frameSizeError);

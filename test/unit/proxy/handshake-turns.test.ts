@@ -1,6 +1,7 @@
 import t from 'tap';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
 import { HandshakeTurns } from '../../../lib/proxy/handshake-turns.ts';
+import { turn } from '../../../lib/proxy/turn.ts';
 import { until } from '../../support/until.ts';
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -29,15 +30,21 @@ t.test('a turn of the event loop begins a few, of each client in its turn', asyn
       work();
       begun.push(`${source}${n}`);
     });
-  for (let n = 0; n < 20; n++) add('flood', n);
+  const tick = (): Promise<void> => new Promise((resolve) => process.nextTick(resolve));
+  for (let n = 0; n < 20; n++) {
+    add('flood', n);
+    // As after every event of a socket.
+    await tick();
+  }
   add('other', 0);
-  t.same(begun, ['flood0'], 'one begins at once');
+  const atOnce = begun.length;
+  t.ok(atOnce >= 1 && atOnce <= 2, 'what there is time for begins at once');
   for (let turn = 1; begun.length < 21 && turn < 40; turn++) {
     const before = begun.length;
     await nextTurn();
     t.ok(begun.length - before <= 2, 'no more than there is time for in any turn');
   }
-  t.same(begun.slice(0, 3), ['flood0', 'flood1', 'other0'], 'everybody has a turn');
+  t.same(begun.slice(atOnce, atOnce + 2), [`flood${atOnce}`, 'other0'], 'everybody has a turn');
   t.equal(begun.length, 21, 'and all of them begin');
   await nextTurn();
   add('late', 0);
@@ -49,8 +56,8 @@ t.test('whoever has gone begins nothing, and a fault ends its own connection', a
   t.teardown(onInternalFault(({ where }) => faults.push(where)));
   const turns = new HandshakeTurns();
   const [gone, bad, good] = [socket(), socket(), socket()];
-  for (let n = 0; n < 2; n++) turns.add('a', socket(), work);
   const begun: string[] = [];
+  turn.later(() => {});
   turns.add('a', gone, () => begun.push('gone'));
   turns.add('a', bad, () => {
     throw new Error('boom');

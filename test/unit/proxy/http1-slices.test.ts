@@ -47,4 +47,30 @@ const scenarios: Scenario[] = rows.map(([title, request]) => ({
   },
 }));
 
+scenarios.push({
+  name: 'large heads of a hundred clients that come at one moment',
+  run: async (t, engine) => {
+    const { open, lane } = await stage(t, engine);
+    const clients = await Promise.all(Array.from({ length: 100 }, open));
+    const fields = Array.from({ length: 60 }, (_, i) => `X-${i}: ${'a'.repeat(980)}\r\n`).join('');
+    const head = get('/DENIED', fields);
+    // The first of a connection, and one behind it.
+    for (let round = 1; round <= 2; round++) {
+      let most = 0;
+      let before = lane.counts.decided;
+      let over = false;
+      const turn = (): void => {
+        most = Math.max(most, lane.counts.decided - before);
+        before = lane.counts.decided;
+        if (!over) setImmediate(turn);
+      };
+      turn();
+      for (const client of clients) client.send(head);
+      await until('all to be decided', () => lane.counts.decided === 100 * round, { timeoutMs: 30_000 });
+      over = true;
+      t.ok(most <= 50, `${most} in one turn`);
+    }
+  },
+});
+
 await runScenarios(t, scenarios);
