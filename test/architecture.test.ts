@@ -231,7 +231,6 @@ t.test('no circles among files, not even of types', async (t) => {
 /** Longer than a file should be, each with what it waits for; functions are Biome's to measure (.biome.json). */
 const longFiles: ReadonlyMap<string, string> = new Map([
   ['lib/proxy/connection.ts', 'detection, TLS and hand-over are to be divided'],
-  ['lib/proxy/http1/fast-connection.ts', 'the request that is answered is to be a state of its own'],
   ['lib/proxy/http1/library-lane.ts', 'the library lane is to be a room of its own'],
   ['lib/proxy/http2/session.ts', 'flow control, resets and settings are to be parts of their own'],
 ]);

@@ -41,6 +41,7 @@ const nothing = Buffer.alloc(0);
 
 /** One keep-alive connection to the app, one request at a time. */
 export class AppConnection implements TurnTaker {
+  readonly kind = 'app';
   readonly socket: Socket;
   /** Requests begun here so far. */
   uses = 0;
