@@ -249,6 +249,45 @@ t.test('no file is too long, and no function', async (t) => {
   t.same(linter.rules.complexity.noExcessiveLinesPerFunction, rule, 'functions are measured');
 });
 
+/**
+ * Where bytes enter the data plane, in how many places of a file, and the file by which these take turns. Work in proportion
+ * to what has come is asked for there (lib/proxy/turn.ts), so that nobody's large read holds up the others.
+ */
+const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = new Map([
+  ['lib/proxy/detect/peek.ts', [1, 'lib/proxy/detect/peek.ts']],
+  ['lib/proxy/http1/fast-connection.ts', [1, 'lib/proxy/http1/fast-connection.ts']],
+  ['lib/proxy/http1/sliced-feed.ts', [1, 'lib/proxy/http1/sliced-feed.ts']],
+  ['lib/proxy/http2/server-session.ts', [1, 'lib/proxy/http2/session.ts']],
+  ['lib/proxy/tcp/forward.ts', [1, 'lib/proxy/tcp/forward.ts']],
+  // What Node's parser or the session has handed on of that.
+  ['lib/proxy/application.ts', [1, 'lib/proxy/http1/sliced-feed.ts']],
+  ['lib/proxy/http1/exchange.ts', [2, 'lib/proxy/http1/sliced-feed.ts']],
+  ['lib/proxy/http1/forward.ts', [1, 'lib/proxy/http1/sliced-feed.ts']],
+  // From the app.
+  ['lib/proxy/http1/app-pool.ts', [1, 'lib/proxy/http1/app-connection.ts']],
+  ['lib/proxy/tcp/lent-reads.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
+  [
+    'lib/proxy/http2/app-sessions.ts',
+    [1, 'none: what an HTTP/2 app sends, within the windows that clients have given'],
+  ],
+  ['lib/proxy/http1/upgrade.ts', [1, 'none: the answer of an app that declines an upgrade']],
+]);
+
+t.test('whoever reads a socket takes turns', async (t) => {
+  const reads = /\.(?:on|once|addListener)\('(?:data|readable)'|\(length: number\): boolean => \{|\.read\(\)/g;
+  for (const file of files.filter((name) => name.startsWith('lib/proxy/'))) {
+    const places = [...readFileSync(join(root, file), 'utf8').matchAll(reads)].length;
+    const [known, turns] = readers.get(file) ?? [0, ''];
+    t.equal(places, known, `${file} reads in ${places} places: say by what these take turns`);
+    if (known === 0 || turns.startsWith('none: ')) continue;
+    t.ok(
+      imports.some(({ from, to, typeOnly }) => from === turns && to === 'lib/proxy/turn.ts' && !typeOnly),
+      `${file} takes turns by ${turns}`,
+    );
+  }
+  for (const file of readers.keys()) t.ok(files.includes(file), `${file} is there`);
+});
+
 /** What takes an error and does nothing with it: an empty `catch`, an empty listener, an empty handler of a rejection. */
 const swallows = [
   /catch\s*(?:\(\w+\)\s*)?\{(?<reason>[^}]*)\}/g,
