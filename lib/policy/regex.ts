@@ -10,9 +10,20 @@ export const longestPattern = 1024;
 export const longestValue = 4096;
 
 export type Pattern =
-  /** `start`: what every value that matches begins with; may be empty. */
-  | { readonly ok: true; readonly start: string; readonly matches: (value: string) => boolean }
+  /** `start`: what every value that matches begins with; may be empty. `steps`: at most, for each character of a value. */
+  | {
+      readonly ok: true;
+      readonly start: string;
+      readonly steps: number;
+      readonly matches: (value: string) => boolean;
+    }
   | { readonly ok: false; readonly fault: string };
+
+/**
+ * Bytes of states that an expression may keep. One that counts (`.*a.{20}b`) has a million, which values chosen for it
+ * bring forth one a character: eight times the price of going without, and memory for each expression.
+ */
+const mostStateBytes = 64 * 1024;
 
 /**
  * Compiles a regular expression (RE2 syntax) that matches whole values in time linear in their length.
@@ -25,8 +36,11 @@ export function compilePattern(source: string, ignoreCase = false): Pattern {
   }
   try {
     const pattern = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
-    const start = literalStart(source);
-    return { ok: true, start: ignoreCase ? '' : start, matches: (value) => pattern.testExact(value) };
+    const states = pattern.re2().dfa;
+    states.stateBudget = mostStateBytes;
+    states.memBudget = mostStateBytes;
+    const start = ignoreCase ? '' : literalStart(source);
+    return { ok: true, start, steps: pattern.programSize(), matches: (value) => pattern.testExact(value) };
   } catch (error) {
     return { ok: false, fault: `not a regular expression: ${error instanceof Error ? error.message : String(error)}` };
   }

@@ -49,7 +49,7 @@ export function patternTest(source: string, what: string, ignoreCase = false): H
         `${what} is longer than ${longestValue} characters and a regular expression must examine it`,
       );
     }
-    question.examine(value, what);
+    question.examine(value, pattern.steps, what);
     const text = utf8Text(value);
     if (text === null) throw new UnexaminedValue(`${what} is not UTF-8 and a regular expression must examine it`);
     return pattern.matches(text);
