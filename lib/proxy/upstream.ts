@@ -6,6 +6,7 @@ import { ByEndpoint, type Endpoint } from './endpoint.ts';
 import type { Asker } from './fair-queue.ts';
 import { guarded, internalFault } from './guard.ts';
 import { LibraryPool } from './http1/library-pool.ts';
+import { withoutContinue } from './http1/unasked-continue.ts';
 import type { Limits } from './limits.ts';
 import type { Recorder } from './recorder.ts';
 import { errorCode } from './refuse.ts';
@@ -204,7 +205,7 @@ export class Upstreams {
           connect: (_options, callback) => {
             this.connect(endpoint, 'the library lane', (error, socket) => {
               if (error !== null) callback(error, null);
-              else callback(null, socket);
+              else callback(null, withoutContinue(socket));
             });
           },
         }),

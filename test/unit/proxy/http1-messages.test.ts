@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import t from 'tap';
 import { latin1, parseResponses } from '../../support/raw-http.ts';
 import { until } from '../../support/until.ts';
@@ -6,6 +7,16 @@ import { get, post, runScenarios, type Scenario, stage, statuses } from './stage
 
 // One table, two engines: what an HTTP/1.1 client and an app may expect of either lane, over real sockets. Here:
 // what passes, and in which order.
+
+/** Writes so many bytes in each turn, the rest of a long text at once. */
+async function trickle(socket: Socket, bytes: Buffer, size: number): Promise<void> {
+  const most = 300;
+  for (let at = 0; at < bytes.length && at < most; at += size) {
+    socket.write(bytes.subarray(at, Math.min(at + size, bytes.length)));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  if (size < most && bytes.length > most) socket.write(bytes.subarray(most));
+}
 
 const scenarios: Scenario[] = [
   {
@@ -151,6 +162,42 @@ const scenarios: Scenario[] = [
       t.equal(stream.fault, null);
       t.same(statuses(client, ['GET']), [103, 200]);
       t.same(stream.responses[0]?.headers, [['Link', '</a>; rel=preload']]);
+    },
+  },
+  {
+    // `Expect` is answered here, so that the app is never asked for it.
+    name: 'a 100 Continue that nobody asked for is passed over',
+    run: async (t, engine) => {
+      const chunked = latin1('POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n');
+      const goOn = 'HTTP/1.1 100 Continue\r\n\r\n';
+      const hints = 'HTTP/1.1 103 Early Hints\r\nLink: </HTTP/1.1 100 a>\r\n\r\n';
+      const answer = (body: string): string => `HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+      const rows: readonly (readonly [name: string, answers: string, statuses: readonly number[], body: string])[] = [
+        ['one', goOn + answer('ok'), [200], 'ok'],
+        ['three', goOn + goOn + goOn + answer('ok'), [200], 'ok'],
+        ['with fields', `HTTP/1.1 100 \r\nA: b\r\n\r\n${answer('ok')}`, [200], 'ok'],
+        ['between others', goOn + hints + goOn + answer('ok'), [103, 200], 'ok'],
+        ['content that looks like it stays as it is', answer(goOn), [200], goOn],
+        ['too many', goOn.repeat(101) + answer('ok'), [502], ''],
+      ];
+      for (const [name, answers, expected, body] of rows) {
+        for (const size of [answers.length, 1]) {
+          const { open, app } = await stage(t, engine, {
+            answer: (_request, { socket }) => trickle(socket, latin1(answers), size),
+          });
+          const client = await open();
+          // Twice on one connection to the app, where it stays.
+          const times = expected.includes(200) ? 2 : 1;
+          for (let i = 1; i <= times; i++) {
+            client.send(i === 1 ? chunked : post('/', 'x'));
+            const all = await client.responses(Array.from({ length: i }, () => 'POST'));
+            t.equal(all.at(-1)?.body.toString('latin1'), body, `${name}, ${size} at once`);
+          }
+          const wanted = Array.from({ length: times }, () => expected).flat();
+          t.same(statuses(client, ['POST', 'POST']), wanted, `${name}, ${size} at once`);
+          t.ok(app.sockets.length <= 2, `${name}: a lane has one connection`);
+        }
+      }
     },
   },
   {
