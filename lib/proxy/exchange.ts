@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { RequestFacts } from '../policy/decision.ts';
+import type { Admitted } from './admitted.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
 import type { HeaderList } from './headers.ts';
 import type { Refusal } from './refuse.ts';
@@ -39,6 +40,8 @@ export interface LibraryExchange extends Exchange {
   readonly body: Readable | null;
   /** End-to-end headers for the app, hop-by-hop and identity headers already dealt with. Host included. */
   readonly forwardHeaders: HeaderList;
+  /** Null until it is permitted. */
+  admitted: Admitted | null;
   /** Called once when the request is permitted and about to be forwarded. */
   readonly onPermitted: (() => void) | null;
   /** Trailers of the request, once its body has ended; empty where none. */

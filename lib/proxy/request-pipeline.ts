@@ -124,6 +124,7 @@ export class RequestPipeline {
       exchange.refuse(admitted.refusal);
       return;
     }
+    exchange.admitted = admitted;
     exchange.onPermitted?.();
     const failed = (error: unknown): void => this.fail(connection, admitted, exchange, upstreamFailure(error));
     const { destination } = connection;

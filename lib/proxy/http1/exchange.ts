@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
 import type { Target } from '../../request-target.ts';
+import type { Admitted } from '../admitted.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { LibraryExchange } from '../exchange.ts';
 import { guarded } from '../guard.ts';
@@ -33,6 +34,7 @@ export class Http1Exchange implements LibraryExchange {
   readonly forwardHeaders: HeaderList;
   readonly body: Readable | null;
   readonly carries: RequestFacts['carries'];
+  admitted: Admitted | null = null;
   onAborted: (() => void) | null = null;
   /** Run once, when the request is permitted: `100 Continue` goes out only then. */
   onPermitted: (() => void) | null = null;

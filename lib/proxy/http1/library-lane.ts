@@ -350,11 +350,11 @@ class LaneOccupant implements Occupant {
     const { connection, exchange, isTunnel } = this.#lane;
     if (exchange === null || isTunnel || exchange.startedAt > since) return;
     this.#pipeline.limitReached('request_timeout', connection);
-    // The app first: what it would still say is not wanted.
-    const { responded } = exchange;
+    const { responded, admitted } = exchange;
+    if (!responded && admitted !== null) this.#pipeline.fail(connection, admitted, exchange, failures.requestTimeout);
+    // What the app would still say is not wanted.
     exchange.cancel();
     if (responded) exchange.abort();
-    else exchange.refuse(failures.requestTimeout.refusal);
   }
 }
 

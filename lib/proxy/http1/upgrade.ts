@@ -58,6 +58,7 @@ export class UpgradeForwarder {
       exchange.refuse(admitted.refusal);
       return;
     }
+    exchange.admitted = admitted;
     const { scope } = admitted;
     scope.requestFrame(0);
     scope.requestEnded();

@@ -75,6 +75,7 @@ export class Http2Lane implements Http2Engine, ServerLane {
       stream.refuse(admitted.refusal);
       return;
     }
+    stream.admitted = admitted;
     const { policy } = admitted;
     const { destination } = connection;
     if (destination.kind === 'in-process') {

@@ -262,9 +262,7 @@ export class ServerSession extends Session implements Http2Session, ServerStream
 
   endOverdue(since: number): void {
     for (const stream of [...this.streams.values()] as ServerStream[]) {
-      if (stream.startedAt >= since || stream.closed) continue;
-      this.limitReached('request_timeout');
-      stream.giveUp();
+      if (stream.startedAt < since && stream.giveUp()) this.limitReached('request_timeout');
     }
   }
 

@@ -1,4 +1,5 @@
 import { oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
+import type { Admitted } from '../admitted.ts';
 import { Stall } from '../buffer-budget.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { Exchange } from '../exchange.ts';
@@ -41,6 +42,8 @@ export class ServerStream extends Stream implements Exchange {
   responded = false;
   aborted = false;
   relay: RequestRelay | null = null;
+  /** Null until it is permitted. */
+  admitted: Admitted | null = null;
   onAborted: (() => void) | null = null;
   readonly #home: ServerStreamHome;
   /** On the clock of `performance.now()`; 0 where nobody asks. */
@@ -154,12 +157,27 @@ export class ServerStream extends Stream implements Exchange {
     this.#stopBody();
   }
 
-  /** The answer takes too long: whoever deals with it is told that the client is gone, and the client that it is late. */
-  giveUp(): void {
-    const { relay } = this;
+  /**
+   * The answer takes too long: whoever deals with it is told that the client is gone, and the client that it is late.
+   *
+   * @returns false where all of the answer has left.
+   */
+  giveUp(): boolean {
+    if (this.closed || this.localEnded) return false;
+    const { relay, admitted } = this;
     this.relay = null;
+    this.aborted = true;
+    if (!this.responded && admitted !== null) {
+      this.#home.pipeline.fail(this.#home.connection, admitted, this, failures.requestTimeout);
+    } else if (this.waits) {
+      // Its client does not take what there is; a status behind that would wait as well.
+      this.reset(errorCode.internalError);
+    } else {
+      this.abort(errorCode.internalError);
+    }
+    admitted?.scope.responseEnded(null, 'unclassified');
     relay?.clientGone();
-    this.refuse(failures.requestTimeout.refusal);
+    return true;
   }
 
   /**

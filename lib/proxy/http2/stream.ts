@@ -127,6 +127,11 @@ export abstract class Stream implements Slow {
   /** All of our message has left, and the peer's may still come. */
   protected left(): void {}
 
+  /** Some of our message has found no room. */
+  protected get waits(): boolean {
+    return this.#waiting !== null;
+  }
+
   /** Sends as much of what waits as there is room for. True when nothing waits any more. */
   pump(): boolean {
     if (this.#waiting !== null) {

@@ -1,6 +1,7 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import { PassThrough, type Readable } from 'node:stream';
 import { oddNamesOf, type RequestFacts } from '../../../lib/policy/decision.ts';
+import type { Admitted } from '../../../lib/proxy/admitted.ts';
 import type { ConnectionFacts } from '../../../lib/proxy/connection-facts.ts';
 import type { LibraryExchange } from '../../../lib/proxy/exchange.ts';
 import { type HeaderList, headerValues, withoutIdentity } from '../../../lib/proxy/headers.ts';
@@ -36,6 +37,7 @@ export class Http2Exchange implements LibraryExchange {
   readonly body: Readable | null;
   readonly carries: RequestFacts['carries'];
   readonly onPermitted = null;
+  admitted: Admitted | null = null;
   onAborted: (() => void) | null = null;
   responded = false;
   aborted = false;
