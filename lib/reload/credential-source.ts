@@ -1,18 +1,17 @@
-import { constants } from 'node:fs';
-import { open } from 'node:fs/promises';
 import { CodedError } from '../errors/coded-error.ts';
-import { notRegular, tooLarge } from '../regular-file.ts';
 import { boundChains } from './chain-depth.ts';
+import { readCredentialFiles } from './credential-files.ts';
 import {
   type CredentialBytes,
   type CredentialFault,
   type CredentialFiles,
   type Credentials,
-  type CredentialsResult,
   faultText,
   verifyCredentials,
 } from './credentials.ts';
-import { watchPaths } from './watch.ts';
+import { type Judgement, type Reading, Reloader } from './reloader.ts';
+import type { Times } from './settling.ts';
+import { filesOnDisk, type World } from './world.ts';
 
 export interface CredentialSourceOptions extends CredentialFiles {
   /** SNI names for which TLS is terminated here; the certificate's DNS SANs where absent. */
@@ -21,12 +20,19 @@ export interface CredentialSourceOptions extends CredentialFiles {
   readonly onLoaded: (credentials: Credentials) => void;
   /** Called when changed files cannot be used, once for each set of faults; the credentials of before stay in force. Not called for the first load. */
   readonly onFailed: (faults: readonly CredentialFault[]) => void;
+  /** A load has not ended for 15 s, and what for it waits; null when it has ended at last. */
+  readonly onOverdue?: (waitingFor: string | null) => void;
   readonly log: {
     info(fields: object, message: string): void;
     warn(fields: object, message: string): void;
   };
   /** The clock; tests set it. */
   readonly now?: () => Date;
+  /** For tests. */
+  readonly times?: Times;
+  readonly retryMs?: number;
+  readonly overdueMs?: number;
+  readonly world?: World;
 }
 
 export interface CredentialSource {
@@ -52,187 +58,159 @@ const warnBeforeExpiryMs = 24 * 60 * 60 * 1000;
 /** Linkerd renews at 70 % of a certificate's life. */
 const renewalShare = 0.7;
 const expiryCheckMs = 60 * 60 * 1000;
-/** One rotation is many events; this long after the first of them, the files are usually all there. */
-const settleMs = 50;
 
 /**
  * Certificate, key and trust anchors as files that may change at any time. They are read and verified together, and only
  * a whole and consistent set is published. In the middle of a rotation, when the new key stands beside the old
  * certificate, the last good set stays; the next file's change brings the new one.
+ *
+ * An anchor that is lost cuts clients off, so that the files are believed as policy is: not while they are being written,
+ * not when they are emptied, and an anchor that is gone only when that has settled.
  */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the loop is to be shared by all sources.
 export function createCredentialSource(options: CredentialSourceOptions): CredentialSource {
-  const now = options.now ?? (() => new Date());
-  let current: Credentials | null = null;
-  let served: CredentialBytes | null = null;
+  return new FollowedCredentials(options);
+}
+
+/** What the files say, verified. */
+type CredentialRead =
+  | { readonly kind: 'usable'; readonly credentials: Credentials; readonly bytes: CredentialBytes }
+  | { readonly kind: 'faulty'; readonly faults: readonly CredentialFault[] }
+  /** What is served already. */
+  | { readonly kind: 'served' };
+
+type Stage =
+  | { readonly kind: 'new' }
+  /** `faults`: why there is nothing to serve yet. */
+  | { readonly kind: 'starting'; faults: readonly CredentialFault[] }
+  | { readonly kind: 'serving'; readonly credentials: Credentials; readonly bytes: CredentialBytes };
+
+class FollowedCredentials implements CredentialSource {
+  readonly #options: CredentialSourceOptions;
+  readonly #reloader: Reloader<CredentialRead>;
+  #stage: Stage = { kind: 'new' };
   /** The faults last told: files that stay bad are one failure, however many events their folder sees. */
-  let told = '';
-  let watcher: { close(): Promise<void> } | null = null;
-  let settleTimer: NodeJS.Timeout | null = null;
-  let expiryTimer: NodeJS.Timeout | null = null;
-  let expiryWarned = 0;
-  let stopped = false;
-  let loading = false;
-  let changedWhileLoading = false;
+  #told = '';
+  #expiryTimer: NodeJS.Timeout | undefined;
+  /** The generation of which it was said that it expires. */
+  #expiryWarned = 0;
 
-  async function load(): Promise<CredentialsResult | 'unchanged'> {
-    const read = await readAll(options);
-    if (read.kind === 'faulty') return read;
-    if (served !== null && sameBytes(served, read.bytes)) return 'unchanged';
-    const generation = (current?.generation ?? 0) + 1;
-    const result = verifyCredentials(options, read.bytes, { names: options.names, now: now(), generation });
-    if (result.kind === 'usable') {
-      served = read.bytes;
-      current = result.credentials;
+  constructor(options: CredentialSourceOptions) {
+    const { certFile, keyFile, trustAnchorsFile, log, times, retryMs, overdueMs } = options;
+    this.#options = options;
+    const onWatchError = (error: Error): void =>
+      log.warn({ error: error.message }, 'Cannot watch the identity files; polling them');
+    this.#reloader = new Reloader({
+      world: options.world ?? filesOnDisk({ paths: [certFile, keyFile, trustAnchorsFile], onWatchError }),
+      first: 'at once',
+      read: (held) => this.#read(held),
+      judge: (read, _now, meant) => this.#judge(read, meant),
+      onOverdue: (waitingFor) => options.onOverdue?.(waitingFor),
+      onError: (error) => this.#tell([unexpected(certFile, error)]),
+      ...{ times, retryMs, overdueMs },
+    });
+  }
+
+  async start(): Promise<Credentials> {
+    if (this.#stage.kind !== 'new') throw new Error('a credential source starts only once');
+    const starting: Stage = { kind: 'starting', faults: [] };
+    this.#stage = starting;
+    boundChains();
+    this.#reloader.watch();
+    await this.#reloader.reload();
+    const stage = this.#stage as Stage;
+    if (stage.kind !== 'serving') {
+      await this.stop();
+      throw new CredentialsUnusable(starting.faults);
     }
-    return result;
+    this.#expiryTimer = setInterval(() => this.#warnOfExpiry(), expiryCheckMs).unref();
+    return stage.credentials;
   }
 
-  /** Counted from the first event, not the last: a folder that never comes to rest is still read. */
-  function changed(): void {
-    if (stopped || settleTimer !== null) return;
-    settleTimer = setTimeout(() => {
-      settleTimer = null;
-      void reload();
-    }, settleMs);
+  current(): Credentials {
+    if (this.#stage.kind !== 'serving') throw new Error('no credentials have been loaded');
+    return this.#stage.credentials;
   }
 
-  /** One load at a time; a change during a load leads to one more, so the last state of the files is always seen. */
-  async function reload(): Promise<void> {
-    if (loading) {
-      changedWhileLoading = true;
+  async stop(): Promise<void> {
+    clearInterval(this.#expiryTimer);
+    await this.#reloader.stop();
+  }
+
+  async #read(held: CredentialRead | null): Promise<Reading<CredentialRead>> {
+    const value = await this.#verified(held);
+    return { kind: 'read', value, look: null };
+  }
+
+  async #verified(held: CredentialRead | null): Promise<CredentialRead> {
+    const read = await readCredentialFiles(this.#options);
+    if (read.kind === 'faulty') return read;
+    const { bytes } = read;
+    const serving = this.#stage.kind === 'serving' ? this.#stage : null;
+    if (serving !== null && sameBytes(serving.bytes, bytes)) return { kind: 'served' };
+    if (held?.kind === 'usable' && sameBytes(held.bytes, bytes)) return held;
+    const generation = (serving?.credentials.generation ?? 0) + 1;
+    const context = { names: this.#options.names, now: this.#now(), generation };
+    const result = verifyCredentials(this.#options, bytes, context);
+    return result.kind === 'usable' ? { ...result, bytes } : result;
+  }
+
+  #judge(read: CredentialRead, meant: (file: string) => boolean): Judgement {
+    const lost = read.kind === 'usable' ? this.#lostAnchors(read.credentials) : [];
+    const { trustAnchorsFile } = this.#options;
+    return {
+      missing: lost.length === 0 || meant(trustAnchorsFile) ? null : { what: lost.join(), from: trustAnchorsFile },
+      conclude: () => this.#conclude(read),
+    };
+  }
+
+  #lostAnchors({ anchorIds }: Credentials): string[] {
+    if (this.#stage.kind !== 'serving') return [];
+    return this.#stage.credentials.anchorIds.filter((id) => !anchorIds.includes(id));
+  }
+
+  #conclude(read: CredentialRead): void {
+    this.#tell(read.kind === 'faulty' ? read.faults : []);
+    if (read.kind !== 'usable') return;
+    const { credentials, bytes } = read;
+    this.#stage = { kind: 'serving', credentials, bytes };
+    this.#options.onLoaded(credentials);
+    this.#warnOfExpiry();
+  }
+
+  #tell(faults: readonly CredentialFault[]): void {
+    if (this.#stage.kind === 'starting') {
+      this.#stage.faults = faults;
       return;
     }
-    loading = true;
-    try {
-      do {
-        changedWhileLoading = false;
-        const result = await load();
-        if (stopped) return;
-        const faults = result !== 'unchanged' && result.kind === 'faulty' ? result.faults : [];
-        const telling = faults.map(faultText).join('\n');
-        if (result !== 'unchanged' && result.kind === 'usable') announce(result.credentials);
-        else if (faults.length > 0 && telling !== told) options.onFailed(faults);
-        told = telling;
-      } while (changedWhileLoading);
-    } finally {
-      loading = false;
-    }
-  }
-
-  function announce(credentials: Credentials): void {
-    options.onLoaded(credentials);
-    warnOfExpiry();
+    const told = faults.map(faultText).join('\n');
+    if (told === this.#told) return;
+    this.#told = told;
+    if (faults.length > 0) this.#options.onFailed(faults);
   }
 
   /** Once for each set of credentials: that nobody has renewed them is known before clients start to fail. */
-  function warnOfExpiry(): void {
-    if (current === null || expiryWarned === current.generation) return;
-    const { notBefore, notAfter, generation } = current;
-    const left = notAfter.getTime() - now().getTime();
+  #warnOfExpiry(): void {
+    const { notBefore, notAfter, generation } = this.current();
+    if (this.#expiryWarned === generation) return;
+    const left = notAfter.getTime() - this.#now().getTime();
     const life = notAfter.getTime() - notBefore.getTime();
     if (left > warnBeforeExpiryMs || left > life * (1 - renewalShare)) return;
-    expiryWarned = generation;
-    const fields = { file: options.certFile, notAfter: notAfter.toISOString() };
-    options.log.warn(
-      fields,
+    this.#expiryWarned = generation;
+    this.#options.log.warn(
+      { file: this.#options.certFile, notAfter: notAfter.toISOString() },
       left > 0 ? 'Identity certificate expires within a day' : 'Identity certificate has expired',
     );
   }
 
-  async function stop(): Promise<void> {
-    stopped = true;
-    if (settleTimer !== null) clearTimeout(settleTimer);
-    if (expiryTimer !== null) clearInterval(expiryTimer);
-    await watcher?.close();
-  }
-
-  return {
-    async start() {
-      if (watcher !== null) throw new Error('a credential source starts only once');
-      boundChains();
-      // Watching first: a change between reading and watching would otherwise go unseen.
-      watcher = watchPaths({
-        paths: [options.certFile, options.keyFile, options.trustAnchorsFile],
-        onChange: changed,
-        onError: (error) => options.log.warn({ error: error.message }, 'Cannot watch the identity files; polling them'),
-      });
-      loading = true;
-      const result = await load();
-      loading = false;
-      if (result === 'unchanged' || result.kind === 'faulty') {
-        await stop();
-        throw new CredentialsUnusable(result === 'unchanged' ? [] : result.faults);
-      }
-      announce(result.credentials);
-      expiryTimer = setInterval(warnOfExpiry, expiryCheckMs).unref();
-      if (changedWhileLoading) await reload();
-      return result.credentials;
-    },
-
-    current() {
-      if (current === null) throw new Error('no credentials have been loaded');
-      return current;
-    },
-
-    stop,
-  };
-}
-
-type ReadResult =
-  | { readonly kind: 'read'; readonly bytes: CredentialBytes }
-  | { readonly kind: 'faulty'; readonly faults: readonly CredentialFault[] };
-
-async function readAll(files: CredentialFiles): Promise<ReadResult> {
-  const faults: CredentialFault[] = [];
-  const read = async (file: string): Promise<string> => {
-    try {
-      return await readSmallFile(file);
-    } catch (error) {
-      const code = (error as NodeJS.ErrnoException).code ?? 'unknown error';
-      faults.push({ file, message: `cannot be read: ${reasons.get(code) ?? code}`, hint: remedies.get(code) ?? '' });
-      return '';
-    }
-  };
-  const [cert, key, trustAnchors] = await Promise.all([
-    read(files.certFile),
-    read(files.keyFile),
-    read(files.trustAnchorsFile),
-  ]);
-  return faults.length > 0 ? { kind: 'faulty', faults } : { kind: 'read', bytes: { cert, key, trustAnchors } };
-}
-
-/** Far more than the largest bundle of trust anchors. */
-const mostBytes = 4 * 1024 * 1024;
-
-/** A pipe in the place of a file would be waited for without end, and everything behind it. */
-async function readSmallFile(path: string): Promise<string> {
-  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
-  try {
-    const stat = await file.stat();
-    if (stat.isDirectory()) throw Object.assign(new Error(), { code: 'EISDIR' });
-    if (!stat.isFile()) throw Object.assign(new Error(), { code: notRegular });
-    if (stat.size > mostBytes) throw Object.assign(new Error(), { code: tooLarge });
-    return await file.readFile('latin1');
-  } finally {
-    await file.close();
+  #now(): Date {
+    return this.#options.now?.() ?? new Date();
   }
 }
 
-const reasons = new Map([
-  ['ENOENT', 'no such file'],
-  ['EACCES', 'permission denied'],
-  ['EISDIR', 'it is a folder'],
-  ['ENXIO', 'it is no regular file'],
-  [notRegular, 'it is no regular file'],
-  [tooLarge, 'it is too large to hold certificates'],
-  ['ELOOP', 'symbolic links lead in a circle'],
-]);
-const remedies = new Map([
-  ['ENOENT', 'check the SALLYPORT_IDENTITY_* variables and that the volume is mounted'],
-  ['EACCES', 'let the user that runs sallyport read the file'],
-  ['EISDIR', 'name the file itself, such as tls.crt inside the folder'],
-]);
+function unexpected(file: string, error: unknown): CredentialFault {
+  const message = `unexpected error: ${error instanceof Error ? error.message : String(error)}`;
+  return { file, message, hint: '' };
+}
 
 function sameBytes(a: CredentialBytes, b: CredentialBytes): boolean {
   return a.cert === b.cert && a.key === b.key && a.trustAnchors === b.trustAnchors;

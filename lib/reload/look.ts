@@ -77,6 +77,17 @@ export async function look(path: string): Promise<Look> {
   return { ...lookOf(path, target, found, links), takenMs };
 }
 
+/** Several paths as one. */
+export async function lookAtAll(paths: readonly string[]): Promise<Look> {
+  const looks = await Promise.all(paths.map(look));
+  return {
+    files: new Map(looks.flatMap(({ files }) => [...files])),
+    generation: looks.map(({ generation }) => generation).join(''),
+    stamp: looks.map(({ stamp }) => stamp).join('\n'),
+    takenMs: Math.min(...looks.map(({ takenMs }) => takenMs)),
+  };
+}
+
 function lookOf(
   path: string,
   target: BigIntStats | undefined,

@@ -1,13 +1,11 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { readWorkload } from '../config/config.ts';
 import type { Host } from '../config/host.ts';
 import { type ConfigFault, type Environment, faultText } from '../config/variables.ts';
 import type { Workload } from '../policy/workload.ts';
-import { type Look, look } from './look.ts';
-import { arrivedWhole } from './policy-disk.ts';
-import { Settling, type Times, usualTimes } from './settling.ts';
-import { type Watch, watchPaths } from './watch.ts';
+import { type Judgement, Reloader } from './reloader.ts';
+import type { Times } from './settling.ts';
+import { filesOnDisk } from './world.ts';
 
 export interface PodFactsOptions {
   readonly env: Environment;
@@ -37,8 +35,6 @@ export interface PodFacts {
   stop(): Promise<void>;
 }
 
-const lookEveryMs = 200;
-
 /**
  * What is true of the pod and may change while it runs: labels in the downward API's file, the Pod manifest, and the
  * host's own addresses where none are given. Policy written for `podClusterIp` or a label then follows the pod.
@@ -47,136 +43,120 @@ const lookEveryMs = 200;
  * A label that is lost may take a whole policy away, so that the files are believed as policy is: not while they are being
  * written, not when they are emptied, and a label or named port that is gone only when that has settled.
  */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the loop is to be shared by all sources.
 export function createPodFacts(options: PodFactsOptions): PodFacts {
-  const { env, host, log, pollMs = 2_000, times = usualTimes } = options;
-  const files = [env.SALLYPORT_POD_LABELS_FILE, env.SALLYPORT_POD_MANIFEST].filter(
-    (file): file is string => file !== undefined && file !== '',
-  );
-  const settling = new Settling(times);
-  const stopping = new AbortController();
-  const { signal } = stopping;
-  let current = options.initial;
-  let believed: Look | null = null;
-  let addresses = host.addresses().join();
-  let faultsTold = '';
-  let watch: Watch | undefined;
-  let timer: NodeJS.Timeout | undefined;
-  let running: Promise<void> | null = null;
-  let again = false;
+  return new FollowedPod(options);
+}
 
-  /** One reading at a time; what changes meanwhile leads to one more. */
-  function refresh(): Promise<void> {
-    again = true;
-    running ??= (async () => {
-      while (again && !signal.aborted) {
-        again = false;
-        await readWhenSettled();
-      }
-    })().finally(() => {
-      running = null;
+type Facts = ReturnType<typeof readWorkload>;
+
+class FollowedPod implements PodFacts {
+  readonly #options: PodFactsOptions;
+  readonly #files: readonly string[];
+  readonly #reloader: Reloader<Facts>;
+  #current: Workload;
+  #addresses: string;
+  /** The faults last told: files that stay bad are one failure, however often they are read. */
+  #told = '';
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: PodFactsOptions) {
+    const { env, host, log, times } = options;
+    this.#options = options;
+    this.#files = [env.SALLYPORT_POD_LABELS_FILE, env.SALLYPORT_POD_MANIFEST].filter(
+      (file): file is string => file !== undefined && file !== '',
+    );
+    this.#current = options.initial;
+    this.#addresses = host.addresses().join();
+    const onWatchError = (error: Error): void =>
+      log.warn({ err: error }, 'Watching the facts of the pod failed; polling goes on');
+    this.#reloader = new Reloader<Facts>({
+      world: filesOnDisk({ paths: this.#files, onWatchError }),
+      // Those of the start are in force.
+      first: 'settled',
+      read: async () => ({ kind: 'read', value: readWorkload(env, host), look: null }),
+      judge: (facts, _now, meant) => this.#judge(facts, meant),
+      onOverdue: (waitingFor) => {
+        if (waitingFor !== null) log.error({ waitingFor }, 'Reading the facts of the pod has not ended for 15 s');
+        else log.info({}, 'The facts of the pod have been read after all');
+      },
+      onError: (error) => log.error({ err: error }, 'Reading the facts of the pod failed; it is tried again'),
+      times,
     });
-    return running;
   }
 
-  async function readWhenSettled(): Promise<void> {
-    const beganMs = performance.now();
-    for (;;) {
-      const seen = await lookAt(files);
-      const nowMs = performance.now();
-      settling.see(seen, nowMs);
-      const swapped = seen.generation !== '' && seen.generation !== believed?.generation;
-      const whole = (file: string): boolean => swapped || (watch !== undefined && arrivedWhole(watch, file, seen));
-      const tired = nowMs - beganMs >= times.patienceMs;
-      let wait = tired ? 0 : settling.unsettledMs(seen, nowMs, whole);
-      if (wait <= 0) {
-        const read = readWorkload(env, host);
-        const faults = read.ok ? emptied(read.workload) : read.faults;
-        if (faults.length > 0 || !read.ok) return conclude(seen, faults, null);
-        const meant = files.every((file) => settling.knows(file, seen) || whole(file));
-        if (meant || !loses(read.workload)) return conclude(seen, [], read.workload);
-        wait = nowMs - beganMs >= 3 * times.quietMs ? 0 : settling.untilQuietMs(nowMs);
-        if (wait <= 0) return conclude(seen, [], read.workload);
-      }
-      // Rejects when it is stopped.
-      await delay(Math.min(wait, lookEveryMs), undefined, { signal, ref: false }).catch(() => undefined);
-      if (signal.aborted) return;
-    }
+  start(): void {
+    const { host, pollMs = 2_000 } = this.#options;
+    this.#timer = setInterval(() => {
+      const now = host.addresses().join();
+      if (now !== this.#addresses) void this.refresh();
+      this.#addresses = now;
+    }, pollMs).unref();
+    this.#reloader.watch();
+  }
+
+  current(): Workload {
+    return this.#current;
+  }
+
+  refresh(): Promise<void> {
+    return this.#reloader.reload();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#reloader.stop();
+  }
+
+  #judge(facts: Facts, meant: (file: string) => boolean): Judgement {
+    const faults = facts.ok ? this.#emptied(facts.workload) : facts.faults;
+    if (!facts.ok || faults.length > 0) return { missing: null, conclude: () => this.#tell(faults) };
+    const { workload } = facts;
+    const lost = this.#files.every(meant) ? [] : this.#lost(workload);
+    return {
+      missing: lost.length === 0 ? null : { what: lost.join(), from: this.#files.join(', ') },
+      conclude: () => {
+        this.#tell([]);
+        this.#take(workload);
+      },
+    };
   }
 
   /** Nobody takes all labels away, least of all by emptying a file. */
-  function emptied({ labels }: Workload): readonly ConfigFault[] {
-    if (files.length === 0 || labels.size > 0 || current.labels.size === 0) return [];
-    const fromFile = (env.SALLYPORT_POD_LABELS_FILE ?? '') !== '';
+  #emptied({ labels }: Workload): readonly ConfigFault[] {
+    if (this.#files.length === 0 || labels.size > 0 || this.#current.labels.size === 0) return [];
+    const fromFile = (this.#options.env.SALLYPORT_POD_LABELS_FILE ?? '') !== '';
     const variable = fromFile ? 'SALLYPORT_POD_LABELS_FILE' : 'SALLYPORT_POD_MANIFEST';
     const hint = 'write them again, to a new file that is then renamed over it; restart to do without any';
-    return [{ variable, message: `${files.join(', ')}: held labels and holds none any more`, hint }];
+    return [{ variable, message: `${this.#files.join(', ')}: held labels and holds none any more`, hint }];
   }
 
-  function loses({ labels, namedPorts }: Workload): boolean {
-    return (
-      [...current.labels.keys()].some((key) => !labels.has(key)) ||
-      [...current.namedPorts.keys()].some((name) => !namedPorts.has(name))
+  /** Labels and named ports that there are no more. */
+  #lost({ labels, namedPorts }: Workload): string[] {
+    return [
+      ...[...this.#current.labels.keys()].filter((key) => !labels.has(key)),
+      ...[...this.#current.namedPorts.keys()].filter((name) => !namedPorts.has(name)),
+    ];
+  }
+
+  #take({ labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes }: Workload): void {
+    const changed = { ...this.#current, labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes };
+    if (isDeepStrictEqual(changed, this.#current)) return;
+    this.#current = Object.freeze(changed);
+    this.#options.log.info(
+      { ips: changed.ips.map((ip) => ip.text), labels: Object.fromEntries(changed.labels) },
+      'Pod changed',
     );
-  }
-
-  function conclude(seen: Look, faults: readonly ConfigFault[], workload: Workload | null): void {
-    settling.believe(seen);
-    believed = seen;
-    tell(faults);
-    if (workload === null) return;
-    const { labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes } = workload;
-    const changed = { ...current, labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes };
-    if (isDeepStrictEqual(changed, current)) return;
-    current = Object.freeze(changed);
-    log.info({ ips: current.ips.map((ip) => ip.text), labels: Object.fromEntries(current.labels) }, 'Pod changed');
-    options.onChange(current);
+    this.#options.onChange(this.#current);
   }
 
   /** Once for each set of faults, not once a poll. */
-  function tell(faults: readonly ConfigFault[]): void {
+  #tell(faults: readonly ConfigFault[]): void {
     const told = faults.map(faultText).join('; ');
-    if (told === faultsTold) return;
-    faultsTold = told;
-    options.onRefused?.(told !== '');
-    if (told !== '') log.error({ faults }, 'The facts of the pod cannot be read; keeping those of before');
+    if (told === this.#told) return;
+    this.#told = told;
+    this.#options.onRefused?.(told !== '');
+    if (told !== '') {
+      this.#options.log.error({ faults }, 'The facts of the pod cannot be read; keeping those of before');
+    }
   }
-
-  return {
-    start() {
-      timer = setInterval(() => {
-        const now = host.addresses().join();
-        if (now !== addresses) void refresh();
-        addresses = now;
-      }, pollMs).unref();
-      if (files.length === 0) return;
-      watch = watchPaths({
-        paths: files,
-        onChange: () => {
-          settling.stir(performance.now());
-          void refresh();
-        },
-        onError: (error) => log.warn({ err: error }, 'Watching the facts of the pod failed; polling goes on'),
-      });
-    },
-    current: () => current,
-    refresh,
-    async stop() {
-      stopping.abort();
-      clearInterval(timer);
-      await watch?.close();
-      await running;
-    },
-  };
-}
-
-/** Several files as one. */
-async function lookAt(files: readonly string[]): Promise<Look> {
-  const looks = await Promise.all(files.map(look));
-  return {
-    files: new Map(looks.flatMap(({ files: found }) => [...found])),
-    generation: looks.map(({ generation }) => generation).join(''),
-    stamp: looks.map(({ stamp }) => stamp).join('\n'),
-    takenMs: Math.min(...looks.map(({ takenMs }) => takenMs)),
-  };
 }

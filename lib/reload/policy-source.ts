@@ -1,14 +1,16 @@
-import { compile, type PolicyIndex } from '../policy/compile/compile.ts';
+import type { PolicyIndex } from '../policy/compile/compile.ts';
 import type { PolicyDocument } from '../policy/documents/types.ts';
 import { widened } from '../policy/widening.ts';
 import type { Workload } from '../policy/workload.ts';
 import type { Problem } from '../problem.ts';
+import { Attempts } from './attempts.ts';
+import { compileInSlices, Turns } from './compiling.ts';
 import type { PolicyLoad } from './load.ts';
 import type { Look } from './look.ts';
 import { type InForce, inForce, type Loss, lossOf } from './loss.ts';
-import { Abandoned, type PolicyWorld, policyOnDisk } from './policy-disk.ts';
-import { Settling, type Times, usualTimes } from './settling.ts';
-import { Slices } from './slices.ts';
+import { Abandoned, noPolicy, type PolicyWorld, policyOnDisk } from './policy-disk.ts';
+import { type Judgement, type Reading, Reloader } from './reloader.ts';
+import type { Times } from './settling.ts';
 
 /** Documents that went, and what is open now that was not. */
 export interface Removal {
@@ -55,12 +57,7 @@ export interface PolicySource {
   stop(): Promise<void>;
 }
 
-/** Between two looks at files that are waited for. */
-const lookEveryMs = 200;
-/** A load that takes longer is ended where the files have changed; a shorter one is let be. */
-const worthAbandoningMs = 1_000;
 const longestLoadMs = 60_000;
-const longestRetryMs = 60_000;
 
 /**
  * Keeps the policy in force equal to the files: load aside, compile aside, swap whole.
@@ -70,290 +67,166 @@ const longestRetryMs = 60_000;
  * knows what is missing. Later, an error of any kind keeps the last good policy whole, and so does a file that was emptied;
  * what is gone counts as removed once that has settled.
  */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the loop is to be shared by all sources.
 export function createPolicySource(options: PolicySourceOptions): PolicySource {
-  const { path, debounceMs = 50, retryMs = 5_000, overdueMs = 15_000, times = usualTimes } = options;
-  const onWatchError = (error: Error): void =>
-    options.log.warn({ err: error, path }, 'Watching the policy failed; polling goes on');
-  const world: PolicyWorld | null =
-    path === null ? null : (options.world ?? policyOnDisk({ path, onWatchError, pollMs: options.pollMs }));
-  const settling = new Settling(times);
-  const stopping = new AbortController();
-  const { signal } = stopping;
-  /** The good load whose documents are in force. */
-  let good: { readonly load: PolicyLoad; readonly inForce: InForce; index: PolicyIndex } | null = null;
+  return new FollowedFiles(options);
+}
+
+/** The good load whose documents are in force. */
+interface Good {
+  readonly load: PolicyLoad;
+  readonly inForce: InForce;
+  readonly index: PolicyIndex;
+}
+
+class FollowedFiles implements PolicySource {
+  readonly #options: PolicySourceOptions;
+  readonly #world: PolicyWorld;
+  readonly #reloader: Reloader<PolicyLoad>;
+  /** Of compiling and swapping. */
+  readonly #turns = new Turns();
+  readonly #recompiles: Attempts;
+  #recompiling: Promise<void> | null = null;
+  #good: Good | null = null;
   /** Contents that were tried last, good or bad: trying them again would say the same again. */
-  let triedDigest: string | undefined;
-  let debounce: NodeJS.Timeout | undefined;
-  let retry: NodeJS.Timeout | undefined;
-  let failures = 0;
-  /** Since when the thread has been loading, and by when it must have ended; null where it is not. */
-  let loading: { readonly sinceMs: number; readonly abandonUntilMs: number; readonly seen: Look } | null = null;
-  let compiling: Promise<void> = Promise.resolve();
-  let waitingFor = 'reading';
+  #triedDigest: string | undefined;
 
-  // One load at a time, and at most one waits, since it takes the newest state when its turn comes.
-  let running: Promise<void> | null = null;
-  let queued: Promise<void> | null = null;
-  function request(): Promise<void> {
-    if (running !== null) {
-      queued ??= running.then(() => {
-        queued = null;
-        return request();
-      });
-      return queued;
-    }
-    running = attempt(load).finally(() => {
-      running = null;
-    });
-    return running;
-  }
-
-  async function attempt(work: () => Promise<void>): Promise<void> {
-    if (signal.aborted) return;
-    try {
-      await work();
-      failures = 0;
-    } catch (error) {
-      if (signal.aborted) return;
-      // No fault of the files (the thread ran out of memory, say): nothing will tell us to try again.
+  constructor(options: PolicySourceOptions) {
+    this.#options = options;
+    const { debounceMs, retryMs, overdueMs, times } = options;
+    this.#world = worldOf(options);
+    const onError = (error: unknown): void =>
       options.onFailed(`unexpected error: ${error instanceof Error ? error.message : String(error)}`);
-      const delayMs = Math.min(longestRetryMs, retryMs * 2 ** failures++);
-      retry = setTimeout(() => void (work === load ? request() : compileTurn()), delayMs).unref();
-    }
+    this.#reloader = new Reloader({
+      world: this.#world,
+      first: 'at once',
+      read: (held) => this.#read(held),
+      judge: (load, now) => this.#judge(load, now),
+      abandon: () => this.#world.abandon(),
+      onOverdue: (waitingFor) => options.onOverdue?.(waitingFor),
+      onError,
+      ...{ times, debounceMs, retryMs, overdueMs },
+    });
+    const again = (): void => void this.workloadChanged();
+    const work = (): Promise<void> => this.#recompile();
+    this.#recompiles = new Attempts({ work, again, onError, retryMs }, this.#reloader.signal);
   }
 
-  async function load(): Promise<void> {
-    if (world === null)
-      return accept({ documents: [], problems: [], broken: false, digest: '', look: null, holding: [] }, noLook);
-    let overdue = false;
-    const late = setTimeout(() => {
-      overdue = true;
-      options.onOverdue?.(waitingFor);
-    }, overdueMs).unref();
-    try {
-      await loadFrom(world);
-    } finally {
-      clearTimeout(late);
-      if (overdue) options.onOverdue?.(null);
-    }
+  start(): Promise<void> {
+    this.#reloader.watch();
+    return this.#reloader.reload();
   }
 
-  async function loadFrom(disk: PolicyWorld): Promise<void> {
-    const beganMs = disk.nowMs();
-    /** Read already, and held until what it lacks counts as removed. */
-    let held: PolicyLoad | null = null;
-    let missing = { what: '', sinceMs: beganMs };
-    for (;;) {
-      const seen = await settled(disk, beganMs);
-      if (signal.aborted) return;
-      const read = await readFrom(disk, beganMs, seen, held?.digest ?? triedDigest);
-      if (signal.aborted) return;
-      if (read === 'abandoned') continue;
-      if (read === 'unchanged' && held === null) {
-        settling.believe(seen);
-        return;
-      }
-      const loaded: PolicyLoad = read === 'unchanged' && held !== null ? held : (read as PolicyLoad);
-      const late = disk.nowMs() - beganMs >= times.patienceMs;
-      const now = await disk.look();
-      settling.see(now, disk.nowMs());
-      const stale = now.stamp !== (read === 'unchanged' ? seen : (loaded.look ?? seen)).stamp;
-      // Asked once more: that a file which appeared is still being written to may have been told only meanwhile.
-      if (!late && (stale || unsettledMs(disk, now, disk.nowMs()) > 0)) continue;
-      const loss = judge(disk, loaded, now);
-      if (loss.kind === 'removed' && !loss.settled) {
-        const what = loss.documents.join();
-        if (missing.what !== what) missing = { what, sinceMs: disk.nowMs() };
-        // A folder that is never at rest must not keep a document in force for ever.
-        const left = Math.min(settling.untilQuietMs(disk.nowMs()), missing.sinceMs + 3 * times.quietMs - disk.nowMs());
-        if (left > 0) {
-          held = loaded;
-          await pause(disk, left, `what is gone from ${loss.files.join(', ')} to count as removed`);
-          continue;
-        }
-      }
-      settling.believe(now);
-      return conclude(loaded, now, loss);
-    }
+  reload(): Promise<void> {
+    return this.#reloader.reload();
   }
 
-  /** Waits until no file is in the middle of being written, but not for ever; the first load waits for nothing. */
-  async function settled(disk: PolicyWorld, beganMs: number): Promise<Look> {
-    for (;;) {
-      const seen = await disk.look();
-      const now = disk.nowMs();
-      settling.see(seen, now);
-      if (now - beganMs >= times.patienceMs) return seen;
-      const wait = unsettledMs(disk, seen, now);
-      if (wait <= 0) return seen;
-      await pause(disk, wait, 'files that are being written');
-      if (signal.aborted) return seen;
-    }
+  workloadChanged(): Promise<void> {
+    this.#recompiling ??= this.#recompiles.make();
+    return this.#recompiling;
   }
 
-  function unsettledMs(disk: PolicyWorld, seen: Look, nowMs: number): number {
-    if (triedDigest === undefined) return 0;
-    const wholeGeneration = seen.generation !== '' && seen.generation !== good?.inForce.look.generation;
-    return settling.unsettledMs(seen, nowMs, (file) => wholeGeneration || disk.whole(file, seen));
+  async stop(): Promise<void> {
+    await this.#reloader.stop();
+    await this.#turns.over();
   }
 
-  async function pause(disk: PolicyWorld, ms: number, what: string): Promise<void> {
-    waitingFor = what;
-    // Rejects when it is stopped, which the caller looks for.
-    await disk.delay(Math.min(Math.max(1, ms), lookEveryMs), signal).catch(() => undefined);
-  }
-
-  async function readFrom(
-    disk: PolicyWorld,
-    beganMs: number,
-    seen: Look,
-    knownDigest: string | undefined,
-  ): Promise<PolicyLoad | 'unchanged' | 'abandoned'> {
-    waitingFor = 'the files to be read';
-    const sinceMs = disk.nowMs();
-    loading = { sinceMs, abandonUntilMs: beganMs + times.patienceMs, seen };
+  async #read(held: PolicyLoad | null): Promise<Reading<PolicyLoad>> {
+    const { namespace } = this.#options.workload();
     let tooLong = false;
     const limit = setTimeout(() => {
       tooLong = true;
-      disk.abandon();
+      this.#world.abandon();
     }, longestLoadMs).unref();
     try {
-      return await disk.load({ namespace: options.workload().namespace }, knownDigest);
+      const load = await this.#world.load({ namespace }, held?.digest ?? this.#triedDigest);
+      if (load !== 'unchanged') return { kind: 'read', value: load, look: load.look };
+      return held === null ? { kind: 'unchanged' } : { kind: 'read', value: held, look: null };
     } catch (error) {
       if (!(error instanceof Abandoned)) throw error;
       if (tooLong) throw new Error(`reading the policy took more than ${longestLoadMs / 1000} s`);
-      return 'abandoned';
+      return { kind: 'abandoned' };
     } finally {
       clearTimeout(limit);
-      loading = null;
     }
   }
 
-  function judge(disk: PolicyWorld, loaded: PolicyLoad, now: Look): Loss {
-    if (good === null || loaded.broken) return { kind: 'none' };
-    const { inForce: before } = good;
-    const replaced = (file: string): boolean =>
-      before.look.files.get(file)?.inode !== now.files.get(file)?.inode && disk.whole(file, now);
-    return lossOf(before, now, loaded, replaced);
+  #judge(load: PolicyLoad, now: Look): Judgement {
+    const loss = this.#lossOf(load, now);
+    const { documents, files } = loss.kind === 'removed' && !loss.settled ? loss : { documents: [], files: [] };
+    return {
+      missing: documents.length === 0 ? null : { what: documents.join(), from: files.join(', ') },
+      conclude: () => this.#conclude(load, now, loss),
+    };
   }
 
-  /** The files have been read as they are, and nothing more is to be waited for. */
-  async function conclude(loaded: PolicyLoad, now: Look, loss: Loss): Promise<void> {
-    const emptied = loss.kind === 'emptied' ? loss.problems : [];
-    const problems = [...loaded.problems, ...emptied];
-    const reason = refusal(loaded, problems);
-    if (good !== null && loaded.digest === good.load.digest) {
+  #lossOf(load: PolicyLoad, now: Look): Loss {
+    if (this.#good === null || load.broken) return { kind: 'none' };
+    const { inForce: before } = this.#good;
+    const replaced = (file: string): boolean =>
+      before.look.files.get(file)?.inode !== now.files.get(file)?.inode && this.#world.whole(file, now);
+    return lossOf(before, now, load, replaced);
+  }
+
+  async #conclude(load: PolicyLoad, now: Look, loss: Loss): Promise<void> {
+    const options = this.#options;
+    const problems = [...load.problems, ...(loss.kind === 'emptied' ? loss.problems : [])];
+    const reason = this.#refusal(load, problems);
+    if (this.#good !== null && load.digest === this.#good.load.digest) {
       // Broken and repaired to what is in force all along.
-      triedDigest = loaded.digest;
-      good = { ...good, inForce: inForce(now, good.load.documents) };
-      options.onProblems(loaded.problems);
-      options.onLoaded({ documents: loaded.documents.length, changed: false });
+      this.#triedDigest = load.digest;
+      this.#good = { ...this.#good, inForce: inForce(now, this.#good.load.documents) };
+      options.onProblems(load.problems);
+      options.onLoaded({ documents: load.documents.length, changed: false });
     } else if (reason !== null) {
-      triedDigest = loaded.digest;
+      this.#triedDigest = load.digest;
       options.onProblems(problems);
       options.onFailed(reason);
     } else {
-      const before = good?.index ?? null;
-      await accept(loaded, now);
-      if (good === null || before === null || loss.kind !== 'removed') return;
-      const { files, documents } = loss;
-      options.onRemoved?.({ files, documents, wider: widened(before, good.index) });
+      await this.#accept(load, now, loss);
     }
   }
 
   /** Why a load may not come into force, or null. */
-  function refusal(loaded: PolicyLoad, problems: readonly Problem[]): string | null {
+  #refusal(load: PolicyLoad, problems: readonly Problem[]): string | null {
     const errors = problems.filter((problem) => problem.severity === 'error').length;
-    if (loaded.broken) return 'a policy file cannot be read, or nobody knows what it holds';
-    if (good === null || errors === 0) return null;
+    if (load.broken) return 'a policy file cannot be read, or nobody knows what it holds';
+    if (this.#good === null || errors === 0) return null;
     return `the changed policy has ${errors} ${errors === 1 ? 'error' : 'errors'}`;
   }
 
-  async function accept(loaded: PolicyLoad, now: Look): Promise<void> {
-    await exclusively(async () => {
-      const compiled = await compileInSlices(loaded.documents);
-      if (signal.aborted) return;
-      triedDigest = loaded.digest;
-      options.onProblems([...loaded.problems, ...compiled.problems]);
-      good = { load: loaded, inForce: inForce(now, loaded.documents), index: compiled.index };
-      options.swap(compiled.index, loaded.documents);
-      options.onLoaded({ documents: loaded.documents.length, changed: true });
+  #accept(load: PolicyLoad, now: Look, loss: Loss): Promise<void> {
+    const options = this.#options;
+    return this.#turns.take(async () => {
+      const { index, problems } = await compileInSlices(load.documents, options.workload());
+      if (this.#reloader.signal.aborted) return;
+      const before = this.#good;
+      this.#triedDigest = load.digest;
+      options.onProblems([...load.problems, ...problems]);
+      this.#good = { load, inForce: inForce(now, load.documents), index };
+      options.swap(index, load.documents);
+      options.onLoaded({ documents: load.documents.length, changed: true });
+      if (before === null || loss.kind !== 'removed') return;
+      options.onRemoved?.({ files: loss.files, documents: loss.documents, wider: widened(before.index, index) });
     });
   }
 
-  /** Compiles and swaps follow one another, whoever asks for them. */
-  function exclusively(work: () => Promise<void>): Promise<void> {
-    const turn = compiling.then(work);
-    // Whoever asked for this turn hears of it; the next one is not concerned.
-    compiling = turn.catch(() => undefined);
-    return turn;
+  #recompile(): Promise<void> {
+    return this.#turns.take(async () => {
+      // Whoever asks from now on asks for another turn.
+      this.#recompiling = null;
+      if (this.#good === null) return;
+      const { index } = await compileInSlices(this.#good.load.documents, this.#options.workload());
+      if (this.#reloader.signal.aborted) return;
+      // Meanwhile the files may have been found as they were.
+      this.#good = { ...this.#good, index };
+      this.#options.swap(index, this.#good.load.documents);
+    });
   }
-
-  async function compileInSlices(
-    documents: readonly PolicyDocument[],
-  ): Promise<{ index: PolicyIndex; problems: readonly Problem[] }> {
-    const steps = compile(documents, options.workload());
-    const slices = new Slices();
-    for (;;) {
-      const step = steps.next();
-      if (step.done) return step.value;
-      await slices.rest();
-    }
-  }
-
-  let recompiling: Promise<void> | null = null;
-  function compileTurn(): Promise<void> {
-    recompiling ??= attempt(() =>
-      exclusively(async () => {
-        recompiling = null;
-        if (good === null) return;
-        const { index } = await compileInSlices(good.load.documents);
-        if (signal.aborted) return;
-        good.index = index;
-        options.swap(index, good.load.documents);
-      }),
-    );
-    return recompiling;
-  }
-
-  function changed(): void {
-    if (world !== null) settling.stir(world.nowMs());
-    void giveUpIfStale();
-    clearTimeout(debounce);
-    debounce = setTimeout(() => void request(), debounceMs);
-  }
-
-  /** What a load under way would say of files that are no more nobody needs to hear. */
-  async function giveUpIfStale(): Promise<void> {
-    const now = world?.nowMs() ?? 0;
-    const stale = loading;
-    if (world === null || stale === null) return;
-    if (now - stale.sinceMs < worthAbandoningMs || now >= stale.abandonUntilMs) return;
-    const { stamp } = await world.look();
-    if (loading === stale && stamp !== stale.seen.stamp) world.abandon();
-  }
-
-  return {
-    async start() {
-      // Watching begins first: a change while the first load runs is then seen, and loaded after it.
-      world?.watch(changed);
-      await request();
-    },
-    reload() {
-      if (world !== null) settling.stir(world.nowMs());
-      return request();
-    },
-    workloadChanged: compileTurn,
-    async stop() {
-      stopping.abort();
-      clearTimeout(debounce);
-      clearTimeout(retry);
-      await world?.stop();
-      await running;
-      await compiling;
-    },
-  };
 }
 
-const noLook: Look = { files: new Map(), generation: '', stamp: '', takenMs: 0 };
+function worldOf({ path, world, log, pollMs }: PolicySourceOptions): PolicyWorld {
+  if (path === null) return noPolicy();
+  const onWatchError = (error: Error): void =>
+    log.warn({ err: error, path }, 'Watching the policy failed; polling goes on');
+  return world ?? policyOnDisk({ paths: [path], onWatchError, pollMs });
+}

@@ -23,14 +23,18 @@ export const usualTimes: Times = { settleMs, quietMs, patienceMs };
 /** Follows files from one look to the next. */
 export class Settling {
   readonly #times: Times;
-  /** Of each file what it was like when it was last believed. */
-  #believed: ReadonlyMap<string, string> = new Map();
+  /** Of each file what it was like when it was last believed; null where the first look is believed as it is. */
+  #believed: ReadonlyMap<string, string> | null;
+  /** Which folder was swapped in, when it was last believed. */
+  #generation = '';
   /** Of each file since when it is as it is. */
   readonly #since = new Map<string, { readonly stamp: string; readonly ms: number }>();
   #quiet: { readonly stamp: string; readonly ms: number } | null = null;
 
-  constructor(times: Times = usualTimes) {
+  /** `first` `at once`: until anything has been believed, nothing is waited for. */
+  constructor(times: Times = usualTimes, first: 'at once' | 'settled' = 'settled') {
     this.#times = times;
+    this.#believed = first === 'at once' ? null : new Map();
   }
 
   /** To be told of every look at the files, in order; `nowMs` is monotonic. */
@@ -49,21 +53,23 @@ export class Settling {
 
   /**
    * Milliseconds until every file of the last look may be read; 0 for now. `whole` says of a file that it was put in its
-   * place as it is (a rename, a volume swapped whole), which needs no patience.
+   * place as it is by a rename, which needs no patience; nor does a volume that was swapped whole.
    */
   unsettledMs(look: Look, nowMs: number, whole: (file: string) => boolean): number {
+    if (this.#believed === null) return 0;
     let wait = 0;
-    for (const [file, { stamp }] of look.files) {
-      if (this.#believed.get(file) === stamp || whole(file)) continue;
+    for (const file of look.files.keys()) {
+      if (this.isMeant(file, look, whole)) continue;
       const since = this.#since.get(file)?.ms ?? nowMs;
       wait = Math.max(wait, since + this.#times.settleMs - nowMs);
     }
     return wait;
   }
 
-  /** Whether the file is as it was when it was last believed. */
-  knows(file: string, look: Look): boolean {
-    return this.#believed.get(file) === look.files.get(file)?.stamp;
+  /** Whether the file is as it was when it was last believed, or was put in its place whole. */
+  isMeant(file: string, look: Look, whole: (file: string) => boolean): boolean {
+    const swapped = look.generation !== '' && look.generation !== this.#generation;
+    return swapped || this.#believed?.get(file) === look.files.get(file)?.stamp || whole(file);
   }
 
   /** Milliseconds until nothing has changed for so long that what is gone counts as removed; 0 for now. */
@@ -74,5 +80,6 @@ export class Settling {
   /** What was read at this look has been judged: good or bad, it is no news any more. */
   believe(look: Look): void {
     this.#believed = new Map([...look.files].map(([file, { stamp }]) => [file, stamp]));
+    this.#generation = look.generation;
   }
 }

@@ -57,6 +57,8 @@ export interface Telemetry {
   podFactsRefused(refused: boolean): void;
   identityLoaded(identity: { readonly expiresAt: Date; readonly refreshedAt: Date }): void;
   identityLoadFailed(): void;
+  /** As `policyOverdue`, of the identity's files. */
+  identityOverdue(overdue: boolean): void;
 }
 
 export function createTelemetry(options: TelemetryOptions): Telemetry {
@@ -213,7 +215,10 @@ function policyMetrics(
   };
 }
 
-function identityMetrics(registry: Registry): Pick<Telemetry, 'identityLoaded' | 'identityLoadFailed'> {
+function identityMetrics(
+  registry: Registry,
+): Pick<Telemetry, 'identityLoaded' | 'identityLoadFailed' | 'identityOverdue'> {
+  let late = false;
   let expires: number | null = null;
   let refreshed: number | null = null;
   const ok = new Cell({ result: 'ok' });
@@ -242,6 +247,15 @@ function identityMetrics(registry: Registry): Pick<Telemetry, 'identityLoaded' |
     { name: 'control_identity_cert_refreshes_total', help: 'Loads of the certificate, by result.', type: 'counter' },
     () => [sample(ok), sample(failed)],
   );
+  registerCollected(
+    registry,
+    {
+      name: 'sallyport_identity_reload_overdue',
+      help: "1 while a load of the identity's files has not ended for 15 seconds.",
+      type: 'gauge',
+    },
+    () => [gaugeSample(Number(late))],
+  );
   return {
     identityLoaded({ expiresAt, refreshedAt }) {
       expires = expiresAt.getTime() / 1000;
@@ -250,6 +264,9 @@ function identityMetrics(registry: Registry): Pick<Telemetry, 'identityLoaded' |
     },
     identityLoadFailed() {
       failed.value++;
+    },
+    identityOverdue(overdue) {
+      late = overdue;
     },
   };
 }

@@ -464,6 +464,7 @@ t.test('policy, identity and build', async (t) => {
   telemetry.identityLoaded({ expiresAt: new Date(1_790_086_400_000), refreshedAt: new Date(1_790_000_000_000) });
   telemetry.identityLoadFailed();
   telemetry.identityLoadFailed();
+  telemetry.identityOverdue(true);
   lines = await fx.scrape(telemetry);
   t.equal(value('sallyport_policy_generation'), 3);
   t.equal(value('sallyport_policy_last_load_success_timestamp_seconds'), 1_790_000_100);
@@ -472,6 +473,7 @@ t.test('policy, identity and build', async (t) => {
   t.equal(value('control_identity_cert_refresh_timestamp_seconds'), 1_790_000_000);
   t.equal(value('control_identity_cert_refreshes_total', { result: 'ok' }), 1);
   t.equal(value('control_identity_cert_refreshes_total', { result: 'error' }), 2);
+  t.equal(value('sallyport_identity_reload_overdue'), 1);
   t.equal(value('proxy_build_info', { version: '0.1.0', git_sha: 'abc', date: '2026-11-20' }), 1);
   t.equal(value('sallyport_build_info', { version: '0.1.0', node: process.version }), 1);
   t.equal(value('process_start_time_seconds'), 1_790_000_000);
