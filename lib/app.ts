@@ -12,6 +12,7 @@ import { Soundness } from './ops/soundness.ts';
 import { StopSequence } from './ops/stop-sequence.ts';
 import { Doors } from './proxy/doors.ts';
 import { onInternalFault, requestFault } from './proxy/guard.ts';
+import { checkNode } from './proxy/node-internals.ts';
 import { OwnEndpoints } from './proxy/own-endpoints.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
 import type { Log } from './telemetry/log.ts';
@@ -43,6 +44,7 @@ export interface App {
  */
 export async function startApp(options: AppOptions): Promise<App> {
   const { config, log, build } = options;
+  checkNode({ redirected: config.inboundListen !== null }, (fields, message) => log.logger.warn(fields, message));
   const soundness = new Soundness();
   const readiness = new Readiness(soundness);
   const telemetry = createTelemetry({

@@ -72,6 +72,10 @@ export const errorCatalogue = {
     'An address of the configuration cannot be listened on.',
     'Stop what listens there, or choose another; ports below 1024 need CAP_NET_BIND_SERVICE.',
   ),
+  ERR_SALLYPORT_NODE: start(
+    'This Node lacks something undocumented of it that nothing can replace.',
+    'Run it with the Node that npm installs beside it, and report which one has failed.',
+  ),
   ERR_SALLYPORT_IDENTITY: start(
     'Certificate, key and trust anchors cannot be used at the first load.',
     'Mend the files that the message names; a later rotation that fails keeps the last good ones.',

@@ -2,6 +2,7 @@ import type { IpAddress } from '../ip.ts';
 import { type Ending, guarded } from './guard.ts';
 import type { LimitName, Limits } from './limits.ts';
 import { type InLine, Line } from './line.ts';
+import { queuedBytes } from './node-internals.ts';
 import type { Recorder } from './recorder.ts';
 import { turn } from './turn.ts';
 
@@ -177,18 +178,12 @@ export class Stall implements InLine<Stall> {
   }
 }
 
-/** Part of a socket that Node keeps for itself: what the kernel, or TLS, has not taken yet. It shrinks as the peer reads. */
-interface Queued {
-  readonly _handle?: { readonly writeQueueSize?: number } | null;
-}
-
 /** `Slow.progress` for a socket of which only what it takes is waited for. */
 export function takenOf(socket: { readonly bytesWritten: number; readonly writableLength: number }): number {
-  return socket.bytesWritten - socket.writableLength - ((socket as Queued)._handle?.writeQueueSize ?? 0);
+  return socket.bytesWritten - socket.writableLength - queuedBytes(socket);
 }
 
 /** `Slow.progress` for a socket that is being written to, and read from. */
 export function progressOf(socket: { readonly bytesRead: number; readonly writableLength: number }): number {
-  const queued = (socket as Queued)._handle?.writeQueueSize ?? 0;
-  return socket.bytesRead * 2 ** 20 - socket.writableLength - queued;
+  return socket.bytesRead * 2 ** 20 - socket.writableLength - queuedBytes(socket);
 }

@@ -1,5 +1,6 @@
 import type { AddressInfo, Socket } from 'node:net';
 import net from 'node:net';
+import { setOnListener } from './node-internals.ts';
 import { turn } from './turn.ts';
 
 export interface ListenerOptions {
@@ -17,24 +18,8 @@ export interface Listener {
   close(): Promise<void>;
 }
 
-const keepAliveInitialDelay = 10_000;
-const perConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay };
-
-/** The part of a listening handle that Node keeps for itself; its sockets have the same as public methods. */
-interface ListeningHandle {
-  setNoDelay(on: boolean): number;
-  setKeepAlive(on: boolean, delaySeconds: number): number;
-}
-
-/**
- * Linux gives an accepted socket the options of its listener. Asked to set them, Node makes five system calls for every
- * connection; one with a single request takes ten or eleven without them.
- */
-function setOnListener(server: net.Server): void {
-  const { _handle } = server as unknown as { readonly _handle: ListeningHandle };
-  _handle.setNoDelay(true);
-  _handle.setKeepAlive(true, keepAliveInitialDelay / 1000);
-}
+const keepAliveMs = 10_000;
+const perConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveMs };
 
 /** @throws with the system's code (EADDRINUSE, EACCES) when the address cannot be bound. */
 export async function listen(options: ListenerOptions): Promise<Listener> {
@@ -55,7 +40,9 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     };
     bind(options.host ?? '::');
   });
-  if (inherited) setOnListener(server);
+  if (inherited && !setOnListener(server, keepAliveMs)) {
+    server.prependListener('connection', (socket) => socket.setNoDelay(true).setKeepAlive(true, keepAliveMs));
+  }
   server.removeAllListeners('error');
   server.on('error', options.onError);
   return {

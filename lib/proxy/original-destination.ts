@@ -2,6 +2,7 @@ import { createRequire } from 'node:module';
 import type { Socket } from 'node:net';
 import { type IpAddress, parseIp } from '../ip.ts';
 import type { Endpoint } from './endpoint.ts';
+import { descriptorOf } from './node-internals.ts';
 
 export interface OriginalDestination {
   readonly ip: IpAddress;
@@ -27,9 +28,8 @@ export function loadOriginalDestination(): ReadOriginalDestination {
     .load('libc.so.6')
     .func('int getsockopt(int fd, int level, int name, _Out_ uint8_t *value, _Inout_ uint32_t *length)');
   return (socket) => {
-    // The descriptor is not in Node's documented interface, but has been at this place since libuv came.
-    const fd = (socket as unknown as { _handle?: { fd?: number } })._handle?.fd;
-    if (fd === undefined || fd < 0) return null;
+    const fd = descriptorOf(socket);
+    if (fd === null) return null;
     const address = Buffer.alloc(28);
     // An IPv4 connection on a dual-stack listener shows as ::ffff:a.b.c.d and needs the IPv4 call.
     const v4 = parseIp(socket.remoteAddress ?? '')?.family === 4;

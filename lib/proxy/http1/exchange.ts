@@ -8,6 +8,7 @@ import type { ConnectionFacts } from '../connection-facts.ts';
 import type { LibraryExchange } from '../exchange.ts';
 import { guarded } from '../guard.ts';
 import { type HeaderList, headerValue, headerValues, type RequestHead, without } from '../headers.ts';
+import { letGo, staysOpen } from '../node-internals.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
 import type { RequestPipeline } from '../request-pipeline.ts';
 import { maxDrainBytes, maxFramingBytes, maxFramingRatio } from './limits.ts';
@@ -155,7 +156,7 @@ export class Http1Exchange implements LibraryExchange {
     const chunked = hasBody && this.version === 'HTTP/1.1' && headerValue(headers, 'content-length') === null;
     // That the connection stays is understood in HTTP/1.1. Node forgets which answer is the last if it must not say it, so
     // a client that has ended its side is told.
-    const stays = this.#response.shouldKeepAlive && !this.#socket.readableEnded;
+    const stays = staysOpen(this.#response) && !this.#socket.readableEnded;
     if (this.version === 'HTTP/1.1' && stays) this.#response.removeHeader('connection');
     this.#response.writeHead(status, reason, chunked ? headers : without(headers, 'trailer'));
     this.#pipeline.answered(this, status, headers, this.startedAt);
@@ -217,7 +218,7 @@ export class Http1Exchange implements LibraryExchange {
   switchedElsewhere(status: number, headers: readonly string[]): void {
     this.responded = true;
     this.onAborted = null;
-    this.#response.detachSocket(this.#socket);
+    letGo(this.#response, this.#socket);
     this.#pipeline.answered(this, status, headers, this.startedAt);
   }
 

@@ -6,6 +6,7 @@ import { isHost, readAuthority, readTarget, type Target } from '../../request-ta
 import { putBack } from '../detect/peek.ts';
 import { internalFault } from '../guard.ts';
 import { type RequestHead, scanRequestHeaders } from '../headers.ts';
+import { answerOn, endAfter } from '../node-internals.ts';
 import { failures } from '../refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
 import type { Http1Engine } from './engine.ts';
@@ -186,7 +187,7 @@ export class LibraryLane implements Http1Engine {
     exchange.onOver = () => this.#over(lane);
     // One final answer or 100, never both: the permit comes before the client is asked for its body.
     if (request.headers.expect !== undefined) exchange.onPermitted = () => response.writeContinue();
-    if (this.#draining || lane.retiring) response.shouldKeepAlive = false;
+    if (this.#draining || lane.retiring) endAfter(response);
     this.#options.pipeline.handle(lane.connection, exchange);
   }
 
@@ -257,9 +258,8 @@ export class LibraryLane implements Http1Engine {
       endWith(lane.socket, '400 Bad Request');
       return;
     }
-    const response = new http.ServerResponse(request);
-    response.shouldKeepAlive = false;
-    response.assignSocket(socket as Socket);
+    const response = answerOn(request, socket);
+    endAfter(response);
     const exchange = new Http1Exchange(
       connection.facts,
       this.#options.pipeline,

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { guarded } from '../guard.ts';
+import { takeFeed } from '../node-internals.ts';
 import { longRead, type PutOff, turn } from '../turn.ts';
 import { Unread } from './unread.ts';
 
@@ -36,10 +37,7 @@ export class SlicedFeed {
   constructor(socket: Socket, connection: FedConnection) {
     this.#socket = socket;
     this.#connection = connection;
-    const [feed] = socket.listeners('data');
-    if (feed === undefined) throw new Error("Node's HTTP server does not listen to its socket");
-    this.#feed = feed.bind(socket) as (piece: Buffer) => void;
-    socket.removeListener('data', feed as (piece: Buffer) => void);
+    this.#feed = takeFeed(socket);
     socket.on('data', this.#onData);
     socket.once('close', () => this.stop());
   }

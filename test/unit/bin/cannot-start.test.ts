@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
@@ -10,6 +11,8 @@ t.test('a start that fails says why, by its code, and ends with 1', async (t) =>
   t.teardown(() => holder.close());
   const { port } = holder.address() as net.AddressInfo;
   const folder = t.testdir({ 'tls.crt': 'no certificate', 'tls.key': 'no key', 'ca.crt': 'no anchors' });
+  const lame = join(folder, 'lame.cjs');
+  writeFileSync(lame, "delete require('node:http').ServerResponse.prototype.assignSocket;");
   const off = { SALLYPORT_ADMIN_LISTEN: 'off', SALLYPORT_HEALTH_LISTEN: 'off' };
   const rows: readonly (readonly [code: keyof typeof errorCatalogue, env: Record<string, string>, said: RegExp])[] = [
     [
@@ -28,6 +31,11 @@ t.test('a start that fails says why, by its code, and ends with 1', async (t) =>
         SALLYPORT_IDENTITY_TRUST_ANCHORS: join(folder, 'ca.crt'),
       },
       /tls\.crt/,
+    ],
+    [
+      'ERR_SALLYPORT_NODE',
+      { ...off, SALLYPORT_INBOUND_PORTS: `[127.0.0.1]:${port}=127.0.0.1:9`, NODE_OPTIONS: `--require=${lame}` },
+      /Node v\d+\.\d+\.\d+ has no http\.ServerResponse\.prototype\.assignSocket/,
     ],
   ];
   const starts = Object.entries(errorCatalogue).filter(([, { ends }]) => ends === 'start');

@@ -1,0 +1,179 @@
+import http from 'node:http';
+import net from 'node:net';
+import type { Duplex } from 'node:stream';
+import { CodedError } from '../errors/coded-error.ts';
+
+/*
+ * All that is used of Node without being documented. Nothing else in lib/ reaches for such a thing, and `checkNode` looks
+ * for each at the start.
+ */
+
+/** What a socket and a listener keep in `_handle`. */
+interface Handle {
+  readonly writeQueueSize: number;
+  readonly fd: number;
+  setNoDelay(on: boolean): number;
+  setKeepAlive(on: boolean, delaySeconds: number): number;
+}
+
+function handleOf(holder: object): Partial<Handle> | null {
+  return (holder as { readonly _handle?: Partial<Handle> | null })._handle ?? null;
+}
+
+/** Bytes that the kernel, or TLS, has not taken yet; they become fewer as the peer reads. */
+export function queuedBytes(socket: object): number {
+  return handleOf(socket)?.writeQueueSize ?? 0;
+}
+
+/** Null for a socket that is closed. */
+export function descriptorOf(socket: net.Socket): number | null {
+  const fd = handleOf(socket)?.fd;
+  return fd === undefined || fd < 0 ? null : fd;
+}
+
+/**
+ * Linux gives an accepted socket the options of its listener. Asked to set them, Node makes five system calls for every
+ * connection; one with a single request takes ten or eleven without them.
+ *
+ * @returns false where Node does not let us: then each connection must be asked.
+ */
+export function setOnListener(server: net.Server, keepAliveMs: number): boolean {
+  const handle = handleOf(server);
+  if (handle?.setNoDelay === undefined || handle.setKeepAlive === undefined) return false;
+  handle.setNoDelay(true);
+  handle.setKeepAlive(true, keepAliveMs / 1000);
+  return true;
+}
+
+interface Latin1 {
+  latin1Slice?(start: number, end: number): string;
+}
+
+/** As `toString('latin1', start, end)`, which ends up there; faster by a tenth. */
+export const latin1Slice: (bytes: Buffer, start: number, end: number) => string =
+  (Buffer.prototype as Latin1).latin1Slice === undefined
+    ? (bytes, start, end) => bytes.toString('latin1', start, end)
+    : (bytes, start, end) => (bytes as unknown as Required<Latin1>).latin1Slice(start, end);
+
+/** Answers on a connection that the parser has let go of. */
+export function answerOn(request: http.IncomingMessage, socket: Duplex): http.ServerResponse {
+  const response = new http.ServerResponse(request);
+  response.assignSocket(socket as net.Socket);
+  return response;
+}
+
+/** Whether the connection may go on after this answer, as far as the request's head says. */
+export function staysOpen(response: http.ServerResponse): boolean {
+  return response.shouldKeepAlive;
+}
+
+/** Says in the answer's head, and sees to it, that the connection ends with it. */
+export function endAfter(response: http.ServerResponse): void {
+  response.shouldKeepAlive = false;
+}
+
+/** The socket is no longer the response's: it goes on as a tunnel. */
+export function letGo(response: http.ServerResponse, socket: Duplex): void {
+  response.detachSocket(socket as net.Socket);
+}
+
+/** Takes a socket away from the HTTP server that was given it; what it yields feeds the server's parser. */
+export function takeFeed(socket: net.Socket): (piece: Buffer) => void {
+  const [feed] = socket.listeners('data') as ((piece: Buffer) => void)[];
+  if (feed === undefined) throw missing("the http.Server's listener for data", 'HTTP/1 beyond the plain');
+  socket.removeListener('data', feed);
+  return feed.bind(socket);
+}
+
+/** What of a running proxy's business depends on its configuration. */
+export interface NodeUses {
+  /** It listens for redirected connections. */
+  readonly redirected: boolean;
+}
+
+interface NodeInterface {
+  readonly name: string;
+  readonly use: string;
+  readonly isNeeded: (uses: NodeUses) => boolean;
+  /** What is worse without it; null: nothing goes on without it. */
+  readonly without: string | null;
+  readonly isThere: (handle: Partial<Handle>) => boolean;
+}
+
+const always = (): boolean => true;
+
+/** `takeFeed` looks for the one that is not here, since to have a parser at the start would take 14 ms. */
+const interfaces: readonly NodeInterface[] = [
+  {
+    name: '_handle.fd of a net.Socket',
+    use: 'the original destination of redirected connections',
+    isNeeded: ({ redirected }) => redirected,
+    without: null,
+    isThere: ({ fd }) => typeof fd === 'number',
+  },
+  {
+    name: 'http.ServerResponse.prototype.assignSocket and detachSocket',
+    use: 'answers to upgrades',
+    isNeeded: always,
+    without: null,
+    isThere: () => {
+      const { assignSocket, detachSocket } = http.ServerResponse.prototype;
+      return typeof assignSocket === 'function' && typeof detachSocket === 'function';
+    },
+  },
+  {
+    name: 'shouldKeepAlive of an http.ServerResponse',
+    use: 'ending HTTP/1 connections in good order',
+    isNeeded: always,
+    without: null,
+    isThere: () => typeof new http.OutgoingMessage().shouldKeepAlive === 'boolean',
+  },
+  {
+    name: '_handle.writeQueueSize of a net.Socket',
+    use: 'telling slow readers from those that have stopped',
+    isNeeded: always,
+    without: 'where memory is short, a client that reads slowly is cut off as one that does not read',
+    isThere: ({ writeQueueSize }) => typeof writeQueueSize === 'number',
+  },
+  {
+    name: '_handle.setNoDelay and setKeepAlive of a net.Server',
+    use: 'options of accepted connections',
+    isNeeded: () => process.platform === 'linux',
+    without: 'each connection takes five more system calls',
+    isThere: ({ setNoDelay, setKeepAlive }) => typeof setNoDelay === 'function' && typeof setKeepAlive === 'function',
+  },
+  {
+    name: 'Buffer.prototype.latin1Slice',
+    use: 'reading HTTP/2 heads',
+    isNeeded: always,
+    without: 'HTTP/2 heads take more time',
+    isThere: () => typeof (Buffer.prototype as Latin1).latin1Slice === 'function',
+  },
+];
+
+function missing(name: string, use: string): CodedError {
+  const remedy = 'run it with the Node that npm installs beside it (package.json), or one that CI names';
+  return new CodedError('ERR_SALLYPORT_NODE', `Node ${process.version} has no ${name}, needed for ${use}: ${remedy}`);
+}
+
+/**
+ * Looks for every interface that this list has, once at the start: that takes a millisecond, a tenth of one where sockets
+ * have been made before.
+ *
+ * @param warn told of those that can be done without.
+ * @throws `ERR_SALLYPORT_NODE` for one that cannot.
+ */
+export function checkNode(uses: NodeUses, warn: (fields: object, message: string) => void): void {
+  // Ended before its connect can begin: only the handle is made, and no packet is sent. A listener's is of the same class.
+  const socket = net.connect({ host: '127.0.0.1', port: 9 });
+  try {
+    const handle = handleOf(socket) ?? {};
+    for (const { name, use, isNeeded, without, isThere } of interfaces) {
+      if (!isNeeded(uses) || isThere(handle)) continue;
+      if (without === null) throw missing(name, use);
+      warn({ node: process.version, missing: name, use }, `An interface of Node is gone: ${without}`);
+    }
+  } finally {
+    socket.destroy();
+  }
+}

@@ -1,0 +1,124 @@
+import http from 'node:http';
+import net from 'node:net';
+import tls from 'node:tls';
+import t from 'tap';
+import { listen } from '../../../lib/proxy/listener.ts';
+import { checkNode, latin1Slice, queuedBytes, takeFeed } from '../../../lib/proxy/node-internals.ts';
+
+/** The class of all handles of TCP sockets and listeners. */
+const handleClass: object = (() => {
+  const socket = net.connect({ host: '127.0.0.1', port: 9 });
+  const { _handle } = socket as unknown as { readonly _handle: object };
+  socket.destroy();
+  return Object.getPrototypeOf(_handle);
+})();
+
+/** As if Node had it no longer, until the result is called. */
+function without(holder: object, name: string): () => void {
+  const own = Object.getOwnPropertyDescriptor(holder, name);
+  Object.defineProperty(holder, name, { value: undefined, configurable: true, writable: true });
+  return () => {
+    Reflect.deleteProperty(holder, name);
+    if (own !== undefined) Object.defineProperty(holder, name, own);
+  };
+}
+
+function check(redirected = true): { readonly warned: string[]; readonly thrown: unknown } {
+  const warned: string[] = [];
+  try {
+    checkNode({ redirected }, (fields, message) => warned.push(`${message} ${JSON.stringify(fields)}`));
+    return { warned, thrown: null };
+  } catch (thrown) {
+    return { warned, thrown };
+  }
+}
+
+t.test('this Node has all of it, and that is found out at once', async (t) => {
+  t.same(check(), { warned: [], thrown: null });
+  const begin = performance.now();
+  for (let i = 0; i < 20; i++) check();
+  t.ok((performance.now() - begin) / 20 < 5, 'milliseconds for one look');
+});
+
+t.test('what is gone is named, with the version of Node, and missed or done without', async (t) => {
+  const response = http.ServerResponse.prototype;
+  const linux = process.platform === 'linux';
+  const rows: readonly (readonly [
+    holder: object,
+    name: string,
+    fate: 'refused' | 'warned' | 'nothing',
+    redirected?: boolean,
+  ])[] = [
+    [handleClass, 'fd', 'refused'],
+    [handleClass, 'fd', 'nothing', false],
+    [response, 'assignSocket', 'refused', false],
+    [response, 'detachSocket', 'refused', false],
+    [handleClass, 'writeQueueSize', 'warned'],
+    [handleClass, 'setNoDelay', linux ? 'warned' : 'nothing'],
+    [handleClass, 'setKeepAlive', linux ? 'warned' : 'nothing'],
+    [Buffer.prototype, 'latin1Slice', 'warned'],
+  ];
+  for (const [holder, name, fate, redirected = true] of rows) {
+    const restore = without(holder, name);
+    const { warned, thrown } = check(redirected);
+    restore();
+    const what = `${name}, ${redirected ? '' : 'not '}redirected`;
+    t.equal(warned.length, fate === 'warned' ? 1 : 0, what);
+    if (fate === 'warned') t.match(warned[0], new RegExp(`is gone: .*${process.version}.*${name}`), what);
+    if (fate !== 'refused') t.equal(thrown, null, what);
+    else
+      t.match(thrown, { code: 'ERR_SALLYPORT_NODE', message: new RegExp(`^Node ${process.version} .*${name}.*: run`) });
+  }
+  t.same(check(), { warned: [], thrown: null }, 'all is as it was');
+});
+
+t.test('without the options of a listener each connection is asked', async (t) => {
+  const asked: string[] = [];
+  const restore = without(handleClass, 'setKeepAlive');
+  const accepted = Promise.withResolvers<net.Socket>();
+  const listener = await listen({
+    host: '127.0.0.1',
+    port: 0,
+    onConnection: accepted.resolve,
+    onError: (error) => t.fail(error.message),
+  });
+  restore();
+  const { setNoDelay, setKeepAlive } = net.Socket.prototype;
+  Object.assign(net.Socket.prototype, {
+    setNoDelay(this: net.Socket, on: boolean) {
+      asked.push(`noDelay ${on}`);
+      return setNoDelay.call(this, on);
+    },
+    setKeepAlive(this: net.Socket, on: boolean, delayMs: number) {
+      asked.push(`keepAlive ${on} ${delayMs}`);
+      return setKeepAlive.call(this, on, delayMs);
+    },
+  });
+  const client = net.connect(listener.address.port, '127.0.0.1');
+  const socket = await accepted.promise;
+  Object.assign(net.Socket.prototype, { setNoDelay, setKeepAlive });
+  t.same(asked, process.platform === 'linux' ? ['noDelay true', 'keepAlive true 10000'] : []);
+  client.destroy();
+  socket.destroy();
+  await listener.close();
+});
+
+t.test('what a socket has queued: nothing where it has no handle, and TLS sockets have the same', async (t) => {
+  t.equal(queuedBytes(new net.Socket()), 0);
+  const raw = net.connect({ host: '127.0.0.1', port: 9 });
+  const secure = new tls.TLSSocket(raw);
+  const { _handle } = secure as unknown as { readonly _handle: { readonly writeQueueSize: unknown } };
+  t.type(_handle.writeQueueSize, 'number');
+  t.equal(queuedBytes(secure), 0);
+  secure.on('error', () => {}).destroy();
+  raw.on('error', () => {}).destroy();
+});
+
+t.test('a slice of bytes is what toString says', async (t) => {
+  const bytes = Buffer.from(Array.from({ length: 256 }, (_, i) => i));
+  t.equal(latin1Slice(bytes, 3, 250), bytes.toString('latin1', 3, 250));
+});
+
+t.test('the feed of a server that does not listen to its socket', async (t) => {
+  t.throws(() => takeFeed(new net.Socket()), { code: 'ERR_SALLYPORT_NODE', message: /listener for data/ });
+});
