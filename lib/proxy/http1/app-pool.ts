@@ -16,8 +16,11 @@ const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
  */
 const firstReads = readBuffer.subarray(0, 8 * 1024);
 
-/** Milliseconds after which an app may have ended an idle connection. Under load they rest for less. */
-const restMs = 20;
+/**
+ * Milliseconds after which the end of an idle connection may have come without our having read it: a turn of the event
+ * loop is seldom longer. Under load they rest for less.
+ */
+const restMs = 1;
 
 type Connected = (error: Error | null, connection: AppConnection | null) => void;
 

@@ -3,6 +3,7 @@ import t from 'tap';
 import type { Teardown } from '../../support/children.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
+import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
 import { http1Outcome, http1Request, lanes } from './stage.ts';
@@ -146,3 +147,66 @@ for (const { name, env } of lanes) {
     t.same(app.requests, ['/x on 1'], 'the app saw it once');
   });
 }
+
+/** Keeps what comes, and ends its side of a connection when it is told to. */
+async function startPatient(t: Teardown): Promise<{ readonly port: number; endAll(): void }> {
+  const sockets = new Set<Socket>();
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    sockets.add(socket);
+    socket.on('error', () => {});
+    socket.on('close', () => sockets.delete(socket));
+    socket.on('end', () => socket.end());
+    socket.on('data', () => {
+      if (socket.writable) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
+    });
+  });
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    return new Promise((resolve) => server.close(resolve));
+  });
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    endAll: () => {
+      for (const socket of sockets) socket.end();
+    },
+  };
+}
+
+/*
+ * The app's end is in the kernel when the request is read, but behind it: whoever looks before it writes still sees it.
+ */
+t.test('a request that must not be repeated, and an end that has come', async (t) => {
+  const app = await startPatient(t);
+  const port = await freePort();
+  const { pid } = await startSallyport(t, {
+    env: {
+      ...policyEnvironment(t.testdir(), openServer('web', port)),
+      SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${app.port}`,
+    },
+  });
+  const client = await RawClient.open({ port });
+  const methods: string[] = [];
+  const statuses = new Map<number, number>();
+  const post = http1Request('/x', ['Content-Length: 0'], 'POST');
+  for (let i = 0; i < 40; i++) {
+    methods.push('POST');
+    client.send(latin1(post));
+    await client.responses(methods);
+    process.kill(pid, 'SIGSTOP');
+    methods.push('POST');
+    client.send(latin1(post));
+    // In the order of these lines, and both before the proxy goes on: as if it had been busy for a moment.
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    app.endAll();
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    process.kill(pid, 'SIGCONT');
+    const status = (await client.responses(methods)).at(-1)?.status ?? 0;
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
+    if (status !== 200) break;
+  }
+  client.destroy();
+  t.same([...statuses], [[200, 40]]);
+});
