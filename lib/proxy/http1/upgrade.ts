@@ -102,6 +102,17 @@ export class UpgradeForwarder {
     const failed = (error: unknown): void =>
       this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
     const switched = (status: number, headers: HeaderList, app: Duplex): void => {
+      // undici takes any answer to CONNECT for a tunnel; what is not 2xx is none (RFC 9110 9.3.6), and HTTP goes on.
+      if (upgrade.upgrade === null && (status < 200 || status > 299)) {
+        app.destroy();
+        if (status >= 200) {
+          refused(exchange, scope, status, headers);
+        } else {
+          failed(new Error('an interim answer to CONNECT'));
+          scope.responseEnded(null, 'unclassified');
+        }
+        return;
+      }
       scope.responseHead(status);
       scope.responseEnded(null, '');
       exchange.switched(status, upgrade.upgrade, headers);
@@ -110,6 +121,14 @@ export class UpgradeForwarder {
     };
     forwardHttp1(admitted, exchange, fields, asUpgrade(dispatcher, upgrade.upgrade), failed, switched);
   }
+}
+
+/** The app's answer to CONNECT is no tunnel: it goes on without its content, which undici has not read as such. */
+function refused(exchange: Http1Exchange, scope: RequestScope, status: number, headers: HeaderList): void {
+  scope.responseHead(status);
+  exchange.respond(status, '', [...without(headers, 'content-length'), 'content-length', '0'], false);
+  exchange.end([]);
+  scope.responseEnded(null, '');
 }
 
 /** Where a fault of ours was met. */

@@ -201,6 +201,34 @@ const scenarios: Scenario[] = [
     },
   },
   {
+    // RFC 9110 9.3.6. Behind a tunnel the client's next request would reach the app undecided.
+    name: 'CONNECT that the app refuses makes no tunnel',
+    run: async (t, engine) => {
+      const rows: readonly (readonly [answer: string, status: number])[] = [
+        ['405 Method Not Allowed\r\nContent-Length: 4\r\n\r\nwhy?', 405],
+        ['302 Found\r\nContent-Length: 0\r\n\r\n', 302],
+        ['102 Processing\r\n\r\n', 502],
+        ['100 Continue\r\n\r\n', 502],
+      ];
+      for (const [answer, status] of rows) {
+        let received = '';
+        const { open } = await stage(t, engine, {
+          raw: ({ socket }, bytes) => {
+            received += bytes.toString('latin1');
+            socket.write(`HTTP/1.1 ${answer}`);
+          },
+        });
+        const client = await open();
+        client.send(latin1('CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\nGET /early HTTP/1.1\r\nHost: a\r\n\r\n'));
+        await client.responses(['CONNECT']);
+        client.send(latin1('GET /late HTTP/1.1\r\nHost: a\r\nl5d-client-id: root\r\n\r\n'));
+        await client.ends(500);
+        t.equal(statuses(client, ['CONNECT', 'GET', 'GET'])[0], status, answer);
+        t.notMatch(received, /l5d-client-id/, `${answer}: the app gets no request that was not decided`);
+      }
+    },
+  },
+  {
     name: "the client's Connection: close ends its connection, not the app's",
     run: async (t, engine) => {
       const { open, app } = await stage(t, engine);
