@@ -40,7 +40,7 @@ function start<T>(t: Teardown, data: Role): Promise<{ worker: Worker; ready: T }
   });
 }
 
-/** `/` answers at once, `/large` with 1 MB, `/hang` never; content is read, unless it is for `/unread`. */
+/** `/` answers at once, `/large` with 1 MB, `/pieces` with 64 KB in chunks of one byte, `/hang` never; content is read, unless it is for `/unread`. */
 export async function startFloodApp(t: Teardown): Promise<FloodApp> {
   const { ready } = await start<FloodApp>(t, { role: 'app' });
   return ready;
@@ -69,10 +69,17 @@ export function percentile(values: readonly number[], share: number): number {
 
 async function app(): Promise<FloodApp> {
   const large = Buffer.alloc(1 << 20, 'x');
+  const pieces = Buffer.from(
+    `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(65_536)}0\r\n\r\n`,
+  );
   const web = http.createServer({ keepAliveTimeout: 60_000 }, (request, response) => {
     if (request.url === '/unread') return;
     request.resume();
     if (request.url === '/hang') return;
+    if (request.url === '/pieces') {
+      request.socket.end(pieces);
+      return;
+    }
     request.once('end', () => response.end(request.url === '/large' ? large : 'ok'));
   });
   const chunk = Buffer.alloc(64 * 1024, 'y');

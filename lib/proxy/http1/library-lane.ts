@@ -9,6 +9,8 @@ import { type RequestHead, scanRequestHeaders } from '../headers.ts';
 import { answerOn, endAfter } from '../node-internals.ts';
 import { failures } from '../refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../request-pipeline.ts';
+import { sourceOf } from '../sources.ts';
+import { starts } from '../starts.ts';
 import type { Http1Engine } from './engine.ts';
 import { Http1Exchange } from './exchange.ts';
 import { endWith } from './last-answer.ts';
@@ -127,10 +129,16 @@ export class LibraryLane implements Http1Engine {
     this.#lanes.set(socket, lane);
     socket.once('close', () => this.#lanes.delete(socket));
     socket.once('end', () => socket.setTimeout(halfOpenMs, () => socket.destroy()));
+    // Paused until then. Node's server makes a parser for each: those that come at once begin in turns.
     putBack(socket, bytes);
-    this.#server.emit('connection', socket);
-    lane.feed = new SlicedFeed(socket, lane);
-    socket.resume();
+    const begin = (): void => {
+      if (socket.destroyed) return;
+      this.#server.emit('connection', socket);
+      lane.feed = new SlicedFeed(socket, lane);
+      socket.resume();
+    };
+    const asker = sourceOf(connection.facts.client.ip);
+    starts.begin(asker, () => this.#entry(socket, begin));
   }
 
   /** A fault of ours ends the connection that it belongs to. */

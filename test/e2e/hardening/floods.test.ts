@@ -1,7 +1,7 @@
 /**
  * Many connections that cost their sender next to nothing: while each flood lasts, somebody else is served as before, what
  * the proxy holds stays within its budget, and afterwards nothing of it is left. SALLYPORT_FLOOD multiplies the numbers
- * (1 in CI, 5 for the whole).
+ * (1 in CI, 4 for the whole).
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
@@ -44,6 +44,8 @@ interface Flood {
   readonly together?: true;
   /** Sent again and again, for as long as it is taken. */
   readonly repeats?: Buffer;
+  /** Takes its answers. */
+  readonly reads?: true;
 }
 
 const text = (request: string): Buffer => Buffer.from(request, 'latin1');
@@ -82,13 +84,34 @@ const floods: readonly Flood[] = [
     sends: text(http1Request('/')),
     together: true,
   },
-  // A thousand that arrive at once, each with a large answer, hold neighbours back for up to half a second on two cores.
   { name: 'slow readers', connections: 300, to: 'http', sends: text(http1Request('/large')) },
+  {
+    name: 'slow readers at one moment',
+    connections: 250,
+    to: 'http',
+    sends: text(http1Request('/large')),
+    together: true,
+  },
   {
     name: 'slow readers off the fast lane',
     connections: 150,
     to: 'http',
     sends: text(http1Request('/large', ['Connection: x'])),
+  },
+  {
+    name: 'slow readers off the fast lane, at one moment',
+    connections: 150,
+    to: 'http',
+    sends: text(http1Request('/large', ['Connection: x'])),
+    together: true,
+  },
+  {
+    name: 'answers in many pieces, off the fast lane',
+    connections: 100,
+    to: 'http',
+    sends: text(http1Request('/pieces', ['Connection: x'])),
+    together: true,
+    reads: true,
   },
   {
     name: 'slow uploads',
@@ -197,7 +220,11 @@ const [startHeap, startDescriptors] = [await heap.usedAfterCollection(), await d
 const mostDelay = 50;
 
 /** False when it was too slow for the bystander; a single measurement can be bad luck. */
-async function flood(t: Test, { connections, to, sends, repeats, together }: Flood, last: boolean): Promise<boolean> {
+async function flood(
+  t: Test,
+  { connections, to, sends, repeats, together, reads }: Flood,
+  last: boolean,
+): Promise<boolean> {
   const count = Math.ceil(connections * scale);
   const sockets: Socket[] = [];
   t.teardown(() => {
@@ -207,10 +234,17 @@ async function flood(t: Test, { connections, to, sends, repeats, together }: Flo
   await bystander.take();
   const before = scheduled(sallyport.pid);
   await mapBounded(Array.from({ length: count }), 50, () => {
-    const socket = connect({ host: '127.0.0.1', port: ports[to], allowHalfOpen: true });
+    const socket = connect({
+      host: '127.0.0.1',
+      // Somebody else than the bystander, as far as a proxy can tell.
+      localAddress: '127.0.0.2',
+      port: ports[to],
+      allowHalfOpen: true,
+    });
     sockets.push(socket);
     socket.on('error', () => {});
-    socket.pause();
+    if (reads === true) socket.resume();
+    else socket.pause();
     const pour = (): void => {
       // A connection each turn, so that the test itself stays awake.
       if (repeats !== undefined && !socket.destroyed && socket.write(repeats)) setImmediate(pour);
@@ -225,7 +259,11 @@ async function flood(t: Test, { connections, to, sends, repeats, together }: Flo
       });
     });
   });
-  if (together === true) for (const socket of sockets) socket.write(sends);
+  if (together === true) {
+    // All of them have been accepted, and what they send is not read one connection after the other.
+    t.equal(await http1Outcome(web, http1Request('/')), '200', 'who comes before they ask is served');
+    for (const socket of sockets) if (!socket.destroyed) socket.write(sends);
+  }
   // They are accepted in order: whoever connects behind a thousand others waits for these, and nobody else does.
   t.equal(await http1Outcome(web, http1Request('/')), '200', 'who comes after them is served');
   const arriving = await bystander.take();
