@@ -101,20 +101,24 @@ async function app(): Promise<FloodApp> {
   return { http: await listening(web), firehose: await listening(firehose) };
 }
 
+/** Connections that a bystander has from the start. */
+const keptConnections = 16;
+
 interface Asker {
   ask(): void;
   take(): Served;
 }
 
 function asker(port: number): Asker {
-  const agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
+  // All of them in use, one after the other: whoever needs one more behind a storm waits to be accepted.
+  const agent = new http.Agent({ keepAlive: true, maxSockets: keptConnections, scheduling: 'fifo' });
   let kept: number[] = [];
   let fresh: number[] = [];
   let failures: string[] = [];
   let count = 0;
   const ask = (): void => {
     const started = performance.now();
-    const isFresh = count++ % 10 === 0;
+    const isFresh = count++ % 10 === 0 && count > keptConnections;
     let told = false;
     const fail = (why: string): void => {
       if (!told) failures.push(why);
@@ -138,6 +142,7 @@ function asker(port: number): Asker {
     failures = [];
     return taken;
   };
+  for (let i = 0; i < keptConnections; i++) ask();
   return { ask, take };
 }
 
