@@ -24,7 +24,10 @@ class Peer {
   destroy(): void {}
 }
 
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+/** Until all that were to be cut have had their turn: they share turns with other work that was put off. */
+async function turn(): Promise<void> {
+  for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve));
+}
 
 function stage(t: Test, maxBufferedBytes = 100, stallTimeoutMs = 1000) {
   const reached: string[] = [];
@@ -173,4 +176,32 @@ t.test('no deadline', async (t) => {
   peer('a').stall.hold(1);
   budget.sweep(performance.now() + 1e12);
   t.same(cuts, []);
+});
+
+t.test('of thousands that are cut at once, a few in one turn', async (t) => {
+  const { budget, reached } = stage(t, 10_000);
+  const many = 500;
+  let ended = 0;
+  const slow = (): Stall =>
+    new Stall(budget, {
+      client: null,
+      progress: () => 0,
+      cut: () => {
+        for (const until = performance.now() + 0.5; performance.now() < until; );
+        ended++;
+      },
+      destroy: () => {},
+    });
+  for (let i = 0; i < many; i++) slow().hold(10);
+  t.equal(ended, 0);
+  slow().hold(10_000);
+  let most = 0;
+  while (ended < many) {
+    const before = ended;
+    await new Promise((resolve) => setImmediate(resolve));
+    most = Math.max(most, ended - before);
+  }
+  t.ok(most <= 10, `${most} in one turn`);
+  await turn();
+  t.equal(reached.length, ended);
 });
