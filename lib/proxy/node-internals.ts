@@ -14,6 +14,8 @@ interface Handle {
   readonly fd: number;
   setNoDelay(on: boolean): number;
   setKeepAlive(on: boolean, delaySeconds: number): number;
+  readStart(): number;
+  readStop(): number;
 }
 
 function handleOf(holder: object): Partial<Handle> | null {
@@ -29,6 +31,13 @@ export function queuedBytes(socket: object): number {
 export function descriptorOf(socket: net.Socket): number | null {
   const fd = handleOf(socket)?.fd;
   return fd === undefined || fd < 0 ? null : fd;
+}
+
+/** Whether the system's socket is read: TLS reads through it, past the `pause` of what it was made of. */
+export function letRead(socket: object, on: boolean): void {
+  const handle = handleOf(socket);
+  if (on) handle?.readStart?.();
+  else handle?.readStop?.();
 }
 
 /**
@@ -141,6 +150,13 @@ const interfaces: readonly NodeInterface[] = [
     isNeeded: () => process.platform === 'linux',
     without: 'each connection takes five more system calls',
     isThere: ({ setNoDelay, setKeepAlive }) => typeof setNoDelay === 'function' && typeof setKeepAlive === 'function',
+  },
+  {
+    name: '_handle.readStart and readStop of a net.Socket',
+    use: 'TLS handshakes that end a few at a time',
+    isNeeded: always,
+    without: 'hundreds of TLS clients that answer at one moment hold up the others',
+    isThere: ({ readStart, readStop }) => typeof readStart === 'function' && typeof readStop === 'function',
   },
   {
     name: 'Buffer.prototype.latin1Slice',

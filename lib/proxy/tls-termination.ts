@@ -57,6 +57,8 @@ function readKnown(certificate: X509Certificate): KnownCertificate {
 const handshakeMs = 10_000;
 
 interface Pending {
+  /** The raw connection. */
+  readonly socket: Socket;
   readonly done: (result: Handshake) => void;
 }
 
@@ -115,10 +117,12 @@ export class TlsTermination {
     const offersKnown = hello.alpn.includes('h2') || hello.alpn.includes('http/1.1');
     const server = this.#servers.get(offersKnown ? prefer : 'none') as tls.Server;
     const key = connectionKey(socket);
-    this.#pending.set(key, { done });
+    this.#pending.set(key, { socket, done });
     // A client that vanishes in the middle of the handshake may cause no TLS event.
-    const vanished = (): void =>
+    const vanished = (): void => {
+      this.#turns.over(socket);
       this.#settleKey(key, { kind: 'failed', reason: 'connection closed during the handshake' });
+    };
     socket.once('close', guarded('a TLS handshake', null, vanished));
     this.#turns.add(socket.remoteAddress ?? '', socket, () => server.emit('connection', socket));
   }
@@ -129,6 +133,8 @@ export class TlsTermination {
    */
   #settle(socket: tls.TLSSocket, result: Handshake): void {
     const key = connectionKey(socket);
+    const pending = this.#pending.get(key);
+    if (pending !== undefined) this.#turns.over(pending.socket);
     // Until somebody takes the socket, its end is all there is to know.
     socket.on('error', () => {});
     const settle = (): void => {

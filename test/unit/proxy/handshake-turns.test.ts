@@ -70,3 +70,38 @@ t.test('whoever has gone begins nothing, and a fault ends its own connection', a
   t.same([bad.destroyed, good.destroyed], [true, false]);
   t.same(faults, ['a TLS handshake']);
 });
+
+t.test('when enough have ended in a turn, the others are read a few in each', async (t) => {
+  const turns = new HandshakeTurns();
+  const read = new Set<number>();
+  const sockets = Array.from({ length: 100 }, (_, i) => ({
+    ...socket(),
+    _handle: { readStart: () => Number(!read.add(i)), readStop: () => Number(!read.delete(i)) },
+  }));
+  let begun = 0;
+  for (const [i, each] of sockets.entries()) {
+    turns.add('a', each, () => {
+      begun++;
+      read.add(i);
+    });
+  }
+  await until('all to have begun', () => begun === 100);
+  t.equal(read.size, 100);
+  const answered = new Set<number>();
+  let most = 0;
+  for (let turn = 0; answered.size < 99 && turn < 100; turn++) {
+    let inTurn = 0;
+    // All have answered but the first; libuv hands over what is read.
+    for (const [i, each] of sockets.entries()) {
+      if (i === 0 || !read.has(i) || answered.has(i)) continue;
+      answered.add(i);
+      inTurn++;
+      turns.over(each);
+    }
+    most = Math.max(most, inTurn);
+    await nextTurn();
+  }
+  t.equal(answered.size, 99, 'all of them end');
+  t.equal(most, 8);
+  await until('the one that has not answered to be read again', () => read.has(0));
+});
