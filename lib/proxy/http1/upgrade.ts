@@ -11,7 +11,7 @@ import { outgoingFields } from '../outgoing-fields.ts';
 import type { RequestScope } from '../recorder.ts';
 import { failures, upstreamFailure } from '../refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
-import { hasEndedBothWays, resetOrDestroy, splice } from '../tcp/forward.ts';
+import { leave, letGo, resetOrDestroy, splice } from '../tcp/forward.ts';
 import type { Upstreams } from '../upstream.ts';
 import type { Http1Exchange } from './exchange.ts';
 import { forwardHttp1 } from './forward.ts';
@@ -185,7 +185,7 @@ class WebSocketTunnel {
     const agreed = (answer: IncomingMessage, app: Socket): void => {
       this.answered = true;
       // http-proxy only ends the app's side, and then reads it no more.
-      this.#socket.once('close', () => app.destroySoon());
+      this.#socket.once('close', () => (this.#socket.readableEnded ? letGo(app) : resetOrDestroy(app)));
       this.#scope.responseHead(101);
       this.#scope.responseEnded(null, '');
       this.#exchange.switchedElsewhere(101, answer.rawHeaders);
@@ -233,6 +233,6 @@ export function tie(client: Duplex, app: Duplex): void {
   app.on('error', () => resetOrDestroy(client));
   client.on('error', () => resetOrDestroy(app));
   app.once('close', () => (app.readableEnded ? client.end() : resetOrDestroy(client)));
-  client.once('close', () => (hasEndedBothWays(client) ? app.end() : resetOrDestroy(app)));
+  client.once('close', () => leave(app, client));
   splice(client, app);
 }

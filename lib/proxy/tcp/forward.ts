@@ -60,7 +60,7 @@ export function forwardTcp(
 
   client.once('close', () => {
     // A client that is gone without an end, or before it had all, would leave the app waiting for ever.
-    if (app !== null && !app.destroyed && !hasEndedBothWays(client)) resetOrDestroy(app);
+    if (app !== null) leave(app, client);
     pending.cancel();
     sideClosed();
   });
@@ -158,6 +158,28 @@ export function hasEndedBothWays(stream: Duplex): boolean {
   return stream.readableEnded && stream.writableFinished;
 }
 
+/** Milliseconds in which an app may take the last words of a client that is gone. */
+const lastWordsMs = 10_000;
+
+/** Ends an app's side: what is on its way to it may arrive, if the app takes it in time. Nobody hears it any more. */
+export function letGo(app: Duplex): void {
+  if (app.destroyed) return;
+  if (app.writableFinished) {
+    app.destroy();
+    return;
+  }
+  const timer = setTimeout(() => resetOrDestroy(app), lastWordsMs);
+  app.once('close', () => clearTimeout(timer));
+  app.once('finish', () => app.destroy());
+  app.end();
+}
+
+/** Ends an app's side whose client is closed; one that is gone without an end, or before it had all, is told on. */
+export function leave(app: Duplex, client: Duplex): void {
+  if (hasEndedBothWays(client)) letGo(app);
+  else resetOrDestroy(app);
+}
+
 /**
  * RST where the transport can, so that the other side never takes a broken stream for a finished one. At once: Node's own
  * `resetAndDestroy` ends the stream first and waits for all that is unsent, and when anything destroys the socket while
@@ -166,8 +188,8 @@ export function hasEndedBothWays(stream: Duplex): boolean {
 export function resetOrDestroy(stream: Duplex): void {
   if (stream.destroyed) return;
   // A TLS socket has no reset of its own; without close_notify its peer sees a truncation all the same. And where our end
-  // has been said already, it has been said.
-  if (stream instanceof Socket && !('encrypted' in stream) && !stream.writableEnded) {
+  // has been said already, it has been said; not as long as bytes before it wait.
+  if (stream instanceof Socket && !('encrypted' in stream) && (!stream.writableEnded || stream.writableLength > 0)) {
     (stream as Socket & { resetAndClosing: boolean }).resetAndClosing = true;
   }
   stream.destroy();
