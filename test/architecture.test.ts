@@ -179,6 +179,18 @@ t.test('only doors, tests and benchmarks see the composition root', async (t) =>
   }
 });
 
+t.test('files are followed by one loop', async (t) => {
+  const only: readonly (readonly [what: string, by: string])[] = [
+    ['chokidar', 'lib/reload/watch.ts'],
+    ['lib/reload/watch.ts', 'lib/reload/world.ts'],
+    ['lib/reload/settling.ts', 'lib/reload/reloader.ts'],
+  ];
+  for (const [what, by] of only) {
+    const users = imports.filter(({ to, typeOnly }) => to === what && !typeOnly).map(({ from }) => from);
+    t.same(users, [by], `${what} is for ${by} alone`);
+  }
+});
+
 t.test('a running sidecar loads what is large only when something needs it', async (t) => {
   const large = ['zod', 'yaml', 'undici', 'node-forge'];
   for (const name of large) t.ok(name in manifest.dependencies, `${name} is still what it is called`);
