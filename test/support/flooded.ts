@@ -17,7 +17,7 @@ export interface FloodApp {
 export interface Served {
   /** On connections that it had. */
   readonly kept: readonly number[];
-  /** On a new connection each. */
+  /** On a new connection each, of those that were asked since the last call. */
   readonly fresh: readonly number[];
   readonly failures: readonly string[];
 }
@@ -116,6 +116,7 @@ function asker(port: number): Asker {
   let fresh: number[] = [];
   let failures: string[] = [];
   let count = 0;
+  let takenAt = 0;
   const ask = (): void => {
     const started = performance.now();
     const isFresh = count++ % 10 === 0 && count > keptConnections;
@@ -129,7 +130,12 @@ function asker(port: number): Asker {
       (response) => {
         if (response.statusCode !== 200) fail(`status ${response.statusCode}`);
         response.resume();
-        response.once('end', () => (isFresh || !request.reusedSocket ? fresh : kept).push(performance.now() - started));
+        response.once('end', () => {
+          const took = performance.now() - started;
+          if (!isFresh && request.reusedSocket) kept.push(took);
+          // One that waited among those who came before the last call says nothing of the time since.
+          else if (started >= takenAt) fresh.push(took);
+        });
       },
     );
     request.on('timeout', () => request.destroy(new Error('no answer in 10 s')));
@@ -140,6 +146,7 @@ function asker(port: number): Asker {
     kept = [];
     fresh = [];
     failures = [];
+    takenAt = performance.now();
     return taken;
   };
   for (let i = 0; i < keptConnections; i++) ask();
