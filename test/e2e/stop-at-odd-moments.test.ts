@@ -9,6 +9,8 @@ import { openServer, policyEnvironment } from '../support/open-policy.ts';
 import { freePort } from '../support/ports.ts';
 import { startSallyport } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
+import { openClient, startFrameApp } from '../unit/proxy/http2-peers.ts';
+import { dataFrame, headersFrame, requestFields } from './hardening/http2-frames.ts';
 
 /* A stop may come before anything is served, and while clients are in the middle of saying who they are. */
 t.setTimeout(120_000);
@@ -59,6 +61,59 @@ t.test('while clients shake hands', async (t) => {
   t.match(sallyport.logs().at(-1), { msg: 'Stopped', drained: true }, 'nothing had to be cut');
   t.equal(sallyport.logs().filter(({ level }) => level === 'error').length, 0);
   await until('every client to be told', () => sockets.every((socket) => socket.destroyed));
+});
+
+t.test('while everything hangs', async (t) => {
+  const folder = t.testdir();
+  const [port, h2Port] = [await freePort(), await freePort()];
+  // Agrees to a WebSocket, and then reads nothing; answers nothing else.
+  const sockets: Socket[] = [];
+  const deaf = createServer((socket) => {
+    sockets.push(socket);
+    socket.on('error', () => {});
+    socket.once('data', (bytes: Buffer) => {
+      socket.pause();
+      if (bytes.includes('websocket')) {
+        socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+      }
+    });
+  });
+  await new Promise<void>((resolve) => deaf.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    deaf.close();
+  });
+  const unread = await startFrameApp(t, { consumes: false, onEnd: () => {} });
+  const sallyport = await startSallyport(t, {
+    env: {
+      ...policyEnvironment(folder, openServer('web', port) + openServer('h2', h2Port, 'HTTP/2')),
+      SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${(deaf.address() as AddressInfo).port},${h2Port}=127.0.0.1:${unread.port}`,
+      SALLYPORT_SHUTDOWN_GRACE_PERIOD: '1s',
+    },
+  });
+  const upgrade = 'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n';
+  const heads = [
+    `GET /ws HTTP/1.1\r\nHost: a\r\n${upgrade}Sec-WebSocket-Version: 13\r\n\r\n`,
+    'GET /hang HTTP/1.1\r\nHost: a\r\n\r\n',
+    'POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n',
+    'POST /unread HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n',
+  ];
+  for (const head of heads) {
+    const client = connect(port, '127.0.0.1').on('error', () => {});
+    t.teardown(() => client.destroy());
+    client.write(head, 'latin1');
+    if (head.startsWith('POST')) client.write(Buffer.alloc(8 << 20));
+    else if (head.includes('/ws')) client.once('data', () => client.write(Buffer.alloc(8 << 20)));
+  }
+  const uploads = await openClient(t, h2Port);
+  for (let id = 1; id < 20; id += 2) {
+    uploads.send(headersFrame(id, requestFields('/', [], 'POST'), false), dataFrame(id, Buffer.alloc(15_000)));
+  }
+  await until('all to reach the apps', () => sockets.length === heads.length && unread.requests.length > 0);
+  const exit = await sallyport.stop(15_000);
+  t.match(exit, { code: 1, signal: null }, 'as something had to be cut');
+  t.match(sallyport.logs().at(-1), { msg: 'Stopped', drained: false }, 'what hangs is cut');
+  t.equal(sallyport.logs().filter(({ level }) => level === 'error').length, 0);
 });
 
 /** Open connections that have said nothing, a part of a hello, or all of it and nothing more. */
