@@ -54,6 +54,8 @@ t.test('what is gone is named, with the version of Node, and missed or done with
     [response, 'assignSocket', 'refused', false],
     [response, 'detachSocket', 'refused', false],
     [handleClass, 'writeQueueSize', 'warned'],
+    [handleClass, 'readStart', 'warned'],
+    [handleClass, 'readStop', 'warned'],
     [handleClass, 'setNoDelay', linux ? 'warned' : 'nothing'],
     [handleClass, 'setKeepAlive', linux ? 'warned' : 'nothing'],
     [Buffer.prototype, 'latin1Slice', 'warned'],
