@@ -2,8 +2,7 @@
  * `/live` and `/ready` on a port of their own, outside every policy: a kubelet must reach them from any address, even
  * under `deny`. So it answers nothing else and spends next to nothing on whoever connects.
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { liveAnswer, readyAnswer } from './probe-answers.ts';
 import type { ReadyState } from './readiness.ts';
 
@@ -21,42 +20,36 @@ export interface HealthOptions {
 }
 
 const limits = {
-  maxHeaderSize: 4096,
-  /** For the whole request, headers included. */
-  requestTimeoutMs: 2000,
-  keepAliveTimeoutMs: 5000,
-  connectionsCheckingIntervalMs: 500,
-  maxConnections: 256,
-  maxRequestsPerSocket: 1000,
-  /** Silent connections, and those that do not read their answers. */
-  socketTimeoutMs: 10_000,
+  /** Characters of a request's head. */
+  head: 4096,
+  /** Milliseconds for the head, and then for taking the answer. */
+  patienceMs: 2000,
+  connections: 256,
 } as const;
 
+const reasons = {
+  200: 'OK',
+  400: 'Bad Request',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  408: 'Request Timeout',
+  417: 'Expectation Failed',
+  503: 'Service Unavailable',
+};
+type Status = keyof typeof reasons;
+
+/**
+ * One request a connection, and nothing is read behind its head: Node's own server would parse the thousands that fit into
+ * one read, for anybody, before anything else is served.
+ */
 export function createHealthServer(options: HealthOptions): HealthServer {
-  const server = createServer(
-    {
-      maxHeaderSize: limits.maxHeaderSize,
-      headersTimeout: limits.requestTimeoutMs,
-      requestTimeout: limits.requestTimeoutMs,
-      keepAliveTimeout: limits.keepAliveTimeoutMs,
-      connectionsCheckingInterval: limits.connectionsCheckingIntervalMs,
-      // Node answers a missing Host with a line of its own; a probe by address has no need of one.
-      requireHostHeader: false,
-    },
-    (request, response) => respond(options, request, response),
-  );
-  endOldestBeyond(server, limits.maxConnections);
-  server.maxRequestsPerSocket = limits.maxRequestsPerSocket;
-  server.timeout = limits.socketTimeoutMs;
-  server.on('clientError', (_error, socket) => {
-    if (!socket.writable) socket.destroy();
-    else
-      socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n', () => socket.destroy());
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    serve(options, socket);
   });
-  // Expectations and upgrades are not for probes.
-  server.on('checkExpectation', (_request, response) => refuse(response, 417, ''));
-  server.on('checkContinue', (request, response) => respond(options, request, response));
-  server.on('connect', (_request, socket) => socket.destroy());
+  endOldestBeyond(server, limits.connections);
 
   return {
     listen(host, port) {
@@ -74,7 +67,7 @@ export function createHealthServer(options: HealthOptions): HealthServer {
     close() {
       return new Promise((resolve) => {
         server.close(() => resolve());
-        server.closeAllConnections();
+        for (const socket of sockets) socket.destroy();
       });
     },
   };
@@ -109,36 +102,61 @@ function endOldestBeyond(server: Server, limit: number): void {
   });
 }
 
-function respond(options: HealthOptions, request: IncomingMessage, response: ServerResponse): void {
+function serve(options: HealthOptions, socket: Socket): void {
+  let head = '';
+  let answered = false;
   // A prober that breaks off has its answer already or wants none; 'close' follows, and the socket is gone.
-  request.on('error', () => {});
-  // The same, seen from the other side.
-  response.on('error', () => {});
-  // Nothing here reads a body; what comes of one is dropped, within the request's deadline.
-  request.resume();
-  const { method = '', url = '' } = request;
-  const query = url.indexOf('?');
-  const path = query === -1 ? url : url.slice(0, query);
-  if (path !== '/live' && path !== '/ready') {
-    refuse(response, 404, 'not found\n');
-  } else if (method !== 'GET' && method !== 'HEAD') {
-    response.setHeader('allow', 'GET, HEAD');
-    refuse(response, 405, 'method not allowed\n');
-  } else {
-    const { status, body } = path === '/live' ? liveAnswer(options.live()) : readyAnswer(options.ready());
-    answer(response, status, body);
-  }
+  socket.on('error', () => {});
+  const finish = (text: string): void => {
+    answered = true;
+    socket.off('data', onData);
+    timer.refresh();
+    socket.end(text);
+    // What else has come is dropped, so that it cannot turn the end into a reset before the answer was read.
+    socket.resume();
+  };
+  const onData = (bytes: Buffer): void => {
+    const seen = Math.max(0, head.length - 3);
+    head += bytes.toString('latin1', 0, limits.head);
+    const end = head.indexOf('\r\n\r\n', seen);
+    const isBinary = /[^\t\r\n\x20-\x7e\x80-\xff]/.test(end === -1 ? head : head.slice(0, end));
+    if (end !== -1 && !isBinary) finish(respond(options, head.slice(0, end)));
+    else if (isBinary || head.length >= limits.head) finish(answer(400, '', false));
+  };
+  const timer = setTimeout(() => {
+    if (answered || head === '') socket.destroy();
+    else finish(answer(408, '', false));
+  }, limits.patienceMs);
+  socket.once('close', () => clearTimeout(timer));
+  socket.on('data', onData);
 }
 
-/** Whoever asks for something else has no further business here. */
-function refuse(response: ServerResponse, status: number, body: string): void {
-  response.setHeader('connection', 'close');
-  answer(response, status, body);
+/** @param head the request line and the fields, without the empty line. */
+function respond(options: HealthOptions, head: string): string {
+  const [line = '', ...fields] = head.split('\r\n');
+  const [, method = '', target = ''] = /^([!#$%&'*+.^_`|~\dA-Za-z-]+) ([\x21-\x7e]+) HTTP\/1\.[01]$/.exec(line) ?? [];
+  const sound = fields.every((field) => /^[!#$%&'*+.^_`|~\dA-Za-z-]+:[\t\x20-\x7e\x80-\xff]*$/.test(field));
+  if (method === '' || !sound) return answer(400, '', false);
+  // Of what a probe has no use for, nothing is taken in good faith.
+  const has = (field: RegExp): boolean => fields.some((each) => field.test(each));
+  if (has(/^content-length:/i) && has(/^transfer-encoding:/i)) return answer(400, '', false);
+  if (method === 'CONNECT') return '';
+  if (has(/^expect:(?!\s*100-continue\s*$)/i)) return answer(417, '', false);
+  const [path] = target.split('?', 1);
+  const bodiless = method === 'HEAD';
+  if (path !== '/live' && path !== '/ready') return answer(404, 'not found\n', bodiless);
+  if (method !== 'GET' && method !== 'HEAD') return answer(405, 'method not allowed\n', false);
+  const { status, body } = path === '/live' ? liveAnswer(options.live()) : readyAnswer(options.ready());
+  return answer(status, body, bodiless);
 }
 
-function answer(response: ServerResponse, status: number, body: string): void {
-  response.statusCode = status;
-  response.setHeader('content-type', 'text/plain; charset=utf-8');
-  response.setHeader('content-length', Buffer.byteLength(body));
-  response.end(body);
+function answer(status: Status, body: string, bodiless: boolean): string {
+  const fields = [
+    `HTTP/1.1 ${status} ${reasons[status]}`,
+    'connection: close',
+    ...(status === 405 ? ['allow: GET, HEAD'] : []),
+    ...(body === '' ? [] : ['content-type: text/plain; charset=utf-8']),
+    `content-length: ${Buffer.byteLength(body)}`,
+  ];
+  return `${fields.join('\r\n')}\r\n\r\n${bodiless ? '' : body}`;
 }

@@ -140,6 +140,13 @@ t.test('whoever opens connections by the hundred keeps no probe out', async (t) 
   );
 });
 
+t.test('one request a connection, however many are sent', async (t) => {
+  const { address } = await started(t);
+  const answers = await raw(address, 'GET /live HTTP/1.1\r\n\r\n'.repeat(2_500));
+  t.match(answers, /^HTTP\/1\.1 200 /);
+  t.equal(answers.split('HTTP/1.1').length - 1, 1, 'the rest is not even read');
+});
+
 t.test('an address in use is an error to the caller', async (t) => {
   const holder = createServer().listen(0, '127.0.0.1');
   await once(holder, 'listening');
