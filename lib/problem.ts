@@ -1,12 +1,5 @@
 import type { Coded } from './errors/problems.ts';
 
-/** Where in a user's file a problem stands; lines and columns count from 1. */
-export interface Position {
-  readonly file: string;
-  readonly line: number;
-  readonly column: number;
-}
-
 /** One fault or doubt in what a user wrote. `check`, `run` and reload print the same ones. */
 export type Problem = Coded & Statement;
 

@@ -1,7 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 
 /** Why a file was not read; `code` is the system's, or one of the two below. */
-export class UnreadableFile extends Error {
+class UnreadableFile extends Error {
   readonly code: string;
   constructor(code: string, message: string) {
     super(message);

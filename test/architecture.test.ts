@@ -395,6 +395,106 @@ t.test('what Node does not document is reached through one file', async (t) => {
   }
 });
 
+/** What no other file of the program asks for, but a test does. */
+const forTests: ReadonlyMap<string, readonly string[]> = new Map([
+  // Texts, which only README prints whole.
+  ['lib/errors/error-codes.ts', ['errorCatalogue']],
+  ['lib/errors/exits.ts', ['exitMeanings']],
+  ['lib/errors/problems.ts', ['problemCatalogue']],
+  ['lib/proxy/refuse.ts', ['failureOf']],
+  // Parts whose many rows would each need a server, a client or a kernel.
+  ['lib/ops/admin-app.ts', ['acceptsGzip']],
+  ['lib/policy/pod.ts', ['probePath']],
+  ['lib/proxy/http1/exchange.ts', ['isWritableLink']],
+  ['lib/proxy/http1/upgrade.ts', ['tie']],
+  ['lib/redirect/rules.ts', ['sameRules']],
+  ['lib/telemetry/log.ts', ['parseLevel']],
+  // Bounds that tests go up to and beyond.
+  ['lib/proxy/detect/client-hello.ts', ['maxHelloBytes']],
+  ['lib/reload/chain-depth.ts', ['mostIntermediates']],
+  ['lib/telemetry/labels.ts', ['limits']],
+  // To be told from other errors, and for the tests' own HTTP/2 server to say the same.
+  ['lib/reload/credential-source.ts', ['CredentialsUnusable']],
+  ['lib/proxy/http2/server-session.ts', ['misspelt']],
+]);
+
+interface Exported {
+  readonly name: string;
+  readonly isType: boolean;
+}
+
+function exportsOf(source: string): Exported[] {
+  const declared = /(?:^|\n)export (?:abstract |async )*(const|let|class|function\*?|interface|type) (\w+)/g;
+  const listed = /(?:^|\n)export (type )?\{([^}]*)\}/g;
+  return [
+    ...[...source.matchAll(declared)].map(([, kind = '', name = '']) => ({
+      name,
+      isType: /^(interface|type)$/.test(kind),
+    })),
+    ...[...source.matchAll(listed)].flatMap(([, type, names = '']) =>
+      namesIn(names).map((name) => ({ name: name.split(' as ').at(-1) ?? name, isType: type !== undefined })),
+    ),
+  ];
+}
+
+function namesIn(list: string): string[] {
+  const names = list.split(',').map((name) => name.trim().replace(/^type /, ''));
+  return names.filter((name) => name !== '');
+}
+
+/** The names that a file takes from others, as `FILE NAME`. */
+function takenBy(from: string, source: string): string[] {
+  const named = /(?:^|\n)(?:import|export) (?:type )?\{([^}]*)\} from '(\.[^']+)'/g;
+  const awaited = /\{([^{}]*)\} = await import\('(\.[^']+)'\)/g;
+  const typed = /import\('(\.[^']+)'\)\.(\w+)/g;
+  const whole = /(?:^|\n)import \* as (\w+) from '(\.[^']+)'/g;
+  const commands = /=> import\('(\.[^']+)'\)/g;
+  const at = (target: string, name: string): string =>
+    `${relative(root, resolve(root, dirname(from), target))} ${name}`;
+  return [
+    ...[...source.matchAll(named), ...source.matchAll(awaited)].flatMap(([, names = '', target = '']) =>
+      namesIn(names).map((name) => at(target, name.split(/ as |:/)[0] ?? name)),
+    ),
+    ...[...source.matchAll(whole)].flatMap(([, as = '', target = '']) =>
+      [...source.matchAll(new RegExp(`\\b${as}\\.(\\w+)`, 'g'))].map(([, name = '']) => at(target, name)),
+    ),
+    ...[...source.matchAll(typed)].map(([, target = '', name = '']) => at(target, name)),
+    ...[...source.matchAll(commands)].flatMap(([, target = '']) => [at(target, 'main'), at(target, 'help')]),
+  ];
+}
+
+t.test('what is exported is asked for', async (t) => {
+  t.same(exportsOf('export const a = 1;\nexport interface B {}\nexport type { C } from "./c.ts";\nconst d = 1;\n'), [
+    { name: 'a', isType: false },
+    { name: 'B', isType: true },
+    { name: 'C', isType: true },
+  ]);
+  const taker =
+    "import { a, type B as X } from './b.ts';\nconst { c } = await import('../c.ts');\nlet d: import('./d.ts').D;";
+  t.same(takenBy('lib/x/y.ts', taker), ['lib/x/b.ts a', 'lib/x/b.ts B', 'lib/c.ts c', 'lib/x/d.ts D']);
+
+  const sources = new Map(files.map((file) => [file, readFileSync(join(root, file), 'utf8')]));
+  const taken = new Set([...sources].flatMap(([file, source]) => takenBy(file, source)));
+  const found = new Set<string>();
+  for (const [file, source] of sources) {
+    for (const { name, isType } of exportsOf(source)) {
+      found.add(`${file} ${name}`);
+      const excepted = forTests.get(file)?.includes(name) === true;
+      if (excepted) t.notOk(taken.has(`${file} ${name}`), `${name} of ${file} needs no exception any more`);
+      // A type that a signature of the file names may be what a caller writes down one day.
+      const isNamed = isType && (source.match(new RegExp(`\\b${name}\\b`, 'g'))?.length ?? 0) > 1;
+      t.ok(excepted || isNamed || taken.has(`${file} ${name}`), `${file} exports ${name}: who asks for it?`);
+    }
+  }
+  for (const [file, names] of forTests) {
+    for (const name of names) t.ok(found.has(`${file} ${name}`), `${name} of ${file}, an exception, is there`);
+  }
+  const imported = new Set(imports.map(({ to }) => to));
+  // The launcher starts one, a `new Worker` the other.
+  const roots = ['bin/main.ts', 'lib/reload/load-worker.ts'];
+  t.same(files.filter((file) => !imported.has(file)).sort(), roots, 'no file that nobody imports');
+});
+
 t.test('no barrels, no utils, every dependency has a user', async (t) => {
   for (const file of files) {
     t.notMatch(file, /(^|\/)index\.ts$/);

@@ -56,7 +56,7 @@ interface Resource {
   handle(request: AdminRequest): AdminResponse | Promise<AdminResponse>;
 }
 
-export const maxBodyBytes = 4096;
+const maxBodyBytes = 4096;
 
 const textType = 'text/plain; charset=utf-8';
 const jsonType = 'application/json';

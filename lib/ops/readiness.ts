@@ -1,7 +1,7 @@
 import type { Soundness } from './soundness.ts';
 
 /** Readiness as named preconditions: each is released once by its owner, and `drain` is set again at shutdown. */
-export const latchNames = ['policy', 'identity', 'listeners', 'drain'] as const;
+const latchNames = ['policy', 'identity', 'listeners', 'drain'] as const;
 export type LatchName = (typeof latchNames)[number];
 
 export interface ReadyState {

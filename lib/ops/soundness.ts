@@ -3,11 +3,11 @@
 /** Milliseconds that a fault counts. */
 const windowMs = 60_000;
 /** So many faults within the window, and `/ready` says no. */
-export const unreadyAt = 3;
+const unreadyAt = 3;
 /** So many, and `/live` says no: whoever watches the process starts it afresh. */
-export const deadAt = 20;
+const deadAt = 20;
 /** So many that belonged to no connection (nobody knows what they left undone), and `/live` says no. */
-export const deadAtLoose = 3;
+const deadAtLoose = 3;
 
 export class Soundness {
   readonly #now: () => number;

@@ -2,15 +2,7 @@ import { z } from 'zod';
 import type { Coded } from '../errors/problems.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import { didYouMean } from './nearest.ts';
-import {
-  type DefaultPolicy,
-  defaultPolicies,
-  noPorts,
-  type PortSet,
-  parseDefaultPolicy,
-  parsePortSet,
-  type Workload,
-} from './workload.ts';
+import { type DefaultPolicy, defaultPolicies, type PortSet, parseDefaultPolicy, parsePortSet } from './workload.ts';
 
 /** A fault in a Pod; `path` leads to the field, for callers that know its place in a file. */
 export type PodProblem = Coded & {
@@ -35,19 +27,6 @@ export interface PodFacts {
   readonly opaquePorts: PortSet | null;
   readonly requireIdentityPorts: PortSet | null;
 }
-
-/** What is known without a Pod; a Pod's own statements win over it. */
-export type WorkloadSettings = Pick<
-  Workload,
-  | 'defaultPolicy'
-  | 'opaquePorts'
-  | 'clusterNetworks'
-  | 'probeNetworks'
-  | 'authorizeLocalhost'
-  | 'controlPlaneNamespace'
-  | 'trustDomain'
-  | 'detectTimeoutMs'
->;
 
 const port = z.int().min(1).max(65535);
 const probe = z.looseObject({
@@ -158,32 +137,6 @@ export function readPod(value: unknown): { readonly facts: PodFacts | null; read
     requireIdentityPorts: ports(annotation.requireIdentity),
   };
   return { facts, problems };
-}
-
-/** The workload of a Pod. Null where the value is no Pod; a caller must not go on with a policy for nobody. */
-export function workloadFromPod(
-  value: unknown,
-  settings: WorkloadSettings,
-): { readonly workload: Workload | null; readonly problems: readonly PodProblem[] } {
-  const { facts, problems } = readPod(value);
-  if (facts === null) return { workload: null, problems };
-  const workload: Workload = Object.freeze({
-    ...settings,
-    podName: facts.podName ?? '',
-    namespace: facts.namespace ?? 'default',
-    labels: facts.labels,
-    ips: facts.ips,
-    ipsStated: facts.ips.length > 0,
-    containerPorts: facts.containerPorts,
-    nodeIps: facts.nodeIps,
-    namedPorts: facts.namedPorts,
-    adminPort: null,
-    probes: facts.probes,
-    defaultPolicy: facts.defaultPolicy ?? settings.defaultPolicy,
-    opaquePorts: facts.opaquePorts ?? settings.opaquePorts,
-    requireIdentityPorts: facts.requireIdentityPorts ?? noPorts,
-  });
-  return { workload, problems };
 }
 
 function add<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {

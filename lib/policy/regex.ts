@@ -1,7 +1,7 @@
 import { RE2JS } from 're2js';
 
 /** As the CRDs allow for a path's value; a longer pattern is refused rather than compiled. */
-export const longestPattern = 1024;
+const longestPattern = 1024;
 
 /**
  * Values longer than this are not matched but refused: a value not fully examined must count neither as a match that

@@ -26,7 +26,6 @@ export interface RequestHead {
   readonly forward: HeaderList;
   readonly host: string | null;
   readonly upgrade: string | null;
-  readonly userAgent: string;
   readonly contentLength: string | null;
   /** Why the message must be refused with 400; null when it is well formed. */
   readonly fault: string | null;
@@ -40,7 +39,6 @@ export function scanRequestHeaders(raw: readonly string[]): RequestHead {
   const forward: HeaderList = [];
   let host: string | null = null;
   let upgrade: string | null = null;
-  let userAgent = '';
   let contentLength: string | null = null;
   let nominated: Set<string> | null = null;
   let connectionLength = 0;
@@ -71,9 +69,6 @@ export function scanRequestHeaders(raw: readonly string[]): RequestHead {
         // Node's parser counts to 2^64; numbers from here on do not (RFC 9112 6.3: anticipate overflow).
         if (!Number.isSafeInteger(Number(value))) fault = 'Content-Length too large';
         break;
-      case 'user-agent':
-        userAgent = value;
-        break;
       case 'te':
         // `trailers` is the only value that a gateway may pass on (RFC 9110 10.1.4).
         if (value.toLowerCase() !== 'trailers') continue;
@@ -93,7 +88,6 @@ export function scanRequestHeaders(raw: readonly string[]): RequestHead {
     forward: nominated === null ? forward : dropNamed(forward, nominated),
     host,
     upgrade,
-    userAgent,
     contentLength,
     fault,
   };
@@ -157,7 +151,7 @@ export function scanResponseHeaders(raw: readonly (string | Buffer)[]): HeaderLi
   return nominated === null ? forward : dropNamed(forward, nominated);
 }
 
-export function latin1(text: string | Buffer): string {
+function latin1(text: string | Buffer): string {
   return typeof text === 'string' ? text : text.toString('latin1');
 }
 

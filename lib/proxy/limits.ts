@@ -38,28 +38,6 @@ export interface Limits {
   readonly maxBufferedBytes: number;
 }
 
-/** Where a figure is derived from the machine, what stands here is for tests; lib/config/limits.ts has the defaults. */
-export const defaultLimits: Limits = Object.freeze({
-  maxConnections: 100_000,
-  maxConnectionsPerClient: 100_000,
-  maxDetecting: 10_000,
-  maxHandshakes: 5_000,
-  maxPendingConnects: 10_000,
-  maxInFlight: 100_000,
-  maxHeaderBytes: 64 * 1024,
-  maxHeaderFields: 1000,
-  headerTimeoutMs: 60_000,
-  requestTimeoutMs: Number.POSITIVE_INFINITY,
-  stallTimeoutMs: 300_000,
-  http1IdleTimeoutMs: 600_000,
-  http2IdleTimeoutMs: 600_000,
-  tunnelIdleTimeoutMs: Number.POSITIVE_INFINITY,
-  maxConnectionAgeMs: Number.POSITIVE_INFINITY,
-  maxStreams: 256,
-  maxResets: 1000,
-  maxBufferedBytes: 256 * 1024 * 1024,
-});
-
 /**
  * The values of `sallyport_limit_reached_total{limit}`: the variable's name in lower case without its prefix, where there
  * is one.

@@ -43,7 +43,7 @@ export function loadOriginalDestination(): ReadOriginalDestination {
 }
 
 /** The value of `SALLYPORT_APP_HOST` that leaves a connection's destination as it was. */
-export const originalHost = 'original';
+const originalHost = 'original';
 
 /**
  * Where the app is found for a redirected connection: on the port that the client meant, at the configured host.

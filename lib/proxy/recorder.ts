@@ -69,7 +69,7 @@ export interface ConnectionScope {
   /** The bytes ceased to be HTTP where nothing else may come, and the connection ends: counted as `unexpected`, not logged. */
   brokenProtocol(): void;
   /** Counts an HTTP decision, and logs denials and audits (with the failing clause, which `reasons` computes on demand). */
-  requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog, grpc: boolean): void;
+  requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog): void;
   /** Begins `request_total`, `response_*` and `inbound_{http,grpc}_*` for a permitted request. `ended` is called once, when the response has ended. */
   requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope;
   /** A message that was refused as malformed before any decision (400, 408, 431): counted, and logged at debug. */

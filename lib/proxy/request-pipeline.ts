@@ -103,7 +103,7 @@ export class RequestPipeline {
     const policy = this.#authorizer.port(connection.policyPort);
     const decision = this.#authorizer.request(policy, connection.facts.client, request);
     const log = new LazyLog(this.#authorizer, policy, connection, request, decision);
-    scope.requestDecided(policy, decision, log, request.grpc);
+    scope.requestDecided(policy, decision, log);
     if (decision.kind !== 'permit') {
       return { kind: 'refused', policy, refusal: refusalFor(decision, connection.facts) };
     }

@@ -45,7 +45,7 @@ export interface OwnRules {
 export const nothing: OwnRules = { chains: new Map(), jumps: [] };
 
 /** netfilter allows 28 characters. */
-export const ownChain = { inbound: 'SALLYPORT_INBOUND', output: 'SALLYPORT_OUTPUT' } as const;
+const ownChain = { inbound: 'SALLYPORT_INBOUND', output: 'SALLYPORT_OUTPUT' } as const;
 
 const toOwn = (chain: string): string => `-p tcp -j ${chain}`;
 

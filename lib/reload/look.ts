@@ -57,7 +57,7 @@ export function lookNow(path: string): Look {
 }
 
 /** Never rejects: what cannot be looked at is not there. */
-export async function look(path: string): Promise<Look> {
+async function look(path: string): Promise<Look> {
   const takenMs = performance.now();
   const none = (): undefined => undefined;
   const target = await stat(path, { bigint: true }).catch(none);

@@ -25,7 +25,7 @@ export interface ReadLimits {
   readonly file: number;
   readonly all: number;
 }
-export const readLimits: ReadLimits = { file: 128 * megabyte, all: 256 * megabyte };
+const readLimits: ReadLimits = { file: 128 * megabyte, all: 256 * megabyte };
 
 /**
  * The policy files that a path stands for: itself, or the *.yaml, *.yml and *.json of a folder in the order of their

@@ -7,11 +7,11 @@ import type { Look } from './look.ts';
  */
 
 /** Milliseconds for which a file that is written in place must have been left alone. */
-export const settleMs = 1_500;
+const settleMs = 1_500;
 /** Milliseconds of quiet after which what is gone counts as removed. */
-export const quietMs = 5_000;
+const quietMs = 5_000;
 /** Milliseconds after which nothing is waited for any longer: files that are never at rest are read as they are. */
-export const patienceMs = 10_000;
+const patienceMs = 10_000;
 
 export interface Times {
   readonly settleMs: number;

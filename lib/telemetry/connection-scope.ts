@@ -224,7 +224,7 @@ export class Connection implements ConnectionScope {
     this.#shared.decisions.tcpError('unexpected', target).value++;
   }
 
-  requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog, _grpc: boolean): void {
+  requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog): void {
     const cells = this.#at(policy).cellsOf(decision);
     cells.counter.value++;
     if (cells.unexpected !== null) cells.unexpected.value++;

@@ -7,7 +7,7 @@ import { escapedJson } from '../printable.ts';
 import { refText } from '../resource-ref.ts';
 import { bufferedOutput, type LineSink } from './output.ts';
 
-export const levels = ['trace', 'debug', 'info', 'warn', 'error', 'off'] as const;
+const levels = ['trace', 'debug', 'info', 'warn', 'error', 'off'] as const;
 export type Level = (typeof levels)[number];
 
 /**

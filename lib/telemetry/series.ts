@@ -12,7 +12,7 @@ export interface LabelGroup {
   readonly pairs: Labels;
 }
 
-export function mergeLabels(groups: readonly LabelGroup[]): Labels {
+function mergeLabels(groups: readonly LabelGroup[]): Labels {
   return Object.assign(Object.create(null), ...groups.map((group) => group.pairs));
 }
 
@@ -114,11 +114,11 @@ export function registerCollected(
  * How many series one family may hold. Label values are bounded one by one (see labels.ts); this bounds their product.
  * What comes after shares one series whose every label is `overflow`, so sums stay right.
  */
-export const maxSeries = 10_000;
+const maxSeries = 10_000;
 
 export const overflowValue = 'overflow';
 
-export function overflowLabels(labels: Labels): Labels {
+function overflowLabels(labels: Labels): Labels {
   const all: Record<string, string> = Object.create(null);
   for (const name of Object.keys(labels)) all[name] = overflowValue;
   return all;

@@ -104,7 +104,7 @@ class OpenTransport implements TransportScope, Rostered {
   }
 }
 
-export const detectResults = ['http/1', 'http/2', 'not_http', 'read_timeout', 'error'] as const;
+const detectResults = ['http/1', 'http/2', 'not_http', 'read_timeout', 'error'] as const;
 export type DetectResult = (typeof detectResults)[number];
 
 export class DetectSeries {

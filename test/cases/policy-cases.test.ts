@@ -4,8 +4,8 @@ import { createAuthorizer } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
 import { readDocuments } from '../../lib/policy/documents/read.ts';
 import { type ExplainJson, type ExplainQuery, explain } from '../../lib/policy/explain.ts';
-import { workloadFromPod } from '../../lib/policy/pod.ts';
 import { parseDefaultPolicy, parsePortSet, type Workload } from '../../lib/policy/workload.ts';
+import { workloadFromPod } from '../support/pod-workload.ts';
 import {
   afterStep,
   type PolicyCase,

@@ -3,10 +3,10 @@ import { createAuthorizer } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
 import { type DocumentsRead, readDocuments } from '../../lib/policy/documents/read.ts';
 import { type ExplainJson, type ExplainQuery, explain } from '../../lib/policy/explain.ts';
-import { workloadFromPod } from '../../lib/policy/pod.ts';
 import { parseDefaultPolicy, parsePortSet, type Workload } from '../../lib/policy/workload.ts';
 import type { ResourceRef } from '../../lib/resource-ref.ts';
 import type { RecordedCheck, RecordedDecision, RecordedWorld } from './linkerd-cases.ts';
+import { workloadFromPod } from './pod-workload.ts';
 import type { PolicyDocument } from './policy-cases.ts';
 
 const protocols = { 'http/1.1': 'http1', 'http/2': 'http2', grpc: 'grpc', tcp: 'tcp' } as const;

@@ -58,7 +58,7 @@ export function routeKey(group: RouteGroup, kind: string, name: string): string 
  * The documents by kind, those that others point at by name. Only authentications, and what a cluster says of itself, are
  * looked up across namespaces.
  */
-export class DocumentIndex {
+class DocumentIndex {
   readonly servers = new Map<string, ServerDocument>();
   readonly routes = new Map<string, HttpRouteDocument | GrpcRouteDocument>();
   readonly authorizationPolicies: AuthorizationPolicyDocument[] = [];

@@ -20,13 +20,6 @@ export interface DocumentMeta {
   readonly marks: readonly Mark[];
 }
 
-/** Group and kind compare without case; an absent or empty group is `core` (Linkerd). */
-export interface LocalRef {
-  readonly group: string;
-  readonly kind: string;
-  readonly name: string;
-}
-
 export interface ServerDocument extends DocumentMeta {
   readonly kind: 'Server';
   readonly spec: {

@@ -18,11 +18,6 @@ export const maxHelloBytes = 8192;
 const notTls: HelloResult = { kind: 'not-tls' };
 const partial: HelloResult = { kind: 'partial' };
 
-/** `HelloScan` for bytes that are all there. */
-export function parseClientHello(stream: Buffer): HelloResult {
-  return new HelloScan().look(stream);
-}
-
 /**
  * Reads a ClientHello from the first bytes of a connection, across TLS records if it is split (RFC 8446 5.1 lets it span
  * them), and looks at each byte once, however they arrive. Anything malformed is `not-tls`: the bytes then count as

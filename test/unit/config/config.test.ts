@@ -4,7 +4,7 @@ import type { Host } from '../../../lib/config/host.ts';
 import { readManifest } from '../../../lib/config/manifest.ts';
 import { type Environment, faultText, variables } from '../../../lib/config/variables.ts';
 import { portsOfServer } from '../../../lib/policy/workload.ts';
-import { defaultLimits } from '../../../lib/proxy/limits.ts';
+import { defaultLimits } from '../../support/limits.ts';
 
 const files: Record<string, string> = {
   '/pod/labels': 'app="web"\ntier="front"\n\n',

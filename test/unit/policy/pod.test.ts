@@ -1,7 +1,8 @@
 import t from 'tap';
 import { parse } from 'yaml';
-import { probePath, readPod, workloadFromPod } from '../../../lib/policy/pod.ts';
+import { probePath, readPod } from '../../../lib/policy/pod.ts';
 import { noPorts, parsePortSet } from '../../../lib/policy/workload.ts';
+import { workloadFromPod } from '../../support/pod-workload.ts';
 
 const settings = {
   defaultPolicy: 'deny',

@@ -1,8 +1,9 @@
 import { PassThrough } from 'node:stream';
 import t from 'tap';
-import { HelloScan, parseClientHello } from '../../../lib/proxy/detect/client-hello.ts';
+import { HelloScan } from '../../../lib/proxy/detect/client-hello.ts';
 import { HttpScan } from '../../../lib/proxy/detect/http-guess.ts';
 import { type Peek, peek } from '../../../lib/proxy/detect/peek.ts';
+import { parseClientHello } from '../../support/client-hello.ts';
 import { latin1 } from '../../support/raw-http.ts';
 
 /*

@@ -6,7 +6,6 @@ import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
 import { AppSessions } from '../../../lib/proxy/http2/app-sessions.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
-import { defaultLimits } from '../../../lib/proxy/limits.ts';
 import { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
 import type { Upstreams } from '../../../lib/proxy/upstream.ts';
 import {
@@ -26,6 +25,7 @@ import {
   windowFrame,
 } from '../../e2e/hardening/http2-frames.ts';
 import { workloadCertificate, workloadName } from '../../support/certificates.ts';
+import { defaultLimits } from '../../support/limits.ts';
 import { freePort } from '../../support/ports.ts';
 import { until } from '../../support/until.ts';
 import {

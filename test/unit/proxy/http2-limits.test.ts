@@ -9,7 +9,6 @@ import { clientLimits } from '../../../lib/proxy/http2/limits.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
 import { type ServerLane, ServerSession, serverLimits } from '../../../lib/proxy/http2/server-session.ts';
 import type { ServerStream } from '../../../lib/proxy/http2/server-stream.ts';
-import { defaultLimits } from '../../../lib/proxy/limits.ts';
 import type { HttpConnection } from '../../../lib/proxy/request-pipeline.ts';
 import {
   dataFrame,
@@ -26,6 +25,7 @@ import {
   settingsFrame,
   windowFrame,
 } from '../../e2e/hardening/http2-frames.ts';
+import { defaultLimits } from '../../support/limits.ts';
 import { RawClient } from '../../support/raw-http.ts';
 import { until } from '../../support/until.ts';
 import { openClient, startFrameApp } from './http2-peers.ts';

@@ -2,7 +2,6 @@ import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
 import { AppSessions, type Waiting } from '../../../lib/proxy/http2/app-sessions.ts';
 import type { ClientSession } from '../../../lib/proxy/http2/client-session.ts';
-import { defaultLimits } from '../../../lib/proxy/limits.ts';
 import { Upstreams } from '../../../lib/proxy/upstream.ts';
 import {
   dataFrame,
@@ -13,6 +12,7 @@ import {
   settingsFrame,
   windowFrame,
 } from '../../e2e/hardening/http2-frames.ts';
+import { defaultLimits } from '../../support/limits.ts';
 import { until } from '../../support/until.ts';
 import { type FrameApp, type FramePeer, okFields, openClient, startFrameApp } from './http2-peers.ts';
 import { startLane } from './lanes.ts';

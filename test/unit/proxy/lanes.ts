@@ -16,7 +16,7 @@ import { LibraryLane } from '../../../lib/proxy/http1/library-lane.ts';
 import { UpgradeForwarder } from '../../../lib/proxy/http1/upgrade.ts';
 import type { Http2Engine } from '../../../lib/proxy/http2/engine.ts';
 import { Http2Lane } from '../../../lib/proxy/http2/lane.ts';
-import { defaultLimits, type Limits } from '../../../lib/proxy/limits.ts';
+import type { Limits } from '../../../lib/proxy/limits.ts';
 import { type Listener, listen } from '../../../lib/proxy/listener.ts';
 import { LiveConnections } from '../../../lib/proxy/live-connections.ts';
 import type { ConnectionScope, Recorder } from '../../../lib/proxy/recorder.ts';
@@ -24,6 +24,7 @@ import { type HttpConnection, RequestPipeline } from '../../../lib/proxy/request
 import type { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
 import { Upstreams } from '../../../lib/proxy/upstream.ts';
 import type { Teardown } from '../../support/children.ts';
+import { defaultLimits } from '../../support/limits.ts';
 import { NodeHttp2Lane } from '../../support/node-http2/server.ts';
 
 /**

@@ -1,7 +1,8 @@
 import t, { type Test } from 'tap';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
-import { defaultLimits, type Limits } from '../../../lib/proxy/limits.ts';
+import type { Limits } from '../../../lib/proxy/limits.ts';
 import { type LiveConnection, LiveConnections } from '../../../lib/proxy/live-connections.ts';
+import { defaultLimits } from '../../support/limits.ts';
 import { ip } from './lanes.ts';
 
 function started(t: Test, limits: Partial<Limits> = {}, reached: string[] = []): LiveConnections {

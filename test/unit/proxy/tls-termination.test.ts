@@ -1,9 +1,9 @@
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import tls from 'node:tls';
 import t, { type Test } from 'tap';
-import { parseClientHello } from '../../../lib/proxy/detect/client-hello.ts';
 import { type Handshake, TlsTermination } from '../../../lib/proxy/tls-termination.ts';
 import { testCertificate } from '../../support/certificates.ts';
+import { parseClientHello } from '../../support/client-hello.ts';
 import { until } from '../../support/until.ts';
 
 const name = 'web.shop';

@@ -31,7 +31,7 @@ t.test('100,000 identities make 1,000 series and one overflow', async (t) => {
   const policy = fx.portPolicy();
   for (let i = 0; i < inputs; i++) {
     const scope = telemetry.recorder.connection(fx.facts({ tls: fx.mesh(`${randomBytes(6).toString('hex')}.ns`) }));
-    scope.requestDecided(policy, fx.permit, fx.requestLog(), false);
+    scope.requestDecided(policy, fx.permit, fx.requestLog());
     const request = scope.requestStarted(policy, fx.permit, false);
     request.requestEnded();
     request.responseHead(200);
@@ -172,7 +172,7 @@ t.test('a million requests and a thousand policy swaps leave memory where it was
       const policy = fx.portPolicy({ server: { ...fx.server } });
       const permit = { ...fx.permit, route: { ...fx.route }, authz: { ...fx.authz } };
       for (let i = 0; i < 1000; i++) {
-        scope.requestDecided(policy, permit, quiet, false);
+        scope.requestDecided(policy, permit, quiet);
         const request = scope.requestStarted(policy, permit, false);
         request.requestEnded();
         request.responseHead(200);

@@ -42,7 +42,7 @@ t.test('requests', async (t) => {
   ];
   for (const [decision, want] of rows) {
     const { telemetry, lines } = fx.fixture();
-    telemetry.recorder.connection(fx.facts()).requestDecided(fx.portPolicy(), decision, fx.requestLog(), false);
+    telemetry.recorder.connection(fx.facts()).requestDecided(fx.portPolicy(), decision, fx.requestLog());
     if (want === null) {
       t.same(lines, [], `${decision.kind} says nothing at info`);
     } else {
@@ -54,7 +54,7 @@ t.test('requests', async (t) => {
 
 t.test('a permit is shown at debug', async (t) => {
   const { telemetry, lines } = fx.fixture('json', 'debug');
-  telemetry.recorder.connection(fx.facts()).requestDecided(fx.portPolicy(), fx.permit, fx.requestLog(), false);
+  telemetry.recorder.connection(fx.facts()).requestDecided(fx.portPolicy(), fx.permit, fx.requestLog());
   t.match(parsed(lines)[0], { level: 'debug', msg: 'Request allowed', authz: prometheus });
 });
 
@@ -64,7 +64,7 @@ t.test('reasons are computed only for a line that is written', async (t) => {
   const reasons = () => {
     throw new Error('nobody asked');
   };
-  scope.requestDecided(fx.portPolicy(), fx.deny, fx.requestLog({ reasons }), false);
+  scope.requestDecided(fx.portPolicy(), fx.deny, fx.requestLog({ reasons }));
   scope.connectionDecided(fx.portPolicy(), fx.tcpDeny, reasons);
   scope.connectionTerminated(fx.portPolicy(), reasons);
   t.same(lines, []);
@@ -139,7 +139,7 @@ t.test('long texts are cut', async (t) => {
       candidates: Array.from({ length: 5000 }, () => ({ ...candidates[0], detail: 'd'.repeat(9999) })),
     }),
   });
-  telemetry.recorder.connection(fx.facts({ tls })).requestDecided(fx.portPolicy(), fx.deny, long, false);
+  telemetry.recorder.connection(fx.facts({ tls })).requestDecided(fx.portPolicy(), fx.deny, long);
   const [line] = parsed(lines) as [Record<string, string>];
   t.equal(line.path?.length, 2049);
   for (const field of ['method', 'host', 'version', 'sni']) t.equal(line[field]?.length, 257, field);
@@ -153,7 +153,7 @@ t.test('a thousand refusals in one turn of the event loop are a thousand lines, 
   const many = Array.from({ length: 64 }, () => ({ ...candidates[0], detail: 'd'.repeat(200) }));
   const request = fx.requestLog({ reasons: () => ({ reason: 'nobody covers it', candidates: many }) });
   const scope = telemetry.recorder.connection(fx.facts());
-  for (let i = 0; i < 1000; i++) scope.requestDecided(fx.portPolicy(), fx.deny, request, false);
+  for (let i = 0; i < 1000; i++) scope.requestDecided(fx.portPolicy(), fx.deny, request);
   const all = parsed(lines) as { reason: string; candidates: unknown[]; candidates_omitted: number }[];
   t.equal(all.length, 1000);
   t.ok(all.every(({ reason }) => reason === 'nobody covers it'));
@@ -164,7 +164,7 @@ t.test('a thousand refusals in one turn of the event loop are a thousand lines, 
   );
   t.equal(all.at(-1)?.candidates_omitted, 64, 'the others say how many there are');
   await new Promise((resolve) => setImmediate(resolve));
-  scope.requestDecided(fx.portPolicy(), fx.deny, request, false);
+  scope.requestDecided(fx.portPolicy(), fx.deny, request);
   t.equal((parsed(lines).at(-1) as (typeof all)[number]).candidates.length, 20, 'another turn');
 });
 
@@ -199,7 +199,7 @@ t.test('whatever a client sends stays inside one line', async (t) => {
         version: text,
         reasons: () => ({ reason: text, candidates: [{ ...candidates[0], detail: text }] }),
       });
-      scope.requestDecided(fx.portPolicy(), fx.deny, request, false);
+      scope.requestDecided(fx.portPolicy(), fx.deny, request);
       scope.httpError(
         fx.portPolicy(),
         { code: 'ERR_SALLYPORT_UNEXPECTED', label: 'unexpected', detail: text },

@@ -63,7 +63,7 @@ t.test('each HTTP decision moves its own counters and no others', async (t) => {
     const { telemetry } = fx.fixture();
     const scope = telemetry.recorder.connection(fx.facts());
     const policy = fx.portPolicy();
-    for (let i = 0; i < 3; i++) scope.requestDecided(policy, decision, fx.requestLog(), false);
+    for (let i = 0; i < 3; i++) scope.requestDecided(policy, decision, fx.requestLog());
     const lines = (await fx.scrape(telemetry)).filter((line) =>
       /authz|not_found|ratelimit|errors_total|invalid/.test(line.name),
     );
@@ -85,7 +85,7 @@ t.test('for N requests, allowed, denied, not found and limited add up to N', asy
   const decisions = [fx.permit, fx.deny, fx.noRoute, fx.limited, fx.audited, fx.redirect];
   for (let i = 0; i < 300; i++) {
     const scope = telemetry.recorder.connection(fx.facts({ tls: fx.mesh(`c${i % 7}.ns`) }));
-    scope.requestDecided(policy, decisions[i % decisions.length] as RequestDecision, fx.requestLog(), i % 2 === 0);
+    scope.requestDecided(policy, decisions[i % decisions.length] as RequestDecision, fx.requestLog());
   }
   const lines = await fx.scrape(telemetry);
   const sum = (name: string) => fx.find(lines, name).reduce((total, line) => total + line.value, 0);
@@ -422,7 +422,7 @@ t.test('idle series are forgotten after ten minutes, open ones and decisions nev
   const scope = telemetry.recorder.connection(fx.facts());
   const policy = fx.portPolicy();
   const bytes = { bytesRead: 1, bytesWritten: 1 };
-  scope.requestDecided(policy, fx.permit, fx.requestLog(), false);
+  scope.requestDecided(policy, fx.permit, fx.requestLog());
   const started = scope.requestStarted(policy, fx.permit, false);
   const transport = scope.openSource(policy, bytes);
   const counts = async () => {
@@ -564,7 +564,7 @@ function everything(recorder: Recorder): void {
   const policy = fx.portPolicy({ protocol: 'detect' });
   const scope = recorder.connection(fx.facts({ tls: fx.mesh('a"b\\c\n.ns') }));
   for (const decision of [fx.permit, fx.audited, fx.deny, fx.noRoute, fx.redirect, fx.limited, fx.invalid()]) {
-    scope.requestDecided(policy, decision, fx.requestLog(), false);
+    scope.requestDecided(policy, decision, fx.requestLog());
   }
   scope.connectionDecided(policy, fx.tcpPermit);
   scope.connectionDecided(policy, fx.tcpDeny);
