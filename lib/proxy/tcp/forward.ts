@@ -154,7 +154,7 @@ export function splice(a: Duplex, b: Duplex): void {
 }
 
 /** Its peer has said all, and has been given all. */
-export function hasEndedBothWays(stream: Duplex): boolean {
+function hasEndedBothWays(stream: Duplex): boolean {
   return stream.readableEnded && stream.writableFinished;
 }
 
