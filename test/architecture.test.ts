@@ -348,7 +348,7 @@ t.test('no error is swallowed without a reason', async (t) => {
 
 /** What reaches for Node's own: underscored properties, symbols of others, bindings, files inside a package. */
 const internals =
-  /(?<=[\w)\]]\??)\.\s*_[a-z]\w*|[{,]\s*_handle\b|\b_handle\s*[:?]|\bprocess\.binding\b|getOwnPropertySymbols|(?:assign|detach)Socket|shouldKeepAlive|=\s*\w+\.listeners\('|\w+\/lib\//;
+  /(?<=[\w)\]]\??)\.\s*_[a-z]\w*|[{,]\s*_handle\b|\b_handle\s*[:?]|\bprocess\.binding\b|getOwnPropertySymbols|(?:assign|detach)Socket|shouldKeepAlive|resetAndClosing|=\s*\w+\.listeners\('|\w+\/lib\//;
 
 /** Where that is allowed, and to what. */
 const mayReachIn: ReadonlyMap<string, RegExp> = new Map([

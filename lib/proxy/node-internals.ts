@@ -54,6 +54,30 @@ export function setOnListener(server: net.Server, keepAliveMs: number): boolean 
   return true;
 }
 
+interface Resettable {
+  resetAndClosing?: boolean;
+}
+
+/** Whether a socket that is destroyed looks at the mark. Nothing else of it is to be seen before. */
+function heedsReset(): boolean {
+  return String(Reflect.get(net.Socket.prototype, '_destroy')).includes('.resetAndClosing');
+}
+
+const canReset = heedsReset();
+
+/**
+ * RST, at once: Node's own `resetAndDestroy` ends the stream first and waits for all that is unsent, and when anything
+ * destroys the socket while that end is under way, libuv refuses the reset (EINVAL) and the descriptor is never closed.
+ */
+export function destroyByReset(socket: net.Socket): void {
+  if (canReset) {
+    (socket as Resettable).resetAndClosing = true;
+    socket.destroy();
+  } else {
+    socket.resetAndDestroy();
+  }
+}
+
 interface Latin1 {
   latin1Slice?(start: number, end: number): string;
 }
@@ -82,7 +106,7 @@ export function endAfter(response: http.ServerResponse): void {
 }
 
 /** The socket is no longer the response's: it goes on as a tunnel. */
-export function letGo(response: http.ServerResponse, socket: Duplex): void {
+export function detach(response: http.ServerResponse, socket: Duplex): void {
   response.detachSocket(socket as net.Socket);
 }
 
@@ -143,6 +167,13 @@ const interfaces: readonly NodeInterface[] = [
     isNeeded: always,
     without: 'where memory is short, a client that reads slowly is cut off as one that does not read',
     isThere: ({ writeQueueSize }) => typeof writeQueueSize === 'number',
+  },
+  {
+    name: 'resetAndClosing of a net.Socket',
+    use: 'breaking off connections',
+    isNeeded: always,
+    without: 'a connection that is broken off may keep its descriptor',
+    isThere: heedsReset,
   },
   {
     name: '_handle.setNoDelay and setKeepAlive of a net.Server',

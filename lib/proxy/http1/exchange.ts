@@ -8,7 +8,7 @@ import type { ConnectionFacts } from '../connection-facts.ts';
 import type { LibraryExchange } from '../exchange.ts';
 import { guarded } from '../guard.ts';
 import { type HeaderList, headerValue, headerValues, type RequestHead, without } from '../headers.ts';
-import { letGo, staysOpen } from '../node-internals.ts';
+import { detach, staysOpen } from '../node-internals.ts';
 import { type Refusal, refusalHeaders } from '../refuse.ts';
 import type { RequestPipeline } from '../request-pipeline.ts';
 import { maxDrainBytes, maxFramingBytes, maxFramingRatio } from './limits.ts';
@@ -218,7 +218,7 @@ export class Http1Exchange implements LibraryExchange {
   switchedElsewhere(status: number, headers: readonly string[]): void {
     this.responded = true;
     this.onAborted = null;
-    letGo(this.#response, this.#socket);
+    detach(this.#response, this.#socket);
     this.#pipeline.answered(this, status, headers, this.startedAt);
   }
 

@@ -5,6 +5,7 @@ import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
 import type { Endpoint } from '../endpoint.ts';
 import type { Asker } from '../fair-queue.ts';
 import { guarded } from '../guard.ts';
+import { destroyByReset } from '../node-internals.ts';
 import { errorCode } from '../refuse.ts';
 import { bulkRead, turn } from '../turn.ts';
 import type { Upstreams } from '../upstream.ts';
@@ -180,17 +181,14 @@ export function leave(app: Duplex, client: Duplex): void {
   else resetOrDestroy(app);
 }
 
-/**
- * RST where the transport can, so that the other side never takes a broken stream for a finished one. At once: Node's own
- * `resetAndDestroy` ends the stream first and waits for all that is unsent, and when anything destroys the socket while
- * that end is under way, libuv refuses the reset (EINVAL) and the descriptor is never closed.
- */
+/** RST where the transport can, so that the other side never takes a broken stream for a finished one. */
 export function resetOrDestroy(stream: Duplex): void {
   if (stream.destroyed) return;
   // A TLS socket has no reset of its own; without close_notify its peer sees a truncation all the same. And where our end
   // has been said already, it has been said; not as long as bytes before it wait.
   if (stream instanceof Socket && !('encrypted' in stream) && (!stream.writableEnded || stream.writableLength > 0)) {
-    (stream as Socket & { resetAndClosing: boolean }).resetAndClosing = true;
+    destroyByReset(stream);
+  } else {
+    stream.destroy();
   }
-  stream.destroy();
 }

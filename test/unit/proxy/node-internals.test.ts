@@ -13,10 +13,10 @@ const handleClass: object = (() => {
   return Object.getPrototypeOf(_handle);
 })();
 
-/** As if Node had it no longer, until the result is called. */
-function without(holder: object, name: string): () => void {
+/** As if Node had it no longer, or something else in its place, until the result is called. */
+function without(holder: object, name: string, value?: unknown): () => void {
   const own = Object.getOwnPropertyDescriptor(holder, name);
-  Object.defineProperty(holder, name, { value: undefined, configurable: true, writable: true });
+  Object.defineProperty(holder, name, { value, configurable: true, writable: true });
   return () => {
     Reflect.deleteProperty(holder, name);
     if (own !== undefined) Object.defineProperty(holder, name, own);
@@ -40,6 +40,11 @@ t.test('this Node has all of it, and that is found out at once', async (t) => {
   t.ok((performance.now() - begin) / 20 < 5, 'milliseconds for one look');
 });
 
+const { _destroy } = net.Socket.prototype;
+function destroyOtherwise(this: net.Socket, error: Error | null, done: (error?: Error | null) => void): void {
+  _destroy.call(this, error, done);
+}
+
 t.test('what is gone is named, with the version of Node, and missed or done without', async (t) => {
   const response = http.ServerResponse.prototype;
   const linux = process.platform === 'linux';
@@ -58,15 +63,18 @@ t.test('what is gone is named, with the version of Node, and missed or done with
     [handleClass, 'readStop', 'warned'],
     [handleClass, 'setNoDelay', linux ? 'warned' : 'nothing'],
     [handleClass, 'setKeepAlive', linux ? 'warned' : 'nothing'],
+    [net.Socket.prototype, '_destroy', 'warned'],
     [Buffer.prototype, 'latin1Slice', 'warned'],
   ];
   for (const [holder, name, fate, redirected = true] of rows) {
-    const restore = without(holder, name);
+    const other = name === '_destroy' ? destroyOtherwise : undefined;
+    const restore = without(holder, name, other);
     const { warned, thrown } = check(redirected);
     restore();
+    const shown = name === '_destroy' ? 'resetAndClosing' : name;
     const what = `${name}, ${redirected ? '' : 'not '}redirected`;
     t.equal(warned.length, fate === 'warned' ? 1 : 0, what);
-    if (fate === 'warned') t.match(warned[0], new RegExp(`is gone: .*${process.version}.*${name}`), what);
+    if (fate === 'warned') t.match(warned[0], new RegExp(`is gone: .*${process.version}.*"missing":".*${shown}`), what);
     if (fate !== 'refused') t.equal(thrown, null, what);
     else
       t.match(thrown, { code: 'ERR_SALLYPORT_NODE', message: new RegExp(`^Node ${process.version} .*${name}.*: run`) });
