@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import { guarded } from '../guard.ts';
 import { without } from '../headers.ts';
+import { otherSideClosed } from './library-pool.ts';
 
 /**
  * Sends `OPTIONS *` (RFC 9112 3.2.4), a target that undici will not send, each time on a connection of its own. To be used
@@ -40,7 +41,7 @@ export function asteriskSender(agent: http.Agent): Pick<Dispatcher, 'dispatch'> 
         );
         const ended = (): void => {
           if (response.complete) handler.onResponseEnd?.(controller, {});
-          else handler.onResponseError?.(controller, new Error('other side closed'));
+          else handler.onResponseError?.(controller, new Error(otherSideClosed));
         };
         response.once('close', guarded('OPTIONS *, ended', ends, ended));
       };

@@ -12,6 +12,7 @@ import { starts } from '../starts.ts';
 import { bulkRead, type TurnTaker, turn } from '../turn.ts';
 import { idempotent } from './idempotent.ts';
 import { isLastRequest } from './last-request.ts';
+import { otherSideClosed } from './library-pool.ts';
 
 /** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
 const internalError = 2;
@@ -151,7 +152,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     if (this.#done) controller.abort(new Error('client gone'));
   }
 
-  /** undici calls this at the first byte of an answer (its types do not say so): the app has taken the request. */
+  /** At the first byte of an answer: the app has taken the request. */
   onResponseStarted(): void {
     this.#mayBeRace = false;
   }
@@ -248,8 +249,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     const { responded, body, method } = this.#exchange;
     if (!this.#mayBeRace || responded || this.#sentBytes > 0 || body !== null || !idempotent.has(method)) return false;
     const code = errorCode(error);
-    // undici has one code for every fault of a socket, and names an orderly close by this message only.
-    const closed = code === 'UND_ERR_SOCKET' && error.message === 'other side closed';
+    const closed = code === 'UND_ERR_SOCKET' && error.message === otherSideClosed;
     return closed || code === 'ECONNRESET' || code === 'EPIPE';
   }
 }

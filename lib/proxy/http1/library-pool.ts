@@ -79,6 +79,9 @@ function poolClass(): PoolClass {
   return isThere(last) ? require(last) : (require('undici') as typeof import('undici')).Pool;
 }
 
+/** undici has one code for every fault of a socket, and names an orderly close by this message alone. */
+export const otherSideClosed = 'other side closed';
+
 /** Of a request that has not begun. */
 const none = null as unknown as Dispatcher.DispatchController;
 

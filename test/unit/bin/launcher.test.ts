@@ -13,7 +13,7 @@ function pretender(t: Test, name: string, says: string): string {
   const file = join(t.testdirName, name);
   writeFileSync(
     file,
-    `#!/bin/sh\nfor word; do case $word in --version) case $1 in --version|--no-memory-*) ${says}; exit;; esac;; esac; done\necho ran "$@"\n`,
+    `#!/bin/sh\nfor word; do case $word in --version) case $1 in --version|--max-semi-*) ${says}; exit;; esac;; esac; done\necho ran "$@"\n`,
   );
   chmodSync(file, 0o755);
   return file;
@@ -61,6 +61,31 @@ t.test('the launcher takes the Node that the package asks for, and none below', 
         stderr,
         `sallyport: Node ${version.slice(1)} (${node}) is too old: install ${least} or newer, or name one in SALLYPORT_NODE\n`,
       );
+  }
+});
+
+t.test('a Node without one of the flags runs without it, and that is said', async (t) => {
+  t.testdir();
+  const version = `v${major + 1}.0.0`;
+  const all = ['--max-semi-space-size=4', '--single-threaded-gc', '--no-allocation-site-pretenuring'];
+  const returning = '--no-memory-pool-share-memory-on-teardown';
+  for (const gone of [[], [returning], ['--single-threaded-gc'], [...all, returning]]) {
+    const node = join(t.testdirName, `without-${gone.length}-${gone.join('').length}`);
+    const refused = `case $word in ${['none', ...gone].join('|')}) echo "bad option: $word" >&2; exit 9;; esac`;
+    const asked = `case "$*" in *--version) echo ${version}; exit;; esac`;
+    writeFileSync(node, `#!/bin/sh\nfor word; do ${refused}; done\n${asked}\necho ran "$@"\n`);
+    chmodSync(node, 0o755);
+    const { status, stdout, stderr } = launch(node, 'run');
+    const missed = gone.filter((flag) => flag !== returning);
+    t.equal(status, 0, `without ${gone}`);
+    // What is a bonus anyway is only asked for where all else is there.
+    const kept =
+      missed.length > 0
+        ? all.filter((flag) => !gone.includes(flag))
+        : [...all, returning].filter((flag) => !gone.includes(flag));
+    t.ok(stdout.startsWith(['ran', ...kept, '--disable-warning'].join(' ')), stdout);
+    const said = `sallyport: Node ${version.slice(1)} has no flag ${missed.join(' ')}: it runs without, and takes more memory or time\n`;
+    t.equal(stderr, missed.length === 0 ? '' : said);
   }
 });
 
