@@ -30,10 +30,6 @@ export class Readiness {
     this.#missing.delete(name);
   }
 
-  down(name: Exclude<LatchName, 'drain'>): void {
-    this.#missing.add(name);
-  }
-
   /** For good: a drained process does not come back. */
   drain(): void {
     this.#missing.add('drain');

@@ -44,8 +44,6 @@ export interface LibraryExchange extends Exchange {
   admitted: Admitted | null;
   /** Called once when the request is permitted and about to be forwarded. */
   readonly onPermitted: (() => void) | null;
-  /** Trailers of the request, once its body has ended; empty where none. */
-  requestTrailers(): HeaderList;
   /** A 1xx. */
   informational(status: number, headers: HeaderList): void;
 }

@@ -99,10 +99,6 @@ export class Http1Exchange implements LibraryExchange {
     return oddNamesOf(this.forwardHeaders);
   }
 
-  requestTrailers(): HeaderList {
-    return this.#request.rawTrailers;
-  }
-
   /** More of the body has come than has been taken. */
   get isBehind(): boolean {
     return this.#request.readableLength > 0;

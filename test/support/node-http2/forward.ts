@@ -1,16 +1,16 @@
 import type { ClientHttp2Stream, Http2Stream } from 'node:http2';
 import type { Admitted } from '../../../lib/proxy/admitted.ts';
-import type { LibraryExchange } from '../../../lib/proxy/exchange.ts';
 import { type HeaderList, headerValue } from '../../../lib/proxy/headers.ts';
 import { errorCode, reasonName } from '../../../lib/proxy/http2/protocol.ts';
 import { ToldByReset } from '../../../lib/proxy/http2/relay-to-http2.ts';
 import type { RequestScope } from '../../../lib/proxy/recorder.ts';
+import type { Http2Exchange } from './exchange.ts';
 import type { Http2Pool } from './pool.ts';
 
 /** Sends a permitted request to an HTTP/2 app (prior knowledge) and its answer back, with trailers both ways. */
 export function forwardHttp2(
   { scope }: Admitted,
-  exchange: LibraryExchange,
+  exchange: Http2Exchange,
   fields: HeaderList,
   pool: Http2Pool,
   failed: (error: unknown) => void,
@@ -57,7 +57,7 @@ export function forwardHttp2(
 }
 
 function relay(
-  exchange: LibraryExchange,
+  exchange: Http2Exchange,
   scope: RequestScope,
   stream: ClientHttp2Stream,
   failed: (error: unknown) => void,
