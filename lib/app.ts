@@ -10,10 +10,10 @@ import { createHealthServer } from './ops/health-server.ts';
 import { Readiness } from './ops/readiness.ts';
 import { Soundness } from './ops/soundness.ts';
 import { StopSequence } from './ops/stop-sequence.ts';
-import { Doors } from './proxy/doors.ts';
+import { Doors } from './proxy/accept/doors.ts';
+import { OwnEndpoints } from './proxy/accept/own-endpoints.ts';
 import { onInternalFault, requestFault } from './proxy/guard.ts';
 import { checkNode } from './proxy/node-internals.ts';
-import { OwnEndpoints } from './proxy/own-endpoints.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
 import type { Log } from './telemetry/log.ts';
 import { type Build, createTelemetry } from './telemetry/metrics.ts';
@@ -67,8 +67,7 @@ export async function startApp(options: AppOptions): Promise<App> {
   const doors = new Doors(services, own, (fields, message) => log.logger.error(fields, message));
   const health = createHealthServer({ ready: () => readiness.state(), live: () => soundness.live });
   const release = async (): Promise<void> => {
-    await Promise.allSettled([policy.stop(), identity.source?.stop(), plane.upstreams.close(), health.close()]);
-    plane.close();
+    await Promise.allSettled([policy.stop(), identity.source?.stop(), plane.close(), health.close()]);
     ignoreFaults();
   };
   const sequence = new StopSequence({

@@ -33,6 +33,55 @@ const plainValues = /^lib\/(client|errors\/[\w-]+|http-message|ip|printable|prob
 const policyValues =
   /^lib\/policy\/(bytes|decision|identities|lists|nearest|networks|refusals|regex|route-rule|selectors|workload)\.ts$/;
 
+/** The data plane sees policy only as a decision, and telemetry only as a recorder. Its rooms, each above those it may look into. */
+const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; readonly why: string }>> = {
+  fairness: { below: [], why: 'who gets how much, whatever it is spent on' },
+  upstream: { below: ['fairness'], why: 'the one way to dial' },
+  detect: { below: ['fairness'], why: 'bytes to a guess' },
+  tls: { below: ['fairness', 'detect'], why: 'a handshake to a client' },
+  tcp: { below: ['fairness', 'upstream', 'detect'], why: 'bytes without requests' },
+  http: { below: ['fairness', 'upstream'], why: 'what both versions share, and neither of them' },
+  http1: {
+    below: ['fairness', 'upstream', 'http'],
+    why: 'what both HTTP/1 lanes, and HTTP/2 towards an HTTP/1 app, share',
+  },
+  'http1/fast': {
+    below: ['fairness', 'upstream', 'tcp', 'http', 'http1'],
+    why: 'plain requests; nothing of the library lane',
+  },
+  'http1/library': {
+    below: ['fairness', 'upstream', 'detect', 'tcp', 'http', 'http1'],
+    why: 'undici and http-proxy; nothing of the fast lane',
+  },
+  http2: {
+    below: ['fairness', 'upstream', 'http', 'http1', 'http2/hpack'],
+    why: 'one engine, and none of the HTTP/1 lanes',
+  },
+  'http2/hpack': { below: [], why: 'RFC 7541, nothing more' },
+};
+
+const policyAsSeen = /^lib\/policy\/(decision|refusals)\.ts$/;
+const proxyBase = /^lib\/proxy\/(connection-facts|guard|limits|node-internals|recorder|token)\.ts$/;
+const inRoom = (room: string): RegExp => new RegExp(`^lib/proxy/${room}/[^/]+$`);
+
+const dataPlane: readonly Rule[] = [
+  {
+    room: proxyBase,
+    may: [proxyBase, values, policyAsSeen],
+    why: 'what every room of the data plane stands on',
+  },
+  ...Object.entries(proxyRooms).map(([room, { below, why }]) => ({
+    room: inRoom(room),
+    may: [...[room, ...below].map(inRoom), proxyBase, values, policyAsSeen],
+    why,
+  })),
+  {
+    room: /^lib\/proxy\/(accept\/)?[^/]+$/,
+    may: [/^lib\/proxy\/(?!http1\/|http2\/)/, /^lib\/proxy\/http[12]\/engine\.ts$/, values, policyAsSeen],
+    why: 'a connection, from its door on: it knows engines by their interfaces alone',
+  },
+];
+
 const rules: readonly Rule[] = [
   { room: /^lib\/errors\//, may: [/^lib\/errors\//], packages: [], why: 'the catalogue of errors knows nobody' },
   {
@@ -72,11 +121,7 @@ const rules: readonly Rule[] = [
     packages: ['zod'],
     why: "the core's doors; it knows no sockets, files, clocks, YAML or log",
   },
-  {
-    room: /^lib\/proxy\//,
-    may: [/^lib\/proxy\//, values, /^lib\/policy\/(decision|refusals)\.ts$/],
-    why: 'the data plane sees policy only as a decision, and telemetry only as a recorder',
-  },
+  ...dataPlane,
   {
     room: /^lib\/reload\//,
     may: [/^lib\/reload\//, values, /^lib\/policy\//, /^lib\/config\//, /^lib\/(yaml|regular-file)\.ts$/],
@@ -243,7 +288,6 @@ t.test('no circles among files, not even of types', async (t) => {
 /** Longer than a file should be, each with what it waits for; functions are Biome's to measure (.biome.json). */
 const longFiles: ReadonlyMap<string, string> = new Map([
   ['lib/proxy/connection.ts', 'detection, TLS and hand-over are to be divided'],
-  ['lib/proxy/http1/library-lane.ts', 'the library lane is to be a room of its own'],
   ['lib/proxy/http2/session.ts', 'flow control, resets and settings are to be parts of their own'],
 ]);
 const mostLines = 400;
@@ -263,18 +307,18 @@ t.test('no file is too long, and no function', async (t) => {
 
 /**
  * Where bytes enter the data plane, in how many places of a file, and the file by which these take turns. Work in proportion
- * to what has come is asked for there (lib/proxy/turn.ts), so that nobody's large read holds up the others.
+ * to what has come is asked for there (lib/proxy/fairness/turn.ts), so that nobody's large read holds up the others.
  */
 const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = new Map([
   ['lib/proxy/detect/peek.ts', [1, 'lib/proxy/detect/peek.ts']],
-  ['lib/proxy/http1/fast-connection.ts', [1, 'lib/proxy/http1/fast-connection.ts']],
-  ['lib/proxy/http1/sliced-feed.ts', [1, 'lib/proxy/http1/sliced-feed.ts']],
+  ['lib/proxy/http1/fast/client-connection.ts', [1, 'lib/proxy/http1/fast/client-connection.ts']],
+  ['lib/proxy/http1/library/sliced-feed.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   ['lib/proxy/http2/server-session.ts', [1, 'lib/proxy/http2/session.ts']],
   ['lib/proxy/tcp/forward.ts', [1, 'lib/proxy/tcp/forward.ts']],
   // What Node's parser or the session has handed on of that.
-  ['lib/proxy/application.ts', [1, 'lib/proxy/http1/sliced-feed.ts']],
-  ['lib/proxy/http1/exchange.ts', [2, 'lib/proxy/http1/sliced-feed.ts']],
-  ['lib/proxy/http1/forward.ts', [1, 'lib/proxy/http1/sliced-feed.ts']],
+  ['lib/proxy/http/application.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
+  ['lib/proxy/http1/library/exchange.ts', [2, 'lib/proxy/http1/library/sliced-feed.ts']],
+  ['lib/proxy/http1/library/forward.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   // From the app.
   ['lib/proxy/http1/app-pool.ts', [1, 'lib/proxy/http1/app-connection.ts']],
   ['lib/proxy/tcp/lent-reads.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
@@ -282,7 +326,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
     'lib/proxy/http2/app-sessions.ts',
     [1, 'none: what an HTTP/2 app sends, within the windows that clients have given'],
   ],
-  ['lib/proxy/http1/upgrade.ts', [1, 'none: the answer of an app that declines an upgrade']],
+  ['lib/proxy/http1/library/upgrade.ts', [1, 'none: the answer of an app that declines an upgrade']],
 ]);
 
 t.test('whoever reads a socket takes turns', async (t) => {
@@ -293,7 +337,7 @@ t.test('whoever reads a socket takes turns', async (t) => {
     t.equal(places, known, `${file} reads in ${places} places: say by what these take turns`);
     if (known === 0 || turns.startsWith('none: ')) continue;
     t.ok(
-      imports.some(({ from, to, typeOnly }) => from === turns && to === 'lib/proxy/turn.ts' && !typeOnly),
+      imports.some(({ from, to, typeOnly }) => from === turns && to === 'lib/proxy/fairness/turn.ts' && !typeOnly),
       `${file} takes turns by ${turns}`,
     );
   }
@@ -356,7 +400,7 @@ const mayReachIn: ReadonlyMap<string, RegExp> = new Map([
   // Documented, for authors of libraries.
   ['lib/policy/documents/shape-fields.ts', /^\._zod$/],
   // Loads undici whole where its pieces are not where they were.
-  ['lib/proxy/http1/library-pool.ts', /^undici\/lib\/$/],
+  ['lib/proxy/http1/library/undici-pool.ts', /^undici\/lib\/$/],
 ]);
 
 function reachedIn(source: string): string[] {
@@ -401,12 +445,12 @@ const forTests: ReadonlyMap<string, readonly string[]> = new Map([
   ['lib/errors/error-codes.ts', ['errorCatalogue']],
   ['lib/errors/exits.ts', ['exitMeanings']],
   ['lib/errors/problems.ts', ['problemCatalogue']],
-  ['lib/proxy/refuse.ts', ['failureOf']],
+  ['lib/proxy/http/refuse.ts', ['failureOf']],
   // Parts whose many rows would each need a server, a client or a kernel.
   ['lib/ops/admin-app.ts', ['acceptsGzip']],
   ['lib/policy/pod.ts', ['probePath']],
-  ['lib/proxy/http1/exchange.ts', ['isWritableLink']],
-  ['lib/proxy/http1/upgrade.ts', ['tie']],
+  ['lib/proxy/http1/library/exchange.ts', ['isWritableLink']],
+  ['lib/proxy/http1/library/upgrade.ts', ['tie']],
   ['lib/redirect/rules.ts', ['sameRules']],
   ['lib/telemetry/log.ts', ['parseLevel']],
   // Bounds that tests go up to and beyond.

@@ -3,7 +3,7 @@ import { createAuthorizer } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
 import { oddNamesOf, type RequestFacts } from '../../lib/policy/decision.ts';
 import { readDocuments } from '../../lib/policy/documents/read.ts';
-import { headerValues } from '../../lib/proxy/headers.ts';
+import { headerValues } from '../../lib/proxy/http/headers.ts';
 import { threadCpuMs } from '../process-usage.ts';
 import { hostileClient, hostilePolicy, seededRandom, workload } from './documents.ts';
 import type { MicroResult } from './micro.ts';

@@ -1,19 +1,18 @@
 import type { Config } from '../config/config.ts';
 import type { PolicyAuthorizer } from '../policy/authorizer.ts';
-import { BufferBudget } from '../proxy/buffer-budget.ts';
+import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
 import type { ConnectionServices } from '../proxy/connection.ts';
-import type { Endpoint } from '../proxy/endpoint.ts';
+import { BufferBudget } from '../proxy/fairness/buffer-budget.ts';
+import { LiveConnections } from '../proxy/fairness/live-connections.ts';
 import { guarded } from '../proxy/guard.ts';
-import { FastLane } from '../proxy/http1/fast-lane.ts';
-import { LibraryLane } from '../proxy/http1/library-lane.ts';
-import { UpgradeForwarder } from '../proxy/http1/upgrade.ts';
+import { type HttpConnection, RequestPipeline } from '../proxy/http/request-pipeline.ts';
+import { FastLane } from '../proxy/http1/fast/lane.ts';
+import { LibraryLane } from '../proxy/http1/library/lane.ts';
 import { Http2Lane } from '../proxy/http2/lane.ts';
 import { limitsOfFaults } from '../proxy/limits.ts';
-import { LiveConnections } from '../proxy/live-connections.ts';
-import type { OwnEndpoints } from '../proxy/own-endpoints.ts';
 import type { Recorder } from '../proxy/recorder.ts';
-import { type HttpConnection, RequestPipeline } from '../proxy/request-pipeline.ts';
-import { Upstreams } from '../proxy/upstream.ts';
+import type { Endpoint } from '../proxy/upstream/endpoint.ts';
+import { Upstreams } from '../proxy/upstream/upstreams.ts';
 import type { FollowedIdentity } from './identity.ts';
 
 interface PlaneParts {
@@ -31,7 +30,7 @@ export function createDataPlane({ config, recorder, authorizer, identity, own }:
   const live = new LiveConnections(limits, recorder);
   const isOwn = (endpoint: Endpoint): boolean => own.has(endpoint);
   const upstreams = new Upstreams({ connectTimeoutMs: config.connectTimeoutMs, limits, recorder, isOwn });
-  const pipeline = new RequestPipeline({ authorizer, upstreams, recorder, limits, budget });
+  const pipeline = new RequestPipeline({ authorizer, recorder, limits, budget });
   const onBadRequest = (connection: HttpConnection, reason: string): void => {
     const limit = limitsOfFaults.get(reason);
     if (limit !== undefined) pipeline.limitReached(limit, connection);
@@ -42,8 +41,7 @@ export function createDataPlane({ config, recorder, authorizer, identity, own }:
     onBadRequest(connection, reason);
     connection.scope.brokenProtocol();
   };
-  const upgrades = new UpgradeForwarder(pipeline, upstreams);
-  const library = new LibraryLane({ pipeline, upgrades, onBadRequest: onBrokenHttp1 });
+  const library = new LibraryLane({ pipeline, upstreams, onBadRequest: onBrokenHttp1 });
   const http1 = config.fastLane ? new FastLane({ pipeline, upstreams, library, onBadRequest: onBrokenHttp1 }) : library;
   const http2 = new Http2Lane({ pipeline, upstreams, onBadRequest });
   const anchors = () => identity.termination()?.anchors ?? null;
@@ -62,13 +60,13 @@ export function createDataPlane({ config, recorder, authorizer, identity, own }:
   return {
     services,
     live,
-    upstreams,
     http1,
-    close(): void {
-      http1.close();
+    async close(): Promise<void> {
+      const closed = http1.close();
       http2.close();
       budget.close();
       live.close();
+      await closed;
     },
   };
 }

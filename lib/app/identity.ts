@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts';
-import type { TlsTermination } from '../proxy/tls-termination.ts';
+import type { TlsTermination } from '../proxy/tls/termination.ts';
 import type { CredentialSource } from '../reload/credential-source.ts';
 import type { Told } from './told.ts';
 
@@ -19,7 +19,7 @@ export async function followIdentity(
     return { termination: () => null, source: null };
   }
   // Loaded here alone: what reads certificates takes 3 MB of memory, and many sidecars have none.
-  const { TlsTermination } = await import('../proxy/tls-termination.ts');
+  const { TlsTermination } = await import('../proxy/tls/termination.ts');
   const { createCredentialSource } = await import('../reload/credential-source.ts');
   let termination: TlsTermination | null = null;
   let anchorIds: readonly string[] = [];

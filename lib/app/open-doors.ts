@@ -3,11 +3,11 @@ import type { Config } from '../config/config.ts';
 import type { ListenAddress } from '../config/values.ts';
 import type { AdminApp } from '../ops/admin-app.ts';
 import type { HealthServer } from '../ops/health-server.ts';
-import { adminArrivals, explicitArrivals, redirectedArrivals } from '../proxy/arrivals.ts';
-import type { Doors } from '../proxy/doors.ts';
-import { loadOriginalDestination } from '../proxy/original-destination.ts';
-import type { OwnEndpoints } from '../proxy/own-endpoints.ts';
-import type { Destination } from '../proxy/request-pipeline.ts';
+import { adminArrivals, explicitArrivals, redirectedArrivals } from '../proxy/accept/arrivals.ts';
+import type { Doors } from '../proxy/accept/doors.ts';
+import { loadOriginalDestination } from '../proxy/accept/original-destination.ts';
+import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
+import type { Destination } from '../proxy/http/request-pipeline.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { FollowedPolicy } from './policy.ts';
 

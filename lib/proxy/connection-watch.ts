@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net';
 import type { IpAddress } from '../ip.ts';
-import { type BufferBudget, progressOf, type Slow, Stall, type StallLimit, takenOf } from './buffer-budget.ts';
+import { type BufferBudget, progressOf, type Slow, Stall, type StallLimit, takenOf } from './fairness/buffer-budget.ts';
+import type { Spareable } from './fairness/live-connections.ts';
+import type { Occupant } from './http/request-pipeline.ts';
 import type { LimitName, Limits } from './limits.ts';
-import type { Spareable } from './live-connections.ts';
-import type { PeerSession, TrustAnchors } from './peer-session.ts';
-import type { Occupant } from './request-pipeline.ts';
 import { resetOrDestroy } from './tcp/forward.ts';
+import type { PeerSession, TrustAnchors } from './tls/peer-session.ts';
 
 export interface WatchServices {
   readonly budget: BufferBudget;

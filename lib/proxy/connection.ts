@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { type ClientTls, clientId } from '../client.ts';
+import { errorCode } from '../errors/coded-error.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
@@ -9,19 +10,18 @@ import { type HttpGuess, HttpScan } from './detect/http-guess.ts';
 import { Opening } from './detect/opening.ts';
 import { type Peek, peek, putBack } from './detect/peek.ts';
 import { TunnelGuard } from './detect/tunnel-guard.ts';
+import type { Line } from './fairness/line.ts';
+import type { LiveConnection, LiveConnections, Spareable } from './fairness/live-connections.ts';
+import { type Source, sourceOf } from './fairness/sources.ts';
 import { guarded } from './guard.ts';
+import type { Destination, HttpConnection, Occupant } from './http/request-pipeline.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
-import type { Line } from './line.ts';
-import type { LiveConnection, LiveConnections, Spareable } from './live-connections.ts';
-import type { PeerSession } from './peer-session.ts';
 import type { ConnectionScope, Recorder, TransportScope } from './recorder.ts';
-import { errorCode } from './refuse.ts';
-import type { Destination, HttpConnection, Occupant } from './request-pipeline.ts';
-import { type Source, sourceOf } from './sources.ts';
 import { forwardTcp } from './tcp/forward.ts';
-import type { AlpnPreference, Handshake, TlsTermination } from './tls-termination.ts';
-import type { Upstreams } from './upstream.ts';
+import type { PeerSession } from './tls/peer-session.ts';
+import type { AlpnPreference, Handshake, TlsTermination } from './tls/termination.ts';
+import type { Upstreams } from './upstream/upstreams.ts';
 
 export interface ConnectionServices {
   readonly authorizer: Authorizer;

@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import fc from 'fast-check';
 import t from 'tap';
-import type { Admitted } from '../../lib/proxy/admitted.ts';
+import type { Admitted } from '../../lib/proxy/http/admitted.ts';
 import { AppConnection } from '../../lib/proxy/http1/app-connection.ts';
 import type { ResponseHead } from '../../lib/proxy/http1/plain-response.ts';
 import { parseResponses } from '../support/raw-http.ts';

@@ -1,9 +1,9 @@
 import { METHODS } from 'node:http';
 import fc from 'fast-check';
 import t from 'tap';
-import { scanRequestHeaders } from '../../lib/proxy/headers.ts';
-import { fieldPairs } from '../../lib/proxy/http1/field-lines.ts';
-import { readPlainHead } from '../../lib/proxy/http1/plain-request.ts';
+import { fieldPairs } from '../../lib/proxy/http/field-lines.ts';
+import { scanRequestHeaders } from '../../lib/proxy/http/headers.ts';
+import { readPlainHead } from '../../lib/proxy/http1/fast/plain-request.ts';
 import { Unread } from '../../lib/proxy/http1/unread.ts';
 import { isHost } from '../../lib/request-target.ts';
 import { caseBytes, readHttp1Cases } from '../support/http1-cases.ts';

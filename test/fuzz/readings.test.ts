@@ -9,7 +9,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { parseIp } from '../../lib/ip.ts';
 import { oddNamesOf, type RequestFacts } from '../../lib/policy/decision.ts';
-import { applyHeaderChanges, headerValues, isIdentityAlias } from '../../lib/proxy/headers.ts';
+import { applyHeaderChanges, headerValues, isIdentityAlias } from '../../lib/proxy/http/headers.ts';
 import { readTarget } from '../../lib/request-target.ts';
 import {
   type RunningServer,

@@ -6,7 +6,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { errorCatalogue } from '../../lib/errors/error-codes.ts';
 import { problemCatalogue } from '../../lib/errors/problems.ts';
-import { failureOf } from '../../lib/proxy/refuse.ts';
+import { failureOf } from '../../lib/proxy/http/refuse.ts';
 
 const file = resolve(import.meta.dirname, '../../README.md');
 

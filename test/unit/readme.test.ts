@@ -12,7 +12,7 @@ import { exitMeanings, exitText } from '../../lib/errors/exits.ts';
 import { documentKinds } from '../../lib/policy/documents/kinds.ts';
 import { refusals } from '../../lib/policy/refusals.ts';
 import { defaultPolicies } from '../../lib/policy/workload.ts';
-import { type Failure, failureOf, failures, upstreamFailure } from '../../lib/proxy/refuse.ts';
+import { type Failure, failureOf, failures, upstreamFailure } from '../../lib/proxy/http/refuse.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
 import { withTables } from '../support/readme-tables.ts';
 

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
+import { longRead, type PutOff, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
-import { longRead, type PutOff, turn } from '../turn.ts';
 import { Deadlines, type Waiting } from './deadlines.ts';
 
 /** How looking at the first bytes of a stream ended. `bytes` is all that was read, and has been taken off the stream. */

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
 import { CodedError } from '../../errors/coded-error.ts';
-import type { Admitted } from '../admitted.ts';
+import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
-import { InterimCount } from '../interim-count.ts';
-import { bulkRead, type TurnTaker, turn } from '../turn.ts';
+import type { Admitted } from '../http/admitted.ts';
+import { InterimCount } from '../http/interim-count.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-response.ts';
 

@@ -1,7 +1,7 @@
-import type { Endpoint } from '../endpoint.ts';
-import type { Asker } from '../fair-queue.ts';
+import type { Asker } from '../fairness/fair-queue.ts';
 import { eachGuarded, guarded } from '../guard.ts';
-import type { PendingConnect, Upstreams } from '../upstream.ts';
+import type { Endpoint } from '../upstream/endpoint.ts';
+import type { PendingConnect, Upstreams } from '../upstream/upstreams.ts';
 import { AppConnection } from './app-connection.ts';
 
 /** Longest idle life of a connection to the app (Linkerd's figure): many apps close theirs after 5 s. */

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { HttpConnection } from '../request-pipeline.ts';
+import type { HttpConnection } from '../http/request-pipeline.ts';
 
 /** Serves HTTP/1 on connections that detection hands over. Two stand side by side: the fast lane and the library lane. */
 export interface Http1Engine {
@@ -9,5 +9,5 @@ export interface Http1Engine {
   drain(): void;
   /** Ends connections that are between requests. */
   closeIdle(): void;
-  close(): void;
+  close(): Promise<void>;
 }

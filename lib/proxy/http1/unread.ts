@@ -1,4 +1,4 @@
-import { isRequestLine } from './plain-request.ts';
+import { isRequestLine } from './request-line.ts';
 
 const endOfHead = Buffer.from('\r\n\r\n');
 const nothing = Buffer.alloc(0);

@@ -1,4 +1,4 @@
-import type { HeaderList } from '../headers.ts';
+import type { HeaderList } from '../http/headers.ts';
 import { originalProtocolHeader } from './head.ts';
 import { encodeFields } from './hpack/encoder.ts';
 

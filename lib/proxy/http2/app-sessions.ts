@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
-import type { BufferBudget } from '../buffer-budget.ts';
-import type { Endpoint } from '../endpoint.ts';
+import type { BufferBudget } from '../fairness/buffer-budget.ts';
+import { turn } from '../fairness/turn.ts';
 import { type Ending, guarded, internalFault } from '../guard.ts';
-import { turn } from '../turn.ts';
-import { connectTimedOut, type PendingConnect, type Upstreams } from '../upstream.ts';
+import type { Endpoint } from '../upstream/endpoint.ts';
+import { connectTimedOut, type PendingConnect, type Upstreams } from '../upstream/upstreams.ts';
 import { type ClientHome, ClientSession } from './client-session.ts';
 import { appLimits } from './limits.ts';
 

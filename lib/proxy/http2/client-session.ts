@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
-import type { Admitted } from '../admitted.ts';
-import type { BufferBudget } from '../buffer-budget.ts';
+import type { BufferBudget } from '../fairness/buffer-budget.ts';
 import { guarded, internalFault } from '../guard.ts';
-import { type HeaderList, without } from '../headers.ts';
-import { InterimCount } from '../interim-count.ts';
+import type { Admitted } from '../http/admitted.ts';
+import { type HeaderList, without } from '../http/headers.ts';
+import { InterimCount } from '../http/interim-count.ts';
 import { AnswerHead } from './answer-head.ts';
 import { contentLength, soundStatus } from './field-rules.ts';
 import { HeaderBlocks } from './header-blocks.ts';

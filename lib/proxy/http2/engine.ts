@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { HttpConnection } from '../request-pipeline.ts';
+import type { HttpConnection } from '../http/request-pipeline.ts';
 
 /** One served connection. */
 export interface Http2Session {

@@ -1,4 +1,4 @@
-import type { HeaderList } from '../headers.ts';
+import type { HeaderList } from '../http/headers.ts';
 
 /*
  * What a field section may contain (RFC 9113 8.2, 8.3). HTTP/2 gives names and values their lengths, HTTP/1 line ends:

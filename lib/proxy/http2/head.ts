@@ -1,6 +1,6 @@
 import { isFramingAlias } from '../../http-message.ts';
 import { isHost, readTarget } from '../../request-target.ts';
-import { type HeaderList, headerValue, isIdentityAlias } from '../headers.ts';
+import { type HeaderList, headerValue, isIdentityAlias } from '../http/headers.ts';
 
 /**
  * How a meshed client carries HTTP/1 over its HTTP/2 connection to us (Linkerd's orig-proto). The app gets the

@@ -1,6 +1,6 @@
 import { CodedError } from '../../errors/coded-error.ts';
-import type { Admitted } from '../admitted.ts';
-import { type HeaderList, headerValue, withoutIdentity } from '../headers.ts';
+import type { Admitted } from '../http/admitted.ts';
+import { type HeaderList, headerValue, withoutIdentity } from '../http/headers.ts';
 import type { RequestScope } from '../recorder.ts';
 import type { AnswerHead } from './answer-head.ts';
 import type { AppSessions, Waiting } from './app-sessions.ts';

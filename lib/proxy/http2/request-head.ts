@@ -1,5 +1,5 @@
-import type { HeaderList } from '../headers.ts';
-import { isLastRequest } from '../http1/last-request.ts';
+import type { HeaderList } from '../http/headers.ts';
+import { isLastRequest } from '../http/last-request.ts';
 import { contentLength, isSoundRequest } from './field-rules.ts';
 import { type Http2Head, readHttp2Head } from './head.ts';
 import { encodeFields } from './hpack/encoder.ts';

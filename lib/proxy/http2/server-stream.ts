@@ -1,11 +1,11 @@
 import { oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
-import type { Admitted } from '../admitted.ts';
-import { Stall } from '../buffer-budget.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
-import type { Exchange } from '../exchange.ts';
-import { type HeaderList, headerValues } from '../headers.ts';
-import { failures, type Refusal, refusalHeaders } from '../refuse.ts';
-import type { HttpConnection, RequestPipeline } from '../request-pipeline.ts';
+import { Stall } from '../fairness/buffer-budget.ts';
+import type { Admitted } from '../http/admitted.ts';
+import type { Exchange } from '../http/exchange.ts';
+import { type HeaderList, headerValues } from '../http/headers.ts';
+import { failures, type Refusal, refusalHeaders } from '../http/refuse.ts';
+import type { HttpConnection, RequestPipeline } from '../http/request-pipeline.ts';
 import { AnswerHead } from './answer-head.ts';
 import { lowerCase, mayEndInTrailers, type OriginalProtocol } from './head.ts';
 import { encodeFields } from './hpack/encoder.ts';

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
 import type { IpAddress } from '../../ip.ts';
-import type { BufferBudget } from '../buffer-budget.ts';
+import type { BufferBudget } from '../fairness/buffer-budget.ts';
+import { longRead, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { LimitName } from '../limits.ts';
-import { longRead, turn } from '../turn.ts';
 import { areSoundTrailers } from './field-rules.ts';
 import { FrameReader, type FrameSink } from './frame-reader.ts';
 import { HpackDecoder } from './hpack/decoder.ts';

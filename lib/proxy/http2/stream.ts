@@ -1,6 +1,6 @@
 import type { IpAddress } from '../../ip.ts';
-import { type BufferBudget, type Slow, Stall, type StallLimit } from '../buffer-budget.ts';
-import type { HeaderList } from '../headers.ts';
+import { type BufferBudget, type Slow, Stall, type StallLimit } from '../fairness/buffer-budget.ts';
+import type { HeaderList } from '../http/headers.ts';
 import { HeldBytes } from './held-bytes.ts';
 import type { Output } from './output.ts';
 import { errorCode } from './protocol.ts';

@@ -1,14 +1,14 @@
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { errorCode } from '../../errors/coded-error.ts';
 import type { ConnectionPermit } from '../../policy/decision.ts';
 import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
-import type { Endpoint } from '../endpoint.ts';
-import type { Asker } from '../fair-queue.ts';
+import type { Asker } from '../fairness/fair-queue.ts';
+import { bulkRead, turn } from '../fairness/turn.ts';
 import { guarded } from '../guard.ts';
 import { destroyByReset } from '../node-internals.ts';
-import { errorCode } from '../refuse.ts';
-import { bulkRead, turn } from '../turn.ts';
-import type { Upstreams } from '../upstream.ts';
+import type { Endpoint } from '../upstream/endpoint.ts';
+import type { Upstreams } from '../upstream/upstreams.ts';
 import { LentReads } from './lent-reads.ts';
 
 const nothing = Buffer.alloc(0);

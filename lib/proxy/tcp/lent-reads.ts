@@ -1,6 +1,6 @@
 import type { Writable } from 'node:stream';
-import { bulkRead, type TurnTaker, turn } from '../turn.ts';
-import type { OnRead } from '../upstream.ts';
+import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
+import type { OnRead } from '../upstream/upstreams.ts';
 
 /** For all connections that are not busy: what is read here is copied on before the next read can happen. */
 const shared = Buffer.allocUnsafeSlow(64 * 1024);

@@ -1,10 +1,12 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream, ServerStreamResponseOptions } from 'node:http2';
 import { PassThrough, type Readable } from 'node:stream';
 import { oddNamesOf, type RequestFacts } from '../../../lib/policy/decision.ts';
-import type { Admitted } from '../../../lib/proxy/admitted.ts';
 import type { ConnectionFacts } from '../../../lib/proxy/connection-facts.ts';
-import type { LibraryExchange } from '../../../lib/proxy/exchange.ts';
-import { type HeaderList, headerValues, withoutIdentity } from '../../../lib/proxy/headers.ts';
+import type { Admitted } from '../../../lib/proxy/http/admitted.ts';
+import { type HeaderList, headerValues, withoutIdentity } from '../../../lib/proxy/http/headers.ts';
+import { type Refusal, refusalHeaders } from '../../../lib/proxy/http/refuse.ts';
+import type { RequestPipeline } from '../../../lib/proxy/http/request-pipeline.ts';
+import type { LibraryExchange } from '../../../lib/proxy/http1/library/library-exchange.ts';
 import {
   type Http2Head,
   lowerCase,
@@ -14,8 +16,6 @@ import {
 } from '../../../lib/proxy/http2/head.ts';
 import { drainMs, maxDrainBytes } from '../../../lib/proxy/http2/limits.ts';
 import { errorCode } from '../../../lib/proxy/http2/protocol.ts';
-import { type Refusal, refusalHeaders } from '../../../lib/proxy/refuse.ts';
-import type { RequestPipeline } from '../../../lib/proxy/request-pipeline.ts';
 import { asObject, sendTrailers } from './forward.ts';
 
 /** Resets arrive as errors; `close` deals with them. */

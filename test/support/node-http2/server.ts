@@ -3,17 +3,19 @@ import type { Socket } from 'node:net';
 import { isSoundMethod } from '../../../lib/http-message.ts';
 import { hostPort } from '../../../lib/ip.ts';
 import { putBack } from '../../../lib/proxy/detect/peek.ts';
-import { ByEndpoint, type Endpoint } from '../../../lib/proxy/endpoint.ts';
+import { outgoingFields } from '../../../lib/proxy/http/outgoing-fields.ts';
+import { upstreamFailure } from '../../../lib/proxy/http/refuse.ts';
+import type { HttpConnection, RequestPipeline } from '../../../lib/proxy/http/request-pipeline.ts';
+import { LibraryUpstreams } from '../../../lib/proxy/http1/library/library-upstreams.ts';
+import { serveExchange } from '../../../lib/proxy/http1/library/serve.ts';
 import type { Http2Engine, Http2Session } from '../../../lib/proxy/http2/engine.ts';
 import { readHttp2Head } from '../../../lib/proxy/http2/head.ts';
 import { clientLimits } from '../../../lib/proxy/http2/limits.ts';
 import { errorCode, maxStreamId } from '../../../lib/proxy/http2/protocol.ts';
 import { ToldByReset } from '../../../lib/proxy/http2/relay-to-http2.ts';
 import { misspelt } from '../../../lib/proxy/http2/server-session.ts';
-import { outgoingFields } from '../../../lib/proxy/outgoing-fields.ts';
-import { upstreamFailure } from '../../../lib/proxy/refuse.ts';
-import type { HttpConnection, RequestPipeline } from '../../../lib/proxy/request-pipeline.ts';
-import type { Upstreams } from '../../../lib/proxy/upstream.ts';
+import { ByEndpoint, type Endpoint } from '../../../lib/proxy/upstream/endpoint.ts';
+import type { Upstreams } from '../../../lib/proxy/upstream/upstreams.ts';
 import { defaultLimits } from '../limits.ts';
 import { Http2Exchange } from './exchange.ts';
 import { forwardHttp2 } from './forward.ts';
@@ -46,9 +48,11 @@ const sessionOptions: http2.ServerSessionOptions & { streamResetBurst?: number; 
 export class NodeHttp2Lane implements Http2Engine {
   readonly #options: NodeHttp2LaneOptions;
   readonly #apps: ByEndpoint<Http2Pool>;
+  readonly #library: LibraryUpstreams;
 
   constructor(options: NodeHttp2LaneOptions) {
     this.#options = options;
+    this.#library = new LibraryUpstreams(options.upstreams);
     this.#apps = new ByEndpoint(
       (endpoint) =>
         new Http2Pool(`http://${hostPort(endpoint.host, endpoint.port)}`, (done) =>
@@ -85,6 +89,7 @@ export class NodeHttp2Lane implements Http2Engine {
   close(): void {
     // Sessions of clients end with their connections.
     for (const pool of this.#apps.values()) pool.close();
+    void this.#library.close();
   }
 
   #stream(connection: HttpConnection, stream: http2.ServerHttp2Stream, flags: number, raw: string[]): void {
@@ -107,7 +112,8 @@ export class NodeHttp2Lane implements Http2Engine {
     const exchange = new Http2Exchange(connection.facts, pipeline, stream, head, endStream);
     if (exchange.downgraded) exchange.forwardHeaders.unshift('host', exchange.host);
     const { destination } = connection;
-    if (exchange.downgraded || destination.kind === 'in-process') pipeline.handle(connection, exchange);
+    if (exchange.downgraded || destination.kind === 'in-process')
+      serveExchange(pipeline, this.#library, connection, exchange);
     else this.#forward(connection, exchange, destination.endpoint);
   }
 

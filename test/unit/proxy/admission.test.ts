@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
+import { type LiveConnection, LiveConnections, type Spareable } from '../../../lib/proxy/fairness/live-connections.ts';
 import type { LimitName, Limits } from '../../../lib/proxy/limits.ts';
-import { type LiveConnection, LiveConnections, type Spareable } from '../../../lib/proxy/live-connections.ts';
 import { defaultLimits } from '../../support/limits.ts';
 import { until } from '../../support/until.ts';
 import { ip } from './lanes.ts';

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
 import t from 'tap';
 import { type IpAddress, parseIp } from '../../../lib/ip.ts';
-import { adminArrivals, explicitArrivals, redirectedArrivals } from '../../../lib/proxy/arrivals.ts';
-import { OwnEndpoints } from '../../../lib/proxy/own-endpoints.ts';
-import type { Destination } from '../../../lib/proxy/request-pipeline.ts';
+import { adminArrivals, explicitArrivals, redirectedArrivals } from '../../../lib/proxy/accept/arrivals.ts';
+import { OwnEndpoints } from '../../../lib/proxy/accept/own-endpoints.ts';
+import type { Destination } from '../../../lib/proxy/http/request-pipeline.ts';
 
 const ip = (text: string): IpAddress => {
   const parsed = parseIp(text);

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { BufferBudget, Stall, type StallLimit } from '../../../lib/proxy/buffer-budget.ts';
+import { BufferBudget, Stall, type StallLimit } from '../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
 
 /** Something slow that notes how it was cut, and moves when it is told to. */

@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
+import type { HttpConnection } from '../../../lib/proxy/http/request-pipeline.ts';
 import { AppPool } from '../../../lib/proxy/http1/app-pool.ts';
-import { FastConnection } from '../../../lib/proxy/http1/fast-connection.ts';
-import type { FastLane } from '../../../lib/proxy/http1/fast-lane.ts';
+import { FastConnection } from '../../../lib/proxy/http1/fast/client-connection.ts';
+import type { FastLane } from '../../../lib/proxy/http1/fast/lane.ts';
 import { halfOpenMs } from '../../../lib/proxy/http1/limits.ts';
-import type { HttpConnection } from '../../../lib/proxy/request-pipeline.ts';
-import type { Upstreams } from '../../../lib/proxy/upstream.ts';
+import type { Upstreams } from '../../../lib/proxy/upstream/upstreams.ts';
 import { defaultLimits } from '../../support/limits.ts';
 import type { RawClient } from '../../support/raw-http.ts';
 import { until } from '../../support/until.ts';

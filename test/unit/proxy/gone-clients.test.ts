@@ -2,9 +2,9 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import t, { type Test } from 'tap';
 import type { ConnectionPermit } from '../../../lib/policy/decision.ts';
-import { tie } from '../../../lib/proxy/http1/upgrade.ts';
+import { tie } from '../../../lib/proxy/http1/library/upgrade.ts';
 import { forwardTcp, resetOrDestroy } from '../../../lib/proxy/tcp/forward.ts';
-import { Upstreams } from '../../../lib/proxy/upstream.ts';
+import { Upstreams } from '../../../lib/proxy/upstream/upstreams.ts';
 import { until } from '../../support/until.ts';
 import { connectedPair } from './stage.ts';
 

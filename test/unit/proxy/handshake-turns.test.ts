@@ -1,7 +1,7 @@
 import t from 'tap';
+import { turn } from '../../../lib/proxy/fairness/turn.ts';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
-import { HandshakeTurns } from '../../../lib/proxy/handshake-turns.ts';
-import { turn } from '../../../lib/proxy/turn.ts';
+import { HandshakeTurns } from '../../../lib/proxy/tls/handshake-turns.ts';
 import { until } from '../../support/until.ts';
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

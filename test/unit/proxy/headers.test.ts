@@ -8,7 +8,7 @@ import {
   scanRequestHeaders,
   scanResponseHeaders,
   without,
-} from '../../../lib/proxy/headers.ts';
+} from '../../../lib/proxy/http/headers.ts';
 import { tokenChar } from '../../../lib/proxy/token.ts';
 
 const flat = (...lines: readonly string[]): string[] =>

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
+import { TlsTermination } from '../../../lib/proxy/tls/termination.ts';
 import { workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { until } from '../../support/until.ts';

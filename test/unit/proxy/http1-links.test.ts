@@ -1,7 +1,7 @@
 import { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import t from 'tap';
-import { isWritableLink } from '../../../lib/proxy/http1/exchange.ts';
+import { isWritableLink } from '../../../lib/proxy/http1/library/exchange.ts';
 
 /** What Node itself says: it throws for what it would not write. */
 function nodeWrites(link: string): boolean {

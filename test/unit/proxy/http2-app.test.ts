@@ -2,12 +2,12 @@ import { randomBytes } from 'node:crypto';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import t, { type Test } from 'tap';
-import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
+import { BufferBudget } from '../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
 import { AppSessions } from '../../../lib/proxy/http2/app-sessions.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
-import { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
-import type { Upstreams } from '../../../lib/proxy/upstream.ts';
+import { TlsTermination } from '../../../lib/proxy/tls/termination.ts';
+import type { Upstreams } from '../../../lib/proxy/upstream/upstreams.ts';
 import {
   dataFrame,
   type Fields,

@@ -2,14 +2,14 @@ import type { Socket } from 'node:net';
 import v8 from 'node:v8';
 import vm from 'node:vm';
 import t, { type Test } from 'tap';
-import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
+import { BufferBudget } from '../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
+import type { HttpConnection } from '../../../lib/proxy/http/request-pipeline.ts';
 import { HeldHeads } from '../../../lib/proxy/http2/held-heads.ts';
 import { clientLimits } from '../../../lib/proxy/http2/limits.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
 import { type ServerLane, ServerSession, serverLimits } from '../../../lib/proxy/http2/server-session.ts';
 import type { ServerStream } from '../../../lib/proxy/http2/server-stream.ts';
-import type { HttpConnection } from '../../../lib/proxy/request-pipeline.ts';
 import {
   dataFrame,
   type Fields,

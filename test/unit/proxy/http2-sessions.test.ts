@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
-import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
+import { BufferBudget } from '../../../lib/proxy/fairness/buffer-budget.ts';
 import { AppSessions, type Waiting } from '../../../lib/proxy/http2/app-sessions.ts';
 import type { ClientSession } from '../../../lib/proxy/http2/client-session.ts';
-import { Upstreams } from '../../../lib/proxy/upstream.ts';
+import { Upstreams } from '../../../lib/proxy/upstream/upstreams.ts';
 import {
   dataFrame,
   type Fields,

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
+import { TlsTermination } from '../../../lib/proxy/tls/termination.ts';
 import {
   dataFrame,
   type Fields,

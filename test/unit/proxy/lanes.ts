@@ -8,21 +8,20 @@ import type {
   RequestDecision,
   RequestFacts,
 } from '../../../lib/policy/decision.ts';
-import { BufferBudget } from '../../../lib/proxy/buffer-budget.ts';
+import { type Listener, listen } from '../../../lib/proxy/accept/listener.ts';
 import { type ConnectionServices, serveConnection } from '../../../lib/proxy/connection.ts';
+import { BufferBudget } from '../../../lib/proxy/fairness/buffer-budget.ts';
+import { LiveConnections } from '../../../lib/proxy/fairness/live-connections.ts';
+import { type HttpConnection, RequestPipeline } from '../../../lib/proxy/http/request-pipeline.ts';
 import type { Http1Engine } from '../../../lib/proxy/http1/engine.ts';
-import { FastLane } from '../../../lib/proxy/http1/fast-lane.ts';
-import { LibraryLane } from '../../../lib/proxy/http1/library-lane.ts';
-import { UpgradeForwarder } from '../../../lib/proxy/http1/upgrade.ts';
+import { FastLane } from '../../../lib/proxy/http1/fast/lane.ts';
+import { LibraryLane } from '../../../lib/proxy/http1/library/lane.ts';
 import type { Http2Engine } from '../../../lib/proxy/http2/engine.ts';
 import { Http2Lane } from '../../../lib/proxy/http2/lane.ts';
 import type { Limits } from '../../../lib/proxy/limits.ts';
-import { type Listener, listen } from '../../../lib/proxy/listener.ts';
-import { LiveConnections } from '../../../lib/proxy/live-connections.ts';
 import type { ConnectionScope, Recorder } from '../../../lib/proxy/recorder.ts';
-import { type HttpConnection, RequestPipeline } from '../../../lib/proxy/request-pipeline.ts';
-import type { TlsTermination } from '../../../lib/proxy/tls-termination.ts';
-import { Upstreams } from '../../../lib/proxy/upstream.ts';
+import type { TlsTermination } from '../../../lib/proxy/tls/termination.ts';
+import { Upstreams } from '../../../lib/proxy/upstream/upstreams.ts';
 import type { Teardown } from '../../support/children.ts';
 import { defaultLimits } from '../../support/limits.ts';
 import { NodeHttp2Lane } from '../../support/node-http2/server.ts';
@@ -110,14 +109,13 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
   const live = new LiveConnections(limits, recorder);
   const pipeline = new RequestPipeline({
     authorizer,
-    upstreams,
     recorder,
     limits,
     budget,
   });
   const onBadRequest = ({ scope }: HttpConnection, reason: string): void =>
     scope.badRequest(authorizer.port(8080), reason);
-  const library = new LibraryLane({ pipeline, upgrades: new UpgradeForwarder(pipeline, upstreams), onBadRequest });
+  const library = new LibraryLane({ pipeline, upstreams, onBadRequest });
   const http1: Http1Engine =
     options.engine === 'fast' ? new FastLane({ pipeline, upstreams, library, onBadRequest }) : library;
   const http2: Http2Engine =
@@ -157,11 +155,10 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     const closed = listener.close();
     await live.drain(0);
     await closed;
-    http1.close();
+    await http1.close();
     http2.close();
     budget.close();
     live.close();
-    await upstreams.close();
   });
   return {
     engine: options.engine,

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import type { Dispatcher } from 'undici';
-import { LibraryPool } from '../../../lib/proxy/http1/library-pool.ts';
+import { LibraryPool } from '../../../lib/proxy/http1/library/undici-pool.ts';
 import { until } from '../../support/until.ts';
 
 const require = createRequire(import.meta.url);

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import net from 'node:net';
 import t from 'tap';
-import { listen } from '../../../lib/proxy/listener.ts';
+import { listen } from '../../../lib/proxy/accept/listener.ts';
 
 const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
 

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
+import { type LiveConnection, LiveConnections } from '../../../lib/proxy/fairness/live-connections.ts';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
 import type { Limits } from '../../../lib/proxy/limits.ts';
-import { type LiveConnection, LiveConnections } from '../../../lib/proxy/live-connections.ts';
 import { defaultLimits } from '../../support/limits.ts';
 import { ip } from './lanes.ts';
 

@@ -2,7 +2,7 @@ import http from 'node:http';
 import net from 'node:net';
 import tls from 'node:tls';
 import t from 'tap';
-import { listen } from '../../../lib/proxy/listener.ts';
+import { listen } from '../../../lib/proxy/accept/listener.ts';
 import { checkNode, latin1Slice, queuedBytes, takeFeed } from '../../../lib/proxy/node-internals.ts';
 
 /** The class of all handles of TCP sockets and listeners. */

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { parseIp } from '../../../lib/ip.ts';
-import { appEndpoint } from '../../../lib/proxy/original-destination.ts';
+import { appEndpoint } from '../../../lib/proxy/accept/original-destination.ts';
 
 t.test('where the app of a redirected connection is', async (t) => {
   const rows: [appHost: string, meant: string, host: string, ofUndeclared?: string][] = [

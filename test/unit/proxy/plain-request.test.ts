@@ -1,6 +1,6 @@
 import t from 'tap';
-import { fieldLines, fieldPairs, fieldValues } from '../../../lib/proxy/http1/field-lines.ts';
-import { PlainRequest, readPlainHead } from '../../../lib/proxy/http1/plain-request.ts';
+import { fieldLines, fieldPairs, fieldValues } from '../../../lib/proxy/http/field-lines.ts';
+import { PlainRequest, readPlainHead } from '../../../lib/proxy/http1/fast/plain-request.ts';
 
 const head = (line: string, ...fields: readonly string[]): string => `${[line, ...fields].join('\r\n')}\r\n\r\n`;
 const get = (...fields: readonly string[]): string => head('GET / HTTP/1.1', 'Host: a', ...fields);

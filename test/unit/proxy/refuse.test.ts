@@ -1,10 +1,10 @@
 import t from 'tap';
 import type { ClientTls } from '../../../lib/client.ts';
+import { errorCode } from '../../../lib/errors/coded-error.ts';
 import { errorCatalogue } from '../../../lib/errors/error-codes.ts';
 import type { RequestDecision } from '../../../lib/policy/decision.ts';
 import type { ConnectionFacts } from '../../../lib/proxy/connection-facts.ts';
 import {
-  errorCode,
   type Failure,
   failureOf,
   failures,
@@ -12,7 +12,7 @@ import {
   refusalFor,
   refusalHeaders,
   upstreamFailure,
-} from '../../../lib/proxy/refuse.ts';
+} from '../../../lib/proxy/http/refuse.ts';
 import { ip } from './lanes.ts';
 
 const facts = (tls: ClientTls): ConnectionFacts => ({

@@ -1,10 +1,10 @@
 import { type AddressInfo, createServer } from 'node:net';
 import t from 'tap';
-import { FairQueue } from '../../../lib/proxy/fair-queue.ts';
+import { FairQueue } from '../../../lib/proxy/fairness/fair-queue.ts';
+import { starts } from '../../../lib/proxy/fairness/starts.ts';
+import type { PutOff } from '../../../lib/proxy/fairness/turn.ts';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
-import { starts } from '../../../lib/proxy/starts.ts';
-import type { PutOff } from '../../../lib/proxy/turn.ts';
-import { Upstreams } from '../../../lib/proxy/upstream.ts';
+import { Upstreams } from '../../../lib/proxy/upstream/upstreams.ts';
 import { until } from '../../support/until.ts';
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

@@ -1,7 +1,7 @@
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import tls from 'node:tls';
 import t, { type Test } from 'tap';
-import { type Handshake, TlsTermination } from '../../../lib/proxy/tls-termination.ts';
+import { type Handshake, TlsTermination } from '../../../lib/proxy/tls/termination.ts';
 import { testCertificate } from '../../support/certificates.ts';
 import { parseClientHello } from '../../support/client-hello.ts';
 import { until } from '../../support/until.ts';

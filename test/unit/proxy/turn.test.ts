@@ -1,6 +1,6 @@
 import t from 'tap';
+import { bulkRead, type TurnTaker, turn } from '../../../lib/proxy/fairness/turn.ts';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
-import { bulkRead, type TurnTaker, turn } from '../../../lib/proxy/turn.ts';
 import { until } from '../../support/until.ts';
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

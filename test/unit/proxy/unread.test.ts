@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { maxPlainHead, readPlainHead } from '../../../lib/proxy/http1/plain-request.ts';
+import { maxPlainHead, readPlainHead } from '../../../lib/proxy/http1/fast/plain-request.ts';
 import { type Look, Unread } from '../../../lib/proxy/http1/unread.ts';
 import { latin1 } from '../../support/raw-http.ts';
 

@@ -1,0 +1,102 @@
+import type { Socket } from 'node:net';
+import { type IpAddress, parseIp } from '../../ip.ts';
+import type { Arrival } from '../connection.ts';
+import type { Destination } from '../http/request-pipeline.ts';
+import type { Endpoint } from '../upstream/endpoint.ts';
+import {
+  appEndpoint,
+  isLoopback,
+  type OriginalDestination,
+  type ReadOriginalDestination,
+} from './original-destination.ts';
+import type { OwnEndpoints } from './own-endpoints.ts';
+
+/** Where a connection that has come to a listener was meant to go; null: it is closed. */
+export type Arrive = (socket: Socket) => Arrival | null;
+
+/** At a port of the proxy that stands for one of the app. `host` null: every address of this machine. */
+export function explicitArrivals(host: string | null, policyPort: number, app: Endpoint): Arrive {
+  const destination: Destination = { kind: 'app', endpoint: app };
+  const at = (ip: string | undefined): Arrival => ({
+    targetIp: parseIp(ip ?? '')?.text ?? '',
+    policyPort,
+    destination,
+  });
+  // Bound to one address, every connection arrives there, and the kernel need not be asked each time.
+  const one = parseIp(host ?? '')?.text;
+  const fixed = one === undefined || one === '0.0.0.0' || one === '::' ? null : at(one);
+  return (socket) => fixed ?? at(socket.localAddress);
+}
+
+/** At the admin server's own port. */
+export function adminArrivals(host: string | null, port: number, destination: Destination): Arrive {
+  const arrival: Arrival = { targetIp: host ?? '0.0.0.0', policyPort: port, destination };
+  return () => arrival;
+}
+
+export interface RedirectedOptions {
+  readonly originalDestination: ReadOriginalDestination;
+  readonly appHost: string;
+  /** What is reached at the admin server's port; null where there is none. */
+  readonly admin: { readonly port: number; readonly destination: Destination } | null;
+  /** The pod's addresses as they are; `ipsStated`: whoever set them named all of them. */
+  pod(): { readonly ips: readonly IpAddress[]; readonly ipsStated: boolean };
+  /** Whether somebody has said that the app serves this port. */
+  isDeclared(port: number): boolean;
+  readonly own: OwnEndpoints;
+  warn(fields: object, message: string): void;
+}
+
+/** Kinds of warnings about redirected connections. */
+const mostWarnings = 256;
+
+/** At the port to which the kernel redirects whatever is sent to the pod. */
+export function redirectedArrivals(options: RedirectedOptions): Arrive {
+  const { admin, own, appHost } = options;
+  const told = new Set<string>();
+  /** Once for each; a client cannot make us write a line for each connection. */
+  const warnOnce = (fields: { readonly port?: number; readonly ip?: string }, message: string): void => {
+    const key = `${fields.port} ${fields.ip} ${message}`;
+    if (told.has(key) || told.size >= mostWarnings) return;
+    told.add(key);
+    options.warn(fields, message);
+  };
+  const isOurs = ({ ip }: OriginalDestination): boolean => {
+    const { ips, ipsStated } = options.pod();
+    return !ipsStated || isLoopback(ip.text) || ips.some(({ text }) => text === ip.text);
+  };
+  const isServed = (port: number): boolean => {
+    if (options.isDeclared(port)) return true;
+    warnOnce(
+      { port },
+      'Nothing declares this port: what listens there on loopback alone is not reached (SALLYPORT_LOOPBACK_PORTS)',
+    );
+    return false;
+  };
+  return (socket) => {
+    const target = options.originalDestination(socket);
+    // Not redirected, or meant for this port itself: forwarding would come back here.
+    if (target === null || target.port === socket.localPort) return null;
+    const { ip, port } = target;
+    if (port === admin?.port) return { targetIp: ip.text, policyPort: port, destination: admin.destination };
+    if (!isOurs(target)) {
+      warnOnce(
+        { ip: ip.text },
+        'Connections meant for an address that is not of the pod are closed (SALLYPORT_POD_IPS)',
+      );
+      return null;
+    }
+    // The app would be this proxy. Whatever listens there should have been left out of the redirection.
+    if (
+      own.has(
+        appEndpoint(appHost, target, () => true),
+        ip,
+      )
+    ) {
+      warnOnce({ port }, 'Connections to a port on which this proxy itself listens are redirected; they are closed');
+      return null;
+    }
+    const endpoint = appEndpoint(appHost, target, () => isServed(port));
+    return { targetIp: ip.text, policyPort: port, destination: { kind: 'app', endpoint } };
+  };
+}

@@ -1,0 +1,80 @@
+import type { AddressInfo } from 'node:net';
+import { CodedError } from '../../errors/coded-error.ts';
+import { type ConnectionServices, serveConnection } from '../connection.ts';
+import { internalFault } from '../guard.ts';
+import { isWantOfDescriptors } from '../upstream/upstreams.ts';
+import type { Arrive } from './arrivals.ts';
+import { type Listener, listen } from './listener.ts';
+import type { OwnEndpoints } from './own-endpoints.ts';
+
+/** `host` null: every address of this machine. */
+export interface DoorAddress {
+  readonly host: string | null;
+  readonly port: number;
+}
+
+/** Every port on which this proxy listens. */
+export class Doors {
+  readonly #services: ConnectionServices;
+  readonly #own: OwnEndpoints;
+  readonly #error: (fields: object, message: string) => void;
+  readonly #listeners: Listener[] = [];
+
+  constructor(services: ConnectionServices, own: OwnEndpoints, error: (fields: object, message: string) => void) {
+    this.#services = services;
+    this.#own = own;
+    this.#error = error;
+  }
+
+  /** Takes connections there. @throws as `bind`. */
+  open(variable: string, address: DoorAddress, arrive: Arrive): Promise<AddressInfo> {
+    return this.bind(variable, address, async () => {
+      const listener = await listen({
+        host: address.host ?? undefined,
+        port: address.port,
+        onConnection: (socket) => {
+          try {
+            const arrival = arrive(socket);
+            if (arrival === null) socket.destroy();
+            else serveConnection(this.#services, socket, arrival);
+          } catch (error) {
+            internalFault('a new connection', socket, error);
+          }
+        },
+        onError: (error) => {
+          // Node has closed what it could not accept, and goes on listening; the next ones find room if there is any.
+          if (isWantOfDescriptors(error)) this.#services.live.outOfDescriptors();
+          else this.#error({ error: error.message }, `Accepting on ${variable} failed`);
+        },
+      });
+      this.#listeners.push(listener);
+      return listener.address;
+    });
+  }
+
+  /** For what listens by itself: its port counts as our own. @throws naming the variable and the remedy. */
+  async bind(variable: string, address: DoorAddress, bind: () => Promise<AddressInfo>): Promise<AddressInfo> {
+    try {
+      const bound = await bind();
+      this.#own.add(bound.port);
+      return bound;
+    } catch (error) {
+      const where = `${address.host ?? '*'}:${address.port}`;
+      throw new CodedError('ERR_SALLYPORT_LISTEN', `${variable}: cannot listen on ${where}: ${whyNot(error)}`, {
+        cause: error,
+      });
+    }
+  }
+
+  /** Stops accepting at once; resolves when all are closed. Open connections go on. */
+  async close(): Promise<void> {
+    await Promise.allSettled(this.#listeners.map((listener) => listener.close()));
+  }
+}
+
+function whyNot(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code === 'EADDRINUSE') return 'something else listens there; stop it or choose another port';
+  if (code === 'EACCES') return 'ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one';
+  return message;
+}

@@ -1,0 +1,189 @@
+import type { IpAddress } from '../../ip.ts';
+import { type Ending, guarded } from '../guard.ts';
+import type { LimitName, Limits } from '../limits.ts';
+import { queuedBytes } from '../node-internals.ts';
+import type { Recorder } from '../recorder.ts';
+import { type InLine, Line } from './line.ts';
+import { turn } from './turn.ts';
+
+/** Somebody for whom bytes wait here, or for whose bytes something waits. */
+export interface Slow extends Ending {
+  /** Whose connection it is, for the log; null where it is nobody's. */
+  readonly client: IpAddress | null;
+  /** Any number that differs from the one before if something has moved since. Asked seldom. */
+  progress(): number;
+  /**
+   * It has stood still for too long, or longest: end it, and let go of what waits for it. Called in a turn of its own,
+   * once.
+   */
+  cut(limit: StallLimit): void;
+}
+
+export type StallLimit = Extract<LimitName, 'stall_timeout' | 'max_buffered_bytes'>;
+
+/** Milliseconds between looks at deadlines; they are late by up to this much. */
+const sweepMs = 1000;
+
+/** How many that have moved on are spared, at each want of room, before one is cut all the same: work must be bounded. */
+const maxSpared = 16;
+
+/**
+ * What waits in memory for somebody slow, over all connections: it is bounded, and so is the time for which anything may
+ * wait. Only those who are slow are counted; whoever keeps up costs nothing. When there is too much, whoever has stood
+ * still longest goes first, so that no number of stalled clients takes anything from the others.
+ */
+export class BufferBudget {
+  readonly #maxBytes: number;
+  readonly #timeoutMs: number;
+  readonly #recorder: Pick<Recorder, 'limitReached'>;
+  /** Each longest first. Those for whom bytes wait, for a limited time or for any; and those for whom only time is lost. */
+  readonly #timed = new Line<Stall>();
+  readonly #untimed = new Line<Stall>();
+  readonly #awaited = new Line<Stall>();
+  readonly #sweeper: NodeJS.Timeout;
+  /** Read once a second: nobody needs it finer. */
+  #now = performance.now();
+  #bytes = 0;
+
+  constructor(limits: Pick<Limits, 'maxBufferedBytes' | 'stallTimeoutMs'>, recorder: Pick<Recorder, 'limitReached'>) {
+    this.#maxBytes = limits.maxBufferedBytes;
+    this.#timeoutMs = limits.stallTimeoutMs;
+    this.#recorder = recorder;
+    const sweep = guarded('looking at who stands still', null, () => this.sweep(performance.now()));
+    this.#sweeper = setInterval(sweep, sweepMs).unref();
+  }
+
+  /** Bytes that wait now. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** How many stand still now. */
+  get size(): number {
+    return this.#timed.size + this.#untimed.size + this.#awaited.size;
+  }
+
+  /** For `Stall` alone. */
+  hold(stall: Stall, bytes: number, timed: boolean): void {
+    this.#bytes += bytes - stall.bytes;
+    stall.bytes = bytes;
+    const line = !timed ? this.#untimed : bytes > 0 ? this.#timed : this.#awaited;
+    if (stall.line !== line) {
+      stall.line?.remove(stall);
+      stall.since = this.#now;
+      stall.seen = stall.slow.progress();
+      line.append(stall);
+    }
+    if (this.#bytes > this.#maxBytes) this.#makeRoom();
+  }
+
+  /** For `Stall` alone. */
+  release(stall: Stall): void {
+    this.#bytes -= stall.bytes;
+    stall.bytes = 0;
+    stall.line?.remove(stall);
+  }
+
+  /** `now` on the clock of `performance.now()`. */
+  sweep(now: number): void {
+    this.#now = now;
+    for (const line of [this.#timed, this.#awaited]) {
+      for (let first = line.first; first !== null && now - first.since > this.#timeoutMs; first = line.first) {
+        if (!this.#spare(first)) this.#cut(first, 'stall_timeout');
+      }
+    }
+  }
+
+  #makeRoom(): void {
+    let left = maxSpared;
+    for (let first = this.#longest(); first !== null && this.#bytes > this.#maxBytes; first = this.#longest()) {
+      if (left-- > 0 && this.#spare(first)) continue;
+      this.#cut(first, 'max_buffered_bytes');
+    }
+  }
+
+  /** Of those for whom bytes wait. */
+  #longest(): Stall | null {
+    const [timed, untimed] = [this.#timed.first, this.#untimed.first];
+    if (timed === null || untimed === null) return timed ?? untimed;
+    return untimed.since < timed.since ? untimed : timed;
+  }
+
+  /** Whoever has taken or sent anything since the last look goes to the end of the line. */
+  #spare(stall: Stall): boolean {
+    const seen = stall.slow.progress();
+    if (seen === stall.seen) return false;
+    stall.seen = seen;
+    stall.since = this.#now;
+    const { line } = stall;
+    line?.remove(stall);
+    line?.append(stall);
+    return true;
+  }
+
+  #cut(stall: Stall, limit: StallLimit): void {
+    // Off the line first: whatever the cut does, the next look finds another.
+    this.release(stall);
+    stall.isCut = true;
+    const { slow } = stall;
+    // Whoever says that it stands still may be in the middle of a write; and there may be thousands of them.
+    const cut = (): void => {
+      this.#recorder.limitReached(limit, slow.client);
+      slow.cut(limit);
+    };
+    turn.later(guarded('cutting off who stands still', slow, cut));
+  }
+
+  close(): void {
+    clearInterval(this.#sweeper);
+  }
+}
+
+/** One thing that can stand still: a connection, a stream. Made when it first does, and then kept. */
+export class Stall implements InLine<Stall> {
+  readonly slow: Slow;
+  readonly #budget: BufferBudget;
+  /** The rest is the budget's own. */
+  bytes = 0;
+  since = 0;
+  seen = 0;
+  isCut = false;
+  line: Line<Stall> | null = null;
+  earlier: Stall | null = null;
+  later: Stall | null = null;
+
+  constructor(budget: BufferBudget, slow: Slow) {
+    this.#budget = budget;
+    this.slow = slow;
+  }
+
+  /** It stands still, as far as anybody has said. */
+  get waits(): boolean {
+    return this.line !== null;
+  }
+
+  /**
+   * It stands still from now on, if it did not before.
+   *
+   * @param bytes that wait for it in memory; 0 where only time is lost.
+   * @param timed false where it may take as long as it likes (a tunnel; the app), and only the bytes count.
+   */
+  hold(bytes: number, timed = true): void {
+    if (!this.isCut) this.#budget.hold(this, bytes, timed);
+  }
+
+  /** It has moved on, or is over. */
+  release(): void {
+    if (this.line !== null) this.#budget.release(this);
+  }
+}
+
+/** `Slow.progress` for a socket of which only what it takes is waited for. */
+export function takenOf(socket: { readonly bytesWritten: number; readonly writableLength: number }): number {
+  return socket.bytesWritten - socket.writableLength - queuedBytes(socket);
+}
+
+/** `Slow.progress` for a socket that is being written to, and read from. */
+export function progressOf(socket: { readonly bytesRead: number; readonly writableLength: number }): number {
+  return socket.bytesRead * 2 ** 20 - socket.writableLength - queuedBytes(socket);
+}

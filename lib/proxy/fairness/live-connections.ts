@@ -1,0 +1,254 @@
+import type { IpAddress } from '../../ip.ts';
+import { Roster, type Rostered } from '../../roster.ts';
+import { eachGuarded, guarded, internalFault } from '../guard.ts';
+import type { LimitName, Limits } from '../limits.ts';
+import type { Recorder } from '../recorder.ts';
+import { type InLine, Line } from './line.ts';
+import { type Source, Sources } from './sources.ts';
+
+/** One open connection, whatever it carries. */
+export interface LiveConnection extends Rostered, InLine<LiveConnection> {
+  readonly ip: IpAddress;
+  /** For the admin server, which must be reached above all when there is no room. */
+  readonly isInternal: boolean;
+  /** Where it counts; null until it is let in. Set by `admit`. */
+  source: Source | null;
+  /**
+   * How well it could be done without: `busy` not at all; idle and stalled ones by the time since when nothing has moved, on
+   * the clock of `performance.now()`.
+   */
+  spareable(): Spareable;
+  /** A look now and then at what is held for it, and at its deadlines. */
+  sweep(nowMs: number): void;
+  /** Called after a policy change: decide again, and end the connection where it is now forbidden. HTTP decides per request. */
+  recheck(): void;
+  /** The stop has begun: tell the client, where the protocol can, to take new work elsewhere. Refuse nothing yet. */
+  announceDrain(): void;
+  /** Finish what is in flight, take nothing new, then close. Idle connections close at once. */
+  drain(): void;
+  /** Ends the connection now. */
+  destroy(): void;
+}
+
+export type Spareable =
+  | { readonly kind: 'busy' }
+  | { readonly kind: 'idle' | 'idle, of an identity' | 'stalled'; readonly sinceMs: number };
+
+/** In the order in which they have to go. */
+const ranks: Readonly<Record<Spareable['kind'], number>> = { idle: 3, 'idle, of an identity': 2, stalled: 1, busy: 0 };
+
+/** How many connections are looked at to find one that can go. Whoever fills the table is easily met with. */
+const sampleSize = 32;
+
+/** Milliseconds between looks at a part of the connections, and in how many parts each is looked at once. */
+const sweepMs = 100;
+const sweepParts = 5;
+
+/** Connections to the admin server for which there is room beyond the limits. */
+const internalReserve = 16;
+
+/** A handshake that is younger than this is under way rather than stuck: then the newest is refused, not the oldest. */
+const stuckMs = 1000;
+
+/**
+ * Every open connection: let in and made room for within the limits, looked at now and then, rechecked when policy
+ * changes, drained at stop.
+ *
+ * At the limit a new connection is not refused as long as an old one can be done without: first one that has not even said
+ * what it is, then one without a request, then one whose client stands still. So nobody shuts others out by filling the
+ * table; only connections on which something happens can.
+ */
+export class LiveConnections {
+  readonly #limits: Pick<Limits, 'maxConnections' | 'maxConnectionsPerClient' | 'maxDetecting' | 'maxHandshakes'>;
+  readonly #recorder: Pick<Recorder, 'limitReached'>;
+  readonly #open = new Roster<LiveConnection>();
+  readonly #sources = new Sources();
+  /** Those that have not said yet what they are, and those whose handshake is under way. Oldest first. */
+  readonly #detecting = new Line<LiveConnection>();
+  readonly #handshaking = new Line<LiveConnection>();
+  readonly #sweeper: NodeJS.Timeout;
+  #sweptTo = 0;
+  #stage: 'serving' | 'announced' | 'draining' = 'serving';
+  #idle: (() => void)[] = [];
+
+  constructor(
+    limits: Pick<Limits, 'maxConnections' | 'maxConnectionsPerClient' | 'maxDetecting' | 'maxHandshakes'>,
+    recorder: Pick<Recorder, 'limitReached'>,
+  ) {
+    this.#limits = limits;
+    this.#recorder = recorder;
+    const sweep = guarded('looking at the connections', null, () => this.#sweepSome());
+    this.#sweeper = setInterval(sweep, sweepMs).unref();
+  }
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  get draining(): boolean {
+    return this.#stage === 'draining';
+  }
+
+  /** Lets a connection in, and counts it; false when it must be closed, since no other can be done without. */
+  admit(connection: LiveConnection): boolean {
+    const reserve = connection.isInternal ? internalReserve : 0;
+    const maxConnections = this.#limits.maxConnections + reserve;
+    const maxConnectionsPerClient = this.#limits.maxConnectionsPerClient + reserve;
+    const source = this.#sources.of(connection.ip);
+    if (
+      source.open >= maxConnectionsPerClient &&
+      !this.#makeRoom('max_connections_per_client', connection.ip, source)
+    ) {
+      return false;
+    }
+    if (this.#open.size >= maxConnections && !this.#makeRoom('max_connections', connection.ip, null)) return false;
+    connection.source = source;
+    source.open++;
+    this.#open.add(connection);
+    this.#detecting.append(connection);
+    if (this.#detecting.size > this.#limits.maxDetecting) {
+      this.#evict('max_detecting', this.#detecting.first as LiveConnection);
+    }
+    if (this.#stage === 'serving') return true;
+    connection.announceDrain();
+    if (this.#stage === 'draining') connection.drain();
+    return true;
+  }
+
+  /** Its TLS handshake begins; false when it must be closed, since too many are under way. */
+  handshake(connection: LiveConnection): boolean {
+    this.#detecting.remove(connection);
+    const oldest = this.#handshaking.first;
+    if (this.#handshaking.size >= this.#limits.maxHandshakes && oldest !== null) {
+      const spareable = oldest.spareable();
+      if (spareable.kind === 'busy' || performance.now() - spareable.sinceMs < stuckMs) {
+        this.#recorder.limitReached('max_handshakes', connection.ip);
+        return false;
+      }
+      this.#evict('max_handshakes', oldest);
+    }
+    this.#handshaking.append(connection);
+    return true;
+  }
+
+  /** It has said what it is, as far as this layer wants to know. */
+  settled(connection: LiveConnection): void {
+    connection.line?.remove(connection);
+  }
+
+  remove(connection: LiveConnection): void {
+    connection.line?.remove(connection);
+    if (!this.#open.delete(connection)) return;
+    if (connection.source !== null) connection.source.open--;
+    if (this.#open.size > 0) return;
+    for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  /** There are no descriptors left for a new connection: one goes, if one can. */
+  outOfDescriptors(): void {
+    const victim = this.#spare(null);
+    this.#recorder.limitReached('descriptors', victim?.ip ?? null);
+    if (victim !== null) this.#end(victim);
+  }
+
+  /** `source`: whose connections alone may go; null: anybody's. */
+  #makeRoom(limit: LimitName, ip: IpAddress, source: Source | null): boolean {
+    const victim = this.#spare(source);
+    this.#recorder.limitReached(limit, ip);
+    if (victim === null) return false;
+    this.#end(victim);
+    return true;
+  }
+
+  #evict(limit: LimitName, victim: LiveConnection): void {
+    this.#recorder.limitReached(limit, victim.ip);
+    this.#end(victim);
+  }
+
+  /** It counts no longer from now on, whenever its socket says that it is closed. */
+  #end(victim: LiveConnection): void {
+    this.remove(victim);
+    victim.destroy();
+  }
+
+  #spare(source: Source | null): LiveConnection | null {
+    let oldest = this.#detecting.first;
+    for (let i = 0; oldest !== null && source !== null && oldest.source !== source; i++) {
+      oldest = i < sampleSize ? oldest.later : null;
+    }
+    if (oldest !== null) return oldest;
+    let found: LiveConnection | null = null;
+    let best: Spareable = { kind: 'busy' };
+    const { size } = this.#open;
+    // Enough to meet with a few of the source's own.
+    const looks =
+      source === null ? sampleSize : Math.min(1024, Math.ceil((sampleSize * size) / Math.max(1, source.open)));
+    const from = Math.floor(Math.random() * size);
+    for (let i = 0; i < Math.min(looks, size); i++) {
+      const each = this.#open.at((from + i) % size);
+      if (each === undefined || (source !== null && each.source !== source)) continue;
+      const spareable = each.spareable();
+      if (!goesBefore(spareable, best)) continue;
+      best = spareable;
+      found = each;
+    }
+    return found;
+  }
+
+  #sweepSome(): void {
+    this.#sources.tidy(this.#open.size);
+    const now = performance.now();
+    for (let left = Math.ceil(this.#open.size / sweepParts); left > 0; left--) {
+      // From the end: whoever leaves meanwhile gives its place to one that has had its turn.
+      this.#sweptTo = this.#sweptTo <= 0 || this.#sweptTo > this.#open.size ? this.#open.size - 1 : this.#sweptTo - 1;
+      const each = this.#open.at(this.#sweptTo);
+      try {
+        each?.sweep(now);
+      } catch (error) {
+        internalFault('looking at a connection', each ?? null, error);
+      }
+    }
+  }
+
+  announceDrain(): void {
+    this.#stage = 'announced';
+    eachGuarded('announcing the drain', [...this.#open], (connection) => connection.announceDrain());
+  }
+
+  /** Resolves when nothing is open, or after `timeoutMs`. */
+  async empty(timeoutMs: number): Promise<boolean> {
+    if (this.#open.size === 0) return true;
+    let timer: NodeJS.Timeout | undefined;
+    const empty = await Promise.race([
+      new Promise<boolean>((resolve) => this.#idle.push(() => resolve(true))),
+      new Promise<boolean>((resolve) => {
+        timer = setTimeout(() => resolve(false), timeoutMs);
+      }),
+    ]);
+    clearTimeout(timer);
+    return empty;
+  }
+
+  recheckAll(): void {
+    eachGuarded('rechecking', [...this.#open], (connection) => connection.recheck());
+  }
+
+  /** Resolves true when all have ended by themselves, false when the rest was cut after `graceMs`. */
+  async drain(graceMs: number): Promise<boolean> {
+    this.#stage = 'draining';
+    eachGuarded('draining', [...this.#open], (connection) => connection.drain());
+    const drained = await this.empty(graceMs);
+    if (!drained) eachGuarded('ending the rest', [...this.#open], (connection) => connection.destroy());
+    return drained;
+  }
+
+  close(): void {
+    clearInterval(this.#sweeper);
+  }
+}
+
+function goesBefore(one: Spareable, other: Spareable): boolean {
+  if (one.kind === 'busy') return false;
+  if (other.kind === 'busy') return true;
+  return one.kind === other.kind ? one.sinceMs < other.sinceMs : ranks[one.kind] > ranks[other.kind];
+}

@@ -1,0 +1,91 @@
+import type { Readable } from 'node:stream';
+import { CodedError } from '../../errors/coded-error.ts';
+import type { IpAddress } from '../../ip.ts';
+import type { Admitted } from './admitted.ts';
+import type { Exchange } from './exchange.ts';
+
+/** A request to an application that lives in this process. */
+export interface ApplicationRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  /** Whom the client means: the target's authority, or Host; empty where it names nobody. */
+  readonly host: string;
+  readonly clientIp: IpAddress;
+  header(name: string): readonly string[];
+  /** The whole body. @throws when it exceeds the application's limit. */
+  body(maxBytes: number): Promise<Buffer>;
+}
+
+export interface ApplicationResponse {
+  readonly status: number;
+  readonly headers: readonly (readonly [string, string])[];
+  readonly body: string | Buffer;
+}
+
+/** Served behind the inbound path, so that policy decides who reaches it. */
+export interface Application {
+  handle(request: ApplicationRequest): Promise<ApplicationResponse>;
+}
+
+/** @param readBody reads the request's content, all of it. */
+export function serveApplication(
+  { scope }: Admitted,
+  exchange: Exchange,
+  readBody: ApplicationRequest['body'],
+  application: Application,
+  failed: (error: unknown) => void,
+): void {
+  const request: ApplicationRequest = {
+    method: exchange.method,
+    path: exchange.path,
+    query: exchange.query,
+    host: exchange.host,
+    clientIp: exchange.connection.client.ip,
+    header: (name) => exchange.header(name),
+    body: readBody,
+  };
+  exchange.onAborted = () => scope.responseEnded(null, '');
+  application.handle(request).then(
+    (response) => {
+      if (exchange.aborted) return;
+      const body = typeof response.body === 'string' ? Buffer.from(response.body) : response.body;
+      const headers = response.headers.flat();
+      // RFC 9110 8.6: no length where there can be no content.
+      if (response.status !== 204) headers.push('content-length', String(body.length));
+      scope.requestEnded();
+      scope.responseHead(response.status);
+      const hasBody = body.length > 0 && exchange.method !== 'HEAD';
+      exchange.respond(response.status, '', headers, hasBody);
+      if (hasBody) {
+        scope.responseFrame(body.length);
+        exchange.write(body);
+      }
+      exchange.end([]);
+      scope.responseEnded(null, '');
+    },
+    (error: unknown) => {
+      if (exchange.aborted) return;
+      failed(new CodedError('ERR_SALLYPORT_UNEXPECTED', 'application failed', { cause: error }));
+      scope.responseEnded(null, 'unclassified');
+    },
+  );
+}
+
+/** All of a stream. */
+export function readStream(body: Readable | null, maxBytes: number): Promise<Buffer> {
+  if (body === null) return Promise.resolve(Buffer.alloc(0));
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    body.on('data', (chunk: Buffer) => {
+      size += chunk.length;
+      if (size > maxBytes) reject(new Error('request body too large'));
+      else chunks.push(chunk);
+    });
+    body.once('end', () => resolve(Buffer.concat(chunks)));
+    body.once('error', reject);
+    body.once('close', () => reject(new Error('request aborted')));
+    body.resume();
+  });
+}

@@ -1,0 +1,33 @@
+import type { RequestFacts } from '../../policy/decision.ts';
+import type { ConnectionFacts } from '../connection-facts.ts';
+import type { HeaderList } from './headers.ts';
+import type { Refusal } from './refuse.ts';
+
+/** A request as far as it matters to decisions and logs. */
+export interface Request extends RequestFacts {
+  /** As on the wire: `HTTP/1.0`, `HTTP/1.1`, `HTTP/2.0`. */
+  readonly version: string;
+  /** Path and query, byte for byte as received. */
+  readonly target: string;
+}
+
+/**
+ * The client's side of one request and its response, whichever HTTP version carries it: what forwarding needs, so that
+ * each way to the app is written once. It is also what policy decides on, so both see the very same strings.
+ */
+export interface Exchange extends Request {
+  readonly connection: ConnectionFacts;
+  /** Called at most once, when the client is gone before request and response have both ended. */
+  onAborted: (() => void) | null;
+  readonly aborted: boolean;
+  respond(status: number, statusText: string, headers: HeaderList, hasBody: boolean): void;
+  /** False when the client is slow: wait for `onDrain`. */
+  write(chunk: Buffer): boolean;
+  onDrain(resume: () => void): void;
+  end(trailers: HeaderList): void;
+  /** Ends the message so that the client sees that it is incomplete. `h2Code`: RST_STREAM reason where there is one. */
+  abort(h2Code: number): void;
+  readonly responded: boolean;
+  /** Answers with a refusal, or, when a response has begun, as `abort` (gRPC: synthesized trailers). */
+  refuse(refusal: Refusal): void;
+}

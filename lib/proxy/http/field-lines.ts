@@ -1,0 +1,34 @@
+import { trimBlanks } from '../../http-message.ts';
+import type { HeaderList } from './headers.ts';
+
+/** CRLF-ended lines as a flat list of names and values. */
+export function fieldPairs(lines: string): HeaderList {
+  const list: HeaderList = [];
+  for (let at = 0; at < lines.length; ) {
+    const end = lines.indexOf('\r\n', at);
+    const colon = lines.indexOf(':', at);
+    list.push(lines.slice(at, colon), trimBlanks(lines.slice(colon + 1, end)));
+    at = end + 2;
+  }
+  return list;
+}
+
+export function fieldLines(list: HeaderList): string {
+  let lines = '';
+  for (let i = 0; i + 1 < list.length; i += 2) lines += `${list[i]}: ${list[i + 1]}\r\n`;
+  return lines;
+}
+
+/** Every value of a field in CRLF-ended lines, by lower-case name. */
+export function fieldValues(lines: string, name: string): string[] {
+  const values: string[] = [];
+  for (let at = 0; at < lines.length; ) {
+    const end = lines.indexOf('\r\n', at);
+    const colon = at + name.length;
+    if (lines.charCodeAt(colon) === 0x3a /* : */ && lines.slice(at, colon).toLowerCase() === name) {
+      values.push(trimBlanks(lines.slice(colon + 1, end)));
+    }
+    at = end + 2;
+  }
+  return values;
+}

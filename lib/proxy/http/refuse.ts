@@ -1,0 +1,125 @@
+import { clientId } from '../../client.ts';
+import { errorCode } from '../../errors/coded-error.ts';
+import type { RequestErrorCode } from '../../errors/error-codes.ts';
+import { hostPort } from '../../ip.ts';
+import type { RequestDecision } from '../../policy/decision.ts';
+import { refusalOf, refusals } from '../../policy/refusals.ts';
+import type { ConnectionFacts } from '../connection-facts.ts';
+import type { ErrorLabel } from '../recorder.ts';
+import type { HeaderList } from './headers.ts';
+
+/** What the client is told, on HTTP and on gRPC. The one place that maps denials and failures to the wire. */
+export interface Refusal {
+  readonly status: number;
+  /** gRPC status code; the HTTP status is then 200 (trailers-only response). */
+  readonly grpc: number;
+  /** End the connection after the answer: the message or the app cannot be trusted to be in step. */
+  readonly close: boolean;
+  /** For redirects. */
+  readonly location: string | null;
+  /** Told in `l5d-proxy-error` and `grpc-message`, to clients with an identity only. */
+  readonly message: string;
+}
+
+/** A decision that is no permit, as an answer. */
+export function refusalFor(
+  decision: Exclude<RequestDecision, { kind: 'permit' }>,
+  connection: ConnectionFacts,
+): Refusal {
+  const { http, grpc, close } = refusalOf(decision) ?? refusals.deny;
+  const location = decision.kind === 'redirect' ? decision.location : null;
+  return { status: http, grpc, close, location, message: messageFor(decision, connection) };
+}
+
+function messageFor(decision: Exclude<RequestDecision, { kind: 'permit' }>, connection: ConnectionFacts): string {
+  const { client, clientPort, targetIp, targetPort } = connection;
+  const where = `client ${hostPort(client.ip.text, clientPort)}: server: ${hostPort(targetIp, targetPort)}: `;
+  switch (decision.kind) {
+    case 'deny':
+      return `${where}unauthorized request on route`;
+    case 'no-route':
+      return `${where}no route found for request`;
+    case 'rate-limited':
+      return `${where}rate limit exceeded`;
+    case 'redirect':
+      return decision.location === null ? 'redirect cannot replace a prefix' : 'redirected';
+    case 'invalid':
+      return 'ambiguous or invalid request path';
+  }
+}
+
+/** Something went wrong between us and the app, or in us. */
+export interface Failure {
+  readonly code: RequestErrorCode;
+  readonly refusal: Refusal;
+  readonly label: ErrorLabel;
+}
+
+type Answer = readonly [status: number, grpc: number, label: ErrorLabel, message: string, kept?: 'kept'];
+
+const unreachable = 'client error (Connect)';
+const noPlace = 'service unavailable';
+
+/** What each code is answered with. The connection ends with it, unless it is `kept`. */
+const answers: Readonly<Record<RequestErrorCode, Answer>> = {
+  ERR_SALLYPORT_UNREACHABLE: [502, 14, 'i/o', unreachable],
+  ERR_SALLYPORT_NOT_PROCESSED: [502, 14, 'i/o', unreachable],
+  ERR_SALLYPORT_CANCELLED: [502, 14, 'i/o', unreachable],
+  ERR_SALLYPORT_BAD_RESPONSE: [502, 14, 'i/o', 'the application sent an invalid response'],
+  ERR_SALLYPORT_CONNECT_TIMEOUT: [504, 4, 'i/o', 'connect timed out'],
+  ERR_SALLYPORT_REQUEST_TIMEOUT: [504, 4, 'i/o', 'request timed out'],
+  ERR_SALLYPORT_OVERLOAD: [503, 14, 'loadshed', noPlace],
+  ERR_SALLYPORT_CONNECTS: [503, 14, 'loadshed', noPlace],
+  ERR_SALLYPORT_DESCRIPTORS: [503, 14, 'loadshed', noPlace],
+  ERR_SALLYPORT_LOOP: [508, 10, 'gateway loop', 'inbound connection must not target the proxy itself'],
+  ERR_SALLYPORT_HEAD_TOO_LARGE: [431, 8, 'unexpected', 'request head too large', 'kept'],
+  ERR_SALLYPORT_NO_UPGRADE: [400, 3, 'unexpected', 'bad request'],
+  ERR_SALLYPORT_UNEXPECTED: [500, 13, 'unexpected', 'unexpected error'],
+};
+
+const byCode: ReadonlyMap<string, Failure> = new Map(
+  (Object.entries(answers) as [RequestErrorCode, Answer][]).map(([code, [status, grpc, label, message, kept]]) => [
+    code,
+    { code, label, refusal: { status, grpc, close: kept === undefined, location: null, message } },
+  ]),
+);
+
+export function failureOf(code: RequestErrorCode): Failure {
+  return byCode.get(code) as Failure;
+}
+
+/** Refusals of our own making; the app was never asked. */
+export const failures = {
+  overload: failureOf('ERR_SALLYPORT_OVERLOAD'),
+  requestTimeout: failureOf('ERR_SALLYPORT_REQUEST_TIMEOUT'),
+  noUpgrade: failureOf('ERR_SALLYPORT_NO_UPGRADE'),
+} as const;
+
+/** Our code for what the system and the libraries say in codes of their own; any other is returned as it is. */
+function ours(code: string): string {
+  if (code === 'EMFILE' || code === 'ENFILE') return 'ERR_SALLYPORT_DESCRIPTORS' satisfies RequestErrorCode;
+  // Of the parsers of undici and of Node's client.
+  if (code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW') {
+    return 'ERR_SALLYPORT_BAD_RESPONSE' satisfies RequestErrorCode;
+  }
+  return code;
+}
+
+/** An error on the way to the app. One that has none of our codes is an I/O fault: 502 / UNAVAILABLE. */
+export function upstreamFailure(error: unknown): Failure {
+  return byCode.get(ours(errorCode(error))) ?? failureOf('ERR_SALLYPORT_UNREACHABLE');
+}
+
+/** The headers of a refusal. Only a client with an identity learns anything beyond the status (Linkerd does the same). */
+export function refusalHeaders(refusal: Refusal, connection: ConnectionFacts, grpc: boolean): HeaderList {
+  const headers: HeaderList = grpc
+    ? ['content-type', 'application/grpc', 'grpc-status', String(refusal.grpc)]
+    : ['content-length', '0'];
+  if (!grpc && refusal.location !== null) headers.push('location', refusal.location);
+  if (refusal.message !== '' && clientId(connection.client) !== null) {
+    headers.push('l5d-proxy-error', refusal.message);
+    if (grpc) headers.push('grpc-message', encodeURI(refusal.message));
+    if (refusal.close && refusal.status >= 500) headers.push('l5d-proxy-connection', 'close');
+  }
+  return headers;
+}

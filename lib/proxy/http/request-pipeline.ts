@@ -1,0 +1,210 @@
+import type { Authorizer, PortPolicy, RequestDecision } from '../../policy/decision.ts';
+import type { ConnectionFacts } from '../connection-facts.ts';
+import type { BufferBudget } from '../fairness/buffer-budget.ts';
+import type { LimitName, Limits } from '../limits.ts';
+import type { ConnectionScope, Recorder, RequestLog } from '../recorder.ts';
+import type { Endpoint } from '../upstream/endpoint.ts';
+import type { Admitted, Refused } from './admitted.ts';
+import type { Application } from './application.ts';
+import type { Exchange, Request } from './exchange.ts';
+import { headerValue } from './headers.ts';
+import { type Failure, failures, refusalFor } from './refuse.ts';
+
+/** What stands behind a port. */
+export type Destination =
+  | { readonly kind: 'app'; readonly endpoint: Endpoint }
+  /** An application inside this process: the admin server, which obeys policy like any other. */
+  | { readonly kind: 'in-process'; readonly application: Application };
+
+/** Whoever serves a connection's requests, as those see it who look after all connections. */
+export interface Occupant {
+  /** No request is under way. */
+  readonly betweenRequests: boolean;
+  /** Content that the client has announced has not come yet: because of the client, or of an app that does not read it. */
+  readonly awaitsContent: boolean;
+  /** Bytes that wait in memory for their turn, apart from what the sockets themselves hold. */
+  readonly heldBytes: number;
+  /** It has left HTTP. */
+  readonly isTunnel: boolean;
+  /** Finish what is in flight, then close; if there is nothing, close at once. */
+  retire(): void;
+  /** No more of the awaited content has come for too long: 408, or 504 where it is the app that does not read it. */
+  giveUp(): void;
+  /** Ends requests that began before `since`, on the clock of `performance.now()`. Only asked where requests have a deadline. */
+  endOverdue(since: number): void;
+}
+
+/** The HTTP half of an accepted connection. */
+export interface HttpConnection {
+  /** What every request of the connection is decided on. */
+  readonly facts: ConnectionFacts;
+  /** Where the connection is recorded; nothing is read from it. */
+  readonly scope: ConnectionScope;
+  readonly policyPort: number;
+  readonly destination: Destination;
+  /** Set by whoever takes it over. */
+  occupant: Occupant | null;
+}
+
+export interface RequestPipelineOptions {
+  readonly authorizer: Authorizer;
+  readonly recorder: Recorder;
+  readonly limits: Limits;
+  readonly budget: BufferBudget;
+}
+
+/**
+ * One request: decided against the policy of this very moment, then forwarded or refused. Both HTTP versions come
+ * through here, so there is one order of events and one place that counts.
+ */
+export class RequestPipeline {
+  readonly #authorizer: Authorizer;
+  /** For whatever serves requests: the lanes, their connections and streams. */
+  readonly limits: Limits;
+  readonly budget: BufferBudget;
+  readonly #recorder: Pick<Recorder, 'access' | 'limitReached'>;
+  readonly #access: Recorder['access'];
+  #inFlight = 0;
+  readonly #ended = (): void => {
+    this.#inFlight--;
+  };
+
+  constructor(options: RequestPipelineOptions) {
+    this.#authorizer = options.authorizer;
+    this.#access = options.recorder.access;
+    this.limits = options.limits;
+    this.budget = options.budget;
+    this.#recorder = options.recorder;
+  }
+
+  /** Whether `accessed` writes anything. */
+  get logsAccess(): boolean {
+    return this.#access !== null;
+  }
+
+  /** Whether anybody asks when a request began. */
+  get needsStart(): boolean {
+    return this.#access !== null || this.limits.requestTimeoutMs !== Number.POSITIVE_INFINITY;
+  }
+
+  /**
+   * The one way in, for requests, upgrades and CONNECT of every HTTP version: decides by the policy in force now, holds to
+   * the bound on requests in flight, records both, and counts in what it lets through.
+   */
+  admit(connection: HttpConnection, request: Request): Admitted | Refused {
+    const { scope } = connection;
+    const policy = this.#authorizer.port(connection.policyPort);
+    const decision = this.#authorizer.request(policy, connection.facts.client, request);
+    const log = new LazyLog(this.#authorizer, policy, connection, request, decision);
+    scope.requestDecided(policy, decision, log);
+    if (decision.kind !== 'permit') {
+      return { kind: 'refused', policy, refusal: refusalFor(decision, connection.facts) };
+    }
+    // The admin server's answers are at hand, and wanted above all when there are too many.
+    if (this.#inFlight >= this.limits.maxInFlight && connection.destination.kind === 'app') {
+      this.failed(connection, policy, request, failures.overload);
+      return { kind: 'refused', policy, refusal: failures.overload.refusal };
+    }
+    const started = scope.requestStarted(policy, decision, request.grpc, this.#ended);
+    this.#inFlight++;
+    return { kind: 'admitted', policy, permit: decision, scope: started } as Admitted;
+  }
+
+  /** A limit was reached on this connection. */
+  limitReached(limit: LimitName, connection: HttpConnection): void {
+    this.#recorder.limitReached(limit, connection.facts.client.ip);
+  }
+
+  /** Refuses a permitted request that could not be served. */
+  fail(connection: HttpConnection, { policy, scope }: Admitted, exchange: Exchange, failure: Failure): void {
+    this.failed(connection, policy, exchange, failure);
+    scope.refused(failure.refusal.status, failure.refusal.grpc);
+    exchange.refuse(failure.refusal);
+  }
+
+  /** Records that a permitted request could not be served. */
+  failed(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
+    if (failure === failures.overload) this.limitReached('max_in_flight', connection);
+    const log = new LazyLog(this.#authorizer, policy, connection, request, null);
+    const { code, label, refusal } = failure;
+    connection.scope.httpError(policy, { code, label, detail: refusal.message }, log);
+  }
+
+  /** `accessed` for an exchange whose response headers are a list. */
+  answered(exchange: Exchange, status: number, headers: readonly string[], startedAt: number): void {
+    if (!this.logsAccess) return;
+    this.accessed(exchange.connection, exchange, status, headerValue(headers, 'content-length') ?? '', startedAt);
+  }
+
+  /**
+   * Writes the access log line, when response headers are ready.
+   *
+   * @param responseBytes the answer's Content-Length; empty where it has none.
+   * @param startedAt when the request was read, on the clock of `performance.now()`.
+   */
+  accessed(
+    connection: ConnectionFacts,
+    request: Request,
+    status: number,
+    responseBytes: string,
+    startedAt: number,
+  ): void {
+    if (this.#access === null) return;
+    const first = (name: string): string => request.header(name)[0] ?? '';
+    const elapsedMs = performance.now() - startedAt;
+    this.#access(connection, {
+      host: request.host,
+      method: request.method,
+      uri: request.target,
+      version: request.version,
+      status,
+      userAgent: first('user-agent'),
+      traceId: first('x-b3-traceid') || first('x-request-id') || first('x-amzn-trace-id'),
+      requestBytes: first('content-length'),
+      responseBytes,
+      totalMs: elapsedMs,
+      processingMs: elapsedMs,
+    });
+  }
+}
+
+/** Reasons cost a second walk through the policy, so they are computed only when a line is written. */
+class LazyLog implements RequestLog {
+  readonly #authorizer: Authorizer;
+  readonly #policy: PortPolicy;
+  readonly #connection: HttpConnection;
+  readonly #request: Request;
+  readonly #decision: RequestDecision | null;
+
+  constructor(
+    authorizer: Authorizer,
+    policy: PortPolicy,
+    connection: HttpConnection,
+    request: Request,
+    decision: RequestDecision | null,
+  ) {
+    this.#authorizer = authorizer;
+    this.#policy = policy;
+    this.#connection = connection;
+    this.#request = request;
+    this.#decision = decision;
+  }
+
+  get method(): string {
+    return this.#request.method;
+  }
+  get path(): string {
+    return this.#request.path;
+  }
+  get host(): string {
+    return this.#request.host;
+  }
+  get version(): string {
+    return this.#request.version;
+  }
+  reasons(): ReturnType<RequestLog['reasons']> {
+    if (this.#decision === null) return { reason: '', candidates: [] };
+    const { client } = this.#connection.facts;
+    return this.#authorizer.requestReasons(this.#policy, client, this.#request, this.#decision);
+  }
+}

@@ -1,0 +1,377 @@
+import type { Socket } from 'node:net';
+import type { Rostered } from '../../../roster.ts';
+import { bulkRead, longRead, type PutOff, type TurnTaker, turn } from '../../fairness/turn.ts';
+import { internalFault } from '../../guard.ts';
+import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
+import type { AppPool } from '../app-pool.ts';
+import { endWith } from '../last-answer.ts';
+import { halfOpenMs, sliceMs, sliceRequests } from '../limits.ts';
+import { Unread } from '../unread.ts';
+import { maxPlainHead, PlainRequest, readPlainHead } from './plain-request.ts';
+import { FastRequest, type RequestHome } from './request.ts';
+
+const nothing = Buffer.alloc(0);
+
+/** Where a fault of ours was met. */
+const entry = 'HTTP/1, the fast lane';
+
+/** Milliseconds for which a connection without requests remembers the head of its last one. */
+const rememberMs = 1000;
+
+/** What a connection needs of the lane that it is on. */
+export interface Lane {
+  readonly pipeline: RequestPipeline;
+  /** A stop has begun: every response is the last of its connection. */
+  readonly draining: boolean;
+  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+  /** The connection is closed, or has gone over to the library lane. */
+  forget(connection: FastConnection): void;
+  /** Takes it over for good; `unread` comes first. */
+  handOver(connection: HttpConnection, socket: Socket, unread: Buffer): void;
+}
+
+/** What a connection is about. */
+type State =
+  /** Nothing has come since the last request. */
+  | { readonly kind: 'idle' }
+  /** Some of a head has come. */
+  | { readonly kind: 'head' }
+  /** The request that is being answered. */
+  | FastRequest
+  /** No request will be read any more. */
+  | { readonly kind: 'over' };
+
+const idle: State = { kind: 'idle' };
+const inHead: State = { kind: 'head' };
+const over: State = { kind: 'over' };
+
+/** One client connection on the fast lane: takes its requests one after the other. */
+export class FastConnection implements RequestHome, Rostered, Occupant, TurnTaker {
+  rosterPlace = -1;
+  readonly pipeline: RequestPipeline;
+  readonly connection: HttpConnection;
+  readonly socket: Socket;
+  readonly pool: AppPool;
+  readonly #lane: Lane;
+  readonly #maxHead: number;
+  readonly #unread = new Unread();
+  #state: State = idle;
+  /** When it became idle, or the first byte of the head came. */
+  #since = performance.now();
+  /** Clients repeat themselves; this spares reading the same again. */
+  #last: PlainRequest | null = null;
+  /** Requests are being taken: whoever finishes one leaves the next to that loop. */
+  #isAdvancing = false;
+  /** The next of many pipelined requests waits for its turn. */
+  #resting: PutOff | null = null;
+  /** The connection is to end as soon as nothing is in flight. */
+  #isRetiring = false;
+  /** The client sends nothing more; what it has sent is still answered. */
+  #clientEnded = false;
+
+  constructor(lane: Lane, connection: HttpConnection, socket: Socket, pool: AppPool) {
+    this.#lane = lane;
+    this.pipeline = lane.pipeline;
+    this.connection = connection;
+    this.socket = socket;
+    this.pool = pool;
+    this.#maxHead = Math.min(maxPlainHead, lane.pipeline.limits.maxHeaderBytes - 4);
+    connection.occupant = this;
+    socket.on('data', this.#onData);
+    socket.on('end', this.#onEnd);
+    socket.on('close', this.#onClose);
+    socket.on('drain', this.#onDrain);
+  }
+
+  /** Begins with bytes that were read before, and have had their turn; the stream flows. */
+  start(bytes: Buffer): void {
+    // Detection may have left it paused. Nothing more is read before this turn ends, and the request below may pause it.
+    if (this.socket.isPaused()) this.socket.resume();
+    if (bytes.length === 0) return;
+    this.#unread.append(bytes);
+    this.#rested();
+  }
+
+  // Not `guarded`, for the sake of connections that do nothing: it would keep a second function for each of these.
+  readonly #onData = (chunk: Buffer): void => {
+    try {
+      this.#data(chunk);
+    } catch (error) {
+      internalFault(entry, this, error);
+    }
+  };
+  readonly #onEnd = (): void => {
+    try {
+      this.#end();
+    } catch (error) {
+      internalFault(entry, this, error);
+    }
+  };
+  readonly #onDrain = (): void => {
+    try {
+      this.#drain();
+    } catch (error) {
+      internalFault(entry, this, error);
+    }
+  };
+  readonly #onClose = (): void => {
+    try {
+      this.#closed();
+    } catch (error) {
+      internalFault(entry, this, error);
+    }
+  };
+  readonly #rested = (): void => {
+    try {
+      this.#goOn();
+    } catch (error) {
+      internalFault(entry, this, error);
+    }
+  };
+
+  /** Ends it at once, for whatever reason. */
+  destroy(): void {
+    this.socket.destroy();
+  }
+
+  #data(chunk: Buffer): void {
+    const state = this.#state;
+    if (state.kind === 'over') return;
+    if (state.kind !== 'request') {
+      this.#unread.append(chunk);
+      if (this.#resting !== null) return;
+      if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
+      else this.#advance();
+    } else if (state.contentLeft > 0) {
+      if (chunk.length >= bulkRead && !turn.take(chunk.length, this)) this.socket.pause();
+      const left = state.contentLeft;
+      if (chunk.length > left) this.#unread.append(chunk.subarray(left));
+      state.receive(chunk.length > left ? chunk.subarray(0, left) : chunk);
+    } else {
+      // Pipelined: its turn comes when this response is complete.
+      this.#unread.append(chunk);
+      this.socket.pause();
+    }
+  }
+
+  #end(): void {
+    this.#clientEnded = true;
+    this.socket.setTimeout(halfOpenMs, () => this.socket.destroy());
+    const state = this.#state;
+    if (state.kind === 'over') this.socket.end();
+    else if (state.kind !== 'request') this.#advance();
+    else if (state.contentLeft > 0) this.socket.destroy();
+    else if (!this.hasNext) state.isLast = true;
+  }
+
+  #drain(): void {
+    if (this.#state.kind === 'request') this.#state.drained();
+    else if (this.#state.kind !== 'over' && this.hasNext) this.#advance();
+  }
+
+  #closed(): void {
+    const state = this.#state;
+    this.#state = over;
+    if (this.#resting !== null) this.#resting.run = null;
+    this.#lane.forget(this);
+    if (state.kind === 'request') state.abandon();
+  }
+
+  #goOn(): void {
+    this.#resting = null;
+    if (this.betweenRequests) this.#advance();
+  }
+
+  get hasNext(): boolean {
+    return this.#unread.length > 0;
+  }
+
+  /** Takes requests from what is unread for as long as none is being answered, then waits for the client. */
+  #advance(): void {
+    if (this.#resting !== null) return;
+    this.#isAdvancing = true;
+    this.#takeNext();
+    this.#isAdvancing = false;
+    if (!this.betweenRequests) return;
+    if (this.socket.writableNeedDrain) {
+      if (this.hasNext) this.socket.pause();
+    } else if (this.#clientEnded) {
+      this.socket.end();
+    } else if (this.socket.isPaused()) {
+      this.socket.resume();
+    }
+  }
+
+  #takeNext(): void {
+    let taken = 0;
+    let startedAt = 0;
+    // A client that does not take its responses gets no more of them: they would all wait in our memory.
+    while (this.#isWaiting && this.hasNext && !this.socket.writableNeedDrain) {
+      if (taken === 1) startedAt = performance.now();
+      else if (taken >= sliceRequests || (taken > 1 && performance.now() - startedAt > sliceMs)) {
+        this.#rest();
+        return;
+      }
+      taken++;
+      const chunk = this.#unread.bytes;
+      const last = this.#last;
+      if (last !== null && last.text.length === chunk.length && last.text === chunk.toString('latin1')) {
+        this.#take(last, chunk.length);
+        continue;
+      }
+      const at = this.#unread.look();
+      if (typeof at === 'string') {
+        if (this.#clientEnded) return;
+        if (at === 'not-plain' || chunk.length > this.#maxHead) this.#handOver();
+        else if (this.#state.kind === 'idle') this.#wait(inHead);
+        return;
+      }
+      const head = at > this.#maxHead ? null : readPlainHead(chunk.toString('latin1', 0, at + 4), last?.fields ?? null);
+      if (head === null) {
+        this.#handOver();
+        return;
+      }
+      const request = new PlainRequest(head);
+      this.#last = request;
+      this.#take(request, at + 4);
+    }
+  }
+
+  /** No request is being answered, and one may come. */
+  get #isWaiting(): boolean {
+    return this.#state.kind === 'idle' || this.#state.kind === 'head';
+  }
+
+  #wait(state: typeof idle | typeof inHead): void {
+    this.#state = state;
+    this.#since = performance.now();
+  }
+
+  /** The others have their turn before the next of these pipelined requests. */
+  #rest(): void {
+    this.socket.pause();
+    this.#resting = turn.later(this.#rested);
+  }
+
+  /** Not plain: everything from this request on is the library lane's. */
+  #handOver(): void {
+    const { socket } = this;
+    this.#state = over;
+    if (this.#clientEnded) {
+      // Nothing can be put back on a stream that is over.
+      socket.destroySoon();
+      return;
+    }
+    socket.removeListener('data', this.#onData);
+    socket.removeListener('end', this.#onEnd);
+    socket.removeListener('close', this.#onClose);
+    socket.removeListener('drain', this.#onDrain);
+    this.#lane.forget(this);
+    this.#lane.handOver(this.connection, socket, this.#unread.bytes);
+    this.#unread.keep(this.#unread.length);
+  }
+
+  /** @param from where what follows the head begins among what is unread. */
+  #take(request: PlainRequest, from: number): void {
+    const { contentLength, keepAlive } = request.fields;
+    const { bytes } = this.#unread;
+    if (this.#clientEnded && bytes.length - from < contentLength) {
+      // The rest of its content will never come.
+      this.#state = over;
+      this.socket.destroySoon();
+      return;
+    }
+    const took = Math.min(bytes.length - from, contentLength);
+    const content = took === 0 ? nothing : bytes.subarray(from, from + took);
+    this.#unread.keep(from + took);
+    const isLast = !keepAlive || this.#isEnding || (this.#clientEnded && !this.hasNext);
+    // While requests wait, the stream does too, so that its end is seen in its turn.
+    if (this.hasNext) this.socket.pause();
+    else if (this.socket.isPaused()) this.socket.resume();
+    const taken = new FastRequest(this, request, contentLength - took, isLast);
+    this.#state = taken;
+    taken.begin(content);
+  }
+
+  get #isEnding(): boolean {
+    return this.#lane.draining || this.#isRetiring;
+  }
+
+  finished(request: FastRequest): void {
+    if (request.isLast || this.#isEnding) {
+      this.#state = over;
+      if (request.contentLeft > 0) endWith(this.socket, null);
+      else this.#close();
+      return;
+    }
+    this.#wait(idle);
+    if (!this.#isAdvancing) this.#advance();
+  }
+
+  /** Closes after the last response. What the kernel has taken already still arrives, so its own FIN is enough. */
+  #close(): void {
+    const plain = !('encrypted' in this.socket);
+    if (plain && !this.hasNext && this.socket.writableLength === 0) this.socket.destroy();
+    else this.socket.destroySoon();
+  }
+
+  closeIfIdle(): void {
+    // Requests that wait for their turn still get their responses, the next of which is the last.
+    if (this.betweenRequests) this.socket.destroySoon();
+  }
+
+  nextTurn(): void {
+    const state = this.#state;
+    if (state.kind === 'over') return;
+    // The app says when more of the content may come.
+    if (state.kind === 'request' && state.contentLeft > 0 ? state.takesContent : !this.hasNext) this.socket.resume();
+  }
+
+  get betweenRequests(): boolean {
+    return this.#isWaiting && this.#resting === null;
+  }
+
+  get awaitsContent(): boolean {
+    return this.#state.kind === 'request' && this.#state.contentLeft > 0;
+  }
+
+  get heldBytes(): number {
+    return this.#unread.length;
+  }
+
+  readonly isTunnel = false;
+
+  retire(): void {
+    this.#isRetiring = true;
+    if (this.#state.kind === 'request') this.#state.beLast();
+    else if (this.#isWaiting && !this.hasNext) this.socket.destroySoon();
+  }
+
+  giveUp(): void {
+    const state = this.#state;
+    this.#state = over;
+    if (state.kind === 'request') state.giveUp();
+    else this.socket.destroy();
+  }
+
+  endOverdue(since: number): void {
+    if (this.#state.kind === 'request') this.#state.endOverdue(since);
+  }
+
+  /** Deadlines: a head that does not come to an end, and connections that nobody uses. */
+  sweep(now: number): void {
+    const { limits } = this.pipeline;
+    const waited = now - this.#since;
+    if (this.#state.kind === 'head' && waited > limits.headerTimeoutMs) {
+      this.#state = over;
+      this.#lane.onBadRequest(this.connection, 'ERR_HTTP_REQUEST_TIMEOUT');
+      endWith(this.socket, '408 Request Timeout');
+    } else if (this.#state.kind === 'idle' && waited > limits.http1IdleTimeoutMs) {
+      this.pipeline.limitReached('http1_idle_timeout', this.connection);
+      this.socket.destroySoon();
+    } else if (this.#state.kind === 'idle' && waited > rememberMs) {
+      // A head may have 16 KiB; those who use their connection seldom can have it read again.
+      this.#last = null;
+    }
+  }
+}

@@ -1,0 +1,94 @@
+import type { Socket } from 'node:net';
+import { Roster } from '../../../roster.ts';
+import { eachGuarded, guarded, internalFault } from '../../guard.ts';
+import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import { ByEndpoint } from '../../upstream/endpoint.ts';
+import type { Upstreams } from '../../upstream/upstreams.ts';
+import { AppPool } from '../app-pool.ts';
+import type { Http1Engine } from '../engine.ts';
+import { FastConnection, type Lane } from './client-connection.ts';
+
+export interface FastLaneOptions {
+  readonly pipeline: RequestPipeline;
+  readonly upstreams: Upstreams;
+  /** Takes, for good, every connection on which something comes that is not plain. */
+  readonly library: Http1Engine;
+  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+}
+
+/** Milliseconds between looks at deadlines; they are late by up to this much. */
+const sweepMs = 1000;
+
+/**
+ * The fast lane for HTTP/1.1: plain requests go from socket to socket, their heads read once and their bodies relayed.
+ * It serves only what it can recognize beyond doubt, and refuses nothing as malformed; that is the library lane's to do.
+ */
+export class FastLane implements Http1Engine, Lane {
+  readonly pipeline: RequestPipeline;
+  readonly onBadRequest: FastLaneOptions['onBadRequest'];
+  draining = false;
+  readonly #library: Http1Engine;
+  readonly #open = new Roster<FastConnection>();
+  readonly #pools: ByEndpoint<AppPool>;
+  readonly #sweeper: NodeJS.Timeout;
+
+  constructor(options: FastLaneOptions) {
+    this.pipeline = options.pipeline;
+    this.onBadRequest = options.onBadRequest;
+    this.#pools = new ByEndpoint((endpoint) => new AppPool(endpoint, options.upstreams));
+    this.#library = options.library;
+    this.#sweeper = setInterval(
+      guarded('HTTP/1 deadlines', null, () => this.#sweep()),
+      sweepMs,
+    ).unref();
+  }
+
+  serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
+    // Only an app has connections to pool; the admin application is the library lane's.
+    if (connection.destination.kind !== 'app') {
+      this.#library.serve(connection, socket, bytes);
+      return;
+    }
+    const pool = this.#pools.at(connection.destination.endpoint);
+    const served = new FastConnection(this, connection, socket, pool);
+    this.#open.add(served);
+    served.start(bytes);
+  }
+
+  forget(connection: FastConnection): void {
+    this.#open.delete(connection);
+  }
+
+  handOver(connection: HttpConnection, socket: Socket, unread: Buffer): void {
+    this.#library.serve(connection, socket, unread);
+  }
+
+  drain(): void {
+    this.draining = true;
+    this.#library.drain();
+  }
+
+  closeIdle(): void {
+    eachGuarded('closing idle connections', [...this.#open], (connection) => connection.closeIfIdle());
+    this.#library.closeIdle();
+  }
+
+  close(): Promise<void> {
+    clearInterval(this.#sweeper);
+    for (const pool of this.#pools.values()) pool.close();
+    return this.#library.close();
+  }
+
+  #sweep(): void {
+    const now = performance.now();
+    for (const pool of this.#pools.values()) {
+      try {
+        pool.sweep(now);
+      } catch (error) {
+        // Clients' deadlines are kept all the same.
+        internalFault('looking at idle connections to the app', null, error);
+      }
+    }
+    eachGuarded('HTTP/1 deadlines', this.#open, (connection) => connection.sweep(now));
+  }
+}

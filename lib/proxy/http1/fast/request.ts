@@ -1,0 +1,355 @@
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { sourceOf } from '../../fairness/sources.ts';
+import { guarded } from '../../guard.ts';
+import type { Admitted } from '../../http/admitted.ts';
+import { fieldLines, fieldValues } from '../../http/field-lines.ts';
+import { idempotent } from '../../http/idempotent.ts';
+import { outgoingLines } from '../../http/outgoing-fields.ts';
+import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
+import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import { resetOrDestroy } from '../../tcp/forward.ts';
+import type { PendingConnect } from '../../upstream/upstreams.ts';
+import type { AppConnection, ResponseSink } from '../app-connection.ts';
+import type { AppPool } from '../app-pool.ts';
+import { endWith } from '../last-answer.ts';
+import { maxDrainBytes } from '../limits.ts';
+import type { ResponseHead } from '../plain-response.ts';
+import type { PlainRequest } from './plain-request.ts';
+
+const nothing = Buffer.alloc(0);
+
+/** Bodies up to this size travel as one string with their head: one write, and the lent buffer is free again. */
+const oneWrite = 8 * 1024;
+
+/** Where a fault of ours was met. */
+const entry = 'HTTP/1, a request on the fast lane';
+
+/** The client connection that a request came on. */
+export interface RequestHome {
+  readonly pipeline: RequestPipeline;
+  readonly connection: HttpConnection;
+  readonly socket: Socket;
+  readonly pool: AppPool;
+  /** Bytes of further requests wait: nothing more is read from the client before this one is over. */
+  readonly hasNext: boolean;
+  /** The response, and all of the request that anybody wants, are over. */
+  finished(request: FastRequest): void;
+}
+
+/** Which way the request has gone. */
+type Way =
+  /** To nobody: it is not admitted, or not any more on its way. */
+  { readonly kind: 'none' } | { readonly kind: 'connecting'; readonly pending: PendingConnect } | AppConnection;
+
+const noWay: Way = { kind: 'none' };
+
+type Response =
+  | 'awaited'
+  | 'begun'
+  /** Begun, without a length of its own: its end is the connection's. */
+  | 'until-close'
+  | 'complete';
+
+/** One request on the fast lane, from its head to the end of its response. */
+export class FastRequest implements ResponseSink {
+  readonly kind = 'request';
+  /** The response is the last one of its connection. */
+  isLast: boolean;
+  readonly #home: RequestHome;
+  readonly #request: PlainRequest;
+  /** On the clock of `performance.now()`; 0 where nobody asks. */
+  readonly #startedAt: number;
+  /** Bytes of its content that are to come. */
+  #contentLeft: number;
+  /** Null once its end is recorded; of a request that is refused, always. */
+  #admitted: Admitted | null = null;
+  #way: Way = noWay;
+  #response: Response = 'awaited';
+  /** What to send again if an idle app connection proves to be closed; null when it must not be. */
+  #repeat: string | null = null;
+  /** Bytes of content that are still read away when the response came first. */
+  #drainLeft = 0;
+
+  constructor(home: RequestHome, request: PlainRequest, contentLeft: number, isLast: boolean) {
+    this.#home = home;
+    this.#request = request;
+    this.#contentLeft = contentLeft;
+    this.isLast = isLast;
+    this.#startedAt = home.pipeline.needsStart ? performance.now() : 0;
+  }
+
+  get contentLeft(): number {
+    return this.#contentLeft;
+  }
+
+  get requestComplete(): boolean {
+    return this.#contentLeft === 0;
+  }
+
+  /**
+   * Decides on it, and sends it on or refuses it.
+   *
+   * @param content what came with its head.
+   */
+  begin(content: Buffer): void {
+    const { pipeline, connection, pool } = this.#home;
+    const request = this.#request;
+    const admitted = pipeline.admit(connection, request);
+    if (admitted.kind === 'refused') {
+      this.#refuse(admitted.refusal);
+      return;
+    }
+    this.#admitted = admitted;
+    const { scope } = admitted;
+    if (content.length > 0) scope.requestFrame(content.length);
+    if (this.#contentLeft === 0) scope.requestEnded();
+    const { fields, isLast, line, method } = request;
+    const lines = outgoingLines(connection.facts.client, admitted, fields.forward);
+    const head = `${line}${lines}${isLast ? 'connection: close\r\n' : ''}\r\n`;
+    const mayRepeat = fields.contentLength === 0 && idempotent.has(method);
+    const app = pool.take(mayRepeat);
+    if (app === null) {
+      this.#connect(admitted, head, content);
+      return;
+    }
+    if (mayRepeat) this.#repeat = head;
+    this.#send(admitted, app, head, content);
+  }
+
+  #connect(admitted: Admitted, head: string, content: Buffer): void {
+    const { connection, socket, pool } = this.#home;
+    // What follows must wait for the app.
+    if (this.#contentLeft > 0) socket.pause();
+    const connected = (error: Error | null, app: AppConnection | null): void => {
+      this.#way = noWay;
+      if (app === null) {
+        this.onFailed(error ?? new Error('not connected'));
+        return;
+      }
+      this.#send(admitted, app, head, content);
+      if (this.#contentLeft > 0 && !app.socket.writableNeedDrain) socket.resume();
+    };
+    this.#way = {
+      kind: 'connecting',
+      pending: pool.connect(sourceOf(connection.facts.client.ip), guarded(entry, this, connected)),
+    };
+  }
+
+  #send(admitted: Admitted, app: AppConnection, head: string, content: Buffer): void {
+    this.#way = app;
+    const { method, isLast } = this.#request;
+    app.begin(admitted, method, isLast, this);
+    if (content.length === 0) {
+      app.socket.write(head, 'latin1');
+    } else if (content.length <= oneWrite) {
+      app.socket.write(head + content.toString('latin1'), 'latin1');
+    } else {
+      app.socket.write(head, 'latin1');
+      this.#relay(app, content);
+    }
+  }
+
+  /** Content that comes later; at most what is left of it. */
+  receive(content: Buffer): void {
+    this.#contentLeft -= content.length;
+    if (this.#way.kind === 'app') {
+      this.#admitted?.scope.requestFrame(content.length);
+      this.#relay(this.#way, content);
+    } else if (this.#response === 'complete') {
+      // Nobody wants it: the response came first. A little is read away to keep the connection.
+      this.#drainLeft -= content.length;
+      if (this.#drainLeft < 0) this.isLast = true;
+    }
+    const isOver = this.#response === 'complete';
+    if (this.#contentLeft > 0) {
+      if (isOver && this.isLast) this.#home.finished(this);
+      return;
+    }
+    this.#admitted?.scope.requestEnded();
+    if (this.#home.hasNext) this.#home.socket.pause();
+    if (isOver) this.#home.finished(this);
+  }
+
+  #relay(app: AppConnection, content: Buffer): void {
+    if (app.socket.write(content)) return;
+    const { socket } = this.#home;
+    socket.pause();
+    app.socket.once('drain', () => {
+      if (this.#contentLeft > 0 || !this.#home.hasNext) socket.resume();
+    });
+  }
+
+  /** The client has room for more of the response. */
+  drained(): void {
+    if (this.#way.kind === 'app') this.#way.socket.resume();
+  }
+
+  /** Whether more of its content may be read: not while the app is not there yet, or is slow. */
+  get takesContent(): boolean {
+    if (this.#way.kind === 'connecting') return false;
+    return this.#way.kind === 'none' || !this.#way.socket.writableNeedDrain;
+  }
+
+  onHead(head: ResponseHead, body: Buffer): void {
+    if (head.status < 200) {
+      // 100 was never asked for here; 103 is the client's to use.
+      if (head.status === 103) this.#write(`${head.forward}\r\n`);
+      return;
+    }
+    this.#response = head.framing.kind === 'until-close' ? 'until-close' : 'begun';
+    if (this.#response === 'until-close') this.isLast = true;
+    this.#repeat = null;
+    const scope = this.#admitted?.scope;
+    scope?.responseHead(head.status);
+    const lines = this.isLast ? `${head.forward}connection: close\r\n\r\n` : `${head.forward}\r\n`;
+    if (body.length > 0) scope?.responseFrame(body.length);
+    if (body.length <= oneWrite) {
+      this.#write(body.length === 0 ? lines : lines + body.toString('latin1'));
+    } else {
+      this.#write(lines);
+      this.#writeBody(body);
+    }
+    this.#accessed(head.status, head.forward);
+  }
+
+  onBody(body: Buffer): void {
+    this.#admitted?.scope.responseFrame(body.length);
+    this.#writeBody(body);
+  }
+
+  #write(text: string): void {
+    if (!this.#home.socket.write(text, 'latin1')) this.#hold();
+  }
+
+  /** The buffer is lent, and a write may take longer than the loan. */
+  #writeBody(body: Buffer): void {
+    if (!this.#home.socket.write(Buffer.from(body))) this.#hold();
+  }
+
+  /** The client is slow. */
+  #hold(): void {
+    if (this.#way.kind === 'app') this.#way.socket.pause();
+  }
+
+  onEnd(): void {
+    this.#way = noWay;
+    this.#ended('');
+    this.#over();
+  }
+
+  onFailed(error: Error): void {
+    const begun = this.#way.kind === 'app' && this.#way.answering;
+    const admitted = this.#admitted;
+    const head = this.#repeat;
+    this.#way = noWay;
+    this.#repeat = null;
+    if (head !== null && !begun && admitted !== null) {
+      // An idle connection that the app closed just as we took it: once more, on a new one.
+      this.#connect(admitted, head, nothing);
+      return;
+    }
+    this.#fail(upstreamFailure(error));
+  }
+
+  /** Ends it, and its connection, after a fault of ours. */
+  destroy(): void {
+    this.#home.socket.destroy();
+  }
+
+  /** The client has gone. */
+  abandon(): void {
+    this.#leaveApp();
+    this.#ended('');
+  }
+
+  /** No more of its content has come for too long. Its connection ends with it. */
+  giveUp(): void {
+    const { socket } = this.#home;
+    this.#leaveApp();
+    if (this.#isBegun) this.#breakOff();
+    else endWith(socket, socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
+    this.#ended('unclassified');
+  }
+
+  /** Ends it with 504 if it began before `since` and has no complete response. */
+  endOverdue(since: number): void {
+    if (this.#admitted === null || this.#startedAt > since) return;
+    const { pipeline, connection } = this.#home;
+    pipeline.limitReached('request_timeout', connection);
+    this.#leaveApp();
+    this.#fail(failures.requestTimeout);
+  }
+
+  /** No request is to follow it. Where the response's head is out, the client cannot be told any more. */
+  beLast(): void {
+    if (this.#response === 'awaited') this.isLast = true;
+  }
+
+  get #isBegun(): boolean {
+    return this.#response !== 'awaited';
+  }
+
+  /** Nothing more is expected of the app. */
+  #leaveApp(): void {
+    if (this.#way.kind === 'connecting') this.#way.pending.cancel();
+    else if (this.#way.kind === 'app') this.#way.abandon();
+    this.#way = noWay;
+    this.#repeat = null;
+  }
+
+  /** Records the end, once. */
+  #ended(error: '' | 'unclassified'): void {
+    const admitted = this.#admitted;
+    this.#admitted = null;
+    admitted?.scope.responseEnded(null, error);
+  }
+
+  /** The app has not answered, or not to the end. */
+  #fail(failure: Failure): void {
+    const admitted = this.#admitted;
+    this.#admitted = null;
+    if (admitted === null || this.#isBegun) {
+      this.#breakOff();
+    } else {
+      const { pipeline, connection } = this.#home;
+      pipeline.failed(connection, admitted.policy, this.#request, failure);
+      admitted.scope.refused(failure.refusal.status, failure.refusal.grpc);
+      this.#refuse(failure.refusal);
+    }
+    admitted?.scope.responseEnded(null, 'unclassified');
+  }
+
+  /** The response cannot be completed, and the client must be able to tell (RFC 9112 8). */
+  #breakOff(): void {
+    // An orderly end is how a response of unknown length is complete, so only a reset says otherwise. TLS ends without
+    // its closing alert, which says the same.
+    if (this.#response === 'until-close') resetOrDestroy(this.#home.socket);
+    else this.#home.socket.destroy();
+  }
+
+  #refuse(refusal: Refusal): void {
+    if (refusal.close) this.isLast = true;
+    const headers = refusalHeaders(refusal, this.#home.connection.facts, false);
+    if (this.isLast) headers.push('connection', 'close');
+    const lines = fieldLines(headers);
+    this.#write(`HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ''}\r\n${lines}\r\n`);
+    this.#accessed(refusal.status, lines);
+    this.#over();
+  }
+
+  /** The response is complete. */
+  #over(): void {
+    this.#response = 'complete';
+    this.#drainLeft = maxDrainBytes;
+    if (this.#contentLeft > 0 && !this.isLast) this.#home.socket.resume();
+    else this.#home.finished(this);
+  }
+
+  #accessed(status: number, responseLines: string): void {
+    const { pipeline, connection } = this.#home;
+    if (!pipeline.logsAccess) return;
+    const bytes = fieldValues(responseLines, 'content-length')[0] ?? '';
+    pipeline.accessed(connection.facts, this.#request, status, bytes, this.#startedAt);
+  }
+}

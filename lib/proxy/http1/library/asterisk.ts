@@ -1,0 +1,56 @@
+import http from 'node:http';
+import { Readable } from 'node:stream';
+import type { Dispatcher } from 'undici';
+import { guarded } from '../../guard.ts';
+import { without } from '../../http/headers.ts';
+import { otherSideClosed } from './undici-pool.ts';
+
+/**
+ * Sends `OPTIONS *` (RFC 9112 3.2.4), a target that undici will not send, each time on a connection of its own. To be used
+ * where a dispatcher is.
+ */
+export function asteriskSender(agent: http.Agent): Pick<Dispatcher, 'dispatch'> {
+  return {
+    dispatch: ({ method, headers, body }, handler) => {
+      // No trailers go on to an HTTP/1 app, and Node refuses to announce some where there are no chunks.
+      const fields = [...without(headers as string[], 'trailer')];
+      const content = body instanceof Readable ? body : null;
+      const hasLength = fields.some((name, i) => i % 2 === 0 && name.toLowerCase() === 'content-length');
+      if (content !== null && !hasLength) fields.push('Transfer-Encoding', 'chunked');
+      const request = http.request({ agent, method, path: '*', headers: fields, setHost: false });
+      const ends = { destroy: () => void request.destroy() };
+      let answer: http.IncomingMessage | null = null;
+      const controller = {
+        abort: () => request.destroy(),
+        pause: () => answer?.pause(),
+        resume: () => answer?.resume(),
+        get rawHeaders() {
+          return answer?.rawHeaders ?? null;
+        },
+        get rawTrailers() {
+          return answer?.rawTrailers ?? null;
+        },
+      } as unknown as Dispatcher.DispatchController;
+      const failed = guarded('OPTIONS *, failed', ends, (error: Error) => handler.onResponseError?.(controller, error));
+      const answered = (response: http.IncomingMessage): void => {
+        answer = response;
+        handler.onResponseStart?.(controller, response.statusCode ?? 0, {}, response.statusMessage ?? '');
+        response.on(
+          'data',
+          guarded('OPTIONS *, content', ends, (chunk: Buffer) => handler.onResponseData?.(controller, chunk)),
+        );
+        const ended = (): void => {
+          if (response.complete) handler.onResponseEnd?.(controller, {});
+          else handler.onResponseError?.(controller, new Error(otherSideClosed));
+        };
+        response.once('close', guarded('OPTIONS *, ended', ends, ended));
+      };
+      request.on('error', failed);
+      request.once('response', guarded('OPTIONS *, answered', ends, answered));
+      handler.onRequestStart?.(controller, null);
+      if (content === null) request.end();
+      else content.pipe(request);
+      return true;
+    },
+  };
+}

@@ -1,0 +1,91 @@
+import type { Socket } from 'node:net';
+import { failures } from '../../http/refuse.ts';
+import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
+import { endWith } from '../last-answer.ts';
+import type { Http1Exchange } from './exchange.ts';
+import type { FedConnection, SlicedFeed } from './sliced-feed.ts';
+
+/** One client connection on the library lane. Requests are taken one after the other, however fast they are pipelined. */
+export class LibraryConnection implements FedConnection, Occupant {
+  readonly connection: HttpConnection;
+  readonly socket: Socket;
+  /** `answering`: a request is being answered, or is about to be. `tunnel`: it has left HTTP. */
+  state: 'between' | 'answering' | 'tunnel' = 'between';
+  exchange: Http1Exchange | null = null;
+  readonly waiting: (() => void)[] = [];
+  /** It ends as soon as nothing is in flight. */
+  isRetiring = false;
+  /** Refuses what cannot be read any further, when what came before it has been answered. */
+  refuse: (() => void) | null = null;
+  handedOver = 0;
+  feed: SlicedFeed | null = null;
+  readonly #pipeline: RequestPipeline;
+  readonly #overflow: (connection: LibraryConnection) => void;
+
+  constructor(
+    connection: HttpConnection,
+    socket: Socket,
+    pipeline: RequestPipeline,
+    overflow: (connection: LibraryConnection) => void,
+  ) {
+    this.connection = connection;
+    this.socket = socket;
+    this.#pipeline = pipeline;
+    this.#overflow = overflow;
+  }
+
+  get isWaiting(): boolean {
+    return this.waiting.length > 0;
+  }
+
+  get isBlocked(): boolean {
+    return this.exchange?.incomplete === true && this.exchange.isBehind;
+  }
+
+  fed(bytes: number): boolean {
+    if (this.exchange?.incomplete !== true || this.exchange.fed(bytes)) return true;
+    this.#overflow(this);
+    return false;
+  }
+
+  get betweenRequests(): boolean {
+    return this.state === 'between';
+  }
+
+  get awaitsContent(): boolean {
+    return !this.isTunnel && this.exchange?.incomplete === true;
+  }
+
+  /** What Node's parser has taken besides is not to be seen; it is no more than a head. */
+  get heldBytes(): number {
+    return this.feed?.heldBytes ?? 0;
+  }
+
+  get isTunnel(): boolean {
+    return this.state === 'tunnel';
+  }
+
+  retire(): void {
+    this.isRetiring = true;
+    if (this.state === 'between') this.socket.destroySoon();
+  }
+
+  giveUp(): void {
+    const { exchange, socket } = this;
+    exchange?.breakOff();
+    if (exchange?.responded === false)
+      endWith(socket, socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
+    else socket.destroy();
+  }
+
+  endOverdue(since: number): void {
+    const { connection, exchange, isTunnel } = this;
+    if (exchange === null || isTunnel || exchange.startedAt > since) return;
+    this.#pipeline.limitReached('request_timeout', connection);
+    const { responded, admitted } = exchange;
+    if (!responded && admitted !== null) this.#pipeline.fail(connection, admitted, exchange, failures.requestTimeout);
+    // What the app would still say is not wanted.
+    exchange.cancel();
+    if (responded) exchange.abort();
+  }
+}

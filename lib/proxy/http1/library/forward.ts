@@ -1,0 +1,255 @@
+import type { Duplex } from 'node:stream';
+import type { Dispatcher } from 'undici';
+import { errorCode } from '../../../errors/coded-error.ts';
+import { sourceOf } from '../../fairness/sources.ts';
+import { starts } from '../../fairness/starts.ts';
+import { bulkRead, type TurnTaker, turn } from '../../fairness/turn.ts';
+import { guarded } from '../../guard.ts';
+import type { Admitted } from '../../http/admitted.ts';
+import { type HeaderList, scanResponseHeaders, without } from '../../http/headers.ts';
+import { idempotent } from '../../http/idempotent.ts';
+import { InterimCount } from '../../http/interim-count.ts';
+import { isLastRequest } from '../../http/last-request.ts';
+import type { RequestScope } from '../../recorder.ts';
+import type { LibraryExchange } from './library-exchange.ts';
+import { otherSideClosed } from './undici-pool.ts';
+
+/** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
+const internalError = 2;
+
+/** What a piece of an answer costs besides its bytes, as many bytes as take that long: pieces may have one byte each. */
+const pieceCost = 1024;
+
+/** What sends requests; the number of its idle connections, where it has any. */
+type Sender = Pick<Dispatcher, 'dispatch'> & { readonly stats?: { readonly free: number } };
+
+/** The app has agreed to leave HTTP: from here on the socket carries something else. */
+export type Switched = (status: number, headers: HeaderList, app: Duplex) => void;
+
+/**
+ * Sends a permitted request to an HTTP/1.1 app and its answer back, streaming both ways.
+ *
+ * @param fields for the app, Host among them.
+ * @param failed called instead of a response, at most once.
+ * @param switched only for upgrades and CONNECT.
+ */
+export function forwardHttp1(
+  admitted: Admitted,
+  exchange: LibraryExchange,
+  fields: HeaderList,
+  pool: Sender,
+  failed: (error: unknown) => void,
+  switched: Switched | null = null,
+): void {
+  new Http1Forwarding(admitted, exchange, fields, pool, failed, switched).start();
+}
+
+/** undici takes what a handler throws for a failure of the app, and says so to the client. */
+function guardedHandler(handler: Http1Forwarding): Dispatcher.DispatchHandler {
+  const entries: Record<string, (...args: unknown[]) => void> = {};
+  for (const name of handlerEntries) {
+    const run = (handler[name] as (...args: unknown[]) => void).bind(handler);
+    entries[name] = guarded('HTTP/1, the way to the app', handler, run);
+  }
+  return entries;
+}
+
+const handlerEntries = [
+  'onRequestStart',
+  'onResponseStarted',
+  'onRequestUpgrade',
+  'onResponseStart',
+  'onResponseData',
+  'onResponseEnd',
+  'onResponseError',
+] as const;
+
+type Controller = Dispatcher.DispatchController & { rawHeaders: HeaderList | null; rawTrailers: HeaderList | null };
+
+class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
+  readonly #exchange: LibraryExchange;
+  readonly #scope: RequestScope;
+  readonly #fields: HeaderList;
+  readonly #entries: Dispatcher.DispatchHandler;
+  readonly #pool: Sender;
+  readonly #failed: (error: unknown) => void;
+  readonly #switched: Switched | null;
+  #interim: InterimCount | null = null;
+  #controller: Dispatcher.DispatchController | null = null;
+  #done = false;
+  /** The request leaves on a connection that was idle, and has left once. */
+  #mayBeRace = false;
+  #sentBytes = 0;
+  /** What has come of the answer and no turn has been told of: short answers do not wait for long ones. */
+  #untold = 0;
+  #waitsFor: 'nothing' | 'the client' | 'its turn' = 'nothing';
+
+  constructor(
+    admitted: Admitted,
+    exchange: LibraryExchange,
+    fields: HeaderList,
+    pool: Sender,
+    failed: (error: unknown) => void,
+    switched: Switched | null,
+  ) {
+    this.#exchange = exchange;
+    this.#scope = admitted.scope;
+    this.#fields = fields;
+    this.#entries = guardedHandler(this);
+    this.#pool = pool;
+    this.#failed = failed;
+    this.#switched = switched;
+  }
+
+  start(): void {
+    const { body } = this.#exchange;
+    if (body === null) {
+      this.#scope.requestFrame(0);
+      this.#scope.requestEnded();
+    } else {
+      body.on('data', (chunk: Buffer) => {
+        this.#sentBytes += chunk.length;
+        this.#scope.requestFrame(chunk.length);
+      });
+      body.once('end', () => this.#scope.requestEnded());
+      // `data` above must not start the flow before the app's connection is there to take it.
+      body.pause();
+    }
+    this.#exchange.onAborted = () => {
+      this.#scope.responseEnded(null, '');
+      if (this.#done) return;
+      this.#done = true;
+      this.#controller?.abort(new Error('client gone'));
+    };
+    // Each is dear, and may need a connection: many that come at once begin in turns.
+    starts.begin(
+      sourceOf(this.#exchange.connection.client.ip),
+      guarded('HTTP/1, the way to the app', this, () => this.#begin()),
+    );
+  }
+
+  #begin(): void {
+    if (this.#done) return;
+    this.#mayBeRace = (this.#pool.stats?.free ?? 0) > 0;
+    this.#dispatch();
+  }
+
+  #dispatch(): void {
+    const { method, target, body } = this.#exchange;
+    const last = isLastRequest(method, body !== null) ? { reset: true } : null;
+    try {
+      this.#pool.dispatch(
+        { method: method as Dispatcher.HttpMethod, path: target, headers: this.#fields, body, ...last },
+        this.#entries,
+      );
+    } catch (error) {
+      this.onResponseError(null, error as Error);
+    }
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#done) controller.abort(new Error('client gone'));
+  }
+
+  /** At the first byte of an answer: the app has taken the request. */
+  onResponseStarted(): void {
+    this.#mayBeRace = false;
+  }
+
+  onRequestUpgrade(controller: Dispatcher.DispatchController, status: number, _headers: unknown, socket: Duplex): void {
+    if (this.#done || this.#switched === null) {
+      socket.destroy();
+      return;
+    }
+    this.#done = true;
+    this.#switched(status, scanResponseHeaders((controller as Controller).rawHeaders ?? []), socket);
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    _headers: unknown,
+    statusText?: string,
+  ): void {
+    if (this.#done) return;
+    const headers = scanResponseHeaders((controller as Controller).rawHeaders ?? []);
+    if (status < 200) {
+      this.#interim ??= new InterimCount();
+      if (this.#interim.allows(headers.reduce((sum, text) => sum + text.length, 0))) {
+        this.#exchange.informational(status, headers);
+      } else {
+        controller.abort(new Error('too many interim responses'));
+      }
+      return;
+    }
+    this.#scope.responseHead(status);
+    const hasBody = this.#exchange.method !== 'HEAD' && status !== 204 && status !== 304;
+    // A 204 has no content and must not announce any (RFC 9110 8.6): a client that believed it would wait for ever.
+    const list = status === 204 ? without(headers, 'content-length') : headers;
+    this.#exchange.respond(status, statusText ?? '', list, hasBody);
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#done) return;
+    this.#scope.responseFrame(chunk.length);
+    this.#untold += chunk.length + pieceCost;
+    let mayGoOn = true;
+    if (this.#untold >= bulkRead) {
+      mayGoOn = turn.take(this.#untold, this);
+      this.#untold = 0;
+    }
+    if (!this.#exchange.write(chunk)) {
+      this.#waitsFor = 'the client';
+      controller.pause();
+      this.#exchange.onDrain(() => this.#goOn());
+    } else if (!mayGoOn) {
+      this.#waitsFor = 'its turn';
+      controller.pause();
+    }
+  }
+
+  nextTurn(): void {
+    if (this.#waitsFor === 'its turn') this.#goOn();
+  }
+
+  #goOn(): void {
+    this.#waitsFor = 'nothing';
+    if (!this.#done) this.#controller?.resume();
+  }
+
+  /** After a fault of ours. */
+  destroy(): void {
+    this.#exchange.abort(internalError);
+  }
+
+  onResponseEnd(controller: Dispatcher.DispatchController): void {
+    if (this.#done) return;
+    this.#done = true;
+    const trailers = (controller as Controller).rawTrailers;
+    this.#exchange.end(trailers === null ? [] : scanResponseHeaders(trailers));
+    this.#scope.responseEnded(null, '');
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
+    if (this.#done) return;
+    if (this.#mayRetry(error)) {
+      this.#mayBeRace = false;
+      this.#dispatch();
+      return;
+    }
+    this.#done = true;
+    if (this.#exchange.responded) this.#exchange.abort(internalError);
+    else this.#failed(error);
+    this.#scope.responseEnded(null, 'unclassified');
+  }
+
+  /** An idle socket that the app closed just as we took it is no failure of the app: once, on another one. */
+  #mayRetry(error: Error): boolean {
+    const { responded, body, method } = this.#exchange;
+    if (!this.#mayBeRace || responded || this.#sentBytes > 0 || body !== null || !idempotent.has(method)) return false;
+    const code = errorCode(error);
+    const closed = code === 'UND_ERR_SOCKET' && error.message === otherSideClosed;
+    return closed || code === 'ECONNRESET' || code === 'EPIPE';
+  }
+}

@@ -1,0 +1,282 @@
+import http from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { readTarget } from '../../../request-target.ts';
+import { putBack } from '../../detect/peek.ts';
+import { sourceOf } from '../../fairness/sources.ts';
+import { starts } from '../../fairness/starts.ts';
+import { internalFault } from '../../guard.ts';
+import { scanRequestHeaders } from '../../http/headers.ts';
+import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import { answerOn, endAfter } from '../../node-internals.ts';
+import type { Upstreams } from '../../upstream/upstreams.ts';
+import type { Http1Engine } from '../engine.ts';
+import { endWith } from '../last-answer.ts';
+import { halfOpenMs } from '../limits.ts';
+import { LibraryConnection } from './client-connection.ts';
+import { Http1Exchange } from './exchange.ts';
+import { LibraryUpstreams } from './library-upstreams.ts';
+import { connectTarget, faultOf, isUpgrade, isVersionless, refusalOfFault } from './message-faults.ts';
+import { serveExchange } from './serve.ts';
+import { SlicedFeed } from './sliced-feed.ts';
+import { UpgradeForwarder } from './upgrade.ts';
+
+const nothing = Buffer.alloc(0);
+
+export interface LibraryLaneOptions {
+  readonly pipeline: RequestPipeline;
+  readonly upstreams: Upstreams;
+  /** Malformed messages and header timeouts, answered here; for counting. */
+  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+}
+
+/** The library lane for HTTP/1.x: Node's parser in front, policy, then undici or a tunnel towards the app. */
+export class LibraryLane implements Http1Engine {
+  readonly #server: http.Server;
+  readonly #options: LibraryLaneOptions;
+  readonly #connections = new Map<object, LibraryConnection>();
+  readonly #upstreams: LibraryUpstreams;
+  readonly #upgrades: UpgradeForwarder;
+  #draining = false;
+
+  constructor(options: LibraryLaneOptions) {
+    this.#options = options;
+    this.#upstreams = new LibraryUpstreams(options.upstreams);
+    this.#upgrades = new UpgradeForwarder(options.pipeline, this.#upstreams);
+    const { limits } = options.pipeline;
+    this.#server = http.createServer({
+      // Node takes 0 for never.
+      keepAliveTimeout: Number.isFinite(limits.http1IdleTimeoutMs) ? limits.http1IdleTimeoutMs : 0,
+      headersTimeout: limits.headerTimeoutMs,
+      // Bodies may take as long as they take.
+      requestTimeout: 0,
+      connectionsCheckingInterval: 5_000,
+      maxHeaderSize: limits.maxHeaderBytes,
+      insecureHTTPParser: false,
+      // Checked here: Node answers 400, too, but then still hands over what was pipelined behind.
+      requireHostHeader: false,
+      noDelay: true,
+      shouldUpgradeCallback: (request) => isUpgrade(request),
+    });
+    this.#server.maxHeadersCount = 0;
+    // A client may end its side when it has sent its requests; it gets its answers (RFC 9112 9.6).
+    Object.assign(this.#server, { httpAllowHalfOpen: true });
+    // This server never listens: connections are handed to it after detection. Its timeouts start with this event.
+    this.#server.emit('listening');
+    const request = (message: http.IncomingMessage, response: http.ServerResponse): void =>
+      this.#entry(message.socket, () => this.#request(message, response));
+    const tunnel = (message: http.IncomingMessage, socket: Duplex, head: Buffer): void =>
+      this.#entry(socket, () => this.#tunnel(message, socket, head));
+    this.#server.on('request', request);
+    this.#server.on('checkContinue', request);
+    this.#server.on('checkExpectation', request);
+    this.#server.on('upgrade', tunnel);
+    this.#server.on('connect', tunnel);
+    // Nobody has used the connection for too long. Node closes it only where nobody listens.
+    this.#server.on('timeout', (socket) => {
+      const served = this.#connections.get(socket);
+      if (served?.state === 'between') options.pipeline.limitReached('http1_idle_timeout', served.connection);
+      socket.destroySoon();
+    });
+    this.#server.on('clientError', (error, socket) => this.#entry(socket, () => this.#clientError(error, socket)));
+  }
+
+  serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
+    if (isVersionless(bytes)) {
+      this.#options.onBadRequest(connection, 'no HTTP version');
+      endWith(socket, '400 Bad Request');
+      return;
+    }
+    const overflow = (served: LibraryConnection): void =>
+      this.#clientError(
+        Object.assign(new Error('chunk extensions'), { code: 'HPE_CHUNK_EXTENSIONS_OVERFLOW' }),
+        served.socket,
+      );
+    const served = new LibraryConnection(connection, socket, this.#options.pipeline, overflow);
+    connection.occupant = served;
+    this.#connections.set(socket, served);
+    socket.once('close', () => this.#connections.delete(socket));
+    socket.once('end', () => socket.setTimeout(halfOpenMs, () => socket.destroy()));
+    // Paused until then. Node's server makes a parser for each: those that come at once begin in turns.
+    putBack(socket, bytes);
+    const begin = (): void => {
+      if (socket.destroyed) return;
+      this.#server.emit('connection', socket);
+      served.feed = new SlicedFeed(socket, served);
+      socket.resume();
+    };
+    const asker = sourceOf(connection.facts.client.ip);
+    starts.begin(asker, () => this.#entry(socket, begin));
+  }
+
+  /** A fault of ours ends the connection that it belongs to. */
+  #entry(socket: Duplex, run: () => void): void {
+    try {
+      run();
+    } catch (error) {
+      internalFault('HTTP/1, the library lane', socket, error);
+    }
+  }
+
+  /** From now on every answer is the last of its connection. */
+  drain(): void {
+    this.#draining = true;
+  }
+
+  /** Ends connections that are between requests. */
+  closeIdle(): void {
+    for (const { state, socket } of this.#connections.values()) if (state === 'between') socket.destroySoon();
+  }
+
+  close(): Promise<void> {
+    this.#server.close(() => {});
+    return this.#upstreams.close();
+  }
+
+  /**
+   * Node hands over pipelined requests as fast as it parses them. Taken all at once, one client's burst would become as
+   * many connections to the app, and its second request would be decided before the first was answered.
+   */
+  #request(request: http.IncomingMessage, response: http.ServerResponse): void {
+    const served = this.#connections.get(request.socket);
+    // Closed while it waited.
+    if (served === undefined) return;
+    served.handedOver++;
+    if (served.state !== 'between') {
+      served.waiting.push(() => this.#take(served, request, response));
+      served.socket.pause();
+    } else {
+      this.#take(served, request, response);
+    }
+  }
+
+  #take(served: LibraryConnection, request: http.IncomingMessage, response: http.ServerResponse): void {
+    served.state = 'answering';
+    // The fault is in the body of this very request, which will never be complete.
+    if (served.refuse !== null && !request.complete) {
+      served.waiting.length = 0;
+      served.refuse();
+      return;
+    }
+    const exchange = this.#exchange(served.connection, request, response);
+    served.exchange = exchange;
+    if (exchange === null) return;
+    exchange.onOver = () => this.#over(served);
+    // One final answer or 100, never both: the permit comes before the client is asked for its body.
+    if (request.headers.expect !== undefined) exchange.onPermitted = () => response.writeContinue();
+    if (this.#draining || served.isRetiring) endAfter(response);
+    serveExchange(this.#options.pipeline, this.#upstreams, served.connection, exchange);
+  }
+
+  #over(served: LibraryConnection): void {
+    served.exchange = null;
+    const { socket } = served;
+    const next = served.waiting.shift();
+    if (next !== undefined) {
+      // The others have their turn first: answers that need no app would follow each other without end.
+      setImmediate(() => this.#entry(socket, () => socket.destroyed || next()));
+      return;
+    }
+    served.state = 'between';
+    served.feed?.resume();
+    // An answer that was under way when the drain began did not say `connection: close`.
+    if (this.#draining || served.isRetiring) socket.destroySoon();
+  }
+
+  #exchange(
+    connection: HttpConnection,
+    request: http.IncomingMessage,
+    response: http.ServerResponse,
+  ): Http1Exchange | null {
+    const head = scanRequestHeaders(request.rawHeaders);
+    const target = readTarget(request.method as string, request.url as string);
+    const fault =
+      faultOf(request, head, this.#options.pipeline.limits.maxHeaderFields) ??
+      (target === null ? 'invalid request target' : null);
+    if (fault !== null || target === null) {
+      this.#options.onBadRequest(connection, fault as string);
+      response.writeHead(400, ['content-length', '0', 'connection', 'close']);
+      response.end();
+      return null;
+    }
+    return new Http1Exchange(connection.facts, this.#options.pipeline, request, response, target, head, 'message');
+  }
+
+  #tunnel(request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
+    const served = this.#connections.get(request.socket);
+    if (served === undefined) return;
+    // Node has taken its own listener off, not ours; what it has not seen belongs to what it hands over.
+    const rest = served.feed?.stop() ?? nothing;
+    const early = rest.length === 0 ? head : Buffer.concat([head, rest]);
+    if (served.state === 'between') {
+      this.#tunnelNow(served, request, socket, early);
+      return;
+    }
+    // Node no longer tells the answers before it when there is room for more of them.
+    const drained = (): void => served.exchange?.drained();
+    socket.on('drain', drained);
+    served.waiting.push(() => {
+      socket.removeListener('drain', drained);
+      this.#tunnelNow(served, request, socket, early);
+    });
+  }
+
+  #tunnelNow(served: LibraryConnection, request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
+    const { connection } = served;
+    served.state = 'answering';
+    const scanned = scanRequestHeaders(request.rawHeaders);
+    const isConnect = request.method === 'CONNECT';
+    const target = isConnect ? connectTarget(request) : readTarget(request.method as string, request.url as string);
+    const fault =
+      faultOf(request, scanned, this.#options.pipeline.limits.maxHeaderFields) ??
+      (target === null ? 'invalid request target' : null);
+    if (fault !== null || target === null) {
+      this.#options.onBadRequest(connection, fault as string);
+      endWith(served.socket, '400 Bad Request');
+      return;
+    }
+    const response = answerOn(request, socket);
+    endAfter(response);
+    const exchange = new Http1Exchange(
+      connection.facts,
+      this.#options.pipeline,
+      request,
+      response,
+      target,
+      scanned,
+      'upgrade',
+    );
+    served.state = 'tunnel';
+    // CONNECT says by its method what it wants (RFC 9110 7.8 is about requests that could go on without).
+    const upgrade = isConnect ? null : scanned.upgrade;
+    this.#upgrades.forward({ connection, exchange, response, socket, head, upgrade });
+  }
+
+  #clientError(error: Error & { code?: string }, socket: Duplex): void {
+    const served = this.#connections.get(socket);
+    const code = error.code ?? '';
+    // A socket that failed says nothing about a message.
+    if (served === undefined || !socket.writable || !/^(HPE|ERR_HTTP)_/.test(code)) {
+      socket.destroy();
+      return;
+    }
+    served.feed?.stop();
+    const refuse = (): void => endWith(served.socket, refusalOfFault(code));
+    const { exchange } = served;
+    if (exchange?.incomplete === true) {
+      // The fault is in the body of the request that is being served: it has been decided, and counts as that.
+      exchange.breakOff();
+      if (exchange.responded) socket.destroy();
+      else refuse();
+      return;
+    }
+    this.#options.onBadRequest(served.connection, code);
+    if (served.state !== 'between') {
+      // It follows a sound request, which gets its answer first (RFC 9112 9.3.2).
+      served.refuse = refuse;
+      served.waiting.push(refuse);
+    } else {
+      refuse();
+    }
+  }
+}

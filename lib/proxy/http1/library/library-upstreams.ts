@@ -1,0 +1,74 @@
+import http from 'node:http';
+import type net from 'node:net';
+import { hostPort } from '../../../ip.ts';
+import { ByEndpoint, type Endpoint } from '../../upstream/endpoint.ts';
+import type { Upstreams } from '../../upstream/upstreams.ts';
+import { withoutContinue } from './unasked-continue.ts';
+import { LibraryPool } from './undici-pool.ts';
+
+type Done = Parameters<Upstreams['connect']>[2];
+
+class OneOffAgent extends http.Agent {
+  readonly #connect: (done: Done) => void;
+  constructor(connect: (done: Done) => void) {
+    super({ keepAlive: false });
+    this.#connect = connect;
+  }
+  override createConnection(
+    _options: http.ClientRequestArgs,
+    callback?: (error: Error | null, socket: net.Socket) => void,
+  ): undefined {
+    this.#connect((error, socket) => callback?.(error, socket));
+  }
+}
+
+/** Idle keep-alive sockets towards the app live this long (Linkerd's figure), below the 5 s after which many apps close. */
+const idleSocketMs = 3000;
+
+/** The ways to the app that undici and node:http take. All of them connect as everything else does. */
+export class LibraryUpstreams {
+  readonly #upstreams: Upstreams;
+  readonly #pools = new ByEndpoint((endpoint) => this.#make(endpoint));
+
+  constructor(upstreams: Upstreams) {
+    this.#upstreams = upstreams;
+  }
+
+  /** undici's pool of connections that are kept. */
+  pool(endpoint: Endpoint): LibraryPool {
+    return this.#pools.at(endpoint);
+  }
+
+  #make(endpoint: Endpoint): LibraryPool {
+    const origin = `http://${hostPort(endpoint.host, endpoint.port)}`;
+    return new LibraryPool(
+      (Pool) =>
+        new Pool(origin, {
+          // The pool's own limits would turn a burst into a queue; requests in flight are capped before they get here.
+          connections: null,
+          pipelining: 1,
+          keepAliveTimeout: idleSocketMs,
+          keepAliveMaxTimeout: idleSocketMs,
+          // Apps may take as long as they like; the client decides how long it waits (Linkerd has no timeout either).
+          headersTimeout: 0,
+          bodyTimeout: 0,
+          maxHeaderSize: 256 * 1024,
+          connect: (_options, callback) => {
+            this.#upstreams.connect(endpoint, 'the library lane', (error, socket) => {
+              if (error !== null) callback(error, null);
+              else callback(null, withoutContinue(socket));
+            });
+          },
+        }),
+    );
+  }
+
+  /** For one-off connections made by node:http (http-proxy): the same connect, with its deadline, guard and counters. */
+  agent(endpoint: Endpoint): http.Agent {
+    return new OneOffAgent((done) => this.#upstreams.connect(endpoint, 'upgrades', done));
+  }
+
+  async close(): Promise<void> {
+    await Promise.allSettled([...this.#pools.values()].map((pool) => pool.destroy()));
+  }
+}

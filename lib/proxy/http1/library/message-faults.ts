@@ -1,0 +1,48 @@
+import type http from 'node:http';
+import { asksToSwitch } from '../../../http-message.ts';
+import { isHost, readAuthority, type Target } from '../../../request-target.ts';
+import type { RequestHead } from '../../http/headers.ts';
+
+export function refusalOfFault(code: string): string {
+  switch (code) {
+    case 'HPE_HEADER_OVERFLOW':
+    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
+      return '431 Request Header Fields Too Large';
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return '408 Request Timeout';
+    default:
+      return '400 Bad Request';
+  }
+}
+
+/** A first line that has ended without a version (HTTP/0.9). Node would wait for fields that never come. */
+export function isVersionless(bytes: Buffer): boolean {
+  return /^[\r\n]*[!-~]+ +[^\s]+ *\r?\n/.test(bytes.toString('latin1', 0, 1024));
+}
+
+/** Faults that Node's parser lets pass; null for a sound message. */
+export function faultOf(request: http.IncomingMessage, head: RequestHead, maxFields: number): string | null {
+  if (head.fault !== null) return head.fault;
+  // The parser accepts any digit here; only these two have this syntax (RFC 9112 2.3).
+  if (request.httpVersion !== '1.1' && request.httpVersion !== '1.0') return 'unsupported HTTP version';
+  if (request.rawHeaders.length > 2 * maxFields) return 'too many header fields';
+  // RFC 9112 3.2: required since HTTP/1.1.
+  if (head.host === null && request.httpVersion === '1.1') return 'no Host';
+  if (head.host !== null && !isHost(head.host)) return 'invalid Host';
+  return null;
+}
+
+/** CONNECT needs authority-form and HTTP/1.1 (Linkerd refuses the rest alike). */
+export function connectTarget(request: http.IncomingMessage): Target | null {
+  return request.httpVersion === '1.1' ? readAuthority(request.url as string) : null;
+}
+
+/**
+ * A request with a body is served as if it had not asked (RFC 9110 7.8 leaves that to us): nobody could tell where its
+ * body ends and the new protocol begins. So is one for `*`, which is about the server as a whole.
+ */
+export function isUpgrade(request: http.IncomingMessage): boolean {
+  const { 'content-length': length = '0', 'transfer-encoding': coding, upgrade = '' } = request.headers;
+  if (length !== '0' || coding !== undefined || request.url === '*') return false;
+  return request.httpVersion === '1.1' && asksToSwitch(upgrade);
+}

@@ -1,0 +1,36 @@
+import { readStream, serveApplication } from '../../http/application.ts';
+import { outgoingFields } from '../../http/outgoing-fields.ts';
+import { upstreamFailure } from '../../http/refuse.ts';
+import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import { asteriskSender } from './asterisk.ts';
+import { forwardHttp1 } from './forward.ts';
+import type { LibraryExchange } from './library-exchange.ts';
+import type { LibraryUpstreams } from './library-upstreams.ts';
+
+/** Admits a request, then forwards it by HTTP/1, or to the application inside this process. */
+export function serveExchange(
+  pipeline: RequestPipeline,
+  upstreams: LibraryUpstreams,
+  connection: HttpConnection,
+  exchange: LibraryExchange,
+): void {
+  const admitted = pipeline.admit(connection, exchange);
+  if (admitted.kind === 'refused') {
+    exchange.refuse(admitted.refusal);
+    return;
+  }
+  exchange.admitted = admitted;
+  exchange.onPermitted?.();
+  const failed = (error: unknown): void => pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
+  const { destination } = connection;
+  if (destination.kind === 'in-process') {
+    const readBody = (maxBytes: number): Promise<Buffer> => readStream(exchange.body, maxBytes);
+    serveApplication(admitted, exchange, readBody, destination.application, failed);
+    return;
+  }
+  const fields = outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders);
+  const { endpoint } = destination;
+  const isAsterisk = exchange.target === '*';
+  const sender = isAsterisk ? asteriskSender(upstreams.agent(endpoint)) : upstreams.pool(endpoint);
+  forwardHttp1(admitted, exchange, fields, sender, failed);
+}

@@ -1,0 +1,113 @@
+import type { Socket } from 'node:net';
+import { longRead, type PutOff, turn } from '../../fairness/turn.ts';
+import { guarded } from '../../guard.ts';
+import { takeFeed } from '../../node-internals.ts';
+import { Unread } from '../unread.ts';
+
+/** Bytes that Node's parser gets at once when they may be heads: it hands over all requests among them in one go. */
+const leastPiece = 512;
+/** The same in the middle of a body, where nothing else has come for a while. */
+const mostPiece = 16 * 1024;
+
+/** What the feed must know of the connection that it feeds. */
+export interface FedConnection {
+  /** Requests that the parser has handed over so far. */
+  readonly handedOver: number;
+  /** Requests wait for the one that is being answered: no more are parsed. */
+  readonly isWaiting: boolean;
+  /** A body is being read, and whoever reads it has enough for now. */
+  readonly isBlocked: boolean;
+  /** Bytes were given to the parser. False ends the feeding. */
+  fed(bytes: number): boolean;
+}
+
+/**
+ * Stands between a socket and Node's parser, which would otherwise turn 64 KB of pipelined requests into objects before
+ * anybody else has a turn. Where a piece of them held a request, the next waits for the next turn.
+ */
+export class SlicedFeed {
+  readonly #socket: Socket;
+  readonly #connection: FedConnection;
+  readonly #feed: (piece: Buffer) => void;
+  readonly #unread = new Unread();
+  #pieceBytes = leastPiece;
+  #resting: PutOff | null = null;
+
+  /** Once the server has been given the socket; nothing of it has been read since. */
+  constructor(socket: Socket, connection: FedConnection) {
+    this.#socket = socket;
+    this.#connection = connection;
+    this.#feed = takeFeed(socket);
+    socket.on('data', this.#onData);
+    socket.once('close', () => this.stop());
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#unread.append(chunk);
+    if (this.#resting !== null) return;
+    if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
+    else this.#pump();
+  };
+
+  get heldBytes(): number {
+    return this.#unread.length;
+  }
+
+  /** Goes on, when no request waits any more. */
+  resume(): void {
+    if (this.#resting !== null) return;
+    if (this.#unread.length > 0) this.#rest();
+    else if (this.#socket.isPaused()) this.#socket.resume();
+  }
+
+  /** Feeds no more; yields what has not been fed. */
+  stop(): Buffer {
+    this.#socket.removeListener('data', this.#onData);
+    if (this.#resting !== null) this.#resting.run = null;
+    this.#resting = null;
+    const { bytes } = this.#unread;
+    this.#unread.keep(bytes.length);
+    return bytes;
+  }
+
+  #rest(): void {
+    this.#socket.pause();
+    this.#resting = turn.later(this.#rested);
+  }
+
+  readonly #rested = guarded('HTTP/1, the next slice', { destroy: () => this.#socket.destroy() }, () => {
+    this.#resting = null;
+    this.#pump();
+  });
+
+  /** Somebody has ended the connection, or taken it over, and with it our listener off. */
+  get #isTaken(): boolean {
+    return !this.#socket.listeners('data').includes(this.#onData as () => void);
+  }
+
+  #pump(): void {
+    const connection = this.#connection;
+    while (this.#unread.length > 0) {
+      if (connection.isWaiting) {
+        this.#socket.pause();
+        return;
+      }
+      if (this.#isTaken) return;
+      const before = connection.handedOver;
+      const piece = this.#unread.bytes.subarray(0, this.#pieceBytes);
+      this.#unread.keep(piece.length);
+      this.#feed(piece);
+      if (this.#isTaken || !connection.fed(piece.length)) return;
+      if (connection.handedOver === before) {
+        this.#pieceBytes = Math.min(mostPiece, 2 * this.#pieceBytes);
+        continue;
+      }
+      this.#pieceBytes = leastPiece;
+      if (this.#unread.length > 0) {
+        this.#rest();
+        return;
+      }
+    }
+    if (this.#socket.isPaused() && !connection.isWaiting && !connection.isBlocked) this.#socket.resume();
+  }
+}

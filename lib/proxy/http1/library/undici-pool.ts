@@ -1,0 +1,123 @@
+import { createRequire } from 'node:module';
+import type { Dispatcher, Pool } from 'undici';
+import { turn } from '../../fairness/turn.ts';
+
+const require = createRequire(import.meta.url);
+
+type PoolClass = typeof Pool;
+
+/**
+ * What undici's pool is made of, in the order in which it can be loaded. One after the other in turns of their own they
+ * take at most a few milliseconds each; all at once take forty, or ninety with everything else that undici has.
+ */
+const pieces = [
+  'node:http2',
+  ...['core/symbols', 'core/errors', 'core/constants', 'util/timers', 'core/tree', 'core/util', 'core/diagnostics'],
+  ...['core/request', 'core/connect', 'llhttp/constants', 'llhttp/utils', 'dispatcher/dispatcher-base'],
+  ...['dispatcher/parser-h1', 'dispatcher/client-h1', 'dispatcher/client-h2', 'dispatcher/client', 'dispatcher/pool'],
+].map((name) => (name.startsWith('node:') ? name : `undici/lib/${name}.js`));
+
+/** Gets the error where undici cannot be loaded. */
+type Use = (error: unknown, pool: PoolClass | null) => void;
+
+type Loading =
+  | { readonly kind: 'not begun' }
+  | { readonly kind: 'under way'; readonly waiting: Use[] }
+  | { readonly kind: 'done'; readonly pool: PoolClass };
+
+let loading: Loading = { kind: 'not begun' };
+
+/** Calls back with undici's pool once it is loaded. That takes 16 MB of memory: most sidecars never do it. */
+function whenLoaded(use: Use): void {
+  if (loading.kind === 'done') {
+    use(null, loading.pool);
+  } else if (loading.kind === 'under way') {
+    loading.waiting.push(use);
+  } else {
+    loading = { kind: 'under way', waiting: [use] };
+    loadFrom(0);
+  }
+}
+
+function loadFrom(at: number): void {
+  const load = (): void => {
+    const piece = pieces[at];
+    try {
+      if (piece === undefined) {
+        settle(null, poolClass());
+        return;
+      }
+      if (isThere(piece)) require(piece);
+    } catch (error) {
+      settle(error, null);
+      return;
+    }
+    loadFrom(at + 1);
+  };
+  turn.later(load);
+}
+
+function settle(error: unknown, pool: PoolClass | null): void {
+  const waiting = loading.kind === 'under way' ? loading.waiting : [];
+  loading = pool === null ? { kind: 'not begun' } : { kind: 'done', pool };
+  for (const use of waiting) turn.later(() => use(error, pool));
+}
+
+/** Another release may have it elsewhere. */
+function isThere(name: string): boolean {
+  try {
+    require.resolve(name);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') return false;
+    throw error;
+  }
+}
+
+function poolClass(): PoolClass {
+  const [last = ''] = pieces.slice(-1);
+  return isThere(last) ? require(last) : (require('undici') as typeof import('undici')).Pool;
+}
+
+/** undici has one code for every fault of a socket, and names an orderly close by this message alone. */
+export const otherSideClosed = 'other side closed';
+
+/** Of a request that has not begun. */
+const none = null as unknown as Dispatcher.DispatchController;
+
+/** A pool of connections that undici keeps; what is sent before undici is loaded waits for that. */
+export class LibraryPool {
+  readonly #make: (pool: PoolClass) => Pool;
+  #pool: Pool | null = null;
+
+  constructor(make: (pool: PoolClass) => Pool) {
+    this.#make = make;
+  }
+
+  /** Idle connections; none while there is no pool. */
+  get stats(): { readonly free: number } {
+    return this.#pool?.stats ?? { free: 0 };
+  }
+
+  dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
+    if (this.#pool !== null) return this.#pool.dispatch(options, handler);
+    const failed = (error: unknown): void => handler.onResponseError?.(none, error as Error);
+    whenLoaded((error, pool) => {
+      if (pool === null) {
+        failed(error);
+        return;
+      }
+      try {
+        this.#pool ??= this.#make(pool);
+        this.#pool.dispatch(options, handler);
+      } catch (thrown) {
+        failed(thrown);
+      }
+    });
+    return true;
+  }
+
+  async destroy(): Promise<void> {
+    await this.#pool?.destroy();
+  }
+}

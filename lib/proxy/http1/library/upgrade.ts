@@ -1,0 +1,238 @@
+import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { createProxyServer } from 'http-proxy';
+import type { Dispatcher } from 'undici';
+import { guarded } from '../../guard.ts';
+import type { Admitted } from '../../http/admitted.ts';
+import { type HeaderList, scanResponseHeaders, without } from '../../http/headers.ts';
+import { outgoingFields } from '../../http/outgoing-fields.ts';
+import { failures, upstreamFailure } from '../../http/refuse.ts';
+import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import type { RequestScope } from '../../recorder.ts';
+import { leave, letGo, resetOrDestroy, splice } from '../../tcp/forward.ts';
+import type { Endpoint } from '../../upstream/endpoint.ts';
+import { endWith } from '../last-answer.ts';
+import type { Http1Exchange } from './exchange.ts';
+import { forwardHttp1 } from './forward.ts';
+import type { LibraryUpstreams } from './library-upstreams.ts';
+
+export interface UpgradeRequest {
+  readonly connection: HttpConnection;
+  readonly exchange: Http1Exchange;
+  readonly response: ServerResponse;
+  readonly socket: Duplex;
+  /** Bytes the client sent after the request head; they wait until the app has switched. */
+  readonly head: Buffer;
+  readonly upgrade: string | null;
+}
+
+/**
+ * Upgrades and CONNECT: the request is decided like any other, and becomes a tunnel only when the app has agreed
+ * (101, or 2xx for CONNECT). Until then the client's early bytes wait; afterwards neither socket is ever pooled.
+ * WebSocket goes through http-proxy, other protocols and CONNECT through undici's own upgrade.
+ */
+export class UpgradeForwarder {
+  readonly #pipeline: RequestPipeline;
+  readonly #upstreams: LibraryUpstreams;
+  readonly #proxy = createProxyServer({});
+  readonly #webSockets = new WeakMap<IncomingMessage, WebSocketTunnel>();
+
+  constructor(pipeline: RequestPipeline, upstreams: LibraryUpstreams) {
+    this.#pipeline = pipeline;
+    this.#upstreams = upstreams;
+    // Emitted synchronously by ws() below, before anything is sent.
+    this.#proxy.on('proxyReqWs', (outgoing, request) => this.#webSockets.get(request)?.prepare(outgoing));
+    // Errors reach the callback of ws(); without a listener a late one would end the process.
+    this.#proxy.on('error', () => {});
+  }
+
+  forward(upgrade: UpgradeRequest): void {
+    const { connection, exchange, response, socket } = upgrade;
+    socket.on('error', () => socket.destroy());
+    // The parser has let go of this socket, so after any answer but a switch it must end. What the client still sends is
+    // read away: a socket that nobody reads would never notice that its client is gone.
+    response.once('finish', () => endWith(socket as Socket, null));
+    const admitted = this.#pipeline.admit(connection, exchange);
+    if (admitted.kind === 'refused') {
+      exchange.refuse(admitted.refusal);
+      return;
+    }
+    exchange.admitted = admitted;
+    const { scope } = admitted;
+    scope.requestFrame(0);
+    scope.requestEnded();
+    if (connection.destination.kind !== 'app') {
+      this.#pipeline.fail(connection, admitted, exchange, failures.noUpgrade);
+      scope.responseEnded(null, 'unclassified');
+      return;
+    }
+    const { endpoint } = connection.destination;
+    const fields = withoutTrailer(outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders));
+    if (exchange.method === 'GET' && upgrade.upgrade?.toLowerCase() === 'websocket') {
+      this.#webSocket(admitted, upgrade, endpoint, fields);
+    } else {
+      this.#other(admitted, upgrade, endpoint, fields);
+    }
+  }
+
+  #webSocket(admitted: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint, fields: HeaderList): void {
+    const { connection, exchange, socket, head } = upgrade;
+    const tunnel = new WebSocketTunnel(admitted, exchange, socket, fields);
+    const request = handshake();
+    this.#webSockets.set(request, tunnel);
+    const target = { protocol: 'http:', host: endpoint.host, port: endpoint.port };
+    const agent = this.#upstreams.agent(endpoint);
+    const failed = (error: unknown): void => {
+      if (tunnel.answered) {
+        resetOrDestroy(socket);
+      } else {
+        this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
+      }
+      admitted.scope.responseEnded(null, 'unclassified');
+    };
+    this.#proxy.ws(request, socket as Socket, head, { target, agent }, guarded(entry, socket, failed));
+    tunnel.begun();
+  }
+
+  #other(admitted: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint, fields: HeaderList): void {
+    const { connection, exchange, socket, head } = upgrade;
+    const { scope } = admitted;
+    const dispatcher = this.#upstreams.pool(endpoint);
+    const failed = (error: unknown): void =>
+      this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
+    const switched = (status: number, headers: HeaderList, app: Duplex): void => {
+      // undici takes any answer to CONNECT for a tunnel; what is not 2xx is none (RFC 9110 9.3.6), and HTTP goes on.
+      if (upgrade.upgrade === null && (status < 200 || status > 299)) {
+        app.destroy();
+        if (status >= 200) {
+          refused(exchange, scope, status, headers);
+        } else {
+          failed(new Error('an interim answer to CONNECT'));
+          scope.responseEnded(null, 'unclassified');
+        }
+        return;
+      }
+      scope.responseHead(status);
+      scope.responseEnded(null, '');
+      exchange.switched(status, upgrade.upgrade, headers);
+      if (head.length > 0) socket.unshift(head);
+      tie(socket, app);
+    };
+    forwardHttp1(admitted, exchange, fields, asUpgrade(dispatcher, upgrade.upgrade), failed, switched);
+  }
+}
+
+/** The app's answer to CONNECT is no tunnel: it goes on without its content, which undici has not read as such. */
+function refused(exchange: Http1Exchange, scope: RequestScope, status: number, headers: HeaderList): void {
+  scope.responseHead(status);
+  exchange.respond(status, '', [...without(headers, 'content-length'), 'content-length', '0'], false);
+  exchange.end([]);
+  scope.responseEnded(null, '');
+}
+
+/** Where a fault of ours was met. */
+const entry = 'HTTP/1, an upgrade';
+
+/** There is no body that trailers could follow, and Node refuses to write what announces some. */
+function withoutTrailer(fields: HeaderList): HeaderList {
+  return without(fields, 'trailer');
+}
+
+/**
+ * All that http-proxy gets to see of a WebSocket handshake. It would copy whatever it is given into its own request, and
+ * Node stores some heads (`Expect`) the moment they are copied: the client's own must not be there to be copied.
+ */
+function handshake(): IncomingMessage {
+  const headers = { connection: 'Upgrade', upgrade: 'websocket' };
+  const seen = { method: 'GET', url: '/', httpVersion: '1.1', httpVersionMajor: 1, httpVersionMinor: 1, headers };
+  return seen as unknown as IncomingMessage;
+}
+
+/** One WebSocket handshake on its way through http-proxy. */
+class WebSocketTunnel {
+  readonly #scope: RequestScope;
+  readonly #exchange: Http1Exchange;
+  readonly #socket: Duplex;
+  readonly #fields: HeaderList;
+  #outgoing: ClientRequest | null = null;
+  /** The app has answered, so no refusal can be sent any more. */
+  answered = false;
+
+  constructor({ scope }: Admitted, exchange: Http1Exchange, socket: Duplex, fields: HeaderList) {
+    this.#scope = scope;
+    this.#exchange = exchange;
+    this.#socket = socket;
+    this.#fields = fields;
+  }
+
+  /** Writes the whole head of the request to the app. */
+  prepare(outgoing: ClientRequest): void {
+    this.#outgoing = outgoing;
+    // First of all: whatever goes wrong below, the request to the app ends with the client's connection.
+    this.#exchange.onAborted = () => {
+      outgoing.destroy();
+      this.#scope.responseEnded(null, '');
+    };
+    for (const name of outgoing.getHeaderNames()) outgoing.removeHeader(name);
+    for (let i = 0; i + 1 < this.#fields.length; i += 2) {
+      outgoing.appendHeader(this.#fields[i] as string, this.#fields[i + 1] as string);
+    }
+    outgoing.setHeader('Connection', 'Upgrade');
+    outgoing.setHeader('Upgrade', 'websocket');
+    // http-proxy joins and normalizes paths; the app must get the one that policy decided on.
+    outgoing.path = this.#exchange.target;
+    const agreed = (answer: IncomingMessage, app: Socket): void => {
+      this.answered = true;
+      // http-proxy only ends the app's side, and then reads it no more.
+      this.#socket.once('close', () => (this.#socket.readableEnded ? letGo(app) : resetOrDestroy(app)));
+      this.#scope.responseHead(101);
+      this.#scope.responseEnded(null, '');
+      this.#exchange.switchedElsewhere(101, answer.rawHeaders);
+    };
+    outgoing.once('upgrade', guarded(entry, this.#socket, agreed));
+  }
+
+  /** Once http-proxy has begun: an answer that is no switch goes out like any other, not in http-proxy's own framing. */
+  begun(): void {
+    this.#outgoing?.removeAllListeners('response');
+    const declined = (answer: IncomingMessage): void => this.#declined(answer);
+    this.#outgoing?.once('response', guarded(entry, this.#socket, declined));
+  }
+
+  #declined(answer: IncomingMessage): void {
+    this.answered = true;
+    const { statusCode: status = 0, statusMessage = '' } = answer;
+    this.#scope.responseHead(status);
+    const hasBody = status !== 204 && status !== 304;
+    this.#exchange.respond(status, statusMessage, scanResponseHeaders(answer.rawHeaders), hasBody);
+    const content = (chunk: Buffer): void => {
+      this.#scope.responseFrame(chunk.length);
+      if (this.#exchange.write(chunk)) return;
+      answer.pause();
+      this.#exchange.onDrain(() => answer.resume());
+    };
+    const closed = (): void => {
+      if (answer.complete) this.#exchange.end(scanResponseHeaders(answer.rawTrailers));
+      else this.#exchange.abort();
+      this.#scope.responseEnded(null, answer.complete ? '' : 'unclassified');
+    };
+    answer.on('data', guarded(entry, this.#socket, content));
+    answer.once('close', guarded(entry, this.#socket, closed));
+  }
+}
+
+/** The same dispatcher, asking for `protocol` (nothing to ask for with CONNECT: the method says it). */
+function asUpgrade(dispatcher: Pick<Dispatcher, 'dispatch'>, protocol: string | null): Pick<Dispatcher, 'dispatch'> {
+  if (protocol === null) return dispatcher;
+  return { dispatch: (options, handler) => dispatcher.dispatch({ ...options, upgrade: protocol }, handler) };
+}
+
+/** Joins two sockets for good: each end and each reset passes on. */
+export function tie(client: Duplex, app: Duplex): void {
+  app.on('error', () => resetOrDestroy(client));
+  client.on('error', () => resetOrDestroy(app));
+  app.once('close', () => (app.readableEnded ? client.end() : resetOrDestroy(client)));
+  client.once('close', () => leave(app, client));
+  splice(client, app);
+}

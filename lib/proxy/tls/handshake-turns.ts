@@ -1,0 +1,102 @@
+import { turn } from '../fairness/turn.ts';
+import { type Ending, internalFault } from '../guard.ts';
+import { letRead } from '../node-internals.ts';
+
+type Begin = () => void;
+
+/** The raw socket. */
+export interface HandshakeSocket extends Ending {
+  readonly destroyed: boolean;
+}
+
+/** Handshakes that may end in a turn, each a third of a millisecond's work: certificates and signatures are verified. */
+const endsPerTurn = 8;
+
+/**
+ * Lets TLS handshakes begin a few at a time. OpenSSL answers a ClientHello with a signature, on this thread, in the ticks
+ * behind `begin`: hundreds that are here together would be a quarter of a second in which nobody else is served. Where
+ * some have to wait, each client address has its turn.
+ *
+ * What clients answer is verified in OpenSSL as it is read, before any of our code runs. So when enough have ended in a turn,
+ * the others are not read (libuv then leaves out what epoll has told of them already), and go on a few in each turn.
+ */
+export class HandshakeTurns {
+  readonly #waiting = new Map<string, { readonly socket: HandshakeSocket; readonly begin: Begin }[]>();
+  /** Have begun: those that are read, and those that are not. */
+  readonly #read = new Set<HandshakeSocket>();
+  readonly #held = new Set<HandshakeSocket>();
+  #ended = 0;
+  #isDue = false;
+
+  /**
+   * Calls `begin`, now or in a later turn; never, where the socket is closed by then. What it throws ends the socket.
+   *
+   * @param source the client's address.
+   */
+  add(source: string, socket: HandshakeSocket, begin: Begin): void {
+    if (turn.mayWork()) {
+      this.#begin(socket, begin);
+      return;
+    }
+    const others = this.#waiting.get(source);
+    if (others === undefined) this.#waiting.set(source, [{ socket, begin }]);
+    else others.push({ socket, begin });
+    turn.later(this.#next);
+  }
+
+  /** Called once for each that waits, and begins one: of the address that has waited longest. */
+  readonly #next = (): void => {
+    for (const [source, queue] of this.#waiting) {
+      this.#waiting.delete(source);
+      const next = queue.shift();
+      // At the end of this very walk.
+      if (queue.length > 0) this.#waiting.set(source, queue);
+      if (next === undefined || next.socket.destroyed) continue;
+      this.#begin(next.socket, next.begin);
+      return;
+    }
+  };
+
+  /** It has come to an end, well or not: called within the event that ended it, for each that was added. */
+  over(socket: HandshakeSocket): void {
+    this.#held.delete(socket);
+    // Those that have only gone were no work.
+    if (!this.#read.delete(socket) || socket.destroyed) return;
+    this.#ended++;
+    this.#schedule();
+    if (this.#ended < endsPerTurn) return;
+    for (const each of this.#read) {
+      letRead(each, false);
+      this.#held.add(each);
+    }
+    this.#read.clear();
+  }
+
+  #begin(socket: HandshakeSocket, begin: Begin): void {
+    this.#read.add(socket);
+    try {
+      begin();
+    } catch (error) {
+      internalFault('a TLS handshake', socket, error);
+    }
+  }
+
+  #schedule(): void {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    setImmediate(this.#nextTurn);
+  }
+
+  readonly #nextTurn = (): void => {
+    this.#isDue = false;
+    this.#ended = 0;
+    let left = endsPerTurn;
+    for (const socket of this.#held) {
+      if (left-- === 0) break;
+      this.#held.delete(socket);
+      this.#read.add(socket);
+      letRead(socket, true);
+    }
+    if (this.#held.size > 0) this.#schedule();
+  };
+}

@@ -1,0 +1,163 @@
+import net from 'node:net';
+import { CodedError, errorCode } from '../../errors/coded-error.ts';
+import { hostPort } from '../../ip.ts';
+import type { Asker } from '../fairness/fair-queue.ts';
+import { starts } from '../fairness/starts.ts';
+import { guarded, internalFault } from '../guard.ts';
+import type { Limits } from '../limits.ts';
+import type { Recorder } from '../recorder.ts';
+import type { Endpoint } from './endpoint.ts';
+
+export interface UpstreamOptions {
+  /** Milliseconds until a connect counts as failed (504). */
+  readonly connectTimeoutMs: number;
+  readonly limits: Pick<Limits, 'maxPendingConnects' | 'maxConnections'>;
+  readonly recorder: Pick<Recorder, 'openDestination' | 'limitReached'>;
+  /** True for addresses on which this very proxy listens. */
+  readonly isOwn: (endpoint: Endpoint) => boolean;
+}
+
+/** A connect that took too long, whatever it was waiting for (504). */
+export function connectTimedOut({ host, port }: Endpoint): Error {
+  return new CodedError('ERR_SALLYPORT_CONNECT_TIMEOUT', `connecting to ${hostPort(host, port)} timed out`);
+}
+
+export interface PendingConnect {
+  cancel(): void;
+}
+
+/** Reads into one buffer instead of a new one each time (see `net.Socket`); the buffer is only lent to `callback`. */
+export interface OnRead {
+  /** A function is asked again after every read. */
+  readonly buffer: Buffer | (() => Buffer);
+  /** False stops reading. */
+  callback(length: number): boolean;
+}
+
+/**
+ * `localhost` needs no resolver (RFC 6761 section 6.3): the app is on one of the two loopback addresses, or on both. The
+ * second is tried when the first refuses. A container's /etc/hosts may know only one of them.
+ */
+const eitherLoopback: net.LookupFunction = (_host, _options, found) =>
+  found(null, [
+    { address: '::1', family: 6 },
+    { address: '127.0.0.1', family: 4 },
+  ]);
+
+/** The process, or the machine, has no file descriptor left. */
+export function isWantOfDescriptors(error: unknown): boolean {
+  const code = errorCode(error);
+  return code === 'EMFILE' || code === 'ENFILE';
+}
+
+export type Done = (error: Error | null, socket: net.Socket) => void;
+
+/** Connections to the app that may all read 64 KB in one turn. */
+const crowd = 64;
+
+/** Connections to the app, all counted as `peer="dst"`. */
+export class Upstreams {
+  readonly #options: UpstreamOptions;
+  /** Connects under way, and connections. */
+  #pending = 0;
+  #open = 0;
+
+  constructor(options: UpstreamOptions) {
+    this.#options = options;
+  }
+
+  /** There are so many connections that one read of each is more than one turn of the event loop can bear. */
+  get isCrowded(): boolean {
+    return this.#open > crowd;
+  }
+
+  get connectTimeoutMs(): number {
+    return this.#options.connectTimeoutMs;
+  }
+
+  /** There are as many connections as clients may have: there will be no extra one, see `connect`. */
+  get isFull(): boolean {
+    return this.#pending + this.#open >= this.#options.limits.maxConnections;
+  }
+
+  /**
+   * Calls back once: with a connected socket that allows half-open, or with the error. Never after `cancel`.
+   * What `done` throws ends the socket; it should guard what it does to the client by itself. Of many that are asked for
+   * at once a few begin in each turn.
+   *
+   * @param asker for whom: each of them has its turn.
+   * @param isExtra the client's connection has one to the app already. Of these there are no more than there may be
+   * clients, so that the many requests of one HTTP/2 connection leave the others their descriptors.
+   */
+  connect(endpoint: Endpoint, asker: Asker, done: Done, onread?: OnRead, isExtra = false): PendingConnect {
+    const socket = new net.Socket({ allowHalfOpen: true, ...(onread === undefined ? {} : { onread }) });
+    const { limits, recorder } = this.#options;
+    let settled = false;
+    let timer: NodeJS.Timeout | undefined;
+    const settle = (): void => {
+      settled = true;
+      clearTimeout(timer);
+      this.#pending--;
+    };
+    const fail = (error: Error): void => {
+      if (settled) return;
+      settle();
+      socket.destroy();
+      if (isWantOfDescriptors(error)) recorder.limitReached('descriptors', null);
+      try {
+        done(error, socket);
+      } catch (thrown) {
+        internalFault('a failed connect', socket, thrown);
+      }
+    };
+    const cancel = (): void => {
+      if (settled) return;
+      settle();
+      socket.destroy();
+    };
+    this.#pending++;
+    const overshoots = isExtra && this.#pending + this.#open > limits.maxConnections;
+    if (overshoots || this.#pending > limits.maxPendingConnects) {
+      recorder.limitReached(overshoots ? 'max_connections' : 'max_pending_connects', null);
+      const error = new CodedError('ERR_SALLYPORT_CONNECTS', 'too many connects to the application under way');
+      setImmediate(() => fail(error));
+      return { cancel };
+    }
+    if (this.#options.isOwn(endpoint)) {
+      setImmediate(() => fail(new CodedError('ERR_SALLYPORT_LOOP', 'the application address is the proxy itself')));
+      return { cancel };
+    }
+    socket.once('error', fail);
+    socket.setNoDelay(true);
+    const { host, port } = endpoint;
+    const lookup = host === 'localhost' ? { autoSelectFamily: true, lookup: eitherLoopback } : {};
+    const connected = (): void => {
+      if (settled) return;
+      settle();
+      this.#open++;
+      socket.removeListener('error', fail);
+      let errno = '';
+      socket.on('error', (error: NodeJS.ErrnoException) => {
+        errno = error.code ?? '';
+      });
+      const transport = this.#options.recorder.openDestination(socket);
+      socket.once(
+        'close',
+        guarded('a connection to the app, closed', null, () => {
+          this.#open--;
+          transport.closed(errno);
+        }),
+      );
+      done(null, socket);
+    };
+    const onConnect = guarded('a connection to the app', socket, connected);
+    const begin = (): void => {
+      if (settled) return;
+      timer = setTimeout(() => fail(connectTimedOut(endpoint)), this.#options.connectTimeoutMs);
+      socket.connect({ host, port, ...lookup }, onConnect);
+    };
+    const ends = { destroy: () => fail(new CodedError('ERR_SALLYPORT_UNEXPECTED', 'the connect could not begin')) };
+    starts.begin(asker, guarded('a connect to the app', ends, begin));
+    return { cancel };
+  }
+}
