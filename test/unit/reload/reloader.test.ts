@@ -123,6 +123,19 @@ function stage(over: Partial<ReloaderOptions<string>> = {}, files: Record<string
   return { world, reloader, concluded, reads, errors, overdue };
 }
 
+/** A reader that waits until it is let go, or is told to give up. */
+function hanging() {
+  const readers: ((reading: Reading<string>) => void)[] = [];
+  return {
+    readers,
+    read: () => new Promise<Reading<string>>((resolve) => readers.push(resolve)),
+    abandon: () => readers.at(-1)?.({ kind: 'abandoned' }),
+  };
+}
+const turns = async (): Promise<void> => {
+  for (let i = 0; i < 5; i++) await new Promise((resolve) => setImmediate(resolve));
+};
+
 t.test('when what files say is believed', async (t) => {
   interface Row {
     readonly name: string;
@@ -231,13 +244,70 @@ t.test('files that change while they are read are read again', async (t) => {
   t.same(concluded, ['one two three@0']);
 });
 
-t.test('what is unchanged is believed, and not judged again', async (t) => {
-  const { world, reloader, concluded } = stage({ read: async () => ({ kind: 'unchanged' }) });
-  world.write('a', 'touched');
+t.test('a reader that looks for itself is held to its own look', async (t) => {
+  const values = ['of files that were', 'of files that are'];
+  const { world, reloader, concluded } = stage({
+    read: async () => {
+      const look = await world.look();
+      const value = values.shift() ?? '';
+      return { kind: 'read', value, look: value.endsWith('were') ? { ...look, stamp: 'another' } : look };
+    },
+  });
   await reloader.reload();
+  t.same(concluded, ['of files that are@0']);
+});
+
+t.test('a file that was made in place is not believed where its first write is told while it is read', async (t) => {
+  const { world, reloader, concluded } = stage({
+    read: async () => {
+      world.arrived.clear();
+      return { kind: 'read', value: world.files.get('a') ?? '', look: null };
+    },
+  });
+  await reloader.reload();
+  world.write('a', 'one two half', 'renamed');
+  world.at(100, () => world.write('a', 'one two whole'));
+  await reloader.reload();
+  t.same(concluded, ['one two@0', 'one two whole@1700']);
+});
+
+t.test('what is unchanged is not judged, and from then on writers are waited for', async (t) => {
+  let known = true;
+  const { world, reloader, concluded } = stage({
+    read: async () => (known ? { kind: 'unchanged' } : { kind: 'read', value: 'x', look: null }),
+  });
   await reloader.reload();
   t.same(concluded, []);
-  t.equal(world.ms, 0, 'the second has nothing to wait for');
+  known = false;
+  world.write('a', 'written in place');
+  await reloader.reload();
+  t.same(concluded, ['x@1500']);
+});
+
+t.test('a volume that was swapped is whole once', async (t) => {
+  const { world, reloader, concluded } = stage();
+  world.generation = '..1';
+  await reloader.reload();
+  world.write('a', 'one two three');
+  await reloader.reload();
+  t.same(concluded, ['one two@0', 'one two three@1500']);
+});
+
+t.test('whatever is told ends the quiet', async (t) => {
+  const rows: [name: string, tell: (on: Stage) => void][] = [
+    ['an event, of which a look shows nothing', ({ world }) => world.stir()],
+    ['a request', ({ reloader }) => void reloader.reload()],
+  ];
+  for (const [name, tell] of rows) {
+    const on = stage();
+    on.reloader.watch();
+    await on.reloader.reload();
+    on.world.remove('a');
+    on.world.at(4_000, () => tell(on));
+    await on.reloader.reload();
+    t.same(on.concluded.slice(0, 2), ['one two@0', '@9000'], name);
+    await on.reloader.stop();
+  }
 });
 
 t.test('one at a time, and one more for whatever came meanwhile', async (t) => {
@@ -257,19 +327,6 @@ t.test('one at a time, and one more for whatever came meanwhile', async (t) => {
   t.equal(reads.length, 2);
   t.equal(concluded.length, 2);
 });
-
-/** A reader that waits until it is let go, or is told to give up. */
-function hanging() {
-  const readers: ((reading: Reading<string>) => void)[] = [];
-  return {
-    readers,
-    read: () => new Promise<Reading<string>>((resolve) => readers.push(resolve)),
-    abandon: () => readers.at(-1)?.({ kind: 'abandoned' }),
-  };
-}
-const turns = async (): Promise<void> => {
-  for (let i = 0; i < 5; i++) await new Promise((resolve) => setImmediate(resolve));
-};
 
 t.test('a reading that nobody needs any more is given up, where it is worth it', async (t) => {
   const rows: [name: string, sinceMs: number, change: 'another' | 'none', readings: number][] = [
@@ -348,8 +405,13 @@ t.test('what fails by no fault of the files is tried again, ever later', async (
     mock.timers.tick(1);
     await turns();
   }
-  t.same(errors.length, 7);
   t.same(concluded, ['x@0']);
+  faults = 1;
+  await reloader.reload();
+  t.equal(errors.length, 8);
+  mock.timers.tick(1_000);
+  await turns();
+  t.equal(concluded.length, 2, 'counted anew after each success');
   await reloader.stop();
 });
 
@@ -378,4 +440,24 @@ t.test('stopped, at whatever moment: nothing is concluded any more, and nothing 
     t.same([on.concluded, on.errors, on.overdue], [[], [], []], name);
     t.same(on.reloader.state, { kind: 'stopped' }, name);
   }
+});
+
+t.test('stopped while it concludes: what becomes of that is not told', async (t) => {
+  let fail = (_error: Error): void => {};
+  const { reloader, errors } = stage({
+    judge: () => ({
+      missing: null,
+      conclude: () =>
+        new Promise<void>((_resolve, reject) => {
+          fail = reject;
+        }),
+    }),
+  });
+  void reloader.reload();
+  await turns();
+  t.same(reloader.state, { kind: 'concluding' });
+  const stopping = reloader.stop();
+  fail(new Error('the thread was ended'));
+  await stopping;
+  t.same(errors, []);
 });
