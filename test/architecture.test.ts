@@ -313,7 +313,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   ['lib/proxy/detect/peek.ts', [1, 'lib/proxy/detect/peek.ts']],
   ['lib/proxy/http1/fast/client-connection.ts', [1, 'lib/proxy/http1/fast/client-connection.ts']],
   ['lib/proxy/http1/library/sliced-feed.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
-  ['lib/proxy/http2/server-session.ts', [1, 'lib/proxy/http2/session.ts']],
+  ['lib/proxy/http2/client-session.ts', [1, 'lib/proxy/http2/session.ts']],
   ['lib/proxy/tcp/forward.ts', [1, 'lib/proxy/tcp/forward.ts']],
   // What Node's parser or the session has handed on of that.
   ['lib/proxy/http/application.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
@@ -323,7 +323,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   ['lib/proxy/http1/app-pool.ts', [1, 'lib/proxy/http1/app-connection.ts']],
   ['lib/proxy/tcp/lent-reads.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
   [
-    'lib/proxy/http2/app-sessions.ts',
+    'lib/proxy/http2/app-session-pool.ts',
     [1, 'none: what an HTTP/2 app sends, within the windows that clients have given'],
   ],
   ['lib/proxy/http1/library/upgrade.ts', [1, 'none: the answer of an app that declines an upgrade']],
@@ -459,7 +459,7 @@ const forTests: ReadonlyMap<string, readonly string[]> = new Map([
   ['lib/telemetry/labels.ts', ['limits']],
   // To be told from other errors, and for the tests' own HTTP/2 server to say the same.
   ['lib/reload/credential-source.ts', ['CredentialsUnusable']],
-  ['lib/proxy/http2/server-session.ts', ['misspelt']],
+  ['lib/proxy/http2/client-session.ts', ['misspelt']],
 ]);
 
 interface Exported {

@@ -1,320 +1,300 @@
 import type { Socket } from 'node:net';
-import type { BufferBudget } from '../fairness/buffer-budget.ts';
-import { guarded, internalFault } from '../guard.ts';
-import type { Admitted } from '../http/admitted.ts';
-import { type HeaderList, without } from '../http/headers.ts';
-import { InterimCount } from '../http/interim-count.ts';
-import { AnswerHead } from './answer-head.ts';
-import { contentLength, soundStatus } from './field-rules.ts';
+import { isSoundMethod } from '../../http-message.ts';
+import type { IpAddress } from '../../ip.ts';
+import type { Rostered } from '../../roster.ts';
+import { guarded } from '../guard.ts';
+import type { HttpConnection, Occupant, RequestPipeline } from '../http/request-pipeline.ts';
+import type { LimitName, Limits } from '../limits.ts';
+import { ClientStream, type ClientStreamHome } from './client-stream.ts';
+import type { Http2Session } from './engine.ts';
 import { HeaderBlocks } from './header-blocks.ts';
-import { appLimits } from './limits.ts';
+import type { HeldHeads } from './held-heads.ts';
+import { encodeFields } from './hpack/encoder.ts';
+import { clientLimits } from './limits.ts';
 import { errorCode, maxStreamId, preface, setting } from './protocol.ts';
+import { type RequestHead, readRequestHead } from './request-head.ts';
 import { Session, type SessionLimits } from './session.ts';
-import { Stream, type StreamHome } from './stream.ts';
+import type { Stream } from './stream.ts';
 
-const limits: SessionLimits = {
-  settings: [[setting.enablePush, 0]],
-  streamWindow: appLimits.streamWindow,
-  grownStreamWindow: appLimits.streamWindow,
-  connectionWindow: appLimits.connectionWindow,
-  maxListBytes: 256 * 1024,
-  maxFields: appLimits.headerFields,
-  maxResets: Number.POSITIVE_INFINITY,
-  // Its streams are limited, and so is what they bring. An app that waits for us to read must not wait for ever.
-  maxPendingBytes: Number.POSITIVE_INFINITY,
-};
-
-/** Who gets a response. Bytes are only lent; when they are dealt with, the stream's `consume` must be told. */
-export interface AnswerSink {
-  /** A 1xx. */
-  interim(head: AnswerHead): void;
-  head(head: AnswerHead, endStream: boolean): void;
-  data(bytes: Buffer, from: number, to: number): void;
-  /** The response is complete. */
-  ended(trailers: HeaderList): void;
-  /** Once, instead of `ended`. */
-  broken(code: number): void;
-  /** The client's connection. */
-  readonly owner: object;
-  /** Ends that. */
-  destroy(): void;
+/** What clients may do, of what is configured. */
+export function clientSessionLimits({ maxStreams, maxHeaderBytes, maxHeaderFields, maxResets }: Limits): SessionLimits {
+  return {
+    settings: [
+      [setting.maxConcurrentStreams, maxStreams],
+      [setting.initialWindowSize, clientLimits.streamWindow],
+      [setting.maxHeaderListSize, maxHeaderBytes],
+    ],
+    streamWindow: clientLimits.streamWindow,
+    grownStreamWindow: clientLimits.grownStreamWindow,
+    connectionWindow: clientLimits.connectionWindow,
+    maxListBytes: maxHeaderBytes,
+    maxFields: maxHeaderFields,
+    maxResets,
+    maxPendingBytes: 256 * 1024,
+  };
 }
 
-/** One request to the app. */
-export class ClientStream extends Stream {
-  readonly isHead: boolean;
-  /** The app may take as long as it likes. */
-  protected override readonly isTimed = false;
-  #interim: InterimCount | null = null;
-  readonly #sink: AnswerSink;
+const tooLarge = encodeFields([':status', '431', 'content-length', '0']);
+const badRequest = encodeFields([':status', '400', 'content-length', '0']);
+const notAllowed = encodeFields([':status', '405', 'content-length', '0']);
 
-  constructor(home: StreamHome, id: number, isHead: boolean, sink: AnswerSink, sendWindow: number) {
-    super(home, id, sendWindow, limits.streamWindow);
-    this.isHead = isHead;
-    this.#sink = sink;
-    this.awaitsHead = true;
-  }
+/** Why such a request is answered 400: an HTTP/1 app might run it as the known method. */
+export const misspelt = 'a method in the wrong case';
 
-  get owner(): object {
-    return this.#sink.owner;
-  }
-
-  head(head: AnswerHead, endStream: boolean): void {
-    if (head.status < 200) {
-      this.#interim ??= new InterimCount();
-      if (!this.#interim.allows(head.block.length)) {
-        this.malformed();
-        return;
-      }
-      try {
-        this.#sink.interim(head);
-      } catch (error) {
-        this.#fault(error);
-      }
-      return;
-    }
-    this.awaitsHead = false;
-    try {
-      this.#sink.head(head, endStream);
-    } catch (error) {
-      this.#fault(error);
-    }
-  }
-
-  override received(bytes: Buffer, from: number, to: number): void {
-    try {
-      this.#sink.data(bytes, from, to);
-    } catch (error) {
-      this.#fault(error);
-    }
-  }
-
-  override ended(): void {
-    try {
-      this.#sink.ended(this.trailers);
-    } catch (error) {
-      this.#fault(error);
-    }
-  }
-
-  override broken(code: number): void {
-    try {
-      this.#sink.broken(code);
-    } catch (error) {
-      this.#fault(error);
-    }
-  }
-
-  /** The session is everybody's: a fault in one client's exchange ends that client's connection. */
-  #fault(error: unknown): void {
-    internalFault('an answer of an HTTP/2 app', this, error);
-  }
-
-  override destroy(): void {
-    this.#sink.destroy();
-  }
+/** What a session needs of the lane that it is on. */
+export interface ClientLane {
+  readonly pipeline: RequestPipeline;
+  readonly limits: SessionLimits;
+  readonly heads: HeldHeads;
+  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+  /** A request is complete but for its content; `stream.relay` must be set, or the stream answered. */
+  request(connection: HttpConnection, stream: ClientStream): void;
+  forget(session: ClientSession): void;
 }
 
-/** Where a session is kept while it may take streams. */
-export interface ClientHome {
-  /** It may take streams, or more of them than before. */
-  ready(session: ClientSession): void;
-  /** It takes no more streams: GOAWAY, too many resets, or closed. */
-  retired(session: ClientSession): void;
-}
-
-function readAnswerHead(fields: HeaderList): AnswerHead | null {
-  const status = soundStatus(fields);
-  const length = contentLength(fields);
-  if (status === 0 || length === null) return null;
-  const rest = fields.slice(2);
-  // RFC 9110 8.6: a 204 and interim answers announce no content. Clients may refuse one that does.
-  const announces = length !== -1 && status !== 204 && status >= 200;
-  return new AnswerHead(status, announces ? rest : without(rest, 'content-length'), length);
-}
-
-/** A connection to the app. */
-export class ClientSession extends Session {
-  readonly #home: ClientHome;
-  readonly #blocks: HeaderBlocks<AnswerHead>;
-  /** The app is ours, and may reset what it likes. */
-  protected override readonly limitsResets = false;
-  protected override readonly maxEnablePush = 0;
-  #retired = false;
-  #resets = 0;
-  /** Since when it has carried nothing, as far as looks at it tell, and the last stream then. */
+/** A client's connection. */
+export class ClientSession extends Session implements Http2Session, ClientStreamHome, Rostered, Occupant {
+  rosterPlace = -1;
+  readonly connection: HttpConnection;
+  readonly #lane: ClientLane;
+  readonly #blocks: HeaderBlocks<RequestHead>;
+  protected override readonly limitsResets = true;
+  protected override readonly maxEnablePush = 1;
+  /** Bytes of the heads of its streams. */
+  #headBytes = 0;
+  /** Bytes of the client's preface that have come. */
+  #prefaceBytes = 0;
+  /** Since when there has been no stream, as far as looks at it tell, and the last one then. */
   #idleSince = 0;
   #idleAfter = -1;
+  /** The last stream that is still served, once the end has been announced. */
+  #drainedAt: number | null = null;
 
-  readonly client = null;
-
-  constructor(socket: Socket, home: ClientHome, budget: BufferBudget) {
-    super(socket, limits, budget);
-    this.#home = home;
-    this.#blocks = new HeaderBlocks(this.decoder, readAnswerHead);
-    const gone = guarded('the end of an HTTP/2 app', socket, () => {
-      this.abortAll(errorCode.internalError);
-      socket.destroy();
-    });
+  constructor(lane: ClientLane, connection: HttpConnection, socket: Socket) {
+    super(socket, lane.limits, lane.pipeline.budget);
+    this.#lane = lane;
+    this.connection = connection;
+    connection.occupant = this;
+    this.#blocks = new HeaderBlocks(this.decoder, readRequestHead);
+    const received = guarded('bytes of an HTTP/2 client', this, (chunk: Buffer) => this.receive(chunk));
+    socket.on('data', received);
+    // A client that can send no more frames cannot go on.
+    const gone = guarded('the end of an HTTP/2 client', socket, () => this.#gone());
     socket.once('end', gone);
     socket.once('close', gone);
-    socket.write(preface);
     this.open();
   }
 
-  get hasRoom(): boolean {
-    return !this.#retired && this.streams.size < this.maxStreams;
+  get pipeline(): RequestPipeline {
+    return this.#lane.pipeline;
   }
 
-  get isUnused(): boolean {
-    return this.streams.size === 0;
-  }
-
-  /** For how long it has carried nothing, in milliseconds, as far as looks at it tell: this is one. */
-  idleMs(now: number): number {
-    if (this.isUnused && this.#idleAfter === this.lastStreamId) return now - this.#idleSince;
-    this.#idleAfter = this.isUnused ? this.lastStreamId : -1;
-    this.#idleSince = now;
-    return 0;
-  }
-
-  /** Streams that the app takes at a time; 0 while it takes none. */
-  get maxStreams(): number {
-    return this.peerMaxStreams === Number.POSITIVE_INFINITY
-      ? appLimits.defaultStreams
-      : Math.min(appLimits.streams, this.peerMaxStreams);
-  }
-
-  /**
-   * Sends a request's head. There must be room.
-   *
-   * @param block its fields, encoded.
-   */
-  request(_admitted: Admitted, block: Buffer, isHead: boolean, endStream: boolean, sink: AnswerSink): ClientStream {
-    const id = this.lastStreamId === 0 ? 1 : this.lastStreamId + 2;
-    this.lastStreamId = id;
-    const stream = new ClientStream(this, id, isHead, sink, this.peerInitialWindow);
-    this.streams.set(id, stream);
-    this.output.headers(id, block, endStream);
-    stream.localEnded = endStream;
-    if (id >= maxStreamId - 2) this.#retire();
-    return stream;
+  /** Begins with bytes that were read before; the stream flows. */
+  start(bytes: Buffer): void {
+    if (this.socket.isPaused()) this.socket.resume();
+    if (bytes.length > 0) this.receive(bytes);
   }
 
   override receive(chunk: Buffer): void {
-    if (!this.over) super.receive(chunk);
+    if (this.over) return;
+    if (this.#prefaceBytes === preface.length) {
+      super.receive(chunk);
+      return;
+    }
+    const bytes = Math.min(chunk.length, preface.length - this.#prefaceBytes);
+    if (preface.compare(chunk, 0, bytes, this.#prefaceBytes, this.#prefaceBytes + bytes) !== 0) {
+      this.#lane.onBadRequest(this.connection, 'no HTTP/2 preface');
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    this.#prefaceBytes += bytes;
+    if (chunk.length > bytes) super.receive(chunk.subarray(bytes));
+  }
+
+  override fail(code: number): void {
+    if (!this.over) this.connection.scope.brokenProtocol();
+    super.fail(code);
+  }
+
+  #gone(): void {
+    this.abortAll(errorCode.cancel);
+    this.#lane.forget(this);
+    this.socket.destroySoon();
   }
 
   protected override headers(streamId: number, bytes: Buffer, from: number, to: number, endStream: boolean): void {
-    const stream = this.streams.get(streamId) as ClientStream | undefined;
-    if (stream === undefined || !stream.awaitsHead || stream.remoteEnded) {
-      this.trailers(streamId, stream, bytes, from, to, endStream);
+    const open = this.streams.get(streamId);
+    if (open !== undefined) {
+      this.trailers(streamId, open, bytes, from, to, endStream);
       return;
     }
     const block = this.#blocks.read(bytes, from, to);
+    this.spend(this.#blocks.cost);
     if (block.kind === 'undecodable') {
       this.fail(errorCode.compressionError);
       return;
     }
+    if (streamId % 2 === 0) {
+      this.fail(errorCode.protocolError);
+      return;
+    }
+    if (streamId <= this.lastStreamId) {
+      // Trailers may have been on their way when we reset the stream.
+      if (!this.wasReset(streamId, endStream)) this.fail(errorCode.streamClosed);
+      return;
+    }
+    this.lastStreamId = streamId;
+    if (this.#drainedAt !== null || this.streams.size >= this.pipeline.limits.maxStreams) {
+      if (this.#drainedAt === null) this.limitReached('max_streams');
+      this.refuseMalformed(streamId, errorCode.refusedStream, endStream);
+      return;
+    }
     if (block.kind !== 'head') {
-      stream.malformed();
+      this.#lane.onBadRequest(
+        this.connection,
+        block.kind === 'malformed' ? 'malformed header block' : 'header list too large',
+      );
+      if (block.kind === 'malformed') this.refuseMalformed(streamId, errorCode.protocolError, endStream);
+      else {
+        this.limitReached('max_header_bytes');
+        this.#turnAway(streamId, tooLarge, endStream);
+      }
       return;
     }
-    const { head } = block;
-    if (head.status < 200) {
-      // An interim answer cannot be the last one (RFC 9113 8.1).
-      if (endStream) stream.malformed();
-      else stream.head(head, false);
+    if (block.head.head.method === 'CONNECT') {
+      this.#lane.onBadRequest(this.connection, 'CONNECT over HTTP/2');
+      this.#turnAway(streamId, notAllowed, endStream);
       return;
     }
-    const bodiless = stream.isHead || head.status === 204 || head.status === 304;
-    stream.expected = bodiless ? 0 : head.contentLength;
-    if (endStream && !stream.count(0, true)) {
-      stream.malformed();
+    if (!isSoundMethod(block.head.head.method)) {
+      this.#lane.onBadRequest(this.connection, misspelt);
+      this.#turnAway(streamId, badRequest, endStream);
       return;
     }
-    stream.remoteEnded = endStream;
-    stream.head(head, endStream);
-    if (!endStream || stream.closed) return;
-    stream.ended();
-    this.halfClosed(stream);
+    const { listBytes } = block.head;
+    if (!this.#lane.heads.take(listBytes, this.#headBytes)) {
+      this.limitReached('max_buffered_bytes');
+      this.refuseMalformed(streamId, errorCode.refusedStream, endStream);
+      return;
+    }
+    this.#headBytes += listBytes;
+    const stream = new ClientStream(this, streamId, block.head, this.peerInitialWindow, clientLimits.streamWindow);
+    if (endStream) {
+      if (!stream.count(0, true)) {
+        this.#letGo(block.head);
+        this.#lane.onBadRequest(this.connection, 'Content-Length of missing content');
+        this.refuseMalformed(streamId, errorCode.protocolError, endStream);
+        return;
+      }
+      stream.remoteEnded = true;
+    }
+    this.streams.set(streamId, stream);
+    this.#lane.request(this.connection, stream);
   }
 
-  protected override goingAway(lastStreamId: number): void {
-    this.#retire();
-    for (const stream of [...this.streams.values()]) {
-      if (stream.id <= lastStreamId) continue;
-      // The app promises that it did nothing with these (RFC 9113 6.8).
-      this.closeStream(stream, false);
-      stream.broken(errorCode.refusedStream);
-    }
-    this.#closeIfDone();
+  /** An answer to what never becomes a stream. */
+  #turnAway(streamId: number, block: Buffer, endStream: boolean): void {
+    this.output.headers(streamId, block, true);
+    if (!endStream) this.refuseMalformed(streamId, errorCode.noError, endStream);
+  }
+
+  protected override goingAway(): void {
+    // The client will open no more streams; those that are open go on.
   }
 
   protected override ready(): void {
-    this.#home.ready(this);
+    // Requests need no settings.
   }
 
   protected override roomGiven(): void {
-    if (!this.#retired) this.#home.ready(this);
+    // Answers that wait for it are the session's own.
   }
 
-  /** Whether content of this client holds what the others miss of the connection's window. */
-  isHeldUpBy(owner: object): boolean {
-    let held = 0;
-    for (const stream of this.streams.values() as Iterable<ClientStream>) {
-      if (stream.owner !== owner) continue;
-      held += Math.max(0, this.peerInitialWindow - stream.sendWindow);
-      if (held >= appLimits.uploadRoom) return true;
-    }
-    return false;
+  get client(): IpAddress {
+    return this.connection.facts.client.ip;
+  }
+
+  protected override limitReached(limit: LimitName): void {
+    this.pipeline.limitReached(limit, this.connection);
   }
 
   protected override get lastAccepted(): number {
-    return 0;
+    // It never goes up again (RFC 9113 6.8).
+    return this.#drainedAt ?? this.lastStreamId;
   }
 
-  protected override limitReached(): void {
-    // The app is ours.
+  protected override streamClosed(stream: Stream): void {
+    this.#letGo((stream as ClientStream).requestHead);
+    if (this.#drainedAt !== null && this.streams.size === 0 && !this.over) this.end(errorCode.noError);
   }
 
-  /** What the app sends is lent, and read at once; its streams are limited. */
-  override get hasHadItsTurn(): boolean {
-    return false;
-  }
-
-  protected override streamClosed(_stream: Stream, reset: boolean): void {
-    if (reset && ++this.#resets >= appLimits.resets) this.#retire();
-    if (this.#retired) this.#closeIfDone();
-    else this.#home.ready(this);
-  }
-
-  /** What it was carrying may want another session: not this one again. */
-  protected override abortAll(code: number): void {
-    this.over = true;
-    this.#retire();
-    super.abortAll(code);
-  }
-
-  /** Takes no more streams, and ends with the last. */
-  retire(): void {
-    this.#retire();
-    this.#closeIfDone();
-  }
-
-  #closeIfDone(): void {
-    if (this.streams.size === 0 && !this.over) this.end(errorCode.noError);
-  }
-
-  #retire(): void {
-    if (this.#retired) return;
-    this.#retired = true;
-    this.#home.retired(this);
+  #letGo({ listBytes }: RequestHead): void {
+    this.#headBytes -= listBytes;
+    this.#lane.heads.release(listBytes);
   }
 
   /** Ends it now. */
-  override destroy(): void {
-    this.abortAll(errorCode.cancel);
+  destroy(): void {
+    this.#gone();
     this.socket.destroy();
+  }
+
+  get openStreams(): number {
+    return this.streams.size;
+  }
+
+  get betweenRequests(): boolean {
+    return this.streams.size === 0;
+  }
+
+  /** Its streams look after themselves. */
+  readonly awaitsContent = false;
+  readonly heldBytes = 0;
+  readonly isTunnel = false;
+
+  retire(): void {
+    this.drain();
+  }
+
+  giveUp(): void {
+    this.socket.destroy();
+  }
+
+  endOverdue(since: number): void {
+    for (const stream of [...this.streams.values()] as ClientStream[]) {
+      if (stream.startedAt < since && stream.giveUp()) this.limitReached('request_timeout');
+    }
+  }
+
+  announce(): void {
+    // Its close may still be on its way to us.
+    if (!this.over) this.goaway(maxStreamId, errorCode.noError);
+  }
+
+  drain(): void {
+    if (this.over || this.#drainedAt !== null) return;
+    this.#drainedAt = this.lastStreamId;
+    this.goaway(this.lastStreamId, errorCode.noError);
+    if (this.streams.size === 0) this.end(errorCode.noError);
+  }
+
+  /** Ends a connection whose beginning, or whose next message, does not come to an end, or that nobody uses. */
+  sweep(now: number): void {
+    if (this.over) return;
+    const { headerTimeoutMs, http2IdleTimeoutMs } = this.pipeline.limits;
+    if (this.incompleteSince !== null && now - this.incompleteSince >= headerTimeoutMs) {
+      this.limitReached('header_timeout');
+      this.#lane.onBadRequest(this.connection, 'header block not complete in time');
+      this.fail(errorCode.enhanceYourCalm);
+    } else if (this.streams.size > 0) {
+      this.#idleAfter = -1;
+      for (const stream of this.streams.values()) (stream as ClientStream).lookForContent();
+    } else if (this.#idleAfter !== this.lastStreamId) {
+      this.#idleAfter = this.lastStreamId;
+      this.#idleSince = now;
+    } else if (now - this.#idleSince >= http2IdleTimeoutMs) {
+      this.limitReached('http2_idle_timeout');
+      this.drain();
+    }
   }
 }

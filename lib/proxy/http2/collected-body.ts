@@ -1,14 +1,14 @@
-import type { RequestRelay, ServerStream } from './server-stream.ts';
+import type { ClientStream, RequestRelay } from './client-stream.ts';
 
 /** A request's content for an application inside this process, which wants all of it or none. */
 export class CollectedBody implements RequestRelay {
-  readonly #stream: ServerStream;
+  readonly #stream: ClientStream;
   readonly #chunks: Buffer[] = [];
   #bytes = 0;
   #ended: boolean;
   #reader: { readonly maxBytes: number; resolve(body: Buffer): void; reject(error: Error): void } | null = null;
 
-  constructor(stream: ServerStream) {
+  constructor(stream: ClientStream) {
     this.#stream = stream;
     this.#ended = stream.remoteEnded;
   }

@@ -11,7 +11,9 @@ import { AppPool } from '../http1/app-pool.ts';
 import { ByEndpoint } from '../upstream/endpoint.ts';
 import type { Upstreams } from '../upstream/upstreams.ts';
 import { AnswerHead } from './answer-head.ts';
-import { AppSessions } from './app-sessions.ts';
+import { AppSessionPool } from './app-session-pool.ts';
+import { type ClientLane, ClientSession, clientSessionLimits } from './client-session.ts';
+import type { ClientStream } from './client-stream.ts';
 import { CollectedBody } from './collected-body.ts';
 import type { Http2Engine, Http2Session } from './engine.ts';
 import { HeldHeads } from './held-heads.ts';
@@ -19,8 +21,6 @@ import { clientLimits } from './limits.ts';
 import { Http1Relay } from './relay-to-http1.ts';
 import { Http2Relay, ToldByReset } from './relay-to-http2.ts';
 import { http1Text, http2Block } from './request-head.ts';
-import { type ServerLane, ServerSession, serverLimits } from './server-session.ts';
-import type { ServerStream } from './server-stream.ts';
 import type { SessionLimits } from './session.ts';
 
 export interface Http2LaneOptions {
@@ -35,14 +35,14 @@ const sweepMs = 1000;
 const goOn = new AnswerHead(100, [], -1);
 
 /** HTTP/2 by an engine of our own: frames of all streams leave together, and a repeated head is read and written once. */
-export class Http2Lane implements Http2Engine, ServerLane {
+export class Http2Lane implements Http2Engine, ClientLane {
   readonly pipeline: RequestPipeline;
   readonly limits: SessionLimits;
   readonly heads: HeldHeads;
   readonly onBadRequest: Http2LaneOptions['onBadRequest'];
-  readonly #open = new Roster<ServerSession>();
+  readonly #open = new Roster<ClientSession>();
   readonly #pools: ByEndpoint<AppPool>;
-  readonly #sessions: ByEndpoint<AppSessions>;
+  readonly #sessions: ByEndpoint<AppSessionPool>;
   readonly #sweeper: NodeJS.Timeout;
 
   constructor(options: Http2LaneOptions) {
@@ -50,25 +50,25 @@ export class Http2Lane implements Http2Engine, ServerLane {
     this.onBadRequest = options.onBadRequest;
     this.#pools = new ByEndpoint((endpoint) => new AppPool(endpoint, options.upstreams));
     this.#sessions = new ByEndpoint(
-      (endpoint) => new AppSessions(endpoint, options.upstreams, options.pipeline.budget),
+      (endpoint) => new AppSessionPool(endpoint, options.upstreams, options.pipeline.budget),
     );
-    this.limits = serverLimits(options.pipeline.limits);
+    this.limits = clientSessionLimits(options.pipeline.limits);
     this.heads = new HeldHeads(options.pipeline.limits.maxBufferedBytes, clientLimits.ownHeads);
     this.#sweeper = setInterval(() => this.#sweep(), sweepMs).unref();
   }
 
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): Http2Session {
-    const session = new ServerSession(this, connection, socket);
+    const session = new ClientSession(this, connection, socket);
     this.#open.add(session);
     session.start(bytes);
     return session;
   }
 
-  forget(session: ServerSession): void {
+  forget(session: ClientSession): void {
     this.#open.delete(session);
   }
 
-  request(connection: HttpConnection, stream: ServerStream): void {
+  request(connection: HttpConnection, stream: ClientStream): void {
     const { pipeline } = this;
     const admitted = pipeline.admit(connection, stream);
     if (admitted.kind === 'refused') {
@@ -125,13 +125,13 @@ export class Http2Lane implements Http2Engine, ServerLane {
   }
 }
 
-function http2BlockFor(connection: HttpConnection, admitted: Admitted, { requestHead }: ServerStream): Buffer {
+function http2BlockFor(connection: HttpConnection, admitted: Admitted, { requestHead }: ClientStream): Buffer {
   const { head } = requestHead;
   const fields = (): HeaderList => outgoingFields(connection.facts.client, admitted, head.forward);
   return admitted.permit.headerChanges === null ? requestHead.http2(fields) : http2Block(head, fields());
 }
 
-function http1TextFor(connection: HttpConnection, admitted: Admitted, stream: ServerStream): string {
+function http1TextFor(connection: HttpConnection, admitted: Admitted, stream: ClientStream): string {
   const { requestHead, remoteEnded } = stream;
   const { head, contentLength } = requestHead;
   const received = (): HeaderList => ['host', head.host, ...head.forward];

@@ -13,10 +13,10 @@ import type { ResponseHead } from '../http1/plain-response.ts';
 import type { RequestScope } from '../recorder.ts';
 import type { PendingConnect } from '../upstream/upstreams.ts';
 import { AnswerHead } from './answer-head.ts';
+import type { ClientStream, RequestRelay } from './client-stream.ts';
 import { lowerCase, type OriginalProtocol } from './head.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { errorCode } from './protocol.ts';
-import type { RequestRelay, ServerStream } from './server-stream.ts';
 
 /** Apps repeat their heads; a head that is known is the same object each time. */
 const answers: Readonly<Record<OriginalProtocol, WeakMap<ResponseHead, AnswerHead>>> = {
@@ -39,7 +39,7 @@ const lastChunk = '0\r\n\r\n';
 /** One permitted request on its way to an HTTP/1.1 app, and the answer on its way back. */
 export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
   readonly #admitted: Admitted;
-  readonly #client: ServerStream;
+  readonly #client: ClientStream;
   readonly #scope: RequestScope;
   readonly #pool: AppPool;
   readonly #head: string;
@@ -67,7 +67,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
    */
   constructor(
     admitted: Admitted,
-    client: ServerStream,
+    client: ClientStream,
     pool: AppPool,
     head: string,
     protocol: OriginalProtocol,

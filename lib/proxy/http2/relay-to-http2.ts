@@ -3,13 +3,13 @@ import type { Admitted } from '../http/admitted.ts';
 import { type HeaderList, headerValue, withoutIdentity } from '../http/headers.ts';
 import type { RequestScope } from '../recorder.ts';
 import type { AnswerHead } from './answer-head.ts';
-import type { AppSessions, Waiting } from './app-sessions.ts';
-import type { AnswerSink, ClientSession, ClientStream } from './client-session.ts';
+import type { AnswerSink, AppSession, AppStream } from './app-session.ts';
+import type { AppSessionPool, Waiting } from './app-session-pool.ts';
+import type { ClientStream, RequestRelay } from './client-stream.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { encodeFields } from './hpack/encoder.ts';
 import { appLimits } from './limits.ts';
 import { errorCode, reasonName } from './protocol.ts';
-import type { RequestRelay, ServerStream } from './server-stream.ts';
 
 /** What an app has said of its stream is true of the client's, and says more than any answer of ours. */
 export class ToldByReset extends CodedError {
@@ -36,12 +36,12 @@ function headTooLarge(): Error {
 /** One permitted request on its way to an HTTP/2 app (prior knowledge), and the answer on its way back. */
 export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   readonly #admitted: Admitted;
-  readonly #client: ServerStream;
+  readonly #client: ClientStream;
   readonly #scope: RequestScope;
-  readonly #sessions: AppSessions;
+  readonly #sessions: AppSessionPool;
   readonly #block: Buffer;
   readonly #onFailed: (error: unknown) => void;
-  #app: ClientStream | null = null;
+  #app: AppStream | null = null;
   /** Content that came before a session was there. */
   readonly #early = new HeldBytes();
   /** Bytes that the client may send again once the app has taken what waits; and the same the other way. */
@@ -61,8 +61,8 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
    */
   constructor(
     admitted: Admitted,
-    client: ServerStream,
-    sessions: AppSessions,
+    client: ClientStream,
+    sessions: AppSessionPool,
     block: Buffer,
     onFailed: (error: unknown) => void,
   ) {
@@ -123,7 +123,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     this.#client.destroy();
   }
 
-  ready(session: ClientSession): void {
+  ready(session: AppSession): void {
     const client = this.#client;
     if (client.requestHead.listBytes > session.peerMaxListBytes) {
       this.failed(headTooLarge());
@@ -153,7 +153,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     }
   }
 
-  #forward(app: ClientStream, bytes: Buffer, from: number, to: number): void {
+  #forward(app: AppStream, bytes: Buffer, from: number, to: number): void {
     if (app.write(bytes, from, to)) {
       this.#client.consume(to - from);
       return;
@@ -170,7 +170,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     if (this.#app !== null) this.#finish(this.#app);
   }
 
-  #finish(app: ClientStream): void {
+  #finish(app: AppStream): void {
     const kept = withoutIdentity(this.#client.trailers);
     app.finish(kept.length === 0 ? null : encodeFields(kept));
   }

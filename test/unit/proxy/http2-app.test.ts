@@ -4,7 +4,7 @@ import type { ConnectionOptions } from 'node:tls';
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
-import { AppSessions } from '../../../lib/proxy/http2/app-sessions.ts';
+import { AppSessionPool } from '../../../lib/proxy/http2/app-session-pool.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
 import { TlsTermination } from '../../../lib/proxy/tls/termination.ts';
 import type { Upstreams } from '../../../lib/proxy/upstream/upstreams.ts';
@@ -1296,7 +1296,7 @@ t.test('a connect that is under way ends with the proxy', async (t) => {
   const budget = new BufferBudget(defaultLimits, { limitReached: () => {} });
   t.teardown(() => budget.close());
   const upstreams = { connect: () => ({ cancel: () => cancelled++ }) } as unknown as Upstreams;
-  const sessions = new AppSessions({ host: '127.0.0.1', port: 1 }, upstreams, budget);
+  const sessions = new AppSessionPool({ host: '127.0.0.1', port: 1 }, upstreams, budget);
   sessions.wait({
     owner: {},
     isAlone: true,

@@ -5,11 +5,11 @@ import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../lib/proxy/guard.ts';
 import type { HttpConnection } from '../../../lib/proxy/http/request-pipeline.ts';
+import { type ClientLane, ClientSession, clientSessionLimits } from '../../../lib/proxy/http2/client-session.ts';
+import type { ClientStream } from '../../../lib/proxy/http2/client-stream.ts';
 import { HeldHeads } from '../../../lib/proxy/http2/held-heads.ts';
 import { clientLimits } from '../../../lib/proxy/http2/limits.ts';
 import { reasonName } from '../../../lib/proxy/http2/protocol.ts';
-import { type ServerLane, ServerSession, serverLimits } from '../../../lib/proxy/http2/server-session.ts';
-import type { ServerStream } from '../../../lib/proxy/http2/server-stream.ts';
 import {
   dataFrame,
   type Fields,
@@ -46,7 +46,7 @@ const { headerTimeoutMs, http2IdleTimeoutMs } = defaultLimits;
 interface Accepted {
   readonly client: RawClient;
   readonly socket: Socket;
-  readonly session: ServerSession;
+  readonly session: ClientSession;
   readonly bad: string[];
   readonly reached: string[];
 }
@@ -54,7 +54,7 @@ interface Accepted {
 /** A session whose clock is the test's: `sweep` says how late it is. */
 async function accepted(
   t: Test,
-  onRequest: (stream: ServerStream) => void = () => {},
+  onRequest: (stream: ClientStream) => void = () => {},
   heads = new HeldHeads(defaultLimits.maxBufferedBytes, clientLimits.ownHeads),
 ): Promise<Accepted> {
   const bad: string[] = [];
@@ -68,9 +68,9 @@ async function accepted(
     budget,
     limitReached: (limit: string) => reached.push(limit),
   };
-  const lane: ServerLane = {
-    pipeline: pipeline as unknown as ServerLane['pipeline'],
-    limits: serverLimits(defaultLimits),
+  const lane: ClientLane = {
+    pipeline: pipeline as unknown as ClientLane['pipeline'],
+    limits: clientSessionLimits(defaultLimits),
     heads,
     onBadRequest: (_connection, reason) => bad.push(reason),
     request: (_connection, stream) => onRequest(stream),
@@ -78,7 +78,7 @@ async function accepted(
   };
   const { client, socket } = await connectedPair(t);
   const connection = { facts: { client: { ip: ip('192.0.2.1') } }, scope: { brokenProtocol: () => {} } };
-  const session = new ServerSession(lane, connection as unknown as HttpConnection, socket);
+  const session = new ClientSession(lane, connection as unknown as HttpConnection, socket);
   session.start(Buffer.alloc(0));
   return { client, socket, session, bad, reached };
 }
@@ -237,7 +237,7 @@ t.test('of heads that come at once, others have their turn in between', async (t
 t.test('heads in flight take no more memory than there is, and no client all of it', async (t) => {
   const headBytes = 10_000;
   const heads = new HeldHeads(20 * headBytes, 3 * headBytes);
-  const open: ServerStream[] = [];
+  const open: ClientStream[] = [];
   const connection = (): Promise<Accepted> => accepted(t, (stream) => open.push(stream), heads);
   const [greedy, other] = [await connection(), await connection()];
   const large = (i: number): Buffer => get(id(i), '/', [[`x-${i}`, 'a'.repeat(headBytes - 300)]]);
@@ -266,7 +266,7 @@ t.test('heads in flight take no more memory than there is, and no client all of 
 t.test('a fault while one connection is written to ends that one alone', async (t) => {
   const faults: unknown[] = [];
   t.teardown(onInternalFault(({ error }) => faults.push(error)));
-  const answer = (stream: ServerStream): void => stream.respond(204, '', [], false);
+  const answer = (stream: ClientStream): void => stream.respond(204, '', [], false);
   const [faulty, sound] = [await accepted(t, answer), await accepted(t, answer)];
   await sent(faulty, first);
   await sent(sound, first);
@@ -288,7 +288,7 @@ t.test('a fault while one connection is written to ends that one alone', async (
 t.test('a stream that is reset while it waits for room is let go', async (t) => {
   v8.setFlagsFromString('--expose-gc');
   const collect = vm.runInNewContext('gc') as () => void;
-  const streams: WeakRef<ServerStream>[] = [];
+  const streams: WeakRef<ClientStream>[] = [];
   const connection = await accepted(t, (stream) => {
     streams.push(new WeakRef(stream));
     stream.respond(200, '', [], true);

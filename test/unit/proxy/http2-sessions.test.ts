@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../lib/proxy/fairness/buffer-budget.ts';
-import { AppSessions, type Waiting } from '../../../lib/proxy/http2/app-sessions.ts';
-import type { ClientSession } from '../../../lib/proxy/http2/client-session.ts';
+import type { AppSession } from '../../../lib/proxy/http2/app-session.ts';
+import { AppSessionPool, type Waiting } from '../../../lib/proxy/http2/app-session-pool.ts';
 import { Upstreams } from '../../../lib/proxy/upstream/upstreams.ts';
 import {
   dataFrame,
@@ -138,12 +138,12 @@ t.test('sessions that nobody uses', async (t) => {
   const recorder = { openDestination: () => ({ closed: () => {} }), limitReached: () => {} };
   const budget = new BufferBudget(defaultLimits, recorder);
   const upstreams = new Upstreams({ connectTimeoutMs: 1000, limits: defaultLimits, recorder, isOwn: () => false });
-  const sessions = new AppSessions({ host: '127.0.0.1', port: app.port }, upstreams, budget);
+  const sessions = new AppSessionPool({ host: '127.0.0.1', port: app.port }, upstreams, budget);
   t.teardown(() => {
     sessions.close();
     budget.close();
   });
-  const served: { session: ClientSession; finish: () => void }[] = [];
+  const served: { session: AppSession; finish: () => void }[] = [];
   const waiting = (room: number): Waiting => ({
     owner: {},
     isAlone: true,

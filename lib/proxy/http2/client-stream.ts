@@ -15,7 +15,7 @@ import type { RequestHead } from './request-head.ts';
 import { Stream, type StreamHome } from './stream.ts';
 
 /** The connection of a client. */
-export interface ServerStreamHome extends StreamHome {
+export interface ClientStreamHome extends StreamHome {
   readonly connection: HttpConnection;
   readonly pipeline: RequestPipeline;
   readonly openStreams: number;
@@ -36,7 +36,7 @@ export interface RequestRelay {
 const unavailable = encodeFields(['grpc-status', '14']);
 
 /** One request of a client, and its response. */
-export class ServerStream extends Stream implements Exchange {
+export class ClientStream extends Stream implements Exchange {
   readonly requestHead: RequestHead;
   readonly version = 'HTTP/2.0';
   responded = false;
@@ -45,7 +45,7 @@ export class ServerStream extends Stream implements Exchange {
   /** Null until it is permitted. */
   admitted: Admitted | null = null;
   onAborted: (() => void) | null = null;
-  readonly #home: ServerStreamHome;
+  readonly #home: ClientStreamHome;
   /** On the clock of `performance.now()`; 0 where nobody asks. */
   readonly startedAt: number;
   /** What the client has of the answer may be ended by a status of ours. */
@@ -57,7 +57,7 @@ export class ServerStream extends Stream implements Exchange {
   #lags = false;
   protected override readonly isTimed = true;
 
-  constructor(home: ServerStreamHome, id: number, head: RequestHead, sendWindow: number, receiveWindow: number) {
+  constructor(home: ClientStreamHome, id: number, head: RequestHead, sendWindow: number, receiveWindow: number) {
     super(home, id, sendWindow, receiveWindow);
     this.#home = home;
     this.requestHead = head;

@@ -4,7 +4,7 @@ import { turn } from '../fairness/turn.ts';
 import { type Ending, guarded, internalFault } from '../guard.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import { connectTimedOut, type PendingConnect, type Upstreams } from '../upstream/upstreams.ts';
-import { type ClientHome, ClientSession } from './client-session.ts';
+import { AppSession, type AppSessionHome } from './app-session.ts';
 import { appLimits } from './limits.ts';
 
 /** One for all: what is read is dealt with, or copied, before the next read can happen. */
@@ -23,7 +23,7 @@ export interface Waiting extends Ending {
   readonly room: number;
   /** When it began to wait, on the clock of `performance.now()`. Set by `wait`. */
   waitsSince: number;
-  readonly ready: (session: ClientSession) => void;
+  readonly ready: (session: AppSession) => void;
   readonly failed: (error: Error) => void;
 }
 
@@ -38,11 +38,11 @@ interface Attempt {
   /** See `Upstreams.connect`. */
   readonly isExtra: boolean;
   pending: PendingConnect | null;
-  session: ClientSession | null;
+  session: AppSession | null;
   timer: NodeJS.Timeout | null;
 }
 
-function isLow({ sendRoom }: ClientSession): boolean {
+function isLow({ sendRoom }: AppSession): boolean {
   return sendRoom < appLimits.uploadRoom;
 }
 
@@ -51,13 +51,13 @@ function isLow({ sendRoom }: ClientSession): boolean {
  * more for each client that finds their windows full of what the app leaves unread of others. So whoever waits for room
  * waits for the app to read content of its own, and no client has more of these sessions than connections.
  */
-export class AppSessions implements ClientHome {
+export class AppSessionPool implements AppSessionHome {
   readonly #endpoint: Endpoint;
   readonly #upstreams: Upstreams;
   readonly #budget: BufferBudget;
   /** Those for everybody, and each client's own. */
-  readonly #sessions: ClientSession[] = [];
-  readonly #own = new Map<object, ClientSession>();
+  readonly #sessions: AppSession[] = [];
+  readonly #own = new Map<object, AppSession>();
   readonly #waiting = new Set<Waiting>();
   /**
    * Those that want room, each client's in their order: what holds up the first of them holds up all, however many a
@@ -82,12 +82,12 @@ export class AppSessions implements ClientHome {
   }
 
   /** A session with room, or null. */
-  take({ owner, room }: Pick<Waiting, 'owner' | 'room'>): ClientSession | null {
+  take({ owner, room }: Pick<Waiting, 'owner' | 'room'>): AppSession | null {
     return room > 0 && this.#uploads.has(owner) ? null : this.#find(owner, room);
   }
 
-  #find(owner: object, room: number): ClientSession | null {
-    let found: ClientSession | null = null;
+  #find(owner: object, room: number): AppSession | null {
+    let found: AppSession | null = null;
     for (const session of this.#sessions) {
       if (room > 0 && isLow(session) && session.isHeldUpBy(owner)) return null;
       if (found === null && session.hasRoom && session.sendRoom >= room) {
@@ -132,7 +132,7 @@ export class AppSessions implements ClientHome {
     return [this.#waiting, ...this.#uploads.values()];
   }
 
-  get #all(): readonly ClientSession[] {
+  get #all(): readonly AppSession[] {
     return [...this.#sessions, ...this.#own.values()];
   }
 
@@ -197,7 +197,7 @@ export class AppSessions implements ClientHome {
         this.#settled(error);
         return;
       }
-      attempt.session = new ClientSession(socket, this, this.#budget);
+      attempt.session = new AppSession(socket, this, this.#budget);
       attempt.timer = setTimeout(late, Math.max(0, connectTimeoutMs - (performance.now() - startedAt)));
     };
     attempt.pending = this.#upstreams.connect(this.#endpoint, 'sessions', connected, onread, isExtra);
@@ -218,13 +218,13 @@ export class AppSessions implements ClientHome {
     return false;
   }
 
-  #assign(owner: object, session: ClientSession): void {
+  #assign(owner: object, session: AppSession): void {
     const before = this.#own.get(owner);
     this.#own.set(owner, session);
     before?.retire();
   }
 
-  ready(session: ClientSession): void {
+  ready(session: AppSession): void {
     const attempt = this.#attempt;
     if (attempt !== null && attempt.session === session) {
       if (attempt.audience.kind === 'everybody') this.#sessions.push(session);
@@ -244,7 +244,7 @@ export class AppSessions implements ClientHome {
     setImmediate(this.#nextUploads);
   }
 
-  retired(session: ClientSession): void {
+  retired(session: AppSession): void {
     const at = this.#sessions.indexOf(session);
     if (at !== -1) this.#sessions.splice(at, 1);
     for (const [owner, own] of this.#own) if (own === session) this.#own.delete(owner);
@@ -283,7 +283,7 @@ export class AppSessions implements ClientHome {
     }
   }
 
-  #give(waiting: Waiting, session: ClientSession): void {
+  #give(waiting: Waiting, session: AppSession): void {
     try {
       waiting.ready(session);
     } catch (error) {
