@@ -539,6 +539,24 @@ t.test('what is exported is asked for', async (t) => {
   t.same(files.filter((file) => !imported.has(file)).sort(), roots, 'no file that nobody imports');
 });
 
+/** A room of tests: a folder of `unit` and `e2e`, and each of the others with all that is in it. */
+function testRoom(file: string): string {
+  return /^test\/(unit|e2e)\//.test(file) ? dirname(file) : file.split('/', 2).join('/');
+}
+
+t.test('what tests of several rooms need stands in test/support', async (t) => {
+  t.equal(testRoom('test/unit/proxy/http1/a.test.ts'), 'test/unit/proxy/http1');
+  t.equal(testRoom('test/judges/connect/a.ts'), 'test/judges');
+  const tests = readdirSync(join(root, 'test'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts') && name !== 'architecture.test.ts')
+    .map((name) => join('test', name));
+  const between = tests.flatMap(importsOf).filter(({ to }) => to.startsWith('test/'));
+  t.ok(between.length > 300, 'imports are found at all');
+  for (const { from, to } of between) {
+    t.ok([testRoom(from), 'test/support'].includes(testRoom(to)), `${from} → ${to}: of another room of tests`);
+  }
+});
+
 t.test('no barrels, no utils, every dependency has a user', async (t) => {
   for (const file of files) {
     t.notMatch(file, /(^|\/)index\.ts$/);

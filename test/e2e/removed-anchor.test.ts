@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
 import t from 'tap';
 import { createAuthority } from '../../certs/authority.ts';
+import { http1Request } from '../support/attacked-routes.ts';
 import { type TestCertificate, testAuthority, testCertificate, workloadName } from '../support/certificates.ts';
 import { identityEnvironment, replaceFile } from '../support/files.ts';
 import { scrape } from '../support/metrics.ts';
@@ -16,8 +17,7 @@ import { freePorts } from '../support/ports.ts';
 import { latin1, RawClient } from '../support/raw-http.ts';
 import { startSallyport } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
-import { http1Request } from './hardening/stage.ts';
-import { startWitness } from './hardening/witness.ts';
+import { startWitness } from '../support/witness.ts';
 
 t.setTimeout(90_000);
 

@@ -5,12 +5,12 @@ import { connect as connectTls } from 'node:tls';
 import t, { type Test } from 'tap';
 import { testCertificate, workloadName } from '../support/certificates.ts';
 import { identityEnvironment } from '../support/files.ts';
+import { dataFrame, headersFrame, requestFields } from '../support/http2-frames.ts';
+import { openClient, startFrameApp } from '../support/http2-peers.ts';
 import { openServer, policyEnvironment } from '../support/open-policy.ts';
 import { freePort } from '../support/ports.ts';
 import { startSallyport } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
-import { openClient, startFrameApp } from '../unit/proxy/http2-peers.ts';
-import { dataFrame, headersFrame, requestFields } from './hardening/http2-frames.ts';
 
 /* A stop may come before anything is served, and while clients are in the middle of saying who they are. */
 t.setTimeout(120_000);

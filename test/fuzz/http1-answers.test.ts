@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
+import { type Engine, engines, type Lane, startLane } from '../support/lanes.ts';
+import { type RawApp, startRawApp } from '../support/raw-app.ts';
 import { type ParsedResponse, parseResponses, RawClient } from '../support/raw-http.ts';
 import { until } from '../support/until.ts';
-import { type Engine, engines, type Lane, startLane } from '../unit/proxy/lanes.ts';
-import { type RawApp, startRawApp } from '../unit/proxy/raw-app.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { inTurn, lastLook, patiently } from './looks.ts';
 import { cut, cuts, response } from './mutations.ts';

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { fieldNames } from '../support/field-names.ts';
+import { type Lane, startLane } from '../support/lanes.ts';
+import { startRawApp } from '../support/raw-app.ts';
 import { latin1, RawClient } from '../support/raw-http.ts';
 import { until } from '../support/until.ts';
-import { type Lane, startLane } from '../unit/proxy/lanes.ts';
-import { startRawApp } from '../unit/proxy/raw-app.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { inTurn, lastLook } from './looks.ts';
 

@@ -11,10 +11,10 @@ import {
   requestFields,
   resetFrame,
   settingsFrame,
-} from '../e2e/hardening/http2-frames.ts';
+} from '../support/http2-frames.ts';
+import { type Engine, engines, type Lane, startLane } from '../support/lanes.ts';
 import { strictParser } from '../support/request-parsers.ts';
 import { until } from '../support/until.ts';
-import { type Engine, engines, type Lane, startLane } from '../unit/proxy/lanes.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { answerFrames, appAnswer, isSound } from './http2-app-script.ts';
 import { type Answer, Http2Client } from './http2-client.ts';

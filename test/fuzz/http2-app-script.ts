@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from 'fast-check';
-import { flag, type as frameTypes } from '../e2e/hardening/http2-frames.ts';
+import { flag, type as frameTypes } from '../support/http2-frames.ts';
 import {
   type Aside,
   aside,

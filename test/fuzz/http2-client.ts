@@ -1,5 +1,5 @@
 import { HpackDecoder } from '../../lib/proxy/http2/hpack/decoder.ts';
-import { flag, type } from '../e2e/hardening/http2-frames.ts';
+import { flag, type } from '../support/http2-frames.ts';
 import { RawClient } from '../support/raw-http.ts';
 
 /** What a client has of one answer. */

@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from 'fast-check';
-import { flag, type as frameTypes, preface } from '../e2e/hardening/http2-frames.ts';
+import { flag, type as frameTypes, preface } from '../support/http2-frames.ts';
 
 /** One frame as it will be written; `length` may lie. */
 export interface RawFrame {

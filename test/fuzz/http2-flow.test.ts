@@ -15,9 +15,9 @@ import {
   resetFrame,
   settingsFrame,
   windowFrame,
-} from '../e2e/hardening/http2-frames.ts';
+} from '../support/http2-frames.ts';
+import { type Lane, startLane } from '../support/lanes.ts';
 import { until } from '../support/until.ts';
-import { type Lane, startLane } from '../unit/proxy/lanes.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { Http2Client } from './http2-client.ts';
 

@@ -1,17 +1,10 @@
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { HpackDecoder } from '../../lib/proxy/http2/hpack/decoder.ts';
-import {
-  frame,
-  headersFrame,
-  preface,
-  requestFields,
-  resetFrame,
-  settingsFrame,
-} from '../e2e/hardening/http2-frames.ts';
+import { frame, headersFrame, preface, requestFields, resetFrame, settingsFrame } from '../support/http2-frames.ts';
+import { type FramePeer, openClient } from '../support/http2-peers.ts';
+import { type Engine, engines, type Lane, startLane } from '../support/lanes.ts';
 import { until } from '../support/until.ts';
-import { type FramePeer, openClient } from '../unit/proxy/http2-peers.ts';
-import { type Engine, engines, type Lane, startLane } from '../unit/proxy/lanes.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { type RecordingApp, startRecordingApp } from './http2-apps.ts';
 import { type Answer, Http2Client } from './http2-client.ts';

@@ -19,8 +19,8 @@ import {
   takenBy,
   unavailable,
 } from '../support/http-servers.ts';
+import { load, open, route, server as serverDocument } from '../support/policy-fixtures.ts';
 import { latin1 } from '../support/raw-http.ts';
-import { load, open, route, server as serverDocument } from '../unit/policy/fixtures.ts';
 import { search, timeLimitMs } from './budget.ts';
 
 t.setTimeout(timeLimitMs * 2);

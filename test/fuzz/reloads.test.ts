@@ -16,7 +16,7 @@ import { lookNow } from '../../lib/reload/look.ts';
 import type { PolicyWorld } from '../../lib/reload/policy-disk.ts';
 import { createPolicySource } from '../../lib/reload/policy-source.ts';
 import { temporaryFolder } from '../support/files.ts';
-import { workload } from '../unit/policy/fixtures.ts';
+import { workload } from '../support/policy-fixtures.ts';
 import { search, timeLimitMs } from './budget.ts';
 
 const pod = workload({ defaultPolicy: 'all-unauthenticated', probes: new Map() });

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import http2 from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
-import { flag, frame, preface, settingsFrame, type } from '../e2e/hardening/http2-frames.ts';
+import { flag, frame, preface, settingsFrame, type } from './http2-frames.ts';
 
 /*
  * Node's HTTP/2 (nghttp2) as the other side of a header compression: what its client writes, what its server reads.

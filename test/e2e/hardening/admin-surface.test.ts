@@ -2,14 +2,14 @@ import { once } from 'node:events';
 import { connect as connectHttp2 } from 'node:http2';
 import { join } from 'node:path';
 import t from 'tap';
+import { http1Outcome, http1Request, openRoute, route } from '../../support/attacked-routes.ts';
 import { testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { identityEnvironment, replaceFile } from '../../support/files.ts';
 import { policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
-import { http1Outcome, http1Request, openRoute, route } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /*
  * Metrics can be granted without anything else of the admin server, and what changes the proxy, or shows its policy, is

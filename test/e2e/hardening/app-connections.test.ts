@@ -1,12 +1,12 @@
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import t from 'tap';
+import { http1Outcome, http1Request, lanes } from '../../support/attacked-routes.ts';
 import type { Teardown } from '../../support/children.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
-import { http1Outcome, http1Request, lanes } from './stage.ts';
 
 /*
  * An app may close an idle connection just as a request leaves for it. Nobody did anything wrong, so an idempotent

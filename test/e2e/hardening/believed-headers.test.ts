@@ -1,11 +1,11 @@
 import t from 'tap';
+import { closedServer, http1Outcome, http1Request, lanes, openRoute, route } from '../../support/attacked-routes.ts';
+import { http2Outcome, requestFields } from '../../support/http2-frames.ts';
 import { policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
-import { http2Outcome, requestFields } from './http2-frames.ts';
-import { closedServer, http1Outcome, http1Request, lanes, openRoute, route } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /*
  * Who calls is told by the connection alone. No header moves the address that policy compares (CVE-2026-40575 trusted a

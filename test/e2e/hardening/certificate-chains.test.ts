@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { connect } from 'node:tls';
 import t from 'tap';
 import { mostIntermediates } from '../../../lib/reload/chain-depth.ts';
+import { http1Request } from '../../support/attacked-routes.ts';
 import { testCertificate, workloadName } from '../../support/certificates.ts';
 import {
   type Crafted,
@@ -15,8 +16,7 @@ import { identityEnvironment, temporaryFolder } from '../../support/files.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { startSallyport } from '../../support/sallyport.ts';
-import { http1Request } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /*
  * A certificate counts by the chain that comes with it: each of its links is held to what its issuer was allowed, and a

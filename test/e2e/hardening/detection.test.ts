@@ -1,13 +1,13 @@
 import { join } from 'node:path';
 import t from 'tap';
+import { route } from '../../support/attacked-routes.ts';
 import { testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { identityEnvironment } from '../../support/files.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
-import { route } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /*
  * On a port with request rules and a Server that everybody may use, opaque bytes would be let through; so HTTP that is

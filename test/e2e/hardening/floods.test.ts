@@ -8,16 +8,11 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as tlsConnect } from 'node:tls';
 import t, { type Test } from 'tap';
+import { closedServer, http1Outcome, http1Request } from '../../support/attacked-routes.ts';
 import { workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { identityEnvironment, temporaryFolder } from '../../support/files.ts';
 import { percentile, startBystander, startFloodApp } from '../../support/flooded.ts';
 import { attachHeapProbe, inspectorEnvironment } from '../../support/heap.ts';
-import { scrape } from '../../support/metrics.ts';
-import { openServer, policyEnvironment } from '../../support/open-policy.ts';
-import { freePorts } from '../../support/ports.ts';
-import { startSallyport } from '../../support/sallyport.ts';
-import { scheduled } from '../../support/scheduling.ts';
-import { mapBounded, until } from '../../support/until.ts';
 import {
   flag,
   frame,
@@ -27,8 +22,13 @@ import {
   requestFields,
   setting,
   settingsFrame,
-} from './http2-frames.ts';
-import { closedServer, http1Outcome, http1Request } from './stage.ts';
+} from '../../support/http2-frames.ts';
+import { scrape } from '../../support/metrics.ts';
+import { openServer, policyEnvironment } from '../../support/open-policy.ts';
+import { freePorts } from '../../support/ports.ts';
+import { startSallyport } from '../../support/sallyport.ts';
+import { scheduled } from '../../support/scheduling.ts';
+import { mapBounded, until } from '../../support/until.ts';
 
 const scale = Number(process.env.SALLYPORT_FLOOD ?? '1');
 const megabyte = 1 << 20;

@@ -1,10 +1,10 @@
 import t from 'tap';
+import { closedServer, http1Outcome, http1Request, openRoute } from '../../support/attacked-routes.ts';
+import { type Fields, http2Outcome, requestFields } from '../../support/http2-frames.ts';
 import { openAdmin, openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { startSallyport } from '../../support/sallyport.ts';
-import { type Fields, http2Outcome, requestFields } from './http2-frames.ts';
-import { closedServer, http1Outcome, http1Request, openRoute } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /** Header and host rules: only `x-tier: gold`, or the host `shop.example`, opens anything. */
 const documents = (web: number, hosts: number, many: number, open: number): string => `${closedServer('web', web)}---

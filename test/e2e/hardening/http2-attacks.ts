@@ -1,6 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type { Teardown } from '../../support/children.ts';
-import { type FramePeer, okFields, openClient, startFrameApp } from '../../unit/proxy/http2-peers.ts';
 import {
   dataFrame,
   type Fields,
@@ -13,7 +12,8 @@ import {
   setting,
   settingsFrame,
   windowFrame,
-} from './http2-frames.ts';
+} from '../../support/http2-frames.ts';
+import { type FramePeer, okFields, openClient, startFrameApp } from '../../support/http2-peers.ts';
 
 /*
  * The app, and those who attack a neighbour of theirs, each on a thread of its own: what they burn there is not what the

@@ -1,10 +1,8 @@
 import type { ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import t, { type Test } from 'tap';
+import { http1Outcome, http1Request } from '../../support/attacked-routes.ts';
 import { inspectorEnvironment, probeHeap } from '../../support/heap.ts';
-import { openServer, policyEnvironment } from '../../support/open-policy.ts';
-import { freePort } from '../../support/ports.ts';
-import { type Sallyport, startSallyport } from '../../support/sallyport.ts';
 import {
   FrameClient,
   flag,
@@ -17,9 +15,11 @@ import {
   resetFrame,
   setting,
   settingsFrame,
-} from './http2-frames.ts';
-import { http1Outcome, http1Request } from './stage.ts';
-import { startWitness } from './witness.ts';
+} from '../../support/http2-frames.ts';
+import { openServer, policyEnvironment } from '../../support/open-policy.ts';
+import { freePort } from '../../support/ports.ts';
+import { type Sallyport, startSallyport } from '../../support/sallyport.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /*
  * Frames that cost the sender little and the receiver much. Whatever one client does, the proxy's memory stays within a

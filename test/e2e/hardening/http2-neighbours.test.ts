@@ -1,12 +1,12 @@
 import { Worker } from 'node:worker_threads';
 import t, { type Test } from 'tap';
+import { dataFrame, headersFrame, requestFields } from '../../support/http2-frames.ts';
+import { type FramePeer, openClient } from '../../support/http2-peers.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
 import { startSallyport } from '../../support/sallyport.ts';
 import { scheduled } from '../../support/scheduling.ts';
-import { type FramePeer, openClient } from '../../unit/proxy/http2-peers.ts';
 import { attacks, type WorkerJob } from './http2-attacks.ts';
-import { dataFrame, headersFrame, requestFields } from './http2-frames.ts';
 
 /*
  * While one client does its worst, every request of another one, through the same sessions to the same app, is answered,

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap';
+import { type Fields, http2Outcome, requestFields } from '../../support/http2-frames.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
 import { startSallyport } from '../../support/sallyport.ts';
-import { type Fields, http2Outcome, requestFields } from './http2-frames.ts';
-import { startWitness, type Witness } from './witness.ts';
+import { startWitness, type Witness } from '../../support/witness.ts';
 
 /*
  * HTTP/2 carries names and values with lengths, HTTP/1 with line ends. What would end a line, a name or a message there

@@ -1,13 +1,9 @@
 import { join } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
 import t, { type Test } from 'tap';
+import { closedServer, http1Request, lanes, openRoute, route } from '../../support/attacked-routes.ts';
 import { testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { identityEnvironment } from '../../support/files.ts';
-import { openServer, policyEnvironment } from '../../support/open-policy.ts';
-import { freePorts } from '../../support/ports.ts';
-import { latin1, RawClient } from '../../support/raw-http.ts';
-import { startSallyport } from '../../support/sallyport.ts';
-import { until } from '../../support/until.ts';
 import {
   type Fields,
   FrameClient,
@@ -18,9 +14,13 @@ import {
   headersFrame,
   outcomeText,
   requestFields,
-} from './http2-frames.ts';
-import { closedServer, http1Request, lanes, openRoute, route } from './stage.ts';
-import { startWitness, type Witness } from './witness.ts';
+} from '../../support/http2-frames.ts';
+import { openServer, policyEnvironment } from '../../support/open-policy.ts';
+import { freePorts } from '../../support/ports.ts';
+import { latin1, RawClient } from '../../support/raw-http.ts';
+import { startSallyport } from '../../support/sallyport.ts';
+import { until } from '../../support/until.ts';
+import { startWitness, type Witness } from '../../support/witness.ts';
 
 /*
  * The app believes `l5d-client-id`. Whatever a client sends under that name, or under one that a framework folds onto it,

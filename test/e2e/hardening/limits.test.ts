@@ -6,15 +6,15 @@ import { spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import type { LimitName } from '../../../lib/proxy/limits.ts';
+import { http1Outcome, http1Request, lanes } from '../../support/attacked-routes.ts';
+import { headersFrame, preface, requestFields, settingsFrame } from '../../support/http2-frames.ts';
 import { growth, scrape } from '../../support/metrics.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { type Sallyport, startSallyport } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
-import { headersFrame, preface, requestFields, settingsFrame } from './http2-frames.ts';
-import { http1Outcome, http1Request, lanes } from './stage.ts';
-import { startWitness, type Witness } from './witness.ts';
+import { startWitness, type Witness } from '../../support/witness.ts';
 
 interface Stage {
   readonly sallyport: Sallyport;

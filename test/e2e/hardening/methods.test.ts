@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import t from 'tap';
+import { closedServer, http1Outcome, http1Request, lanes, openRoute, route } from '../../support/attacked-routes.ts';
+import { http2Outcome, requestFields } from '../../support/http2-frames.ts';
 import { policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { startRecorder } from '../../support/recorder-app.ts';
 import { startSallyport } from '../../support/sallyport.ts';
-import { http2Outcome, requestFields } from './http2-frames.ts';
-import { closedServer, http1Outcome, http1Request, lanes, openRoute, route } from './stage.ts';
 
 /*
  * Policy compares methods letter by letter, and many a server does not: `delete` runs DELETE. What no server knows is for

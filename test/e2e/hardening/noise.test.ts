@@ -4,17 +4,17 @@ import { join } from 'node:path';
 import { Duplex } from 'node:stream';
 import { connect as tlsConnect } from 'node:tls';
 import t from 'tap';
+import { http1Outcome, http1Request } from '../../support/attacked-routes.ts';
 import { testCertificate, workloadName } from '../../support/certificates.ts';
 import { identityEnvironment } from '../../support/files.ts';
+import { FrameClient, headersFrame, http2Outcome, requestFields } from '../../support/http2-frames.ts';
 import { scrape } from '../../support/metrics.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
 import { mapBounded } from '../../support/until.ts';
-import { FrameClient, headersFrame, http2Outcome, requestFields } from './http2-frames.ts';
-import { http1Outcome, http1Request } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /** Random, and the same in every run. */
 function noise(seed: string, length: number): Buffer {

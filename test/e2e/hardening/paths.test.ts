@@ -1,10 +1,10 @@
 import t from 'tap';
+import { closedServer, http1Outcome, http1Request, lanes, openRoute, route } from '../../support/attacked-routes.ts';
+import { http2Outcome, requestFields } from '../../support/http2-frames.ts';
 import { policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
 import { startSallyport } from '../../support/sallyport.ts';
-import { http2Outcome, requestFields } from './http2-frames.ts';
-import { closedServer, http1Outcome, http1Request, lanes, openRoute, route } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /*
  * Everybody may use `/public/` and nobody `/admin` or `/user`. Whatever could be read as either must not reach the app as

@@ -1,11 +1,18 @@
 import t from 'tap';
+import { closedServer, http1Request, lanes } from '../../support/attacked-routes.ts';
+import {
+  FrameClient,
+  frame,
+  type as frameType,
+  headersFrame,
+  outcomeText,
+  requestFields,
+} from '../../support/http2-frames.ts';
 import { policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { runSallyport, startSallyport } from '../../support/sallyport.ts';
-import { FrameClient, frame, type as frameType, headersFrame, outcomeText, requestFields } from './http2-frames.ts';
-import { closedServer, http1Request, lanes } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /*
  * A probe's path is open to everybody. What it opens is a plain GET: nothing that leaves HTTP, and nothing with content.

@@ -1,10 +1,10 @@
 import t from 'tap';
+import { http1Outcome, http1Request, lanes } from '../../support/attacked-routes.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
-import { http1Outcome, http1Request, lanes } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /*
  * Heads that are large, many or late, and chunks with more extension than data. Each is refused with a status of its own

@@ -1,6 +1,7 @@
 import { connect as http2Connect } from 'node:http2';
 import { join } from 'node:path';
 import t from 'tap';
+import { closedServer, http1Request, lanes } from '../../support/attacked-routes.ts';
 import { replaceFile } from '../../support/files.ts';
 import { scrape } from '../../support/metrics.ts';
 import { openAdmin, openServer, policyEnvironment } from '../../support/open-policy.ts';
@@ -8,8 +9,7 @@ import { freePorts } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
-import { closedServer, http1Request, lanes } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /*
  * A permission is worth as much as the policy of this moment: after a revocation the next request on an open connection

@@ -3,6 +3,7 @@ import { Duplex } from 'node:stream';
 import { type ConnectionOptions, type TLSSocket, connect as tlsConnect } from 'node:tls';
 import t from 'tap';
 import { createAuthority } from '../../../certs/authority.ts';
+import { closedServer, http1Outcome, http1Request } from '../../support/attacked-routes.ts';
 import {
   strangerCertificate,
   type TestCertificate,
@@ -17,8 +18,7 @@ import { freePorts } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
-import { closedServer, http1Outcome, http1Request } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /*
  * Who calls is what the certificate of this very connection says, verified against the anchors of now; a handshake that

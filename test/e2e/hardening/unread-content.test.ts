@@ -1,13 +1,20 @@
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
+import { closedServer, http1Outcome, http1Request, lanes, openRoute, route } from '../../support/attacked-routes.ts';
 import type { Teardown } from '../../support/children.ts';
 import { serverKinds, startServer, unavailable } from '../../support/http-servers.ts';
+import {
+  dataFrame,
+  type Fields,
+  FrameClient,
+  headersFrame,
+  outcomeText,
+  requestFields,
+} from '../../support/http2-frames.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { startSallyport } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
-import { dataFrame, type Fields, FrameClient, headersFrame, outcomeText, requestFields } from './http2-frames.ts';
-import { closedServer, http1Outcome, http1Request, lanes, openRoute, route } from './stage.ts';
 
 /*
  * Not every app takes a message as it is framed: many leave content unread where the method does not call for any, some

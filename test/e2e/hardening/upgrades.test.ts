@@ -1,5 +1,6 @@
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
+import { closedServer, http1Outcome, http1Request, lanes, openRoute, route } from '../../support/attacked-routes.ts';
 import type { Teardown } from '../../support/children.ts';
 import { scrape } from '../../support/metrics.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
@@ -7,8 +8,7 @@ import { freePorts } from '../../support/ports.ts';
 import { headerValues, latin1, parseResponses, RawClient } from '../../support/raw-http.ts';
 import { type Sallyport, startSallyport } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
-import { closedServer, http1Outcome, http1Request, lanes, openRoute, route } from './stage.ts';
-import { startWitness } from './witness.ts';
+import { startWitness } from '../../support/witness.ts';
 
 /** An app that answers each head with fixed bytes and keeps what it gets, connection by connection. */
 interface Script {

@@ -5,7 +5,7 @@ import { compileNow } from '../../../lib/policy/compile/compile.ts';
 import type { RateLimit } from '../../../lib/policy/decide/policy-index.ts';
 import { RateLimiter } from '../../../lib/policy/decide/rate-limit.ts';
 import { readDocuments } from '../../../lib/policy/documents/read.ts';
-import { account, document, ip, load, policy, server, sources, workload } from './fixtures.ts';
+import { account, document, ip, load, policy, server, sources, workload } from '../../support/policy-fixtures.ts';
 
 const facts = {
   method: 'GET',

@@ -4,7 +4,17 @@ import { readDocuments } from '../../../lib/policy/documents/read.ts';
 import { effectivePolicy } from '../../../lib/policy/effective.ts';
 import { nearestName } from '../../../lib/policy/nearest.ts';
 import { refusalOf } from '../../../lib/policy/refusals.ts';
-import { account, document, load, open, policy, route, server, sources, workload } from './fixtures.ts';
+import {
+  account,
+  document,
+  load,
+  open,
+  policy,
+  route,
+  server,
+  sources,
+  workload,
+} from '../../support/policy-fixtures.ts';
 
 t.test('the shape of an explanation', async (t) => {
   const { ask } = load(`${server()}${policy('p', 'kind: Server, name: web', '{kind: ServiceAccount, name: a}')}`);

@@ -1,0 +1,262 @@
+import type { Socket } from 'node:net';
+import { parseIp } from '../../lib/ip.ts';
+import type {
+  Authorizer,
+  HeaderChanges,
+  PortPolicy,
+  PortProtocol,
+  RequestDecision,
+  RequestFacts,
+} from '../../lib/policy/decision.ts';
+import { type Listener, listen } from '../../lib/proxy/accept/listener.ts';
+import { type ConnectionServices, serveConnection } from '../../lib/proxy/connection.ts';
+import { BufferBudget } from '../../lib/proxy/fairness/buffer-budget.ts';
+import { LiveConnections } from '../../lib/proxy/fairness/live-connections.ts';
+import { type HttpConnection, RequestPipeline } from '../../lib/proxy/http/request-pipeline.ts';
+import type { Http1Engine } from '../../lib/proxy/http1/engine.ts';
+import { FastLane } from '../../lib/proxy/http1/fast/lane.ts';
+import { LibraryLane } from '../../lib/proxy/http1/library/lane.ts';
+import type { Http2Engine } from '../../lib/proxy/http2/engine.ts';
+import { Http2Lane } from '../../lib/proxy/http2/lane.ts';
+import type { Limits } from '../../lib/proxy/limits.ts';
+import type { ConnectionScope, Recorder } from '../../lib/proxy/recorder.ts';
+import type { TlsTermination } from '../../lib/proxy/tls/termination.ts';
+import { Upstreams } from '../../lib/proxy/upstream/upstreams.ts';
+import type { Teardown } from './children.ts';
+import { defaultLimits } from './limits.ts';
+import { NodeHttp2Lane } from './node-http2/server.ts';
+
+/**
+ * Two engines that must not be told apart from outside: for HTTP/1 both are the product's; for HTTP/2 the library's is
+ * the measure of the other.
+ */
+export const engines = ['fast', 'library'] as const;
+export type Engine = (typeof engines)[number];
+
+/** What the data plane told its recorder. */
+export interface Counts {
+  decided: number;
+  started: number;
+  heads: number;
+  ended: number;
+  /** Requests that ended with an error. */
+  failed: number;
+  /** Their error labels. */
+  errors: string[];
+  badRequests: string[];
+  httpErrors: string[];
+  /** Limits that were reached. */
+  limits: string[];
+  /** Open connections to the app. */
+  destinations: number;
+}
+
+export interface LaneOptions {
+  /** For HTTP/1. */
+  readonly engine: Engine;
+  /** For HTTP/2; the fast one unless it is named. */
+  readonly http2Engine?: Engine;
+  readonly app: number;
+  readonly appHost?: string;
+  readonly protocol?: PortProtocol;
+  readonly tls?: TlsTermination;
+  readonly headerChanges?: HeaderChanges;
+  readonly maxInFlight?: number;
+  readonly limits?: Partial<Limits>;
+  readonly connectTimeoutMs?: number;
+  readonly access?: NonNullable<Recorder['access']>;
+  /** Told of each request that was sound enough to be decided. */
+  readonly onDecided?: (request: string) => void;
+}
+
+export interface Lane {
+  readonly engine: Engine;
+  readonly port: number;
+  readonly counts: Counts;
+  readonly http1: Http1Engine;
+  readonly http2: Http2Engine;
+  readonly live: LiveConnections;
+  /** What waits for somebody slow. */
+  heldBytes(): number;
+}
+
+const resource = { group: 'policy.linkerd.io', kind: 'server', name: 'web' };
+
+/** The proxy's sockets and lanes as lib/app.ts joins them, behind a policy that permits every path but /DENIED. */
+export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane> {
+  const counts: Counts = {
+    decided: 0,
+    started: 0,
+    heads: 0,
+    ended: 0,
+    failed: 0,
+    errors: [],
+    badRequests: [],
+    httpErrors: [],
+    limits: [],
+    destinations: 0,
+  };
+  const recorder = countingRecorder(counts, options);
+  const authorizer = pathAuthorizer(options.protocol ?? 'http1', options.headerChanges ?? null);
+  const limits: Limits = { ...defaultLimits, maxInFlight: options.maxInFlight ?? 1000, ...options.limits };
+  const upstreams = new Upstreams({
+    connectTimeoutMs: options.connectTimeoutMs ?? 1000,
+    limits,
+    recorder,
+    isOwn: () => false,
+  });
+  const budget = new BufferBudget(limits, recorder);
+  const live = new LiveConnections(limits, recorder);
+  const pipeline = new RequestPipeline({
+    authorizer,
+    recorder,
+    limits,
+    budget,
+  });
+  const onBadRequest = ({ scope }: HttpConnection, reason: string): void =>
+    scope.badRequest(authorizer.port(8080), reason);
+  const library = new LibraryLane({ pipeline, upstreams, onBadRequest });
+  const http1: Http1Engine =
+    options.engine === 'fast' ? new FastLane({ pipeline, upstreams, library, onBadRequest }) : library;
+  const http2: Http2Engine =
+    options.http2Engine === 'library'
+      ? new NodeHttp2Lane({ pipeline, upstreams, onBadRequest })
+      : new Http2Lane({ pipeline, upstreams, onBadRequest });
+  const services: ConnectionServices = {
+    authorizer,
+    recorder,
+    http1,
+    http2,
+    upstreams,
+    live,
+    tls: () => options.tls ?? null,
+    watch: {
+      budget,
+      limits,
+      limitReached: recorder.limitReached,
+      anchors: () => options.tls?.anchors ?? null,
+    },
+    detectTimeoutMs: 1000,
+  };
+  const listener: Listener = await listen({
+    host: '127.0.0.1',
+    port: 0,
+    onConnection: (socket: Socket) =>
+      serveConnection(services, socket, {
+        targetIp: '127.0.0.1',
+        policyPort: 8080,
+        destination: { kind: 'app', endpoint: { host: options.appHost ?? '127.0.0.1', port: options.app } },
+      }),
+    onError: (error) => {
+      throw error;
+    },
+  });
+  t.teardown(async () => {
+    const closed = listener.close();
+    await live.drain(0);
+    await closed;
+    await http1.close();
+    http2.close();
+    budget.close();
+    live.close();
+  });
+  return {
+    engine: options.engine,
+    port: listener.address.port,
+    counts,
+    http1,
+    http2,
+    live,
+    heldBytes: () => budget.bytes,
+  };
+}
+
+/** Decides by the path alone; everything else about a decision is fixed. */
+function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | null): Authorizer {
+  const policy: PortPolicy = { port: 8080, server: resource, protocol, detectTimeoutMs: 1000, hasRequestRules: true };
+  const permit = { kind: 'permit', server: resource, route: resource, authz: resource, audit: false, headerChanges };
+  const deny = { kind: 'deny', server: resource, route: resource };
+  const reasons = () => ({ reason: '', candidates: [] });
+  return {
+    generation: 1,
+    admits: () => ({ kind: 'admitted' }),
+    admissionReasons: reasons,
+    port: () => policy,
+    connection: () => ({ kind: 'deny', server: resource }),
+    // Only policy makes permits; a test must forge them.
+    request: (_policy, _client, request: RequestFacts) =>
+      (request.path.startsWith('/DENIED') ? deny : permit) as unknown as RequestDecision,
+    connectionReasons: reasons,
+    requestReasons: reasons,
+    onChange: () => () => {},
+  };
+}
+
+function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
+  const scope = (): ConnectionScope => ({
+    connectionDecided: () => {},
+    connectionTerminated: () => {},
+    openSource: () => ({ closed: () => {} }),
+    detected: () => {},
+    tcpError: () => {},
+    brokenProtocol: () => {},
+    requestDecided: (_policy, _decision, request) => {
+      counts.decided++;
+      options.onDecided?.(`${request.method} ${request.host}${request.path}`);
+    },
+    requestStarted: (_policy, _permit, _grpc, ended) => {
+      counts.started++;
+      let over = false;
+      return {
+        requestFrame: () => {},
+        requestEnded: () => {},
+        responseHead: () => {
+          counts.heads++;
+        },
+        refused: () => {},
+        responseFrame: () => {},
+        responseEnded: (_grpcStatus, error) => {
+          if (over) return;
+          over = true;
+          ended?.();
+          counts.ended++;
+          if (error === '') return;
+          counts.failed++;
+          counts.errors.push(error);
+        },
+      };
+    },
+    badRequest: (_policy, reason) => {
+      counts.badRequests.push(reason);
+    },
+    httpError: (_policy, { label }) => {
+      counts.httpErrors.push(label);
+    },
+  });
+  return {
+    connection: scope,
+    networkRefused: () => {},
+    limitReached: (limit) => {
+      counts.limits.push(limit);
+    },
+    internalFault: ({ error }) => {
+      throw error;
+    },
+    openDestination: () => {
+      counts.destinations++;
+      return {
+        closed: () => {
+          counts.destinations--;
+        },
+      };
+    },
+    access: options.access ?? null,
+  };
+}
+
+/** An address as the proxy knows it. */
+export function ip(text: string): NonNullable<ReturnType<typeof parseIp>> {
+  const parsed = parseIp(text);
+  if (parsed === undefined) throw new Error(`not an address: ${text}`);
+  return parsed;
+}

@@ -1,0 +1,132 @@
+import type { Socket } from 'node:net';
+import t from 'tap';
+import { type IpAddress, parseIp } from '../../../../lib/ip.ts';
+import { adminArrivals, explicitArrivals, redirectedArrivals } from '../../../../lib/proxy/accept/arrivals.ts';
+import { OwnEndpoints } from '../../../../lib/proxy/accept/own-endpoints.ts';
+import type { Destination } from '../../../../lib/proxy/http/request-pipeline.ts';
+
+const ip = (text: string): IpAddress => {
+  const parsed = parseIp(text);
+  if (parsed === undefined) throw new Error(text);
+  return parsed;
+};
+/** What the doors ask of a socket. */
+const socketAt = (localAddress: string | undefined, localPort: number): Socket =>
+  ({ localAddress, localPort }) as unknown as Socket;
+const admin: Destination = {
+  kind: 'in-process',
+  application: { handle: async () => ({ status: 200, headers: [], body: '' }) },
+};
+
+t.test('an explicit door says where the connection arrived', async (t) => {
+  const app = { host: '127.0.0.1', port: 3000 };
+  const rows: [host: string | null, arrivedAt: string | undefined, targetIp: string][] = [
+    [null, '::ffff:10.0.0.7', '10.0.0.7'],
+    ['0.0.0.0', '10.0.0.8', '10.0.0.8'],
+    ['::', 'fd00::7', 'fd00::7'],
+    ['10.0.0.7', undefined, '10.0.0.7'],
+    ['localhost', '127.0.0.1', '127.0.0.1'],
+    [null, undefined, ''],
+  ];
+  for (const [host, arrivedAt, targetIp] of rows) {
+    const arrival = explicitArrivals(host, 8080, app)(socketAt(arrivedAt, 18080));
+    const destination = { kind: 'app', endpoint: app };
+    t.same(arrival, { targetIp, policyPort: 8080, destination }, `bound to ${host}, reached at ${arrivedAt}`);
+  }
+});
+
+t.test('the door of the admin server', async (t) => {
+  t.same(adminArrivals(null, 4191, admin)(socketAt('10.0.0.7', 4191)), {
+    targetIp: '0.0.0.0',
+    policyPort: 4191,
+    destination: admin,
+  });
+});
+
+t.test('a redirected connection', async (t) => {
+  interface Row {
+    readonly name: string;
+    /** Null: the kernel knows no other destination. */
+    readonly meant: readonly [ip: string, port: number] | null;
+    readonly ipsStated?: boolean;
+    readonly appHost?: string;
+    /** Where it goes; null: it is closed. */
+    readonly to: string | null;
+    readonly warned?: RegExp;
+  }
+  const rows: readonly Row[] = [
+    { name: 'to the app', meant: ['10.0.0.7', 8080], to: '127.0.0.1:8080' },
+    { name: 'not redirected', meant: null, to: null },
+    { name: 'meant for the door itself', meant: ['10.0.0.7', 4143], to: null },
+    { name: 'the admin server', meant: ['10.0.0.7', 4191], to: 'admin' },
+    {
+      name: 'an address of nobody, where all are named',
+      meant: ['10.9.9.9', 8080],
+      ipsStated: true,
+      to: null,
+      warned: /SALLYPORT_POD_IPS/,
+    },
+    { name: 'an address that nobody named', meant: ['10.9.9.9', 8080], to: '127.0.0.1:8080' },
+    { name: 'loopback, where all are named', meant: ['127.0.0.1', 8080], ipsStated: true, to: '127.0.0.1:8080' },
+    { name: 'a port of our own', meant: ['10.0.0.7', 4192], to: null, warned: /itself listens/ },
+    {
+      name: 'a port of our own, as meant',
+      meant: ['10.9.9.9', 4192],
+      appHost: 'original',
+      to: null,
+      warned: /itself listens/,
+    },
+    { name: 'the same port of another host', meant: ['10.0.0.7', 4192], appHost: '10.5.5.5', to: '10.5.5.5:4192' },
+    {
+      name: 'a port that nobody declared',
+      meant: ['10.0.0.7', 9229],
+      to: '10.0.0.7:9229',
+      warned: /SALLYPORT_LOOPBACK_PORTS/,
+    },
+  ];
+  for (const { name, meant, ipsStated = false, appHost = '127.0.0.1', to, warned } of rows) {
+    const warnings: string[] = [];
+    const ips = [ip('10.0.0.7')];
+    const own = new OwnEndpoints(() => ips);
+    for (const port of [4143, 4191, 4192]) own.add(port);
+    const arrive = redirectedArrivals({
+      originalDestination: () => (meant === null ? null : { ip: ip(meant[0]), port: meant[1] }),
+      appHost,
+      admin: { port: 4191, destination: admin },
+      pod: () => ({ ips, ipsStated }),
+      isDeclared: (port) => port !== 9229,
+      own,
+      warn: (_fields, message) => void warnings.push(message),
+    });
+    for (const time of ['first', 'second']) {
+      const arrival = arrive(socketAt('127.0.0.1', 4143));
+      const destination = arrival?.destination;
+      const went =
+        destination === undefined
+          ? null
+          : destination.kind === 'app'
+            ? `${destination.endpoint.host}:${destination.endpoint.port}`
+            : 'admin';
+      t.equal(went, to, `${name}, the ${time} time`);
+      if (arrival !== null) t.match(arrival, { targetIp: meant?.[0], policyPort: meant?.[1] }, name);
+    }
+    t.match(warnings, warned === undefined ? [] : [warned], `${name}: said once`);
+    t.equal(warnings.length, warned === undefined ? 0 : 1, name);
+  }
+});
+
+t.test('warnings of redirected connections come to an end', async (t) => {
+  let port = 0;
+  let warnings = 0;
+  const arrive = redirectedArrivals({
+    originalDestination: () => ({ ip: ip('10.0.0.7'), port: port++ }),
+    appHost: '127.0.0.1',
+    admin: null,
+    pod: () => ({ ips: [], ipsStated: false }),
+    isDeclared: () => false,
+    own: new OwnEndpoints(() => []),
+    warn: () => void warnings++,
+  });
+  for (let i = 0; i < 1000; i++) arrive(socketAt('127.0.0.1', 65_000));
+  t.equal(warnings, 256);
+});

@@ -1,0 +1,93 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { type HttpGuess, HttpScan } from '../../../../lib/proxy/detect/http-guess.ts';
+import { latin1 } from '../../../support/raw-http.ts';
+
+type Guess = HttpGuess | 'undecided';
+
+const guessHttp = (bytes: Buffer): Guess => new HttpScan().guess(bytes) ?? 'undecided';
+const long = 'x'.repeat(9000);
+
+const rows: readonly (readonly [name: string, bytes: string, guess: Guess])[] = [
+  ['nothing', '', 'undecided'],
+  ['a request', 'GET / HTTP/1.1\r\n', 'http/1'],
+  ['a request without its end', 'GET / HTTP/', 'http/1'],
+  ['a request without its version', 'GET /', 'undecided'],
+  ['a method', 'GET', 'undecided'],
+  ['a method of any letters', 'BREW /pot HTTP/1.1\r\n', 'http/1'],
+  ['an absolute target', 'GET http://a/ HTTP/1.1\r\n', 'http/1'],
+  ['CONNECT', 'CONNECT a:443 HTTP/1.1\r\n', 'http/1'],
+  ['another version', 'GET / HTTP/3.0\r\n', 'http/1'],
+  ['empty lines first', '\r\n\r\nGET / HTTP/1.1\r\n', 'http/1'],
+  ['bare line feeds first', '\n\nGET / HTTP/1.1\n', 'http/1'],
+  ['only empty lines, so far', '\r\n\r\n', 'undecided'],
+  ['the preface', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'http/2'],
+  ['enough of the preface', 'PRI * HTTP/2.0', 'http/2'],
+  ['too little of the preface', 'PRI * HTTP/2.', 'undecided'],
+  ['nearly the preface', 'PRI * HTTP/1.1\r\n', 'http/1'],
+  ['empty lines, and the preface', '\r\nPRI * HTTP/2.0\r\n', 'http/1'],
+  ['Redis, inline', 'PING\r\n', 'other'],
+  ['Redis, inline with arguments', 'SET key value\r\n', 'other'],
+  ['Redis', '*1\r\n$4\r\nPING\r\n', 'other'],
+  ['SMTP', 'EHLO mail.example\r\n', 'other'],
+  ['IMAP', 'a1 LOGIN user pass\r\n', 'other'],
+  ['SSH', 'SSH-2.0-OpenSSH_9.2\r\n', 'other'],
+  ['TLS', '\x16\x03\x01\x02\x00\x01', 'other'],
+  ['PostgreSQL', '\x00\x00\x00\x08\x04\xd2\x16\x2f', 'other'],
+  ['binary', '\xff\xfe\x00', 'other'],
+  ['one byte that no method has', '\0', 'other'],
+  ['a separator in the method', 'GE(T / HTTP/1.1\r\n', 'request-like'],
+  ['a request line without an end', `GET /${long}`, 'http/1'],
+  ['a line that is too long, and no request', `SET ${long}\r\n`, 'http/1'],
+  ['a version too far away', `GET /${long} HTTP/1.1\r\n`, 'http/1'],
+  ['a method without an end', long, 'http/1'],
+];
+
+t.test('first bytes', async (t) => {
+  for (const [name, bytes, guess] of rows) t.equal(guessHttp(latin1(bytes)), guess, name);
+});
+
+/** The first decided answer, when the bytes come piece by piece to one scan. */
+function cutAnswer(bytes: Buffer, step: number): Guess {
+  const scan = new HttpScan();
+  for (let end = step; end < bytes.length; end += step) {
+    const guess = scan.guess(bytes.subarray(0, end));
+    if (guess !== undefined) return guess;
+  }
+  return scan.guess(bytes) ?? 'undecided';
+}
+
+/** What is not HTTP may be refused at once, or in the tunnel: which of them is known depends on what has come. */
+const alike = (guess: Guess): Guess => (guess === 'request-like' ? 'other' : guess);
+
+t.test('the answer does not depend on the packets', async (t) => {
+  for (const [name, bytes, guess] of rows) {
+    t.equal(alike(cutAnswer(latin1(bytes), bytes.length > 1000 ? 1000 : 1)), alike(guess), name);
+    if (bytes.length > 1000) t.equal(cutAnswer(latin1(bytes), 8191), guess, `${name}, cut before the limit`);
+  }
+  const piece = fc.constantFrom(
+    'GET',
+    'PRI * HTTP/2.0',
+    ' ',
+    '/',
+    'HTTP/1.1',
+    'http/1.1',
+    '\r',
+    '\n',
+    '\r\n',
+    '\t',
+    '\0',
+    'a',
+    ':',
+    long,
+    'PING',
+    '\x16\x03\x01',
+  );
+  fc.assert(
+    fc.property(fc.array(piece, { maxLength: 7 }), fc.integer({ min: 1, max: 9000 }), (pieces, step) => {
+      const bytes = latin1(pieces.join(''));
+      return alike(cutAnswer(bytes, bytes.length > 500 ? Math.max(step, 500) : 1)) === alike(guessHttp(bytes));
+    }),
+    { numRuns: 2000 },
+  );
+});

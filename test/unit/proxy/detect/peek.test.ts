@@ -1,0 +1,95 @@
+import { PassThrough } from 'node:stream';
+import t from 'tap';
+import { type Peek, peek, putBack } from '../../../../lib/proxy/detect/peek.ts';
+
+const nothing = Buffer.alloc(0);
+const untilX = (bytes: Buffer): string | undefined => (bytes.includes('x') ? bytes.toString() : undefined);
+
+/** Looks for an x; the answer when it comes. */
+function looked(stream: PassThrough, before = nothing, timeoutMs = 60_000): Promise<Peek<string>> {
+  return new Promise((resolve) => peek(stream, before, timeoutMs, untilX, resolve));
+}
+
+t.test('what ends a look', async (t) => {
+  // As the sockets do that are looked at elsewhere: a deadline alone keeps no process alive.
+  const alive = setInterval(() => {}, 1000);
+  t.teardown(() => clearInterval(alive));
+  const rows: readonly (readonly [
+    name: string,
+    before: string,
+    chunks: readonly string[],
+    ends: boolean,
+    kind: string,
+    bytes: string,
+  ])[] = [
+    ['enough before', 'ax', [], false, 'seen', 'ax'],
+    ['enough at once', '', ['abxc'], false, 'seen', 'abxc'],
+    ['enough in the end', '', ['a', 'b', 'xc'], false, 'seen', 'abxc'],
+    ['some before, the rest later', 'a', ['b', 'x'], false, 'seen', 'abx'],
+    ['never enough', 'a', ['b'], true, 'ended', 'ab'],
+    ['nothing', '', [], true, 'ended', ''],
+  ];
+  for (const [name, before, chunks, ends, kind, bytes] of rows) {
+    const stream = new PassThrough();
+    const result = looked(stream, Buffer.from(before));
+    for (const chunk of chunks) {
+      stream.write(chunk);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    if (ends) stream.end();
+    t.match(await result, { kind, bytes: Buffer.from(bytes) }, name);
+    for (const event of ['data', 'end', 'close']) t.equal(stream.listenerCount(event) <= 1, true, `${name}: ${event}`);
+    stream.destroy();
+  }
+  const silent = new PassThrough();
+  silent.write('ab');
+  const began = performance.now();
+  t.match(await looked(silent, nothing, 30), { kind: 'timeout', bytes: Buffer.from('ab') }, 'too slow');
+  t.ok(performance.now() - began >= 30, 'never early');
+  const broken = new PassThrough();
+  const result = looked(broken);
+  broken.destroy();
+  t.match(await result, { kind: 'ended', bytes: nothing }, 'reset');
+});
+
+t.test('one after the other becomes due', async (t) => {
+  const alive = setInterval(() => {}, 1000);
+  t.teardown(() => clearInterval(alive));
+  const waits: number[] = [];
+  const silent = async (): Promise<void> => {
+    const began = performance.now();
+    t.equal((await looked(new PassThrough(), nothing, 50)).kind, 'timeout');
+    waits.push(performance.now() - began);
+  };
+  const first = silent();
+  const met = new PassThrough();
+  const seen = looked(met, nothing, 50);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const last = silent();
+  met.write('x');
+  t.equal((await seen).kind, 'seen', 'a deadline that is met is forgotten');
+  await Promise.all([first, last]);
+  t.ok(
+    waits.every((wait) => wait >= 50),
+    'each has its own whole time',
+  );
+  await silent();
+  t.equal(waits.length, 3, 'and the next one, after a pause, too');
+});
+
+t.test('what is put back is read first', async (t) => {
+  const stream = new PassThrough();
+  stream.write('ax');
+  const { bytes } = await new Promise<Peek<string>>((resolve) =>
+    peek(stream, nothing, 60_000, untilX, (result) => {
+      putBack(stream, result.bytes);
+      resolve(result);
+    }),
+  );
+  t.equal(bytes.toString(), 'ax');
+  stream.end('yz');
+  await new Promise((resolve) => setImmediate(resolve));
+  const read: Buffer[] = [];
+  for await (const chunk of stream) read.push(chunk as Buffer);
+  t.equal(Buffer.concat(read).toString(), 'axyz');
+});

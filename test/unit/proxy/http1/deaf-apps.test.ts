@@ -1,0 +1,71 @@
+import type { Socket } from 'node:net';
+import t from 'tap';
+import { engines, startLane } from '../../../support/lanes.ts';
+import { startRawApp } from '../../../support/raw-app.ts';
+import { latin1, RawClient } from '../../../support/raw-http.ts';
+import { until } from '../../../support/until.ts';
+
+/*
+ * An app that agrees to a tunnel and then reads nothing. Its client says more than any buffer holds and is gone; that is
+ * seen by nobody, since its end is behind what waits. When the tunnel has been idle for too long nothing stays behind.
+ */
+
+const ways: readonly (readonly [title: string, leave: (client: RawClient) => void])[] = [
+  ['closes', (client) => client.destroy()],
+  ['resets', (client) => client.socket.resetAndDestroy()],
+];
+
+t.setTimeout(200_000);
+
+for (const engine of engines) {
+  for (const protocol of ['websocket', 'other']) {
+    for (const [way, leave] of ways) {
+      t.test(`${engine}, ${protocol}: a client that ${way}`, async (t) => {
+        const sockets: Socket[] = [];
+        const app = await startRawApp(t, {
+          raw: ({ socket }) => {
+            sockets.push(socket);
+            socket.pause();
+            socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${protocol}\r\n\r\n`);
+          },
+        });
+        t.teardown(() => {
+          for (const socket of sockets) socket.destroy();
+        });
+        const lane = await startLane(t, { engine, app: app.port, limits: { tunnelIdleTimeoutMs: 1000 } });
+        const client = await RawClient.open({ port: lane.port });
+        t.teardown(() => client.destroy());
+        client.send(
+          latin1(
+            `GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: ${protocol}\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n`,
+          ),
+        );
+        await until('the switch', () => client.received.includes('101 '));
+        t.equal(lane.counts.destinations, 1);
+        const chunk = Buffer.alloc(1 << 20);
+        let sent = 0;
+        const fill = (): void => {
+          while (sent < 64 && client.socket.write(chunk)) sent++;
+        };
+        client.socket.on('drain', fill);
+        fill();
+        let last = -1;
+        await until(
+          'nothing to move any more',
+          () => {
+            const now = client.socket.bytesWritten - client.socket.writableLength;
+            const isStill = now === last && client.socket.writableNeedDrain;
+            last = now;
+            return isStill;
+          },
+          { everyMs: 50 },
+        );
+        leave(client);
+        await until('the app to be let go', () => lane.counts.destinations === 0, { timeoutMs: 20_000 });
+        t.equal(lane.live.size, 0);
+        t.same(lane.counts.limits, ['tunnel_idle_timeout']);
+        await until('what waited to be forgotten', () => lane.heldBytes() === 0);
+      });
+    }
+  }
+}

@@ -1,0 +1,98 @@
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import tls from 'node:tls';
+import t, { type Test } from 'tap';
+import { type Handshake, TlsTermination } from '../../../../lib/proxy/tls/termination.ts';
+import { testCertificate } from '../../../support/certificates.ts';
+import { parseClientHello } from '../../../support/client-hello.ts';
+import { until } from '../../../support/until.ts';
+
+const name = 'web.shop';
+const own = testCertificate({ dnsNames: [name] });
+
+interface Stage {
+  readonly port: number;
+  readonly ended: Handshake[];
+}
+
+async function stage(t: Test, timeoutMs: number): Promise<Stage> {
+  const options = {
+    cert: own.certificatePem,
+    key: own.keyPem,
+    ca: own.trustAnchorsPem,
+    minVersion: 'TLSv1.3',
+  } as const;
+  const termination = new TlsTermination(
+    { names: new Set([name]), options, anchors: { generation: 0, verifies: () => true } },
+    timeoutMs,
+  );
+  const ended: Handshake[] = [];
+  const sockets: Socket[] = [];
+  const server = createServer((socket) => {
+    sockets.push(socket);
+    socket.on('error', () => {});
+    socket.once('data', (bytes: Buffer) => {
+      const result = parseClientHello(bytes);
+      if (result.kind !== 'hello') throw new Error('a whole hello was sent');
+      socket.pause();
+      socket.unshift(bytes);
+      termination.accept(socket, result.hello, 'http/1.1', (handshake) => ended.push(handshake));
+    });
+  });
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { port: (server.address() as AddressInfo).port, ended };
+}
+
+/** The ClientHello of a real client, to be sent by one that will not go on as it should. */
+async function helloBytes(t: Test): Promise<Buffer> {
+  const server = createServer();
+  t.teardown(() => server.close());
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const first = new Promise<Buffer>((resolve) =>
+    server.once('connection', (socket) => socket.once('data', (bytes: Buffer) => resolve(bytes))),
+  );
+  const client = tls.connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', servername: name });
+  client.on('error', () => {});
+  const bytes = await first;
+  client.destroy();
+  return bytes;
+}
+
+t.test('a handshake that goes on, and on', { timeout: 30_000 }, async (t) => {
+  const timeoutMs = 400;
+  const { port, ended } = await stage(t, timeoutMs);
+  const client = connect(port, '127.0.0.1');
+  let closed = false;
+  client.on('error', () => {});
+  client.on('close', () => {
+    closed = true;
+  });
+  client.resume();
+  client.write(await helloBytes(t));
+  const began = performance.now();
+  // A record of 16 KiB, a byte at a time: never a pause as long as the limit.
+  client.write(Buffer.of(0x17, 0x03, 0x03, 0x40, 0x00));
+  const drip = setInterval(() => client.write('x'), timeoutMs / 8);
+  t.teardown(() => clearInterval(drip));
+  await until('the end of it', () => closed);
+  t.ok(performance.now() - began < 10 * timeoutMs, 'in its time');
+  t.match(ended, [{ kind: 'failed', reason: /too long|closed|time/i }], 'said once');
+});
+
+t.test('a handshake that is done in time is left alone', { timeout: 30_000 }, async (t) => {
+  const timeoutMs = 400;
+  const { port, ended } = await stage(t, timeoutMs);
+  const client = tls.connect({ port, host: '127.0.0.1', servername: name, ca: own.trustAnchorsPem });
+  let closed = false;
+  client.on('close', () => {
+    closed = true;
+  });
+  await until('the handshake', () => ended.length === 1);
+  t.match(ended, [{ kind: 'established', identity: null }]);
+  await new Promise((resolve) => setTimeout(resolve, 2 * timeoutMs));
+  t.notOk(closed, 'beyond the limit, too');
+  client.destroy();
+});
