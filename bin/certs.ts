@@ -2,8 +2,8 @@ import { X509Certificate } from 'node:crypto';
 import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { type Authority, createAuthority, issueCertificate } from '../certs/authority.ts';
+import { dnsNamesOfCertificate, identityFromCertificate } from '../lib/certificate-names.ts';
 import { type ExitStatus, exitText } from '../lib/errors/exits.ts';
-import { dnsNamesOfCertificate, identityFromCertificate } from '../lib/identity.ts';
 import { oneLine } from '../lib/printable.ts';
 import { type Io, parseCommandLine, UsageError } from './arguments.ts';
 

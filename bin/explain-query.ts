@@ -4,7 +4,7 @@ import type { ExplainQuery } from '../lib/policy/explain.ts';
 import { nearestName } from '../lib/policy/nearest.ts';
 
 /** A question as given, by flags or by a line of JSON; nothing has been judged yet. */
-export interface Question {
+export interface GivenQuestion {
   readonly port?: unknown;
   readonly client?: unknown;
   readonly identity?: unknown;
@@ -21,15 +21,15 @@ const fields = ['port', 'client', 'identity', 'tls', 'protocol', 'method', 'path
 
 /** `field` is the one at fault; null when the question as a whole is. */
 export class BadQuestion extends Error {
-  readonly field: keyof Question | null;
-  constructor(field: keyof Question | null, message: string) {
+  readonly field: keyof GivenQuestion | null;
+  constructor(field: keyof GivenQuestion | null, message: string) {
     super(message);
     this.field = field;
   }
 }
 
 /** @throws BadQuestion. Nothing is guessed: a field of the wrong type is never read as if it were absent. */
-export function queryFrom(question: Question): ExplainQuery {
+export function queryFrom(question: GivenQuestion): ExplainQuery {
   const identity = text(question, 'identity');
   const tls = oneOf(question, 'tls', ['none', 'anonymous', 'passthrough'] as const);
   if (identity === '') throw new BadQuestion('identity', 'is empty; leave it out for a client without one');
@@ -57,7 +57,7 @@ function defined(fields: { [K in keyof ExplainQuery]: ExplainQuery[K] | undefine
 }
 
 /** One line of a `--requests` file. @throws BadQuestion */
-export function questionFromLine(line: string): Question {
+export function questionFromLine(line: string): GivenQuestion {
   let value: unknown;
   try {
     value = JSON.parse(line);
@@ -71,7 +71,7 @@ export function questionFromLine(line: string): Question {
 }
 
 /** Names that are not read, with the one that was probably meant: `methd` would otherwise ask about a GET. */
-export function unreadFields(question: Question): string[] {
+export function unreadFields(question: GivenQuestion): string[] {
   return Object.keys(question)
     .filter((name) => !fields.some((known) => known === name))
     .map((name) => {
@@ -81,13 +81,17 @@ export function unreadFields(question: Question): string[] {
 }
 
 /** Undefined where the field is absent; null counts as absent. */
-function text(question: Question, field: keyof Question): string | undefined {
+function text(question: GivenQuestion, field: keyof GivenQuestion): string | undefined {
   const value = question[field] ?? undefined;
   if (value === undefined || typeof value === 'string') return value;
   throw new BadQuestion(field, 'is not a string');
 }
 
-function oneOf<T extends string>(question: Question, field: keyof Question, allowed: readonly T[]): T | undefined {
+function oneOf<T extends string>(
+  question: GivenQuestion,
+  field: keyof GivenQuestion,
+  allowed: readonly T[],
+): T | undefined {
   const given = text(question, field);
   const found = allowed.find((value) => value === given);
   if (given !== undefined && found === undefined) {
@@ -96,14 +100,14 @@ function oneOf<T extends string>(question: Question, field: keyof Question, allo
   return found;
 }
 
-function portOf({ port }: Question): number {
+function portOf({ port }: GivenQuestion): number {
   if (port === undefined || port === null) throw new BadQuestion('port', 'is missing');
   const number = typeof port === 'number' || typeof port === 'string' ? portNumber(String(port)) : undefined;
   if (number === undefined) throw new BadQuestion('port', `${JSON.stringify(port)} is not a port`);
   return number;
 }
 
-function clientIp(question: Question): IpAddress {
+function clientIp(question: GivenQuestion): IpAddress {
   const given = text(question, 'client');
   if (given === undefined) throw new BadQuestion('client', 'is missing');
   const ip = parseIp(given);
@@ -111,7 +115,7 @@ function clientIp(question: Question): IpAddress {
   return ip;
 }
 
-function headersOf({ headers }: Question): readonly (readonly [string, string])[] {
+function headersOf({ headers }: GivenQuestion): readonly (readonly [string, string])[] {
   if (headers === undefined || headers === null) return [];
   if (typeof headers !== 'object' || Array.isArray(headers)) throw new BadQuestion('headers', 'is not an object');
   return Object.entries(headers).flatMap(([name, given]) => {

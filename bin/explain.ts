@@ -13,7 +13,7 @@ import { loadPolicyNow } from '../lib/reload/load.ts';
 import { refText } from '../lib/resource-ref.ts';
 import { type CommandLine, type Io, parseCommandLine, UsageError } from './arguments.ts';
 import { problemText } from './check.ts';
-import { BadQuestion, type Question, queryFrom, questionFromLine, unreadFields } from './explain-query.ts';
+import { BadQuestion, type GivenQuestion, queryFrom, questionFromLine, unreadFields } from './explain-query.ts';
 
 export const help = `Usage: sallyport explain --policy PATH --port N --client IP [flags]
        sallyport explain --policy PATH --requests FILE|- [flags]
@@ -178,7 +178,7 @@ function answerLine(
   unread: Set<string>,
 ): ExplainJson | { readonly error: string } {
   try {
-    const question: Question = questionFromLine(line);
+    const question: GivenQuestion = questionFromLine(line);
     for (const message of unreadFields(question)) unread.add(message);
     return explain(authorizer, queryFrom(question));
   } catch (error) {

@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import { dnsName, oneOf, type Parser, portNumber } from '../lib/config/values.ts';
 import { type InjectResult, inject, type ManifestText, uninject } from '../lib/deploy/inject.ts';
 import { podMonitor, policyConfigMap } from '../lib/deploy/manifests.ts';
-import { type InjectSettings, inboundPort, readPorts } from '../lib/deploy/settings.ts';
+import { type InjectSettings, readPorts, redirectPort } from '../lib/deploy/settings.ts';
 import { type ExitStatus, exitText } from '../lib/errors/exits.ts';
 import { withRemedy } from '../lib/errors/problems.ts';
 import { defaultPolicies } from '../lib/policy/workload.ts';
@@ -67,7 +67,7 @@ const flags = {
   'print-pod-monitor': { takes: 'switch' },
 } as const;
 type Flag = keyof typeof flags;
-type Line = CommandLine<Flag>;
+type InjectLine = CommandLine<Flag>;
 
 /** What each way of using the command takes; anything else on its line was meant for another. */
 const modes = [
@@ -89,7 +89,7 @@ export const main: Command['main'] = async (args, io) => {
   return (mode?.run ?? edit)(line, io);
 };
 
-async function edit(line: Line, io: Io): Promise<ExitStatus> {
+async function edit(line: InjectLine, io: Io): Promise<ExitStatus> {
   const settings = readSettings(line);
   if (line.positionals.length === 0) {
     throw new UsageError('nothing to inject', 'name a file, or - for standard input');
@@ -115,7 +115,7 @@ async function edit(line: Line, io: Io): Promise<ExitStatus> {
   return ok ? 0 : 1;
 }
 
-async function printConfigMap(line: Line, io: Io): Promise<ExitStatus> {
+async function printConfigMap(line: InjectLine, io: Io): Promise<ExitStatus> {
   const folder = line.value('print-policy-configmap') as string;
   const namespace = named(line, 'namespace');
   const { problems } = loadPolicyNow({ paths: [folder], namespace: namespace ?? 'default' });
@@ -127,13 +127,13 @@ async function printConfigMap(line: Line, io: Io): Promise<ExitStatus> {
   return 0;
 }
 
-async function printPodMonitor(line: Line, io: Io): Promise<ExitStatus> {
+async function printPodMonitor(line: InjectLine, io: Io): Promise<ExitStatus> {
   io.stdout.write(podMonitor({ name: named(line, 'name') ?? 'sallyport', namespace: named(line, 'namespace') }));
   return 0;
 }
 
 /** Problems to standard error; standard output is for the YAML alone. Whether there is no error among them. */
-function report(line: Line, io: Io, found: readonly Problem[], more: object = {}): boolean {
+function report(line: InjectLine, io: Io, found: readonly Problem[], more: object = {}): boolean {
   const problems = found.map(withRemedy);
   const ok = !problems.some(({ severity }) => severity === 'error');
   if (line.has('json')) io.stderr.write(`${jsonText({ ok, ...more, problems }, 2)}\n`);
@@ -141,12 +141,12 @@ function report(line: Line, io: Io, found: readonly Problem[], more: object = {}
   return ok;
 }
 
-function readSettings(line: Line): InjectSettings {
+function readSettings(line: InjectLine): InjectSettings {
   const image = line.value('image') ?? `sallyport:${version()}`;
   if (!/^[\w][\w.\-/:@]*$/.test(image)) throw new UsageError(`--image: ${JSON.stringify(image)} names no image`);
   const [adminPort, healthPort] = [port(line, 'admin-port', 4191), port(line, 'health-port', 4192)];
-  if (new Set([inboundPort, adminPort, healthPort]).size < 3) {
-    throw new UsageError('two listeners cannot share a port', `choose three of ${inboundPort}, admin and health`);
+  if (new Set([redirectPort, adminPort, healthPort]).size < 3) {
+    throw new UsageError('two listeners cannot share a port', `choose three of ${redirectPort}, admin and health`);
   }
   return {
     version: version(),
@@ -165,7 +165,7 @@ function readSettings(line: Line): InjectSettings {
   };
 }
 
-function parsed<T>(line: Line, flag: Flag, parse: Parser<T>): T | null {
+function parsed<T>(line: InjectLine, flag: Flag, parse: Parser<T>): T | null {
   const given = line.value(flag);
   if (given === null) return null;
   const read = parse(given);
@@ -173,18 +173,18 @@ function parsed<T>(line: Line, flag: Flag, parse: Parser<T>): T | null {
   return read.value;
 }
 
-function named(line: Line, flag: Flag): string | null {
+function named(line: InjectLine, flag: Flag): string | null {
   return parsed(line, flag, dnsName);
 }
 
-function port(line: Line, flag: Flag, otherwise: number): number {
+function port(line: InjectLine, flag: Flag, otherwise: number): number {
   const given = line.value(flag);
   const number = given === null ? otherwise : portNumber(given);
   if (number === undefined) throw new UsageError(`--${flag}: ${JSON.stringify(given)} is not a port`);
   return number;
 }
 
-function portList(line: Line, flag: Flag): string | null {
+function portList(line: InjectLine, flag: Flag): string | null {
   const given = line.value(flag);
   if (given === null) return null;
   const { text, fault } = readPorts(given, flag === 'skip-inbound-ports');

@@ -52,7 +52,7 @@ const flags = {
   json: { takes: 'switch' },
 } as const;
 type Flag = keyof typeof flags;
-type Line = CommandLine<Flag>;
+type IptablesLine = CommandLine<Flag>;
 
 export const main: Command['main'] = async (args, io) => {
   const line = parseCommandLine<Flag>(args, flags);
@@ -65,7 +65,7 @@ export const main: Command['main'] = async (args, io) => {
   return line.has('apply') ? apply(line, options, backend, io) : print(line, options, io);
 };
 
-function readOptions(line: Line): RedirectOptions {
+function readOptions(line: IptablesLine): RedirectOptions {
   const inboundPort = port(line, 'inbound-port', 4143);
   const skipped = value(line, 'skip-inbound-ports', portRanges) ?? [];
   const answering = [portOrOff(line, 'admin-port', 4191), portOrOff(line, 'health-port', 4192)];
@@ -92,7 +92,7 @@ function readOptions(line: Line): RedirectOptions {
   };
 }
 
-function value<T>(line: Line, flag: Flag, parse: Parser<T>): T | null {
+function value<T>(line: IptablesLine, flag: Flag, parse: Parser<T>): T | null {
   const given = line.value(flag);
   if (given === null) return null;
   const parsed = parse(given);
@@ -100,24 +100,24 @@ function value<T>(line: Line, flag: Flag, parse: Parser<T>): T | null {
   return parsed.value;
 }
 
-function port(line: Line, flag: Flag, otherwise: number): number {
+function port(line: IptablesLine, flag: Flag, otherwise: number): number {
   const given = line.value(flag);
   const read = given === null ? otherwise : portNumber(given);
   if (read === undefined) throw new UsageError(`--${flag}: ${JSON.stringify(given)} is not a port`, 'write 1 to 65535');
   return read;
 }
 
-function portOrOff(line: Line, flag: Flag, otherwise: number): number | null {
+function portOrOff(line: IptablesLine, flag: Flag, otherwise: number): number | null {
   return line.value(flag) === 'off' ? null : port(line, flag, otherwise);
 }
 
-function readBackend(line: Line): BackendName | undefined {
+function readBackend(line: IptablesLine): BackendName | undefined {
   const given = line.value('backend');
   if (given === null || given === 'nft' || given === 'legacy') return given ?? undefined;
   throw new UsageError(`--backend: ${JSON.stringify(given)} is not known`, 'one of nft, legacy');
 }
 
-function print(line: Line, options: RedirectOptions, io: Io): ExitStatus {
+function print(line: IptablesLine, options: RedirectOptions, io: Io): ExitStatus {
   const families: readonly Family[] = line.has('ipv6') ? [4, 6] : [4];
   const input = line.has('remove')
     ? (restoreInput(redirectRules(options, 4), nothing) ?? '')
@@ -126,7 +126,7 @@ function print(line: Line, options: RedirectOptions, io: Io): ExitStatus {
   return 0;
 }
 
-function apply(line: Line, options: RedirectOptions, backend: BackendName | undefined, io: Io): ExitStatus {
+function apply(line: IptablesLine, options: RedirectOptions, backend: BackendName | undefined, io: Io): ExitStatus {
   const remove = line.has('remove');
   const ipv6 = line.has('ipv6') ? 'guard' : line.has('ipv4-only') ? 'leave open' : 'refuse';
   let applied: Applied;

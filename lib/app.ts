@@ -1,8 +1,8 @@
 import { createDataPlane } from './app/data-plane.ts';
 import { followIdentity } from './app/identity.ts';
+import type { LoadListeners } from './app/load-listeners.ts';
 import { type Addresses, openDoors, openHealth } from './app/open-doors.ts';
 import { followPolicy } from './app/policy.ts';
-import type { Told } from './app/told.ts';
 import type { Config } from './config/config.ts';
 import type { Host } from './config/host.ts';
 import { createAdminApp } from './ops/admin-app.ts';
@@ -58,9 +58,9 @@ export async function startApp(options: AppOptions): Promise<App> {
     soundness.fault(fault.ended);
     telemetry.recorder.internalFault(fault);
   });
-  const told: Told = { readiness, telemetry, logger: log.logger };
-  const policy = followPolicy(options, told);
-  const identity = await followIdentity(config.identity, told);
+  const loadListeners: LoadListeners = { readiness, telemetry, logger: log.logger };
+  const policy = followPolicy(options, loadListeners);
+  const identity = await followIdentity(config.identity, loadListeners);
   const own = new OwnEndpoints(() => policy.podFacts.current().ips);
   const plane = createDataPlane({ config, recorder: telemetry.recorder, authorizer: policy.authorizer, identity, own });
   const { live, http1, services } = plane;

@@ -27,7 +27,7 @@ interface Rule {
 }
 
 const values =
-  /^lib\/(client|errors\/[\w-]+|http-message|ip|printable|problem|request-target|resource-ref|identity|roster)\.ts$/;
+  /^lib\/(client|errors\/[\w-]+|http-message|ip|printable|problem|request-target|resource-ref|certificate-names|roster)\.ts$/;
 
 const plainValues = /^lib\/(client|errors\/[\w-]+|http-message|ip|printable|problem|request-target|resource-ref)\.ts$/;
 const policyValues =
@@ -90,7 +90,11 @@ const rules: readonly Rule[] = [
     packages: ['ipaddr.js'],
     why: 'values know nobody',
   },
-  { room: /^lib\/identity\.ts$/, may: [/^lib\/client\.ts$/], why: 'a certificate to an identity, nothing more' },
+  {
+    room: /^lib\/certificate-names\.ts$/,
+    may: [/^lib\/client\.ts$/],
+    why: 'a certificate to the names in it, nothing more',
+  },
   {
     room: policyValues,
     may: [policyValues, plainValues],
@@ -555,6 +559,56 @@ t.test('what tests of several rooms need stands in test/support', async (t) => {
   for (const { from, to } of between) {
     t.ok([testRoom(from), 'test/support'].includes(testRoom(to)), `${from} → ${to}: of another room of tests`);
   }
+});
+
+/** What every command exports: bin/main.ts asks each for the same two. */
+const ofEveryCommand: ReadonlySet<string> = new Set(['main', 'help']);
+
+/** The types that a file declares, exported or not. */
+function typesOf(source: string): string[] {
+  return [...source.matchAll(/(?:^|\n)(?:export )?(?:abstract )?(?:class|interface|type) (\w+)/g)].map(
+    ([, name = '']) => name,
+  );
+}
+
+/** Names that are exported and that a second file declares as well, with the files: a reader would take one for the other. */
+function ambiguous(sources: ReadonlyMap<string, string>): string[] {
+  const exported = new Set<string>();
+  const declaredIn = new Map<string, Set<string>>();
+  for (const [file, source] of sources) {
+    // What a list hands on is declared elsewhere, or in the same file.
+    const own = source.replace(/(?:^|\n)export (?:type )?\{[^}]*\}(?: from '[^']+')?;/g, '');
+    const names = exportsOf(own).map(({ name }) => name);
+    for (const name of names) exported.add(name);
+    for (const name of [...names, ...typesOf(own)]) {
+      const places = declaredIn.get(name) ?? new Set();
+      declaredIn.set(name, places.add(file));
+    }
+  }
+  return [...declaredIn]
+    .filter(([name, places]) => exported.has(name) && places.size > 1 && !ofEveryCommand.has(name))
+    .map(([name, places]) => `${name}: ${[...places].join(', ')}`);
+}
+
+t.test('an exported name has one meaning', async (t) => {
+  const rows: readonly (readonly [a: string, b: string, found: number])[] = [
+    ['export interface Lane {}', 'export class Lane {}', 1],
+    ['export const limits = 1;', 'export const limits = 2;', 1],
+    ['export type Look = 1;', 'class Look {}', 1],
+    ['type Flag = 1;', 'type Flag = 2;', 0],
+    ['export const done = 1;', 'const done = 1;', 0],
+    ['export const main = 1;', 'export const main = 2;', 0],
+    ['export interface Lane {}', "import type { Lane } from './a.ts';", 0],
+    ['export interface Lane {}', "export type { Lane } from './a.ts';", 0],
+  ];
+  for (const [a, b, found] of rows) {
+    const sources = new Map([
+      ['a.ts', a],
+      ['b.ts', b],
+    ]);
+    t.equal(ambiguous(sources).length, found, `${a} ${b}`);
+  }
+  t.same(ambiguous(new Map(files.map((file) => [file, readFileSync(join(root, file), 'utf8')]))), []);
 });
 
 t.test('no barrels, no utils, every dependency has a user', async (t) => {

@@ -1,7 +1,7 @@
 import type { Config } from '../config/config.ts';
 import type { TlsTermination } from '../proxy/tls/termination.ts';
 import type { CredentialSource } from '../reload/credential-source.ts';
-import type { Told } from './told.ts';
+import type { LoadListeners } from './load-listeners.ts';
 
 export interface FollowedIdentity {
   /** Null where this proxy has no identity, or not yet. */
@@ -12,7 +12,7 @@ export interface FollowedIdentity {
 /** Identity: files → TLS termination. */
 export async function followIdentity(
   identity: Config['identity'],
-  { readiness, telemetry, logger }: Told,
+  { readiness, telemetry, logger }: LoadListeners,
 ): Promise<FollowedIdentity> {
   if (identity === null) {
     readiness.up('identity');

@@ -4,13 +4,13 @@ import type { Environment } from '../config/variables.ts';
 import { createAuthorizer, type PolicyAuthorizer } from '../policy/authorizer.ts';
 import type { PolicyIndex } from '../policy/compile/compile.ts';
 import { effectivePolicy } from '../policy/effective.ts';
-import { createPodFacts, type PodFacts } from '../reload/pod-facts.ts';
+import { createPodFacts, type PodFactsSource } from '../reload/pod-facts.ts';
 import { createPolicySource } from '../reload/policy-source.ts';
-import type { Told } from './told.ts';
+import type { LoadListeners } from './load-listeners.ts';
 
 export interface FollowedPolicy {
   readonly authorizer: PolicyAuthorizer;
-  readonly podFacts: PodFacts;
+  readonly podFacts: PodFactsSource;
   /** The effective policy for the admin server; null before there is one. */
   effective(): unknown;
   start(): Promise<void>;
@@ -26,7 +26,7 @@ export interface PolicyOptions {
 /** Policy: files → index → authorizer; and the pod's facts, for which it is compiled. */
 export function followPolicy(
   { config, env, host }: PolicyOptions,
-  { readiness, telemetry, logger }: Told,
+  { readiness, telemetry, logger }: LoadListeners,
 ): FollowedPolicy {
   const authorizer = createAuthorizer({ nowMs: () => performance.now() });
   let index: PolicyIndex | null = null;

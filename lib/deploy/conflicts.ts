@@ -1,7 +1,7 @@
 import type { CodeOf } from '../errors/problems.ts';
 import { containersOf, type PodSpecValue, type PodTemplate } from './pod-template.ts';
 import { injectAnnotation } from './record.ts';
-import { type InjectSettings, inboundPort, proxyUid, type TemplateFault } from './settings.ts';
+import { type InjectSettings, proxyUid, redirectPort, type TemplateFault } from './settings.ts';
 import { initName, proxyName, volumeName } from './sidecar.ts';
 import { valueAt } from './yaml-edit.ts';
 
@@ -42,7 +42,7 @@ export function conflicts(
     add('linkerd-injects', ['metadata', 'annotations', 'linkerd.io/inject'], message, hint);
   }
   const ports = new Map<unknown, string>([
-    [inboundPort, 'redirected connections'],
+    [redirectPort, 'redirected connections'],
     [settings.adminPort, 'the admin server'],
     [settings.healthPort, 'the health server'],
   ]);
@@ -54,7 +54,7 @@ export function conflicts(
     for (const [index, { containerPort, protocol }] of (container.ports ?? []).entries()) {
       const use = (protocol ?? 'TCP') === 'TCP' ? ports.get(containerPort) : undefined;
       if (use === undefined) continue;
-      const movable = containerPort === inboundPort ? '' : ', or choose another by --admin-port or --health-port';
+      const movable = containerPort === redirectPort ? '' : ', or choose another by --admin-port or --health-port';
       const hint = `Let the container listen elsewhere${movable}.`;
       const path = [...at, 'ports', index, 'containerPort'];
       add('port-in-use', path, `port ${String(containerPort)} is Sallyport's, for ${use}`, hint);

@@ -1,12 +1,12 @@
-import { type Path, valueAt } from './yaml-edit.ts';
+import { valueAt, type YamlPath } from './yaml-edit.ts';
 
 /** A pod as some workload describes it: a Pod itself, or the template that a controller makes pods from. */
 export interface PodTemplate {
   /** Leads from the document's root to what holds `metadata` and `spec`. */
-  readonly path: Path;
+  readonly path: YamlPath;
   readonly workload: { readonly kind: string; readonly namespace: string | null; readonly name: string };
   /** Where the workload itself begins. */
-  readonly workloadPath: Path;
+  readonly workloadPath: YamlPath;
   readonly pod: PodValue;
 }
 
@@ -43,12 +43,12 @@ export interface SecurityContextValue {
 
 /** A document of a stream, or an item of a List, that could hold a pod but is of a kind that is not known. */
 export interface UnknownWorkload {
-  readonly path: Path;
+  readonly path: YamlPath;
   readonly kind: string;
 }
 
 /** Where each kind keeps its pod template, by the API group that gives the kind its meaning. */
-const kinds: ReadonlyMap<string, { readonly group: RegExp; readonly template: Path }> = new Map([
+const kinds: ReadonlyMap<string, { readonly group: RegExp; readonly template: YamlPath }> = new Map([
   ['Pod', { group: /^v1$/, template: [] }],
   ['PodTemplate', { group: /^v1$/, template: ['template'] }],
   ['ReplicationController', { group: /^v1$/, template: ['spec', 'template'] }],
@@ -67,7 +67,7 @@ export function podTemplates(value: unknown): {
 } {
   const templates: PodTemplate[] = [];
   const unknown: UnknownWorkload[] = [];
-  const visit = (object: unknown, path: Path): void => {
+  const visit = (object: unknown, path: YamlPath): void => {
     const kind = valueAt(object, ['kind']);
     if (typeof kind !== 'string') return;
     const items = valueAt(object, ['items']);
@@ -100,7 +100,7 @@ export function podTemplates(value: unknown): {
 }
 
 /** All containers of a pod, with the way to each. */
-export function containersOf(spec: PodSpecValue | null | undefined): { own: ContainerValue; at: Path }[] {
+export function containersOf(spec: PodSpecValue | null | undefined): { own: ContainerValue; at: YamlPath }[] {
   return (['initContainers', 'containers'] as const).flatMap((list) =>
     (spec?.[list] ?? []).map((own, index) => ({ own, at: ['spec', list, index] })),
   );

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { PodTemplate } from './pod-template.ts';
-import { type Path, type Removal, valueAt } from './yaml-edit.ts';
+import { type Removal, valueAt, type YamlPath } from './yaml-edit.ts';
 
 /** The mark: the version of Sallyport that was put into the pod. PodMonitor selects by it. */
 export const injectedAnnotation = 'sallyport.dev/injected';
@@ -15,7 +15,7 @@ export const places = {
   annotations: ['metadata', 'annotations'],
   initContainers: ['spec', 'initContainers'],
   volumes: ['spec', 'volumes'],
-} as const satisfies Record<string, Path>;
+} as const satisfies Record<string, YamlPath>;
 export type PlaceName = keyof typeof places;
 
 const placeName = z.enum(['metadata', 'annotations', 'initContainers', 'volumes']);

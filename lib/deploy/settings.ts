@@ -7,7 +7,7 @@ import {
   parsePortRanges,
   portRangeText,
 } from '../policy/workload.ts';
-import type { Path } from './yaml-edit.ts';
+import type { YamlPath } from './yaml-edit.ts';
 
 /** What holds for a whole run of `sallyport inject`; the flags of the command. */
 export interface InjectSettings {
@@ -31,7 +31,7 @@ export interface InjectSettings {
 }
 
 /** Where redirected connections arrive; fixed, as Linkerd's is. */
-export const inboundPort = 4143;
+export const redirectPort = 4143;
 /** The user and group of the proxy, whom the redirect rules know it by. */
 export const proxyUid = 2102;
 
@@ -45,7 +45,7 @@ export interface PodSettings {
 
 /** A fault in a pod template; `path` leads from the template to the field. */
 export type TemplateFault = Coded & {
-  readonly path: Path;
+  readonly path: YamlPath;
   readonly message: string;
   readonly hint: string;
 };
@@ -113,8 +113,8 @@ export function podSettings(
 /** A list of ports in one spelling; those to be skipped also as the redirect step will judge them. */
 export function readPorts(text: string, skipped: boolean): { readonly text: string; readonly fault: string | null } {
   const { ranges, fault } = parsePortRanges(text);
-  if (skipped && ranges.some(({ first, last }) => first <= inboundPort && inboundPort <= last)) {
-    return { text: '', fault: `${inboundPort} is where redirected connections arrive; it cannot be left alone` };
+  if (skipped && ranges.some(({ first, last }) => first <= redirectPort && redirectPort <= last)) {
+    return { text: '', fault: `${redirectPort} is where redirected connections arrive; it cannot be left alone` };
   }
   return { text: portRangeText(ranges), fault };
 }

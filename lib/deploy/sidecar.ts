@@ -1,5 +1,5 @@
 import type { PodFacts } from '../policy/pod.ts';
-import { type InjectSettings, inboundPort, type PodSettings, proxyUid } from './settings.ts';
+import { type InjectSettings, type PodSettings, proxyUid, redirectPort } from './settings.ts';
 
 /** The names that Sallyport's parts bear in a pod. A pod that uses one of them for something else is refused. */
 export const initName = 'sallyport-init';
@@ -60,7 +60,7 @@ function redirectStep(settings: InjectSettings, { skipInboundPorts }: PodSetting
       '--apply',
       // Where the kernel has no IPv6 this does nothing; where it has, a pod guarded in IPv4 alone is not guarded.
       '--ipv6',
-      `--inbound-port=${inboundPort}`,
+      `--inbound-port=${redirectPort}`,
       `--admin-port=${settings.adminPort}`,
       `--health-port=${settings.healthPort}`,
       `--proxy-uid=${proxyUid}`,
@@ -145,7 +145,7 @@ function environment(settings: InjectSettings, pod: SidecarPod): EnvVar[] {
     ...given('SALLYPORT_OPAQUE_PORTS', opaquePorts),
     ...given('SALLYPORT_REQUIRE_IDENTITY_PORTS', requireIdentityPorts),
     // Both families, where the kernel has both.
-    ...given('SALLYPORT_INBOUND_LISTEN', `[::]:${inboundPort}`),
+    ...given('SALLYPORT_INBOUND_LISTEN', `[::]:${redirectPort}`),
     ...given('SALLYPORT_ADMIN_LISTEN', `[::]:${adminPort}`),
     ...given('SALLYPORT_HEALTH_LISTEN', `[::]:${healthPort}`),
     ...identity('SALLYPORT_IDENTITY_CERT', 'tls.crt'),

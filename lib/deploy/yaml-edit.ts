@@ -14,12 +14,12 @@ import {
 } from 'yaml';
 
 /** Leads from the root of a document to a node. */
-export type Path = readonly (string | number)[];
+export type YamlPath = readonly (string | number)[];
 
 /** Something at the front of the collection at `path`, which must be there: empty and null ones count. */
 export interface Addition {
   readonly kind: 'add';
-  readonly path: Path;
+  readonly path: YamlPath;
   readonly entries?: Readonly<Record<string, unknown>>;
   readonly items?: readonly unknown[];
 }
@@ -27,7 +27,7 @@ export interface Addition {
 /** Keys or items out of the collection at `path`. `restore`: nothing is left of it, and its value was written so. */
 export interface Removal {
   readonly kind: 'remove';
-  readonly path: Path;
+  readonly path: YamlPath;
   readonly keys?: readonly string[];
   readonly indices?: readonly number[];
   readonly restore?: string | undefined;
@@ -92,7 +92,7 @@ export class YamlText {
   }
 
   /** What stands at a path whose parent is a mapping. Throws where an alias or a merge key stands in the way. */
-  place(document: number, path: Path): Place {
+  place(document: number, path: YamlPath): Place {
     const { pair } = this.#find(document, path);
     if (pair === null) return { kind: 'absent' };
     const value = pair.value as Node | null;
@@ -246,7 +246,7 @@ export class YamlText {
   }
 
   /** Follows mappings and lists as they are written. A pair that is missing is null; its parent must be there. */
-  #find(document: number, path: Path): { node: Node | null; pair: Pair | null; parent: { flow?: boolean } } {
+  #find(document: number, path: YamlPath): { node: Node | null; pair: Pair | null; parent: { flow?: boolean } } {
     let node: Node | null = this.#documents[document]?.contents ?? null;
     let pair: Pair | null = null;
     let parent: Node | null = null;
@@ -276,7 +276,7 @@ export class YamlText {
     return { node, pair, parent: isCollection(parent) ? { flow: parent.flow === true } : {} };
   }
 
-  #merged(document: number, path: Path, depth: number): boolean {
+  #merged(document: number, path: YamlPath, depth: number): boolean {
     return valueAt(this.#documents[document]?.toJS({ maxAliasCount }), path.slice(0, depth + 1)) !== undefined;
   }
 
@@ -329,7 +329,7 @@ export class YamlText {
 }
 
 /** The value at a path of decoded data; undefined where the path leads nowhere. */
-export function valueAt(value: unknown, path: Path): unknown {
+export function valueAt(value: unknown, path: YamlPath): unknown {
   let at = value;
   for (const step of path) {
     if (typeof at !== 'object' || at === null || !Object.hasOwn(at, step)) return undefined;

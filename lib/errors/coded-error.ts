@@ -10,12 +10,12 @@ export class CodedError extends Error {
 }
 
 /** The system or library code of an error, through one level of `cause`; empty where there is none. */
-export function errorCode(error: unknown): string {
+export function systemErrorCode(error: unknown): string {
   if (typeof error !== 'object' || error === null) return '';
   const { code, cause } = error as { code?: unknown; cause?: unknown };
   if (typeof code === 'string' && code !== 'UND_ERR_SOCKET') return code;
   if (cause !== undefined && cause !== error) {
-    const inner = errorCode(cause);
+    const inner = systemErrorCode(cause);
     if (inner !== '') return inner;
   }
   return typeof code === 'string' ? code : '';

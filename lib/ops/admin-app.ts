@@ -5,7 +5,7 @@
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { type AdminCaller, adminHeader, foreignCaller, isDeliberate } from './admin-callers.ts';
-import { liveAnswer, type ProbeAnswer, readyAnswer } from './probe-answers.ts';
+import { liveResponse, type ProbeResponse, readyResponse } from './probe-responses.ts';
 import type { ReadyState } from './readiness.ts';
 
 export interface AdminRequest extends AdminCaller {
@@ -66,8 +66,8 @@ export function createAdminApp(options: AdminOptions): AdminApp {
   // A Map, not an object: paths come from clients.
   const rendered = sharedRendering(options);
   const resources = new Map<string, Resource>([
-    ['/live', { methods: ['GET'], loopbackOnly: false, handle: () => probe(liveAnswer(options.live())) }],
-    ['/ready', { methods: ['GET'], loopbackOnly: false, handle: () => probe(readyAnswer(options.ready())) }],
+    ['/live', { methods: ['GET'], loopbackOnly: false, handle: () => probe(liveResponse(options.live())) }],
+    ['/ready', { methods: ['GET'], loopbackOnly: false, handle: () => probe(readyResponse(options.ready())) }],
     ['/metrics', { methods: ['GET'], loopbackOnly: false, handle: (request) => metrics(rendered, request) }],
     ['/policy', { methods: ['GET'], loopbackOnly: true, handle: () => policy(options) }],
     ['/log-level', { methods: ['GET', 'PUT'], loopbackOnly: true, handle: (request) => logLevel(options, request) }],
@@ -121,7 +121,7 @@ function withHeader(response: AdminResponse, name: string, value: string): Admin
   return { ...response, headers: [...response.headers, [name, value]] };
 }
 
-function probe({ status, body }: ProbeAnswer): AdminResponse {
+function probe({ status, body }: ProbeResponse): AdminResponse {
   return text(status, body);
 }
 

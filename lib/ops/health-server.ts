@@ -3,7 +3,7 @@
  * under `deny`. So it answers nothing else and spends next to nothing on whoever connects.
  */
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { liveAnswer, readyAnswer } from './probe-answers.ts';
+import { liveResponse, readyResponse } from './probe-responses.ts';
 import type { ReadyState } from './readiness.ts';
 
 export interface HealthServer {
@@ -146,7 +146,7 @@ function respond(options: HealthOptions, head: string): string {
   const bodiless = method === 'HEAD';
   if (path !== '/live' && path !== '/ready') return answer(404, 'not found\n', bodiless);
   if (method !== 'GET' && method !== 'HEAD') return answer(405, 'method not allowed\n', false);
-  const { status, body } = path === '/live' ? liveAnswer(options.live()) : readyAnswer(options.ready());
+  const { status, body } = path === '/live' ? liveResponse(options.live()) : readyResponse(options.ready());
   return answer(status, body, bodiless);
 }
 

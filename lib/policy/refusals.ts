@@ -1,7 +1,7 @@
 import type { RequestDecision } from './decision.ts';
 
 /** What goes over the wire in place of the application's answer. */
-export interface Refusal {
+export interface RefusalCodes {
   /** For requests that are not gRPC. */
   readonly http: number;
   /** `grpc-status`, sent with HTTP 200. */
@@ -19,10 +19,10 @@ export const refusals = {
   redirect: { http: 302, grpc: 5, close: false },
   /** `replacePrefixMatch` on a match that is no prefix. */
   'redirect-failed': { http: 500, grpc: 13, close: true },
-} as const satisfies Record<string, Refusal>;
+} as const satisfies Record<string, RefusalCodes>;
 
 /** The answer to a decision; null for a permit. */
-export function refusalOf(decision: RequestDecision): Refusal | null {
+export function refusalOf(decision: RequestDecision): RefusalCodes | null {
   switch (decision.kind) {
     case 'permit':
       return null;

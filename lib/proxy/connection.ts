@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { type ClientTls, clientId } from '../client.ts';
-import { errorCode } from '../errors/coded-error.ts';
+import { systemErrorCode } from '../errors/coded-error.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
@@ -110,7 +110,7 @@ class InboundConnection implements LiveConnection {
   start(): void {
     const { live } = this.#services;
     this.#socket.on('error', (error) => {
-      this.#errno = errorCode(error);
+      this.#errno = systemErrorCode(error);
       this.#socket.destroy();
     });
     const closed = (): void => {
@@ -193,7 +193,7 @@ class InboundConnection implements LiveConnection {
       const { socket, identity, session } = handshake;
       this.#session = session;
       socket.on('error', (error) => {
-        this.#errno = errorCode(error);
+        this.#errno = systemErrorCode(error);
         socket.destroy();
       });
       const alpn = socket.alpnProtocol === false ? null : socket.alpnProtocol;

@@ -3,6 +3,12 @@
  * and as names that telemetry counts. Figures that nobody needs to set stand beside what they bound.
  */
 
+/**
+ * Bytes of a request body that are still read away after an early response. More of it closes an HTTP/1 connection and
+ * resets an HTTP/2 stream.
+ */
+export const maxDrainBytes = 256 * 1024;
+
 /** Times are in milliseconds; `Infinity` where a deadline is off. */
 export interface Limits {
   /** Client connections at a time, in all and from one source (one IPv4 address, one IPv6 /64). */

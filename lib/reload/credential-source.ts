@@ -6,7 +6,7 @@ import {
   type CredentialFault,
   type CredentialFiles,
   type Credentials,
-  faultText,
+  credentialFaultText,
   verifyCredentials,
 } from './credentials.ts';
 import { type Judgement, type Reading, Reloader } from './reloader.ts';
@@ -47,7 +47,7 @@ export interface CredentialSource {
 export class CredentialsUnusable extends CodedError {
   readonly faults: readonly CredentialFault[];
   constructor(faults: readonly CredentialFault[]) {
-    super('ERR_SALLYPORT_IDENTITY', faults.map(faultText).join('\n'));
+    super('ERR_SALLYPORT_IDENTITY', faults.map(credentialFaultText).join('\n'));
     this.name = 'CredentialsUnusable';
     this.faults = faults;
   }
@@ -78,7 +78,7 @@ type CredentialRead =
   /** What is served already. */
   | { readonly kind: 'served' };
 
-type Stage =
+type CredentialStage =
   | { readonly kind: 'new' }
   /** `faults`: why there is nothing to serve yet. */
   | { readonly kind: 'starting'; faults: readonly CredentialFault[] }
@@ -87,7 +87,7 @@ type Stage =
 class FollowedCredentials implements CredentialSource {
   readonly #options: CredentialSourceOptions;
   readonly #reloader: Reloader<CredentialRead>;
-  #stage: Stage = { kind: 'new' };
+  #stage: CredentialStage = { kind: 'new' };
   /** The faults last told: files that stay bad are one failure, however many events their folder sees. */
   #told = '';
   #expiryTimer: NodeJS.Timeout | undefined;
@@ -112,12 +112,12 @@ class FollowedCredentials implements CredentialSource {
 
   async start(): Promise<Credentials> {
     if (this.#stage.kind !== 'new') throw new Error('a credential source starts only once');
-    const starting: Stage = { kind: 'starting', faults: [] };
+    const starting: CredentialStage = { kind: 'starting', faults: [] };
     this.#stage = starting;
     boundChains();
     this.#reloader.watch();
     await this.#reloader.reload();
-    const stage = this.#stage as Stage;
+    const stage = this.#stage as CredentialStage;
     if (stage.kind !== 'serving') {
       await this.stop();
       throw new CredentialsUnusable(starting.faults);
@@ -182,7 +182,7 @@ class FollowedCredentials implements CredentialSource {
       this.#stage.faults = faults;
       return;
     }
-    const told = faults.map(faultText).join('\n');
+    const told = faults.map(credentialFaultText).join('\n');
     if (told === this.#told) return;
     this.#told = told;
     if (faults.length > 0) this.#options.onFailed(faults);

@@ -1,6 +1,6 @@
 import { constants, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import tls from 'node:tls';
-import { dnsNamesOfCertificate } from '../identity.ts';
+import { dnsNamesOfCertificate } from '../certificate-names.ts';
 
 /** What TLS is served with. Immutable; each good load publishes a new one, and open connections keep theirs. */
 export interface Credentials {
@@ -53,7 +53,7 @@ export type CredentialsResult =
   | { readonly kind: 'usable'; readonly credentials: Credentials }
   | { readonly kind: 'faulty'; readonly faults: readonly CredentialFault[] };
 
-export function faultText(fault: CredentialFault): string {
+export function credentialFaultText(fault: CredentialFault): string {
   return `${fault.file}: ${fault.message}${fault.hint === '' ? '' : ` (${fault.hint})`}`;
 }
 

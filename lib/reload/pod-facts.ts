@@ -27,7 +27,7 @@ export interface PodFactsOptions {
   readonly times?: Times;
 }
 
-export interface PodFacts {
+export interface PodFactsSource {
   start(): void;
   current(): Workload;
   /** Reads the facts again, as soon as the files may be believed; keeps the last good ones where they may not. */
@@ -43,13 +43,13 @@ export interface PodFacts {
  * A label that is lost may take a whole policy away, so that the files are believed as policy is: not while they are being
  * written, not when they are emptied, and a label or named port that is gone only when that has settled.
  */
-export function createPodFacts(options: PodFactsOptions): PodFacts {
+export function createPodFacts(options: PodFactsOptions): PodFactsSource {
   return new FollowedPod(options);
 }
 
 type Facts = ReturnType<typeof readWorkload>;
 
-class FollowedPod implements PodFacts {
+class FollowedPod implements PodFactsSource {
   readonly #options: PodFactsOptions;
   readonly #files: readonly string[];
   readonly #reloader: Reloader<Facts>;

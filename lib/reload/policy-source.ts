@@ -13,7 +13,7 @@ import { type Judgement, type Reading, Reloader } from './reloader.ts';
 import type { Times } from './settling.ts';
 
 /** Documents that went, and what is open now that was not. */
-export interface Removal {
+export interface RemovedDocuments {
   readonly files: readonly string[];
   readonly documents: readonly string[];
   /** One line each; empty where nothing is wider. */
@@ -34,7 +34,7 @@ export interface PolicySourceOptions {
   /** A load was bad: what was in force, if anything, stays so whole. */
   onFailed(reason: string): void;
   /** Called after `swap` where documents went. */
-  onRemoved?(removal: Removal): void;
+  onRemoved?(removal: RemovedDocuments): void;
   /** A load has not ended in `overdueMs`, and what for it waits; null when it has ended at last. */
   onOverdue?(waitingFor: string | null): void;
   readonly log: { warn(fields: object, message: string): void };

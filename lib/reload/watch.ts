@@ -24,7 +24,7 @@ export interface Watch {
 }
 
 /** A name that came to mean another file; `stamp` is what that looked like. */
-interface Arrival {
+interface Replacement {
   readonly toldMs: number;
   stamp: string | null;
 }
@@ -52,7 +52,7 @@ export function watchPaths(options: WatchOptions): Watch {
     atomic: false,
     ignored,
   });
-  const arrivals = new Map<string, Arrival>();
+  const arrivals = new Map<string, Replacement>();
   // `rename` is told where a name appears or goes, `change` where its file is written to. A file that was made in place has
   // both, one that was moved there only the first.
   watcher.on('raw', (event: string, name: string | null, details: unknown) => {

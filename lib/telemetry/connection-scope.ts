@@ -14,7 +14,7 @@ import type {
 import type { DecisionLog } from './decision-log.ts';
 import type { DecisionMetrics } from './decision-metrics.ts';
 import type { LabelStore } from './labels.ts';
-import { type ClientSeries, Request, type RequestMetrics, type RouteSeries } from './request-metrics.ts';
+import { type ClientSeries, type RequestMetrics, RequestRecord, type RouteSeries } from './request-metrics.ts';
 import type { Cell, LabelGroup } from './series.ts';
 import type { DetectResult, DetectSeries, TransportMetrics, TransportSeries } from './transport-metrics.ts';
 
@@ -238,7 +238,7 @@ export class Connection implements ConnectionScope {
     // The route tells which family it is, not the request: gRPC over an HTTP route is HTTP (Linkerd).
     const grpcRoute = policy.protocol === 'grpc';
     const route = view.routeSeries(cells, permit, grpcRoute);
-    return new Request(client, route, grpc, grpcRoute, this.#shared.now, ended);
+    return new RequestRecord(client, route, grpc, grpcRoute, this.#shared.now, ended);
   }
 
   badRequest(policy: PortPolicy, reason: string): void {

@@ -18,12 +18,12 @@ const flushMs = 1000;
 const lastFlushMs = 200;
 
 /** Every output of this process, for its end. */
-const outputs: Output[] = [];
+const outputs: BufferedSink[] = [];
 
 /** Lines to a file descriptor, gathered for a moment and written without waiting; what is left is written at exit. */
 export function bufferedOutput(fd: number): LineSink {
   if (outputs.length === 0) process.on('exit', writeLast);
-  const output = new Output(fd);
+  const output = new BufferedSink(fd);
   outputs.push(output);
   return output;
 }
@@ -56,7 +56,7 @@ interface Piece {
   asked: boolean;
 }
 
-class Output implements LineSink {
+class BufferedSink implements LineSink {
   readonly #fd: number;
   /** Not given to the system yet; every piece ends with a line. */
   #waiting: { text: string; lines: number }[] = [];

@@ -11,7 +11,7 @@ import {
   histogramSamples,
   IdleWatch,
   type LabelGroup,
-  type Labels,
+  type MetricLabels,
   registerCollected,
   SeriesMap,
   sample,
@@ -49,7 +49,7 @@ function statusKey(status: number, known: ReadonlyMap<number, unknown>): number 
   return valid && known.size < maxStatuses ? status : otherStatus;
 }
 
-function extend(labels: Labels, more: Labels): Labels {
+function extend(labels: MetricLabels, more: MetricLabels): MetricLabels {
   return Object.assign(Object.create(null), labels, more);
 }
 
@@ -62,11 +62,11 @@ export class ClientSeries {
   retired = false;
   readonly latencies = new Map<number, HistogramCell>();
   readonly responses = new Map<number, Cell>();
-  readonly #labels: Labels;
+  readonly #labels: MetricLabels;
   readonly #idle = new IdleWatch();
   #answered = 0;
 
-  constructor(labels: Labels) {
+  constructor(labels: MetricLabels) {
     this.#labels = labels;
     this.requests = new Cell(labels);
   }
@@ -129,9 +129,9 @@ export class RouteSeries {
   readonly responseSeconds: HistogramCell;
   readonly requestFrames: HistogramCell;
   readonly responseFrames: HistogramCell;
-  readonly #labels: Labels;
+  readonly #labels: MetricLabels;
 
-  constructor(labels: Labels) {
+  constructor(labels: MetricLabels) {
     this.#labels = labels;
     this.requests = new Cell(labels);
     this.requestSeconds = new HistogramCell(labels, requestSecondsBounds, withPoint);
@@ -239,7 +239,7 @@ export class RequestMetrics {
 }
 
 /** One permitted request. Every method may be called late or twice without harm: the client decides when streams end. */
-export class Request implements RequestScope {
+export class RequestRecord implements RequestScope {
   readonly #client: ClientSeries;
   readonly #route: RouteSeries;
   readonly #grpc: boolean;

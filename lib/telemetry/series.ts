@@ -4,38 +4,38 @@
  */
 import type { Metric, Registry } from 'prom-client';
 
-export type Labels = Readonly<Record<string, string>>;
+export type MetricLabels = Readonly<Record<string, string>>;
 
 /** Labels that travel together (all of a target, all of a server). Equal contents share one object and one id. */
 export interface LabelGroup {
   readonly id: number;
-  readonly pairs: Labels;
+  readonly pairs: MetricLabels;
 }
 
-function mergeLabels(groups: readonly LabelGroup[]): Labels {
+function mergeLabels(groups: readonly LabelGroup[]): MetricLabels {
   return Object.assign(Object.create(null), ...groups.map((group) => group.pairs));
 }
 
 /** One time series that only grows. */
 export class Cell {
   value = 0;
-  readonly labels: Labels;
+  readonly labels: MetricLabels;
 
-  constructor(labels: Labels) {
+  constructor(labels: MetricLabels) {
     this.labels = labels;
   }
 }
 
 /** One histogram series. Counts are kept per bucket and summed up when read. */
 export class HistogramCell {
-  readonly labels: Labels;
+  readonly labels: MetricLabels;
   readonly bounds: readonly number[];
   readonly counts: Float64Array;
   sum = 0;
   /** How a bound is written. */
   readonly text: (bound: number) => string;
 
-  constructor(labels: Labels, bounds: readonly number[], text: (bound: number) => string = String) {
+  constructor(labels: MetricLabels, bounds: readonly number[], text: (bound: number) => string = String) {
     this.labels = labels;
     this.bounds = bounds;
     this.text = text;
@@ -57,18 +57,18 @@ export class HistogramCell {
 /** What prom-client's Registry reads of one line; `labels` and `sharedLabels` are printed one after the other. */
 export interface Sample {
   readonly metricName?: string;
-  readonly labels: Labels;
-  readonly sharedLabels: Labels;
+  readonly labels: MetricLabels;
+  readonly sharedLabels: MetricLabels;
   readonly value: number;
 }
 
-const none: Labels = Object.freeze(Object.create(null));
+const none: MetricLabels = Object.freeze(Object.create(null));
 
 export function sample(cell: Cell): Sample {
   return { labels: none, sharedLabels: cell.labels, value: cell.value };
 }
 
-export function gaugeSample(value: number, labels: Labels = none): Sample {
+export function gaugeSample(value: number, labels: MetricLabels = none): Sample {
   return { labels: none, sharedLabels: labels, value };
 }
 
@@ -118,7 +118,7 @@ const maxSeries = 10_000;
 
 export const overflowValue = 'overflow';
 
-function overflowLabels(labels: Labels): Labels {
+function overflowLabels(labels: MetricLabels): MetricLabels {
   const all: Record<string, string> = Object.create(null);
   for (const name of Object.keys(labels)) all[name] = overflowValue;
   return all;
@@ -127,10 +127,10 @@ function overflowLabels(labels: Labels): Labels {
 /** Series of one shape by their label groups: at most `limit`, then one shared overflow series. */
 export class SeriesMap<S> {
   readonly #series = new Map<string, S>();
-  readonly #make: (labels: Labels) => S;
+  readonly #make: (labels: MetricLabels) => S;
   readonly #limit: number;
 
-  constructor(make: (labels: Labels) => S, limit = maxSeries) {
+  constructor(make: (labels: MetricLabels) => S, limit = maxSeries) {
     this.#make = make;
     this.#limit = limit;
   }

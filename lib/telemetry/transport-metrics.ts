@@ -12,7 +12,7 @@ import {
   histogramSamples,
   IdleWatch,
   type LabelGroup,
-  type Labels,
+  type MetricLabels,
   registerCollected,
   SeriesMap,
   sample,
@@ -20,7 +20,7 @@ import {
 
 /** One peer, client and server. Bytes of open connections are read at each scrape, so that long ones show. */
 export class TransportSeries {
-  readonly labels: Labels;
+  readonly labels: MetricLabels;
   /** Set when forgotten as idle: whoever still holds this object must look the series up again. */
   retired = false;
   readonly opened: Cell;
@@ -30,7 +30,7 @@ export class TransportSeries {
   #writtenClosed = 0;
   readonly #idle = new IdleWatch();
 
-  constructor(labels: Labels) {
+  constructor(labels: MetricLabels) {
     this.labels = labels;
     this.opened = new Cell(labels);
   }
@@ -111,7 +111,7 @@ export class DetectSeries {
   readonly results: ReadonlyMap<DetectResult, Cell>;
   readonly seconds: HistogramCell;
 
-  constructor(labels: Labels) {
+  constructor(labels: MetricLabels) {
     const cell = (result: DetectResult) => new Cell(Object.assign(Object.create(null), { result }, labels));
     this.results = new Map(detectResults.map((result) => [result, cell(result)]));
     this.seconds = new HistogramCell(labels, [0.001, 0.1]);

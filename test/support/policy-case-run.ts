@@ -29,7 +29,7 @@ const healthPort = 4192;
 const ownName = 'web.shop.serviceaccount.identity.linkerd.cluster.local';
 
 /** Where one case at a time runs: a namespace with every address, its agent, and the app behind each policy port. */
-export interface Lane {
+export interface CaseLane {
   readonly namespace: Namespace;
   readonly driver: WireDriver;
   readonly apps: ReadonlyMap<number, number>;
@@ -62,7 +62,7 @@ export class Certificates {
 export interface CaseRunOptions {
   readonly cases: PolicyCases;
   readonly policyCase: PolicyCase;
-  readonly lane: Lane;
+  readonly lane: CaseLane;
   /** For what the proxy reads; made if it is not there. */
   readonly folder: string;
   readonly certificates: Certificates;
@@ -74,7 +74,7 @@ export class CaseRun {
   readonly #t: Teardown;
   readonly #cases: PolicyCases;
   readonly #case: PolicyCase;
-  readonly #lane: Lane;
+  readonly #lane: CaseLane;
   readonly #folder: string;
   readonly #certificates: Certificates;
   /** Tunnels of earlier steps by connection name, with the check that opened each. */

@@ -3,7 +3,7 @@ import type { Test } from 'tap';
 import { testCertificate } from './certificates.ts';
 import { temporaryFolder } from './files.ts';
 import { createNamespace } from './namespace.ts';
-import { adminPort, CaseRun, Certificates, type Lane, sourceOf } from './policy-case-run.ts';
+import { adminPort, type CaseLane, CaseRun, Certificates, sourceOf } from './policy-case-run.ts';
 import { allChecks, type PolicyCase, type PolicyCases } from './policy-cases.ts';
 import { mapBounded } from './until.ts';
 import { startDriver } from './wire-driver.ts';
@@ -18,7 +18,7 @@ export async function runCasesOnTheWire(t: Test, cases: PolicyCases): Promise<vo
   const addresses = [...everyCheck.map(({ client }) => sourceOf(client)), ...podAddresses].map(canonical);
   const ports = new Set(everyCheck.map(({ request }) => request.port).filter((port) => port !== adminPort));
   const appCertificate = testCertificate({ dnsNames: ['db.example.com'] });
-  const rows: Lane[] = [];
+  const rows: CaseLane[] = [];
   for (let number = 0; number < lanes; number++) {
     const namespace = await createNamespace(
       t,
@@ -38,7 +38,7 @@ export async function runCasesOnTheWire(t: Test, cases: PolicyCases): Promise<vo
     const run = new CaseRun(t, {
       cases,
       policyCase,
-      lane: rows[lane] as Lane,
+      lane: rows[lane] as CaseLane,
       folder: join(folder, policyCase.id),
       certificates,
     });

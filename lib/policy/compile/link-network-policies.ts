@@ -1,5 +1,5 @@
 import type { IpAddress } from '../../ip.ts';
-import { closedOpening, NetworkIsolation, type Opening, type PortRange } from '../decide/network-policy.ts';
+import { closedOpening, NetworkIsolation, type ResolvedIngressRule } from '../decide/network-policy.ts';
 import {
   type ClusterDocument,
   type IngressPeer,
@@ -11,6 +11,7 @@ import {
 } from '../documents/types.ts';
 import { cidrOf, type NetworkEntry, networkSet } from '../networks.ts';
 import { type Labels, type Selector, selectorText, selects } from '../selectors.ts';
+import type { PortRange } from '../workload.ts';
 import { byText, inSlices, type Linking, refOf } from './linking.ts';
 
 /**
@@ -27,7 +28,7 @@ export function* linkNetworkPolicies(linking: Linking): Generator<void, NetworkI
   const weight = 1 + cluster.podsOf(linking.workload.namespace).length / 100;
   yield* inSlices(linking.index.networkPolicies, consider, () => weight);
   isolating.sort((a, b) => byText(a.name, b.name));
-  const openings: Opening[] = [];
+  const openings: ResolvedIngressRule[] = [];
   for (const policy of isolating) openings.push(...(yield* new PolicyLinker(policy, linking, cluster).openings()));
   const { workload } = linking;
   const own = cluster.pod(workload.namespace, workload.podName);
@@ -80,19 +81,19 @@ class PolicyLinker {
     this.#cluster = cluster;
   }
 
-  *openings(): Generator<void, Opening[], void> {
+  *openings(): Generator<void, ResolvedIngressRule[], void> {
     const { podSelector, rules } = this.#policy.spec;
     if (rules.length === 0) {
       const why = podSelector === null ? 'nobody: its podSelector cannot be read' : 'nobody: it has no ingress rules';
       return [closedOpening(refOf(this.#policy), 'spec.ingress', why)];
     }
     this.#warnOfMissingListing();
-    const openings: Opening[] = [];
+    const openings: ResolvedIngressRule[] = [];
     for (const [i, rule] of rules.entries()) openings.push(yield* this.#opening(rule, i));
     return openings;
   }
 
-  *#opening(rule: IngressRule, i: number): Generator<void, Opening, void> {
+  *#opening(rule: IngressRule, i: number): Generator<void, ResolvedIngressRule, void> {
     const policy = refOf(this.#policy);
     const path = `spec.ingress[${i}]`;
     if (rule.sealed) return closedOpening(policy, path, 'nobody: the rule cannot be read');

@@ -3,15 +3,10 @@ import type { ResourceRef } from '../../resource-ref.ts';
 import type { Admission, Candidate, Reasons } from '../decision.ts';
 import { push } from '../lists.ts';
 import { type Cidr, NetworkSet, networkSet } from '../networks.ts';
-
-/** TCP ports, first and last included. */
-export interface PortRange {
-  readonly first: number;
-  readonly last: number;
-}
+import type { PortRange } from '../workload.ts';
 
 /** One ingress rule of one NetworkPolicy, with its selectors resolved to addresses. */
-export interface Opening {
+export interface ResolvedIngressRule {
   readonly policy: ResourceRef;
   /** As in the document: `spec.ingress[2]`. */
   readonly path: string;
@@ -25,7 +20,7 @@ export interface Opening {
 export interface IsolationParts {
   /** The NetworkPolicies that select the pod for ingress; with none, it is not isolated. */
   readonly policies: readonly ResourceRef[];
-  readonly openings: readonly Opening[];
+  readonly openings: readonly ResolvedIngressRule[];
   /** The pod's own addresses and its node's. */
   readonly alwaysAdmitted: readonly Cidr[];
   /** What is known of an address, for reasons: the pod that has it. Empty where nothing is. */
@@ -53,7 +48,7 @@ const nobody = networkSet([], []);
  */
 export class NetworkIsolation {
   readonly policies: readonly ResourceRef[];
-  readonly openings: readonly Opening[];
+  readonly openings: readonly ResolvedIngressRule[];
   readonly always: NetworkSet;
   /** Who may reach every port; null is everyone. */
   readonly #anyPort: NetworkSet | null;
@@ -128,11 +123,11 @@ function namesOf(policies: readonly ResourceRef[]): string {
   return `${policies.length === 1 ? 'NetworkPolicy' : 'NetworkPolicies'} ${names.join(', ')}`;
 }
 
-function opens({ ports }: Opening, port: number): boolean {
+function opens({ ports }: ResolvedIngressRule, port: number): boolean {
   return ports === null || ports.some(({ first, last }) => first <= port && port <= last);
 }
 
-function candidateOf(opening: Opening, port: number, ip: IpAddress, who: string): Candidate {
+function candidateOf(opening: ResolvedIngressRule, port: number, ip: IpAddress, who: string): Candidate {
   const { policy, path, portsText, from } = opening;
   const failed = (wanted: string, was: string): Candidate => {
     const detail = `${path}: wanted ${wanted}, was ${was}`;
@@ -144,7 +139,7 @@ function candidateOf(opening: Opening, port: number, ip: IpAddress, who: string)
 }
 
 /** Who may reach every port: one set for all rules that name no port; null where one of them is for everyone. */
-function anyPortSet(openings: readonly Opening[]): NetworkSet | null {
+function anyPortSet(openings: readonly ResolvedIngressRule[]): NetworkSet | null {
   return unionOf(openings.filter(({ ports }) => ports === null));
 }
 
@@ -152,7 +147,7 @@ function anyPortSet(openings: readonly Opening[]): NetworkSet | null {
  * The ports from each boundary to the next, and who may reach them by the rules that name ports. Rules that share a port
  * add up; combinations that come again are put together once.
  */
-function* segmentsOf(openings: readonly Opening[]): Generator<void, Segment[], void> {
+function* segmentsOf(openings: readonly ResolvedIngressRule[]): Generator<void, Segment[], void> {
   const begin = new Map<number, number[]>();
   const end = new Map<number, number[]>();
   for (const [i, { ports }] of openings.entries()) {
@@ -176,7 +171,7 @@ function* segmentsOf(openings: readonly Opening[]): Generator<void, Segment[], v
     const combination = here.join();
     let from = byCombination.get(combination);
     if (from === undefined) {
-      from = unionOf(here.map((i) => openings[i] as Opening));
+      from = unionOf(here.map((i) => openings[i] as ResolvedIngressRule));
       byCombination.set(combination, from);
       yield;
     }
@@ -186,12 +181,12 @@ function* segmentsOf(openings: readonly Opening[]): Generator<void, Segment[], v
 }
 
 /** Null, everyone, where one of them is. */
-function unionOf(openings: readonly Opening[]): NetworkSet | null {
+function unionOf(openings: readonly ResolvedIngressRule[]): NetworkSet | null {
   const sets = openings.flatMap(({ from }) => from ?? []);
   return sets.length < openings.length ? null : NetworkSet.union(sets);
 }
 
 /** For a policy without rules, or with one that cannot be read: opens nothing, and says so where reasons are given. */
-export function closedOpening(policy: ResourceRef, path: string, why: string): Opening {
+export function closedOpening(policy: ResourceRef, path: string, why: string): ResolvedIngressRule {
   return { policy, path, ports: null, portsText: 'any port', from: networkSet([], [], why) };
 }

@@ -109,10 +109,10 @@ export interface RefusedRoute {
   readonly vague: readonly boolean[];
 }
 
-interface RouteDocument extends DocumentMeta {
+interface RouteDocumentMeta extends DocumentMeta {
   readonly group: RouteGroup;
 }
-export interface HttpRouteDocument extends RouteDocument {
+export interface HttpRouteDocument extends RouteDocumentMeta {
   readonly kind: 'HTTPRoute';
   readonly spec: {
     readonly parents: readonly RouteParent[];
@@ -121,7 +121,7 @@ export interface HttpRouteDocument extends RouteDocument {
     readonly refused?: RefusedRoute;
   };
 }
-export interface GrpcRouteDocument extends RouteDocument {
+export interface GrpcRouteDocument extends RouteDocumentMeta {
   readonly kind: 'GRPCRoute';
   readonly spec: {
     readonly parents: readonly RouteParent[];

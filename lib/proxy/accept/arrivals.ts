@@ -5,7 +5,7 @@ import type { Destination } from '../http/request-pipeline.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import {
   appEndpoint,
-  isLoopback,
+  leadsToLoopback,
   type OriginalDestination,
   type ReadOriginalDestination,
 } from './original-destination.ts';
@@ -63,7 +63,7 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
   };
   const isOurs = ({ ip }: OriginalDestination): boolean => {
     const { ips, ipsStated } = options.pod();
-    return !ipsStated || isLoopback(ip.text) || ips.some(({ text }) => text === ip.text);
+    return !ipsStated || leadsToLoopback(ip.text) || ips.some(({ text }) => text === ip.text);
   };
   const isServed = (port: number): boolean => {
     if (options.isDeclared(port)) return true;

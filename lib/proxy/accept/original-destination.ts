@@ -55,12 +55,12 @@ const originalHost = 'original';
 export function appEndpoint(appHost: string, target: OriginalDestination, isDeclared: () => boolean): Endpoint {
   const { ip, port } = target;
   if (appHost === originalHost) return { host: ip.text, port };
-  if (isLoopback(appHost) && !isDeclared()) return { host: ip.text, port };
+  if (leadsToLoopback(appHost) && !isDeclared()) return { host: ip.text, port };
   return { host: appHost === '127.0.0.1' && ip.family === 6 ? 'localhost' : appHost, port };
 }
 
 /** Loopback, or the unspecified address, which leads there. */
-export function isLoopback(host: string): boolean {
+export function leadsToLoopback(host: string): boolean {
   if (host === 'localhost') return true;
   const ip = parseIp(host);
   if (ip === undefined) return false;

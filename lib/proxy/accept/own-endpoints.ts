@@ -1,6 +1,6 @@
 import { type IpAddress, parseIp } from '../../ip.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
-import { isLoopback } from './original-destination.ts';
+import { leadsToLoopback } from './original-destination.ts';
 
 /** The ports on which this proxy itself listens: whatever is sent to one on this host comes back here, without end. */
 export class OwnEndpoints {
@@ -18,7 +18,7 @@ export class OwnEndpoints {
   /** Its host is this one: loopback, unspecified, an address of the pod, or `arrivedAt`, where a client has reached it. */
   has(endpoint: Endpoint, arrivedAt: IpAddress | null = null): boolean {
     if (!this.#ports.has(endpoint.port)) return false;
-    if (isLoopback(endpoint.host)) return true;
+    if (leadsToLoopback(endpoint.host)) return true;
     const text = parseIp(endpoint.host)?.text;
     return text !== undefined && (text === arrivedAt?.text || this.#podIps().some((ip) => ip.text === text));
   }

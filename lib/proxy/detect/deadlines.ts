@@ -1,12 +1,12 @@
 import { type Ending, internalFault } from '../guard.ts';
 
-export interface Waiting extends Ending {
+export interface Expirable extends Ending {
   /** When the wait began, on the clock of `performance.now()`. */
   readonly since: number;
   expire(): void;
   /** Neighbours in the queue; the queue's own. */
-  earlier: Waiting | null;
-  later: Waiting | null;
+  earlier: Expirable | null;
+  later: Expirable | null;
 }
 
 /**
@@ -16,15 +16,15 @@ export interface Waiting extends Ending {
 export class Deadlines {
   readonly #ms: number;
   /** In the order of their beginnings. Linked, because a Set would leave tables behind that keep those who have left. */
-  #first: Waiting | null = null;
-  #last: Waiting | null = null;
+  #first: Expirable | null = null;
+  #last: Expirable | null = null;
   #armed = false;
 
   constructor(ms: number) {
     this.#ms = ms;
   }
 
-  add(waiting: Waiting): void {
+  add(waiting: Expirable): void {
     waiting.earlier = this.#last;
     if (this.#last === null) this.#first = waiting;
     else this.#last.later = waiting;
@@ -33,7 +33,7 @@ export class Deadlines {
   }
 
   /** Does nothing to one that has left already. */
-  delete(waiting: Waiting): void {
+  delete(waiting: Expirable): void {
     const { earlier, later } = waiting;
     if (earlier === null && waiting !== this.#first) return;
     if (earlier === null) this.#first = later;

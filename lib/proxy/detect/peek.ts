@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { longRead, type PutOff, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
-import { Deadlines, type Waiting } from './deadlines.ts';
+import { Deadlines, type Expirable } from './deadlines.ts';
 
 /** How looking at the first bytes of a stream ended. `bytes` is all that was read, and has been taken off the stream. */
 export type Peek<T> =
@@ -33,7 +33,7 @@ export function peek<T>(
       return;
     }
   }
-  new Look(stream, before, deadlinesOf(timeoutMs), look, done);
+  new Inspection(stream, before, deadlinesOf(timeoutMs), look, done);
 }
 
 /** By their length, of which there are few: policy has one, configuration another. */
@@ -48,10 +48,10 @@ function deadlinesOf(timeoutMs: number): Deadlines {
   return known;
 }
 
-class Look<T> implements Waiting {
+class Inspection<T> implements Expirable {
   readonly since = performance.now();
-  earlier: Waiting | null = null;
-  later: Waiting | null = null;
+  earlier: Expirable | null = null;
+  later: Expirable | null = null;
   readonly #stream: Duplex;
   readonly #deadlines: Deadlines;
   readonly #look: (bytes: Buffer) => T | undefined;

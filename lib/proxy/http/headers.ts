@@ -21,7 +21,7 @@ const hopByHop: ReadonlySet<string> = new Set([
 const notNominable: ReadonlySet<string> = new Set(['host', 'content-length', 'transfer-encoding', 'trailer', 'te']);
 
 /** What one pass over a request's raw headers finds. */
-export interface RequestHead {
+export interface ScannedHead {
   /** Fit to forward: end-to-end headers only, no identity header yet. Host left out; it is set by the caller. */
   readonly forward: HeaderList;
   readonly host: string | null;
@@ -35,7 +35,7 @@ export interface RequestHead {
  * Sorts the headers of an HTTP/1 request. Refuses (via `fault`) what two parsers could read differently and Node's
  * parser lets pass: repeated Host (RFC 9112 3.2), codings other than a single `chunked` (RFC 9112 6.1).
  */
-export function scanRequestHeaders(raw: readonly string[]): RequestHead {
+export function scanRequestHeaders(raw: readonly string[]): ScannedHead {
   const forward: HeaderList = [];
   let host: string | null = null;
   let upgrade: string | null = null;

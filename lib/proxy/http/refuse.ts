@@ -1,5 +1,5 @@
 import { clientId } from '../../client.ts';
-import { errorCode } from '../../errors/coded-error.ts';
+import { systemErrorCode } from '../../errors/coded-error.ts';
 import type { RequestErrorCode } from '../../errors/error-codes.ts';
 import { hostPort } from '../../ip.ts';
 import type { RequestDecision } from '../../policy/decision.ts';
@@ -107,7 +107,7 @@ function ours(code: string): string {
 
 /** An error on the way to the app. One that has none of our codes is an I/O fault: 502 / UNAVAILABLE. */
 export function upstreamFailure(error: unknown): Failure {
-  return byCode.get(ours(errorCode(error))) ?? failureOf('ERR_SALLYPORT_UNREACHABLE');
+  return byCode.get(ours(systemErrorCode(error))) ?? failureOf('ERR_SALLYPORT_UNREACHABLE');
 }
 
 /** The headers of a refusal. Only a client with an identity learns anything beyond the status (Linkerd does the same). */

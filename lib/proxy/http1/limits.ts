@@ -1,13 +1,10 @@
 /** Limits of HTTP/1 connections, the same on both lanes, that nobody needs to set; the others are in ../limits.ts. */
 
 /**
- * Milliseconds without a byte after which a client that has ended its side gets no more of its answer. Most such clients
+ * Milliseconds without a byte after which a client that has ended its side gets no more of its response. Most such clients
  * are gone, and only writing would tell; a few wait.
  */
 export const halfOpenMs = 30_000;
-
-/** After an early answer, this much of a request body is read away to keep the connection; more closes it. */
-export const maxDrainBytes = 256 * 1024;
 
 /**
  * Framing of a chunked body (sizes, extensions): this many bytes, and this many times the content. A chunk of one byte has

@@ -6,7 +6,7 @@ const CR = 13;
 const LF = 10;
 
 /** What there is of a head. */
-export type Look =
+export type HeadProgress =
   /** It may become a plain one when more bytes come. */
   | 'partial'
   /** No more bytes make a plain one of it. */
@@ -63,7 +63,7 @@ export class Unread {
   }
 
   /** Looks at what came since the last look. */
-  look(): Look {
+  look(): HeadProgress {
     const { bytes } = this;
     const end = bytes.indexOf(endOfHead, Math.max(0, this.#looked - 3));
     if (end !== -1) return end;

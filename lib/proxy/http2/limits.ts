@@ -14,8 +14,7 @@ export const clientLimits = {
   ownHeads: 256 * 1024,
 } as const;
 
-/** After an early answer, this much of a request body, for this many milliseconds, is still read away. */
-export const maxDrainBytes = 256 * 1024;
+/** Milliseconds in which the rest of a request body is read away after an early response (see `maxDrainBytes`). */
 export const drainMs = 1000;
 
 /** What the app may do, which is ours. */

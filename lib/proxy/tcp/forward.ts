@@ -1,6 +1,6 @@
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { errorCode } from '../../errors/coded-error.ts';
+import { systemErrorCode } from '../../errors/coded-error.ts';
 import type { ConnectionPermit } from '../../policy/decision.ts';
 import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
@@ -66,7 +66,7 @@ export function forwardTcp(
     sideClosed();
   });
   client.on('error', (error) => {
-    errno = errorCode(error);
+    errno = systemErrorCode(error);
     if (app !== null) resetOrDestroy(app);
   });
 
@@ -74,7 +74,7 @@ export function forwardTcp(
   const connected = (error: Error | null, socket: Socket): void => {
     if (error !== null) {
       onError(error);
-      errno = errorCode(error);
+      errno = systemErrorCode(error);
       client.destroy();
       return;
     }

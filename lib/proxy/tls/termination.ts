@@ -1,8 +1,8 @@
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import tls from 'node:tls';
+import { identityFromCertificate } from '../../certificate-names.ts';
 import type { ClientIdentity } from '../../client.ts';
-import { identityFromCertificate } from '../../identity.ts';
 import type { ClientHello } from '../detect/client-hello.ts';
 import { guarded, internalFault } from '../guard.ts';
 import { HandshakeTurns } from './handshake-turns.ts';

@@ -1,5 +1,5 @@
 import net from 'node:net';
-import { CodedError, errorCode } from '../../errors/coded-error.ts';
+import { CodedError, systemErrorCode } from '../../errors/coded-error.ts';
 import { hostPort } from '../../ip.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
 import { starts } from '../fairness/starts.ts';
@@ -46,7 +46,7 @@ const eitherLoopback: net.LookupFunction = (_host, _options, found) =>
 
 /** The process, or the machine, has no file descriptor left. */
 export function isWantOfDescriptors(error: unknown): boolean {
-  const code = errorCode(error);
+  const code = systemErrorCode(error);
   return code === 'EMFILE' || code === 'ENFILE';
 }
 

@@ -14,8 +14,9 @@ import {
   type OriginalProtocol,
   originalProtocolHeader,
 } from '../../../lib/proxy/http2/head.ts';
-import { drainMs, maxDrainBytes } from '../../../lib/proxy/http2/limits.ts';
+import { drainMs } from '../../../lib/proxy/http2/limits.ts';
 import { errorCode } from '../../../lib/proxy/http2/protocol.ts';
+import { maxDrainBytes } from '../../../lib/proxy/limits.ts';
 import { asObject, sendTrailers } from './forward.ts';
 
 /** Resets arrive as errors; `close` deals with them. */

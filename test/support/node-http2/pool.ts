@@ -5,7 +5,7 @@ import { appLimits } from '../../../lib/proxy/http2/limits.ts';
 type Connect = (done: (error: Error | null, socket: Socket) => void) => void;
 type Waiter = (error: Error | null, session: http2.ClientHttp2Session | null) => void;
 
-interface Lane {
+interface PooledSession {
   readonly session: http2.ClientHttp2Session;
   streams: number;
   resets: number;
@@ -17,7 +17,7 @@ interface Lane {
 export class Http2Pool {
   readonly #authority: string;
   readonly #connect: Connect;
-  readonly #lanes: Lane[] = [];
+  readonly #lanes: PooledSession[] = [];
   #connecting = false;
   readonly #waiting: Waiter[] = [];
 
@@ -54,7 +54,7 @@ export class Http2Pool {
   }
 
   #open(
-    lane: Lane,
+    lane: PooledSession,
     headers: string[],
     options: http2.ClientSessionRequestOptions,
     done: (error: Error | null, stream: http2.ClientHttp2Stream | null) => void,
@@ -96,7 +96,7 @@ export class Http2Pool {
         maxHeaderListPairs: appLimits.headerFields,
         maxSessionMemory: 64,
       });
-      const lane: Lane = { session, streams: 0, resets: 0, retired: false };
+      const lane: PooledSession = { session, streams: 0, resets: 0, retired: false };
       const retire = (): void => this.#retire(lane);
       session.on('goaway', retire);
       session.on('close', () => {
@@ -117,7 +117,7 @@ export class Http2Pool {
     });
   }
 
-  #retire(lane: Lane): void {
+  #retire(lane: PooledSession): void {
     lane.retired = true;
     const at = this.#lanes.indexOf(lane);
     if (at !== -1) this.#lanes.splice(at, 1);
@@ -128,7 +128,7 @@ export class Http2Pool {
   }
 }
 
-function limitOf(lane: Lane): number {
+function limitOf(lane: PooledSession): number {
   const { maxConcurrentStreams = appLimits.defaultStreams } = lane.session.remoteSettings;
   return Math.min(appLimits.streams, Math.max(1, maxConcurrentStreams));
 }

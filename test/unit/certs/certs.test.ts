@@ -7,8 +7,8 @@ import t from 'tap';
 import { UsageError } from '../../../bin/arguments.ts';
 import { main } from '../../../bin/certs.ts';
 import { type CertificateRequest, createAuthority, issueCertificate } from '../../../certs/authority.ts';
+import { identityFromCertificate } from '../../../lib/certificate-names.ts';
 import { usageExit } from '../../../lib/errors/exits.ts';
-import { identityFromCertificate } from '../../../lib/identity.ts';
 import { within } from '../../support/until.ts';
 
 const opensslVersion = spawnSync('openssl', ['version']);

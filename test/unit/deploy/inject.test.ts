@@ -3,7 +3,7 @@ import { main as iptables } from '../../../bin/iptables.ts';
 import { type Config, readConfig } from '../../../lib/config/config.ts';
 import { inject, uninject } from '../../../lib/deploy/inject.ts';
 import type { InjectSettings } from '../../../lib/deploy/settings.ts';
-import { type Path, valueAt } from '../../../lib/deploy/yaml-edit.ts';
+import { valueAt, type YamlPath } from '../../../lib/deploy/yaml-edit.ts';
 import { readPod } from '../../../lib/policy/pod.ts';
 import { type AnyPod, podsOf, settings, valuesOf, workloads } from './fixtures.ts';
 import { podFaults } from './kubernetes-pod.ts';
@@ -72,7 +72,7 @@ t.test('the judge of pods refuses what it should', async (t) => {
   const [, redis] = workloads;
   const { pod, claims } = podsOf(inject([redis as never], settings).texts[0] ?? '')[0] ?? {};
   const sidecar = ['spec', 'initContainers', 1];
-  const broken: [string, Path, unknown][] = [
+  const broken: [string, YamlPath, unknown][] = [
     ['a container twice', ['spec', 'containers', 1, 'name'], 'redis'],
     ['a volume that is missing', ['spec', 'volumes'], []],
     ['a long port name', [...sidecar, 'ports', 0, 'name'], 'sixteen-letters-'],

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { createAuthority } from '../../../certs/authority.ts';
 import { createCredentialSource } from '../../../lib/reload/credential-source.ts';
-import { faultText } from '../../../lib/reload/credentials.ts';
+import { credentialFaultText } from '../../../lib/reload/credentials.ts';
 import { strangerCertificate, testAuthority, testCertificate } from '../../support/certificates.ts';
 import { temporaryFolder } from '../../support/files.ts';
 import { until } from '../../support/until.ts';
@@ -58,7 +58,7 @@ async function follow(
     keyFile: file('tls.key'),
     trustAnchorsFile: file('ca.crt'),
     onLoaded: ({ anchorIds }) => void anchors.push(anchorIds.length),
-    onFailed: (faults) => void failures.push(faults.map(faultText).join('\n')),
+    onFailed: (faults) => void failures.push(faults.map(credentialFaultText).join('\n')),
     onOverdue: (waitingFor) => void overdue.push(waitingFor),
     log: { info() {}, warn() {} },
     times,

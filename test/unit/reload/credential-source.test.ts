@@ -8,7 +8,7 @@ import tls from 'node:tls';
 import t, { type Test } from 'tap';
 import { createAuthority, issueCertificate } from '../../../certs/authority.ts';
 import { CredentialsUnusable, createCredentialSource } from '../../../lib/reload/credential-source.ts';
-import { type CredentialFault, type Credentials, faultText } from '../../../lib/reload/credentials.ts';
+import { type CredentialFault, type Credentials, credentialFaultText } from '../../../lib/reload/credentials.ts';
 import {
   strangerCertificate,
   type TestCertificate,
@@ -179,7 +179,7 @@ t.test('faults of the first load name the file and the remedy', async (t) => {
         error.faults.map((fault) => fault.file),
         [join(files.certFile, '..', file)],
       );
-      const lines = error.faults.map(faultText);
+      const lines = error.faults.map(credentialFaultText);
       t.match(lines[0], message);
       t.notMatch(lines[0], /\n/);
       t.throws(() => source.current());
@@ -312,7 +312,7 @@ t.test('rotation in place, key first', async (t) => {
   await until('the mismatch to be noticed', () =>
     failed
       .flat()
-      .map(faultText)
+      .map(credentialFaultText)
       .some((line) => mismatch.test(line)),
   );
   t.equal(source.current(), first, 'the last good set stays');
@@ -336,7 +336,7 @@ t.test('a bad bundle on reload keeps the last good one', async (t) => {
   }
   await rm(files.trustAnchorsFile);
   await until('the missing file', () => failed.length === 3);
-  t.match(failed[2]?.map(faultText), [/ca\.crt: cannot be read: no such file/]);
+  t.match(failed[2]?.map(credentialFaultText), [/ca\.crt: cannot be read: no such file/]);
   t.equal(source.current(), first);
 
   const root = createAuthority({ commonName: 'next root', days: 1 });

@@ -21,7 +21,7 @@ import { readWorkload } from '../../../lib/config/config.ts';
 import type { PolicyIndex } from '../../../lib/policy/decide/policy-index.ts';
 import type { PolicyDocument } from '../../../lib/policy/documents/types.ts';
 import type { Problem } from '../../../lib/problem.ts';
-import { createPolicySource, type Removal } from '../../../lib/reload/policy-source.ts';
+import { createPolicySource, type RemovedDocuments } from '../../../lib/reload/policy-source.ts';
 import { temporaryFolder } from '../../support/files.ts';
 import { crowding, until } from '../../support/until.ts';
 
@@ -43,7 +43,7 @@ interface Followed {
   readonly swaps: string[];
   readonly failures: string[];
   readonly problems: Problem[];
-  readonly removals: Removal[];
+  readonly removals: RemovedDocuments[];
   readonly overdue: (string | null)[];
   loads(): number;
 }
@@ -61,7 +61,7 @@ async function follow(
   const swaps: string[] = [];
   const failures: string[] = [];
   const problems: Problem[] = [];
-  const removals: Removal[] = [];
+  const removals: RemovedDocuments[] = [];
   const overdue: (string | null)[] = [];
   let loads = 0;
   const source = createPolicySource({

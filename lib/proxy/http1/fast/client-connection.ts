@@ -4,7 +4,7 @@ import { bulkRead, longRead, type PutOff, type TurnTaker, turn } from '../../fai
 import { internalFault } from '../../guard.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { AppPool } from '../app-pool.ts';
-import { endWith } from '../last-answer.ts';
+import { endWith } from '../last-response.ts';
 import { halfOpenMs, sliceMs, sliceRequests } from '../limits.ts';
 import { Unread } from '../unread.ts';
 import { maxPlainHead, PlainRequest, readPlainHead } from './plain-request.ts';
@@ -19,7 +19,7 @@ const entry = 'HTTP/1, the fast lane';
 const rememberMs = 1000;
 
 /** What a connection needs of the lane that it is on. */
-export interface Lane {
+export interface FastLaneServices {
   readonly pipeline: RequestPipeline;
   /** A stop has begun: every response is the last of its connection. */
   readonly draining: boolean;
@@ -52,7 +52,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   readonly connection: HttpConnection;
   readonly socket: Socket;
   readonly pool: AppPool;
-  readonly #lane: Lane;
+  readonly #lane: FastLaneServices;
   readonly #maxHead: number;
   readonly #unread = new Unread();
   #state: State = idle;
@@ -69,7 +69,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   /** The client sends nothing more; what it has sent is still answered. */
   #clientEnded = false;
 
-  constructor(lane: Lane, connection: HttpConnection, socket: Socket, pool: AppPool) {
+  constructor(lane: FastLaneServices, connection: HttpConnection, socket: Socket, pool: AppPool) {
     this.#lane = lane;
     this.pipeline = lane.pipeline;
     this.connection = connection;

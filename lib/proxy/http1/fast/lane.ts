@@ -6,7 +6,7 @@ import { ByEndpoint } from '../../upstream/endpoint.ts';
 import type { Upstreams } from '../../upstream/upstreams.ts';
 import { AppPool } from '../app-pool.ts';
 import type { Http1Engine } from '../engine.ts';
-import { FastConnection, type Lane } from './client-connection.ts';
+import { FastConnection, type FastLaneServices } from './client-connection.ts';
 
 export interface FastLaneOptions {
   readonly pipeline: RequestPipeline;
@@ -23,7 +23,7 @@ const sweepMs = 1000;
  * The fast lane for HTTP/1.1: plain requests go from socket to socket, their heads read once and their bodies relayed.
  * It serves only what it can recognize beyond doubt, and refuses nothing as malformed; that is the library lane's to do.
  */
-export class FastLane implements Http1Engine, Lane {
+export class FastLane implements Http1Engine, FastLaneServices {
   readonly pipeline: RequestPipeline;
   readonly onBadRequest: FastLaneOptions['onBadRequest'];
   draining = false;

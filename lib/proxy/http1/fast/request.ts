@@ -8,12 +8,12 @@ import { idempotent } from '../../http/idempotent.ts';
 import { outgoingLines } from '../../http/outgoing-fields.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import { maxDrainBytes } from '../../limits.ts';
 import { resetOrDestroy } from '../../tcp/forward.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
-import { endWith } from '../last-answer.ts';
-import { maxDrainBytes } from '../limits.ts';
+import { endWith } from '../last-response.ts';
 import type { ResponseHead } from '../plain-response.ts';
 import type { PlainRequest } from './plain-request.ts';
 

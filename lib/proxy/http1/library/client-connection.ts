@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { failures } from '../../http/refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
-import { endWith } from '../last-answer.ts';
+import { endWith } from '../last-response.ts';
 import type { Http1Exchange } from './exchange.ts';
 import type { FedConnection, SlicedFeed } from './sliced-feed.ts';
 

@@ -6,11 +6,12 @@ import type { Target } from '../../../request-target.ts';
 import type { ConnectionFacts } from '../../connection-facts.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
-import { type HeaderList, headerValue, headerValues, type RequestHead, without } from '../../http/headers.ts';
+import { type HeaderList, headerValue, headerValues, type ScannedHead, without } from '../../http/headers.ts';
 import { type Refusal, refusalHeaders } from '../../http/refuse.ts';
 import type { RequestPipeline } from '../../http/request-pipeline.ts';
+import { maxDrainBytes } from '../../limits.ts';
 import { detach, staysOpen } from '../../node-internals.ts';
-import { maxDrainBytes, maxFramingBytes, maxFramingRatio } from '../limits.ts';
+import { maxFramingBytes, maxFramingRatio } from '../limits.ts';
 import type { LibraryExchange } from './library-exchange.ts';
 
 /**
@@ -58,7 +59,7 @@ export class Http1Exchange implements LibraryExchange {
     request: IncomingMessage,
     response: ServerResponse,
     target: Target,
-    head: RequestHead,
+    head: ScannedHead,
     kind: 'message' | 'upgrade',
   ) {
     this.connection = connection;

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import { errorCode } from '../../../errors/coded-error.ts';
+import { systemErrorCode } from '../../../errors/coded-error.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { starts } from '../../fairness/starts.ts';
 import { bulkRead, type TurnTaker, turn } from '../../fairness/turn.ts';
@@ -248,7 +248,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   #mayRetry(error: Error): boolean {
     const { responded, body, method } = this.#exchange;
     if (!this.#mayBeRace || responded || this.#sentBytes > 0 || body !== null || !idempotent.has(method)) return false;
-    const code = errorCode(error);
+    const code = systemErrorCode(error);
     const closed = code === 'UND_ERR_SOCKET' && error.message === otherSideClosed;
     return closed || code === 'ECONNRESET' || code === 'EPIPE';
   }

@@ -11,7 +11,7 @@ import type { HttpConnection, RequestPipeline } from '../../http/request-pipelin
 import { answerOn, endAfter } from '../../node-internals.ts';
 import type { Upstreams } from '../../upstream/upstreams.ts';
 import type { Http1Engine } from '../engine.ts';
-import { endWith } from '../last-answer.ts';
+import { endWith } from '../last-response.ts';
 import { halfOpenMs } from '../limits.ts';
 import { LibraryConnection } from './client-connection.ts';
 import { Http1Exchange } from './exchange.ts';

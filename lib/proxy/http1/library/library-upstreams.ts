@@ -2,11 +2,9 @@ import http from 'node:http';
 import type net from 'node:net';
 import { hostPort } from '../../../ip.ts';
 import { ByEndpoint, type Endpoint } from '../../upstream/endpoint.ts';
-import type { Upstreams } from '../../upstream/upstreams.ts';
+import type { Done, Upstreams } from '../../upstream/upstreams.ts';
 import { withoutContinue } from './unasked-continue.ts';
 import { LibraryPool } from './undici-pool.ts';
-
-type Done = Parameters<Upstreams['connect']>[2];
 
 class OneOffAgent extends http.Agent {
   readonly #connect: (done: Done) => void;

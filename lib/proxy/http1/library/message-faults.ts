@@ -1,7 +1,7 @@
 import type http from 'node:http';
 import { asksToSwitch } from '../../../http-message.ts';
 import { isHost, readAuthority, type Target } from '../../../request-target.ts';
-import type { RequestHead } from '../../http/headers.ts';
+import type { ScannedHead } from '../../http/headers.ts';
 
 export function refusalOfFault(code: string): string {
   switch (code) {
@@ -21,7 +21,7 @@ export function isVersionless(bytes: Buffer): boolean {
 }
 
 /** Faults that Node's parser lets pass; null for a sound message. */
-export function faultOf(request: http.IncomingMessage, head: RequestHead, maxFields: number): string | null {
+export function faultOf(request: http.IncomingMessage, head: ScannedHead, maxFields: number): string | null {
   if (head.fault !== null) return head.fault;
   // The parser accepts any digit here; only these two have this syntax (RFC 9112 2.3).
   if (request.httpVersion !== '1.1' && request.httpVersion !== '1.0') return 'unsupported HTTP version';

@@ -5,11 +5,11 @@ const interimLine = Buffer.from('HTTP/1.? 1??');
 const character = { any: 0x3f, zero: 0x30, one: 0x31, two: 0x32, nine: 0x39, lineFeed: 0x0a, carriageReturn: 0x0d };
 
 /** What the next byte from the app belongs to: a status line, the rest of an interim answer, or neither. */
-type Place = 'line' | 'interim' | 'final';
+type MessagePart = 'line' | 'interim' | 'final';
 
 /** Reads along what an app answers, as far as its interim answers go. */
 class Answers {
-  #place: Place = 'final';
+  #place: MessagePart = 'final';
   /** Of the status line that is being read: its bytes so far, and the status' second digit. */
   #length = 0;
   #tens = 0;

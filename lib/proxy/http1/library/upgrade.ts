@@ -12,7 +12,7 @@ import type { HttpConnection, RequestPipeline } from '../../http/request-pipelin
 import type { RequestScope } from '../../recorder.ts';
 import { leave, letGo, resetOrDestroy, splice } from '../../tcp/forward.ts';
 import type { Endpoint } from '../../upstream/endpoint.ts';
-import { endWith } from '../last-answer.ts';
+import { endWith } from '../last-response.ts';
 import type { Http1Exchange } from './exchange.ts';
 import { forwardHttp1 } from './forward.ts';
 import type { LibraryUpstreams } from './library-upstreams.ts';

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import t from 'tap';
-import { Deadlines, type Waiting } from '../../../../lib/proxy/detect/deadlines.ts';
+import { Deadlines, type Expirable } from '../../../../lib/proxy/detect/deadlines.ts';
 import { peek } from '../../../../lib/proxy/detect/peek.ts';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
 import { until } from '../../../support/until.ts';
@@ -9,7 +9,7 @@ import { until } from '../../../support/until.ts';
 const alive = setInterval(() => {}, 1000);
 t.teardown(() => clearInterval(alive));
 
-function waiting(expire: () => void): Waiting & { readonly destroyed: () => boolean } {
+function waiting(expire: () => void): Expirable & { readonly destroyed: () => boolean } {
   let destroyed = false;
   return {
     since: performance.now(),

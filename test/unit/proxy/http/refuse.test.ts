@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { ClientTls } from '../../../../lib/client.ts';
-import { errorCode } from '../../../../lib/errors/coded-error.ts';
+import { systemErrorCode } from '../../../../lib/errors/coded-error.ts';
 import { errorCatalogue } from '../../../../lib/errors/error-codes.ts';
 import type { RequestDecision } from '../../../../lib/policy/decision.ts';
 import type { ConnectionFacts } from '../../../../lib/proxy/connection-facts.ts';
@@ -115,7 +115,7 @@ t.test('codes of errors', async (t) => {
     [{ code: 'UND_ERR_SOCKET' }, 'UND_ERR_SOCKET'],
     [loop, ''],
   ];
-  for (const [error, code] of rows) t.equal(errorCode(error), code);
+  for (const [error, code] of rows) t.equal(systemErrorCode(error), code);
 });
 
 t.test('headers of refusals', async (t) => {

@@ -1,14 +1,14 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { maxPlainHead, readPlainHead } from '../../../../lib/proxy/http1/fast/plain-request.ts';
-import { type Look, Unread } from '../../../../lib/proxy/http1/unread.ts';
+import { type HeadProgress, Unread } from '../../../../lib/proxy/http1/unread.ts';
 import { latin1 } from '../../../support/raw-http.ts';
 
 const head = 'GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n\r\n';
 
-function look(text: string, packets = [text.length]): Look {
+function look(text: string, packets = [text.length]): HeadProgress {
   const unread = new Unread();
-  let seen: Look = 'partial';
+  let seen: HeadProgress = 'partial';
   let from = 0;
   for (const length of packets) {
     if (from >= text.length) break;

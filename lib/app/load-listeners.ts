@@ -2,8 +2,8 @@ import type { Readiness } from '../ops/readiness.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Telemetry } from '../telemetry/metrics.ts';
 
-/** Who hears of a load. */
-export interface Told {
+/** What is informed about each load of policy, credentials or the pod's facts. */
+export interface LoadListeners {
   readonly readiness: Readiness;
   readonly telemetry: Telemetry;
   readonly logger: Log['logger'];

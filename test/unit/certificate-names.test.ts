@@ -1,7 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import t from 'tap';
 import type { CertificateRequest } from '../../certs/authority.ts';
-import { dnsNamesOfCertificate, identityFromCertificate } from '../../lib/identity.ts';
+import { dnsNamesOfCertificate, identityFromCertificate } from '../../lib/certificate-names.ts';
 import { testCertificate } from '../support/certificates.ts';
 
 const orders = 'orders.shop.serviceaccount.identity.linkerd.cluster.local';
