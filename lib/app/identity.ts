@@ -34,7 +34,7 @@ export async function followIdentity(
       termination = new TlsTermination({
         names: new Set(loaded.names),
         options: loaded.secureContextOptions,
-        anchors: { generation: anchorsRemoved, verifies: loaded.verifies },
+        anchors: { generation: anchorsRemoved, endOfChain: loaded.endOfChain },
       });
       telemetry.identityLoaded({ expiresAt: loaded.notAfter, refreshedAt: new Date() });
       readiness.up('identity');

@@ -1,6 +1,7 @@
 import { constants, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import tls from 'node:tls';
 import { dnsNamesOfCertificate } from '../certificate-names.ts';
+import { chainEndsAt } from './chain-end.ts';
 
 /** What TLS is served with. Immutable; each good load publishes a new one, and open connections keep theirs. */
 export interface Credentials {
@@ -14,8 +15,8 @@ export interface Credentials {
   readonly names: readonly string[];
   /** By their SHA-256: those that have not expired. */
   readonly anchorIds: readonly string[];
-  /** Whether a certificate leads to one of them now. */
-  readonly verifies: (leaf: X509Certificate, intermediates: readonly X509Certificate[]) => boolean;
+  /** As `chainEndsAt`, to one of them, as of now. */
+  readonly endOfChain: (leaf: X509Certificate, intermediates: readonly X509Certificate[]) => number | null;
   readonly notBefore: Date;
   readonly notAfter: Date;
   /** 1 for the first load. */
@@ -103,7 +104,10 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
   }
   if (key !== null) faults.push(...keyFaults(files.keyFile, key));
   faults.push(...validityFaults(files.certFile, leaf, context.now));
-  if (anchors.length > 0 && !leadsToAnchor(leaf, intermediates, anchors, context.now)) {
+  if (
+    anchors.length > 0 &&
+    !hasSoundIssuers(leaf, chainEndsAt(leaf, intermediates, anchors, context.now), context.now)
+  ) {
     faults.push({
       file: files.certFile,
       message: `the certificate's chain leads to none of the trust anchors in ${files.trustAnchorsFile} (issuer: ${oneLine(leaf.issuer)})`,
@@ -133,8 +137,8 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
       }),
       names: Object.freeze(names),
       anchorIds: Object.freeze(anchors.map(({ fingerprint256 }) => fingerprint256)),
-      verifies: (certificate: X509Certificate, issuers: readonly X509Certificate[]) =>
-        leadsToAnchor(certificate, issuers, anchors, new Date()),
+      endOfChain: (certificate: X509Certificate, issuers: readonly X509Certificate[]) =>
+        chainEndsAt(certificate, issuers, anchors, new Date()),
       notBefore: leaf.validFromDate,
       notAfter: leaf.validToDate,
       generation: context.generation,
@@ -234,28 +238,9 @@ function validityFaults(file: string, leaf: X509Certificate, now: Date): Credent
   return [];
 }
 
-/** Follows issuers from the leaf; each intermediate is used once, so that the walk ends on any input. */
-function leadsToAnchor(
-  leaf: X509Certificate,
-  intermediates: readonly X509Certificate[],
-  anchors: readonly X509Certificate[],
-  now: Date,
-): boolean {
-  const unused = new Set(intermediates);
-  let current: X509Certificate | undefined = leaf;
-  while (current !== undefined) {
-    const subject: X509Certificate = current;
-    if (anchors.some((anchor) => isIssuedBy(subject, anchor))) return true;
-    current = [...unused].find(
-      (issuer) => issuer.ca && now >= issuer.validFromDate && now <= issuer.validToDate && isIssuedBy(subject, issuer),
-    );
-    if (current !== undefined) unused.delete(current);
-  }
-  return false;
-}
-
-function isIssuedBy(subject: X509Certificate, issuer: X509Certificate): boolean {
-  return subject.checkIssued(issuer) && subject.verify(issuer.publicKey);
+/** Where the leaf itself has expired, that is a fault of its own. */
+function hasSoundIssuers(leaf: X509Certificate, endsAtMs: number | null, now: Date): boolean {
+  return endsAtMs !== null && (now.getTime() <= endsAtMs || endsAtMs === leaf.validToDate.getTime());
 }
 
 function latest(bundle: readonly X509Certificate[]): Date {

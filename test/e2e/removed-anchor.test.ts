@@ -1,13 +1,13 @@
 /**
- * What becomes of open connections when the trust anchor that vouched for their clients is removed, and when a client's
- * certificate expires while it is connected.
+ * What becomes of open connections when the trust anchor that vouched for their clients is removed, and when something in
+ * a client's chain expires while it is connected.
  */
 
 import { connect as connectHttp2 } from 'node:http2';
 import { join } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
 import t from 'tap';
-import { createAuthority } from '../../certs/authority.ts';
+import { type Authority, createAuthority, issueCertificate } from '../../certs/authority.ts';
 import { http1Request } from '../support/attacked-routes.ts';
 import { type TestCertificate, testAuthority, testCertificate, workloadName } from '../support/certificates.ts';
 import { identityEnvironment, replaceFile } from '../support/files.ts';
@@ -111,14 +111,45 @@ await t.test('a removed anchor', async (t) => {
   );
 });
 
-t.test('a certificate that expires', async (t) => {
+/** Of a certificate that begins a minute ago and has ten seconds left. */
+const shortDays = 70 / 86_400;
+const orders = { dnsNames: [workloadName('orders', 'shop')] };
+
+/** With the certificate of who issued it. */
+function behind(issuer: Authority): TestCertificate {
+  const leaf = testCertificate(orders, issuer);
+  return { ...leaf, certificatePem: leaf.certificatePem + issuer.certificatePem };
+}
+
+function intermediate(days: number): Authority {
+  return issueCertificate(kept, { commonName: 'An intermediate', authority: true, days });
+}
+
+t.test('something in the chain expires', async (t) => {
+  const anchor = createAuthority({ commonName: 'A short one', days: shortDays });
+  await trust(kept.certificatePem + anchor.certificatePem);
+  /** The named part expires soon; all else is good for a day at least. */
+  const certificates: readonly (readonly [part: string, certificate: TestCertificate])[] = [
+    ['its own certificate', testCertificate({ ...orders, days: shortDays }, kept)],
+    ["its issuer's certificate", behind(intermediate(shortDays))],
+    ['the trust anchor', testCertificate(orders, anchor)],
+  ];
   const before = await ended();
-  // It begins a minute ago.
-  const short = testCertificate({ dnsNames: [workloadName('orders', 'shop')], days: 65 / 86_400 }, kept);
-  const idle = await open(web, short, http1Request('/'));
-  const tunnel = await open(tcp, short, '\x00hello');
-  t.ok(await idle.ends(10_000), 'its idle connection ends');
-  t.match(idle.received.toString(), /^HTTP\/1\.1 200 /);
-  t.equal(await ended(), before + 1);
-  t.notOk(tunnel.ended, 'a tunnel could not come back, and goes on');
+  const stays = await open(web, behind(intermediate(1)), http1Request('/'));
+  const rows = await Promise.all(
+    certificates.map(async ([part, certificate]) => {
+      const [idle, tunnel] = [
+        await open(web, certificate, http1Request('/')),
+        await open(tcp, certificate, '\x00hello'),
+      ];
+      return { part, idle, tunnel };
+    }),
+  );
+  for (const { part, idle, tunnel } of rows) {
+    t.ok(await idle.ends(25_000), `${part}: the idle connection ends`);
+    t.match(idle.received.toString(), /^HTTP\/1\.1 200 /);
+    t.notOk(tunnel.ended, 'a tunnel could not come back, and goes on');
+  }
+  t.equal(await ended(), before + rows.length);
+  t.notOk(stays.ended, 'and so does whoever is behind a sound intermediate');
 });

@@ -1,4 +1,4 @@
-import { generateKeyPairSync, type KeyObject, randomBytes, sign, X509Certificate } from 'node:crypto';
+import { createPublicKey, generateKeyPairSync, type KeyObject, randomBytes, sign, X509Certificate } from 'node:crypto';
 
 /*
  * Certificates byte by byte: chains that no authority would issue, and keys that cost whoever believes them.
@@ -60,6 +60,8 @@ export interface CraftedSubject {
   readonly extensions?: readonly Buffer[];
   readonly notBefore?: Date;
   readonly notAfter?: Date;
+  /** Of another certificate, to stand beside it. */
+  readonly key?: KeyObject;
 }
 
 export interface Issuer {
@@ -91,9 +93,9 @@ function toBeSigned(subject: CraftedSubject, issuer: string, key: Buffer, algori
 
 /** A P-256 key's certificate, signed by `issuer`, or by itself. */
 export function craft(subject: CraftedSubject, issuer?: Issuer): Crafted {
-  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  const privateKey = subject.key ?? generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey;
   const by = issuer ?? { cn: subject.cn, key: privateKey };
-  const key = publicKey.export({ type: 'spki', format: 'der' });
+  const key = createPublicKey(privateKey).export({ type: 'spki', format: 'der' });
   const tbs = toBeSigned(subject, by.cn, key, ecdsaWithSha256);
   const certificate = new X509Certificate(der(0x30, tbs, ecdsaWithSha256, bits(sign('sha256', tbs, by.key))));
   return { cn: subject.cn, key: privateKey, certificate };
@@ -127,6 +129,15 @@ export const costlyKeys: Readonly<Record<'rsa' | 'dsa', () => Costly>> = {
     };
   },
 };
+
+/** Authorities of one name and of such keys, signed by nobody. */
+export function costlyIssuers(kind: keyof typeof costlyKeys, cn: string, count: number): X509Certificate[] {
+  return Array.from({ length: count }, () => {
+    const { algorithm, key, signature } = costlyKeys[kind]();
+    const tbs = toBeSigned({ cn, extensions: [extensions.authority()] }, 'Nobody', key, algorithm);
+    return new X509Certificate(der(0x30, tbs, algorithm, bits(signature())));
+  });
+}
 
 /** PEM of a leaf and of `count` more, each of which claims to have issued the one before. */
 export function costlyChain(

@@ -155,7 +155,7 @@ export class TlsTermination {
       return { kind: 'failed', reason: `client certificate does not verify: ${String(socket.authorizationError)}` };
     }
     const { identity, expiresAtMs } = this.#known(certificate);
-    const session = new PeerSession(socket, expiresAtMs, this.anchors.generation);
+    const session = new PeerSession(socket, expiresAtMs);
     return { kind: 'established', socket, identity, session };
   }
 
