@@ -6,6 +6,11 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { builtinModules } from 'node:module';
 import { dirname, join, relative, resolve } from 'node:path';
 import t from 'tap';
+import type { RequestPermit } from '../lib/policy/decision.ts';
+import type { Admitted, Refused } from '../lib/proxy/http/admitted.ts';
+import type { RequestPipeline } from '../lib/proxy/http/request-pipeline.ts';
+import type { RequestScope } from '../lib/proxy/recorder.ts';
+import type { Upstreams } from '../lib/proxy/upstream/upstreams.ts';
 
 const root = resolve(import.meta.dirname, '..');
 
@@ -346,6 +351,160 @@ t.test('whoever reads a socket takes turns', async (t) => {
     );
   }
   for (const file of readers.keys()) t.ok(files.includes(file), `${file} is there`);
+});
+
+/** A step that decides who is let in, or what the app is told: how it is written, and the places where it may be. */
+interface Step {
+  readonly step: string;
+  readonly written: RegExp;
+  /** Files under lib, each with how many places of it. */
+  readonly places: Readonly<Record<string, number>>;
+  /** Sources that are such a step, and others that are none. */
+  readonly examples: { readonly is: readonly string[]; readonly isNot: readonly string[] };
+}
+
+const steps: readonly Step[] = [
+  {
+    step: 'a request is admitted',
+    written: /\bas (?:Readonly<)?(?:Admitted|AdmittedRequest|Permission)\b/g,
+    places: { 'lib/proxy/http/request-pipeline.ts': 1 },
+    examples: {
+      is: ['return { kind } as Admitted;', 'x as unknown as Permission', '{} as AdmittedRequest'],
+      isNot: ['as Admission', 'stream.admitted = admitted;'],
+    },
+  },
+  {
+    step: 'policy permits',
+    written: /\bas (?:Readonly<)?(?:ConnectionPermit|RequestPermit)\b/g,
+    places: { 'lib/policy/decide/decide.ts': 2 },
+    examples: { is: ['{} as RequestPermit', 'x as unknown as ConnectionPermit'], isNot: ['permit: RequestPermit'] },
+  },
+  {
+    step: 'evidence is passed over',
+    written: /\bas (?:never|any)\b|<any>|@ts-(?:ignore|expect-error|nocheck)/g,
+    places: {
+      // A text, to be looked for among others.
+      'lib/deploy/conflicts.ts': 1,
+    },
+    examples: {
+      is: ['begin({} as never)', 'pool.connect(x as any)', '// @ts-ignore'],
+      isNot: ['as nevertheless'],
+    },
+  },
+  {
+    step: 'the app is told who the client is',
+    written: /\bidentityHeader\b(?!\.length)(?! =)|'l5d-client-id'/g,
+    places: {
+      // The one that tells: an import, a list, a text.
+      'lib/proxy/http/outgoing-fields.ts': 3,
+      // Its name, and that no route changes it.
+      'lib/proxy/http/headers.ts': 2,
+      // What rules ask for, never what the app gets.
+      'lib/policy/decide/route-entries.ts': 1,
+      'lib/policy/decide/value-match.ts': 1,
+    },
+    examples: {
+      is: ["headers.push('l5d-client-id', id)", '[...lines, identityHeader, id]'],
+      isNot: ['name.length === identityHeader.length', 'isIdentityAlias(name)'],
+    },
+  },
+  {
+    step: 'a socket is dialled',
+    written:
+      /\b(?:net|tls|http2)\.(?:connect|createConnection)\(|\bnew (?:net\.|tls\.)?(?:Socket|TLSSocket)\(|socket\.connect\(/g,
+    places: {
+      'lib/proxy/upstream/upstreams.ts': 2,
+      // A handle to look at: it ends before its connect begins.
+      'lib/proxy/node-internals.ts': 1,
+    },
+    examples: {
+      is: [
+        "net.connect(1, 'a')",
+        'new Socket({ fd })',
+        'new net.Socket()',
+        'socket.connect({ host })',
+        'http2.connect(x)',
+      ],
+      isNot: ['upstreams.connect(permit, endpoint)', 'net.createServer()'],
+    },
+  },
+  {
+    step: 'a library is asked for a connection to the app',
+    written: /\bhttps?\.(?:request|get)\(|\bnew (?:Pool|Client|Agent|ProxyAgent)\(|\bfetch\(|\.ws\(|\.web\(/g,
+    places: {
+      // Each is given its sockets: by `connect`, or by an agent, of library-upstreams.ts.
+      'lib/proxy/http1/library/library-upstreams.ts': 1,
+      'lib/proxy/http1/library/asterisk.ts': 1,
+      'lib/proxy/http1/library/upgrade.ts': 1,
+    },
+    examples: { is: ['new Pool(origin)', 'http.request({})', 'fetch(url)', 'proxy.ws(a, b)'], isNot: ['prefetch()'] },
+  },
+];
+
+/** Without comments. */
+const codeOf = (source: string): string => source.replace(/^\s*(?:\/\/(?! @ts-)|\/?\*).*$/gm, '');
+const count = (source: string, written: RegExp): number => [...codeOf(source).matchAll(written)].length;
+
+t.test('each step that decides has its places, and no others', async (t) => {
+  for (const { step, written, places, examples } of steps) {
+    for (const source of examples.is) t.equal(count(source, written), 1, `${step}: ${source}`);
+    for (const source of examples.isNot) t.equal(count(source, written), 0, `${step}: not by ${source}`);
+    for (const file of files.filter((name) => name.startsWith('lib/'))) {
+      t.equal(count(readFileSync(join(root, file), 'utf8'), written), places[file] ?? 0, `${file}: ${step}`);
+    }
+    for (const file of Object.keys(places)) t.ok(files.includes(file), `${file} is there`);
+  }
+});
+
+/**
+ * Whatever dials, or begins something with the app, asks for the evidence that it may. Those that a lane calls with less
+ * do not compile: the types are nobody's to make (see `steps`), and tsc reads what stands below each `@ts-expect-error`.
+ */
+const askers: readonly (readonly [file: string, signature: RegExp])[] = [
+  ['lib/proxy/upstream/upstreams.ts', /\n {2}connect\(\s*_permission: Permission,/],
+  ['lib/proxy/http1/app-pool.ts', /\n {2}connect\(admitted: Admitted,/],
+  ['lib/proxy/http1/app-pool.ts', /\n {2}take\(_admitted: Admitted,/],
+  ['lib/proxy/http1/app-connection.ts', /\n {2}begin\(_admitted: Admitted,/],
+  ['lib/proxy/http2/app-session-pool.ts', /interface Waiting [^}]*readonly admitted: Admitted;/],
+  ['lib/proxy/http2/app-session.ts', /\n {2}request\(_admitted: Admitted,/],
+  ['lib/proxy/http1/library/undici-pool.ts', /\n {2}sender\(admitted: Admitted\)/],
+  ['lib/proxy/http1/library/library-upstreams.ts', /\n {2}pool\(admitted: Admitted,/],
+  ['lib/proxy/http1/library/library-upstreams.ts', /\n {2}agent\(admitted: Admitted,/],
+  ['lib/proxy/http1/library/forward.ts', /function forwardHttp1\(\s*admitted: Admitted,/],
+  ['lib/proxy/http/application.ts', /function serveApplication\(\s*\{ scope \}: Admitted,/],
+  ['lib/proxy/http/outgoing-fields.ts', /function outgoingFields\(client: Client, \{ permit \}: Admitted,/],
+  ['lib/proxy/http/outgoing-fields.ts', /function outgoingLines\(client: Client, admitted: Admitted,/],
+  ['lib/proxy/tcp/forward.ts', /function forwardTcp\(\s*permit: ConnectionPermit,/],
+];
+
+/** What a lane could make by itself, and why that is no evidence. Compiled, never run. */
+export function notEvidence(
+  upstreams: Upstreams,
+  permit: RequestPermit,
+  refused: Refused,
+  maybe: ReturnType<RequestPipeline['admit']>,
+): void {
+  const { policy } = refused;
+  const scope = {} as RequestScope;
+  const endpoint = { host: '', port: 0 };
+  const done = (): void => {};
+  // @ts-expect-error: permitted by policy, and by nobody else.
+  const made: Admitted = { kind: 'admitted', policy, permit, scope };
+  // @ts-expect-error: nobody has asked whether it was refused.
+  upstreams.connect(maybe, endpoint, '', done);
+  // @ts-expect-error: refused.
+  upstreams.connect(refused, endpoint, '', done);
+  // @ts-expect-error: a request's permit is no connection's.
+  upstreams.connect(permit, endpoint, '', done);
+  // @ts-expect-error: nothing at all.
+  upstreams.connect(null, endpoint, '', done);
+  upstreams.connect(made, endpoint, '', done);
+}
+
+t.test('nothing is sent, and nothing dialled, without evidence', async (t) => {
+  for (const [file, signature] of askers) {
+    t.match(readFileSync(join(root, file), 'utf8'), signature, `${file} asks for it`);
+  }
 });
 
 /** What takes an error and does nothing with it: an empty `catch`, an empty listener, an empty handler of a rejection. */

@@ -1,15 +1,13 @@
 import type { PortPolicy, RequestPermit } from '../../policy/decision.ts';
 import type { RequestScope } from '../recorder.ts';
+import type { AdmittedRequest } from '../upstream/permission.ts';
 import type { Refusal } from './refuse.ts';
-
-declare const admitted: unique symbol;
 
 /**
  * A request that goes on to the app: permitted by policy, within the bound on requests in flight, and counted in. Only
- * `RequestPipeline.admit` makes one, and whatever forwards asks for it.
+ * `RequestPipeline.admit` makes one, and whatever forwards, or dials for it, asks for it.
  */
-export interface Admitted {
-  readonly [admitted]: true;
+export interface Admitted extends AdmittedRequest {
   readonly kind: 'admitted';
   readonly policy: PortPolicy;
   readonly permit: RequestPermit;

@@ -1,5 +1,6 @@
 import type { Asker } from '../fairness/fair-queue.ts';
 import { eachGuarded, guarded } from '../guard.ts';
+import type { Admitted } from '../http/admitted.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { PendingConnect, Upstreams } from '../upstream/upstreams.ts';
 import { AppConnection } from './app-connection.ts';
@@ -45,7 +46,7 @@ export class AppPool {
    * @param mayRepeat false for a request that is lost if the app has ended the connection and we have not seen it yet:
    * of connections that have rested for a while it gets none here, see `connect`.
    */
-  take(mayRepeat: boolean): AppConnection | null {
+  take(_admitted: Admitted, mayRepeat: boolean): AppConnection | null {
     const now = performance.now();
     const connection = this.#youngest(now);
     if (connection === null || (!mayRepeat && now - connection.idleSince > restMs)) return null;
@@ -71,9 +72,9 @@ export class AppPool {
    *
    * @param asker and `isExtra`: see `Upstreams.connect`.
    */
-  connect(asker: Asker, done: Connected, isExtra = false): PendingConnect {
+  connect(admitted: Admitted, asker: Asker, done: Connected, isExtra = false): PendingConnect {
     const rested = this.#youngest(performance.now());
-    if (rested === null) return this.#connectAnew(asker, done, isExtra);
+    if (rested === null) return this.#connectAnew(admitted, asker, done, isExtra);
     this.#idle.pop();
     let pending: PendingConnect | null = null;
     let cancelled = false;
@@ -85,7 +86,7 @@ export class AppPool {
       } else if (lives) {
         done(null, rested);
       } else {
-        pending = this.#connectAnew(asker, done, isExtra);
+        pending = this.#connectAnew(admitted, asker, done, isExtra);
       }
     });
     // What had come when this turn began is read in it; what has come since, before the second of these.
@@ -98,7 +99,7 @@ export class AppPool {
     };
   }
 
-  #connectAnew(asker: Asker, done: Connected, isExtra: boolean): PendingConnect {
+  #connectAnew(admitted: Admitted, asker: Asker, done: Connected, isExtra: boolean): PendingConnect {
     let connection: AppConnection | null = null;
     let into = this.#upstreams.isCrowded ? firstReads : readBuffer;
     const onread = {
@@ -110,6 +111,7 @@ export class AppPool {
       },
     };
     return this.#upstreams.connect(
+      admitted,
       this.#endpoint,
       asker,
       (error, socket) => {

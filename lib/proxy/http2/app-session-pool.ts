@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import type { BufferBudget } from '../fairness/buffer-budget.ts';
 import { turn } from '../fairness/turn.ts';
 import { type Ending, guarded, internalFault } from '../guard.ts';
+import type { Admitted } from '../http/admitted.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import { connectTimedOut, type PendingConnect, type Upstreams } from '../upstream/upstreams.ts';
 import { AppSession, type AppSessionHome } from './app-session.ts';
@@ -15,6 +16,8 @@ const failuresPerTurn = 64;
 
 /** A request that is waiting for a session. */
 export interface Waiting extends Ending {
+  /** What it may dial by. */
+  readonly admitted: Admitted;
   /** The client's connection: what one client leaves unread must not be another's wait. */
   readonly owner: object;
   /** Of that connection's requests, the only one in flight. */
@@ -27,10 +30,13 @@ export interface Waiting extends Ending {
   readonly failed: (error: Error) => void;
 }
 
-/** Whom a session is for: whoever comes, or one client, whose content then has the window for itself. */
-type Audience = { readonly kind: 'everybody' } | { readonly kind: 'client'; readonly owner: object };
-
-const everybody: Audience = { kind: 'everybody' };
+/**
+ * Whom a session is for: whoever comes, or one client, whose content then has the window for itself. And the first of
+ * those who want it, by whose permission it is dialled.
+ */
+type Audience = ({ readonly kind: 'everybody' } | { readonly kind: 'client'; readonly owner: object }) & {
+  readonly admitted: Admitted;
+};
 
 /** A connect, and the wait for the app's SETTINGS behind it. */
 interface Attempt {
@@ -82,7 +88,7 @@ export class AppSessionPool implements AppSessionHome {
   }
 
   /** A session with room, or null. */
-  take({ owner, room }: Pick<Waiting, 'owner' | 'room'>): AppSession | null {
+  take({ owner, room }: Pick<Waiting, 'admitted' | 'owner' | 'room'>): AppSession | null {
     return room > 0 && this.#uploads.has(owner) ? null : this.#find(owner, room);
   }
 
@@ -147,15 +153,16 @@ export class AppSessionPool implements AppSessionHome {
   get #wanted(): Audience | null {
     if (this.#waiting.size === 0 && this.#uploads.size === 0) return null;
     if (this.#isShut) return null;
-    if (this.#waiting.size > 0) return everybody;
+    for (const { admitted } of this.#waiting) return { kind: 'everybody', admitted };
     const low = this.#sessions.filter(isLow);
     const isFull = !this.#sessions.some(({ hasRoom }) => hasRoom);
-    for (const owner of this.#uploads.keys()) {
-      if (low.some((session) => session.isHeldUpBy(owner))) continue;
-      if (isFull) return everybody;
+    for (const [owner, [first]] of this.#uploads) {
+      if (first === undefined || low.some((session) => session.isHeldUpBy(owner))) continue;
+      const { admitted } = first;
+      if (isFull) return { kind: 'everybody', admitted };
       const own = this.#own.get(owner);
       // Room that nobody holds is lost: some apps do not give back what came on streams that were reset.
-      if (own === undefined || (isLow(own) && !own.isHeldUpBy(owner))) return { kind: 'client', owner };
+      if (own === undefined || (isLow(own) && !own.isHeldUpBy(owner))) return { kind: 'client', owner, admitted };
     }
     return null;
   }
@@ -200,7 +207,14 @@ export class AppSessionPool implements AppSessionHome {
       attempt.session = new AppSession(socket, this, this.#budget);
       attempt.timer = setTimeout(late, Math.max(0, connectTimeoutMs - (performance.now() - startedAt)));
     };
-    attempt.pending = this.#upstreams.connect(this.#endpoint, 'sessions', connected, onread, isExtra);
+    attempt.pending = this.#upstreams.connect(
+      audience.admitted,
+      this.#endpoint,
+      'sessions',
+      connected,
+      onread,
+      isExtra,
+    );
   }
 
   /** Gives a client a session that another one has no use for; false when there is none. */

@@ -92,7 +92,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
       this.#scope.requestEnded();
     }
     const mayRepeat = client.remoteEnded && idempotent.has(client.method);
-    const app = this.#pool.take(mayRepeat);
+    const app = this.#pool.take(this.#admitted, mayRepeat);
     if (app === null) {
       this.#connect();
       return;
@@ -118,6 +118,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
     };
     const guardedConnected = guarded('a connection to the app', this.#client, connected);
     this.#connecting = this.#pool.connect(
+      this.#admitted,
       sourceOf(this.#client.connection.client.ip),
       guardedConnected,
       !this.#client.isAlone,

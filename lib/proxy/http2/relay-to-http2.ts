@@ -35,7 +35,7 @@ function headTooLarge(): Error {
 
 /** One permitted request on its way to an HTTP/2 app (prior knowledge), and the answer on its way back. */
 export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
-  readonly #admitted: Admitted;
+  readonly admitted: Admitted;
   readonly #client: ClientStream;
   readonly #scope: RequestScope;
   readonly #sessions: AppSessionPool;
@@ -66,7 +66,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     block: Buffer,
     onFailed: (error: unknown) => void,
   ) {
-    this.#admitted = admitted;
+    this.admitted = admitted;
     this.#client = client;
     this.#scope = admitted.scope;
     this.#sessions = sessions;
@@ -130,7 +130,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
       return;
     }
     const complete = client.remoteEnded && this.#early.isEmpty && client.trailers.length === 0;
-    const app = session.request(this.#admitted, this.#block, client.method === 'HEAD', complete, this);
+    const app = session.request(this.admitted, this.#block, client.method === 'HEAD', complete, this);
     this.#app = app;
     if (complete) return;
     client.holdContent(0);

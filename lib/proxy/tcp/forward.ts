@@ -36,7 +36,7 @@ export interface Beginning {
  * @param closed called once, when both sides are gone; `errno` is empty after an orderly end.
  */
 export function forwardTcp(
-  _permit: ConnectionPermit,
+  permit: ConnectionPermit,
   client: Duplex,
   endpoint: Endpoint,
   upstreams: Upstreams,
@@ -143,7 +143,7 @@ export function forwardTcp(
     else client.once('end', guarded('a tunnel', forwarding, end));
     client.resume();
   };
-  const pending = upstreams.connect(endpoint, beginning.asker, connected, reads);
+  const pending = upstreams.connect(permit, endpoint, beginning.asker, connected, reads);
 
   return forwarding;
 }

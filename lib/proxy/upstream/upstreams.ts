@@ -7,6 +7,7 @@ import { guarded, internalFault } from '../guard.ts';
 import type { Limits } from '../limits.ts';
 import type { Recorder } from '../recorder.ts';
 import type { Endpoint } from './endpoint.ts';
+import type { Permission } from './permission.ts';
 
 export interface UpstreamOptions {
   /** Milliseconds until a connect counts as failed (504). */
@@ -85,11 +86,19 @@ export class Upstreams {
    * What `done` throws ends the socket; it should guard what it does to the client by itself. Of many that are asked for
    * at once a few begin in each turn.
    *
+   * @param _permission what it is dialled for; of a connection that several requests share, the one that asked first.
    * @param asker for whom: each of them has its turn.
    * @param isExtra the client's connection has one to the app already. Of these there are no more than there may be
    * clients, so that the many requests of one HTTP/2 connection leave the others their descriptors.
    */
-  connect(endpoint: Endpoint, asker: Asker, done: Done, onread?: OnRead, isExtra = false): PendingConnect {
+  connect(
+    _permission: Permission,
+    endpoint: Endpoint,
+    asker: Asker,
+    done: Done,
+    onread?: OnRead,
+    isExtra = false,
+  ): PendingConnect {
     const socket = new net.Socket({ allowHalfOpen: true, ...(onread === undefined ? {} : { onread }) });
     const { limits, recorder } = this.#options;
     let settled = false;

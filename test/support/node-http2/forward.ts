@@ -9,12 +9,13 @@ import type { Http2Pool } from './pool.ts';
 
 /** Sends a permitted request to an HTTP/2 app (prior knowledge) and its answer back, with trailers both ways. */
 export function forwardHttp2(
-  { scope }: Admitted,
+  admitted: Admitted,
   exchange: Http2Exchange,
   fields: HeaderList,
   pool: Http2Pool,
   failed: (error: unknown) => void,
 ): void {
+  const { scope } = admitted;
   const headers: HeaderList = [
     ':method',
     exchange.method,
@@ -39,7 +40,7 @@ export function forwardHttp2(
   const attempt = (mayRetry: boolean): void => {
     const options = { endStream: body === null, waitForTrailers: body !== null };
     const isWanted = (): boolean => !exchange.aborted;
-    pool.request(headers, options, isWanted, (error, stream) => {
+    pool.request(admitted, headers, options, isWanted, (error, stream) => {
       if (exchange.aborted) {
         stream?.close(errorCode.cancel);
         return;

@@ -1,8 +1,9 @@
 import http2 from 'node:http2';
 import type { Socket } from 'node:net';
+import type { Admitted } from '../../../lib/proxy/http/admitted.ts';
 import { appLimits } from '../../../lib/proxy/http2/limits.ts';
 
-type Connect = (done: (error: Error | null, socket: Socket) => void) => void;
+type Connect = (admitted: Admitted, done: (error: Error | null, socket: Socket) => void) => void;
 type Waiter = (error: Error | null, session: http2.ClientHttp2Session | null) => void;
 
 interface PooledSession {
@@ -32,6 +33,7 @@ export class Http2Pool {
    * @param isWanted asked again after a wait: the client may be gone.
    */
   request(
+    admitted: Admitted,
     headers: string[],
     options: http2.ClientSessionRequestOptions,
     isWanted: () => boolean,
@@ -42,13 +44,13 @@ export class Http2Pool {
       this.#open(lane, headers, options, done);
       return;
     }
-    this.#session((error, session) => {
+    this.#session(admitted, (error, session) => {
       const fresh = this.#lanes.find((candidate) => candidate.session === session);
       // Whoever resets what has not left yet costs the app nothing.
       if (!isWanted()) done(new Error('no longer wanted'), null);
       else if (error !== null || fresh === undefined) done(error ?? new Error('no session'), null);
       // Many may have waited for this one session: go round again, so that none exceeds the app's limit.
-      else if (fresh.streams >= limitOf(fresh)) this.request(headers, options, isWanted, done);
+      else if (fresh.streams >= limitOf(fresh)) this.request(admitted, headers, options, isWanted, done);
       else this.#open(fresh, headers, options, done);
     });
   }
@@ -76,7 +78,7 @@ export class Http2Pool {
     done(null, stream);
   }
 
-  #session(waiter: Waiter): void {
+  #session(admitted: Admitted, waiter: Waiter): void {
     this.#waiting.push(waiter);
     if (this.#connecting) return;
     this.#connecting = true;
@@ -87,7 +89,7 @@ export class Http2Pool {
       this.#connecting = false;
       for (const waiting of this.#waiting.splice(0)) waiting(error, session);
     };
-    this.#connect((error, socket) => {
+    this.#connect(admitted, (error, socket) => {
       if (error !== null) return settle(error, null);
       const session = http2.connect(this.#authority, {
         createConnection: () => socket,

@@ -55,8 +55,8 @@ export class NodeHttp2Lane implements Http2Engine {
     this.#library = new LibraryUpstreams(options.upstreams);
     this.#apps = new ByEndpoint(
       (endpoint) =>
-        new Http2Pool(`http://${hostPort(endpoint.host, endpoint.port)}`, (done) =>
-          options.upstreams.connect(endpoint, 'sessions', done),
+        new Http2Pool(`http://${hostPort(endpoint.host, endpoint.port)}`, (admitted, done) =>
+          options.upstreams.connect(admitted, endpoint, 'sessions', done),
         ),
     );
   }

@@ -108,7 +108,7 @@ export class FastRequest implements ResponseSink {
     const lines = outgoingLines(connection.facts.client, admitted, fields.forward);
     const head = `${line}${lines}${isLast ? 'connection: close\r\n' : ''}\r\n`;
     const mayRepeat = fields.contentLength === 0 && idempotent.has(method);
-    const app = pool.take(mayRepeat);
+    const app = pool.take(admitted, mayRepeat);
     if (app === null) {
       this.#connect(admitted, head, content);
       return;
@@ -132,7 +132,7 @@ export class FastRequest implements ResponseSink {
     };
     this.#way = {
       kind: 'connecting',
-      pending: pool.connect(sourceOf(connection.facts.client.ip), guarded(entry, this, connected)),
+      pending: pool.connect(admitted, sourceOf(connection.facts.client.ip), guarded(entry, this, connected)),
     };
   }
 

@@ -12,16 +12,13 @@ import { InterimCount } from '../../http/interim-count.ts';
 import { isLastRequest } from '../../http/last-request.ts';
 import type { RequestScope } from '../../recorder.ts';
 import type { LibraryExchange } from './library-exchange.ts';
-import { otherSideClosed } from './undici-pool.ts';
+import { otherSideClosed, type Sender } from './undici-pool.ts';
 
 /** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
 const internalError = 2;
 
 /** What a piece of an answer costs besides its bytes, as many bytes as take that long: pieces may have one byte each. */
 const pieceCost = 1024;
-
-/** What sends requests; the number of its idle connections, where it has any. */
-type Sender = Pick<Dispatcher, 'dispatch'> & { readonly stats?: { readonly free: number } };
 
 /** The app has agreed to leave HTTP: from here on the socket carries something else. */
 export type Switched = (status: number, headers: HeaderList, app: Duplex) => void;
@@ -130,7 +127,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
 
   #begin(): void {
     if (this.#done) return;
-    this.#mayBeRace = (this.#pool.stats?.free ?? 0) > 0;
+    this.#mayBeRace = (this.#pool.idle?.() ?? 0) > 0;
     this.#dispatch();
   }
 

@@ -1,10 +1,11 @@
 import http from 'node:http';
 import type net from 'node:net';
 import { hostPort } from '../../../ip.ts';
+import type { Admitted } from '../../http/admitted.ts';
 import { ByEndpoint, type Endpoint } from '../../upstream/endpoint.ts';
 import type { Done, Upstreams } from '../../upstream/upstreams.ts';
 import { withoutContinue } from './unasked-continue.ts';
-import { LibraryPool } from './undici-pool.ts';
+import { LibraryPool, type Sender } from './undici-pool.ts';
 
 class OneOffAgent extends http.Agent {
   readonly #connect: (done: Done) => void;
@@ -33,14 +34,14 @@ export class LibraryUpstreams {
   }
 
   /** undici's pool of connections that are kept. */
-  pool(endpoint: Endpoint): LibraryPool {
-    return this.#pools.at(endpoint);
+  pool(admitted: Admitted, endpoint: Endpoint): Sender {
+    return this.#pools.at(endpoint).sender(admitted);
   }
 
   #make(endpoint: Endpoint): LibraryPool {
     const origin = `http://${hostPort(endpoint.host, endpoint.port)}`;
     return new LibraryPool(
-      (Pool) =>
+      (Pool, asking) =>
         new Pool(origin, {
           // The pool's own limits would turn a burst into a queue; requests in flight are capped before they get here.
           connections: null,
@@ -52,7 +53,7 @@ export class LibraryUpstreams {
           bodyTimeout: 0,
           maxHeaderSize: 256 * 1024,
           connect: (_options, callback) => {
-            this.#upstreams.connect(endpoint, 'the library lane', (error, socket) => {
+            this.#upstreams.connect(asking.admitted, endpoint, 'the library lane', (error, socket) => {
               if (error !== null) callback(error, null);
               else callback(null, withoutContinue(socket));
             });
@@ -62,8 +63,8 @@ export class LibraryUpstreams {
   }
 
   /** For one-off connections made by node:http (http-proxy): the same connect, with its deadline, guard and counters. */
-  agent(endpoint: Endpoint): http.Agent {
-    return new OneOffAgent((done) => this.#upstreams.connect(endpoint, 'upgrades', done));
+  agent(admitted: Admitted, endpoint: Endpoint): http.Agent {
+    return new OneOffAgent((done) => this.#upstreams.connect(admitted, endpoint, 'upgrades', done));
   }
 
   async close(): Promise<void> {

@@ -31,6 +31,6 @@ export function serveExchange(
   const fields = outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders);
   const { endpoint } = destination;
   const isAsterisk = exchange.target === '*';
-  const sender = isAsterisk ? asteriskSender(upstreams.agent(endpoint)) : upstreams.pool(endpoint);
+  const sender = isAsterisk ? asteriskSender(upstreams.agent(admitted, endpoint)) : upstreams.pool(admitted, endpoint);
   forwardHttp1(admitted, exchange, fields, sender, failed);
 }

@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module';
 import type { Dispatcher, Pool } from 'undici';
 import { turn } from '../../fairness/turn.ts';
+import type { Admitted } from '../../http/admitted.ts';
 
 const require = createRequire(import.meta.url);
 
@@ -85,22 +86,42 @@ export const otherSideClosed = 'other side closed';
 /** Of a request that has not begun. */
 const none = null as unknown as Dispatcher.DispatchController;
 
-/** A pool of connections that undici keeps; what is sent before undici is loaded waits for that. */
-export class LibraryPool {
-  readonly #make: (pool: PoolClass) => Pool;
-  #pool: Pool | null = null;
+/** What sends a request; the number of its idle connections, where it has any. */
+export type Sender = Pick<Dispatcher, 'dispatch'> & { readonly idle?: () => number };
 
-  constructor(make: (pool: PoolClass) => Pool) {
+/** The request that a pool was given last. */
+interface Asking {
+  admitted: Admitted;
+}
+
+/**
+ * A pool of connections that undici keeps; what is sent before undici is loaded waits for that.
+ *
+ * undici dials when it likes, and does not say for which request: at once for one that finds no connection free, later
+ * where one that was dispatched before has to begin anew. The request that the pool was given last stands for all of
+ * these. So there is no pool, and no connection of one, before a request for the pool's app has been admitted.
+ */
+export class LibraryPool {
+  readonly #make: (pool: PoolClass, asking: Readonly<Asking>) => Pool;
+  #made: { readonly pool: Pool; readonly asking: Asking } | null = null;
+
+  constructor(make: (pool: PoolClass, asking: Readonly<Asking>) => Pool) {
     this.#make = make;
   }
 
-  /** Idle connections; none while there is no pool. */
-  get stats(): { readonly free: number } {
-    return this.#pool?.stats ?? { free: 0 };
+  /** For one request. */
+  sender(admitted: Admitted): Sender {
+    return {
+      dispatch: (options, handler) => this.#dispatch(admitted, options, handler),
+      idle: () => this.#made?.pool.stats.free ?? 0,
+    };
   }
 
-  dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    if (this.#pool !== null) return this.#pool.dispatch(options, handler);
+  #dispatch(admitted: Admitted, options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
+    if (this.#made !== null) {
+      this.#made.asking.admitted = admitted;
+      return this.#made.pool.dispatch(options, handler);
+    }
     const failed = (error: unknown): void => handler.onResponseError?.(none, error as Error);
     whenLoaded((error, pool) => {
       if (pool === null) {
@@ -108,8 +129,11 @@ export class LibraryPool {
         return;
       }
       try {
-        this.#pool ??= this.#make(pool);
-        this.#pool.dispatch(options, handler);
+        if (this.#made === null) {
+          const asking = { admitted };
+          this.#made = { pool: this.#make(pool, asking), asking };
+        }
+        this.#dispatch(admitted, options, handler);
       } catch (thrown) {
         failed(thrown);
       }
@@ -118,6 +142,6 @@ export class LibraryPool {
   }
 
   async destroy(): Promise<void> {
-    await this.#pool?.destroy();
+    await this.#made?.pool.destroy();
   }
 }

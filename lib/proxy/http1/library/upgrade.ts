@@ -82,7 +82,7 @@ export class UpgradeForwarder {
     const request = handshake();
     this.#webSockets.set(request, tunnel);
     const target = { protocol: 'http:', host: endpoint.host, port: endpoint.port };
-    const agent = this.#upstreams.agent(endpoint);
+    const agent = this.#upstreams.agent(admitted, endpoint);
     const failed = (error: unknown): void => {
       if (tunnel.answered) {
         resetOrDestroy(socket);
@@ -98,7 +98,7 @@ export class UpgradeForwarder {
   #other(admitted: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint, fields: HeaderList): void {
     const { connection, exchange, socket, head } = upgrade;
     const { scope } = admitted;
-    const dispatcher = this.#upstreams.pool(endpoint);
+    const dispatcher = this.#upstreams.pool(admitted, endpoint);
     const failed = (error: unknown): void =>
       this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
     const switched = (status: number, headers: HeaderList, app: Duplex): void => {

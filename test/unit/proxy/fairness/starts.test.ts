@@ -4,6 +4,7 @@ import { FairQueue } from '../../../../lib/proxy/fairness/fair-queue.ts';
 import { starts } from '../../../../lib/proxy/fairness/starts.ts';
 import type { PutOff } from '../../../../lib/proxy/fairness/turn.ts';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
+import type { Permission } from '../../../../lib/proxy/upstream/permission.ts';
 import { Upstreams } from '../../../../lib/proxy/upstream/upstreams.ts';
 import { until } from '../../../support/until.ts';
 
@@ -86,7 +87,7 @@ t.test(
     const endpoint = { host: '127.0.0.1', port: (server.address() as AddressInfo).port };
     const order: string[] = [];
     const connect = (asker: string): { cancel(): void } =>
-      upstreams.connect(endpoint, asker, (error, socket) => {
+      upstreams.connect({} as Permission, endpoint, asker, (error, socket) => {
         t.equal(error, null);
         order.push(asker);
         socket.destroy();

@@ -4,6 +4,7 @@ import type { ConnectionOptions } from 'node:tls';
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
+import type { Admitted } from '../../../../lib/proxy/http/admitted.ts';
 import { AppSessionPool } from '../../../../lib/proxy/http2/app-session-pool.ts';
 import { reasonName } from '../../../../lib/proxy/http2/protocol.ts';
 import { TlsTermination } from '../../../../lib/proxy/tls/termination.ts';
@@ -1298,6 +1299,7 @@ t.test('a connect that is under way ends with the proxy', async (t) => {
   const upstreams = { connect: () => ({ cancel: () => cancelled++ }) } as unknown as Upstreams;
   const sessions = new AppSessionPool({ host: '127.0.0.1', port: 1 }, upstreams, budget);
   sessions.wait({
+    admitted: {} as Admitted,
     owner: {},
     isAlone: true,
     waitsSince: 0,

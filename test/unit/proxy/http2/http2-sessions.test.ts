@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../../lib/proxy/fairness/buffer-budget.ts';
+import type { Admitted } from '../../../../lib/proxy/http/admitted.ts';
 import type { AppSession } from '../../../../lib/proxy/http2/app-session.ts';
 import { AppSessionPool, type Waiting } from '../../../../lib/proxy/http2/app-session-pool.ts';
 import { Upstreams } from '../../../../lib/proxy/upstream/upstreams.ts';
@@ -145,6 +146,7 @@ t.test('sessions that nobody uses', async (t) => {
   });
   const served: { session: AppSession; finish: () => void }[] = [];
   const waiting = (room: number): Waiting => ({
+    admitted: {} as Admitted,
     owner: {},
     isAlone: true,
     room,
@@ -153,7 +155,7 @@ t.test('sessions that nobody uses', async (t) => {
     destroy: () => t.fail('nothing is at fault'),
     ready: (session) => {
       const sink = { interim() {}, head() {}, data() {}, ended() {}, broken() {}, owner: {}, destroy() {} };
-      const stream = session.request({} as never, Buffer.of(0x82), false, false, sink);
+      const stream = session.request({} as Admitted, Buffer.of(0x82), false, false, sink);
       served.push({ session, finish: () => stream.reset(8) });
     },
   });
@@ -172,5 +174,5 @@ t.test('sessions that nobody uses', async (t) => {
   );
   sessions.sweep(now + 120_000);
   await until('all but one to be ended', () => app.connections.filter(({ ended }) => ended).length === 4);
-  t.not(sessions.take({ owner: {}, room: 0 }), null, 'the last one is kept');
+  t.not(sessions.take({ admitted: {} as Admitted, owner: {}, room: 0 }), null, 'the last one is kept');
 });

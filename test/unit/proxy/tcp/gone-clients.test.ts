@@ -65,7 +65,7 @@ const rows: readonly (readonly [title: string, tunnel: Tunnel])[] = [
     'an upgraded one',
     (client, port) =>
       new Promise((resolve, reject) => {
-        upstreams.connect({ host: '127.0.0.1', port }, '', (error, app: Duplex) => {
+        upstreams.connect({} as ConnectionPermit, { host: '127.0.0.1', port }, '', (error, app: Duplex) => {
           if (error !== null) {
             reject(error);
             return;
