@@ -32,7 +32,7 @@ interface Rule {
 }
 
 const values =
-  /^lib\/(client|errors\/[\w-]+|http-message|ip|printable|problem|request-target|resource-ref|certificate-names|roster)\.ts$/;
+  /^lib\/(client|errors\/[\w-]+|http-message|ip|moment|printable|problem|request-target|resource-ref|certificate-names|roster)\.ts$/;
 
 const plainValues = /^lib\/(client|errors\/[\w-]+|http-message|ip|printable|problem|request-target|resource-ref)\.ts$/;
 const policyValues =

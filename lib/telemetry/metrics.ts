@@ -2,8 +2,10 @@
  * Telemetry of the whole process: the data plane's `Recorder`, and Linkerd's inbound metrics with their names, labels
  * and buckets, so that its dashboards and `viz` queries work unchanged.
  */
+
 import type { Logger } from 'pino';
 import { Registry } from 'prom-client';
+import { now as momentNow } from '../moment.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type { AccessRecord, ByteCounter, Recorder, TransportScope } from '../proxy/recorder.ts';
 import { Connection, type Shared, Views } from './connection-scope.ts';
@@ -62,7 +64,7 @@ export interface Telemetry {
 }
 
 export function createTelemetry(options: TelemetryOptions): Telemetry {
-  const now = options.now ?? (() => performance.now());
+  const now = options.now ?? momentNow;
   const registry = new Registry();
   const labels = new LabelStore();
   const shared: Shared = {

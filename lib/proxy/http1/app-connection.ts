@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { CodedError } from '../../errors/coded-error.ts';
+import { beginMoment, endMoment } from '../../moment.ts';
 import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
@@ -136,12 +137,15 @@ export class AppConnection implements TurnTaker {
     this.answering = true;
     const sink = this.#sink;
     this.#receiver = sink;
+    beginMoment();
     try {
       if (this.#head === null) this.#receiveHead(bytes);
       else this.#receiveBody(bytes, 0, sink, false);
     } catch (error) {
       internalFault(entry, this, error);
       return false;
+    } finally {
+      endMoment();
     }
     this.#receiver = null;
     if ((bytes.length < bulkRead && !isFull) || turn.take(bytes.length, this)) return true;

@@ -1,3 +1,4 @@
+import { now } from '../../moment.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
 import { eachGuarded, guarded } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
@@ -25,8 +26,8 @@ const restMs = 1;
 
 type Connected = (error: Error | null, connection: AppConnection | null) => void;
 
-function isStale({ idleSince, idleMs }: AppConnection, now: number): boolean {
-  return now - idleSince > Math.min(idleMs, maxIdleMs);
+function isStale({ idleSince, idleMs }: AppConnection, nowMs: number): boolean {
+  return nowMs - idleSince > Math.min(idleMs, maxIdleMs);
 }
 
 /** Idle keep-alive connections to one app address; the one used last is taken first, so the rest can age. */
@@ -47,21 +48,21 @@ export class AppPool {
    * of connections that have rested for a while it gets none here, see `connect`.
    */
   take(_admitted: Admitted, mayRepeat: boolean): AppConnection | null {
-    const now = performance.now();
-    const connection = this.#youngest(now);
-    if (connection === null || (!mayRepeat && now - connection.idleSince > restMs)) return null;
+    const nowMs = now();
+    const connection = this.#youngest(nowMs);
+    if (connection === null || (!mayRepeat && nowMs - connection.idleSince > restMs)) return null;
     this.#idle.pop();
     return connection;
   }
 
   /** The idle connection that was used last. */
-  #youngest(now: number): AppConnection | null {
+  #youngest(nowMs: number): AppConnection | null {
     for (;;) {
       const connection = this.#idle.at(-1);
       if (connection === undefined) return null;
       const { socket } = connection;
       // Sweeps come late, and an app that closes as promised would take a request with it that must not be repeated.
-      if (!socket.destroyed && socket.writable && !isStale(connection, now)) return connection;
+      if (!socket.destroyed && socket.writable && !isStale(connection, nowMs)) return connection;
       this.#idle.pop();
       socket.destroy();
     }
@@ -73,7 +74,7 @@ export class AppPool {
    * @param asker and `isExtra`: see `Upstreams.connect`.
    */
   connect(admitted: Admitted, asker: Asker, done: Connected, isExtra = false): PendingConnect {
-    const rested = this.#youngest(performance.now());
+    const rested = this.#youngest(now());
     if (rested === null) return this.#connectAnew(admitted, asker, done, isExtra);
     this.#idle.pop();
     let pending: PendingConnect | null = null;
@@ -101,12 +102,14 @@ export class AppPool {
 
   #connectAnew(admitted: Admitted, asker: Asker, done: Connected, isExtra: boolean): PendingConnect {
     let connection: AppConnection | null = null;
-    let into = this.#upstreams.isCrowded ? firstReads : readBuffer;
+    // A function is asked for the buffer after every read, which costs as much as a small response: only where there are many.
+    const isCrowded = this.#upstreams.isCrowded;
+    let into = isCrowded ? firstReads : readBuffer;
     const onread = {
-      buffer: (): Buffer => into,
+      buffer: isCrowded ? (): Buffer => into : readBuffer,
       callback: (length: number): boolean => {
         const isFull = length === into.length;
-        into = isFull || !this.#upstreams.isCrowded ? readBuffer : firstReads;
+        if (isCrowded) into = isFull || !this.#upstreams.isCrowded ? readBuffer : firstReads;
         return connection?.receive(readBuffer.subarray(0, length), isFull) ?? false;
       },
     };
@@ -124,7 +127,7 @@ export class AppPool {
   }
 
   release(connection: AppConnection): void {
-    connection.idleSince = performance.now();
+    connection.idleSince = now();
     this.#idle.push(connection);
   }
 
@@ -134,8 +137,8 @@ export class AppPool {
   }
 
   /** Closes what has been idle too long. */
-  sweep(now: number): void {
-    const stale = this.#idle.filter((idle) => isStale(idle, now));
+  sweep(nowMs: number): void {
+    const stale = this.#idle.filter((idle) => isStale(idle, nowMs));
     eachGuarded('idle connections to the app', stale, (connection) => connection.destroy());
   }
 

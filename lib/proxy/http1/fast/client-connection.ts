@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { beginMoment, endMoment, now } from '../../../moment.ts';
 import type { Rostered } from '../../../roster.ts';
 import { bulkRead, longRead, type PutOff, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { internalFault } from '../../guard.ts';
@@ -57,7 +58,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   readonly #unread = new Unread();
   #state: State = idle;
   /** When it became idle, or the first byte of the head came. */
-  #since = performance.now();
+  #since = now();
   /** Clients repeat themselves; this spares reading the same again. */
   #last: PlainRequest | null = null;
   /** Requests are being taken: whoever finishes one leaves the next to that loop. */
@@ -94,11 +95,13 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
 
   // Not `guarded`, for the sake of connections that do nothing: it would keep a second function for each of these.
   readonly #onData = (chunk: Buffer): void => {
+    beginMoment();
     try {
       this.#data(chunk);
     } catch (error) {
       internalFault(entry, this, error);
     }
+    endMoment();
   };
   readonly #onEnd = (): void => {
     try {
@@ -244,7 +247,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
 
   #wait(state: typeof idle | typeof inHead): void {
     this.#state = state;
-    this.#since = performance.now();
+    this.#since = now();
   }
 
   /** The others have their turn before the next of these pipelined requests. */
@@ -359,9 +362,9 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   }
 
   /** Deadlines: a head that does not come to an end, and connections that nobody uses. */
-  sweep(now: number): void {
+  sweep(nowMs: number): void {
     const { limits } = this.pipeline;
-    const waited = now - this.#since;
+    const waited = nowMs - this.#since;
     if (this.#state.kind === 'head' && waited > limits.headerTimeoutMs) {
       this.#state = over;
       this.#lane.onBadRequest(this.connection, 'ERR_HTTP_REQUEST_TIMEOUT');
