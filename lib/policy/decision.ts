@@ -14,6 +14,11 @@ export interface PortPolicy {
   readonly detectTimeoutMs: number;
   /** Routes or a rate limit are attached: where the protocol is unknown, nothing but HTTP goes on. */
   readonly hasRequestRules: boolean;
+  /**
+   * Equal requests of one client are decided alike for as long as this policy is in force, so that a decision may be kept:
+   * there is no rate limit.
+   */
+  readonly decisionsLast: boolean;
 }
 
 /** One request as policy sees it. Strings are as received; policy does its own reading of spellings. */

@@ -173,7 +173,14 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
 
 /** Decides by the path alone; everything else about a decision is fixed. */
 function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | null): Authorizer {
-  const policy: PortPolicy = { port: 8080, server: resource, protocol, detectTimeoutMs: 1000, hasRequestRules: true };
+  const policy: PortPolicy = {
+    port: 8080,
+    server: resource,
+    protocol,
+    detectTimeoutMs: 1000,
+    hasRequestRules: true,
+    decisionsLast: true,
+  };
   const permit = { kind: 'permit', server: resource, route: resource, authz: resource, audit: false, headerChanges };
   const deny = { kind: 'deny', server: resource, route: resource };
   const reasons = () => ({ reason: '', candidates: [] });

@@ -147,6 +147,7 @@ export function compiledPort(options: {
   const { server } = options;
   return Object.freeze({
     ...options,
+    decisionsLast: options.rateLimit === null,
     noRoute: Object.freeze({ kind: 'no-route', server } as const),
     connectionDeny: Object.freeze({ kind: 'deny', server } as const),
     connectionPermits: new Map(),

@@ -1,4 +1,4 @@
-import type { RequestFacts } from '../../policy/decision.ts';
+import type { PortPolicy, RequestDecision, RequestFacts } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { HeaderList } from './headers.ts';
 import type { Refusal } from './refuse.ts';
@@ -9,6 +9,17 @@ export interface Request extends RequestFacts {
   readonly version: string;
   /** Path and query, byte for byte as received. */
   readonly target: string;
+  /**
+   * Only where the same request comes again as the same object, on one connection: what was decided on it, null while
+   * nothing was.
+   */
+  decided?: Decided | null;
+}
+
+/** A decision that holds for as long as the policy it was made by. */
+export interface Decided {
+  readonly policy: PortPolicy;
+  readonly decision: RequestDecision;
 }
 
 /**

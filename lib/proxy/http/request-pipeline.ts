@@ -94,7 +94,7 @@ export class RequestPipeline {
   admit(connection: HttpConnection, request: Request): Admitted | Refused {
     const { scope } = connection;
     const policy = this.#authorizer.port(connection.policyPort);
-    const decision = this.#authorizer.request(policy, connection.facts.client, request);
+    const decision = this.#decide(policy, connection, request);
     const log = new LazyLog(this.#authorizer, policy, connection, request, decision);
     scope.requestDecided(policy, decision, log);
     if (decision.kind !== 'permit') {
@@ -108,6 +108,14 @@ export class RequestPipeline {
     const started = scope.requestStarted(policy, decision, request.grpc, this.#ended);
     this.#inFlight++;
     return { kind: 'admitted', policy, permit: decision, scope: started } as Admitted;
+  }
+
+  #decide(policy: PortPolicy, { facts }: HttpConnection, request: Request): RequestDecision {
+    const { decided } = request;
+    if (decided?.policy === policy) return decided.decision;
+    const decision = this.#authorizer.request(policy, facts.client, request);
+    if (decided !== undefined && policy.decisionsLast) request.decided = { policy, decision };
+    return decision;
   }
 
   /** A limit was reached on this connection. */

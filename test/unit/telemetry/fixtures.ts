@@ -26,7 +26,15 @@ export const authz: ResourceRef = { group: 'policy.linkerd.io', kind: 'authoriza
 export const limit: ResourceRef = { group: 'policy.linkerd.io', kind: 'HTTPLocalRateLimitPolicy', name: 'rl' };
 
 export function portPolicy(over: Partial<PortPolicy> = {}): PortPolicy {
-  return { port: 8080, server, protocol: 'http1', detectTimeoutMs: 10_000, hasRequestRules: true, ...over };
+  return {
+    port: 8080,
+    server,
+    protocol: 'http1',
+    detectTimeoutMs: 10_000,
+    hasRequestRules: true,
+    decisionsLast: true,
+    ...over,
+  };
 }
 
 // Permission is a value that only policy/decide.ts can make; telemetry reads no more of it than these fields.

@@ -1,7 +1,7 @@
 import { isFramingAlias, trimBlanks } from '../../../http-message.ts';
 import { noOddNames, oddNamesOf, type RequestFacts } from '../../../policy/decision.ts';
 import { isHost } from '../../../request-target.ts';
-import type { Request } from '../../http/exchange.ts';
+import type { Decided, Request } from '../../http/exchange.ts';
 import { fieldPairs, fieldValues } from '../../http/field-lines.ts';
 import { isIdentityAlias } from '../../http/headers.ts';
 import { isLastRequest } from '../../http/last-request.ts';
@@ -143,6 +143,7 @@ export class PlainRequest implements Request {
   readonly fields: PlainFields;
   /** On its connection to the app. */
   readonly isLast: boolean;
+  decided: Decided | null = null;
 
   constructor(head: PlainHead) {
     this.text = head.text;
