@@ -409,6 +409,29 @@ const steps: readonly Step[] = [
     },
   },
   {
+    step: 'it is known which methods do no harm twice',
+    written: /\bidempotent\b|\bmay(?:Repeat|Retry)\b/gi,
+    places: { 'lib/proxy/http/retry.ts': 2 },
+    examples: {
+      is: ['idempotent.has(method)', 'this.#mayRepeat'],
+      isNot: ['maySendAgain'],
+    },
+  },
+  {
+    step: 'a request is sent again',
+    written: /\bmaySendAgain\(|retryHandler|RetryAgent|interceptors\.retry/g,
+    places: {
+      'lib/proxy/http/retry.ts': 1,
+      // Whether it may leave on a connection whose end may have come.
+      'lib/proxy/http1/app-pool.ts': 1,
+      'lib/proxy/http1/fast/request.ts': 1,
+      'lib/proxy/http1/library/forward.ts': 1,
+      'lib/proxy/http2/relay-to-http1.ts': 1,
+      'lib/proxy/http2/relay-to-http2.ts': 1,
+    },
+    examples: { is: ["if (maySendAgain(request, 'idle'))"], isNot: ['import { maySendAgain }'] },
+  },
+  {
     step: 'a socket is dialled',
     written:
       /\b(?:net|tls|http2)\.(?:connect|createConnection)\(|\bnew (?:net\.|tls\.)?(?:Socket|TLSSocket)\(|socket\.connect\(/g,

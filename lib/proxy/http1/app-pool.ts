@@ -2,6 +2,7 @@ import { now } from '../../moment.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
 import { eachGuarded, guarded } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
+import { maySendAgain, type Repeatable } from '../http/retry.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { PendingConnect, Upstreams } from '../upstream/upstreams.ts';
 import { AppConnection } from './app-connection.ts';
@@ -44,13 +45,14 @@ export class AppPool {
   /**
    * An idle connection, or null.
    *
-   * @param mayRepeat false for a request that is lost if the app has ended the connection and we have not seen it yet:
-   * of connections that have rested for a while it gets none here, see `connect`.
+   * @param request one that would be lost if the app has ended the connection and we have not seen it yet gets none here
+   * that has rested for a while, see `connect`.
    */
-  take(_admitted: Admitted, mayRepeat: boolean): AppConnection | null {
+  take(_admitted: Admitted, request: Repeatable): AppConnection | null {
     const nowMs = now();
     const connection = this.#youngest(nowMs);
-    if (connection === null || (!mayRepeat && nowMs - connection.idleSince > restMs)) return null;
+    if (connection === null) return null;
+    if (nowMs - connection.idleSince > restMs && !maySendAgain(request, 'idle')) return null;
     this.#idle.pop();
     return connection;
   }

@@ -3,9 +3,9 @@ import { guarded } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { fieldPairs } from '../http/field-lines.ts';
 import type { HeaderList } from '../http/headers.ts';
-import { idempotent } from '../http/idempotent.ts';
 import { isLastRequest } from '../http/last-request.ts';
 import { type Failure, upstreamFailure } from '../http/refuse.ts';
+import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../http/retry.ts';
 import type { AppConnection, ResponseSink } from '../http1/app-connection.ts';
 import type { AppPool } from '../http1/app-pool.ts';
 import { type ChunkReceiver, ChunkScanner } from '../http1/chunk-scanner.ts';
@@ -56,8 +56,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
   #writing = 0;
   /** The whole request has been written. */
   #sent = false;
-  /** The request can be sent again should an idle connection prove to be closed. */
-  #mayRepeat = false;
+  #repeatable: Repeatable;
   #chunks: ChunkScanner | null = null;
   #trailers: HeaderList = [];
 
@@ -81,6 +80,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
     this.#protocol = protocol;
     this.#onFailed = onFailed;
     this.#chunked = !client.remoteEnded && client.requestHead.contentLength === -1;
+    this.#repeatable = repeatable(client.method, !client.remoteEnded);
     this.#isLast = isLastRequest(client.method, !client.remoteEnded);
   }
 
@@ -91,14 +91,9 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
       this.#scope.requestFrame(0);
       this.#scope.requestEnded();
     }
-    const mayRepeat = client.remoteEnded && idempotent.has(client.method);
-    const app = this.#pool.take(this.#admitted, mayRepeat);
-    if (app === null) {
-      this.#connect();
-      return;
-    }
-    this.#mayRepeat = mayRepeat;
-    this.#send(app);
+    const app = this.#pool.take(this.#admitted, this.#repeatable);
+    if (app === null) this.#connect();
+    else this.#send(app);
   }
 
   /** The client is gone. */
@@ -194,7 +189,7 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
 
   onHead(head: ResponseHead, body: Buffer): void {
     const client = this.#client;
-    this.#mayRepeat = false;
+    this.#repeatable = 'never';
     const answer = answerOf(head, this.#protocol);
     if (head.status < 200) {
       client.inform(answer);
@@ -243,11 +238,11 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
   }
 
   onFailed(error: Error): void {
-    const begun = this.#app?.answering === true;
+    const loss = sendingLost(this.#app);
     this.#app = null;
-    if (this.#mayRepeat && !begun) {
+    if (maySendAgain(this.#repeatable, loss)) {
       // An idle connection that the app closed just as we took it: once more, on a new one.
-      this.#mayRepeat = false;
+      this.#repeatable = 'never';
       this.#connect();
       return;
     }

@@ -1,6 +1,7 @@
 import { CodedError } from '../../errors/coded-error.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { type HeaderList, headerValue, withoutIdentity } from '../http/headers.ts';
+import { type LostBy, maySendAgain, type Repeatable, repeatable } from '../http/retry.ts';
 import type { RequestScope } from '../recorder.ts';
 import type { AnswerHead } from './answer-head.ts';
 import type { AnswerSink, AppSession, AppStream } from './app-session.ts';
@@ -47,8 +48,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   /** Bytes that the client may send again once the app has taken what waits; and the same the other way. */
   #owedToClient = 0;
   #owedToApp = 0;
-  /** The request can be sent again should the app not have looked at it. */
-  #mayRepeat: boolean;
+  #repeatable: Repeatable;
   /** Some of an answer has come. */
   #begun = false;
   #grpcStatus: string | null = null;
@@ -72,7 +72,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     this.#sessions = sessions;
     this.#block = block;
     this.#onFailed = onFailed;
-    this.#mayRepeat = client.remoteEnded;
+    this.#repeatable = repeatable(client.method, !client.remoteEnded);
   }
 
   start(): void {
@@ -176,13 +176,13 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   }
 
   interim(head: AnswerHead): void {
-    this.#mayRepeat = false;
+    this.#repeatable = 'never';
     this.#begun = true;
     this.#client.inform(head);
   }
 
   head(head: AnswerHead, endStream: boolean): void {
-    this.#mayRepeat = false;
+    this.#repeatable = 'never';
     if (this.#client.grpc) this.#grpcStatus = headerValue(head.fields, 'grpc-status');
     this.#scope.responseHead(head.status);
     this.#client.answer(head, !endStream);
@@ -215,9 +215,9 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
 
   broken(code: number): void {
     this.#app = null;
-    // REFUSED_STREAM promises that the app did nothing with it (RFC 9113 8.7).
-    if (code === errorCode.refusedStream && this.#mayRepeat) {
-      this.#mayRepeat = false;
+    const loss: LostBy = code === errorCode.refusedStream ? 'unprocessed' : 'other';
+    if (maySendAgain(this.#repeatable, loss)) {
+      this.#repeatable = 'never';
       this.#send();
       return;
     }

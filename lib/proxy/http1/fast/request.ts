@@ -4,10 +4,10 @@ import { sourceOf } from '../../fairness/sources.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import { fieldLines, fieldValues } from '../../http/field-lines.ts';
-import { idempotent } from '../../http/idempotent.ts';
 import { outgoingLines } from '../../http/outgoing-fields.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { resetOrDestroy } from '../../tcp/forward.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
@@ -66,7 +66,7 @@ export class FastRequest implements ResponseSink {
   #admitted: Admitted | null = null;
   #way: Way = noWay;
   #response: Response = 'awaited';
-  /** What to send again if an idle app connection proves to be closed; null when it must not be. */
+  /** What there is to send again; null where nothing is kept. */
   #repeat: string | null = null;
   /** Bytes of content that are still read away when the response came first. */
   #drainLeft = 0;
@@ -87,6 +87,10 @@ export class FastRequest implements ResponseSink {
     return this.#contentLeft === 0;
   }
 
+  get #repeatable(): Repeatable {
+    return repeatable(this.#request.method, this.#request.fields.contentLength > 0);
+  }
+
   /**
    * Decides on it, and sends it on or refuses it.
    *
@@ -104,16 +108,15 @@ export class FastRequest implements ResponseSink {
     const { scope } = admitted;
     if (content.length > 0) scope.requestFrame(content.length);
     if (this.#contentLeft === 0) scope.requestEnded();
-    const { fields, isLast, line, method } = request;
+    const { fields, isLast, line } = request;
     const lines = outgoingLines(connection.facts.client, admitted, fields.forward);
     const head = `${line}${lines}${isLast ? 'connection: close\r\n' : ''}\r\n`;
-    const mayRepeat = fields.contentLength === 0 && idempotent.has(method);
-    const app = pool.take(admitted, mayRepeat);
+    const app = pool.take(admitted, this.#repeatable);
     if (app === null) {
       this.#connect(admitted, head, content);
       return;
     }
-    if (mayRepeat) this.#repeat = head;
+    if (fields.contentLength === 0) this.#repeat = head;
     this.#send(admitted, app, head, content);
   }
 
@@ -239,12 +242,12 @@ export class FastRequest implements ResponseSink {
   }
 
   onFailed(error: Error): void {
-    const begun = this.#way.kind === 'app' && this.#way.answering;
+    const loss = sendingLost(this.#way.kind === 'app' ? this.#way : null);
     const admitted = this.#admitted;
     const head = this.#repeat;
     this.#way = noWay;
     this.#repeat = null;
-    if (head !== null && !begun && admitted !== null) {
+    if (head !== null && admitted !== null && maySendAgain(this.#repeatable, loss)) {
       // An idle connection that the app closed just as we took it: once more, on a new one.
       this.#connect(admitted, head, nothing);
       return;

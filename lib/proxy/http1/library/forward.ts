@@ -7,9 +7,9 @@ import { bulkRead, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import { type HeaderList, scanResponseHeaders, without } from '../../http/headers.ts';
-import { idempotent } from '../../http/idempotent.ts';
 import { InterimCount } from '../../http/interim-count.ts';
 import { isLastRequest } from '../../http/last-request.ts';
+import { type LostBy, maySendAgain, repeatable } from '../../http/retry.ts';
 import type { RequestScope } from '../../recorder.ts';
 import type { LibraryExchange } from './library-exchange.ts';
 import { otherSideClosed, type Sender } from './undici-pool.ts';
@@ -76,7 +76,6 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   #done = false;
   /** The request leaves on a connection that was idle, and has left once. */
   #mayBeRace = false;
-  #sentBytes = 0;
   /** What has come of the answer and no turn has been told of: short answers do not wait for long ones. */
   #untold = 0;
   #waitsFor: 'nothing' | 'the client' | 'its turn' = 'nothing';
@@ -105,7 +104,6 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
       this.#scope.requestEnded();
     } else {
       body.on('data', (chunk: Buffer) => {
-        this.#sentBytes += chunk.length;
         this.#scope.requestFrame(chunk.length);
       });
       body.once('end', () => this.#scope.requestEnded());
@@ -230,7 +228,8 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
 
   onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
     if (this.#done) return;
-    if (this.#mayRetry(error)) {
+    const { method, body } = this.#exchange;
+    if (maySendAgain(repeatable(method, body !== null), this.#lossBy(error))) {
       this.#mayBeRace = false;
       this.#dispatch();
       return;
@@ -241,12 +240,11 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     this.#scope.responseEnded(null, 'unclassified');
   }
 
-  /** An idle socket that the app closed just as we took it is no failure of the app: once, on another one. */
-  #mayRetry(error: Error): boolean {
-    const { responded, body, method } = this.#exchange;
-    if (!this.#mayBeRace || responded || this.#sentBytes > 0 || body !== null || !idempotent.has(method)) return false;
+  /** undici does not say which socket it took. */
+  #lossBy(error: Error): LostBy {
+    if (!this.#mayBeRace || this.#exchange.responded) return 'other';
     const code = systemErrorCode(error);
     const closed = code === 'UND_ERR_SOCKET' && error.message === otherSideClosed;
-    return closed || code === 'ECONNRESET' || code === 'EPIPE';
+    return closed || code === 'ECONNRESET' || code === 'EPIPE' ? 'idle' : 'other';
   }
 }
