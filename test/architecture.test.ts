@@ -296,7 +296,6 @@ t.test('no circles among files, not even of types', async (t) => {
 
 /** Longer than a file should be, each with what it waits for; functions are Biome's to measure (.biome.json). */
 const longFiles: ReadonlyMap<string, string> = new Map([
-  ['lib/proxy/connection.ts', 'detection, TLS and hand-over are to be divided'],
   ['lib/proxy/http2/session.ts', 'flow control, resets and settings are to be parts of their own'],
 ]);
 const mostLines = 400;

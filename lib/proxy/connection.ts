@@ -5,10 +5,7 @@ import { type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
 import { ConnectionWatch, type WatchServices } from './connection-watch.ts';
-import { type ClientHello, type HelloResult, HelloScan } from './detect/client-hello.ts';
-import { type HttpGuess, HttpScan } from './detect/http-guess.ts';
-import { Opening } from './detect/opening.ts';
-import { type Peek, peek, putBack } from './detect/peek.ts';
+import type { Opening } from './detect/opening.ts';
 import { TunnelGuard } from './detect/tunnel-guard.ts';
 import type { Line } from './fairness/line.ts';
 import type { LiveConnection, LiveConnections, Spareable } from './fairness/live-connections.ts';
@@ -17,10 +14,11 @@ import { guarded } from './guard.ts';
 import type { Destination, HttpConnection, Occupant } from './http/request-pipeline.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
+import { noTls, recognize, type Unrecognized } from './recognize.ts';
 import type { ConnectionScope, Recorder, TransportScope } from './recorder.ts';
 import { forwardTcp } from './tcp/forward.ts';
 import type { PeerSession } from './tls/peer-session.ts';
-import type { AlpnPreference, Handshake, TlsTermination } from './tls/termination.ts';
+import type { TlsTermination } from './tls/termination.ts';
 import type { Upstreams } from './upstream/upstreams.ts';
 
 export interface ConnectionServices {
@@ -43,10 +41,6 @@ export interface Arrival {
   readonly policyPort: number;
   readonly destination: Destination;
 }
-
-const nothing = Buffer.alloc(0);
-const badRequest = 'HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n';
-const noTls: ClientTls = { kind: 'none', reason: 'no_tls_from_remote' };
 
 /** Takes an accepted connection through its life: admission, TLS, detection, decision, forwarding. */
 export function serveConnection(services: ConnectionServices, socket: Socket, arrival: Arrival): void {
@@ -72,7 +66,7 @@ const detecting: Stage = { kind: 'detecting' };
 const http1: Stage = { kind: 'http1' };
 const over: Stage = { kind: 'over' };
 
-class InboundConnection implements LiveConnection {
+class InboundConnection implements LiveConnection, Unrecognized {
   rosterPlace = -1;
   line: Line<LiveConnection> | null = null;
   earlier: LiveConnection | null = null;
@@ -81,7 +75,7 @@ class InboundConnection implements LiveConnection {
   readonly ip: IpAddress;
   readonly isInternal: boolean;
   readonly #services: ConnectionServices;
-  readonly #socket: Socket;
+  readonly socket: Socket;
   readonly #arrival: Arrival;
   readonly #clientPort: number;
   /** Nobody in particular until TLS has told. */
@@ -99,7 +93,7 @@ class InboundConnection implements LiveConnection {
 
   constructor(services: ConnectionServices, socket: Socket, arrival: Arrival, ip: IpAddress) {
     this.#services = services;
-    this.#socket = socket;
+    this.socket = socket;
     this.#arrival = arrival;
     this.isInternal = arrival.destination.kind === 'in-process';
     this.ip = ip;
@@ -109,9 +103,9 @@ class InboundConnection implements LiveConnection {
 
   start(): void {
     const { live } = this.#services;
-    this.#socket.on('error', (error) => {
+    this.socket.on('error', (error) => {
       this.#errno = systemErrorCode(error);
-      this.#socket.destroy();
+      this.socket.destroy();
     });
     const closed = (): void => {
       this.#stage = over;
@@ -119,13 +113,8 @@ class InboundConnection implements LiveConnection {
       this.#watch?.close();
       this.#transport?.closed(this.#errno);
     };
-    this.#socket.on('close', guarded('the end of a connection', null, closed));
-    const policy = this.#policy();
-    if (policy.protocol === 'opaque') {
-      this.#tcp(this.#socket, this.#scope({ kind: 'none', reason: 'port_skipped' }), nothing, null);
-    } else {
-      this.#detectTls(policy);
-    }
+    this.socket.on('close', guarded('the end of a connection', null, closed));
+    recognize(this);
   }
 
   /** Whether NetworkPolicies let the connection in, or in still; records a refusal. Asked before any byte is read. */
@@ -135,7 +124,7 @@ class InboundConnection implements LiveConnection {
     const admission = authorizer.admits(policyPort, this.ip);
     if (admission.kind === 'admitted') return true;
     recorder.networkRefused(
-      this.#policy(),
+      this.policy(),
       {
         clientIp: this.ip,
         clientPort: this.#clientPort,
@@ -149,160 +138,38 @@ class InboundConnection implements LiveConnection {
     return false;
   }
 
-  /** Policy is read anew at each step: it may have changed while we waited for bytes. */
-  #policy(): PortPolicy {
-    return this.#services.authorizer.port(this.#arrival.policyPort);
+  get detectTimeoutMs(): number {
+    return this.#services.detectTimeoutMs;
   }
 
-  #detectTls(policy: PortPolicy): void {
-    peek(this.#socket, nothing, this.#services.detectTimeoutMs, lookForTls(), (result) => {
-      const { bytes } = result;
-      if (result.kind === 'ended') {
-        this.#socket.destroy();
-      } else if (result.kind === 'timeout') {
-        this.#scope(noTls).tcpError('tls detection timeout');
-        this.#socket.destroy();
-      } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
-        this.#hello(policy, bytes, result.value.hello, result.value.hello.serverName);
-      } else {
-        // Linkerd takes a ClientHello without a name for plaintext: it can be meant for nobody but the app.
-        this.#decrypted(this.#socket, bytes, noTls, null);
-      }
+  termination(): TlsTermination | null {
+    return this.#services.tls();
+  }
+
+  mayHandshake(): boolean {
+    this.#handshakeSince = performance.now();
+    return this.#services.live.handshake(this);
+  }
+
+  secured(socket: Socket, session: PeerSession | null): void {
+    this.#session = session;
+    socket.on('error', (error) => {
+      this.#errno = systemErrorCode(error);
+      socket.destroy();
     });
   }
 
-  #hello(policy: PortPolicy, bytes: Buffer, hello: ClientHello, serverName: string): void {
-    const termination = this.#services.tls();
-    if (termination === null || !termination.names.has(serverName)) {
-      this.#passThrough(bytes, this.#scope({ kind: 'passthrough', sni: serverName }));
-      return;
-    }
-    if (!this.#services.live.handshake(this)) {
-      this.#socket.destroy();
-      return;
-    }
-    this.#handshakeSince = performance.now();
-    putBack(this.#socket, bytes);
-    const prefer: AlpnPreference = policy.protocol === 'http2' || policy.protocol === 'grpc' ? 'h2' : 'http/1.1';
-    const established = (handshake: Handshake): void => {
-      if (handshake.kind === 'failed') {
-        this.#scope({ kind: 'mesh', identity: null }).tcpError('i/o');
-        this.#socket.destroy();
-        return;
-      }
-      const { socket, identity, session } = handshake;
-      this.#session = session;
-      socket.on('error', (error) => {
-        this.#errno = systemErrorCode(error);
-        socket.destroy();
-      });
-      const alpn = socket.alpnProtocol === false ? null : socket.alpnProtocol;
-      this.#decrypted(socket, nothing, { kind: 'mesh', identity }, alpn);
-    };
-    termination.accept(this.#socket, hello, prefer, guarded('a TLS handshake', this, established));
+  policy(): PortPolicy {
+    return this.#services.authorizer.port(this.#arrival.policyPort);
   }
 
-  /** TLS for somebody else: its requests cannot be seen. A hello is bytes like any; some would read a request in it. */
-  #passThrough(bytes: Buffer, scope: ConnectionScope): void {
-    const policy = this.#policy();
-    if (policy.protocol !== 'detect') {
-      this.#tcp(this.#socket, scope, bytes, null);
-      return;
-    }
-    scope.detected(policy, 'not_http', 0);
-    const opening = new Opening();
-    opening.read(bytes);
-    this.#tcp(this.#socket, scope, bytes, opening);
-  }
-
-  /** The bytes that the client means for the app are readable now; the first of them may have been read. */
-  #decrypted(stream: Socket, bytes: Buffer, tls: ClientTls, alpn: string | null): void {
-    const policy = this.#policy();
-    const scope = this.#scope(tls);
-    switch (policy.protocol) {
-      case 'opaque':
-      case 'tls':
-        this.#tcp(stream, scope, bytes, null);
-        return;
-      case 'http2':
-      case 'grpc':
-        this.#http2(stream, bytes, scope, policy);
-        return;
-      case 'http1':
-        // Without TLS the Server's word is taken; a meshed peer may send HTTP/2 (Linkerd's orig-proto).
-        if (tls.kind === 'none') this.#http1(stream, bytes, scope, policy);
-        else this.#detectHttp(stream, bytes, scope, policy, alpn);
-        return;
-      case 'detect':
-        this.#detectHttp(stream, bytes, scope, policy, alpn);
-    }
-  }
-
-  #detectHttp(stream: Socket, before: Buffer, scope: ConnectionScope, policy: PortPolicy, alpn: string | null): void {
-    // What was agreed on is spoken, or nothing.
-    if (alpn === 'h2') {
-      scope.detected(policy, 'http/2', 0);
-      this.#http2(stream, before, scope, policy);
-      return;
-    }
-    if (alpn === 'http/1.1') {
-      scope.detected(policy, 'http/1', 0);
-      this.#http1(stream, before, scope, policy);
-      return;
-    }
-    const startedAt = performance.now();
-    const scan = new HttpScan();
-    const look = (bytes: Buffer): HttpGuess | undefined => scan.guess(bytes);
-    peek(stream, before, policy.detectTimeoutMs, look, (result) =>
-      this.#detected(stream, scope, result, scan, (performance.now() - startedAt) / 1000),
-    );
-  }
-
-  #detected(stream: Socket, scope: ConnectionScope, result: Peek<HttpGuess>, scan: HttpScan, seconds: number): void {
-    // Policy may have changed meanwhile; what was detected is then judged by the new one.
-    const now = this.#policy();
-    const { bytes } = result;
-    scope.detected(now, detectResult(result), seconds);
-    if (result.kind === 'ended' && bytes.length === 0) {
-      stream.destroy();
-    } else if (result.kind === 'seen' && result.value === 'http/2') {
-      this.#http2(stream, bytes, scope, now);
-    } else if (result.kind === 'seen' && result.value === 'http/1') {
-      this.#http1(stream, bytes, scope, now);
-    } else if (now.protocol === 'http1' && !(result.kind === 'seen' && result.value === 'other')) {
-      // The Server's word, where nothing speaks against it (Linkerd).
-      this.#http1(stream, bytes, scope, now);
-    } else if (now.protocol === 'detect') {
-      this.#undeclared(stream, scope, result, scan.rest(bytes), now);
-    } else {
-      this.#tcp(stream, scope, bytes, null);
-    }
-  }
-
-  /** Not HTTP as we know it, on a port that does not say what it is. */
-  #undeclared(
-    stream: Socket,
-    scope: ConnectionScope,
-    { kind, bytes }: Peek<HttpGuess>,
-    opening: Opening,
-    policy: PortPolicy,
-  ): void {
-    if (!opening.endsAsRequest) {
-      this.#tcp(stream, scope, bytes, opening);
-      return;
-    }
-    scope.badRequest(policy, 'what some servers would take for a request, though it is none');
-    if (kind === 'seen') stream.end(badRequest);
-    stream.destroySoon();
-  }
-
-  #http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
+  http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
     const connection = this.#http(stream, scope, policy);
     this.#stage = http1;
     this.#services.http1.serve(connection, stream, bytes);
   }
 
-  #http2(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
+  http2(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
     const connection = this.#http(stream, scope, policy);
     const session = this.#services.http2.serve(connection, stream, bytes);
     this.#stage = { kind: 'http2', session };
@@ -327,16 +194,16 @@ class InboundConnection implements LiveConnection {
    * @param bytes what was read already.
    * @param opening has read them, and goes on reading; null where the port's protocol is declared.
    */
-  #tcp(stream: Socket, scope: ConnectionScope, bytes: Buffer, opening: Opening | null): void {
+  tcp(stream: Socket, scope: ConnectionScope, bytes: Buffer, opening: Opening | null): void {
     const { authorizer, upstreams } = this.#services;
-    const policy = this.#policy();
+    const policy = this.policy();
     const { client } = this.#facts;
     const decision = authorizer.connection(policy, client);
     scope.connectionDecided(policy, decision, () => authorizer.connectionReasons(policy, client));
     const { destination } = this.#arrival;
     if (decision.kind === 'deny' || destination.kind !== 'app') {
       stream.destroy();
-      this.#socket.destroy();
+      this.socket.destroy();
       return;
     }
     const transport = scope.openSource(policy, stream);
@@ -376,7 +243,7 @@ class InboundConnection implements LiveConnection {
   }
 
   /** TLS has told who the client is, or that it says nothing of itself. */
-  #scope(tls: ClientTls): ConnectionScope {
+  identify(tls: ClientTls): ConnectionScope {
     if (tls !== noTls) this.#facts = this.#factsOf(tls);
     return this.#services.recorder.connection(this.#facts);
   }
@@ -394,7 +261,7 @@ class InboundConnection implements LiveConnection {
     }
     if (this.#stage.kind !== 'tcp') return;
     const { policy, scope, destroy } = this.#stage;
-    const now = this.#policy();
+    const now = this.policy();
     if (now === policy) return;
     this.#stage.policy = now;
     const { authorizer } = this.#services;
@@ -402,7 +269,7 @@ class InboundConnection implements LiveConnection {
     if (authorizer.connection(now, client).kind === 'permit') return;
     scope.connectionTerminated(now, () => authorizer.connectionReasons(now, client));
     destroy();
-    this.#socket.destroy();
+    this.socket.destroy();
   }
 
   announceDrain(): void {
@@ -410,28 +277,13 @@ class InboundConnection implements LiveConnection {
   }
 
   drain(): void {
-    if (this.#stage.kind === 'detecting') this.#socket.destroy();
+    if (this.#stage.kind === 'detecting') this.socket.destroy();
     else if (this.#stage.kind === 'http2') this.#stage.session.drain();
     // HTTP/1 is drained by its server, which knows who is idle; TCP and tunnels are waited for.
   }
 
   destroy(): void {
     if (this.#stage.kind === 'tcp') this.#stage.destroy();
-    this.#socket.destroy();
+    this.socket.destroy();
   }
-}
-
-/** Undefined while it may still become one. */
-function lookForTls(): (bytes: Buffer) => Exclude<HelloResult, { kind: 'partial' }> | undefined {
-  const scan = new HelloScan();
-  return (bytes) => {
-    const result = scan.look(bytes);
-    return result.kind === 'partial' ? undefined : result;
-  };
-}
-
-function detectResult(result: Peek<HttpGuess>): 'http/1' | 'http/2' | 'not_http' | 'read_timeout' | 'error' {
-  if (result.kind === 'ended') return 'error';
-  if (result.kind === 'timeout') return 'read_timeout';
-  return result.value === 'http/1' || result.value === 'http/2' ? result.value : 'not_http';
 }

@@ -1,0 +1,226 @@
+import type { Socket } from 'node:net';
+import type { ClientTls } from '../client.ts';
+import type { PortPolicy } from '../policy/decision.ts';
+import { type ClientHello, type HelloResult, HelloScan } from './detect/client-hello.ts';
+import { type HttpGuess, HttpScan } from './detect/http-guess.ts';
+import { Opening } from './detect/opening.ts';
+import { type Peek, peek, putBack } from './detect/peek.ts';
+import { type Ending, guarded } from './guard.ts';
+import type { ConnectionScope } from './recorder.ts';
+import type { PeerSession } from './tls/peer-session.ts';
+import type { AlpnPreference, Handshake, TlsTermination } from './tls/termination.ts';
+
+/** A connection of which nobody knows yet who is there and what it speaks. One of the last three is called once, if any. */
+export interface Unrecognized extends Ending {
+  readonly socket: Socket;
+  /** Milliseconds for the first bytes. */
+  readonly detectTimeoutMs: number;
+  /** Policy is read anew at each step: it may have changed while we waited for bytes. */
+  policy(): PortPolicy;
+  /** Null where this proxy has no identity. */
+  termination(): TlsTermination | null;
+  /** Counts a handshake in; false where there are too many. */
+  mayHandshake(): boolean;
+  /** The handshake has succeeded; what comes is read from this socket. */
+  secured(socket: Socket, session: PeerSession | null): void;
+  /** TLS has told who the client is, or that it says nothing of itself. */
+  identify(tls: ClientTls): ConnectionScope;
+  http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
+  http2(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
+  /** @param opening has read `bytes`, and goes on reading; null where the port's protocol is declared. */
+  tcp(stream: Socket, scope: ConnectionScope, bytes: Buffer, opening: Opening | null): void;
+}
+
+const nothing = Buffer.alloc(0);
+const badRequest = 'HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n';
+
+export const noTls: ClientTls = { kind: 'none', reason: 'no_tls_from_remote' };
+
+/** Finds out who the client is and what it speaks, as far as policy wants to know. */
+export function recognize(connection: Unrecognized): void {
+  const policy = connection.policy();
+  if (policy.protocol === 'opaque') {
+    connection.tcp(connection.socket, connection.identify({ kind: 'none', reason: 'port_skipped' }), nothing, null);
+  } else {
+    detectTls(connection, policy);
+  }
+}
+
+function detectTls(connection: Unrecognized, policy: PortPolicy): void {
+  peek(connection.socket, nothing, connection.detectTimeoutMs, lookForTls(), (result) => {
+    const { bytes } = result;
+    if (result.kind === 'ended') {
+      connection.socket.destroy();
+    } else if (result.kind === 'timeout') {
+      connection.identify(noTls).tcpError('tls detection timeout');
+      connection.socket.destroy();
+    } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
+      takeHello(connection, policy, bytes, result.value.hello, result.value.hello.serverName);
+    } else {
+      // Linkerd takes a ClientHello without a name for plaintext: it can be meant for nobody but the app.
+      recognizePlain(connection, connection.socket, bytes, noTls, null);
+    }
+  });
+}
+
+function takeHello(
+  connection: Unrecognized,
+  policy: PortPolicy,
+  bytes: Buffer,
+  hello: ClientHello,
+  serverName: string,
+): void {
+  const termination = connection.termination();
+  if (termination === null || !termination.names.has(serverName)) {
+    passThrough(connection, bytes, connection.identify({ kind: 'passthrough', sni: serverName }));
+    return;
+  }
+  if (!connection.mayHandshake()) {
+    connection.socket.destroy();
+    return;
+  }
+  putBack(connection.socket, bytes);
+  const prefer: AlpnPreference = policy.protocol === 'http2' || policy.protocol === 'grpc' ? 'h2' : 'http/1.1';
+  const established = (handshake: Handshake): void => {
+    if (handshake.kind === 'failed') {
+      connection.identify({ kind: 'mesh', identity: null }).tcpError('i/o');
+      connection.socket.destroy();
+      return;
+    }
+    const { socket, identity, session } = handshake;
+    connection.secured(socket, session);
+    const alpn = socket.alpnProtocol === false ? null : socket.alpnProtocol;
+    recognizePlain(connection, socket, nothing, { kind: 'mesh', identity }, alpn);
+  };
+  termination.accept(connection.socket, hello, prefer, guarded('a TLS handshake', connection, established));
+}
+
+/** TLS for somebody else: its requests cannot be seen. A hello is bytes like any; some would read a request in it. */
+function passThrough(connection: Unrecognized, bytes: Buffer, scope: ConnectionScope): void {
+  const policy = connection.policy();
+  if (policy.protocol !== 'detect') {
+    connection.tcp(connection.socket, scope, bytes, null);
+    return;
+  }
+  scope.detected(policy, 'not_http', 0);
+  const opening = new Opening();
+  opening.read(bytes);
+  connection.tcp(connection.socket, scope, bytes, opening);
+}
+
+/** The bytes that the client means for the app are readable now; the first of them may have been read. */
+function recognizePlain(
+  connection: Unrecognized,
+  stream: Socket,
+  bytes: Buffer,
+  tls: ClientTls,
+  alpn: string | null,
+): void {
+  const policy = connection.policy();
+  const scope = connection.identify(tls);
+  switch (policy.protocol) {
+    case 'opaque':
+    case 'tls':
+      connection.tcp(stream, scope, bytes, null);
+      return;
+    case 'http2':
+    case 'grpc':
+      connection.http2(stream, bytes, scope, policy);
+      return;
+    case 'http1':
+      // Without TLS the Server's word is taken; a meshed peer may send HTTP/2 (Linkerd's orig-proto).
+      if (tls.kind === 'none') connection.http1(stream, bytes, scope, policy);
+      else detectHttp(connection, stream, bytes, scope, policy, alpn);
+      return;
+    case 'detect':
+      detectHttp(connection, stream, bytes, scope, policy, alpn);
+  }
+}
+
+function detectHttp(
+  connection: Unrecognized,
+  stream: Socket,
+  before: Buffer,
+  scope: ConnectionScope,
+  policy: PortPolicy,
+  alpn: string | null,
+): void {
+  // What was agreed on is spoken, or nothing.
+  if (alpn === 'h2') {
+    scope.detected(policy, 'http/2', 0);
+    connection.http2(stream, before, scope, policy);
+    return;
+  }
+  if (alpn === 'http/1.1') {
+    scope.detected(policy, 'http/1', 0);
+    connection.http1(stream, before, scope, policy);
+    return;
+  }
+  const startedAt = performance.now();
+  const scan = new HttpScan();
+  const look = (bytes: Buffer): HttpGuess | undefined => scan.guess(bytes);
+  peek(stream, before, policy.detectTimeoutMs, look, (result) =>
+    concludeHttp(connection, stream, scope, result, scan, (performance.now() - startedAt) / 1000),
+  );
+}
+
+function concludeHttp(
+  connection: Unrecognized,
+  stream: Socket,
+  scope: ConnectionScope,
+  result: Peek<HttpGuess>,
+  scan: HttpScan,
+  seconds: number,
+): void {
+  // Policy may have changed meanwhile; what was detected is then judged by the new one.
+  const now = connection.policy();
+  const { bytes } = result;
+  scope.detected(now, detectResult(result), seconds);
+  if (result.kind === 'ended' && bytes.length === 0) {
+    stream.destroy();
+  } else if (result.kind === 'seen' && result.value === 'http/2') {
+    connection.http2(stream, bytes, scope, now);
+  } else if (result.kind === 'seen' && result.value === 'http/1') {
+    connection.http1(stream, bytes, scope, now);
+  } else if (now.protocol === 'http1' && !(result.kind === 'seen' && result.value === 'other')) {
+    // The Server's word, where nothing speaks against it (Linkerd).
+    connection.http1(stream, bytes, scope, now);
+  } else if (now.protocol === 'detect') {
+    undeclared(connection, stream, scope, result, scan.rest(bytes), now);
+  } else {
+    connection.tcp(stream, scope, bytes, null);
+  }
+}
+
+/** Not HTTP as we know it, on a port that does not say what it is. */
+function undeclared(
+  connection: Unrecognized,
+  stream: Socket,
+  scope: ConnectionScope,
+  { kind, bytes }: Peek<HttpGuess>,
+  opening: Opening,
+  policy: PortPolicy,
+): void {
+  if (!opening.endsAsRequest) {
+    connection.tcp(stream, scope, bytes, opening);
+    return;
+  }
+  scope.badRequest(policy, 'what some servers would take for a request, though it is none');
+  if (kind === 'seen') stream.end(badRequest);
+  stream.destroySoon();
+}
+
+/** Undefined while it may still become one. */
+function lookForTls(): (bytes: Buffer) => Exclude<HelloResult, { kind: 'partial' }> | undefined {
+  const scan = new HelloScan();
+  return (bytes) => {
+    const result = scan.look(bytes);
+    return result.kind === 'partial' ? undefined : result;
+  };
+}
+
+function detectResult(result: Peek<HttpGuess>): 'http/1' | 'http/2' | 'not_http' | 'read_timeout' | 'error' {
+  if (result.kind === 'ended') return 'error';
+  if (result.kind === 'timeout') return 'read_timeout';
+  return result.value === 'http/1' || result.value === 'http/2' ? result.value : 'not_http';
+}
