@@ -1,10 +1,12 @@
 import type { AddressInfo } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import type { Config } from '../config/config.ts';
 import type { ListenAddress } from '../config/values.ts';
 import type { AdminApp } from '../ops/admin-app.ts';
 import type { HealthServer } from '../ops/health-server.ts';
 import { adminArrivals, explicitArrivals, redirectedArrivals } from '../proxy/accept/arrivals.ts';
 import type { Doors } from '../proxy/accept/doors.ts';
+import { LocalAddresses } from '../proxy/accept/local-addresses.ts';
 import { loadOriginalDestination } from '../proxy/accept/original-destination.ts';
 import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
 import type { Destination } from '../proxy/http/request-pipeline.ts';
@@ -57,11 +59,13 @@ export async function openDoors(parts: DoorParts): Promise<Omit<Addresses, 'heal
           adminArrivals(adminListen.host, adminListen.port, destination),
         );
   const openRedirected = (address: ListenAddress): Promise<AddressInfo> => {
+    const local = new LocalAddresses(interfaceAddresses);
     const arrive = redirectedArrivals({
       originalDestination: loadOriginalDestination(),
       appHost: config.appHost,
       admin: adminListen === null ? null : { port: adminListen.port, destination },
       pod: () => policy.podFacts.current(),
+      isLocal: (ip) => local.has(ip),
       isDeclared: (port) => isDeclared(port, config, policy),
       own,
       warn: (fields, message) => logger.warn(fields, message),
@@ -69,6 +73,10 @@ export async function openDoors(parts: DoorParts): Promise<Omit<Addresses, 'heal
     return doors.open('SALLYPORT_INBOUND_LISTEN', address, arrive);
   };
   return { inbound: inboundListen === null ? null : await openRedirected(inboundListen), ports, admin: adminAddress };
+}
+
+function interfaceAddresses(): string[] {
+  return Object.values(networkInterfaces()).flatMap((each) => each?.map(({ address }) => address) ?? []);
 }
 
 /** The Pod declares the port or has it probed, a Server selects it, or it is listed. */

@@ -3,12 +3,7 @@ import { type IpAddress, parseIp } from '../../ip.ts';
 import type { Arrival } from '../connection.ts';
 import type { Destination } from '../http/request-pipeline.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
-import {
-  appEndpoint,
-  leadsToLoopback,
-  type OriginalDestination,
-  type ReadOriginalDestination,
-} from './original-destination.ts';
+import { appEndpoint, leadsToLoopback, type ReadOriginalDestination } from './original-destination.ts';
 import type { OwnEndpoints } from './own-endpoints.ts';
 
 /** Where a connection that has come to a listener was meant to go; null: it is closed. */
@@ -41,11 +36,18 @@ export interface RedirectedOptions {
   readonly admin: { readonly port: number; readonly destination: Destination } | null;
   /** The pod's addresses as they are; `ipsStated`: whoever set them named all of them. */
   pod(): { readonly ips: readonly IpAddress[]; readonly ipsStated: boolean };
+  /** Whether an interface of this machine has the address. */
+  isLocal(ip: IpAddress): boolean;
   /** Whether somebody has said that the app serves this port. */
   isDeclared(port: number): boolean;
   readonly own: OwnEndpoints;
   warn(fields: object, message: string): void;
 }
+
+const foreign = 'Connections meant for an address that is not of the pod are closed (SALLYPORT_POD_IPS)';
+
+const undeclared =
+  'Nothing declares this port: what listens there on loopback alone is not reached (SALLYPORT_LOOPBACK_PORTS)';
 
 /** Kinds of warnings about redirected connections. */
 const mostWarnings = 256;
@@ -61,31 +63,25 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
     told.add(key);
     options.warn(fields, message);
   };
-  const isOurs = ({ ip }: OriginalDestination): boolean => {
+  const named = (ip: IpAddress): 'as ours' | 'as not ours' | 'by nobody' => {
     const { ips, ipsStated } = options.pod();
-    return !ipsStated || leadsToLoopback(ip.text) || ips.some(({ text }) => text === ip.text);
+    if (!ipsStated) return 'by nobody';
+    return ips.some(({ text }) => text === ip.text) ? 'as ours' : 'as not ours';
   };
-  const isServed = (port: number): boolean => {
-    if (options.isDeclared(port)) return true;
-    warnOnce(
-      { port },
-      'Nothing declares this port: what listens there on loopback alone is not reached (SALLYPORT_LOOPBACK_PORTS)',
-    );
-    return false;
+  // Packets for loopback can come from a wire (CVE-2020-8558), and for any address at all: they are not this machine's.
+  const isOurs = (ip: IpAddress, client: string | undefined): boolean =>
+    leadsToLoopback(ip.text) ? leadsToLoopback(client ?? '') : named(ip) !== 'as not ours';
+  const closed = (fields: { readonly port?: number; readonly ip?: string }, message: string): null => {
+    warnOnce(fields, message);
+    return null;
   };
   return (socket) => {
     const target = options.originalDestination(socket);
     // Not redirected, or meant for this port itself: forwarding would come back here.
     if (target === null || target.port === socket.localPort) return null;
     const { ip, port } = target;
+    if (!isOurs(ip, socket.remoteAddress)) return closed({ ip: ip.text }, foreign);
     if (port === admin?.port) return { targetIp: ip.text, policyPort: port, destination: admin.destination };
-    if (!isOurs(target)) {
-      warnOnce(
-        { ip: ip.text },
-        'Connections meant for an address that is not of the pod are closed (SALLYPORT_POD_IPS)',
-      );
-      return null;
-    }
     // The app would be this proxy. Whatever listens there should have been left out of the redirection.
     if (
       own.has(
@@ -93,10 +89,21 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
         ip,
       )
     ) {
-      warnOnce({ port }, 'Connections to a port on which this proxy itself listens are redirected; they are closed');
-      return null;
+      return closed(
+        { port },
+        'Connections to a port on which this proxy itself listens are redirected; they are closed',
+      );
     }
-    const endpoint = appEndpoint(appHost, target, () => isServed(port));
+    let declared = true;
+    const endpoint = appEndpoint(appHost, target, () => {
+      declared = options.isDeclared(port);
+      return declared;
+    });
+    // Sent on as it was meant, it would leave this machine, with this machine's address for its own.
+    const asMeant = endpoint.host === ip.text && !leadsToLoopback(ip.text);
+    const isHere = !asMeant || named(ip) === 'as ours' || options.isLocal(ip);
+    if (!isHere) return closed({ ip: ip.text }, foreign);
+    if (!declared) warnOnce({ port }, undeclared);
     return { targetIp: ip.text, policyPort: port, destination: { kind: 'app', endpoint } };
   };
 }

@@ -7,6 +7,7 @@ import {
   at,
   createPodNetwork,
   curl,
+  mustRun,
   podNetworkUnavailable,
   startSidecar,
 } from '../../support/pod-network.ts';
@@ -69,10 +70,56 @@ async function ownPorts(t: Test): Promise<void> {
   t.match(await sallyport.stop(), { code: 0 });
 }
 
+/**
+ * Whoever shares a wire with the pod can send it packets for any address, and the redirect takes them all: the proxy must
+ * not become the way to what only the pod reaches.
+ */
+async function relayed(t: Test): Promise<void> {
+  const net = await createPodNetwork(t);
+  const { pod, client, outsider } = net;
+  await applyRules(pod, '--admin-port', 'off');
+  const elsewhere = await startDriver(t, outsider.namespace.within);
+  const inPod = await startDriver(t, pod.namespace.within);
+  for (const port of [8085, 9229]) await elsewhere.startApp({ host: '::', port });
+  for (const port of [8085, 9229]) await inPod.startApp({ host: '127.0.0.1', port });
+  await mustRun(client, 'ip', 'route', 'add', `${address.outsider}/32`, 'via', address.pod);
+  await mustRun(client, 'ip', '-6', 'route', 'add', `${address.outsider6}/128`, 'via', address.pod6);
+  // As CVE-2020-8558: packets for loopback that come from a wire.
+  for (const place of [pod, client]) {
+    await mustRun(place, 'sysctl', '-q', '-w', 'net.ipv4.conf.eth0.route_localnet=1');
+  }
+  await mustRun(client, 'ip', 'addr', 'del', '127.0.0.1/8', 'dev', 'lo');
+  await mustRun(client, 'ip', 'route', 'add', '127.0.0.1/32', 'via', address.pod);
+
+  const env = {
+    ...policyEnvironment(temporaryFolder(t), openServer('web', 8085)),
+    SALLYPORT_DEFAULT_INBOUND_POLICY: 'all-unauthenticated',
+  };
+  for (const appHost of ['127.0.0.1', 'original']) {
+    for (const podIps of ['', `${address.pod},${address.pod6}`]) {
+      const sallyport = await startSidecar(t, net, { ...env, SALLYPORT_APP_HOST: appHost, SALLYPORT_POD_IPS: podIps });
+      for (const host of [address.outsider, address.outsider6, '127.0.0.1']) {
+        for (const port of [8085, 9229]) {
+          const got = await curl(client, at(host, port), '--max-time', '4');
+          // The port that is declared is the app's own, whatever it was called.
+          const mayBeApp = appHost === '127.0.0.1' && podIps === '' && port === 8085 && host !== '127.0.0.1';
+          if (!mayBeApp) t.match(got, { status: 0, body: '' }, `app ${appHost}, pod ${podIps}: ${host}:${port}`);
+        }
+        const admin = await curl(client, at(host, 4191, '/live'), '--max-time', '4');
+        if (podIps !== '' || host === '127.0.0.1') t.match(admin, { status: 0 }, `${host}: the admin port`);
+      }
+      t.match(await sallyport.stop(), { code: 0 });
+    }
+  }
+  for (const [port, { requests }] of Object.entries(await elsewhere.counts()))
+    t.equal(requests, 0, `elsewhere:${port}`);
+}
+
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
   t.setTimeout(90_000);
   await t.test('SALLYPORT_APP_HOST=original', { timeout: 40_000 }, original);
+  await t.test('addresses that are not of the pod', { timeout: 60_000 }, relayed);
   await t.test("the proxy's own ports, redirected", { timeout: 40_000 }, ownPorts);
 }

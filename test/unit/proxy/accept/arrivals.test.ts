@@ -11,8 +11,8 @@ const ip = (text: string): IpAddress => {
   return parsed;
 };
 /** What the doors ask of a socket. */
-const socketAt = (localAddress: string | undefined, localPort: number): Socket =>
-  ({ localAddress, localPort }) as unknown as Socket;
+const socketAt = (localAddress: string | undefined, localPort: number, remoteAddress = '10.0.0.1'): Socket =>
+  ({ localAddress, localPort, remoteAddress }) as unknown as Socket;
 const admin: Destination = {
   kind: 'in-process',
   application: { handle: async () => ({ status: 200, headers: [], body: '' }) },
@@ -48,6 +48,7 @@ t.test('a redirected connection', async (t) => {
     readonly name: string;
     /** Null: the kernel knows no other destination. */
     readonly meant: readonly [ip: string, port: number] | null;
+    readonly client?: string;
     readonly ipsStated?: boolean;
     readonly appHost?: string;
     /** Where it goes; null: it is closed. */
@@ -67,7 +68,39 @@ t.test('a redirected connection', async (t) => {
       warned: /SALLYPORT_POD_IPS/,
     },
     { name: 'an address that nobody named', meant: ['10.9.9.9', 8080], to: '127.0.0.1:8080' },
-    { name: 'loopback, where all are named', meant: ['127.0.0.1', 8080], ipsStated: true, to: '127.0.0.1:8080' },
+    {
+      name: 'loopback, where all are named',
+      meant: ['127.0.0.1', 8080],
+      client: '127.0.0.1',
+      ipsStated: true,
+      to: '127.0.0.1:8080',
+    },
+    { name: 'loopback, from a wire', meant: ['127.0.0.1', 8080], to: null, warned: /POD_IPS/ },
+    { name: 'another loopback, from a wire', meant: ['127.9.9.9', 9229], to: null, warned: /POD_IPS/ },
+    { name: 'loopback, from a client that is gone', meant: ['::1', 8080], client: '', to: null, warned: /POD_IPS/ },
+    { name: 'as meant, to one of ours', meant: ['10.0.0.7', 8080], appHost: 'original', to: '10.0.0.7:8080' },
+    {
+      name: 'as meant, to an address of nobody',
+      meant: ['10.9.9.9', 8080],
+      appHost: 'original',
+      to: null,
+      warned: /POD_IPS/,
+    },
+    { name: 'a port that nobody declared, elsewhere', meant: ['10.9.9.9', 9229], to: null, warned: /POD_IPS/ },
+    {
+      name: 'the admin server, at an address of nobody, where all are named',
+      meant: ['10.9.9.9', 4191],
+      ipsStated: true,
+      to: null,
+      warned: /POD_IPS/,
+    },
+    {
+      name: 'as meant, to an address that is named and on no interface',
+      meant: ['10.0.0.8', 8080],
+      ipsStated: true,
+      appHost: 'original',
+      to: '10.0.0.8:8080',
+    },
     { name: 'a port of our own', meant: ['10.0.0.7', 4192], to: null, warned: /itself listens/ },
     {
       name: 'a port of our own, as meant',
@@ -84,9 +117,9 @@ t.test('a redirected connection', async (t) => {
       warned: /SALLYPORT_LOOPBACK_PORTS/,
     },
   ];
-  for (const { name, meant, ipsStated = false, appHost = '127.0.0.1', to, warned } of rows) {
+  for (const { name, meant, client, ipsStated = false, appHost = '127.0.0.1', to, warned } of rows) {
     const warnings: string[] = [];
-    const ips = [ip('10.0.0.7')];
+    const ips = [ip('10.0.0.7'), ip('10.0.0.8')];
     const own = new OwnEndpoints(() => ips);
     for (const port of [4143, 4191, 4192]) own.add(port);
     const arrive = redirectedArrivals({
@@ -94,12 +127,13 @@ t.test('a redirected connection', async (t) => {
       appHost,
       admin: { port: 4191, destination: admin },
       pod: () => ({ ips, ipsStated }),
+      isLocal: ({ text }) => text === '10.0.0.7',
       isDeclared: (port) => port !== 9229,
       own,
       warn: (_fields, message) => void warnings.push(message),
     });
     for (const time of ['first', 'second']) {
-      const arrival = arrive(socketAt('127.0.0.1', 4143));
+      const arrival = arrive(socketAt('127.0.0.1', 4143, client));
       const destination = arrival?.destination;
       const went =
         destination === undefined
@@ -123,6 +157,7 @@ t.test('warnings of redirected connections come to an end', async (t) => {
     appHost: '127.0.0.1',
     admin: null,
     pod: () => ({ ips: [], ipsStated: false }),
+    isLocal: () => true,
     isDeclared: () => false,
     own: new OwnEndpoints(() => []),
     warn: () => void warnings++,
