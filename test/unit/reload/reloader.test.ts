@@ -200,6 +200,16 @@ t.test('when what files say is believed', async (t) => {
       inForce: ['two@25000'],
     },
     {
+      name: 'a word less late in a long reload: the quiet is counted from its going',
+      happen(w) {
+        w.write('a', 'one two w0');
+        for (let ms = 1_000; ms < 9_000; ms += 1_000) w.at(ms, () => w.write('a', `one two w${ms}`));
+        w.at(9_000, () => w.write('a', 'one'));
+        w.at(13_000, () => w.write('a', 'one'));
+      },
+      inForce: ['one@18000'],
+    },
+    {
       name: 'of two files, each by itself',
       happen(w) {
         w.write('a', 'one two three', 'renamed');
