@@ -1,8 +1,9 @@
-/** Every shared policy case through `sallyport explain --requests`: one process for each state of a case's documents. */
+/** Every policy case through `sallyport explain --requests`: one process for each state of a case's documents. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
+import { forAllCases } from '../support/cases.ts';
 import {
   afterStep,
   type BurstExpectation,
@@ -38,12 +39,7 @@ interface State {
 
 const verdicts = { allow: 'permit', deny: 'deny', 'not-found': 'no-route', 'rate-limited': 'rate-limited' };
 
-const shared = readPolicyCases();
-if (!shared.found) {
-  t.plan(0, shared.reason);
-} else {
-  await allCases(t, shared.cases);
-}
+await forAllCases(t, readPolicyCases(), allCases);
 
 async function allCases(t: Test, cases: PolicyCases): Promise<void> {
   const folder = t.testdir();

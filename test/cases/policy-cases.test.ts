@@ -1,15 +1,13 @@
 import t, { type Test } from 'tap';
-import { type IpAddress, parseIp } from '../../lib/ip.ts';
 import { createAuthorizer } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
-import { readDocuments } from '../../lib/policy/documents/read.ts';
-import { type ExplainJson, type ExplainQuery, explain } from '../../lib/policy/explain.ts';
-import { parseDefaultPolicy, parsePortSet, type Workload } from '../../lib/policy/workload.ts';
-import { workloadFromPod } from '../support/pod-workload.ts';
+import { type ExplainJson, explain } from '../../lib/policy/explain.ts';
+import type { Workload } from '../../lib/policy/workload.ts';
+import { queryOf, readAll, workloadOf } from '../support/case-world.ts';
+import { forAllCases } from '../support/cases.ts';
 import {
   afterStep,
   type PolicyCase,
-  type PolicyCases,
   type PolicyCheck,
   type PolicyDocument,
   podOf,
@@ -18,41 +16,9 @@ import {
 } from '../support/policy-cases.ts';
 
 /*
- * The shared cases, decided in this process: documents to index to explanation, with no server between. The same file is
+ * The cases, decided in this process: documents to index to explanation, with no server between. The same file is
  * run over real connections elsewhere.
  */
-
-function workloadOf(cases: PolicyCases, policyCase: PolicyCase): Workload {
-  const settings = { ...cases.defaults.settings, ...policyCase.settings };
-  const { workload } = workloadFromPod(podOf(cases, policyCase), {
-    defaultPolicy: parseDefaultPolicy(settings.defaultInboundPolicy) ?? 'deny',
-    opaquePorts: parsePortSet('').ports,
-    clusterNetworks: settings.clusterNetworks,
-    probeNetworks: settings.probeNetworks,
-    authorizeLocalhost: true,
-    controlPlaneNamespace: settings.controlPlaneNamespace,
-    trustDomain: settings.identityDomain,
-    detectTimeoutMs: 10_000,
-  });
-  if (workload === null) throw new Error(`${policyCase.id}: the pod cannot be read`);
-  return workload;
-}
-
-function queryOf({ client, request }: PolicyCheck): ExplainQuery {
-  const { port, method, path, host, headers } = request;
-  const protocols = { 'http/1.1': 'http1', 'http/2': 'http2', grpc: 'grpc', tcp: 'tcp' } as const;
-  return {
-    port,
-    ip: parseIp(client.ip) as IpAddress,
-    ...(client.tls === 'mesh' && client.identity !== undefined ? { identity: client.identity } : {}),
-    tls: client.tls === 'passthrough' ? 'passthrough' : client.tls === 'none' ? 'none' : 'anonymous',
-    protocol: protocols[request.proto],
-    ...(method === undefined ? {} : { method }),
-    ...(path === undefined ? {} : { path }),
-    ...(host === undefined ? {} : { host }),
-    headers: headers ?? [],
-  };
-}
 
 const verdicts = { allow: 'permit', deny: 'deny', 'not-found': 'no-route', 'rate-limited': 'rate-limited' } as const;
 
@@ -92,22 +58,18 @@ function runCase(t: Test, policyCase: PolicyCase, workload: Workload): void {
   // Time stands still, so that a burst happens at one instant.
   const authorizer = createAuthorizer({ nowMs: () => 1_000_000 });
   const load = (documents: readonly PolicyDocument[]): void => {
-    const readAll = (all: readonly PolicyDocument[]): ReturnType<typeof readDocuments> =>
-      readDocuments(
-        all.map((value) => ({ value, file: 'case.yaml', position: () => ({ line: 1, column: 1 }) })),
-        { namespace: workload.namespace },
-      );
-    const refused = readAll(documents)
+    const refused = readAll(documents, workload)
       .problems.filter(({ severity }) => severity === 'error')
       .map(({ resource }) => `${resource?.kind}/${resource?.name}`);
     for (const rejected of policyCase.rejected ?? []) t.ok(refused.includes(rejected), `${rejected} is refused`);
     // In the cases an API server has refused them, and they never came to be; here they would close what they might refuse.
     const rejected = new Set(policyCase.rejected);
-    const read = readAll(documents.filter(({ kind, metadata }) => !rejected.has(`${kind}/${metadata.name}`)));
+    const created = documents.filter(({ kind, metadata }) => !rejected.has(`${kind}/${metadata.name}`));
+    const read = readAll(created, workload);
     authorizer.swap(compileNow(read.documents, workload).index);
   };
   const run = (check: PolicyCheck): void => {
-    const ask = (): ExplainJson => explain(authorizer, queryOf(check));
+    const ask = (): ExplainJson => explain(authorizer, queryOf(check.client, check.request));
     if (check.burst === undefined) {
       t.same(observed(ask(), check), wanted(check), check.id);
       return;
@@ -134,13 +96,11 @@ function runCase(t: Test, policyCase: PolicyCase, workload: Workload): void {
   }
 }
 
-const shared = readPolicyCases();
-if (!shared.found) {
-  t.plan(0, shared.reason);
-} else {
-  const { cases } = shared;
+await forAllCases(t, readPolicyCases(), async (t, cases) => {
   t.not(cases.cases.length, 0, 'there are cases');
   for (const one of cases.cases) {
-    t.test(`${one.id} ${one.title}`, async (t) => runCase(t, one, workloadOf(cases, one)));
+    const settings = { ...cases.defaults.settings, ...one.settings };
+    const workload = workloadOf(one.id, podOf(cases, one), settings);
+    await t.test(`${one.id} ${one.title}`, async (t) => runCase(t, one, workload));
   }
-}
+});

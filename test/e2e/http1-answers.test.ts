@@ -1,5 +1,6 @@
 import { connect as http2Connect } from 'node:http2';
 import t, { type Test } from 'tap';
+import { forAllCases } from '../support/cases.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { type Http1Cases, readHttp1Cases, type UpstreamResponseCase } from '../support/http1-cases.ts';
 import { startHttp1Proxy } from '../support/http1-setup.ts';
@@ -186,6 +187,4 @@ async function h2ResetCode(t: Test, port: number): Promise<number> {
   return stream.rstCode ?? 0;
 }
 
-const shared = readHttp1Cases();
-if (!shared.found) t.plan(0, shared.reason);
-else await t.test('hostile answers of an app', { timeout: 60_000 }, (t) => responseCases(t, shared.cases));
+await forAllCases(t, readHttp1Cases(), responseCases, { timeout: 60_000 });

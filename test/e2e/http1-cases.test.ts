@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { forAllCases } from '../support/cases.ts';
 import { temporaryFolder } from '../support/files.ts';
 import {
   answersPossible,
@@ -160,10 +161,5 @@ async function observeOnce(
   }
 }
 
-const shared = readHttp1Cases();
-if (!shared.found) {
-  t.plan(0, shared.reason);
-} else {
-  t.setTimeout(280_000);
-  await t.test('HTTP/1 cases', { timeout: 240_000 }, (t) => requestCases(t, shared.cases.cases));
-}
+t.setTimeout(280_000);
+await forAllCases(t, readHttp1Cases(), (t, { cases }) => requestCases(t, cases), { timeout: 240_000 });

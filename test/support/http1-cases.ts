@@ -1,6 +1,6 @@
+import { type CaseSets, readCases } from './cases.ts';
 import { latin1, type ParsedResponse } from './raw-http.ts';
 import type { RecordedRequest } from './request-parsers.ts';
-import { type CasesFile, readSharedCases } from './shared-cases.ts';
 
 export type Outcome = 'reject-400' | 'forward-one-request' | 'close';
 
@@ -37,8 +37,8 @@ export interface Http1Cases {
   readonly upstream_response_cases: readonly UpstreamResponseCase[];
 }
 
-export function readHttp1Cases(): CasesFile<Http1Cases> {
-  return readSharedCases<Http1Cases>('http1-cases.yaml');
+export function readHttp1Cases(): CaseSets<Http1Cases> {
+  return readCases<Http1Cases>('http1-cases.yaml', 'http1-cases.yaml');
 }
 
 /** The bytes to send, with `repeat_line` written out in the header section. */

@@ -1,6 +1,5 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { type CaseSets, readCases } from './cases.ts';
 import type { CaseClient, CasePod, CaseRequest, CaseSettings, PolicyDocument } from './policy-cases.ts';
-import { type CasesFile, sharedCasesPath } from './shared-cases.ts';
 
 /** What the real linkerd2-proxy did with one connection or request. */
 export interface RecordedCheck {
@@ -43,19 +42,12 @@ export interface RecordedDecision {
   readonly authz: string | null;
 }
 
-function readLines<T>(file: string): CasesFile<readonly T[]> {
-  const path = sharedCasesPath(file);
-  if (!existsSync(path)) return { found: false, reason: `no ${path}; SALLYPORT_SHARED names the folder that holds it` };
-  const lines = readFileSync(path, 'utf8').trimEnd().split('\n');
-  return { found: true, cases: lines.map((line) => JSON.parse(line) as T) };
+export function readRecordedWorlds(): CaseSets<readonly RecordedWorld[]> {
+  return readCases('linkerd-decisions.yaml', 'linkerd-recorded.jsonl');
 }
 
-export function readRecordedWorlds(): CasesFile<readonly RecordedWorld[]> {
-  return readLines('linkerd-recorded.jsonl');
-}
-
-export function readAdmissionGaps(): CasesFile<readonly AdmissionGap[]> {
-  return readLines('admission-gaps.jsonl');
+export function readAdmissionGaps(): CaseSets<readonly AdmissionGap[]> {
+  return readCases('admission-gaps.yaml', 'admission-gaps.jsonl');
 }
 
 /**

@@ -1,15 +1,10 @@
-import { type IpAddress, parseIp } from '../../lib/ip.ts';
 import { createAuthorizer } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
-import { type DocumentsRead, readDocuments } from '../../lib/policy/documents/read.ts';
-import { type ExplainJson, type ExplainQuery, explain } from '../../lib/policy/explain.ts';
-import { parseDefaultPolicy, parsePortSet, type Workload } from '../../lib/policy/workload.ts';
+import { type ExplainJson, explain } from '../../lib/policy/explain.ts';
 import type { ResourceRef } from '../../lib/resource-ref.ts';
+import { queryOf, readAll, workloadOf } from './case-world.ts';
 import type { RecordedCheck, RecordedDecision, RecordedWorld } from './linkerd-cases.ts';
-import { workloadFromPod } from './pod-workload.ts';
 import type { PolicyDocument } from './policy-cases.ts';
-
-const protocols = { 'http/1.1': 'http1', 'http/2': 'http2', grpc: 'grpc', tcp: 'tcp' } as const;
 
 const nameOf = ({ kind, metadata }: PolicyDocument): string => `${kind}/${metadata.name}`;
 
@@ -18,51 +13,17 @@ const nameOf = ({ kind, metadata }: PolicyDocument): string => `${kind}/${metada
  * those of them that are let pass here.
  */
 export function load(world: RecordedWorld): { ask(check: RecordedCheck): ExplainJson; unrefused: readonly string[] } {
-  const workload = workloadOf(world);
-  const read = (documents: readonly PolicyDocument[]): DocumentsRead =>
-    readDocuments(
-      documents.map((value) => ({ value, file: 'recorded.yaml', position: () => ({ line: 1, column: 1 }) })),
-      { namespace: workload.namespace },
-    );
+  const workload = workloadOf(world.id, world.pod, world.settings);
   const never = world.refused.map(({ doc }) => doc);
-  const errors = read(world.resources).problems.filter(({ severity }) => severity === 'error');
+  const errors = readAll(world.resources, workload).problems.filter(({ severity }) => severity === 'error');
   const refused = errors.map(({ resource }) => `${resource?.kind}/${resource?.name}`);
-  const { documents } = read(world.resources.filter((document) => !never.includes(nameOf(document))));
+  const inForce = world.resources.filter((document) => !never.includes(nameOf(document)));
+  const { documents } = readAll(inForce, workload);
   const authorizer = createAuthorizer({ nowMs: () => 1_000_000 });
   authorizer.swap(compileNow(documents, workload).index);
   return {
-    ask: (check) => explain(authorizer, queryOf(check)),
+    ask: (check) => explain(authorizer, queryOf(check.client, check.request)),
     unrefused: never.filter((doc) => !refused.includes(doc)),
-  };
-}
-
-function workloadOf({ id, pod, settings }: RecordedWorld): Workload {
-  const { workload } = workloadFromPod(pod, {
-    defaultPolicy: parseDefaultPolicy(settings.defaultInboundPolicy) ?? 'deny',
-    opaquePorts: parsePortSet('').ports,
-    clusterNetworks: settings.clusterNetworks,
-    probeNetworks: settings.probeNetworks,
-    authorizeLocalhost: true,
-    controlPlaneNamespace: settings.controlPlaneNamespace,
-    trustDomain: settings.identityDomain,
-    detectTimeoutMs: 10_000,
-  });
-  if (workload === null) throw new Error(`${id}: the pod cannot be read`);
-  return workload;
-}
-
-function queryOf({ client, request }: RecordedCheck): ExplainQuery {
-  const { port, method, path, host, headers } = request;
-  return {
-    port,
-    ip: parseIp(client.ip) as IpAddress,
-    ...(client.tls === 'mesh' && client.identity !== undefined ? { identity: client.identity } : {}),
-    tls: client.tls === 'passthrough' ? 'passthrough' : client.tls === 'none' ? 'none' : 'anonymous',
-    protocol: protocols[request.proto],
-    ...(method === undefined ? {} : { method }),
-    ...(path === undefined ? {} : { path }),
-    ...(host === undefined ? {} : { host }),
-    headers: headers ?? [],
   };
 }
 

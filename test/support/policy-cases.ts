@@ -1,4 +1,4 @@
-import { type CasesFile, readSharedCases } from './shared-cases.ts';
+import { type CaseSets, readCases } from './cases.ts';
 
 /** A policy document, as it stands in the cases; only what tests need of it is named. */
 export interface PolicyDocument {
@@ -102,8 +102,8 @@ export interface PolicyCases {
   readonly cases: readonly PolicyCase[];
 }
 
-export function readPolicyCases(): CasesFile<PolicyCases> {
-  return readSharedCases<PolicyCases>('policy-cases.yaml');
+export function readPolicyCases(): CaseSets<PolicyCases> {
+  return readCases<PolicyCases>('policy-cases.yaml', 'policy-cases.yaml');
 }
 
 export function allChecks(policyCase: PolicyCase): PolicyCheck[] {
