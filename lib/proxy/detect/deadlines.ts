@@ -1,12 +1,10 @@
+import { type InLine, Line } from '../fairness/line.ts';
 import { type Ending, internalFault } from '../guard.ts';
 
-export interface Expirable extends Ending {
+export interface Expirable extends Ending, InLine<Expirable> {
   /** When the wait began, on the clock of `performance.now()`. */
   readonly since: number;
   expire(): void;
-  /** Neighbours in the queue; the queue's own. */
-  earlier: Expirable | null;
-  later: Expirable | null;
 }
 
 /**
@@ -15,9 +13,7 @@ export interface Expirable extends Ending {
  */
 export class Deadlines {
   readonly #ms: number;
-  /** In the order of their beginnings. Linked, because a Set would leave tables behind that keep those who have left. */
-  #first: Expirable | null = null;
-  #last: Expirable | null = null;
+  readonly #waiting = new Line<Expirable>();
   #armed = false;
 
   constructor(ms: number) {
@@ -25,23 +21,13 @@ export class Deadlines {
   }
 
   add(waiting: Expirable): void {
-    waiting.earlier = this.#last;
-    if (this.#last === null) this.#first = waiting;
-    else this.#last.later = waiting;
-    this.#last = waiting;
+    this.#waiting.append(waiting);
     if (!this.#armed) this.#arm(this.#ms);
   }
 
   /** Does nothing to one that has left already. */
   delete(waiting: Expirable): void {
-    const { earlier, later } = waiting;
-    if (earlier === null && waiting !== this.#first) return;
-    if (earlier === null) this.#first = later;
-    else earlier.later = later;
-    if (later === null) this.#last = earlier;
-    else later.earlier = earlier;
-    waiting.earlier = null;
-    waiting.later = null;
+    this.#waiting.remove(waiting);
   }
 
   #arm(ms: number): void {
@@ -56,15 +42,17 @@ export class Deadlines {
     } finally {
       // Whatever happened, the others are still waited for.
       this.#armed = false;
-      const first = this.#first;
+      const { first } = this.#waiting;
       if (first !== null) this.#arm(Math.max(0, Math.ceil(first.since + this.#ms - performance.now())));
     }
   };
 
   #expireDue(): void {
     const now = performance.now();
-    for (let first = this.#first; first !== null && first.since + this.#ms <= now; first = this.#first) {
-      this.delete(first);
+    for (;;) {
+      const { first } = this.#waiting;
+      if (first === null || first.since + this.#ms > now) return;
+      this.#waiting.remove(first);
       try {
         first.expire();
       } catch (error) {

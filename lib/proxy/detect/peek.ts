@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import type { Line } from '../fairness/line.ts';
 import { longRead, type PutOff, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import { Deadlines, type Expirable } from './deadlines.ts';
@@ -50,6 +51,7 @@ function deadlinesOf(timeoutMs: number): Deadlines {
 
 class Inspection<T> implements Expirable {
   readonly since = performance.now();
+  line: Line<Expirable> | null = null;
   earlier: Expirable | null = null;
   later: Expirable | null = null;
   readonly #stream: Duplex;

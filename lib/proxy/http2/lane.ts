@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { Roster } from '../../roster.ts';
-import { eachGuarded, internalFault } from '../guard.ts';
+import { Sweeper } from '../fairness/sweeper.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { serveApplication } from '../http/application.ts';
 import { type HeaderList, headerValue } from '../http/headers.ts';
@@ -29,9 +29,6 @@ export interface Http2LaneOptions {
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
 }
 
-/** Milliseconds between looks at deadlines; they are late by up to this much. */
-const sweepMs = 1000;
-
 const goOn = new AnswerHead(100, [], -1);
 
 /** HTTP/2 by an engine of our own: frames of all streams leave together, and a repeated head is read and written once. */
@@ -43,7 +40,7 @@ export class Http2Lane implements Http2Engine, ClientLane {
   readonly #open = new Roster<ClientSession>();
   readonly #pools: ByEndpoint<AppPool>;
   readonly #sessions: ByEndpoint<AppSessionPool>;
-  readonly #sweeper: NodeJS.Timeout;
+  readonly #sweeper: Sweeper;
 
   constructor(options: Http2LaneOptions) {
     this.pipeline = options.pipeline;
@@ -54,7 +51,11 @@ export class Http2Lane implements Http2Engine, ClientLane {
     );
     this.limits = clientSessionLimits(options.pipeline.limits);
     this.heads = new HeldHeads(options.pipeline.limits.maxBufferedBytes, clientLimits.ownHeads);
-    this.#sweeper = setInterval(() => this.#sweep(), sweepMs).unref();
+    this.#sweeper = new Sweeper(
+      'looking at HTTP/2 connections',
+      () => [...this.#pools.values(), ...this.#sessions.values()],
+      this.#open,
+    );
   }
 
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): Http2Session {
@@ -107,21 +108,9 @@ export class Http2Lane implements Http2Engine, ClientLane {
   }
 
   close(): void {
-    clearInterval(this.#sweeper);
+    this.#sweeper.close();
     for (const pool of this.#pools.values()) pool.close();
     for (const sessions of this.#sessions.values()) sessions.close();
-  }
-
-  #sweep(): void {
-    const now = performance.now();
-    for (const connections of [...this.#pools.values(), ...this.#sessions.values()]) {
-      try {
-        connections.sweep(now);
-      } catch (error) {
-        internalFault('looking at idle connections to the app', null, error);
-      }
-    }
-    eachGuarded('looking at HTTP/2 connections', this.#open, (session) => session.sweep(now));
   }
 }
 

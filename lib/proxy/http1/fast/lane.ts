@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { Roster } from '../../../roster.ts';
-import { eachGuarded, guarded, internalFault } from '../../guard.ts';
+import { Sweeper } from '../../fairness/sweeper.ts';
+import { eachGuarded } from '../../guard.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import { ByEndpoint } from '../../upstream/endpoint.ts';
 import type { Upstreams } from '../../upstream/upstreams.ts';
@@ -16,9 +17,6 @@ export interface FastLaneOptions {
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
 }
 
-/** Milliseconds between looks at deadlines; they are late by up to this much. */
-const sweepMs = 1000;
-
 /**
  * The fast lane for HTTP/1.1: plain requests go from socket to socket, their heads read once and their bodies relayed.
  * It serves only what it can recognize beyond doubt, and refuses nothing as malformed; that is the library lane's to do.
@@ -30,17 +28,14 @@ export class FastLane implements Http1Engine, FastLaneServices {
   readonly #library: Http1Engine;
   readonly #open = new Roster<FastConnection>();
   readonly #pools: ByEndpoint<AppPool>;
-  readonly #sweeper: NodeJS.Timeout;
+  readonly #sweeper: Sweeper;
 
   constructor(options: FastLaneOptions) {
     this.pipeline = options.pipeline;
     this.onBadRequest = options.onBadRequest;
     this.#pools = new ByEndpoint((endpoint) => new AppPool(endpoint, options.upstreams));
     this.#library = options.library;
-    this.#sweeper = setInterval(
-      guarded('HTTP/1 deadlines', null, () => this.#sweep()),
-      sweepMs,
-    ).unref();
+    this.#sweeper = new Sweeper('HTTP/1 deadlines', () => this.#pools.values(), this.#open);
   }
 
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
@@ -74,21 +69,8 @@ export class FastLane implements Http1Engine, FastLaneServices {
   }
 
   close(): Promise<void> {
-    clearInterval(this.#sweeper);
+    this.#sweeper.close();
     for (const pool of this.#pools.values()) pool.close();
     return this.#library.close();
-  }
-
-  #sweep(): void {
-    const now = performance.now();
-    for (const pool of this.#pools.values()) {
-      try {
-        pool.sweep(now);
-      } catch (error) {
-        // Clients' deadlines are kept all the same.
-        internalFault('looking at idle connections to the app', null, error);
-      }
-    }
-    eachGuarded('HTTP/1 deadlines', this.#open, (connection) => connection.sweep(now));
   }
 }

@@ -18,6 +18,7 @@ function waiting(expire: () => void): Expirable & { readonly destroyed: () => bo
       destroyed = true;
     },
     destroyed: () => destroyed,
+    line: null,
     earlier: null,
     later: null,
   };
