@@ -52,7 +52,8 @@ export class HttpScan {
       const end = bytes.indexOf(LF, Math.max(this.#start, this.#examined));
       if (end !== -1 || bytes.length >= maxRequestLine || this.#mayHoldVersion(bytes)) {
         const line = bytes.subarray(this.#start, end === -1 ? bytes.length : end).toString('latin1');
-        if (version.test(line)) return 'http/1';
+        const named = version.exec(line);
+        if (named !== null) return this.#beforeVersion(bytes, line, named.index + named[0].length - 1);
       }
     }
     const examined = this.#examined;
@@ -63,6 +64,16 @@ export class HttpScan {
     if (opening.isRequest) return 'request-like';
     if (bytes.length >= maxRequestLine && this.#method !== 'none' && !opening.isOver) return 'http/1';
     return this.#method === 'none' || opening.isOver ? 'other' : undefined;
+  }
+
+  /**
+   * The version is complete with the next byte behind `length` bytes of the line; but some may have found a request before.
+   * In the first line of nearly all they cannot, and nobody has to look.
+   */
+  #beforeVersion(bytes: Buffer, line: string, length: number): 'http/1' | 'request-like' {
+    if (this.#start === 0 && !line.startsWith('PROXY') && !line.slice(0, length).includes('\r')) return 'http/1';
+    const opening = this.rest(bytes.subarray(0, Math.max(this.#examined, this.#start + length)));
+    return opening.isRequest ? 'request-like' : 'http/1';
   }
 
   /** The opening, with all of `stream` read. */

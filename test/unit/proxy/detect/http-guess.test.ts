@@ -26,6 +26,9 @@ const rows: readonly (readonly [name: string, bytes: string, guess: Guess])[] = 
   ['too little of the preface', 'PRI * HTTP/2.', 'undecided'],
   ['nearly the preface', 'PRI * HTTP/1.1\r\n', 'http/1'],
   ['empty lines, and the preface', '\r\nPRI * HTTP/2.0\r\n', 'http/1'],
+  ['blanks that end in an empty line, and a request', '\t\r\n\r\nGET / HTTP/1.1\r\n', 'request-like'],
+  ['a request that some see end before its version', 'GET /a\r HTTP/1.1\r\n', 'request-like'],
+  ['the PROXY protocol before a version', 'PROXY / HTTP/1.1\r\n', 'request-like'],
   ['Redis, inline', 'PING\r\n', 'other'],
   ['Redis, inline with arguments', 'SET key value\r\n', 'other'],
   ['Redis', '*1\r\n$4\r\nPING\r\n', 'other'],
@@ -68,6 +71,7 @@ t.test('the answer does not depend on the packets', async (t) => {
   const piece = fc.constantFrom(
     'GET',
     'PRI * HTTP/2.0',
+    'PROXY',
     ' ',
     '/',
     'HTTP/1.1',
