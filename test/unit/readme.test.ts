@@ -3,8 +3,8 @@
  * links to is there. A row that is missing, wrong or left over fails.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { delimiter, join, resolve } from 'node:path';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, delimiter, dirname, join, resolve } from 'node:path';
 import pino from 'pino';
 import t from 'tap';
 import { variables } from '../../lib/config/variables.ts';
@@ -136,18 +136,50 @@ t.test('every command, and nothing that is none', async (t) => {
 });
 
 t.test('links lead somewhere', async (t) => {
-  const headings = [...readme.matchAll(/^##+ (.+)$/gm)].map(([, title = '']) =>
-    title
-      .toLowerCase()
-      .replace(/[^\w\s-]/g, '')
-      .replace(/\s/g, '-'),
-  );
   const links = [...readme.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
   t.ok(links.length > 30, 'links are found at all');
-  for (const link of new Set(links)) {
-    if (link.startsWith('https://')) continue;
-    if (link.startsWith('#')) t.ok(headings.includes(link.slice(1)), link);
-    else t.ok(existsSync(join(root, link)), link);
+  for (const link of new Set(links)) t.ok(leads(link, '', readme), link);
+});
+
+/** A link of a page in `folder`, or what GitHub makes of a heading. */
+function leads(target: string, folder: string, page: string): boolean {
+  if (target.startsWith('https://')) return true;
+  const [file = '', heading] = target.split('#');
+  const path = join(root, folder, file);
+  if (file !== '' && !existsSync(path)) return false;
+  if (heading === undefined) return true;
+  const there = file === '' ? page : readFileSync(path, 'utf8');
+  return [...there.matchAll(/^##+ (.+)$/gm)].some(([, title = '']) => slug(title) === heading);
+}
+
+function slug(title: string): string {
+  return title
+    .toLowerCase()
+    .replace(/[^\w\s-]/g, '')
+    .replace(/\s/g, '-');
+}
+
+t.test('every page links to what is there, and names no file that is not', async (t) => {
+  t.ok(leads('#start', '', readme), 'a heading');
+  t.notOk(leads('#nowhere', '', readme), 'no heading');
+  t.notOk(leads('lib/nowhere.ts', '', readme), 'no file');
+  t.ok(leads('../README.md#start', 'lib', ''), "another page's heading");
+  const names = new Set(
+    ['lib', 'bin', 'certs', 'test', 'benchmarks'].flatMap((folder) =>
+      readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((file) => basename(file)),
+    ),
+  );
+  for (const file of ['CONTRIBUTING.md', 'lib/README.md', 'lib/decisions.md']) {
+    const page = readFileSync(join(root, file), 'utf8');
+    for (const [, target = ''] of page.matchAll(/\]\(([^)\s]+)\)/g)) {
+      t.ok(leads(target, dirname(file), page), `${file}: ${target}`);
+    }
+    for (const [, name = ''] of page.matchAll(/`([\w./-]+\.ts)`/g)) {
+      t.ok(names.has(basename(name)), `${file}: ${name}`);
+    }
+    for (const [, name = ''] of page.matchAll(/`npm run (\w[\w:]*)/g)) {
+      t.ok(Object.hasOwn(manifest.scripts, name), `${file}: npm run ${name}`);
+    }
   }
 });
 
