@@ -1,3 +1,4 @@
+import { FairQueue } from '../fairness/fair-queue.ts';
 import { turn } from '../fairness/turn.ts';
 import { type Ending, internalFault } from '../guard.ts';
 import { letRead } from '../node-internals.ts';
@@ -21,7 +22,7 @@ const endsPerTurn = 8;
  * the others are not read (libuv then leaves out what epoll has told of them already), and go on a few in each turn.
  */
 export class HandshakeTurns {
-  readonly #waiting = new Map<string, { readonly socket: HandshakeSocket; readonly begin: Begin }[]>();
+  readonly #waiting = new FairQueue<{ readonly socket: HandshakeSocket; readonly begin: Begin }>();
   /** Have begun: those that are read, and those that are not. */
   readonly #read = new Set<HandshakeSocket>();
   readonly #held = new Set<HandshakeSocket>();
@@ -38,20 +39,14 @@ export class HandshakeTurns {
       this.#begin(socket, begin);
       return;
     }
-    const others = this.#waiting.get(source);
-    if (others === undefined) this.#waiting.set(source, [{ socket, begin }]);
-    else others.push({ socket, begin });
+    this.#waiting.add(source, { socket, begin });
     turn.later(this.#next);
   }
 
   /** Called once for each that waits, and begins one: of the address that has waited longest. */
   readonly #next = (): void => {
-    for (const [source, queue] of this.#waiting) {
-      this.#waiting.delete(source);
-      const next = queue.shift();
-      // At the end of this very walk.
-      if (queue.length > 0) this.#waiting.set(source, queue);
-      if (next === undefined || next.socket.destroyed) continue;
+    for (let next = this.#waiting.take(); next !== null; next = this.#waiting.take()) {
+      if (next.socket.destroyed) continue;
       this.#begin(next.socket, next.begin);
       return;
     }
