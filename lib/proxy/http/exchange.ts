@@ -10,6 +10,11 @@ export interface Request extends RequestFacts {
   /** Path and query, byte for byte as received. */
   readonly target: string;
   /**
+   * Bytes of memory that its head takes until the response has ended: as received, and as sent to the app. 0 where its
+   * connection has counted them (HTTP/2, whose streams have heads before they are requests).
+   */
+  readonly headBytes: number;
+  /**
    * Only where the same request comes again as the same object, on one connection: what was decided on it, null while
    * nothing was.
    */

@@ -8,6 +8,7 @@ import type { Admitted, Refused } from './admitted.ts';
 import type { Application } from './application.ts';
 import type { Exchange, Request } from './exchange.ts';
 import { headerValue } from './headers.ts';
+import { HeldHeads } from './held-heads.ts';
 import { type Failure, failures, refusalFor } from './refuse.ts';
 
 /** What stands behind a port. */
@@ -46,6 +47,9 @@ export interface HttpConnection {
   occupant: Occupant | null;
 }
 
+/** Of heads that take no more memory than this nobody keeps count: there are no more of them than connections. */
+const smallHead = 8 * 1024;
+
 export interface RequestPipelineOptions {
   readonly authorizer: Authorizer;
   readonly recorder: Recorder;
@@ -62,6 +66,8 @@ export class RequestPipeline {
   /** For whatever serves requests: the lanes, their connections and streams. */
   readonly limits: Limits;
   readonly budget: BufferBudget;
+  /** Of every HTTP version. */
+  readonly heads: HeldHeads;
   readonly #recorder: Pick<Recorder, 'access' | 'limitReached'>;
   readonly #access: Recorder['access'];
   #inFlight = 0;
@@ -75,6 +81,7 @@ export class RequestPipeline {
     this.limits = options.limits;
     this.budget = options.budget;
     this.#recorder = options.recorder;
+    this.heads = new HeldHeads(options.limits.maxBufferedBytes);
   }
 
   /** Whether `accessed` writes anything. */
@@ -89,7 +96,7 @@ export class RequestPipeline {
 
   /**
    * The one way in, for requests, upgrades and CONNECT of every HTTP version: decides by the policy in force now, holds to
-   * the bound on requests in flight, records both, and counts in what it lets through.
+   * the bounds on requests in flight and on their heads, records all that, and counts in what it lets through.
    */
   admit(connection: HttpConnection, request: Request): Admitted | Refused {
     const { scope } = connection;
@@ -100,14 +107,31 @@ export class RequestPipeline {
     if (decision.kind !== 'permit') {
       return { kind: 'refused', policy, refusal: refusalFor(decision, connection.facts) };
     }
-    // The admin server's answers are at hand, and wanted above all when there are too many.
-    if (this.#inFlight >= this.limits.maxInFlight && connection.destination.kind === 'app') {
+    const ended = this.#take(connection, request);
+    if (typeof ended === 'string') {
+      this.limitReached(ended, connection);
       this.failed(connection, policy, request, failures.overload);
       return { kind: 'refused', policy, refusal: failures.overload.refusal };
     }
-    const started = scope.requestStarted(policy, decision, request.grpc, this.#ended);
-    this.#inFlight++;
+    const started = scope.requestStarted(policy, decision, request.grpc, ended);
     return { kind: 'admitted', policy, permit: decision, scope: started } as Admitted;
+  }
+
+  /** Counts a request in: how it is counted out, or the limit that it is beyond. */
+  #take({ destination }: HttpConnection, { headBytes }: Request): (() => void) | LimitName {
+    // The admin server's answers are at hand, and wanted above all when there are too many.
+    if (destination.kind !== 'app') {
+      this.#inFlight++;
+      return this.#ended;
+    }
+    if (this.#inFlight >= this.limits.maxInFlight) return 'max_in_flight';
+    if (headBytes > smallHead && !this.heads.take(headBytes)) return 'max_buffered_bytes';
+    this.#inFlight++;
+    if (headBytes <= smallHead) return this.#ended;
+    return () => {
+      this.#ended();
+      this.heads.release(headBytes);
+    };
   }
 
   #decide(policy: PortPolicy, { facts }: HttpConnection, request: Request): RequestDecision {
@@ -132,7 +156,6 @@ export class RequestPipeline {
 
   /** Records that a permitted request could not be served. */
   failed(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
-    if (failure === failures.overload) this.limitReached('max_in_flight', connection);
     const log = new LazyLog(this.#authorizer, policy, connection, request, null);
     const { code, label, refusal } = failure;
     connection.scope.httpError(policy, { code, label, detail: refusal.message }, log);

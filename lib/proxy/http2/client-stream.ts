@@ -40,6 +40,8 @@ const unavailable = encodeFields(['grpc-status', '14']);
 export class ClientStream extends Stream implements Exchange {
   readonly requestHead: RequestHead;
   readonly version = 'HTTP/2.0';
+  /** Its session has counted it. */
+  readonly headBytes = 0;
   responded = false;
   aborted = false;
   relay: RequestRelay | null = null;

@@ -4,6 +4,7 @@ import { Sweeper } from '../fairness/sweeper.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { serveApplication } from '../http/application.ts';
 import { type HeaderList, headerValue } from '../http/headers.ts';
+import type { HeldHeads } from '../http/held-heads.ts';
 import { outgoingFields } from '../http/outgoing-fields.ts';
 import { upstreamFailure } from '../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../http/request-pipeline.ts';
@@ -16,8 +17,6 @@ import { type ClientLane, ClientSession, clientSessionLimits } from './client-se
 import type { ClientStream } from './client-stream.ts';
 import { CollectedBody } from './collected-body.ts';
 import type { Http2Engine, Http2Session } from './engine.ts';
-import { HeldHeads } from './held-heads.ts';
-import { clientLimits } from './limits.ts';
 import { Http1Relay } from './relay-to-http1.ts';
 import { Http2Relay, ToldByReset } from './relay-to-http2.ts';
 import { http1Text, http2Block } from './request-head.ts';
@@ -50,7 +49,7 @@ export class Http2Lane implements Http2Engine, ClientLane {
       (endpoint) => new AppSessionPool(endpoint, options.upstreams, options.pipeline.budget),
     );
     this.limits = clientSessionLimits(options.pipeline.limits);
-    this.heads = new HeldHeads(options.pipeline.limits.maxBufferedBytes, clientLimits.ownHeads);
+    this.heads = options.pipeline.heads;
     this.#sweeper = new Sweeper(
       'looking at HTTP/2 connections',
       () => [...this.#pools.values(), ...this.#sessions.values()],

@@ -10,8 +10,6 @@ export const clientLimits = {
   streamWindow: 65_535,
   grownStreamWindow: 256 * 1024,
   connectionWindow: 1 << 20,
-  /** Of the heads of its requests in flight, this many bytes are its own, however many there are of others. */
-  ownHeads: 256 * 1024,
 } as const;
 
 /** Milliseconds in which the rest of a request body is read away after an early response (see `maxDrainBytes`). */

@@ -33,6 +33,7 @@ export class Http2Exchange implements LibraryExchange {
   readonly query: string;
   readonly host: string;
   readonly version = 'HTTP/2.0';
+  readonly headBytes = 0;
   readonly grpc: boolean;
   readonly forwardHeaders: HeaderList;
   readonly body: Readable | null;

@@ -159,6 +159,10 @@ export class PlainRequest implements Request {
     this.query = mark === -1 ? '' : head.target.slice(mark + 1);
   }
 
+  get headBytes(): number {
+    return 2 * this.text.length;
+  }
+
   /** Values among the forwarded fields: policy and app see the same ones. */
   header(name: string): readonly string[] {
     return fieldValues(this.fields.forward, name);

@@ -92,6 +92,12 @@ export class Http1Exchange implements LibraryExchange {
     );
   }
 
+  get headBytes(): number {
+    // Fields that do not go on are kept, too.
+    const { rawHeaders } = this.#request;
+    return 2 * rawHeaders.reduce((sum, text) => sum + text.length, this.target.length);
+  }
+
   header(name: string): readonly string[] {
     return headerValues(this.forwardHeaders, name);
   }

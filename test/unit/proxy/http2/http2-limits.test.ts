@@ -4,11 +4,10 @@ import vm from 'node:vm';
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
+import { HeldHeads } from '../../../../lib/proxy/http/held-heads.ts';
 import type { HttpConnection } from '../../../../lib/proxy/http/request-pipeline.ts';
 import { type ClientLane, ClientSession, clientSessionLimits } from '../../../../lib/proxy/http2/client-session.ts';
 import type { ClientStream } from '../../../../lib/proxy/http2/client-stream.ts';
-import { HeldHeads } from '../../../../lib/proxy/http2/held-heads.ts';
-import { clientLimits } from '../../../../lib/proxy/http2/limits.ts';
 import { reasonName } from '../../../../lib/proxy/http2/protocol.ts';
 import {
   dataFrame,
@@ -55,7 +54,7 @@ interface Accepted {
 async function accepted(
   t: Test,
   onRequest: (stream: ClientStream) => void = () => {},
-  heads = new HeldHeads(defaultLimits.maxBufferedBytes, clientLimits.ownHeads),
+  heads = new HeldHeads(defaultLimits.maxBufferedBytes),
 ): Promise<Accepted> {
   const bad: string[] = [];
   const reached: string[] = [];
