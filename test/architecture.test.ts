@@ -2,7 +2,7 @@
  * The house rules, as a test: which room may import from which. The values at the top of lib/ (an address, a client,
  * a resource's name, a problem, an identity) are everybody's; all else is a one-way street towards lib/app.ts.
  */
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { builtinModules } from 'node:module';
 import { dirname, join, relative, resolve } from 'node:path';
 import t from 'tap';
@@ -770,6 +770,22 @@ function ambiguous(sources: ReadonlyMap<string, string>): string[] {
     .filter(([name, places]) => exported.has(name) && places.size > 1 && !ofEveryCommand.has(name))
     .map(([name, places]) => `${name}: ${[...places].join(', ')}`);
 }
+
+t.test('a file that a comment names is there', async (t) => {
+  const named = /(?<![\w./-])(?:[\w-]+\/)+[\w-]+\.ts\b/g;
+  let found = 0;
+  for (const file of files) {
+    const comments = readFileSync(join(root, file), 'utf8').matchAll(/^\s*(?:\/\/|\/?\*).*$/gm);
+    for (const [name] of [...comments].flatMap(([comment]) => [...comment.matchAll(named)])) {
+      found++;
+      const isThere = [name, ...files].some((known, i) =>
+        i === 0 ? existsSync(join(root, known)) : known.endsWith(`/${name}`),
+      );
+      t.ok(isThere, `${file} speaks of ${name}`);
+    }
+  }
+  t.ok(found > 3, 'names are found at all');
+});
 
 t.test('an exported name has one meaning', async (t) => {
   const rows: readonly (readonly [a: string, b: string, found: number])[] = [

@@ -65,7 +65,7 @@ export function oddNamesOf(fields: readonly string[]): readonly string[] {
 
 declare const granted: unique symbol;
 
-/** Permission to forward one connection. Only `policy/decide.ts` makes one. */
+/** Permission to forward one connection. Only `decide/decide.ts` makes one. */
 export interface ConnectionPermit {
   readonly [granted]: 'connection';
   readonly kind: 'permit';
@@ -87,7 +87,7 @@ export interface HeaderChanges {
   readonly remove: readonly string[];
 }
 
-/** Permission to forward one request. Only `policy/decide.ts` makes one. */
+/** Permission to forward one request. Only `decide/decide.ts` makes one. */
 export interface RequestPermit {
   readonly [granted]: 'request';
   readonly kind: 'permit';

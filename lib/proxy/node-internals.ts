@@ -5,7 +5,7 @@ import { CodedError } from '../errors/coded-error.ts';
 
 /*
  * All that is used of Node without being documented. Nothing else in lib/ reaches for such a thing, and `checkNode` looks
- * for each at the start. What undici does not document is in http1/library-pool.ts: its pieces, and one message.
+ * for each at the start. What undici does not document is in http1/library/undici-pool.ts: its pieces, and one message.
  */
 
 /** What a socket and a listener keep in `_handle`. */
