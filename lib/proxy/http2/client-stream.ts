@@ -2,7 +2,7 @@ import { oddNamesOf, type RequestFacts } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
 import { Stall } from '../fairness/buffer-budget.ts';
 import type { Admitted } from '../http/admitted.ts';
-import type { Exchange } from '../http/exchange.ts';
+import type { Decided, Exchange } from '../http/exchange.ts';
 import { type HeaderList, headerValues } from '../http/headers.ts';
 import { failures, type Refusal, refusalHeaders } from '../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../http/request-pipeline.ts';
@@ -103,6 +103,14 @@ export class ClientStream extends Stream implements Exchange {
 
   get carries(): RequestFacts['carries'] {
     return this.remoteEnded ? 'nothing' : 'body';
+  }
+
+  get decided(): Decided | null {
+    return this.remoteEnded ? this.requestHead.decided : this.requestHead.decidedWithContent;
+  }
+  set decided(decided: Decided | null) {
+    if (this.remoteEnded) this.requestHead.decided = decided;
+    else this.requestHead.decidedWithContent = decided;
   }
 
   get oddNames(): readonly string[] {

@@ -1,3 +1,4 @@
+import type { Decided } from '../http/exchange.ts';
 import type { HeaderList } from '../http/headers.ts';
 import { isLastRequest } from '../http/last-request.ts';
 import { contentLength, isSoundRequest } from './field-rules.ts';
@@ -11,6 +12,9 @@ export class RequestHead {
   readonly contentLength: number;
   /** Bytes of its list, as RFC 9113 6.5.2 counts them: about what it takes in memory, and again for the app. */
   readonly listBytes: number;
+  /** What was decided on it: as a request that ends with its head, and as one that goes on. */
+  decided: Decided | null = null;
+  decidedWithContent: Decided | null = null;
   #http2: Buffer | null = null;
   #http1: string | null = null;
   #http1WithBody: string | null = null;

@@ -80,6 +80,15 @@ for (const { name, env } of lanes) {
         client.destroy();
       }
     }
+    // The same header block each time: what was decided on it is kept, for each way that it can end.
+    const client = await FrameClient.open({ port, localAddress: '127.0.0.9' });
+    for (const [i, content] of [null, 'hello', null, 'hello', null].entries()) {
+      const stream = 2 * i + 1;
+      client.send(headersFrame(stream, requestFields('/healthz'), content === null));
+      if (content !== null) client.send(frame(frameType.data, 1, stream, Buffer.from(content)));
+      t.equal(outcomeText(await client.outcome(stream)), content === null ? '200' : '403', `repeated, ${i}`);
+    }
+    client.destroy();
     if (name !== 'fast lane') return;
     for (const [headers, verdict] of explained) {
       const args = ['explain', '--json', '--port', String(port), '--client', '10.1.2.3', '--path', '/healthz'];
