@@ -2,19 +2,20 @@ import type { Socket } from 'node:net';
 import { isSoundMethod } from '../../http-message.ts';
 import type { IpAddress } from '../../ip.ts';
 import type { Rostered } from '../../roster.ts';
-import { guarded } from '../guard.ts';
+import { type Ending, guarded } from '../guard.ts';
 import type { HeldHeads } from '../http/held-heads.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../http/request-pipeline.ts';
 import type { LimitName, Limits } from '../limits.ts';
 import { ClientStream, type ClientStreamHome } from './client-stream.ts';
 import type { Http2Session } from './engine.ts';
-import { HeaderBlocks } from './header-blocks.ts';
+import { type Block, HeaderBlocks } from './header-blocks.ts';
 import { encodeFields } from './hpack/encoder.ts';
 import { clientLimits } from './limits.ts';
-import { errorCode, maxStreamId, preface, setting } from './protocol.ts';
+import { errorCode, frameType, maxStreamId, preface, setting } from './protocol.ts';
 import { type RequestHead, readRequestHead } from './request-head.ts';
-import { Session, type SessionLimits } from './session.ts';
-import type { Stream } from './stream.ts';
+import { Session } from './session.ts';
+import type { SessionLimits, SessionRole } from './session-role.ts';
+import { verdictOn } from './stream-state.ts';
 
 /** What clients may do, of what is configured. */
 export function clientSessionLimits({ maxStreams, maxHeaderBytes, maxHeaderFields, maxResets }: Limits): SessionLimits {
@@ -24,12 +25,13 @@ export function clientSessionLimits({ maxStreams, maxHeaderBytes, maxHeaderField
       [setting.initialWindowSize, clientLimits.streamWindow],
       [setting.maxHeaderListSize, maxHeaderBytes],
     ],
-    streamWindow: clientLimits.streamWindow,
+    maxEnablePush: 1,
     grownStreamWindow: clientLimits.grownStreamWindow,
     connectionWindow: clientLimits.connectionWindow,
     maxListBytes: maxHeaderBytes,
     maxFields: maxHeaderFields,
     maxResets,
+    takesTurns: true,
     maxPendingBytes: 256 * 1024,
   };
 }
@@ -53,13 +55,14 @@ export interface ClientLane {
 }
 
 /** A client's connection. */
-export class ClientSession extends Session implements Http2Session, ClientStreamHome, Rostered, Occupant {
+export class ClientSession
+  implements SessionRole<ClientStream>, Http2Session, ClientStreamHome, Rostered, Occupant, Ending
+{
   rosterPlace = -1;
   readonly connection: HttpConnection;
+  readonly session: Session<ClientStream>;
   readonly #lane: ClientLane;
   readonly #blocks: HeaderBlocks<RequestHead>;
-  protected override readonly limitsResets = true;
-  protected override readonly maxEnablePush = 1;
   /** Bytes of the heads of its streams. */
   #headBytes = 0;
   /** Bytes of the client's preface that have come. */
@@ -71,18 +74,18 @@ export class ClientSession extends Session implements Http2Session, ClientStream
   #drainedAt: number | null = null;
 
   constructor(lane: ClientLane, connection: HttpConnection, socket: Socket) {
-    super(socket, lane.limits, lane.pipeline.budget);
+    this.session = new Session(socket, this, lane.limits, lane.pipeline.budget);
     this.#lane = lane;
     this.connection = connection;
     connection.occupant = this;
-    this.#blocks = new HeaderBlocks(this.decoder, readRequestHead);
+    this.#blocks = new HeaderBlocks(this.session.decoder, readRequestHead);
     const received = guarded('bytes of an HTTP/2 client', this, (chunk: Buffer) => this.receive(chunk));
     socket.on('data', received);
     // A client that can send no more frames cannot go on.
     const gone = guarded('the end of an HTTP/2 client', socket, () => this.#gone());
     socket.once('end', gone);
     socket.once('close', gone);
-    this.open();
+    this.session.open();
   }
 
   get pipeline(): RequestPipeline {
@@ -91,122 +94,136 @@ export class ClientSession extends Session implements Http2Session, ClientStream
 
   /** Begins with bytes that were read before; the stream flows. */
   start(bytes: Buffer): void {
-    if (this.socket.isPaused()) this.socket.resume();
+    if (this.session.socket.isPaused()) this.session.socket.resume();
     if (bytes.length > 0) this.receive(bytes);
   }
 
-  override receive(chunk: Buffer): void {
-    if (this.over) return;
+  receive(chunk: Buffer): void {
+    if (this.session.over) return;
     if (this.#prefaceBytes === preface.length) {
-      super.receive(chunk);
+      this.session.receive(chunk);
       return;
     }
     const bytes = Math.min(chunk.length, preface.length - this.#prefaceBytes);
     if (preface.compare(chunk, 0, bytes, this.#prefaceBytes, this.#prefaceBytes + bytes) !== 0) {
       this.#lane.onBadRequest(this.connection, 'no HTTP/2 preface');
-      this.fail(errorCode.protocolError);
+      this.session.fail(errorCode.protocolError);
       return;
     }
     this.#prefaceBytes += bytes;
-    if (chunk.length > bytes) super.receive(chunk.subarray(bytes));
+    if (chunk.length > bytes) this.session.receive(chunk.subarray(bytes));
   }
 
-  override fail(code: number): void {
-    if (!this.over) this.connection.scope.brokenProtocol();
-    super.fail(code);
+  /** The connection is given up; whatever still comes is not looked at. */
+  get over(): boolean {
+    return this.session.over;
+  }
+
+  /** Since when the beginning of a connection or of a message has been waiting for its rest; null when none is. */
+  get incompleteSince(): number | null {
+    return this.session.incompleteSince;
   }
 
   #gone(): void {
-    this.abortAll(errorCode.cancel);
+    this.session.abortAll(errorCode.cancel);
     this.#lane.forget(this);
-    this.socket.destroySoon();
+    this.session.socket.destroySoon();
   }
 
-  protected override headers(streamId: number, bytes: Buffer, from: number, to: number, endStream: boolean): void {
-    const open = this.streams.get(streamId);
+  headers(
+    streamId: number,
+    open: ClientStream | undefined,
+    bytes: Buffer,
+    from: number,
+    to: number,
+    endStream: boolean,
+  ): void {
+    const { session } = this;
     if (open !== undefined) {
-      this.trailers(streamId, open, bytes, from, to, endStream);
+      session.frames.trailers(streamId, open, bytes, from, to, endStream);
       return;
     }
     const block = this.#blocks.read(bytes, from, to);
-    this.spend(this.#blocks.cost);
+    session.spend(this.#blocks.cost);
     if (block.kind === 'undecodable') {
-      this.fail(errorCode.compressionError);
+      session.fail(errorCode.compressionError);
       return;
     }
-    if (streamId % 2 === 0) {
-      this.fail(errorCode.protocolError);
+    // Trailers may have been on their way when we reset the stream.
+    const verdict = verdictOn(frameType.headers, session.streams.stateOf(streamId), streamId % 2 === 1);
+    if (verdict.kind !== 'taken') {
+      session.frames.passOver(verdict, streamId, undefined, endStream);
       return;
     }
-    if (streamId <= this.lastStreamId) {
-      // Trailers may have been on their way when we reset the stream.
-      if (!this.wasReset(streamId, endStream)) this.fail(errorCode.streamClosed);
-      return;
-    }
-    this.lastStreamId = streamId;
-    if (this.#drainedAt !== null || this.streams.size >= this.pipeline.limits.maxStreams) {
+    session.streams.last = streamId;
+    if (this.#drainedAt !== null || session.streams.size >= this.pipeline.limits.maxStreams) {
       if (this.#drainedAt === null) this.limitReached('max_streams');
-      this.refuseMalformed(streamId, errorCode.refusedStream, endStream);
+      session.refuseMalformed(streamId, errorCode.refusedStream, endStream);
       return;
     }
+    this.#opened(streamId, block, endStream);
+  }
+
+  /** A stream that may be, unless what its client wants of it may not. */
+  #opened(streamId: number, block: Block<RequestHead>, endStream: boolean): void {
+    const { session } = this;
     if (block.kind !== 'head') {
       this.#lane.onBadRequest(
         this.connection,
         block.kind === 'malformed' ? 'malformed header block' : 'header list too large',
       );
-      if (block.kind === 'malformed') this.refuseMalformed(streamId, errorCode.protocolError, endStream);
+      if (block.kind === 'malformed') session.refuseMalformed(streamId, errorCode.protocolError, endStream);
       else {
         this.limitReached('max_header_bytes');
         this.#turnAway(streamId, tooLarge, endStream);
       }
       return;
     }
-    if (block.head.head.method === 'CONNECT') {
+    const { head } = block;
+    if (head.head.method === 'CONNECT') {
       this.#lane.onBadRequest(this.connection, 'CONNECT over HTTP/2');
       this.#turnAway(streamId, notAllowed, endStream);
       return;
     }
-    if (!isSoundMethod(block.head.head.method)) {
+    if (!isSoundMethod(head.head.method)) {
       this.#lane.onBadRequest(this.connection, misspelt);
       this.#turnAway(streamId, badRequest, endStream);
       return;
     }
-    const { listBytes } = block.head;
-    if (!this.#lane.heads.take(listBytes, this.#headBytes)) {
+    if (!this.#lane.heads.take(head.listBytes, this.#headBytes)) {
       this.limitReached('max_buffered_bytes');
-      this.refuseMalformed(streamId, errorCode.refusedStream, endStream);
+      session.refuseMalformed(streamId, errorCode.refusedStream, endStream);
       return;
     }
-    this.#headBytes += listBytes;
-    const stream = new ClientStream(this, streamId, block.head, this.peerInitialWindow, clientLimits.streamWindow);
-    if (endStream) {
-      if (!stream.count(0, true)) {
-        this.#letGo(block.head);
-        this.#lane.onBadRequest(this.connection, 'Content-Length of missing content');
-        this.refuseMalformed(streamId, errorCode.protocolError, endStream);
-        return;
-      }
-      stream.remoteEnded = true;
+    this.#headBytes += head.listBytes;
+    const stream = new ClientStream(this, streamId, head, session.peer.initialWindow, clientLimits.streamWindow);
+    if (endStream && !stream.count(0, true)) {
+      this.#letGo(head);
+      this.#lane.onBadRequest(this.connection, 'Content-Length of missing content');
+      session.refuseMalformed(streamId, errorCode.protocolError, endStream);
+      return;
     }
-    this.streams.set(streamId, stream);
+    stream.happened('HEADERS');
+    if (endStream) stream.happened('END_STREAM received');
+    session.streams.add(stream);
     this.#lane.request(this.connection, stream);
   }
 
   /** An answer to what never becomes a stream. */
   #turnAway(streamId: number, block: Buffer, endStream: boolean): void {
-    this.output.headers(streamId, block, true);
-    if (!endStream) this.refuseMalformed(streamId, errorCode.noError, endStream);
+    this.session.output.headers(streamId, block, true);
+    if (!endStream) this.session.refuseMalformed(streamId, errorCode.noError, endStream);
   }
 
-  protected override goingAway(): void {
+  goingAway(): void {
     // The client will open no more streams; those that are open go on.
   }
 
-  protected override ready(): void {
+  ready(): void {
     // Requests need no settings.
   }
 
-  protected override roomGiven(): void {
+  roomGiven(): void {
     // Answers that wait for it are the session's own.
   }
 
@@ -214,18 +231,27 @@ export class ClientSession extends Session implements Http2Session, ClientStream
     return this.connection.facts.client.ip;
   }
 
-  protected override limitReached(limit: LimitName): void {
+  limitReached(limit: LimitName): void {
     this.pipeline.limitReached(limit, this.connection);
   }
 
-  protected override get lastAccepted(): number {
+  get lastAccepted(): number {
     // It never goes up again (RFC 9113 6.8).
-    return this.#drainedAt ?? this.lastStreamId;
+    return this.#drainedAt ?? this.session.streams.last;
   }
 
-  protected override streamClosed(stream: Stream): void {
-    this.#letGo((stream as ClientStream).requestHead);
-    if (this.#drainedAt !== null && this.streams.size === 0 && !this.over) this.end(errorCode.noError);
+  brokenProtocol(): void {
+    this.connection.scope.brokenProtocol();
+  }
+
+  ending(): void {
+    // Its streams are all that it has.
+  }
+
+  streamClosed(stream: ClientStream): void {
+    this.#letGo(stream.requestHead);
+    const { session } = this;
+    if (this.#drainedAt !== null && session.streams.size === 0 && !session.over) session.end(errorCode.noError);
   }
 
   #letGo({ listBytes }: RequestHead): void {
@@ -236,15 +262,15 @@ export class ClientSession extends Session implements Http2Session, ClientStream
   /** Ends it now. */
   destroy(): void {
     this.#gone();
-    this.socket.destroy();
+    this.session.socket.destroy();
   }
 
   get openStreams(): number {
-    return this.streams.size;
+    return this.session.streams.size;
   }
 
   get betweenRequests(): boolean {
-    return this.streams.size === 0;
+    return this.session.streams.size === 0;
   }
 
   /** Its streams look after themselves. */
@@ -257,40 +283,40 @@ export class ClientSession extends Session implements Http2Session, ClientStream
   }
 
   giveUp(): void {
-    this.socket.destroy();
+    this.session.socket.destroy();
   }
 
   endOverdue(since: number): void {
-    for (const stream of [...this.streams.values()] as ClientStream[]) {
+    for (const stream of [...this.session.streams.values()]) {
       if (stream.startedAt < since && stream.giveUp()) this.limitReached('request_timeout');
     }
   }
 
   announce(): void {
     // Its close may still be on its way to us.
-    if (!this.over) this.goaway(maxStreamId, errorCode.noError);
+    if (!this.session.over) this.session.goaway(maxStreamId, errorCode.noError);
   }
 
   drain(): void {
-    if (this.over || this.#drainedAt !== null) return;
-    this.#drainedAt = this.lastStreamId;
-    this.goaway(this.lastStreamId, errorCode.noError);
-    if (this.streams.size === 0) this.end(errorCode.noError);
+    if (this.session.over || this.#drainedAt !== null) return;
+    this.#drainedAt = this.session.streams.last;
+    this.session.goaway(this.session.streams.last, errorCode.noError);
+    if (this.session.streams.size === 0) this.session.end(errorCode.noError);
   }
 
   /** Ends a connection whose beginning, or whose next message, does not come to an end, or that nobody uses. */
   sweep(now: number): void {
-    if (this.over) return;
+    if (this.session.over) return;
     const { headerTimeoutMs, http2IdleTimeoutMs } = this.pipeline.limits;
-    if (this.incompleteSince !== null && now - this.incompleteSince >= headerTimeoutMs) {
+    if (this.session.incompleteSince !== null && now - this.session.incompleteSince >= headerTimeoutMs) {
       this.limitReached('header_timeout');
       this.#lane.onBadRequest(this.connection, 'header block not complete in time');
-      this.fail(errorCode.enhanceYourCalm);
-    } else if (this.streams.size > 0) {
+      this.session.fail(errorCode.enhanceYourCalm);
+    } else if (this.session.streams.size > 0) {
       this.#idleAfter = -1;
-      for (const stream of this.streams.values()) (stream as ClientStream).lookForContent();
-    } else if (this.#idleAfter !== this.lastStreamId) {
-      this.#idleAfter = this.lastStreamId;
+      for (const stream of this.session.streams.values()) stream.lookForContent();
+    } else if (this.#idleAfter !== this.session.streams.last) {
+      this.#idleAfter = this.session.streams.last;
       this.#idleSince = now;
     } else if (now - this.#idleSince >= http2IdleTimeoutMs) {
       this.limitReached('http2_idle_timeout');

@@ -16,7 +16,8 @@ import type { RequestHead } from './request-head.ts';
 import { Stream, type StreamHome } from './stream.ts';
 
 /** The connection of a client. */
-export interface ClientStreamHome extends StreamHome {
+export interface ClientStreamHome {
+  readonly session: StreamHome;
   readonly connection: HttpConnection;
   readonly pipeline: RequestPipeline;
   readonly openStreams: number;
@@ -33,6 +34,12 @@ export interface RequestRelay {
   clientGone(): void;
 }
 
+/** Content that still comes behind the end of the answer: so many bytes are read away, until the timer ends the stream. */
+interface UnwantedContent {
+  left: number;
+  timer: NodeJS.Timeout | null;
+}
+
 /** The last words of a gRPC call whose app is gone: UNAVAILABLE. */
 const unavailable = encodeFields(['grpc-status', '14']);
 
@@ -42,7 +49,7 @@ export class ClientStream extends Stream implements Exchange {
   readonly version = 'HTTP/2.0';
   /** Its session has counted it. */
   readonly headBytes = 0;
-  responded = false;
+  #response: 'awaited' | 'begun' | 'ends in trailers' = 'awaited';
   aborted = false;
   relay: RequestRelay | null = null;
   /** Null until it is permitted. */
@@ -51,21 +58,26 @@ export class ClientStream extends Stream implements Exchange {
   readonly #home: ClientStreamHome;
   /** On the clock of `performance.now()`; 0 where nobody asks. */
   readonly startedAt: number;
-  /** What the client has of the answer may be ended by a status of ours. */
-  #endsInTrailers = false;
-  #draining = false;
-  #drainLeft = 0;
-  #linger: NodeJS.Timeout | null = null;
+  #unwanted: UnwantedContent | null = null;
   #contentStall: Stall | null = null;
   #lags = false;
   protected override readonly isTimed = true;
 
   constructor(home: ClientStreamHome, id: number, head: RequestHead, sendWindow: number, receiveWindow: number) {
-    super(home, id, sendWindow, receiveWindow);
+    super(home.session, id, sendWindow, receiveWindow);
     this.#home = home;
     this.requestHead = head;
     this.expected = head.contentLength;
     this.startedAt = home.pipeline.needsStart ? performance.now() : 0;
+  }
+
+  /** Content comes as soon as there is the stream. */
+  get awaitsHead(): boolean {
+    return false;
+  }
+
+  get responded(): boolean {
+    return this.#response !== 'awaited';
   }
 
   get connection(): ConnectionFacts {
@@ -119,7 +131,7 @@ export class ClientStream extends Stream implements Exchange {
 
   inform(head: AnswerHead): void {
     if (this.closed || this.responded || head.status === 101) return;
-    this.#home.output.headers(this.id, head.block, false);
+    this.#home.session.output.headers(this.id, head.block, false);
   }
 
   respond(status: number, _statusText: string, headers: HeaderList, hasBody: boolean): void {
@@ -129,13 +141,13 @@ export class ClientStream extends Stream implements Exchange {
 
   answer(head: AnswerHead, hasBody: boolean): void {
     if (this.closed || this.responded) return;
-    this.responded = true;
-    if (this.grpc) this.#endsInTrailers = hasBody && mayEndInTrailers(head.fields);
-    this.#home.output.headers(this.id, head.block, !hasBody);
+    // What the client has of such an answer may be ended by a status of ours.
+    this.#response = this.grpc && hasBody && mayEndInTrailers(head.fields) ? 'ends in trailers' : 'begun';
+    this.#home.session.output.headers(this.id, head.block, !hasBody);
     this.#home.pipeline.answered(this, head.status, head.fields, this.startedAt);
     if (hasBody) return;
-    this.localEnded = true;
-    this.#home.halfClosed(this);
+    this.happened('END_STREAM sent');
+    this.#home.session.halfClosed(this);
   }
 
   /** The response is complete. */
@@ -146,7 +158,7 @@ export class ClientStream extends Stream implements Exchange {
 
   abort(code: number): void {
     if (this.localEnded || this.closed) return;
-    if (this.#endsInTrailers && code !== errorCode.cancel) {
+    if (this.#response === 'ends in trailers' && code !== errorCode.cancel) {
       // The status of a gRPC call lives in its trailers; without them the client would only see a broken stream.
       this.finish(unavailable);
       this.#stopBody();
@@ -196,17 +208,17 @@ export class ClientStream extends Stream implements Exchange {
    * left, or once it has sent too much: a client library that gets RST_STREAM together with the answer may drop the answer.
    */
   #stopBody(): void {
-    if (this.remoteEnded || this.closed || this.#draining) return;
+    if (this.remoteEnded || this.closed || this.#unwanted !== null) return;
     this.relay = null;
-    this.#draining = true;
-    this.#drainLeft = maxDrainBytes;
+    this.#unwanted = { left: maxDrainBytes, timer: null };
     if (this.localEnded) this.left();
   }
 
   protected override left(): void {
-    if (!this.#draining || this.closed) return;
-    if (this.#drainLeft < 0) this.reset(errorCode.noError);
-    else this.#linger = setTimeout(() => this.reset(errorCode.noError), drainMs);
+    const unwanted = this.#unwanted;
+    if (unwanted === null || this.closed) return;
+    if (unwanted.left < 0) this.reset(errorCode.noError);
+    else unwanted.timer = setTimeout(() => this.reset(errorCode.noError), drainMs);
   }
 
   override received(bytes: Buffer, from: number, to: number): void {
@@ -214,9 +226,10 @@ export class ClientStream extends Stream implements Exchange {
       this.relay.content(bytes, from, to);
       return;
     }
-    if (this.#draining) {
-      this.#drainLeft -= to - from;
-      if (this.#drainLeft < 0) {
+    const unwanted = this.#unwanted;
+    if (unwanted !== null) {
+      unwanted.left -= to - from;
+      if (unwanted.left < 0) {
         // A reset would take with it what of the answer still waits; without room, the client has to wait as well.
         if (this.localEnded) this.reset(errorCode.noError);
         return;
@@ -243,7 +256,7 @@ export class ClientStream extends Stream implements Exchange {
     if (bytes === 0) {
       this.#contentStall?.release();
     } else if (!this.closed) {
-      this.#contentStall ??= new Stall(this.#home.budget, this);
+      this.#contentStall ??= new Stall(this.#home.session.budget, this);
       this.#contentStall.hold(bytes, false);
     }
   }
@@ -253,7 +266,8 @@ export class ClientStream extends Stream implements Exchange {
    * answer has begun, or whose gRPC call may be silent for as long as it likes.
    */
   lookForContent(): void {
-    const lags = !this.remoteEnded && !this.responded && !this.grpc && this.receiveWindow > 0 && this.unconsumed === 0;
+    const { receive, unconsumed } = this.windows;
+    const lags = !this.remoteEnded && !this.responded && !this.grpc && receive > 0 && unconsumed === 0;
     if (lags === this.#lags) return;
     this.#lags = lags;
     if (lags) this.stall.hold(0);
@@ -263,6 +277,6 @@ export class ClientStream extends Stream implements Exchange {
   override close(): void {
     super.close();
     this.#contentStall?.release();
-    if (this.#linger !== null) clearTimeout(this.#linger);
+    clearTimeout(this.#unwanted?.timer ?? undefined);
   }
 }

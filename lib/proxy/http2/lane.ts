@@ -20,7 +20,7 @@ import type { Http2Engine, Http2Session } from './engine.ts';
 import { Http1Relay } from './relay-to-http1.ts';
 import { Http2Relay, ToldByReset } from './relay-to-http2.ts';
 import { http1Text, http2Block } from './request-head.ts';
-import type { SessionLimits } from './session.ts';
+import type { SessionLimits } from './session-role.ts';
 
 export interface Http2LaneOptions {
   readonly pipeline: RequestPipeline;

@@ -4,8 +4,9 @@ import { type HeaderList, headerValue, withoutIdentity } from '../http/headers.t
 import { type LostBy, maySendAgain, type Repeatable, repeatable } from '../http/retry.ts';
 import type { RequestScope } from '../recorder.ts';
 import type { AnswerHead } from './answer-head.ts';
-import type { AnswerSink, AppSession, AppStream } from './app-session.ts';
+import type { AppSession } from './app-session.ts';
 import type { AppSessionPool, Waiting } from './app-session-pool.ts';
+import type { AnswerSink, AppStream } from './app-stream.ts';
 import type { ClientStream, RequestRelay } from './client-stream.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { encodeFields } from './hpack/encoder.ts';
@@ -125,7 +126,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
 
   ready(session: AppSession): void {
     const client = this.#client;
-    if (client.requestHead.listBytes > session.peerMaxListBytes) {
+    if (client.requestHead.listBytes > session.maxListBytes) {
       this.failed(headTooLarge());
       return;
     }

@@ -1,9 +1,12 @@
 import type { IpAddress } from '../../ip.ts';
 import { type BufferBudget, type Slow, Stall, type StallLimit } from '../fairness/buffer-budget.ts';
 import type { HeaderList } from '../http/headers.ts';
+import { StreamWindows } from './flow-control.ts';
 import { HeldBytes } from './held-bytes.ts';
 import type { Output } from './output.ts';
 import { errorCode } from './protocol.ts';
+import type { Queued } from './send-queue.ts';
+import { afterEvent, type StreamEvent, type StreamState } from './stream-state.ts';
 
 /** What a stream needs of the connection that it is on. */
 export interface StreamHome {
@@ -28,36 +31,19 @@ export interface StreamHome {
   streamError(stream: Stream, code: number): void;
 }
 
-/** One stream of either side: its windows, and what of its data must wait. */
-export abstract class Stream implements Slow {
+const noTrailers: HeaderList = [];
+
+/** One stream of either side: its state, its windows, and what of its data must wait. */
+export abstract class Stream implements Slow, Queued {
   readonly id: number;
-  /** Bytes of DATA that the peer lets us send; negative after it has shrunk its window. */
-  sendWindow: number;
-  /** Bytes of DATA that the peer may send. */
-  receiveWindow: number;
-  /** Consumed, but not yet told to the peer. */
-  unannounced = 0;
-  /** Received, and not consumed. */
-  unconsumed = 0;
-  /** Bytes that the peer may send before any are consumed. */
-  window: number;
-  /** The peer has sent END_STREAM. */
-  remoteEnded = false;
-  /** We have sent END_STREAM. */
-  localEnded = false;
-  /** Over: by both ends, or by a reset. */
-  closed = false;
-  /** No content may come yet, not even an empty piece (RFC 9113 8.1). */
-  awaitsHead = false;
+  readonly windows: StreamWindows;
+  #state: StreamState = 'idle';
   /** Bytes of content still to come by Content-Length; -1 where none was given. */
   expected = -1;
   /** What came behind the content of the peer's message. */
-  trailers: HeaderList = [];
+  trailers: HeaderList = noTrailers;
   /** Called once when `write` has returned false and everything has left since. */
   protected drained: (() => void) | null = null;
-  /** Bytes of DATA that have come or left. */
-  moved = 0;
-  /** The session has this stream among those that wait for room. */
   queued = false;
   readonly #home: StreamHome;
   /** Data that found no room. Few streams ever have any. */
@@ -69,10 +55,35 @@ export abstract class Stream implements Slow {
   constructor(home: StreamHome, id: number, sendWindow: number, receiveWindow: number) {
     this.#home = home;
     this.id = id;
-    this.sendWindow = sendWindow;
-    this.receiveWindow = receiveWindow;
-    this.window = receiveWindow;
+    this.windows = new StreamWindows(sendWindow, receiveWindow);
   }
+
+  get state(): StreamState {
+    return this.#state;
+  }
+
+  /** By the session and by what sends END_STREAM. */
+  happened(event: StreamEvent): void {
+    this.#state = afterEvent(this.#state, event);
+  }
+
+  /** The peer has sent END_STREAM. */
+  get remoteEnded(): boolean {
+    return this.#state === 'half-closed (remote)' || this.#state === 'closed';
+  }
+
+  /** We have sent END_STREAM. */
+  get localEnded(): boolean {
+    return this.#state === 'half-closed (local)' || this.#state === 'closed';
+  }
+
+  /** Over: by both ends, or by a reset. */
+  get closed(): boolean {
+    return this.#state === 'closed' || this.#state === 'reset';
+  }
+
+  /** No content may come yet, not even an empty piece (RFC 9113 8.1). */
+  abstract readonly awaitsHead: boolean;
 
   /** Bytes of the peer's message; `bytes` is only lent. Whoever takes them calls `consume` when they are dealt with. */
   abstract received(bytes: Buffer, from: number, to: number): void;
@@ -117,7 +128,7 @@ export abstract class Stream implements Slow {
 
   #finish(trailers: Buffer | null): void {
     const { output } = this.#home;
-    this.localEnded = true;
+    this.happened('END_STREAM sent');
     if (trailers !== null) output.headers(this.id, trailers, true);
     else if (!output.endLast(this.id)) output.endStream(this.id);
     this.#home.halfClosed(this);
@@ -161,13 +172,11 @@ export abstract class Stream implements Slow {
 
   /** Ends the stream at once; what waits is dropped. */
   reset(code: number): void {
-    if (this.closed) return;
     this.#home.resetStream(this, code);
   }
 
   /** By the session: nothing more will come or leave. */
   close(): void {
-    this.closed = true;
     this.#waiting = null;
     this.#end = null;
     this.drained = null;
@@ -188,7 +197,7 @@ export abstract class Stream implements Slow {
   }
 
   progress(): number {
-    return this.moved;
+    return this.windows.moved;
   }
 
   cut(limit: StallLimit): void {

@@ -1,0 +1,101 @@
+import { internalFault } from '../guard.ts';
+import type { HeaderList } from '../http/headers.ts';
+import { InterimCount } from '../http/interim-count.ts';
+import type { AnswerHead } from './answer-head.ts';
+import { appLimits } from './limits.ts';
+import { Stream, type StreamHome } from './stream.ts';
+
+/** Who gets a response. Bytes are only lent; when they are dealt with, the stream's `consume` must be told. */
+export interface AnswerSink {
+  /** A 1xx. */
+  interim(head: AnswerHead): void;
+  head(head: AnswerHead, endStream: boolean): void;
+  data(bytes: Buffer, from: number, to: number): void;
+  /** The response is complete. */
+  ended(trailers: HeaderList): void;
+  /** Once, instead of `ended`. */
+  broken(code: number): void;
+  /** The client's connection. */
+  readonly owner: object;
+  /** Ends that. */
+  destroy(): void;
+}
+
+/** One request to the app. */
+export class AppStream extends Stream {
+  readonly isHead: boolean;
+  /** The app may take as long as it likes. */
+  protected override readonly isTimed = false;
+  #response: 'awaited' | 'begun' = 'awaited';
+  #interim: InterimCount | null = null;
+  readonly #sink: AnswerSink;
+
+  constructor(home: StreamHome, id: number, isHead: boolean, sink: AnswerSink, sendWindow: number) {
+    super(home, id, sendWindow, appLimits.streamWindow);
+    this.isHead = isHead;
+    this.#sink = sink;
+  }
+
+  override get awaitsHead(): boolean {
+    return this.#response === 'awaited';
+  }
+
+  get owner(): object {
+    return this.#sink.owner;
+  }
+
+  head(head: AnswerHead, endStream: boolean): void {
+    if (head.status < 200) {
+      this.#interim ??= new InterimCount();
+      if (!this.#interim.allows(head.block.length)) {
+        this.malformed();
+        return;
+      }
+      try {
+        this.#sink.interim(head);
+      } catch (error) {
+        this.#fault(error);
+      }
+      return;
+    }
+    this.#response = 'begun';
+    try {
+      this.#sink.head(head, endStream);
+    } catch (error) {
+      this.#fault(error);
+    }
+  }
+
+  override received(bytes: Buffer, from: number, to: number): void {
+    try {
+      this.#sink.data(bytes, from, to);
+    } catch (error) {
+      this.#fault(error);
+    }
+  }
+
+  override ended(): void {
+    try {
+      this.#sink.ended(this.trailers);
+    } catch (error) {
+      this.#fault(error);
+    }
+  }
+
+  override broken(code: number): void {
+    try {
+      this.#sink.broken(code);
+    } catch (error) {
+      this.#fault(error);
+    }
+  }
+
+  /** The session is everybody's: a fault in one client's exchange ends that client's connection. */
+  #fault(error: unknown): void {
+    internalFault('an answer of an HTTP/2 app', this, error);
+  }
+
+  override destroy(): void {
+    this.#sink.destroy();
+  }
+}
