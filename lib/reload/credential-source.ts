@@ -169,12 +169,14 @@ class FollowedCredentials implements CredentialSource {
   }
 
   #conclude(read: CredentialRead): void {
+    if (read.kind === 'usable') {
+      const { credentials, bytes } = read;
+      // Before they count as served: where that fails, the next attempt must not find them unchanged.
+      this.#options.onLoaded(credentials);
+      this.#stage = { kind: 'serving', credentials, bytes };
+      this.#warnOfExpiry();
+    }
     this.#tell(read.kind === 'faulty' ? read.faults : []);
-    if (read.kind !== 'usable') return;
-    const { credentials, bytes } = read;
-    this.#stage = { kind: 'serving', credentials, bytes };
-    this.#options.onLoaded(credentials);
-    this.#warnOfExpiry();
   }
 
   #tell(faults: readonly CredentialFault[]): void {

@@ -15,12 +15,19 @@ export interface FileLook {
   readonly empty: boolean;
   /** A symbolic link, whose own folder is not told of writes to what it leads to. */
   readonly link: boolean;
+  /** Of the place where it was looked for; as `Look.generation`. */
+  readonly generation: string;
 }
+
+type OwnLook = Omit<FileLook, 'generation'>;
 
 /** The policy files that a path stands for at one moment. */
 export interface Look {
   readonly files: ReadonlyMap<string, FileLook>;
-  /** Where a ConfigMap volume's `..data` leads: such a folder is swapped whole. Empty for any other place. */
+  /**
+   * Where a ConfigMap volume's `..data` leads: such a folder is swapped whole. Empty for any other place. Of several paths
+   * that of each, so that only a file's own tells anything of it.
+   */
   readonly generation: string;
   /** Equal where nothing changed. */
   readonly stamp: string;
@@ -45,7 +52,7 @@ export function lookNow(path: string): Look {
   const files = target?.isDirectory()
     ? policyFileNames(settle(() => readdirSync(path)) ?? []).map((name) => join(path, name))
     : [path];
-  const found = files.map((file): [string, FileLook | null] => [
+  const found = files.map((file): [string, OwnLook | null] => [
     file,
     fileLook(
       settle(() => lstatSync(file, { bigint: true })),
@@ -65,7 +72,7 @@ async function look(path: string): Promise<Look> {
     ? policyFileNames(await readdir(path).catch(() => [])).map((name) => join(path, name))
     : [path];
   const found = await Promise.all(
-    files.map(async (file): Promise<[string, FileLook | null]> => {
+    files.map(async (file): Promise<[string, OwnLook | null]> => {
       const [own, leadsTo] = await Promise.all([
         lstat(file, { bigint: true }).catch(none),
         stat(file, { bigint: true }).catch(none),
@@ -91,11 +98,13 @@ export async function lookAtAll(paths: readonly string[]): Promise<Look> {
 function lookOf(
   path: string,
   target: BigIntStats | undefined,
-  found: readonly [string, FileLook | null][],
+  found: readonly [string, OwnLook | null][],
   links: readonly (string | undefined)[],
 ): Omit<Look, 'takenMs'> {
-  const files = new Map(found.filter((entry): entry is [string, FileLook] => entry[1] !== null));
   const generation = links.find((link) => link !== undefined) ?? '';
+  const files = new Map(
+    found.flatMap(([file, own]): [string, FileLook][] => (own === null ? [] : [[file, { ...own, generation }]])),
+  );
   const stamps = [...files].map(([file, { stamp }]) => `${file} ${stamp}`);
   // The folder itself counts by what it is, not by its times: files that are no policy come and go in it.
   const stamp = [path, target === undefined ? 'absent' : `${target.dev}:${target.ino}`, generation, ...stamps].join(
@@ -104,7 +113,7 @@ function lookOf(
   return { files, generation, stamp };
 }
 
-function fileLook(own: BigIntStats | undefined, leadsTo: BigIntStats | undefined): FileLook | null {
+function fileLook(own: BigIntStats | undefined, leadsTo: BigIntStats | undefined): OwnLook | null {
   if (own === undefined || leadsTo?.isDirectory()) return null;
   const { dev, ino, size, mtimeNs, ctimeNs } = leadsTo ?? own;
   const inode = `${dev}:${ino}`;

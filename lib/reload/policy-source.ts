@@ -200,10 +200,11 @@ class FollowedFiles implements PolicySource {
       const { index, problems } = await compileInSlices(load.documents, options.workload());
       if (this.#reloader.signal.aborted) return;
       const before = this.#good;
-      this.#triedDigest = load.digest;
       options.onProblems([...load.problems, ...problems]);
-      this.#good = { load, inForce: inForce(now, load.documents), index };
+      // Before it counts as tried: where that fails, the next attempt must not find it unchanged.
       options.swap(index, load.documents);
+      this.#triedDigest = load.digest;
+      this.#good = { load, inForce: inForce(now, load.documents), index };
       options.onLoaded({ documents: load.documents.length, changed: true });
       if (before === null || loss.kind !== 'removed') return;
       options.onRemoved?.({ files: loss.files, documents: loss.documents, wider: widened(before.index, index) });
@@ -217,9 +218,9 @@ class FollowedFiles implements PolicySource {
       if (this.#good === null) return;
       const { index } = await compileInSlices(this.#good.load.documents, this.#options.workload());
       if (this.#reloader.signal.aborted) return;
+      this.#options.swap(index, this.#good.load.documents);
       // Meanwhile the files may have been found as they were.
       this.#good = { ...this.#good, index };
-      this.#options.swap(index, this.#good.load.documents);
     });
   }
 }

@@ -212,7 +212,7 @@ export class Reloader<R> {
 
   async #look(): Promise<Look | null> {
     const { world } = this.#options;
-    const seen = await unless(this.signal, world.look());
+    const seen = await unless(this.signal, () => world.look());
     if (seen !== null) this.#settling.see(seen, world.nowMs());
     return seen;
   }
@@ -225,7 +225,7 @@ export class Reloader<R> {
   #read(seen: Look, beganMs: number, held: R | null): Promise<Reading<R> | null> {
     const sinceMs = this.#options.world.nowMs();
     this.#state = { kind: 'reading', seen, sinceMs, abandonUntilMs: beganMs + this.#times.patienceMs };
-    return unless(this.signal, this.#options.read(held));
+    return unless(this.signal, () => this.#options.read(held));
   }
 
   /** False where it was stopped. */
@@ -263,12 +263,12 @@ function waitingFor(state: ReloadState): string {
 }
 
 /** Null where it is stopped first: a disk that hangs must not hold up the end. */
-function unless<T>(signal: AbortSignal, work: Promise<T>): Promise<T | null> {
+function unless<T>(signal: AbortSignal, begin: () => Promise<T>): Promise<T | null> {
   if (signal.aborted) return Promise.resolve(null);
   return new Promise((resolve, reject) => {
     const stop = (): void => resolve(null);
     signal.addEventListener('abort', stop, { once: true });
     const done = (): void => signal.removeEventListener('abort', stop);
-    work.finally(done).then(resolve, reject);
+    begin().finally(done).then(resolve, reject);
   });
 }

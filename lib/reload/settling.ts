@@ -1,3 +1,4 @@
+import { dirname } from 'node:path';
 import type { Look } from './look.ts';
 
 /*
@@ -25,8 +26,8 @@ export class Settling {
   readonly #times: Times;
   /** Of each file what it was like when it was last believed; null where the first look is believed as it is. */
   #believed: ReadonlyMap<string, string> | null;
-  /** Which folder was swapped in, when it was last believed. */
-  #generation = '';
+  /** Of each folder what was swapped in, when its files were last believed. */
+  readonly #generations = new Map<string, string>();
   /** Of each file since when it is as it is. */
   readonly #since = new Map<string, { readonly stamp: string; readonly ms: number }>();
   #quiet: { readonly stamp: string; readonly ms: number } | null = null;
@@ -68,8 +69,9 @@ export class Settling {
 
   /** Whether the file is as it was when it was last believed, or was put in its place whole. */
   isMeant(file: string, look: Look, whole: (file: string) => boolean): boolean {
-    const swapped = look.generation !== '' && look.generation !== this.#generation;
-    return swapped || this.#believed?.get(file) === look.files.get(file)?.stamp || whole(file);
+    const { generation = '', stamp } = look.files.get(file) ?? {};
+    const swapped = generation !== '' && generation !== this.#generations.get(dirname(file));
+    return swapped || this.#believed?.get(file) === stamp || whole(file);
   }
 
   /** Milliseconds until nothing has changed for so long that what is gone counts as removed; 0 for now. */
@@ -80,6 +82,6 @@ export class Settling {
   /** What was read at this look has been judged: good or bad, it is no news any more. */
   believe(look: Look): void {
     this.#believed = new Map([...look.files].map(([file, { stamp }]) => [file, stamp]));
-    this.#generation = look.generation;
+    for (const [file, { generation }] of look.files) this.#generations.set(dirname(file), generation);
   }
 }

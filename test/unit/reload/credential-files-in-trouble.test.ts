@@ -42,12 +42,12 @@ interface Followed {
 
 async function follow(
   t: Test,
-  over: { overdueMs?: number; times?: typeof times } = {},
+  { under = {}, ...over }: { overdueMs?: number; times?: typeof times; under?: Partial<Record<Name, string>> } = {},
   prepare?: (folder: string) => void,
 ): Promise<Followed> {
   const folder = join(temporaryFolder(t), 'identity');
   mkdirSync(folder);
-  const file = (name: Name): string => join(folder, name);
+  const file = (name: Name): string => join(folder, under[name] ?? '', name);
   if (prepare !== undefined) prepare(folder);
   else for (const name of names) writeFileSync(file(name), good[name]);
   const anchors: number[] = [];
@@ -137,13 +137,34 @@ t.test('an anchor that is away for a moment was never gone; a rename is meant as
   t.same(f.failures, []);
 });
 
+/** The next contents of a volume as the kubelet mounts it. */
+function version(folder: string, name: string, contents: Partial<Record<Name, string>>): void {
+  mkdirSync(join(folder, name));
+  for (const [file, text] of Object.entries(contents)) writeFileSync(join(folder, name, file), text);
+  symlinkSync(name, join(folder, '..data_tmp'));
+  renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+}
+
+t.test('a volume that is swapped says nothing of files elsewhere', async (t) => {
+  const under = { 'tls.crt': 'volume', 'tls.key': 'volume' };
+  const f = await follow(t, { times: { ...times, quietMs: foreverMs }, under }, (folder) => {
+    const volume = join(folder, 'volume');
+    mkdirSync(volume);
+    version(volume, '..1', { 'tls.crt': good['tls.crt'], 'tls.key': good['tls.key'] });
+    for (const name of ['tls.crt', 'tls.key'] as const) symlinkSync(join('..data', name), join(volume, name));
+    writeFileSync(join(folder, 'ca.crt'), good['ca.crt']);
+  });
+  writeFileSync(f.file('ca.crt'), own);
+  const next = testCertificate({ dnsNames: ['web.test'] });
+  version(join(f.folder, 'volume'), '..2', { 'tls.crt': next.certificatePem, 'tls.key': next.keyPem });
+  await new Promise((resolve) => setTimeout(resolve, 2 * times.settleMs));
+  t.same(f.anchors, [2], 'the anchors are still being written');
+  writeFileSync(f.file('ca.crt'), own + second);
+  await until('both', () => f.anchors.length === 2);
+  t.same([f.anchors, f.failures], [[2, 2], []]);
+});
+
 t.test('a volume that is swapped whole means what it says, at once', async (t) => {
-  const version = (folder: string, name: string, contents: Record<Name, string>): void => {
-    mkdirSync(join(folder, name));
-    for (const file of names) writeFileSync(join(folder, name, file), contents[file]);
-    symlinkSync(name, join(folder, '..data_tmp'));
-    renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
-  };
   const f = await follow(t, { times: { ...times, quietMs: foreverMs } }, (folder) => {
     version(folder, '..1', good);
     for (const name of names) symlinkSync(join('..data', name), join(folder, name));

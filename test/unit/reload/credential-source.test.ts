@@ -99,6 +99,32 @@ t.test('the first load', async (t) => {
   await t.rejects(source.start(), /starts only once/);
 });
 
+t.test('credentials that could not be put in use are tried again', async (t) => {
+  const files = filesIn(t.testdir());
+  await write(files, good);
+  let faults = 0;
+  const used: number[] = [];
+  const failed: string[] = [];
+  const source = createCredentialSource({
+    ...files,
+    onLoaded: ({ generation }) => {
+      if (faults-- > 0) throw new Error('no room');
+      used.push(generation);
+    },
+    onFailed: ([fault]) => void failed.push(fault?.message ?? ''),
+    log: { info() {}, warn() {} },
+    retryMs: 5,
+  });
+  t.teardown(() => source.stop());
+  await source.start();
+  faults = 2;
+  const next = testCertificate({ dnsNames: [webName] });
+  await write(files, { ...good, cert: next.certificatePem, key: next.keyPem });
+  await until('the attempt that succeeds', () => used.length === 2);
+  t.same([used, failed], [[1, 2], ['unexpected error: no room']]);
+  t.equal(source.current().generation, 2);
+});
+
 t.test('configured names replace those of the certificate', async (t) => {
   const files = filesIn(t.testdir());
   await write(files, good);

@@ -54,7 +54,7 @@ interface Seen {
 function follow(
   t: { teardown(clean: () => unknown): void },
   path: string | null,
-  options: { pollMs?: number; retryMs?: number; workload?: () => Workload } = {},
+  options: { pollMs?: number; retryMs?: number; workload?: () => Workload; beforeSwap?: () => void } = {},
 ): Seen {
   const seen = {
     swaps: [] as string[][],
@@ -65,7 +65,10 @@ function follow(
   const source = createPolicySource({
     path,
     workload: options.workload ?? workload,
-    swap: (_index, documents: readonly PolicyDocument[]) => void seen.swaps.push(documents.map(({ name }) => name)),
+    swap: (_index, documents: readonly PolicyDocument[]) => {
+      options.beforeSwap?.();
+      seen.swaps.push(documents.map(({ name }) => name));
+    },
     onProblems: (problems: readonly Problem[]) => void seen.problems.push(problems.map(({ code }) => code)),
     onLoaded: (load) => void seen.loads.push(load),
     onFailed: (reason) => void seen.failures.push(reason),
@@ -253,6 +256,23 @@ t.test('an unexpected error is told, ends nothing, and is followed by another at
   t.same(seen.failures, ['unexpected error: no workload']);
   await until('the attempt that succeeds', () => seen.swaps.length === 1);
   t.equal(seen.failures.length, 2);
+});
+
+t.test('what could not come into force is not taken for what is', async (t) => {
+  const folder = t.testdir({ 'p.yaml': server('web') });
+  let faults = 0;
+  const seen = follow(t, join(folder, 'p.yaml'), {
+    retryMs: 5,
+    beforeSwap() {
+      if (faults-- > 0) throw new Error('no swap');
+    },
+  });
+  await seen.source.start();
+  faults = 2;
+  writeFileSync(join(folder, 'next'), server('api'));
+  renameSync(join(folder, 'next'), join(folder, 'p.yaml'));
+  await until('the attempt that succeeds', () => last(seen.swaps)?.join() === 'api');
+  t.same(seen.failures, ['unexpected error: no swap', 'unexpected error: no swap']);
 });
 
 t.test('stopped: nothing is swapped any more', async (t) => {

@@ -73,7 +73,7 @@ class FakeWorld implements World {
   }
   #fileLook(name: string, text: string): FileLook {
     const stamp = `${this.#stamps.get(name)}`;
-    return { stamp, inode: stamp, empty: text === '', link: false };
+    return { stamp, inode: stamp, empty: text === '', link: false, generation: this.generation };
   }
 }
 
