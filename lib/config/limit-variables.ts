@@ -15,7 +15,7 @@ export const limitVariables = {
   SALLYPORT_MAX_HEADER_BYTES: always('64KiB', read.bytes, 'of a request head'),
   SALLYPORT_MAX_HEADER_FIELDS: always('1000', read.countFrom(100), 'of a request head'),
   SALLYPORT_HEADER_TIMEOUT: always('60s', read.duration, 'for a whole request head'),
-  SALLYPORT_REQUEST_TIMEOUT: always('off', read.durationOrOff, 'from a request to the end of its answer'),
+  SALLYPORT_REQUEST_TIMEOUT: always('off', read.durationOrOff, 'from a request to the end of its response'),
   SALLYPORT_STALL_TIMEOUT: always('5m', read.durationOrOff, 'for a client that neither takes nor sends what is due'),
   SALLYPORT_HTTP1_IDLE_TIMEOUT: always('10m', read.durationOrOff, 'for a connection without a request'),
   SALLYPORT_HTTP2_IDLE_TIMEOUT: always('10m', read.durationOrOff, 'for a connection without a request'),

@@ -41,7 +41,7 @@ export const errorCatalogue = {
     "Raise the application's SETTINGS_MAX_HEADER_LIST_SIZE, or send fewer fields.",
   ),
   ERR_SALLYPORT_REQUEST_TIMEOUT: request(
-    'No answer had begun when SALLYPORT_REQUEST_TIMEOUT was over.',
+    'No response had begun when SALLYPORT_REQUEST_TIMEOUT was over.',
     'Find out why the application, or the client with its content, is slow; raise the limit where that is meant.',
   ),
   ERR_SALLYPORT_OVERLOAD: request(
@@ -86,7 +86,7 @@ type Catalogue = typeof errorCatalogue;
 
 export type ErrorCode = keyof Catalogue;
 
-/** Codes for which there is an answer to the client. */
+/** Codes for which there is a response to the client. */
 export type RequestErrorCode = {
   [Code in ErrorCode]: Catalogue[Code]['ends'] extends 'request' ? Code : never;
 }[ErrorCode];

@@ -22,7 +22,7 @@ export interface HealthOptions {
 const limits = {
   /** Characters of a request's head. */
   head: 4096,
-  /** Milliseconds for the head, and then for taking the answer. */
+  /** Milliseconds for the head, and then for taking the response. */
   patienceMs: 2000,
   connections: 256,
 } as const;
@@ -75,7 +75,7 @@ export function createHealthServer(options: HealthOptions): HealthServer {
 
 /**
  * Beyond the limit the oldest connection of whoever has most ends, not the newest: who holds many open, or opens them by
- * the thousand, must not keep a probe out, because a kubelet that gets no answer restarts the pod.
+ * the thousand, must not keep a probe out, because a kubelet that gets no response restarts the pod.
  */
 function endOldestBeyond(server: Server, limit: number): void {
   // A Set keeps the order of insertion.
@@ -105,14 +105,14 @@ function endOldestBeyond(server: Server, limit: number): void {
 function serve(options: HealthOptions, socket: Socket): void {
   let head = '';
   let answered = false;
-  // A prober that breaks off has its answer already or wants none; 'close' follows, and the socket is gone.
+  // A prober that breaks off has its response already or wants none; 'close' follows, and the socket is gone.
   socket.on('error', () => {});
   const finish = (text: string): void => {
     answered = true;
     socket.off('data', onData);
     timer.refresh();
     socket.end(text);
-    // What else has come is dropped, so that it cannot turn the end into a reset before the answer was read.
+    // What else has come is dropped, so that it cannot turn the end into a reset before the response was read.
     socket.resume();
   };
   const onData = (bytes: Buffer): void => {

@@ -1,6 +1,6 @@
 import type { RequestDecision } from './decision.ts';
 
-/** What goes over the wire in place of the application's answer. */
+/** What goes over the wire in place of the application's response. */
 export interface RefusalCodes {
   /** For requests that are not gRPC. */
   readonly http: number;
@@ -10,7 +10,7 @@ export interface RefusalCodes {
   readonly close: boolean;
 }
 
-/** The one table from verdicts to answers; a permit has none. A redirect's HTTP status is the route's own. */
+/** The one table from verdicts to responses; a permit has none. A redirect's HTTP status is the route's own. */
 export const refusals = {
   deny: { http: 403, grpc: 7, close: false },
   'no-route': { http: 404, grpc: 5, close: false },
@@ -21,7 +21,7 @@ export const refusals = {
   'redirect-failed': { http: 500, grpc: 13, close: true },
 } as const satisfies Record<string, RefusalCodes>;
 
-/** The answer to a decision; null for a permit. */
+/** The response to a decision; null for a permit. */
 export function refusalOf(decision: RequestDecision): RefusalCodes | null {
   switch (decision.kind) {
     case 'permit':

@@ -26,9 +26,9 @@ export interface Limits {
   /** Node would silently drop what is beyond its own limit; a policy could then match on less than the app sees. */
   readonly maxHeaderFields: number;
   readonly headerTimeoutMs: number;
-  /** From the head of a request to the end of its answer. */
+  /** From the head of a request to the end of its response. */
   readonly requestTimeoutMs: number;
-  /** A client that takes nothing of an answer for this long is cut off; and a request of whose content nothing moves. */
+  /** A client that takes nothing of a response for this long is cut off; and a request of whose content nothing moves. */
   readonly stallTimeoutMs: number;
   /** A connection without a request. Short ones race the client's next request; that is why both are long. */
   readonly http1IdleTimeoutMs: number;

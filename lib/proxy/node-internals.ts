@@ -88,19 +88,19 @@ export const latin1Slice: (bytes: Buffer, start: number, end: number) => string 
     ? (bytes, start, end) => bytes.toString('latin1', start, end)
     : (bytes, start, end) => (bytes as unknown as Required<Latin1>).latin1Slice(start, end);
 
-/** Answers on a connection that the parser has let go of. */
-export function answerOn(request: http.IncomingMessage, socket: Duplex): http.ServerResponse {
+/** A response on a connection that the parser has let go of. */
+export function responseOn(request: http.IncomingMessage, socket: Duplex): http.ServerResponse {
   const response = new http.ServerResponse(request);
   response.assignSocket(socket as net.Socket);
   return response;
 }
 
-/** Whether the connection may go on after this answer, as far as the request's head says. */
+/** Whether the connection may go on after this response, as far as the request's head says. */
 export function staysOpen(response: http.ServerResponse): boolean {
   return response.shouldKeepAlive;
 }
 
-/** Says in the answer's head, and sees to it, that the connection ends with it. */
+/** Says in the response's head, and sees to it, that the connection ends with it. */
 export function endAfter(response: http.ServerResponse): void {
   response.shouldKeepAlive = false;
 }
@@ -146,7 +146,7 @@ const interfaces: readonly NodeInterface[] = [
   },
   {
     name: 'http.ServerResponse.prototype.assignSocket and detachSocket',
-    use: 'answers to upgrades',
+    use: 'responses to upgrades',
     isNeeded: always,
     without: null,
     isThere: () => {

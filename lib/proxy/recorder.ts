@@ -43,7 +43,7 @@ export interface RequestScope {
   requestFrame(bytes: number): void;
   requestEnded(): void;
   responseHead(status: number): void;
-  /** In place of a response of the app's this was answered; `responseEnded` follows. Both codes, whatever the request was. */
+  /** This was sent in place of the app's response; `responseEnded` follows. Both codes, whatever the request was. */
   refused(status: number, grpcStatus: number): void;
   responseFrame(bytes: number): void;
   /** `grpcStatus` from trailers (or trailers-only headers), null where none; `error` empty, `h2(REASON)` or `unclassified`. */

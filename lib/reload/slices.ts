@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 /** How long the event loop may be held at a time. */
 const sliceMs = 2;
 /**
- * How long it then belongs to the traffic. One turn would not do: a request and its answer take several, and each would
+ * How long it then belongs to the traffic. One turn would not do: a request and its response take several, and each would
  * wait for a slice.
  */
 const restMs = 6;

@@ -64,7 +64,7 @@ export class ClientSeries {
   readonly responses = new Map<number, Cell>();
   readonly #labels: MetricLabels;
   readonly #idle = new IdleWatch();
-  #answered = 0;
+  #responses = 0;
 
   constructor(labels: MetricLabels) {
     this.#labels = labels;
@@ -112,11 +112,11 @@ export class ClientSeries {
       this.responses.set(key, cell);
     }
     cell.value++;
-    this.#answered++;
+    this.#responses++;
   }
 
   idleFor(nowMs: number): number {
-    const idle = this.#idle.idleFor(this.requests.value + this.#answered, nowMs);
+    const idle = this.#idle.idleFor(this.requests.value + this.#responses, nowMs);
     return this.open > 0 ? 0 : idle;
   }
 }
@@ -250,7 +250,7 @@ export class RequestRecord implements RequestScope {
   #status = noStatus;
   #counted = false;
   #latencySeen = false;
-  /** The gRPC status of an answer of ours. */
+  /** The gRPC status of a response of ours. */
   #refusedWith: string | null = null;
   readonly #ended: (() => void) | undefined;
   #done = false;

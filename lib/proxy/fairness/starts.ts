@@ -4,7 +4,7 @@ import type { PutOff } from './turn.ts';
 
 /**
  * What begins in one turn of the event loop. Each is a tenth of a millisecond's work, and leads to as much again: the
- * request that leaves, the answer that is read and written.
+ * request that leaves, the response that is read and written.
  */
 const perTurn = 16;
 

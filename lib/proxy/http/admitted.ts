@@ -15,7 +15,7 @@ export interface Admitted extends AdmittedRequest {
   readonly scope: RequestScope;
 }
 
-/** Not to be forwarded; recorded already, the answer is all that is left to do. */
+/** Not to be forwarded; recorded already, the response is all that is left to do. */
 export interface Refused {
   readonly kind: 'refused';
   readonly policy: PortPolicy;

@@ -6,7 +6,7 @@ const aboutContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
  *
  * Content that a method does not call for (RFC 9110 9.3.1) is left unread by many a handler, and some servers, Python's
  * http.server among them, would then read it as the next request: undecided, and with an identity of the client's own
- * making. In answer to HEAD some send content all the same; it would be taken for the beginning of the next answer.
+ * making. In response to HEAD some send content all the same; it would be taken for the beginning of the next response.
  */
 export function isLastRequest(method: string, hasContent: boolean): boolean {
   return method === 'HEAD' || (hasContent && !aboutContent.has(method));

@@ -13,7 +13,7 @@ export interface Refusal {
   readonly status: number;
   /** gRPC status code; the HTTP status is then 200 (trailers-only response). */
   readonly grpc: number;
-  /** End the connection after the answer: the message or the app cannot be trusted to be in step. */
+  /** End the connection after the response: the message or the app cannot be trusted to be in step. */
   readonly close: boolean;
   /** For redirects. */
   readonly location: string | null;
@@ -21,7 +21,7 @@ export interface Refusal {
   readonly message: string;
 }
 
-/** A decision that is no permit, as an answer. */
+/** A decision that is no permit, as a response. */
 export function refusalFor(
   decision: Exclude<RequestDecision, { kind: 'permit' }>,
   connection: ConnectionFacts,
@@ -55,13 +55,13 @@ export interface Failure {
   readonly label: ErrorLabel;
 }
 
-type Answer = readonly [status: number, grpc: number, label: ErrorLabel, message: string, kept?: 'kept'];
+type FailureResponse = readonly [status: number, grpc: number, label: ErrorLabel, message: string, kept?: 'kept'];
 
 const unreachable = 'client error (Connect)';
 const noPlace = 'service unavailable';
 
-/** What each code is answered with. The connection ends with it, unless it is `kept`. */
-const answers: Readonly<Record<RequestErrorCode, Answer>> = {
+/** The response to each code. The connection ends with it, unless it is `kept`. */
+const failureResponses: Readonly<Record<RequestErrorCode, FailureResponse>> = {
   ERR_SALLYPORT_UNREACHABLE: [502, 14, 'i/o', unreachable],
   ERR_SALLYPORT_NOT_PROCESSED: [502, 14, 'i/o', unreachable],
   ERR_SALLYPORT_CANCELLED: [502, 14, 'i/o', unreachable],
@@ -78,10 +78,12 @@ const answers: Readonly<Record<RequestErrorCode, Answer>> = {
 };
 
 const byCode: ReadonlyMap<string, Failure> = new Map(
-  (Object.entries(answers) as [RequestErrorCode, Answer][]).map(([code, [status, grpc, label, message, kept]]) => [
-    code,
-    { code, label, refusal: { status, grpc, close: kept === undefined, location: null, message } },
-  ]),
+  (Object.entries(failureResponses) as [RequestErrorCode, FailureResponse][]).map(
+    ([code, [status, grpc, label, message, kept]]) => [
+      code,
+      { code, label, refusal: { status, grpc, close: kept === undefined, location: null, message } },
+    ],
+  ),
 );
 
 export function failureOf(code: RequestErrorCode): Failure {

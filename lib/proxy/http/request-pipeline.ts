@@ -119,7 +119,7 @@ export class RequestPipeline {
 
   /** Counts a request in: how it is counted out, or the limit that it is beyond. */
   #take({ destination }: HttpConnection, { headBytes }: Request): (() => void) | LimitName {
-    // The admin server's answers are at hand, and wanted above all when there are too many.
+    // The admin server's responses are at hand, and wanted above all when there are too many.
     if (destination.kind !== 'app') {
       this.#inFlight++;
       return this.#ended;
@@ -162,7 +162,7 @@ export class RequestPipeline {
   }
 
   /** `accessed` for an exchange whose response headers are a list. */
-  answered(exchange: Exchange, status: number, headers: readonly string[], startedAt: number): void {
+  responded(exchange: Exchange, status: number, headers: readonly string[], startedAt: number): void {
     if (!this.logsAccess) return;
     this.accessed(exchange.connection, exchange, status, headerValue(headers, 'content-length') ?? '', startedAt);
   }
@@ -170,7 +170,7 @@ export class RequestPipeline {
   /**
    * Writes the access log line, when response headers are ready.
    *
-   * @param responseBytes the answer's Content-Length; empty where it has none.
+   * @param responseBytes the response's Content-Length; empty where it has none.
    * @param startedAt when the request was read, on the clock of `performance.now()`.
    */
   accessed(

@@ -5,14 +5,14 @@
 
 /** What a request may be lost to and still be sent again; see `repeatable`. */
 export type Repeatable =
-  /** Nothing: its content is gone, some of an answer has come, or it has been sent twice. */
+  /** Nothing: its content is gone, some of a response has come, or it has been sent twice. */
   | 'never'
   /** A connection or stream of which the app has said that it did nothing with it (RFC 9113 8.7). */
   | 'unprocessed'
   /** And the end of an idle connection, of which nobody knows whether the app had read it (RFC 9110 9.2.2). */
   | 'unprocessed or idle';
 
-/** How an attempt has ended before any answer. */
+/** How an attempt has ended before any response. */
 export type LostBy =
   /** REFUSED_STREAM, or a GOAWAY below the stream (RFC 9113 6.8, 8.7). */
   | 'unprocessed'
@@ -47,6 +47,6 @@ export function maySendAgain(request: Repeatable, loss: LostBy): boolean {
 }
 
 /** The loss of an HTTP/1 connection to the app. */
-export function sendingLost(connection: { readonly uses: number; readonly answering: boolean } | null): LostBy {
-  return connection !== null && connection.uses > 1 && !connection.answering ? 'idle' : 'other';
+export function sendingLost(connection: { readonly uses: number; readonly responding: boolean } | null): LostBy {
+  return connection !== null && connection.uses > 1 && !connection.responding ? 'idle' : 'other';
 }

@@ -12,7 +12,7 @@ import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-re
 export interface ResponseSink {
   /** Whether the whole request has been written; until then its connection is no use to another. */
   readonly requestComplete: boolean;
-  /** A 1xx before the answer, or the answer's head together with what came of its body. */
+  /** A 1xx before the response, or the response's head together with what came of its body. */
   onHead(head: ResponseHead, body: Buffer): void;
   onBody(body: Buffer): void;
   /** The response is complete. The connection may have been returned to its pool already. */
@@ -49,8 +49,8 @@ export class AppConnection implements TurnTaker {
   /** Milliseconds that it may be idle, as the app said or as we choose. */
   idleMs = 0;
   idleSince = 0;
-  /** Some of the answer to the current request has come, so the app has taken the request. */
-  answering = false;
+  /** Some of the response to the current request has come, so the app has taken the request. */
+  responding = false;
   readonly #home: Home;
   #sink: ResponseSink | null = null;
   /** Who is being told something. */
@@ -100,10 +100,10 @@ export class AppConnection implements TurnTaker {
     this.#head = null;
     this.#partial = nothing;
     this.#interim = null;
-    this.answering = false;
+    this.responding = false;
   }
 
-  /** Ends it, and whoever waits for an answer on it: nothing is known of either any more. */
+  /** Ends it, and whoever waits for a response on it: nothing is known of either any more. */
   destroy(): void {
     const sink = this.#sink ?? this.#receiver;
     this.#sink = null;
@@ -134,7 +134,7 @@ export class AppConnection implements TurnTaker {
       this.socket.destroy();
       return false;
     }
-    this.answering = true;
+    this.responding = true;
     const sink = this.#sink;
     this.#receiver = sink;
     beginMoment();
@@ -164,7 +164,7 @@ export class AppConnection implements TurnTaker {
       }
       const head = this.#readHead(all.toString('latin1', 0, at + 4));
       const sink = this.#sink;
-      // Nobody asked to leave HTTP; and nothing can follow an interim answer that ends its connection or has a body.
+      // Nobody asked to leave HTTP; and nothing can follow an interim response that ends its connection or has a body.
       const senseless = head !== null && (head.status === 101 || (head.status < 200 && !head.keepAlive));
       if (head === null || sink === null || senseless) {
         this.#fail(badResponse('malformed response'));
@@ -244,7 +244,7 @@ export class AppConnection implements TurnTaker {
     else if (body.length > 0) sink.onBody(body);
     this.#head = null;
     if (reusable) {
-      // The last client may have been too slow for its answer; the next one has nothing to do with that.
+      // The last client may have been too slow for its response; the next one has nothing to do with that.
       if (this.socket.isPaused()) this.socket.resume();
       this.idleMs = head.keepAliveSeconds === null ? Number.POSITIVE_INFINITY : (head.keepAliveSeconds - 1) * 1000;
       this.#home.release(this);

@@ -5,7 +5,7 @@ import type { HttpConnection } from '../http/request-pipeline.ts';
 export interface Http1Engine {
   /** Takes over a connection; `bytes` have been read from it already. */
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void;
-  /** From now on every answer is the last of its connection. */
+  /** From now on every response is the last of its connection. */
   drain(): void;
   /** Ends connections that are between requests. */
   closeIdle(): void;

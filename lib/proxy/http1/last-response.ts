@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net';
 
-/** Milliseconds in which a refused client may still send what it was about to: closing at once would reset the answer. */
+/** Milliseconds in which a refused client may still send what was on its way: an immediate close would reset the response. */
 const lingerMs = 1000;
 
 /**
  * Ends a connection that is out of step; what the client still sends is read away, never parsed.
  *
- * @param status a status line's code and reason, for a last answer; null when it has been given.
+ * @param status a status line's code and reason, for a last response; null when it has been given.
  */
 export function endWith(socket: Socket, status: string | null): void {
   socket.removeAllListeners('data');

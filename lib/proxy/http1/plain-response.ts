@@ -80,14 +80,14 @@ export function readResponseHead(text: string, method: string): ResponseHead | n
     kept.push([name, line]);
   }
   if (chunked && length !== null) return null;
-  // An HTTP/1.0 app may be cut off at any time; only a length tells that its answer is whole.
+  // An HTTP/1.0 app may be cut off at any time; only a length tells that its response is whole.
   const bodiless = method === 'HEAD' || status < 200 || status === 204 || status === 304;
   // A body where none belongs would be taken for the next response (RFC 9112 6.3 rule 1).
   if (bodiless && method !== 'HEAD' && (chunked || (length !== null && Number(length) > 0))) keepAlive = false;
   let forward = `HTTP/1.1 ${match[2]} ${match[3] ?? ''}\r\n`;
   for (const [name, line] of kept) {
     if (nominated.has(name)) continue;
-    // RFC 9110 8.6, RFC 9112 6.1: a 204 and interim answers announce no content, by either means.
+    // RFC 9110 8.6, RFC 9112 6.1: a 204 and interim responses announce no content, by either means.
     if ((status === 204 || status < 200) && (name === 'content-length' || name === 'transfer-encoding')) continue;
     forward += line;
   }

@@ -144,7 +144,7 @@ export class ClientStream extends Stream implements Exchange {
     // What the client has of such an answer may be ended by a status of ours.
     this.#response = this.grpc && hasBody && mayEndInTrailers(head.fields) ? 'ends in trailers' : 'begun';
     this.#home.session.output.headers(this.id, head.block, !hasBody);
-    this.#home.pipeline.answered(this, head.status, head.fields, this.startedAt);
+    this.#home.pipeline.responded(this, head.status, head.fields, this.startedAt);
     if (hasBody) return;
     this.happened('END_STREAM sent');
     this.#home.session.halfClosed(this);

@@ -154,7 +154,7 @@ export class Http2Exchange implements LibraryExchange {
       this.#stream.close(errorCode.internalError);
       return;
     }
-    this.#pipeline.answered(this, status, headers, this.#startedAt);
+    this.#pipeline.responded(this, status, headers, this.#startedAt);
   }
 
   write(chunk: Buffer): boolean {

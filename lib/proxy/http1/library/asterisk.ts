@@ -19,21 +19,21 @@ export function asteriskSender(agent: http.Agent): Pick<Dispatcher, 'dispatch'> 
       if (content !== null && !hasLength) fields.push('Transfer-Encoding', 'chunked');
       const request = http.request({ agent, method, path: '*', headers: fields, setHost: false });
       const ends = { destroy: () => void request.destroy() };
-      let answer: http.IncomingMessage | null = null;
+      let received: http.IncomingMessage | null = null;
       const controller = {
         abort: () => request.destroy(),
-        pause: () => answer?.pause(),
-        resume: () => answer?.resume(),
+        pause: () => received?.pause(),
+        resume: () => received?.resume(),
         get rawHeaders() {
-          return answer?.rawHeaders ?? null;
+          return received?.rawHeaders ?? null;
         },
         get rawTrailers() {
-          return answer?.rawTrailers ?? null;
+          return received?.rawTrailers ?? null;
         },
       } as unknown as Dispatcher.DispatchController;
       const failed = guarded('OPTIONS *, failed', ends, (error: Error) => handler.onResponseError?.(controller, error));
-      const answered = (response: http.IncomingMessage): void => {
-        answer = response;
+      const responded = (response: http.IncomingMessage): void => {
+        received = response;
         handler.onResponseStart?.(controller, response.statusCode ?? 0, {}, response.statusMessage ?? '');
         response.on(
           'data',
@@ -46,7 +46,7 @@ export function asteriskSender(agent: http.Agent): Pick<Dispatcher, 'dispatch'> 
         response.once('close', guarded('OPTIONS *, ended', ends, ended));
       };
       request.on('error', failed);
-      request.once('response', guarded('OPTIONS *, answered', ends, answered));
+      request.once('response', guarded('OPTIONS *, response', ends, responded));
       handler.onRequestStart?.(controller, null);
       if (content === null) request.end();
       else content.pipe(request);

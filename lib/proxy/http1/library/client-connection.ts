@@ -9,8 +9,8 @@ import type { FedConnection, SlicedFeed } from './sliced-feed.ts';
 export class LibraryConnection implements FedConnection, Occupant {
   readonly connection: HttpConnection;
   readonly socket: Socket;
-  /** `answering`: a request is being answered, or is about to be. `tunnel`: it has left HTTP. */
-  state: 'between' | 'answering' | 'tunnel' = 'between';
+  /** `responding`: a request is being responded to, or is about to be. `tunnel`: it has left HTTP. */
+  state: 'between' | 'responding' | 'tunnel' = 'between';
   exchange: Http1Exchange | null = null;
   readonly waiting: (() => void)[] = [];
   /** It ends as soon as nothing is in flight. */

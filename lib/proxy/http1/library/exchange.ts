@@ -88,7 +88,7 @@ export class Http1Exchange implements LibraryExchange {
     }
     response.once(
       'close',
-      guarded('HTTP/1, the end of an answer', request.socket, () => this.#closed()),
+      guarded('HTTP/1, the end of a response', request.socket, () => this.#closed()),
     );
   }
 
@@ -131,7 +131,7 @@ export class Http1Exchange implements LibraryExchange {
     this.onAborted = null;
   }
 
-  /** What the app would still say is not wanted; the client gets another answer, or none. */
+  /** What the app would still say is not wanted; the client gets another response, or none. */
   cancel(): void {
     this.onAborted?.();
     this.onAborted = null;
@@ -157,12 +157,12 @@ export class Http1Exchange implements LibraryExchange {
     const reason = /^[\t\x20-\x7e\x80-\xff]*$/.test(statusText) ? statusText : '';
     // Trailers can only follow chunks; Node refuses to announce any elsewhere.
     const chunked = hasBody && this.version === 'HTTP/1.1' && headerValue(headers, 'content-length') === null;
-    // That the connection stays is understood in HTTP/1.1. Node forgets which answer is the last if it must not say it, so
+    // That the connection stays is understood in HTTP/1.1. Node forgets which response is the last if it must not say it, so
     // a client that has ended its side is told.
     const stays = staysOpen(this.#response) && !this.#socket.readableEnded;
     if (this.version === 'HTTP/1.1' && stays) this.#response.removeHeader('connection');
     this.#response.writeHead(status, reason, chunked ? headers : without(headers, 'trailer'));
-    this.#pipeline.answered(this, status, headers, this.startedAt);
+    this.#pipeline.responded(this, status, headers, this.startedAt);
   }
 
   write(chunk: Buffer): boolean {
@@ -217,12 +217,12 @@ export class Http1Exchange implements LibraryExchange {
     socket.write(`${head}\r\n`, 'latin1');
   }
 
-  /** The answer is written by someone else; only record it. */
+  /** The response is written by someone else; only record it. */
   switchedElsewhere(status: number, headers: readonly string[]): void {
     this.responded = true;
     this.onAborted = null;
     detach(this.#response, this.#socket);
-    this.#pipeline.answered(this, status, headers, this.startedAt);
+    this.#pipeline.responded(this, status, headers, this.startedAt);
   }
 
   /** What is left of the body must be read, or the connection must end: its bytes are never the next request. */
@@ -234,7 +234,7 @@ export class Http1Exchange implements LibraryExchange {
     const content = (chunk: Buffer): void => {
       left -= chunk.length;
       if (left >= 0) return;
-      // Only once: each call waits for the answer to leave with a listener of its own.
+      // Only once: each call waits for the response to leave with a listener of its own.
       this.#request.removeListener('data', content);
       socket.destroySoon();
     };

@@ -17,14 +17,14 @@ import { otherSideClosed, type Sender } from './undici-pool.ts';
 /** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
 const internalError = 2;
 
-/** What a piece of an answer costs besides its bytes, as many bytes as take that long: pieces may have one byte each. */
+/** What a piece of a response costs besides its bytes, as many bytes as take that long: pieces may have one byte each. */
 const pieceCost = 1024;
 
 /** The app has agreed to leave HTTP: from here on the socket carries something else. */
 export type Switched = (status: number, headers: HeaderList, app: Duplex) => void;
 
 /**
- * Sends a permitted request to an HTTP/1.1 app and its answer back, streaming both ways.
+ * Sends a permitted request to an HTTP/1.1 app and its response back, streaming both ways.
  *
  * @param fields for the app, Host among them.
  * @param failed called instead of a response, at most once.
@@ -76,7 +76,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   #done = false;
   /** The request leaves on a connection that was idle, and has left once. */
   #mayBeRace = false;
-  /** What has come of the answer and no turn has been told of: short answers do not wait for long ones. */
+  /** What has come of the response and no turn has been told of: short responses do not wait for long ones. */
   #untold = 0;
   #waitsFor: 'nothing' | 'the client' | 'its turn' = 'nothing';
 
@@ -147,7 +147,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     if (this.#done) controller.abort(new Error('client gone'));
   }
 
-  /** At the first byte of an answer: the app has taken the request. */
+  /** At the first byte of a response: the app has taken the request. */
   onResponseStarted(): void {
     this.#mayBeRace = false;
   }

@@ -8,7 +8,7 @@ import { starts } from '../../fairness/starts.ts';
 import { internalFault } from '../../guard.ts';
 import { scanRequestHeaders } from '../../http/headers.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
-import { answerOn, endAfter } from '../../node-internals.ts';
+import { endAfter, responseOn } from '../../node-internals.ts';
 import type { Upstreams } from '../../upstream/upstreams.ts';
 import type { Http1Engine } from '../engine.ts';
 import { endWith } from '../last-response.ts';
@@ -59,7 +59,7 @@ export class LibraryLane implements Http1Engine {
       shouldUpgradeCallback: (request) => isUpgrade(request),
     });
     this.#server.maxHeadersCount = 0;
-    // A client may end its side when it has sent its requests; it gets its answers (RFC 9112 9.6).
+    // A client may end its side when it has sent its requests; it gets its responses (RFC 9112 9.6).
     Object.assign(this.#server, { httpAllowHalfOpen: true });
     // This server never listens: connections are handed to it after detection. Its timeouts start with this event.
     this.#server.emit('listening');
@@ -118,7 +118,7 @@ export class LibraryLane implements Http1Engine {
     }
   }
 
-  /** From now on every answer is the last of its connection. */
+  /** From now on every response is the last of its connection. */
   drain(): void {
     this.#draining = true;
   }
@@ -151,7 +151,7 @@ export class LibraryLane implements Http1Engine {
   }
 
   #take(served: LibraryConnection, request: http.IncomingMessage, response: http.ServerResponse): void {
-    served.state = 'answering';
+    served.state = 'responding';
     // The fault is in the body of this very request, which will never be complete.
     if (served.refuse !== null && !request.complete) {
       served.waiting.length = 0;
@@ -162,7 +162,7 @@ export class LibraryLane implements Http1Engine {
     served.exchange = exchange;
     if (exchange === null) return;
     exchange.onOver = () => this.#over(served);
-    // One final answer or 100, never both: the permit comes before the client is asked for its body.
+    // One final response or 100, never both: the permit comes before the client is asked for its body.
     if (request.headers.expect !== undefined) exchange.onPermitted = () => response.writeContinue();
     if (this.#draining || served.isRetiring) endAfter(response);
     serveExchange(this.#options.pipeline, this.#upstreams, served.connection, exchange);
@@ -173,13 +173,13 @@ export class LibraryLane implements Http1Engine {
     const { socket } = served;
     const next = served.waiting.shift();
     if (next !== undefined) {
-      // The others have their turn first: answers that need no app would follow each other without end.
+      // The others have their turn first: responses that need no app would follow each other without end.
       setImmediate(() => this.#entry(socket, () => socket.destroyed || next()));
       return;
     }
     served.state = 'between';
     served.feed?.resume();
-    // An answer that was under way when the drain began did not say `connection: close`.
+    // A response that was under way when the drain began did not say `connection: close`.
     if (this.#draining || served.isRetiring) socket.destroySoon();
   }
 
@@ -212,7 +212,7 @@ export class LibraryLane implements Http1Engine {
       this.#tunnelNow(served, request, socket, early);
       return;
     }
-    // Node no longer tells the answers before it when there is room for more of them.
+    // Node no longer tells the responses before it when there is room for more of them.
     const drained = (): void => served.exchange?.drained();
     socket.on('drain', drained);
     served.waiting.push(() => {
@@ -223,7 +223,7 @@ export class LibraryLane implements Http1Engine {
 
   #tunnelNow(served: LibraryConnection, request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
     const { connection } = served;
-    served.state = 'answering';
+    served.state = 'responding';
     const scanned = scanRequestHeaders(request.rawHeaders);
     const isConnect = request.method === 'CONNECT';
     const target = isConnect ? connectTarget(request) : readTarget(request.method as string, request.url as string);
@@ -235,7 +235,7 @@ export class LibraryLane implements Http1Engine {
       endWith(served.socket, '400 Bad Request');
       return;
     }
-    const response = answerOn(request, socket);
+    const response = responseOn(request, socket);
     endAfter(response);
     const exchange = new Http1Exchange(
       connection.facts,
@@ -272,7 +272,7 @@ export class LibraryLane implements Http1Engine {
     }
     this.#options.onBadRequest(served.connection, code);
     if (served.state !== 'between') {
-      // It follows a sound request, which gets its answer first (RFC 9112 9.3.2).
+      // It follows a sound request, which gets its response first (RFC 9112 9.3.2).
       served.refuse = refuse;
       served.waiting.push(refuse);
     } else {

@@ -1,22 +1,22 @@
 import type { Socket } from 'node:net';
 
-/** How an interim answer begins; `?` is any digit. */
+/** How an interim response begins; `?` is any digit. */
 const interimLine = Buffer.from('HTTP/1.? 1??');
 const character = { any: 0x3f, zero: 0x30, one: 0x31, two: 0x32, nine: 0x39, lineFeed: 0x0a, carriageReturn: 0x0d };
 
-/** What the next byte from the app belongs to: a status line, the rest of an interim answer, or neither. */
+/** What the next byte from the app belongs to: a status line, the rest of an interim response, or neither. */
 type MessagePart = 'line' | 'interim' | 'final';
 
-/** Reads along what an app answers, as far as its interim answers go. */
-class Answers {
+/** Reads along what an app sends, as far as its interim responses go. */
+class Responses {
   #place: MessagePart = 'final';
   /** Of the status line that is being read: its bytes so far, and the status' second digit. */
   #length = 0;
   #tens = 0;
-  /** Ends of lines in succession, in an interim answer. */
+  /** Ends of lines in succession, in an interim response. */
   #ends = 0;
 
-  /** A request goes out: what comes next is the beginning of an answer. */
+  /** A request goes out: what comes next is the beginning of a response. */
   begin(): void {
     this.#place = 'line';
     this.#length = 0;
@@ -56,17 +56,17 @@ class Answers {
  * @param socket a connection to the app that undici has not used yet.
  */
 export function withoutContinue(socket: Socket): Socket {
-  const answers = new Answers();
+  const responses = new Responses();
   const read = socket.read.bind(socket);
   const write = socket.write.bind(socket);
   socket.read = (size?: number): unknown => {
     const bytes: unknown = read(size);
-    if (Buffer.isBuffer(bytes)) answers.read(bytes);
+    if (Buffer.isBuffer(bytes)) responses.read(bytes);
     return bytes;
   };
   // undici writes heads and the framing of chunks as texts, content as bytes.
   socket.write = ((data: string | Uint8Array, ...rest: []) => {
-    if (typeof data === 'string' && !data.startsWith('\r\n')) answers.begin();
+    if (typeof data === 'string' && !data.startsWith('\r\n')) responses.begin();
     return write(data, ...rest);
   }) as Socket['write'];
   return socket;

@@ -50,7 +50,7 @@ export class UpgradeForwarder {
   forward(upgrade: UpgradeRequest): void {
     const { connection, exchange, response, socket } = upgrade;
     socket.on('error', () => socket.destroy());
-    // The parser has let go of this socket, so after any answer but a switch it must end. What the client still sends is
+    // The parser has let go of this socket, so after any response but a switch it must end. What the client still sends is
     // read away: a socket that nobody reads would never notice that its client is gone.
     response.once('finish', () => endWith(socket as Socket, null));
     const admitted = this.#pipeline.admit(connection, exchange);
@@ -84,7 +84,7 @@ export class UpgradeForwarder {
     const target = { protocol: 'http:', host: endpoint.host, port: endpoint.port };
     const agent = this.#upstreams.agent(admitted, endpoint);
     const failed = (error: unknown): void => {
-      if (tunnel.answered) {
+      if (tunnel.hasResponse) {
         resetOrDestroy(socket);
       } else {
         this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
@@ -102,13 +102,13 @@ export class UpgradeForwarder {
     const failed = (error: unknown): void =>
       this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
     const switched = (status: number, headers: HeaderList, app: Duplex): void => {
-      // undici takes any answer to CONNECT for a tunnel; what is not 2xx is none (RFC 9110 9.3.6), and HTTP goes on.
+      // undici takes any response to CONNECT for a tunnel; what is not 2xx is none (RFC 9110 9.3.6), and HTTP goes on.
       if (upgrade.upgrade === null && (status < 200 || status > 299)) {
         app.destroy();
         if (status >= 200) {
           refused(exchange, scope, status, headers);
         } else {
-          failed(new Error('an interim answer to CONNECT'));
+          failed(new Error('an interim response to CONNECT'));
           scope.responseEnded(null, 'unclassified');
         }
         return;
@@ -123,7 +123,7 @@ export class UpgradeForwarder {
   }
 }
 
-/** The app's answer to CONNECT is no tunnel: it goes on without its content, which undici has not read as such. */
+/** The app's response to CONNECT is no tunnel: it goes on without its content, which undici has not read as such. */
 function refused(exchange: Http1Exchange, scope: RequestScope, status: number, headers: HeaderList): void {
   scope.responseHead(status);
   exchange.respond(status, '', [...without(headers, 'content-length'), 'content-length', '0'], false);
@@ -156,8 +156,8 @@ class WebSocketTunnel {
   readonly #socket: Duplex;
   readonly #fields: HeaderList;
   #outgoing: ClientRequest | null = null;
-  /** The app has answered, so no refusal can be sent any more. */
-  answered = false;
+  /** The app has responded, so no refusal can be sent any more. */
+  hasResponse = false;
 
   constructor({ scope }: Admitted, exchange: Http1Exchange, socket: Duplex, fields: HeaderList) {
     this.#scope = scope;
@@ -182,43 +182,43 @@ class WebSocketTunnel {
     outgoing.setHeader('Upgrade', 'websocket');
     // http-proxy joins and normalizes paths; the app must get the one that policy decided on.
     outgoing.path = this.#exchange.target;
-    const agreed = (answer: IncomingMessage, app: Socket): void => {
-      this.answered = true;
+    const agreed = (response: IncomingMessage, app: Socket): void => {
+      this.hasResponse = true;
       // http-proxy only ends the app's side, and then reads it no more.
       this.#socket.once('close', () => (this.#socket.readableEnded ? letGo(app) : resetOrDestroy(app)));
       this.#scope.responseHead(101);
       this.#scope.responseEnded(null, '');
-      this.#exchange.switchedElsewhere(101, answer.rawHeaders);
+      this.#exchange.switchedElsewhere(101, response.rawHeaders);
     };
     outgoing.once('upgrade', guarded(entry, this.#socket, agreed));
   }
 
-  /** Once http-proxy has begun: an answer that is no switch goes out like any other, not in http-proxy's own framing. */
+  /** Once http-proxy has begun: a response that is no switch goes out like any other, not in http-proxy's own framing. */
   begun(): void {
     this.#outgoing?.removeAllListeners('response');
-    const declined = (answer: IncomingMessage): void => this.#declined(answer);
+    const declined = (response: IncomingMessage): void => this.#declined(response);
     this.#outgoing?.once('response', guarded(entry, this.#socket, declined));
   }
 
-  #declined(answer: IncomingMessage): void {
-    this.answered = true;
-    const { statusCode: status = 0, statusMessage = '' } = answer;
+  #declined(response: IncomingMessage): void {
+    this.hasResponse = true;
+    const { statusCode: status = 0, statusMessage = '' } = response;
     this.#scope.responseHead(status);
     const hasBody = status !== 204 && status !== 304;
-    this.#exchange.respond(status, statusMessage, scanResponseHeaders(answer.rawHeaders), hasBody);
+    this.#exchange.respond(status, statusMessage, scanResponseHeaders(response.rawHeaders), hasBody);
     const content = (chunk: Buffer): void => {
       this.#scope.responseFrame(chunk.length);
       if (this.#exchange.write(chunk)) return;
-      answer.pause();
-      this.#exchange.onDrain(() => answer.resume());
+      response.pause();
+      this.#exchange.onDrain(() => response.resume());
     };
     const closed = (): void => {
-      if (answer.complete) this.#exchange.end(scanResponseHeaders(answer.rawTrailers));
+      if (response.complete) this.#exchange.end(scanResponseHeaders(response.rawTrailers));
       else this.#exchange.abort();
-      this.#scope.responseEnded(null, answer.complete ? '' : 'unclassified');
+      this.#scope.responseEnded(null, response.complete ? '' : 'unclassified');
     };
-    answer.on('data', guarded(entry, this.#socket, content));
-    answer.once('close', guarded(entry, this.#socket, closed));
+    response.on('data', guarded(entry, this.#socket, content));
+    response.once('close', guarded(entry, this.#socket, closed));
   }
 }
 

@@ -25,7 +25,7 @@ t.test('what a request may be lost to', async (t) => {
 });
 
 t.test('by what it was lost', async (t) => {
-  const rows: readonly (readonly [uses: number, answering: boolean, expected: LostBy])[] = [
+  const rows: readonly (readonly [uses: number, responding: boolean, expected: LostBy])[] = [
     [0, false, 'other'],
     [1, false, 'other'],
     [1, true, 'other'],
@@ -33,8 +33,8 @@ t.test('by what it was lost', async (t) => {
     [2, true, 'other'],
     [100, false, 'idle'],
   ];
-  for (const [uses, answering, expected] of rows)
-    t.equal(sendingLost({ uses, answering }), expected, `${uses} ${answering}`);
+  for (const [uses, responding, expected] of rows)
+    t.equal(sendingLost({ uses, responding }), expected, `${uses} ${responding}`);
   t.equal(sendingLost(null), 'other', 'no connection at all');
 });
 
