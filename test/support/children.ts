@@ -1,4 +1,4 @@
-import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
+import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from 'node:child_process';
 import { within } from './until.ts';
 
 /** What tap's `t` must offer here: only a place to leave the clean-up. */
@@ -6,7 +6,19 @@ export interface Teardown {
   teardown(clean: () => unknown): void;
 }
 
-/** A child ends with this process, even when an assertion throws past every teardown. */
+/** Where the kernel can be told to end a program with whoever started it: Linux, with util-linux. */
+const withParent = ['setpriv', '--pdeathsig', 'KILL'] as const;
+const canTie = spawnSync(withParent[0], [...withParent.slice(1), 'true'], { stdio: 'ignore' }).status === 0;
+
+/**
+ * A program and its arguments, for `spawn`, so that it ends with this process, even if that is killed: `spawn(...tied('curl',
+ * ['-s', url]), options)`. It has the process id that `spawn` says. A program that is not there ends with status 127.
+ */
+export function tied(command: string, args: readonly string[]): [command: string, args: string[]] {
+  return canTie ? [withParent[0], [...withParent.slice(1), command, ...args]] : [command, [...args]];
+}
+
+/** A child ends with this process, even when an assertion throws past every teardown, and where it cannot be tied. */
 const running = new Set<ChildProcess>();
 process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL');
@@ -54,8 +66,8 @@ export async function startChild(
   // tap puts its loaders into every Node below the test, through NODE_OPTIONS. What is tested must run as it ships.
   const nodeOptions = options.env?.NODE_OPTIONS ?? '';
   const child = underTap
-    ? spawn('env', [`NODE_OPTIONS=${nodeOptions}`, command, ...args], spawnOptions)
-    : spawn(command, args, spawnOptions);
+    ? spawn(...tied('env', [`NODE_OPTIONS=${nodeOptions}`, command, ...args]), spawnOptions)
+    : spawn(...tied(command, args), spawnOptions);
   running.add(child);
   const printed = { stdout: '', stderr: '' };
   child.stdout?.setEncoding('utf8').on('data', (text: string) => {

@@ -1,11 +1,18 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
 import { workloadCertificate } from './certificates.ts';
+import { tied } from './children.ts';
 import { faultsOf, type Http1Case, type Observation } from './http1-cases.ts';
 import { growth, parseExposition } from './metrics.ts';
 import { latin1, parseResponses, RawClient } from './raw-http.ts';
 import { startRecorder } from './recorder-app.ts';
 import { lenientParser, type RecordedRequest, strictParser } from './request-parsers.ts';
+import { checkout } from './sallyport.ts';
 import { startScriptedApp } from './scripted-app.ts';
+import { until } from './until.ts';
 import { startDriver } from './wire-driver.ts';
 
 // The checks of the end-to-end tests must fail when they should: these rows show that they do.
@@ -224,4 +231,40 @@ t.test('the wire agent tells answers, echoes and endings apart', async (t) => {
     'closed without a byte',
   );
   await t.rejects(driver.exchange({ ...to, tls: { ...tls, ca: '' }, proto: 'tcp', payload: 'x' }), /certificate/);
+});
+
+/** Whether the process runs; one that ended and that nobody has asked about yet does not. */
+function runs(pid: number): boolean {
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+t.test('no child outlives its test', { skip: process.platform === 'linux' ? false : 'needs /proc' }, async (t) => {
+  const program = `
+    import { startChild } from ${JSON.stringify(join(import.meta.dirname, 'children.ts'))};
+    const child = await startChild({ teardown() {} }, 'sleep', ['600']);
+    console.log(child.pid);
+    const ends = { returns: () => process.exit(0), throws: () => { throw new Error('an assertion, past every teardown'); } };
+    ends[process.argv[1]]?.();
+    setInterval(() => {}, 1000);`;
+  for (const how of ['returns', 'throws', 'SIGTERM', 'SIGKILL'] as const) {
+    const command = tied(process.execPath, ['--input-type=module', '-e', program, how]);
+    const test = spawn(...command, { stdio: ['ignore', 'pipe', 'ignore'] });
+    const exited = once(test, 'exit');
+    const [line] = await once(test.stdout, 'data');
+    const pid = Number(String(line));
+    t.ok(pid > 0, `${how}: the child is there`);
+    if (how === 'SIGTERM' || how === 'SIGKILL') test.kill(how);
+    await exited;
+    await until(`${how}: the end of the child`, () => !runs(pid));
+  }
+
+  const files = readdirSync(join(checkout, 'test'), { recursive: true, encoding: 'utf8' });
+  for (const file of files.filter((name) => name.endsWith('.ts'))) {
+    const source = readFileSync(join(checkout, 'test', file), 'utf8');
+    t.notMatch(source, /\b(?:spawn|fork)\((?!\.\.\.)/, `${file} ties what it starts: spawn(...tied(…))`);
+  }
 });

@@ -7,6 +7,7 @@ import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import type { LimitName } from '../../../lib/proxy/limits.ts';
 import { http1Outcome, http1Request, lanes } from '../../support/attacked-routes.ts';
+import { tied } from '../../support/children.ts';
 import { headersFrame, preface, requestFields, settingsFrame } from '../../support/http2-frames.ts';
 import { growth, scrape } from '../../support/metrics.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
@@ -300,7 +301,7 @@ t.test('max_pending_connects', async (t) => {
   // Listens and never accepts: once its line is full, connects to it stay under way.
   const script =
     'import socket,time;s=socket.socket();s.bind(("127.0.0.1",0));s.listen(0);print(s.getsockname()[1],flush=True);time.sleep(600)';
-  const deaf = spawn('python3', ['-c', script]);
+  const deaf = spawn(...tied('python3', ['-c', script]));
   t.teardown(() => deaf.kill());
   const port = Number(
     await new Promise<string>((resolve) => deaf.stdout.once('data', (text) => resolve(String(text)))),

@@ -3,6 +3,7 @@
  * that it is told of. `node client.ts REFERENCECLIENT PORTS`, PORTS as JSON: see `Ports`.
  */
 import { spawn } from 'node:child_process';
+import { tied } from '../../support/children.ts';
 import { field, fieldsOf, messagesFrom, writeMessage } from './messages.ts';
 
 /** Ports of Sallyport, for each way to call one and the same server. */
@@ -21,7 +22,7 @@ const grpc = 2n;
 const [program = '', ports = ''] = process.argv.slice(2);
 const { http1: first, http2: second, grpc: calls, tls } = JSON.parse(ports) as Ports;
 
-const client = spawn(program, ['-p', '16'], { stdio: ['pipe', 'inherit', 'inherit'] });
+const client = spawn(...tied(program, ['-p', '16']), { stdio: ['pipe', 'inherit', 'inherit'] });
 process.once('SIGTERM', () => client.kill());
 client.once('exit', (code) => process.exit(code ?? 1));
 for await (const message of messagesFrom(process.stdin)) {

@@ -5,6 +5,7 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { testCertificate } from '../../support/certificates.ts';
+import { tied } from '../../support/children.ts';
 import { identityEnvironment } from '../../support/files.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
@@ -36,7 +37,7 @@ const value = (number: number): bigint | Buffer | null | undefined =>
   fields.findLast((one) => one.number === number)?.value;
 
 // Only this server's first answer is read as bytes, hence no helper that reads text.
-const server = spawn(program, { stdio: ['pipe', 'pipe', 'inherit'] });
+const server = spawn(...tied(program, []), { stdio: ['pipe', 'pipe', 'inherit'] });
 stage.teardown(() => server.kill());
 server.once('exit', () => void end());
 writeMessage(server.stdin, without(fields, asked.useTls, asked.clientCertificate, asked.ownCertificate));

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { parse } from 'yaml';
+import { tied } from '../../support/children.ts';
 import { bareEnvironment, runSallyport, sallyportCommand } from '../../support/sallyport.ts';
 import { deployment } from './fixtures.ts';
 
@@ -40,7 +41,10 @@ t.test('files', async (t) => {
 
 t.test('a pipe, there and back', async (t) => {
   const pipe = async (args: readonly string[], input: string): Promise<string> => {
-    const child = spawn(sallyportCommand, args, { env: bareEnvironment({}), stdio: ['pipe', 'pipe', 'ignore'] });
+    const child = spawn(...tied(sallyportCommand, args), {
+      env: bareEnvironment({}),
+      stdio: ['pipe', 'pipe', 'ignore'],
+    });
     child.stdin.end(input);
     const [output] = await Promise.all([text(child.stdout), once(child, 'exit')]);
     return output;

@@ -16,6 +16,7 @@ import {
   testCertificate,
   workloadCertificate,
 } from '../../support/certificates.ts';
+import { tied } from '../../support/children.ts';
 import { until } from '../../support/until.ts';
 
 const dayMs = 24 * 60 * 60 * 1000;
@@ -516,7 +517,7 @@ t.test('no session resumes', { skip: openssl ? false : 'openssl is not installed
       const own = ['-cert', client.certFile, '-key', client.keyFile, '-CAfile', client.trustAnchorsFile];
       // -ign_eof: it stays until the server, which sends its tickets before any data, closes.
       const args = ['s_client', '-connect', `127.0.0.1:${port}`, '-servername', webName, '-ign_eof', ...own, ...more];
-      const child = spawn('openssl', args, { stdio: ['ignore', 'pipe', 'ignore'] });
+      const child = spawn(...tied('openssl', args), { stdio: ['ignore', 'pipe', 'ignore'] });
       return text(child.stdout);
     };
     const session = join(folder, `${name}.pem`);

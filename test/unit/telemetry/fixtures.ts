@@ -18,6 +18,7 @@ import type { RequestLog } from '../../../lib/proxy/recorder.ts';
 import type { ResourceRef } from '../../../lib/resource-ref.ts';
 import { createLog, type Level, type Log } from '../../../lib/telemetry/log.ts';
 import { createTelemetry, type Telemetry } from '../../../lib/telemetry/metrics.ts';
+import { tied } from '../../support/children.ts';
 
 export const server: ResourceRef = { group: 'policy.linkerd.io', kind: 'server', name: 'web' };
 export const defaultRoute: ResourceRef = { group: '', kind: 'default', name: 'default' };
@@ -184,7 +185,7 @@ export async function pipe(
   args: string[],
   input: string,
 ): Promise<{ code: number; output: string } | undefined> {
-  const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'pipe'] });
+  const child = spawn(...tied(command, args), { stdio: ['pipe', 'pipe', 'pipe'] });
   const missing = await Promise.race([once(child, 'spawn').then(() => false), once(child, 'error').then(() => true)]);
   if (missing) return undefined;
   let output = '';
@@ -194,7 +195,9 @@ export async function pipe(
   child.stderr.on('data', (chunk) => {
     output += chunk;
   });
+  // Told by its status.
+  child.stdin.on('error', () => {});
   child.stdin.end(input);
   const [code] = await once(child, 'close');
-  return { code, output };
+  return code === 127 ? undefined : { code, output };
 }

@@ -4,6 +4,7 @@ import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { parseLevel } from '../../../lib/telemetry/log.ts';
+import { tied } from '../../support/children.ts';
 import { memoryLog } from './fixtures.ts';
 
 t.test('levels', async (t) => {
@@ -84,7 +85,7 @@ function logging(program: string): ChildProcessByStdio<null, Readable, Readable>
   const from = (name: string): string =>
     JSON.stringify(new URL(`../../../lib/telemetry/${name}.ts`, import.meta.url).href);
   const source = `import { createLog } from ${from('log')};\nimport { droppedLines } from ${from('output')};\n${program}`;
-  return spawn(process.execPath, ['--input-type=module', '-e', source], { stdio: ['ignore', 'pipe', 'pipe'] });
+  return spawn(...tied(process.execPath, ['--input-type=module', '-e', source]), { stdio: ['ignore', 'pipe', 'pipe'] });
 }
 
 t.test('what is buffered is written at exit', async (t) => {
