@@ -42,7 +42,7 @@ export class LibraryLane implements Http1Engine {
   constructor(options: LibraryLaneOptions) {
     this.#options = options;
     this.#upstreams = new LibraryUpstreams(options.upstreams);
-    this.#upgrades = new UpgradeForwarder(options.pipeline, this.#upstreams);
+    this.#upgrades = new UpgradeForwarder(options.pipeline, this.#upstreams, options.onBadRequest);
     const { limits } = options.pipeline;
     this.#server = http.createServer({
       // Node takes 0 for never.

@@ -11,6 +11,7 @@ import { failures, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { RequestScope } from '../../recorder.ts';
 import { leave, letGo, resetOrDestroy, splice } from '../../tcp/forward.ts';
+import { pipeGuarded } from '../../tcp/guarded-opening.ts';
 import type { Endpoint } from '../../upstream/endpoint.ts';
 import { endWith } from '../last-response.ts';
 import type { Http1Exchange } from './exchange.ts';
@@ -27,6 +28,8 @@ export interface UpgradeRequest {
   readonly upgrade: string | null;
 }
 
+type OnBadRequest = (connection: HttpConnection, reason: string) => void;
+
 /**
  * Upgrades and CONNECT: the request is decided like any other, and becomes a tunnel only when the app has agreed
  * (101, or 2xx for CONNECT). Until then the client's early bytes wait; afterwards neither socket is ever pooled.
@@ -36,9 +39,11 @@ export class UpgradeForwarder {
   readonly #pipeline: RequestPipeline;
   readonly #upstreams: LibraryUpstreams;
   readonly #proxy = createProxyServer({});
+  readonly #onBadRequest: OnBadRequest;
   readonly #webSockets = new WeakMap<IncomingMessage, WebSocketTunnel>();
 
-  constructor(pipeline: RequestPipeline, upstreams: LibraryUpstreams) {
+  constructor(pipeline: RequestPipeline, upstreams: LibraryUpstreams, onBadRequest: OnBadRequest) {
+    this.#onBadRequest = onBadRequest;
     this.#pipeline = pipeline;
     this.#upstreams = upstreams;
     // Emitted synchronously by ws() below, before anything is sent.
@@ -117,7 +122,17 @@ export class UpgradeForwarder {
       scope.responseEnded(null, '');
       exchange.switched(status, upgrade.upgrade, headers);
       if (head.length > 0) socket.unshift(head);
-      tie(socket, app);
+      if (upgrade.upgrade === null) {
+        tieEnds(socket, app);
+        app.pipe(socket);
+        pipeGuarded(socket, app, () => {
+          this.#onBadRequest(connection, 'a request in a tunnel of CONNECT');
+          resetOrDestroy(app);
+          resetOrDestroy(socket);
+        });
+      } else {
+        tie(socket, app);
+      }
     };
     forwardHttp1(admitted, exchange, fields, asUpgrade(dispatcher, upgrade.upgrade), failed, switched);
   }
@@ -230,9 +245,13 @@ function asUpgrade(dispatcher: Pick<Dispatcher, 'dispatch'>, protocol: string | 
 
 /** Joins two sockets for good: each end and each reset passes on. */
 export function tie(client: Duplex, app: Duplex): void {
+  tieEnds(client, app);
+  splice(client, app);
+}
+
+function tieEnds(client: Duplex, app: Duplex): void {
   app.on('error', () => resetOrDestroy(client));
   client.on('error', () => resetOrDestroy(app));
   app.once('close', () => (app.readableEnded ? client.end() : resetOrDestroy(client)));
   client.once('close', () => leave(app, client));
-  splice(client, app);
 }

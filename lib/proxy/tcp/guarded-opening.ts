@@ -1,0 +1,50 @@
+import type { Duplex } from 'node:stream';
+import { Opening } from '../detect/opening.ts';
+import { TunnelGuard } from '../detect/tunnel-guard.ts';
+import { bulkRead, turn } from '../fairness/turn.ts';
+
+/**
+ * Carries bytes from the client to the app, whose agreement to a tunnel is only a status: a server that treats CONNECT as
+ * any method has said 200 and goes on reading requests. What such a one would take for a request, undecided and with an
+ * identity of the client's own making, goes no further. Whatever the app says meanwhile proves nothing: it may be the
+ * content of its answer.
+ *
+ * @param refused it was about to become a request; nothing more is carried.
+ */
+export function pipeGuarded(client: Duplex, app: Duplex, refused: () => void): void {
+  const guard = new TunnelGuard(new Opening());
+  const stop = (): void => {
+    client.off('data', receive).off('end', end);
+    app.off('drain', resume);
+  };
+  const refuse = (): void => {
+    stop();
+    refused();
+  };
+  const reader = {
+    nextTurn: () => {
+      if (!app.writableNeedDrain) client.resume();
+    },
+    destroy: () => client.destroy(),
+  };
+  const receive = (chunk: Buffer): void => {
+    const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, reader);
+    const passage = guard.pass(chunk);
+    if (passage.kind === 'refuse') {
+      refuse();
+      return;
+    }
+    const isTaken = passage.kind === 'hold' || app.write(passage.bytes);
+    if (!isTaken || !mayGoOn) client.pause();
+    if (!guard.isDone) return;
+    stop();
+    client.pipe(app);
+  };
+  const end = (): void => {
+    if (guard.isHolding) refuse();
+    else app.end();
+  };
+  const resume = (): void => void client.resume();
+  client.on('data', receive).on('end', end);
+  app.on('drain', resume);
+}
