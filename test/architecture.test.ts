@@ -330,7 +330,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   ['lib/proxy/http1/app-pool.ts', [1, 'lib/proxy/http1/app-connection.ts']],
   ['lib/proxy/tcp/lent-reads.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
   [
-    'lib/proxy/http2/app-session-pool.ts',
+    'lib/proxy/http2/session-attempt.ts',
     [1, 'none: what an HTTP/2 app sends, within the windows that clients have given'],
   ],
   ['lib/proxy/http1/library/upgrade.ts', [1, 'none: the answer of an app that declines an upgrade']],
@@ -486,7 +486,8 @@ const askers: readonly (readonly [file: string, signature: RegExp])[] = [
   ['lib/proxy/http1/app-pool.ts', /\n {2}connect\(admitted: Admitted,/],
   ['lib/proxy/http1/app-pool.ts', /\n {2}take\(_admitted: Admitted,/],
   ['lib/proxy/http1/app-connection.ts', /\n {2}begin\(_admitted: Admitted,/],
-  ['lib/proxy/http2/app-session-pool.ts', /interface Waiting [^}]*readonly admitted: Admitted;/],
+  ['lib/proxy/http2/waiting-requests.ts', /interface Waiting [^}]*readonly admitted: Admitted;/],
+  ['lib/proxy/http2/session-attempt.ts', /type Audience = [\s\S]*?& \{\s*readonly admitted: Admitted;/],
   ['lib/proxy/http2/app-session.ts', /\n {2}request\(_admitted: Admitted,/],
   ['lib/proxy/http1/library/undici-pool.ts', /\n {2}sender\(admitted: Admitted\)/],
   ['lib/proxy/http1/library/library-upstreams.ts', /\n {2}pool\(admitted: Admitted,/],

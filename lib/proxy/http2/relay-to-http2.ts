@@ -5,13 +5,14 @@ import { type LostBy, maySendAgain, type Repeatable, repeatable } from '../http/
 import type { RequestScope } from '../recorder.ts';
 import type { AnswerHead } from './answer-head.ts';
 import type { AppSession } from './app-session.ts';
-import type { AppSessionPool, Waiting } from './app-session-pool.ts';
+import type { AppSessionPool } from './app-session-pool.ts';
 import type { AnswerSink, AppStream } from './app-stream.ts';
 import type { ClientStream, RequestRelay } from './client-stream.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { encodeFields } from './hpack/encoder.ts';
 import { appLimits } from './limits.ts';
 import { errorCode, reasonName } from './protocol.ts';
+import type { Waiting } from './waiting-requests.ts';
 
 /** What an app has said of its stream is true of the client's, and says more than any answer of ours. */
 export class ToldByReset extends CodedError {

@@ -2,7 +2,8 @@ import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../../lib/proxy/fairness/buffer-budget.ts';
 import type { Admitted } from '../../../../lib/proxy/http/admitted.ts';
 import type { AppSession } from '../../../../lib/proxy/http2/app-session.ts';
-import { AppSessionPool, type Waiting } from '../../../../lib/proxy/http2/app-session-pool.ts';
+import { AppSessionPool } from '../../../../lib/proxy/http2/app-session-pool.ts';
+import type { Waiting } from '../../../../lib/proxy/http2/waiting-requests.ts';
 import { Upstreams } from '../../../../lib/proxy/upstream/upstreams.ts';
 import {
   dataFrame,
