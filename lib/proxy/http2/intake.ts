@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { beginMoment, endMoment } from '../../moment.ts';
 import { longRead, turn } from '../fairness/turn.ts';
 import { type Ending, guarded } from '../guard.ts';
 import { FrameReader, type FrameSink } from './frame-reader.ts';
@@ -82,7 +83,13 @@ export class Intake {
     this.#cost = 0;
     this.#share = share;
     const reader = this.#reader;
-    const at = this.#frames.read(chunk);
+    beginMoment();
+    let at: number;
+    try {
+      at = this.#frames.read(chunk);
+    } finally {
+      endMoment();
+    }
     if (at === -1) {
       reader.unreadable();
       return;

@@ -1,9 +1,11 @@
+import { now } from '../../moment.ts';
+
 /** Allows bursts, and a rate in the long run. */
 export class TokenBucket {
   readonly #burst: number;
   readonly #perSecond: number;
   #tokens: number;
-  #at = performance.now();
+  #at = now();
 
   constructor(burst: number, perSecond: number) {
     this.#burst = burst;
@@ -16,9 +18,9 @@ export class TokenBucket {
    * given what it could not hold, when it runs out, and allow twice its burst.
    */
   take(): boolean {
-    const now = performance.now();
-    this.#tokens = Math.min(this.#burst, this.#tokens + ((now - this.#at) / 1000) * this.#perSecond);
-    this.#at = now;
+    const nowMs = now();
+    this.#tokens = Math.min(this.#burst, this.#tokens + ((nowMs - this.#at) / 1000) * this.#perSecond);
+    this.#at = nowMs;
     if (this.#tokens < 1) return false;
     this.#tokens--;
     return true;
