@@ -41,11 +41,11 @@ export const errorCatalogue = {
     "Raise the application's SETTINGS_MAX_HEADER_LIST_SIZE, or send fewer fields.",
   ),
   ERR_SALLYPORT_REQUEST_TIMEOUT: request(
-    'No response had begun when SALLYPORT_REQUEST_TIMEOUT was over.',
+    'No response had begun when SALLYPORT_REQUEST_TIMEOUT was over, or the application has read no content for SALLYPORT_STALL_TIMEOUT.',
     'Find out why the application, or the client with its content, is slow; raise the limit where that is meant.',
   ),
   ERR_SALLYPORT_OVERLOAD: request(
-    'As many requests are in flight as SALLYPORT_MAX_IN_FLIGHT allows.',
+    'As many requests are in flight as SALLYPORT_MAX_IN_FLIGHT allows, or large heads of as many bytes as SALLYPORT_MAX_BUFFERED_BYTES.',
     'Find out why the application answers slowly; raise the limit only if there is memory for more.',
   ),
   ERR_SALLYPORT_CONNECTS: request(

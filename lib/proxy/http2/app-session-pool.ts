@@ -215,13 +215,17 @@ export class AppSessionPool implements AppSessionHome {
     this.#connect();
   }
 
-  /** Deadlines: of requests for which the app has taken no stream, and of sessions that nobody uses. */
+  /**
+   * Deadlines: of requests for which the app has taken no stream, of content that waits on a session that is shared, and of
+   * sessions that nobody uses.
+   */
   sweep(now: number): void {
     if (this.#isShut) {
       const { connectTimeoutMs } = this.upstreams;
       this.#waiting.giveUp(({ waitsSince }) => now - waitsSince >= connectTimeoutMs, connectTimedOut(this.endpoint));
     }
     for (const session of this.#all) {
+      session.lookForStalls();
       const isLast = session === this.#sessions[0] && !isLow(session);
       if (session.idleMs(now) > appLimits.spareMs && !isLast) session.retire();
     }

@@ -52,6 +52,8 @@ export class AppSession implements SessionRole<AppStream>, Ending {
   readonly #blocks: HeaderBlocks<AnswerHead>;
   #retired = false;
   #resets = 0;
+  /** Some of its streams have only so much time for what waits. */
+  #limitsWaits = false;
   /** Since when it has carried nothing, as far as looks at it tell, and the last stream then. */
   #idleSince = 0;
   #idleAfter = -1;
@@ -191,6 +193,35 @@ export class AppSession implements SessionRole<AppStream>, Ending {
       if (held >= appLimits.uploadRoom) return true;
     }
     return false;
+  }
+
+  /**
+   * Content that the app leaves unread keeps what is behind it on the session waiting, other clients' too, and an upload
+   * that has begun can go to no other session. While several clients share a session that has no room, what waits on it
+   * has only so much time: first that of clients whose content fills the room, and when none of theirs waits, all of it.
+   * What does not wait is left alone: that content has been sent, and apps need not say that they have read the last of it.
+   * Asked now and then.
+   */
+  lookForStalls(): void {
+    const { streams, output } = this.#session;
+    const hasNoRoom = this.sendRoom <= 0 || output.blocked;
+    if (!hasNoRoom && !this.#limitsWaits) return;
+    const held = this.#heldByOwner();
+    this.#limitsWaits = hasNoRoom && held.size > 1;
+    const fills = ({ owner }: AppStream): boolean => (held.get(owner) ?? 0) >= appLimits.uploadRoom;
+    const all = [...streams.values()];
+    const isFillerWaiting = all.some((stream) => stream.isWaiting && fills(stream));
+    for (const stream of all) stream.limitWait(this.#limitsWaits && (!isFillerWaiting || fills(stream)));
+  }
+
+  /** Bytes of content that the app has not said it has read, of each client. */
+  #heldByOwner(): ReadonlyMap<object, number> {
+    const { streams, peer } = this.#session;
+    const held = new Map<object, number>();
+    for (const { owner, windows } of streams.values()) {
+      held.set(owner, (held.get(owner) ?? 0) + Math.max(0, peer.initialWindow - windows.send));
+    }
+    return held;
   }
 
   limitReached(): void {

@@ -1,8 +1,10 @@
+import type { StallLimit } from '../fairness/buffer-budget.ts';
 import { internalFault } from '../guard.ts';
 import type { HeaderList } from '../http/headers.ts';
 import { InterimCount } from '../http/interim-count.ts';
 import type { AnswerHead } from './answer-head.ts';
 import { appLimits } from './limits.ts';
+import { errorCode } from './protocol.ts';
 import { Stream, type StreamHome } from './stream.ts';
 
 /** Who gets a response. Bytes are only lent; when they are dealt with, the stream's `consume` must be told. */
@@ -15,6 +17,8 @@ export interface AnswerSink {
   ended(trailers: HeaderList): void;
   /** Once, instead of `ended`. */
   broken(code: number): void;
+  /** Once, instead of both: content of the request has waited too long for the app to read what is before it. */
+  unread(): void;
   /** The client's connection. */
   readonly owner: object;
   /** Ends that. */
@@ -24,8 +28,8 @@ export interface AnswerSink {
 /** One request to the app. */
 export class AppStream extends Stream {
   readonly isHead: boolean;
-  /** The app may take as long as it likes. */
-  protected override readonly isTimed = false;
+  /** The app may take as long as it likes, unless others are kept waiting (`AppSession.lookForStalls`). */
+  protected override isTimed = false;
   #response: 'awaited' | 'begun' = 'awaited';
   #interim: InterimCount | null = null;
   readonly #sink: AnswerSink;
@@ -87,6 +91,26 @@ export class AppStream extends Stream {
       this.#sink.broken(code);
     } catch (error) {
       this.#fault(error);
+    }
+  }
+
+  get isWaiting(): boolean {
+    return this.waits;
+  }
+
+  /** Says whether what waits for the app has only so much time. */
+  limitWait(isTimed: boolean): void {
+    if (isTimed === this.isTimed) return;
+    this.isTimed = isTimed;
+    if (this.waits) this.stall.hold(this.stall.bytes, isTimed);
+  }
+
+  override cut(limit: StallLimit): void {
+    if (limit !== 'stall_timeout') {
+      super.cut(limit);
+    } else if (!this.closed) {
+      this.reset(errorCode.cancel);
+      this.#sink.unread();
     }
   }
 

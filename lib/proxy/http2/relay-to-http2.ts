@@ -36,6 +36,11 @@ function headTooLarge(): Error {
   return new CodedError('ERR_SALLYPORT_HEAD_TOO_LARGE', 'the request head is larger than the application takes');
 }
 
+/** As over HTTP/1: 504. */
+function contentUnread(): Error {
+  return new CodedError('ERR_SALLYPORT_REQUEST_TIMEOUT', 'the application has read no content for too long');
+}
+
 /** One permitted request on its way to an HTTP/2 app (prior knowledge), and the answer on its way back. */
 export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   readonly admitted: Admitted;
@@ -213,6 +218,15 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     this.#scope.responseEnded(this.#grpcStatus, '');
     // An answer that did not wait for the whole request: the app has no use for the rest.
     if (app !== null && !app.localEnded) app.reset(errorCode.cancel);
+  }
+
+  unread(): void {
+    const client = this.#client;
+    this.#app = null;
+    client.relay = null;
+    if (client.responded) client.abort(errorCode.internalError);
+    else this.#onFailed(contentUnread());
+    this.#scope.responseEnded(this.#grpcStatus, 'unclassified');
   }
 
   broken(code: number): void {

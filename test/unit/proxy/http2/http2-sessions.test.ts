@@ -155,7 +155,16 @@ t.test('sessions that nobody uses', async (t) => {
     failed: (error) => t.fail(error.message),
     destroy: () => t.fail('nothing is at fault'),
     ready: (session) => {
-      const sink = { interim() {}, head() {}, data() {}, ended() {}, broken() {}, owner: {}, destroy() {} };
+      const sink = {
+        interim() {},
+        head() {},
+        data() {},
+        ended() {},
+        broken() {},
+        unread() {},
+        owner: {},
+        destroy() {},
+      };
       const stream = session.request({} as Admitted, Buffer.of(0x82), false, false, sink);
       served.push({ session, finish: () => stream.reset(8) });
     },

@@ -135,3 +135,56 @@ t.test('a request that takes too long', async (t) => {
   t.same(lane.counts.limits, ['request_timeout']);
   await until('it to be counted out', () => lane.counts.started === lane.counts.ended);
 });
+
+t.test('uploads that wait for the room of a session that clients share', async (t) => {
+  const window = 65_535;
+  const app = await startFrameApp(t, {
+    consumes: false,
+    settings: [[setting.initialWindowSize, 1 << 20]],
+    onEnd: ({ connection, id, path }) => {
+      if (path === '/answered') connection.send(headersFrame(id, okFields, true));
+    },
+  });
+  const rows = [
+    { title: 'one who has more to come', bytes: 2 * window, outcome: '504' },
+    { title: 'a request that is complete', bytes: window - 100, outcome: 'nothing' },
+  ] as const;
+  const limits = { stallTimeoutMs: 1500 };
+  const alone = await startLane(t, { engine: 'fast', protocol: 'http2', app: app.port, limits });
+  const own = await openClient(t, alone.port);
+  own.send(post(1, '/unread'));
+  void own.body(1, Buffer.alloc(2 * window)).catch(() => {});
+  const session = (): FramePeer => app.connections.at(-1) as FramePeer;
+  const hasCome = (stream: number, bytes: number) =>
+    until('content to reach the app', () => session().message(stream).bytes === bytes);
+  await until('it to fill its session', () => app.connections.length === 1 && session().message(1).bytes === window);
+
+  for (const { title, bytes, outcome } of rows) {
+    await t.test(title, { timeout: 30_000 }, async (t) => {
+      const lane = await startLane(t, { engine: 'fast', protocol: 'http2', app: app.port, limits });
+      const [holder, victim] = [await openClient(t, lane.port), await openClient(t, lane.port)];
+      const known = app.connections.length;
+      victim.send(post(1, '/answered'), dataFrame(1, Buffer.alloc(100)));
+      await until('a session', () => app.connections.length === known + 1 && session().message(1).bytes === 100);
+      holder.send(post(1, '/unread'));
+      void holder.body(1, Buffer.alloc(bytes)).catch(() => {});
+      await hasCome(3, window - 100);
+      victim.send(dataFrame(1, Buffer.alloc(1000), true));
+      if (outcome === '504') {
+        t.equal(await holder.over(1), '504', 'who fills the room and has more to come goes');
+        await until('the app to be told', () => session().message(3).reset === 8);
+        session().send(windowFrame(0, window));
+        t.equal(await victim.over(1), '200', 'and what it held is the others again');
+      } else {
+        t.equal(await victim.over(1), '504', 'nobody waits for ever');
+        t.equal(holder.outcome(1), 'nothing', 'who waits for its answer goes on to do so');
+        const late = await openClient(t, lane.port);
+        late.send(post(1, '/answered'), dataFrame(1, Buffer.alloc(1000), true));
+        t.equal(await late.over(1), '200', 'what begins now has another session');
+      }
+      t.same(lane.counts.limits, ['stall_timeout']);
+    });
+  }
+  t.equal(own.outcome(1), 'nothing', 'where nobody else waits, the app may take its time');
+  t.same(alone.counts.limits, []);
+});
