@@ -7,6 +7,7 @@ import { gzip } from 'node:zlib';
 import { type AdminCaller, adminHeader, foreignCaller, isDeliberate } from './admin-callers.ts';
 import { liveResponse, type ProbeResponse, readyResponse } from './probe-responses.ts';
 import type { ReadyState } from './readiness.ts';
+import { sharedAnswer } from './shared-answer.ts';
 
 export interface AdminRequest extends AdminCaller {
   readonly method: string;
@@ -64,12 +65,13 @@ const gzipped = promisify(gzip);
 
 export function createAdminApp(options: AdminOptions): AdminApp {
   // A Map, not an object: paths come from clients.
-  const rendered = sharedRendering(options);
+  const rendered = sharedAnswer(() => rendering(options));
+  const policy = sharedAnswer(() => policyDocument(options));
   const resources = new Map<string, Resource>([
     ['/live', { methods: ['GET'], loopbackOnly: false, handle: () => probe(liveResponse(options.live())) }],
     ['/ready', { methods: ['GET'], loopbackOnly: false, handle: () => probe(readyResponse(options.ready())) }],
     ['/metrics', { methods: ['GET'], loopbackOnly: false, handle: (request) => metrics(rendered, request) }],
-    ['/policy', { methods: ['GET'], loopbackOnly: true, handle: () => policy(options) }],
+    ['/policy', { methods: ['GET'], loopbackOnly: true, handle: policy }],
     ['/log-level', { methods: ['GET', 'PUT'], loopbackOnly: true, handle: (request) => logLevel(options, request) }],
     ['/shutdown', { methods: ['POST'], loopbackOnly: true, handle: () => shutdown(options) }],
   ]);
@@ -127,40 +129,33 @@ function probe({ status, body }: ProbeResponse): AdminResponse {
 
 interface Rendering {
   readonly contentType: string;
-  readonly body: string;
+  /** Bytes, not text: hundreds may be given the same answer at once. */
+  readonly body: Buffer;
   compressed(): Promise<Buffer>;
 }
 
-/**
- * The metrics as they are when they are asked for, once for all who ask in one turn of the event loop: a client may ask
- * hundreds of times at once, and each rendering takes milliseconds.
- */
-function sharedRendering(options: AdminOptions): () => Promise<Rendering> {
-  let next: Promise<Rendering> | null = null;
-  const render = async (): Promise<Rendering> => {
-    await new Promise((resolve) => setImmediate(resolve));
-    next = null;
-    const { contentType, body } = await options.metrics();
-    let compressed: Promise<Buffer> | null = null;
-    return {
-      contentType,
-      body,
-      compressed() {
-        compressed ??= gzipped(body);
-        return compressed;
-      },
-    };
-  };
-  return () => {
-    next ??= render();
-    return next;
+async function rendering(options: AdminOptions): Promise<Rendering> {
+  const { contentType, body: text } = await options.metrics();
+  const body = Buffer.from(text);
+  let compressed: Promise<Buffer> | null = null;
+  return {
+    contentType,
+    body,
+    compressed() {
+      compressed ??= gzipped(body);
+      return compressed;
+    },
   };
 }
 
 async function metrics(rendered: () => Promise<Rendering>, request: AdminRequest): Promise<AdminResponse> {
   const { contentType, body, compressed } = await rendered();
   if (!acceptsGzip(request.header('accept-encoding'))) {
-    return withHeader(text(200, body, contentType), 'vary', 'accept-encoding');
+    const headers: [string, string][] = [
+      ['content-type', contentType],
+      ['vary', 'accept-encoding'],
+    ];
+    return { status: 200, headers, body };
   }
   const headers: [string, string][] = [
     ['content-type', contentType],
@@ -183,8 +178,9 @@ export function acceptsGzip(values: readonly string[]): boolean {
   return wildcard;
 }
 
-function policy(options: AdminOptions): AdminResponse {
-  return text(200, `${JSON.stringify(options.policy() ?? null, null, 2)}\n`, jsonType);
+function policyDocument(options: AdminOptions): AdminResponse {
+  const body = Buffer.from(`${JSON.stringify(options.policy() ?? null, null, 2)}\n`);
+  return { status: 200, headers: [['content-type', jsonType]], body };
 }
 
 async function logLevel(options: AdminOptions, request: AdminRequest): Promise<AdminResponse> {

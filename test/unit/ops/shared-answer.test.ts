@@ -1,0 +1,43 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import t from 'tap';
+import { sharedAnswer } from '../../../lib/ops/shared-answer.ts';
+
+/** Holds the event loop. */
+function busy(ms: number): void {
+  const until = performance.now() + ms;
+  while (performance.now() < until);
+}
+
+t.test('whoever asks without end is answered, and leaves most of the loop to others', async (t) => {
+  let [made, heldMs, asked, answered] = [0, 0, 0, 0];
+  const ask = sharedAnswer(() => {
+    const began = performance.now();
+    busy(10);
+    heldMs += performance.now() - began;
+    return ++made;
+  });
+  const began = performance.now();
+  const answers: Promise<unknown>[] = [];
+  for (; performance.now() - began < 1000; asked++) {
+    answers.push(ask().then(() => answered++));
+    await turn();
+  }
+  const elapsed = performance.now() - began;
+  await Promise.all(answers);
+  t.equal(answered, asked);
+  t.ok(made > 1, 'more than once');
+  t.ok(heldMs < elapsed / 3, `${made} times, ${Math.round(heldMs)} of ${Math.round(elapsed)} ms`);
+});
+
+t.test('an answer is never older than its question, failures included', async (t) => {
+  let now = 0;
+  const ask = sharedAnswer(() => {
+    if (now === 3) throw new Error('no');
+    return now;
+  });
+  for (now = 1; now < 6; now++) {
+    const asked = now;
+    if (now === 3) await t.rejects(ask());
+    else t.equal(await ask(), asked);
+  }
+});
