@@ -62,7 +62,7 @@ async function accepted(
   t.teardown(() => budget.close());
   const pipeline = {
     logsAccess: false,
-    answered: () => {},
+    responded: () => {},
     limits: defaultLimits,
     budget,
     limitReached: (limit: string) => reached.push(limit),
