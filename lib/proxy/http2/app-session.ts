@@ -3,12 +3,12 @@ import type { BufferBudget } from '../fairness/buffer-budget.ts';
 import { type Ending, guarded } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { type HeaderList, without } from '../http/headers.ts';
-import { AnswerHead } from './answer-head.ts';
-import { type AnswerSink, AppStream } from './app-stream.ts';
+import { AppStream, type Http2ResponseSink } from './app-stream.ts';
 import { contentLength, soundStatus } from './field-rules.ts';
 import { HeaderBlocks } from './header-blocks.ts';
 import { appLimits } from './limits.ts';
 import { errorCode, maxStreamId, preface, setting } from './protocol.ts';
+import { Http2ResponseHead } from './response-head.ts';
 import { Session } from './session.ts';
 import type { SessionLimits, SessionRole } from './session-role.ts';
 
@@ -35,21 +35,21 @@ export interface AppSessionHome {
   retired(session: AppSession): void;
 }
 
-function readAnswerHead(fields: HeaderList): AnswerHead | null {
+function readAnswerHead(fields: HeaderList): Http2ResponseHead | null {
   const status = soundStatus(fields);
   const length = contentLength(fields);
   if (status === 0 || length === null) return null;
   const rest = fields.slice(2);
-  // RFC 9110 8.6: a 204 and interim answers announce no content. Clients may refuse one that does.
+  // RFC 9110 8.6: a 204 and interim responses announce no content. Clients may refuse one that does.
   const announces = length !== -1 && status !== 204 && status >= 200;
-  return new AnswerHead(status, announces ? rest : without(rest, 'content-length'), length);
+  return new Http2ResponseHead(status, announces ? rest : without(rest, 'content-length'), length);
 }
 
 /** A connection to the app. */
 export class AppSession implements SessionRole<AppStream>, Ending {
   readonly #home: AppSessionHome;
   readonly #session: Session<AppStream>;
-  readonly #blocks: HeaderBlocks<AnswerHead>;
+  readonly #blocks: HeaderBlocks<Http2ResponseHead>;
   #retired = false;
   #resets = 0;
   /** Some of its streams have only so much time for what waits. */
@@ -112,7 +112,7 @@ export class AppSession implements SessionRole<AppStream>, Ending {
    *
    * @param block its fields, encoded.
    */
-  request(_admitted: Admitted, block: Buffer, isHead: boolean, endStream: boolean, sink: AnswerSink): AppStream {
+  request(_admitted: Admitted, block: Buffer, isHead: boolean, endStream: boolean, sink: Http2ResponseSink): AppStream {
     const { streams, peer, output } = this.#session;
     const id = streams.last === 0 ? 1 : streams.last + 2;
     streams.last = id;
@@ -148,9 +148,9 @@ export class AppSession implements SessionRole<AppStream>, Ending {
     else this.#head(stream, block.head, endStream);
   }
 
-  #head(stream: AppStream, head: AnswerHead, endStream: boolean): void {
+  #head(stream: AppStream, head: Http2ResponseHead, endStream: boolean): void {
     if (head.status < 200) {
-      // An interim answer cannot be the last one (RFC 9113 8.1).
+      // An interim response cannot be the last one (RFC 9113 8.1).
       if (endStream) stream.malformed();
       else stream.head(head, false);
       return;
@@ -229,7 +229,7 @@ export class AppSession implements SessionRole<AppStream>, Ending {
   }
 
   brokenProtocol(): void {
-    // Whoever waits for its answers says so.
+    // Whoever waits for its responses says so.
   }
 
   streamClosed(stream: AppStream): void {

@@ -2,16 +2,16 @@ import type { StallLimit } from '../fairness/buffer-budget.ts';
 import { internalFault } from '../guard.ts';
 import type { HeaderList } from '../http/headers.ts';
 import { InterimCount } from '../http/interim-count.ts';
-import type { AnswerHead } from './answer-head.ts';
 import { appLimits } from './limits.ts';
 import { errorCode } from './protocol.ts';
+import type { Http2ResponseHead } from './response-head.ts';
 import { Stream, type StreamHome } from './stream.ts';
 
 /** Who gets a response. Bytes are only lent; when they are dealt with, the stream's `consume` must be told. */
-export interface AnswerSink {
+export interface Http2ResponseSink {
   /** A 1xx. */
-  interim(head: AnswerHead): void;
-  head(head: AnswerHead, endStream: boolean): void;
+  interim(head: Http2ResponseHead): void;
+  head(head: Http2ResponseHead, endStream: boolean): void;
   data(bytes: Buffer, from: number, to: number): void;
   /** The response is complete. */
   ended(trailers: HeaderList): void;
@@ -32,9 +32,9 @@ export class AppStream extends Stream {
   protected override isTimed = false;
   #response: 'awaited' | 'begun' = 'awaited';
   #interim: InterimCount | null = null;
-  readonly #sink: AnswerSink;
+  readonly #sink: Http2ResponseSink;
 
-  constructor(home: StreamHome, id: number, isHead: boolean, sink: AnswerSink, sendWindow: number) {
+  constructor(home: StreamHome, id: number, isHead: boolean, sink: Http2ResponseSink, sendWindow: number) {
     super(home, id, sendWindow, appLimits.streamWindow);
     this.isHead = isHead;
     this.#sink = sink;
@@ -48,7 +48,7 @@ export class AppStream extends Stream {
     return this.#sink.owner;
   }
 
-  head(head: AnswerHead, endStream: boolean): void {
+  head(head: Http2ResponseHead, endStream: boolean): void {
     if (head.status < 200) {
       this.#interim ??= new InterimCount();
       if (!this.#interim.allows(head.block.length)) {

@@ -209,7 +209,7 @@ export class ClientSession
     this.#lane.request(this.connection, stream);
   }
 
-  /** An answer to what never becomes a stream. */
+  /** A response to what never becomes a stream. */
   #turnAway(streamId: number, block: Buffer, endStream: boolean): void {
     this.session.output.headers(streamId, block, true);
     if (!endStream) this.session.refuseMalformed(streamId, errorCode.noError, endStream);

@@ -7,12 +7,12 @@ import { type HeaderList, headerValues } from '../http/headers.ts';
 import { failures, type Refusal, refusalHeaders } from '../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../http/request-pipeline.ts';
 import { maxDrainBytes } from '../limits.ts';
-import { AnswerHead } from './answer-head.ts';
 import { lowerCase, mayEndInTrailers, type OriginalProtocol } from './head.ts';
 import { encodeFields } from './hpack/encoder.ts';
 import { drainMs } from './limits.ts';
 import { errorCode } from './protocol.ts';
 import type { RequestHead } from './request-head.ts';
+import { Http2ResponseHead } from './response-head.ts';
 import { Stream, type StreamHome } from './stream.ts';
 
 /** The connection of a client. */
@@ -34,7 +34,7 @@ export interface RequestRelay {
   clientGone(): void;
 }
 
-/** Content that still comes behind the end of the answer: so many bytes are read away, until the timer ends the stream. */
+/** Content that still comes behind the end of the response: so many bytes are read away, until the timer ends the stream. */
 interface UnwantedContent {
   left: number;
   timer: NodeJS.Timeout | null;
@@ -129,19 +129,19 @@ export class ClientStream extends Stream implements Exchange {
     return oddNamesOf(this.requestHead.head.forward);
   }
 
-  inform(head: AnswerHead): void {
+  inform(head: Http2ResponseHead): void {
     if (this.closed || this.responded || head.status === 101) return;
     this.#home.session.output.headers(this.id, head.block, false);
   }
 
   respond(status: number, _statusText: string, headers: HeaderList, hasBody: boolean): void {
-    const head = new AnswerHead(status, lowerCase(headers), -1);
-    this.answer(this.originalProtocol === null ? head : head.as(this.originalProtocol), hasBody);
+    const head = new Http2ResponseHead(status, lowerCase(headers), -1);
+    this.respondWith(this.originalProtocol === null ? head : head.as(this.originalProtocol), hasBody);
   }
 
-  answer(head: AnswerHead, hasBody: boolean): void {
+  respondWith(head: Http2ResponseHead, hasBody: boolean): void {
     if (this.closed || this.responded) return;
-    // What the client has of such an answer may be ended by a status of ours.
+    // What the client has of such a response may be ended by a status of ours.
     this.#response = this.grpc && hasBody && mayEndInTrailers(head.fields) ? 'ends in trailers' : 'begun';
     this.#home.session.output.headers(this.id, head.block, !hasBody);
     this.#home.pipeline.responded(this, head.status, head.fields, this.startedAt);
@@ -181,9 +181,9 @@ export class ClientStream extends Stream implements Exchange {
   }
 
   /**
-   * The answer takes too long: whoever deals with it is told that the client is gone, and the client that it is late.
+   * The response takes too long: whoever deals with it is told that the client is gone, and the client that it is late.
    *
-   * @returns false where all of the answer has left.
+   * @returns false where all of the response has left.
    */
   giveUp(): boolean {
     if (this.closed || this.localEnded) return false;
@@ -204,8 +204,8 @@ export class ClientStream extends Stream implements Exchange {
   }
 
   /**
-   * The answer is complete and the client may stop sending (RFC 9113 8.1). It is told so a little after the answer has
-   * left, or once it has sent too much: a client library that gets RST_STREAM together with the answer may drop the answer.
+   * The response is complete and the client may stop sending (RFC 9113 8.1). The reset comes a little after the response has
+   * left, or once it has sent too much: a client library that gets RST_STREAM together with the response may drop the response.
    */
   #stopBody(): void {
     if (this.remoteEnded || this.closed || this.#unwanted !== null) return;
@@ -230,7 +230,7 @@ export class ClientStream extends Stream implements Exchange {
     if (unwanted !== null) {
       unwanted.left -= to - from;
       if (unwanted.left < 0) {
-        // A reset would take with it what of the answer still waits; without room, the client has to wait as well.
+        // A reset would take with it what of the response still waits; without room, the client has to wait as well.
         if (this.localEnded) this.reset(errorCode.noError);
         return;
       }
@@ -263,7 +263,7 @@ export class ClientStream extends Stream implements Exchange {
 
   /**
    * Looks whether the client keeps the app waiting for content. The app may take its time, and so may a client whose
-   * answer has begun, or whose gRPC call may be silent for as long as it likes.
+   * response has begun, or whose gRPC call may be silent for as long as it likes.
    */
   lookForContent(): void {
     const { receive, unconsumed } = this.windows;

@@ -85,7 +85,7 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
 }
 
 /**
- * Whether a cut answer with these fields may be ended by trailers of ours: gRPC proper alone, since the trailers of
+ * Whether a cut response with these fields may be ended by trailers of ours: gRPC proper alone, since the trailers of
  * gRPC-Web are content, and without an announced length, which would not be the true one.
  */
 export function mayEndInTrailers(fields: HeaderList): boolean {

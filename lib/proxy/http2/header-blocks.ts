@@ -18,7 +18,7 @@ const undecodable: Block<never> = { kind: 'undecodable' };
 const maxKept = 1024;
 
 /**
- * Reads header blocks into heads. Peers repeat themselves: once their table has settled, the same request or answer is
+ * Reads header blocks into heads. Peers repeat themselves: once their table has settled, the same request or response is
  * the same few bytes, and then the head that was read last is given again, with all that has been made of it since.
  */
 export class HeaderBlocks<Head> {

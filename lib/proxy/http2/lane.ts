@@ -11,7 +11,6 @@ import type { HttpConnection, RequestPipeline } from '../http/request-pipeline.t
 import { AppPool } from '../http1/app-pool.ts';
 import { ByEndpoint } from '../upstream/endpoint.ts';
 import type { Upstreams } from '../upstream/upstreams.ts';
-import { AnswerHead } from './answer-head.ts';
 import { AppSessionPool } from './app-session-pool.ts';
 import { type ClientLane, ClientSession, clientSessionLimits } from './client-session.ts';
 import type { ClientStream } from './client-stream.ts';
@@ -20,6 +19,7 @@ import type { Http2Engine, Http2Session } from './engine.ts';
 import { Http1Relay } from './relay-to-http1.ts';
 import { Http2Relay, ToldByReset } from './relay-to-http2.ts';
 import { http1Text, http2Block } from './request-head.ts';
+import { Http2ResponseHead } from './response-head.ts';
 import type { SessionLimits } from './session-role.ts';
 
 export interface Http2LaneOptions {
@@ -28,7 +28,7 @@ export interface Http2LaneOptions {
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
 }
 
-const goOn = new AnswerHead(100, [], -1);
+const goOn = new Http2ResponseHead(100, [], -1);
 
 /** HTTP/2 by an engine of our own: frames of all streams leave together, and a repeated head is read and written once. */
 export class Http2Lane implements Http2Engine, ClientLane {

@@ -26,7 +26,7 @@ export const appLimits = {
    */
   resets: 500,
   /**
-   * Bytes of an answer that may wait for its client, per stream: a client opens hundreds and need not read any of them
+   * Bytes of a response that may wait for its client, per stream: a client opens hundreds and need not read any of them
    * (CVE-2019-9517). Linkerd's figure, which is HTTP/2's own default.
    */
   streamWindow: 65_535,

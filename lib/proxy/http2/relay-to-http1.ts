@@ -12,31 +12,31 @@ import { type ChunkReceiver, ChunkScanner } from '../http1/chunk-scanner.ts';
 import type { ResponseHead } from '../http1/plain-response.ts';
 import type { RequestScope } from '../recorder.ts';
 import type { PendingConnect } from '../upstream/upstreams.ts';
-import { AnswerHead } from './answer-head.ts';
 import type { ClientStream, RequestRelay } from './client-stream.ts';
 import { lowerCase, type OriginalProtocol } from './head.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { errorCode } from './protocol.ts';
+import { Http2ResponseHead } from './response-head.ts';
 
 /** Apps repeat their heads; a head that is known is the same object each time. */
-const answers: Readonly<Record<OriginalProtocol, WeakMap<ResponseHead, AnswerHead>>> = {
+const responseHeads: Readonly<Record<OriginalProtocol, WeakMap<ResponseHead, Http2ResponseHead>>> = {
   'HTTP/1.1': new WeakMap(),
   'HTTP/1.0': new WeakMap(),
 };
 
-function answerOf(head: ResponseHead, protocol: OriginalProtocol): AnswerHead {
-  let answer = answers[protocol].get(head);
-  if (answer === undefined) {
+function responseHeadOf(head: ResponseHead, protocol: OriginalProtocol): Http2ResponseHead {
+  let response = responseHeads[protocol].get(head);
+  if (response === undefined) {
     const lines = head.forward.slice(head.forward.indexOf('\r\n') + 2);
-    answer = new AnswerHead(head.status, lowerCase(fieldPairs(lines)), -1).as(protocol);
-    answers[protocol].set(head, answer);
+    response = new Http2ResponseHead(head.status, lowerCase(fieldPairs(lines)), -1).as(protocol);
+    responseHeads[protocol].set(head, response);
   }
-  return answer;
+  return response;
 }
 
 const lastChunk = '0\r\n\r\n';
 
-/** One permitted request on its way to an HTTP/1.1 app, and the answer on its way back. */
+/** One permitted request on its way to an HTTP/1.1 app, and the response on its way back. */
 export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
   readonly #admitted: Admitted;
   readonly #client: ClientStream;
@@ -190,15 +190,15 @@ export class Http1Relay implements RequestRelay, ResponseSink, ChunkReceiver {
   onHead(head: ResponseHead, body: Buffer): void {
     const client = this.#client;
     this.#repeatable = 'never';
-    const answer = answerOf(head, this.#protocol);
+    const response = responseHeadOf(head, this.#protocol);
     if (head.status < 200) {
-      client.inform(answer);
+      client.inform(response);
       return;
     }
     this.#scope.responseHead(head.status);
     const { framing } = head;
     if (framing.kind === 'chunked') this.#chunks = new ChunkScanner(this);
-    client.answer(answer, framing.kind !== 'none' && !(framing.kind === 'length' && framing.bytes === 0));
+    client.respondWith(response, framing.kind !== 'none' && !(framing.kind === 'length' && framing.bytes === 0));
     if (body.length > 0) this.onBody(body);
   }
 

@@ -3,18 +3,18 @@ import type { Admitted } from '../http/admitted.ts';
 import { type HeaderList, headerValue, withoutIdentity } from '../http/headers.ts';
 import { type LostBy, maySendAgain, type Repeatable, repeatable } from '../http/retry.ts';
 import type { RequestScope } from '../recorder.ts';
-import type { AnswerHead } from './answer-head.ts';
 import type { AppSession } from './app-session.ts';
 import type { AppSessionPool } from './app-session-pool.ts';
-import type { AnswerSink, AppStream } from './app-stream.ts';
+import type { AppStream, Http2ResponseSink } from './app-stream.ts';
 import type { ClientStream, RequestRelay } from './client-stream.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { encodeFields } from './hpack/encoder.ts';
 import { appLimits } from './limits.ts';
 import { errorCode, reasonName } from './protocol.ts';
+import type { Http2ResponseHead } from './response-head.ts';
 import type { Waiting } from './waiting-requests.ts';
 
-/** What an app has said of its stream is true of the client's, and says more than any answer of ours. */
+/** What an app has said of its stream is true of the client's, and says more than any response of ours. */
 export class ToldByReset extends CodedError {
   readonly reset: number;
   /**
@@ -41,8 +41,8 @@ function contentUnread(): Error {
   return new CodedError('ERR_SALLYPORT_REQUEST_TIMEOUT', 'the application has read no content for too long');
 }
 
-/** One permitted request on its way to an HTTP/2 app (prior knowledge), and the answer on its way back. */
-export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
+/** One permitted request on its way to an HTTP/2 app (prior knowledge), and the response on its way back. */
+export class Http2Relay implements RequestRelay, Http2ResponseSink, Waiting {
   readonly admitted: Admitted;
   readonly #client: ClientStream;
   readonly #scope: RequestScope;
@@ -56,7 +56,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
   #owedToClient = 0;
   #owedToApp = 0;
   #repeatable: Repeatable;
-  /** Some of an answer has come. */
+  /** Some of a response has come. */
   #begun = false;
   #grpcStatus: string | null = null;
   #wantsRoom: number | null = null;
@@ -182,17 +182,17 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     app.finish(kept.length === 0 ? null : encodeFields(kept));
   }
 
-  interim(head: AnswerHead): void {
+  interim(head: Http2ResponseHead): void {
     this.#repeatable = 'never';
     this.#begun = true;
     this.#client.inform(head);
   }
 
-  head(head: AnswerHead, endStream: boolean): void {
+  head(head: Http2ResponseHead, endStream: boolean): void {
     this.#repeatable = 'never';
     if (this.#client.grpc) this.#grpcStatus = headerValue(head.fields, 'grpc-status');
     this.#scope.responseHead(head.status);
-    this.#client.answer(head, !endStream);
+    this.#client.respondWith(head, !endStream);
   }
 
   data(bytes: Buffer, from: number, to: number): void {
@@ -216,7 +216,7 @@ export class Http2Relay implements RequestRelay, AnswerSink, Waiting {
     if (this.#client.grpc) this.#grpcStatus = headerValue(trailers, 'grpc-status') ?? this.#grpcStatus;
     this.#client.end(trailers);
     this.#scope.responseEnded(this.#grpcStatus, '');
-    // An answer that did not wait for the whole request: the app has no use for the rest.
+    // A response that did not wait for the whole request: the app has no use for the rest.
     if (app !== null && !app.localEnded) app.reset(errorCode.cancel);
   }
 

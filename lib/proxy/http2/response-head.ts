@@ -3,7 +3,7 @@ import { originalProtocolHeader } from './head.ts';
 import { encodeFields } from './hpack/encoder.ts';
 
 /** The head of a response for an HTTP/2 client. */
-export class AnswerHead {
+export class Http2ResponseHead {
   readonly status: number;
   /** Lower case, without pseudo-headers and without fields of a connection. */
   readonly fields: HeaderList;
@@ -23,8 +23,12 @@ export class AnswerHead {
     return this.#block;
   }
 
-  /** For a client whose request came in orig-proto's clothes. */
-  as(originalProtocol: string): AnswerHead {
-    return new AnswerHead(this.status, [...this.fields, originalProtocolHeader, originalProtocol], this.contentLength);
+  /** For a client whose request was upgraded to HTTP/2 by Linkerd's proxy: it gets the original version back (`l5d-orig-proto`). */
+  as(originalProtocol: string): Http2ResponseHead {
+    return new Http2ResponseHead(
+      this.status,
+      [...this.fields, originalProtocolHeader, originalProtocol],
+      this.contentLength,
+    );
   }
 }
