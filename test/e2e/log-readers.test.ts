@@ -14,7 +14,9 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { temporaryFolder } from '../support/files.ts';
 import { scrape } from '../support/metrics.ts';
+import { openServer, policyEnvironment } from '../support/open-policy.ts';
 import { freePort } from '../support/ports.ts';
 import { parseLogLines, type Sallyport, startSallyport } from '../support/sallyport.ts';
 import { startSniffingApp } from '../support/sniffing-app.ts';
@@ -66,7 +68,11 @@ async function started(t: Test, fates: { stdout: Fate | null; stderr: Fate | nul
 }
 
 /** A proxy that writes two lines for each request: one to stdout, one to stderr. */
-async function startLogging(t: Test, redirects: string): Promise<[Sallyport, number]> {
+async function startLogging(
+  t: Test,
+  redirects: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<[Sallyport, number]> {
   const port = await freePort();
   const app = await startSniffingApp(t, {}, (url) =>
     url.startsWith('/slow') ? new Promise(() => {}) : Promise.resolve(),
@@ -79,6 +85,7 @@ async function startLogging(t: Test, redirects: string): Promise<[Sallyport, num
       SALLYPORT_LOG: 'debug',
       SALLYPORT_ACCESS_LOG: 'json',
       SALLYPORT_SHUTDOWN_GRACE_PERIOD: '60s',
+      ...env,
     },
   });
   return [sallyport, port];
@@ -112,6 +119,25 @@ for (const row of rows) {
     slow.destroy();
   });
 }
+
+t.test('policy is followed while nobody reads', async (t) => {
+  t.testdir();
+  const folder = temporaryFolder(t);
+  const [out, err] = [pipe(t, 'out'), pipe(t, 'err')];
+  t.teardown(() => {
+    closeSync(out.reader);
+    closeSync(err.reader);
+  });
+  const policy = policyEnvironment(folder, '');
+  const [sallyport, port] = await startLogging(t, `>'${out.path}' 2>'${err.path}'`, policy);
+  await ask(port, 600);
+  const generation = async () => (await scrape(sallyport.adminPort)).sum('sallyport_policy_generation');
+  const before = await generation();
+  policyEnvironment(folder, openServer('web', port));
+  await until('the new policy', async () => (await generation()) > before);
+  await ask(port, 100);
+  t.match(await sallyport.stop(30_000), { code: 0, signal: null });
+});
 
 t.test('readers that go away', async (t) => {
   t.testdir();
