@@ -78,7 +78,7 @@ class InboundConnection implements LiveConnection, Unrecognized {
   readonly socket: Socket;
   readonly #arrival: Arrival;
   readonly #clientPort: number;
-  /** Without identity until TLS has verified one. */
+  /** Nobody in particular until TLS has told. */
   #facts: ConnectionFacts;
   #errno = '';
   /** The client side as telemetry sees it, where HTTP is carried; TCP tells by itself when it is over. */
@@ -242,7 +242,7 @@ class InboundConnection implements LiveConnection, Unrecognized {
     this.#watch?.sweep(nowMs);
   }
 
-  /** TLS has verified who the client is, or that it shows no certificate. */
+  /** TLS has told who the client is, or that it says nothing of itself. */
   identify(tls: ClientTls): ConnectionScope {
     if (tls !== noTls) this.#facts = this.#factsOf(tls);
     return this.#services.recorder.connection(this.#facts);

@@ -7,8 +7,10 @@ import { resolve } from 'node:path';
 import { errorCatalogue } from '../../lib/errors/error-codes.ts';
 import { problemCatalogue } from '../../lib/errors/problems.ts';
 import { failureOf } from '../../lib/proxy/http/refuse.ts';
+import { testMap } from './test-map.ts';
 
 const file = resolve(import.meta.dirname, '../../README.md');
+const testsFile = resolve(import.meta.dirname, '../README.md');
 
 function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]): string =>
@@ -59,4 +61,14 @@ export function withTables(text: string): string {
   return renewed;
 }
 
-if (process.argv[1] === import.meta.filename) writeFileSync(file, withTables(readFileSync(file, 'utf8')));
+/** test/README.md with its table made anew. @throws where it has no place for it. */
+export function withTestMap(text: string): string {
+  const place = /(<!-- table: tests -->\n).*?(<!-- end -->)/s;
+  if (!place.test(text)) throw new Error('test/README.md has no table "tests"');
+  return text.replace(place, (_, before, after) => `${before}\n${testMap()}\n\n${after}`);
+}
+
+if (process.argv[1] === import.meta.filename) {
+  writeFileSync(file, withTables(readFileSync(file, 'utf8')));
+  writeFileSync(testsFile, withTestMap(readFileSync(testsFile, 'utf8')));
+}

@@ -14,7 +14,9 @@ import { refusals } from '../../lib/policy/refusals.ts';
 import { defaultPolicies } from '../../lib/policy/workload.ts';
 import { type Failure, failureOf, failures, upstreamFailure } from '../../lib/proxy/http/refuse.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
-import { withTables } from '../support/readme-tables.ts';
+import { withTables, withTestMap } from '../support/readme-tables.ts';
+import { testsOfRooms } from '../support/test-map.ts';
+import { slowTests, unitTests } from '../support/unit-tests.ts';
 
 const root = resolve(import.meta.dirname, '../..');
 const readme = readFileSync(join(root, 'README.md'), 'utf8');
@@ -184,6 +186,17 @@ t.test('every page links to what is there, and names no file that is not', async
       t.ok(Object.hasOwn(manifest.scripts, name), `${file}: npm run ${name}`);
     }
   }
+});
+
+t.test('tests: every file of lib has some, and all that is named is there', async (t) => {
+  const text = readFileSync(join(root, 'test/README.md'), 'utf8');
+  t.ok(withTestMap(text) === text, 'npm run readme writes the table');
+  for (const { room, tests } of testsOfRooms())
+    t.not(tests.length, 0, `${room} is exercised: say by what (test-map.ts)`);
+  const links = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
+  for (const link of new Set(links)) t.ok(existsSync(join(root, 'test', link)), link);
+  for (const slow of slowTests.keys()) t.ok(existsSync(join(root, slow)), `${slow}, left out of npm run test:unit`);
+  t.ok(unitTests().length > 60, 'the rest is in it');
 });
 
 t.test('every deliberate difference names the test that proves it', async (t) => {

@@ -131,7 +131,7 @@ function routeSpec<Match>(
   };
 }
 
-/** The Servers among the parents; null where that cannot be known. */
+/** The Servers among the parents; null where that cannot be told. */
 function parentsOf(value: unknown, own: string): RouteParent[] | null {
   if (!Array.isArray(value)) return null;
   const parents: RouteParent[] = [];

@@ -17,7 +17,7 @@ export type Destination =
   /** An application inside this process: the admin server, which obeys policy like any other. */
   | { readonly kind: 'in-process'; readonly application: Application };
 
-/** What serves a connection's requests, as the code that watches all connections sees it. */
+/** Whoever serves a connection's requests, as those see it who look after all connections. */
 export interface Occupant {
   /** No request is under way. */
   readonly betweenRequests: boolean;
@@ -43,7 +43,7 @@ export interface HttpConnection {
   readonly scope: ConnectionScope;
   readonly policyPort: number;
   readonly destination: Destination;
-  /** Set by the lane that takes the connection over. */
+  /** Set by whoever takes it over. */
   occupant: Occupant | null;
 }
 
@@ -89,7 +89,7 @@ export class RequestPipeline {
     return this.#access !== null;
   }
 
-  /** Whether the time at which a request began is needed. */
+  /** Whether anybody asks when a request began. */
   get needsStart(): boolean {
     return this.#access !== null || this.limits.requestTimeoutMs !== Number.POSITIVE_INFINITY;
   }

@@ -53,7 +53,7 @@ export class AppConnection implements TurnTaker {
   responding = false;
   readonly #home: Home;
   #sink: ResponseSink | null = null;
-  /** Whose callback is running. */
+  /** Who is being told something. */
   #receiver: ResponseSink | null = null;
   #method = '';
   #isLast = false;
