@@ -100,7 +100,7 @@ export async function main(args: readonly string[], io: Io): Promise<ExitStatus>
   return answer.verdict === 'permit' ? 0 : 1;
 }
 
-/** The policy in force as `run` would have it on its first load; null, with the problems told, when it cannot be read. */
+/** The policy in force as `run` would have it on its first load; null, with the problems printed, when it cannot be read. */
 function authorizerOf(line: CommandLine<Flag>, io: Io): PolicyAuthorizer | null {
   const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
   const paths = line.has('policy') ? line.values('policy') : fromEnvironment ? [fromEnvironment] : [];

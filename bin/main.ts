@@ -121,7 +121,7 @@ const serves = commands.get(argv[0] ?? '')?.serves ?? false;
 stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (!serves) resultLost(error);
 });
-// Nobody is left to be told.
+// There is nobody left to report it to.
 stderr.on('error', () => {});
 let status: ExitStatus;
 try {

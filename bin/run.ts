@@ -24,7 +24,7 @@ export const main: Command['main'] = async (args, io) => {
   return run(io, () => {});
 };
 
-/** Starts, waits for a signal or for the admin server's /shutdown, drains. `started` is told once all ports are open. */
+/** Starts, waits for a signal or for the admin server's /shutdown, drains. `started` is called once all ports are open. */
 export async function run(io: Io, started: (app: App) => void): Promise<ExitStatus> {
   const host = await hostFor(io.env);
   const read = readConfig(io.env, host);

@@ -7,7 +7,7 @@ export interface ClientIdentity {
   readonly name: string;
 }
 
-/** What TLS told us about the client of one connection. */
+/** What TLS found out about the client of one connection. */
 export type ClientTls =
   | { readonly kind: 'none'; readonly reason: 'no_tls_from_remote' | 'port_skipped' }
   /** Terminated here. `identity` is null when no certificate, or none with a usable name, was presented. */

@@ -45,7 +45,7 @@ export interface AdminOptions {
   };
   /** Begins the drain; does not wait for it. */
   shutdown(): void;
-  /** Told of what went wrong inside a handler. */
+  /** Called with what went wrong inside a handler. */
   readonly failed?: (path: string, error: unknown) => void;
 }
 

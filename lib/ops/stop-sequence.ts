@@ -56,7 +56,7 @@ export class StopSequence {
     steps.unready();
     log.info({ connections: steps.connections() }, 'Draining');
     const closed = steps.closeDoors();
-    // Clients that are about to send get served, and told to go elsewhere; only then are idle connections closed.
+    // Clients that are about to send are served, with a notice that this connection ends; only then are idle ones closed.
     // Closing them at once would lose the requests that are on their way.
     const startedAt = performance.now();
     steps.announce();

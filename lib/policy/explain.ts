@@ -127,7 +127,7 @@ function isBytes(policy: PortPolicy, client: Client, protocol: NonNullable<Expla
     case 'opaque':
     case 'tls':
       return true;
-    // Told to expect HTTP/2, the data plane reads HTTP/1 as a broken preface.
+    // Where a Server declares HTTP/2, the data plane reads HTTP/1 as a broken preface.
     case 'http2':
     case 'grpc':
       return protocol === 'http1';

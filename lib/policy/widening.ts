@@ -60,7 +60,7 @@ function isWiderAnywhere(grants: GrantList, { grants: own, routes }: CompiledPor
   return [own, ...(routes?.rules ?? []).map((rule) => rule.grants)].some((other) => newOnes(grants, other).length > 0);
 }
 
-/** `told`: grants of which another line tells already. */
+/** `told`: grants that another line names already. */
 function newGrants(before: GrantList, after: GrantList, what: string, told?: GrantList): string[] {
   const known = told === undefined ? new Set<string>() : new Set(all(told).map(scope));
   const fresh = newOnes(before, after).filter((grant) => !known.has(scope(grant)));

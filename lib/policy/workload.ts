@@ -74,7 +74,7 @@ export interface Workload {
   readonly labels: ReadonlyMap<string, string>;
   /** The pod's own addresses: what `podClusterIp` means. */
   readonly ips: readonly IpAddress[];
-  /** Its node's, where the Pod's status told them: always let in by NetworkPolicies, as in Kubernetes. */
+  /** Its node's, where the Pod's status names them: always let in by NetworkPolicies, as in Kubernetes. */
   readonly nodeIps: readonly IpAddress[];
   /** Whether they were stated; otherwise they are the host's own. */
   readonly ipsStated: boolean;

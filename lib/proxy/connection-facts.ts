@@ -2,7 +2,7 @@ import type { Client } from '../client.ts';
 
 /**
  * One accepted connection, and whose it is: what is decided on, and what records say of it. Made
- * once per connection, and again when TLS has told who the client is.
+ * once per connection, and again when TLS has verified who the client is.
  */
 export interface ConnectionFacts {
   readonly client: Client;

@@ -78,7 +78,7 @@ class InboundConnection implements LiveConnection, Unrecognized {
   readonly socket: Socket;
   readonly #arrival: Arrival;
   readonly #clientPort: number;
-  /** Nobody in particular until TLS has told. */
+  /** Without identity until TLS has verified one. */
   #facts: ConnectionFacts;
   #errno = '';
   /** The client side as telemetry sees it, where HTTP is carried; TCP tells by itself when it is over. */
@@ -242,7 +242,7 @@ class InboundConnection implements LiveConnection, Unrecognized {
     this.#watch?.sweep(nowMs);
   }
 
-  /** TLS has told who the client is, or that it says nothing of itself. */
+  /** TLS has verified who the client is, or that it shows no certificate. */
   identify(tls: ClientTls): ConnectionScope {
     if (tls !== noTls) this.#facts = this.#factsOf(tls);
     return this.#services.recorder.connection(this.#facts);

@@ -1,6 +1,6 @@
 /**
  * Where the event loop enters our code: listeners of sockets and streams, timers, callbacks of libraries. An exception
- * there is a fault of ours. It ends the connection that it belongs to, and is told: nobody swallows it, and it reaches
+ * there is a fault of ours. It ends the connection that it belongs to, and is reported: nothing swallows it, and it reaches
  * neither the library that called nor the other connections.
  */
 
@@ -26,13 +26,13 @@ export function onInternalFault(listener: FaultListener): () => void {
   return () => listeners.delete(listener);
 }
 
-/** Whether anybody would hear. */
+/** Whether there is a listener. */
 export function faultsAreHeard(): boolean {
   return listeners.size > 0;
 }
 
 /**
- * Ends what the fault belongs to and tells of it. For entries that catch by themselves; others use `guarded`.
+ * Ends what the fault belongs to and reports it. For entries that catch by themselves; others use `guarded`.
  *
  * @param ends null where no single connection is at fault.
  */
@@ -46,7 +46,7 @@ export function internalFault(where: string, ends: Ending | null, error: unknown
   }
 }
 
-/** Tells of a fault whose request is answered with an error, on a connection that goes on. */
+/** Reports a fault whose request is answered with an error, on a connection that goes on. */
 export function requestFault(where: string, error: unknown): void {
   tell({ where, error, ended: 'request' });
 }

@@ -207,7 +207,7 @@ function missing(name: string, use: string): CodedError {
  * Looks for every interface that this list has, once at the start: that takes a millisecond, a tenth of one where sockets
  * have been made before.
  *
- * @param warn told of those that can be done without.
+ * @param warn called for each that is missing and can be done without.
  * @throws `ERR_SALLYPORT_NODE` for one that cannot.
  */
 export function checkNode(uses: NodeUses, warn: (fields: object, message: string) => void): void {

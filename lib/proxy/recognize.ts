@@ -10,7 +10,7 @@ import type { ConnectionScope } from './recorder.ts';
 import type { PeerSession } from './tls/peer-session.ts';
 import type { AlpnPreference, Handshake, TlsTermination } from './tls/termination.ts';
 
-/** A connection of which nobody knows yet who is there and what it speaks. One of the last three is called once, if any. */
+/** A connection whose client and protocol are not known yet. At most one of the last three is called, once. */
 export interface Unrecognized extends Ending {
   readonly socket: Socket;
   /** Milliseconds for the first bytes. */
@@ -23,7 +23,7 @@ export interface Unrecognized extends Ending {
   mayHandshake(): boolean;
   /** The handshake has succeeded; what comes is read from this socket. */
   secured(socket: Socket, session: PeerSession | null): void;
-  /** TLS has told who the client is, or that it says nothing of itself. */
+  /** TLS has verified who the client is, or that it shows no certificate. */
   identify(tls: ClientTls): ConnectionScope;
   http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
   http2(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;

@@ -120,7 +120,7 @@ export interface Recorder {
   connection(facts: ConnectionFacts): ConnectionScope;
   networkRefused(policy: PortPolicy, refusal: NetworkRefusal, reasons: LazyReasons): void;
   /**
-   * A limit was reached, and somebody refused or cut off because of it: counted, and told in a line every ten seconds.
+   * A limit was reached, and somebody refused or cut off because of it: counted, and logged in one line every ten seconds.
    * `client`: whose connection it was; null where it was nobody's in particular.
    */
   limitReached(limit: LimitName, client: IpAddress | null): void;

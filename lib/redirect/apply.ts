@@ -107,7 +107,7 @@ function candidates(installed: readonly Backend[], wanted: BackendName | undefin
   throw new RedirectError(`iptables-${wanted} is not installed`, `leave --backend out, or use --backend ${others}`);
 }
 
-/** False also where the table cannot be read: whoever then writes to it will be told why. */
+/** False also where the table cannot be read: the write that follows will then say why. */
 function holdsOurs(backend: Backend): boolean {
   return ([4, 6] as const).some((family) => ownIn(backend, family).chains.size > 0);
 }

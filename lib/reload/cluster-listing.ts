@@ -5,7 +5,7 @@ import { type ReadYaml, readYaml } from '../yaml.ts';
 /*
  * `kubectl get pods,namespaces -A -o yaml` of a large cluster is a hundred megabytes, of which policy needs the labels and
  * addresses. Parsed whole it would take minutes, and more memory than a sidecar has. Its layout is kubectl's own, in block
- * style with fixed indents, so that the lines which nobody needs can be told by their indent and left out before parsing.
+ * style with fixed indents, so that the lines which nobody needs are known by their indent and left out before parsing.
  *
  * ```text
  * apiVersion: v1
@@ -108,7 +108,7 @@ function neededLines(lines: readonly string[]): number[] | null {
     if (section !== undefined) {
       fields = keptFields.get(section);
       keep = true;
-      // In flow style, or with an anchor: lines inside it cannot be told by their indent.
+      // In flow style, or with an anchor: lines inside it cannot be recognized by their indent.
       if (fields !== undefined && rest !== '' && rest !== ' {}') return null;
     } else if (field !== undefined) {
       keep = fields === undefined || fields.has(field);

@@ -88,7 +88,7 @@ class FollowedCredentials implements CredentialSource {
   readonly #options: CredentialSourceOptions;
   readonly #reloader: Reloader<CredentialRead>;
   #stage: CredentialStage = { kind: 'new' };
-  /** The faults last told: files that stay bad are one failure, however many events their folder sees. */
+  /** The faults last reported: files that stay bad are one failure, however many events their folder sees. */
   #told = '';
   #expiryTimer: NodeJS.Timeout | undefined;
   /** The generation of which it was said that it expires. */

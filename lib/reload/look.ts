@@ -3,7 +3,7 @@ import { lstat, readdir, readlink, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 /*
- * What can be told of files without reading them: enough to see that they changed, and how. Times are only ever compared
+ * What can be seen of files without reading them: enough to see that they changed, and how. Times are only ever compared
  * for equality, never with a clock: a time in the future, or a clock that was set back, means nothing here.
  */
 
@@ -13,7 +13,7 @@ export interface FileLook {
   /** Which file it is: another one after a rename over it. */
   readonly inode: string;
   readonly empty: boolean;
-  /** A symbolic link, whose own folder is not told of writes to what it leads to. */
+  /** A symbolic link, whose own folder has no event for writes to what it leads to. */
   readonly link: boolean;
   /** Of the place where it was looked for; as `Look.generation`. */
   readonly generation: string;

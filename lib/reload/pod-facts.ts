@@ -55,7 +55,7 @@ class FollowedPod implements PodFactsSource {
   readonly #reloader: Reloader<Facts>;
   #current: Workload;
   #addresses: string;
-  /** The faults last told: files that stay bad are one failure, however often they are read. */
+  /** The faults last reported: files that stay bad are one failure, however often they are read. */
   #told = '';
   #timer: NodeJS.Timeout | undefined;
 

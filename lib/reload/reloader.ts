@@ -14,7 +14,7 @@ export type Reading<R> =
 export interface Judgement {
   /** What is gone and may come back, and from where; null where nothing is, or where it is known to be meant. */
   readonly missing: { readonly what: string; readonly from: string } | null;
-  /** Nothing more is to be waited for: it comes into force, or the last good stays and the fault is told. */
+  /** Nothing more is to be waited for: it comes into force, or the last good stays and the fault is reported. */
   conclude(): void | Promise<void>;
 }
 
@@ -63,7 +63,7 @@ const worthAbandoningMs = 1_000;
 /**
  * Follows files that may change at any time and in any way: looks, waits for writers, reads, waits for what is gone to come
  * back, and then has it judged, good or bad. One reload at a time; each is over in bounded time, but for a reading that
- * hangs, and then that is told.
+ * hangs, and then that is reported.
  */
 export class Reloader<R> {
   readonly #options: ReloaderOptions<R>;

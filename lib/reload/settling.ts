@@ -2,7 +2,7 @@ import { dirname } from 'node:path';
 import type { Look } from './look.ts';
 
 /*
- * When files may be believed. Nobody tells when a writer is done: whoever writes a file in place empties it first, and the
+ * When files may be believed. Nothing says when a writer is done: whoever writes a file in place empties it first, and the
  * first half of a policy may be perfectly good YAML. So what is written in place is believed when it has been left alone
  * for a while, as seen by our own monotonic clock: neither times of files nor the machine's date count.
  */
@@ -38,7 +38,7 @@ export class Settling {
     this.#believed = first === 'at once' ? null : new Map();
   }
 
-  /** To be told of every look at the files, in order; `nowMs` is monotonic. */
+  /** Must be called for every look at the files, in order; `nowMs` is monotonic. */
   see(look: Look, nowMs: number): void {
     if (this.#quiet?.stamp !== look.stamp) this.#quiet = { stamp: look.stamp, ms: nowMs };
     for (const [file, { stamp }] of look.files) {
@@ -47,7 +47,7 @@ export class Settling {
     for (const file of this.#since.keys()) if (!look.files.has(file)) this.#since.delete(file);
   }
 
-  /** Something was told to have changed, whether or not a look shows it: what went may have been back in between. */
+  /** An event said that something changed, whether or not a look shows it: what went may have been back in between. */
   stir(nowMs: number): void {
     if (this.#quiet !== null) this.#quiet = { ...this.#quiet, ms: nowMs };
   }

@@ -6,11 +6,11 @@ import { watch as chokidarWatch } from 'chokidar';
 export interface WatchOptions {
   /** Files or folders. They need not exist yet. */
   readonly paths: readonly string[];
-  /** Something may have changed. May be called when nothing did; what did is told within `pollMs` at the latest. */
+  /** Something may have changed. May be called when nothing did; what did is reported within `pollMs` at the latest. */
   onChange(): void;
   /** The watching itself is in trouble (no more inotify watches, say). The slow poll goes on. */
   onError(error: Error): void;
-  /** How often to look for what no event told: network filesystems, exhausted watches, edits behind links. */
+  /** How often to look for what no event reported: network filesystems, exhausted watches, edits behind links. */
   readonly pollMs?: number;
 }
 

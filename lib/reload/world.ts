@@ -40,7 +40,7 @@ export function filesOnDisk({ paths, onWatchError, pollMs }: DiskOptions): World
   };
 }
 
-/** A link is not told of writes to what it leads to, and an empty file may just have been made. */
+/** There is no event at a link for writes to what it leads to, and an empty file may just have been made. */
 function arrivedWhole(watch: Watch, file: string, seen: Look): boolean {
   const found = seen.files.get(file);
   return found !== undefined && !found.empty && !found.link && watch.arrivedWhole(file, found.stamp, seen.takenMs);

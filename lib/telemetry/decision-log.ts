@@ -1,5 +1,5 @@
 /**
- * Decisions as log lines. The client is told a status; what it asked for and which clause failed is told here.
+ * Decisions as log lines. The client gets a status; what it asked for and which clause failed is logged here.
  * Client text is cut to a length first and escaped by the writer (log.ts), so that every line stays one line.
  */
 import type { Logger } from 'pino';

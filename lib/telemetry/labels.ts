@@ -226,7 +226,7 @@ export class LabelStore {
     return this.#snis.at(sni, () => ({ tls: 'opaque', sni })) ?? this.#manySnis;
   }
 
-  /** What TLS told about the client, in the words of linkerd2-proxy's app/core/src/transport/labels.rs. */
+  /** What TLS found out about the client, in the words of linkerd2-proxy's app/core/src/transport/labels.rs. */
   tls(client: Client): LabelGroup {
     switch (client.tls.kind) {
       case 'none':

@@ -14,7 +14,7 @@ const ordinary: ReadonlySet<LimitName> = new Set([
   'max_connection_age',
 ]);
 
-/** One limit: how often it was reached, and what has not been told of that. */
+/** One limit: how often it was reached, and how much of that has not been logged. */
 class Reached {
   readonly cell: Cell;
   told = Number.NEGATIVE_INFINITY;

@@ -110,7 +110,7 @@ class BufferedSink implements LineSink {
         try {
           piece.written += writeSync(this.#fd, piece.bytes, piece.written);
         } catch (error) {
-          // Nobody is left to be told.
+          // There is nobody left to report it to.
           if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || performance.now() >= until) return;
           pause(fullPipeMs);
         }
@@ -158,7 +158,7 @@ class BufferedSink implements LineSink {
     });
   }
 
-  /** Nothing is given up but for want of room, or because the reader is gone; there is nobody to be told of either. */
+  /** Nothing is given up but for want of room, or because the reader is gone; in both cases nobody would read a report. */
   #failed(piece: Piece, { code }: NodeJS.ErrnoException): void {
     if (code === 'EPIPE' || code === 'EBADF') {
       this.#gone = true;

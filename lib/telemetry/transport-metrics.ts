@@ -158,7 +158,7 @@ export class TransportMetrics {
       registry,
       {
         name: 'inbound_tcp_detect_http_results_total',
-        help: 'What the first bytes of connections were told to be.',
+        help: 'What the first bytes of connections were recognized as.',
         type: 'counter',
       },
       () => detections().flatMap((series) => Array.from(series.results.values(), sample)),

@@ -87,7 +87,7 @@ export class GrantList {
     return this.tail === null ? null : this.tail.find(client);
   }
 
-  /** Every authorization with the first clause that failed for this client, told as they are asked for. */
+  /** Every authorization with the first clause that failed for this client, computed one by one as they are read. */
   *candidates(client: Client): Generator<Candidate> {
     for (const authorization of this.entries) yield candidate(authorization, client);
     for (const { ref, detail } of this.broken) yield { authz: ref, granted: false, failed: 'reference', detail };

@@ -169,7 +169,7 @@ const rateLimitKind: DocumentKind = {
   standIn: rateLimitStandIn,
 };
 
-/** A parent of kind Server, in whatever group, or one that cannot be told: only then is a route read further. */
+/** A parent of kind Server, in whatever group, or one that cannot be known: only then is a route read further. */
 function mayHaveServerParent(spec: unknown): boolean {
   const parents = (spec as { parentRefs?: unknown } | undefined)?.parentRefs;
   if (parents === undefined) return false;

@@ -131,7 +131,7 @@ function routeSpec<Match>(
   };
 }
 
-/** The Servers among the parents; null where that cannot be told. */
+/** The Servers among the parents; null where that cannot be known. */
 function parentsOf(value: unknown, own: string): RouteParent[] | null {
   if (!Array.isArray(value)) return null;
   const parents: RouteParent[] = [];

@@ -26,7 +26,7 @@ const proxySignature = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 const versions = ['http/', 'rtsp/', 'ice/'] as const;
 const longestVersion = 5;
 
-/** Whatever follows one of them in two words or more is a request to Apache where it is told to be lenient. */
+/** Whatever follows one of them in two words or more is a request to Apache where it is configured to be lenient. */
 const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'CONNECT', 'OPTIONS', 'TRACE', 'PATCH']);
 
 /** One word of the first line, as far as it has come. */
@@ -93,7 +93,7 @@ class Word {
  * rules are those of real servers (test/fuzz/detection.test.ts asks them), each a little wider than any of them:
  *
  * - any words, the last of which names a version of HTTP: http.server, wsgiref, Tornado, and all that are stricter;
- * - a method of HTTP and two words or more: Apache, told to be lenient;
+ * - a method of HTTP and two words or more: Apache, configured to be lenient;
  * - `GET` and one word, or any word and a path: HTTP/0.9 to http.server, nginx, Apache, Node;
  * - text with a path in it that it does not begin with, and a blank on which servers differ: the second word of one is
  *   the third of another;

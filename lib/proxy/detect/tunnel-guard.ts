@@ -29,7 +29,7 @@ export class TunnelGuard {
     this.#opening = opening;
   }
 
-  /** Some bytes wait to be told apart; if the client ends now they are a request. */
+  /** Some bytes are held, undecided; if the client ends now they are a request. */
   get isHolding(): boolean {
     return this.#heldBytes > 0;
   }

@@ -32,7 +32,7 @@ const turnSlices = 32;
 /** Milliseconds between two pieces of such work while somebody connects in every turn. */
 const arrivalsMs = 4;
 
-/** What `later` was told to run. */
+/** What was given to `later` to run. */
 export interface PutOff {
   run: (() => void) | null;
 }
@@ -74,7 +74,7 @@ class Turn {
     this.#hasArrivals = true;
   }
 
-  /** Counts a large read; false when the reader has to stop, and is told when to go on. */
+  /** Counts a large read; false when the reader has to stop; `nextTurn` is called when it may go on. */
   take(bytes: number, reader: TurnTaker): boolean {
     if (this.#bytes === 0) this.#startedAt = performance.now();
     this.#bytes += bytes;

@@ -8,7 +8,7 @@ import type { ConnectionFacts } from '../connection-facts.ts';
 import type { ErrorLabel } from '../recorder.ts';
 import type { HeaderList } from './headers.ts';
 
-/** What the client is told, on HTTP and on gRPC. The one place that maps denials and failures to the wire. */
+/** What a refused client gets, on HTTP and on gRPC. The one place that maps denials and failures to the wire. */
 export interface Refusal {
   readonly status: number;
   /** gRPC status code; the HTTP status is then 200 (trailers-only response). */
@@ -17,7 +17,7 @@ export interface Refusal {
   readonly close: boolean;
   /** For redirects. */
   readonly location: string | null;
-  /** Told in `l5d-proxy-error` and `grpc-message`, to clients with an identity only. */
+  /** Sent in `l5d-proxy-error` and `grpc-message`, to clients with an identity only. */
   readonly message: string;
 }
 

@@ -17,7 +17,7 @@ export type Destination =
   /** An application inside this process: the admin server, which obeys policy like any other. */
   | { readonly kind: 'in-process'; readonly application: Application };
 
-/** Whoever serves a connection's requests, as those see it who look after all connections. */
+/** What serves a connection's requests, as the code that watches all connections sees it. */
 export interface Occupant {
   /** No request is under way. */
   readonly betweenRequests: boolean;
@@ -43,7 +43,7 @@ export interface HttpConnection {
   readonly scope: ConnectionScope;
   readonly policyPort: number;
   readonly destination: Destination;
-  /** Set by whoever takes it over. */
+  /** Set by the lane that takes the connection over. */
   occupant: Occupant | null;
 }
 
@@ -89,7 +89,7 @@ export class RequestPipeline {
     return this.#access !== null;
   }
 
-  /** Whether anybody asks when a request began. */
+  /** Whether the time at which a request began is needed. */
   get needsStart(): boolean {
     return this.#access !== null || this.limits.requestTimeoutMs !== Number.POSITIVE_INFINITY;
   }

@@ -53,7 +53,7 @@ export class AppConnection implements TurnTaker {
   responding = false;
   readonly #home: Home;
   #sink: ResponseSink | null = null;
-  /** Who is being told something. */
+  /** Whose callback is running. */
   #receiver: ResponseSink | null = null;
   #method = '';
   #isLast = false;

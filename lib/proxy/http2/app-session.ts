@@ -6,6 +6,7 @@ import { type HeaderList, without } from '../http/headers.ts';
 import { AppStream, type Http2ResponseSink } from './app-stream.ts';
 import { contentLength, soundStatus } from './field-rules.ts';
 import { HeaderBlocks } from './header-blocks.ts';
+import { IdleClock } from './idle-clock.ts';
 import { appLimits } from './limits.ts';
 import { errorCode, maxStreamId, preface, setting } from './protocol.ts';
 import { Http2ResponseHead } from './response-head.ts';
@@ -54,9 +55,7 @@ export class AppSession implements SessionRole<AppStream>, Ending {
   #resets = 0;
   /** Some of its streams have only so much time for what waits. */
   #limitsWaits = false;
-  /** Since when it has carried nothing, as far as looks at it tell, and the last stream then. */
-  #idleSince = 0;
-  #idleAfter = -1;
+  readonly #idle = new IdleClock();
 
   readonly client = null;
   readonly lastAccepted = 0;
@@ -85,10 +84,7 @@ export class AppSession implements SessionRole<AppStream>, Ending {
 
   /** For how long it has carried nothing, in milliseconds, as far as looks at it tell: this is one. */
   idleMs(now: number): number {
-    if (this.isUnused && this.#idleAfter === this.#session.streams.last) return now - this.#idleSince;
-    this.#idleAfter = this.isUnused ? this.#session.streams.last : -1;
-    this.#idleSince = now;
-    return 0;
+    return this.#idle.look(now, this.#session.streams);
   }
 
   /** Streams that the app takes at a time; 0 while it takes none. */

@@ -7,7 +7,7 @@ import { errorCode } from './protocol.ts';
 import type { Http2ResponseHead } from './response-head.ts';
 import { Stream, type StreamHome } from './stream.ts';
 
-/** Who gets a response. Bytes are only lent; when they are dealt with, the stream's `consume` must be told. */
+/** Who gets a response. Bytes are only lent; when they are dealt with, the stream's `consume` must be called. */
 export interface Http2ResponseSink {
   /** A 1xx. */
   interim(head: Http2ResponseHead): void;

@@ -5,36 +5,19 @@ import type { Rostered } from '../../roster.ts';
 import { type Ending, guarded } from '../guard.ts';
 import type { HeldHeads } from '../http/held-heads.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../http/request-pipeline.ts';
-import type { LimitName, Limits } from '../limits.ts';
+import type { LimitName } from '../limits.ts';
+import { ClientPreface } from './client-preface.ts';
 import { ClientStream, type ClientStreamHome } from './client-stream.ts';
 import type { Http2Session } from './engine.ts';
 import { type Block, HeaderBlocks } from './header-blocks.ts';
 import { encodeFields } from './hpack/encoder.ts';
+import { IdleClock } from './idle-clock.ts';
 import { clientLimits } from './limits.ts';
-import { errorCode, frameType, maxStreamId, preface, setting } from './protocol.ts';
+import { errorCode, frameType, maxStreamId } from './protocol.ts';
 import { type RequestHead, readRequestHead } from './request-head.ts';
 import { Session } from './session.ts';
 import type { SessionLimits, SessionRole } from './session-role.ts';
 import { verdictOn } from './stream-state.ts';
-
-/** What clients may do, of what is configured. */
-export function clientSessionLimits({ maxStreams, maxHeaderBytes, maxHeaderFields, maxResets }: Limits): SessionLimits {
-  return {
-    settings: [
-      [setting.maxConcurrentStreams, maxStreams],
-      [setting.initialWindowSize, clientLimits.streamWindow],
-      [setting.maxHeaderListSize, maxHeaderBytes],
-    ],
-    maxEnablePush: 1,
-    grownStreamWindow: clientLimits.grownStreamWindow,
-    connectionWindow: clientLimits.connectionWindow,
-    maxListBytes: maxHeaderBytes,
-    maxFields: maxHeaderFields,
-    maxResets,
-    takesTurns: true,
-    maxPendingBytes: 256 * 1024,
-  };
-}
 
 const tooLarge = encodeFields([':status', '431', 'content-length', '0']);
 const badRequest = encodeFields([':status', '400', 'content-length', '0']);
@@ -65,11 +48,8 @@ export class ClientSession
   readonly #blocks: HeaderBlocks<RequestHead>;
   /** Bytes of the heads of its streams. */
   #headBytes = 0;
-  /** Bytes of the client's preface that have come. */
-  #prefaceBytes = 0;
-  /** Since when there has been no stream, as far as looks at it tell, and the last one then. */
-  #idleSince = 0;
-  #idleAfter = -1;
+  readonly #preface = new ClientPreface();
+  readonly #idle = new IdleClock();
   /** The last stream that is still served, once the end has been announced. */
   #drainedAt: number | null = null;
 
@@ -100,18 +80,13 @@ export class ClientSession
 
   receive(chunk: Buffer): void {
     if (this.session.over) return;
-    if (this.#prefaceBytes === preface.length) {
-      this.session.receive(chunk);
-      return;
-    }
-    const bytes = Math.min(chunk.length, preface.length - this.#prefaceBytes);
-    if (preface.compare(chunk, 0, bytes, this.#prefaceBytes, this.#prefaceBytes + bytes) !== 0) {
+    const bytes = this.#preface.take(chunk);
+    if (bytes === -1) {
       this.#lane.onBadRequest(this.connection, 'no HTTP/2 preface');
       this.session.fail(errorCode.protocolError);
-      return;
+    } else if (bytes < chunk.length) {
+      this.session.receive(bytes === 0 ? chunk : chunk.subarray(bytes));
     }
-    this.#prefaceBytes += bytes;
-    if (chunk.length > bytes) this.session.receive(chunk.subarray(bytes));
   }
 
   /** The connection is given up; whatever still comes is not looked at. */
@@ -306,19 +281,18 @@ export class ClientSession
 
   /** Ends a connection whose beginning, or whose next message, does not come to an end, or that nobody uses. */
   sweep(now: number): void {
-    if (this.session.over) return;
+    if (this.over) return;
     const { headerTimeoutMs, http2IdleTimeoutMs } = this.pipeline.limits;
-    if (this.session.incompleteSince !== null && now - this.session.incompleteSince >= headerTimeoutMs) {
+    const { incompleteSince } = this;
+    const { streams } = this.session;
+    const idleMs = this.#idle.look(now, streams);
+    if (incompleteSince !== null && now - incompleteSince >= headerTimeoutMs) {
       this.limitReached('header_timeout');
       this.#lane.onBadRequest(this.connection, 'header block not complete in time');
       this.session.fail(errorCode.enhanceYourCalm);
-    } else if (this.session.streams.size > 0) {
-      this.#idleAfter = -1;
-      for (const stream of this.session.streams.values()) stream.lookForContent();
-    } else if (this.#idleAfter !== this.session.streams.last) {
-      this.#idleAfter = this.session.streams.last;
-      this.#idleSince = now;
-    } else if (now - this.#idleSince >= http2IdleTimeoutMs) {
+    } else if (streams.size > 0) {
+      for (const stream of streams.values()) stream.lookForContent();
+    } else if (idleMs >= http2IdleTimeoutMs) {
       this.limitReached('http2_idle_timeout');
       this.drain();
     }

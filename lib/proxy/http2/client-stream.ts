@@ -27,7 +27,7 @@ export interface ClientStreamHome {
 
 /** Who deals with a request. */
 export interface RequestRelay {
-  /** The bytes are only lent. When they are dealt with, the stream's `consume` must be told. */
+  /** The bytes are only lent. When they are dealt with, the stream's `consume` must be called. */
   content(bytes: Buffer, from: number, to: number): void;
   contentEnded(): void;
   /** The client is gone, or has given up the request, before it and its response have both ended. */

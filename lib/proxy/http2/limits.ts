@@ -1,5 +1,9 @@
 /** Limits of HTTP/2 connections. */
 
+import type { Limits } from '../limits.ts';
+import { setting } from './protocol.ts';
+import type { SessionLimits } from './session-role.ts';
+
 /** What a client may do, besides what is configured. */
 export const clientLimits = {
   /**
@@ -14,6 +18,25 @@ export const clientLimits = {
 
 /** Milliseconds in which the rest of a request body is read away after an early response (see `maxDrainBytes`). */
 export const drainMs = 1000;
+
+/** What clients may do, of what is configured. */
+export function clientSessionLimits({ maxStreams, maxHeaderBytes, maxHeaderFields, maxResets }: Limits): SessionLimits {
+  return {
+    settings: [
+      [setting.maxConcurrentStreams, maxStreams],
+      [setting.initialWindowSize, clientLimits.streamWindow],
+      [setting.maxHeaderListSize, maxHeaderBytes],
+    ],
+    maxEnablePush: 1,
+    grownStreamWindow: clientLimits.grownStreamWindow,
+    connectionWindow: clientLimits.connectionWindow,
+    maxListBytes: maxHeaderBytes,
+    maxFields: maxHeaderFields,
+    maxResets,
+    takesTurns: true,
+    maxPendingBytes: 256 * 1024,
+  };
+}
 
 /** What the app may do, which is ours. */
 export const appLimits = {

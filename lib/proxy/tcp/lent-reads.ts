@@ -8,7 +8,7 @@ const shared = Buffer.allocUnsafeSlow(64 * 1024);
 const ringSize = 4;
 const ringBytes = 128 * 1024;
 
-/** How a socket is told to read on after `callback` said false. */
+/** How a socket is made to read on after `callback` said false. */
 export interface Resumable {
   resume(): unknown;
 }

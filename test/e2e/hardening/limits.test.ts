@@ -254,6 +254,18 @@ const rows: readonly Row[] = [
       );
     },
   },
+  {
+    limit: 'max_buffered_bytes',
+    title: 'by large heads in flight',
+    env: { SALLYPORT_MAX_BUFFERED_BYTES: '256KiB' },
+    run: async (t, { open, http, app }) => {
+      const large = http1Request('/hang', [`X: ${'a'.repeat(60_000)}`]);
+      for (let i = 0; i < 2; i++) await open(http, large);
+      await until('them to reach the app', () => app.requests.length === 2);
+      t.equal(await answered(await open(http, large)), 'HTTP/1.1 503');
+      t.equal(await answered(await open(http, get)), 'HTTP/1.1 200');
+    },
+  },
 ];
 
 t.setTimeout(180_000);

@@ -76,7 +76,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   #done = false;
   /** The request leaves on a connection that was idle, and has left once. */
   #mayBeRace = false;
-  /** What has come of the response and no turn has been told of: short responses do not wait for long ones. */
+  /** Bytes of the response that no turn has counted yet: short responses do not wait for long ones. */
   #untold = 0;
   #waitsFor: 'nothing' | 'the client' | 'its turn' = 'nothing';
 

@@ -6,8 +6,9 @@ import { BufferBudget } from '../../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
 import { HeldHeads } from '../../../../lib/proxy/http/held-heads.ts';
 import type { HttpConnection } from '../../../../lib/proxy/http/request-pipeline.ts';
-import { type ClientLane, ClientSession, clientSessionLimits } from '../../../../lib/proxy/http2/client-session.ts';
+import { type ClientLane, ClientSession } from '../../../../lib/proxy/http2/client-session.ts';
 import type { ClientStream } from '../../../../lib/proxy/http2/client-stream.ts';
+import { clientSessionLimits } from '../../../../lib/proxy/http2/limits.ts';
 import { reasonName } from '../../../../lib/proxy/http2/protocol.ts';
 import {
   dataFrame,
