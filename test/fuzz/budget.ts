@@ -24,14 +24,34 @@ function numberFrom(name: string): number | undefined {
   return value;
 }
 
+/** How often a search goes on for its share again where the machine was too busy for enough of it. */
+const mostRounds = 8;
+
 /**
  * Searches for a counterexample until this property's share of the time is over.
  *
+ * @param isEnough asked then: false lets it go on, since what has hardly searched has found nothing either.
  * @returns null when none was found; else what fast-check found and how to repeat it.
  */
-export async function search<T>(property: IAsyncProperty<T> | IProperty<T>, share: number): Promise<string | null> {
+export async function search<T>(
+  property: IAsyncProperty<T> | IProperty<T>,
+  share: number,
+  isEnough: () => boolean = () => true,
+): Promise<string | null> {
+  for (let round = 0; round < mostRounds; round++) {
+    const found = await searchOnce(property, share, seed + round);
+    if (found !== null || path !== undefined || isEnough()) return found;
+  }
+  return null;
+}
+
+async function searchOnce<T>(
+  property: IAsyncProperty<T> | IProperty<T>,
+  share: number,
+  from: number,
+): Promise<string | null> {
   const result = await fc.check(property as IAsyncProperty<T>, {
-    seed,
+    seed: from,
     ...(path === undefined ? {} : { path }),
     numRuns: Number.MAX_SAFE_INTEGER,
     interruptAfterTimeLimit: seconds * share * 1000,

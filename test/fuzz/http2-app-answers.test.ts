@@ -299,7 +299,8 @@ function seen(answer: Answer, { carrier, method }: Script): string {
     else if (!mayBeSpelt.has(fields[i] as string)) kept.push(`${fields[i]}: ${fields[i + 1]?.trim()}`);
   }
   // undici wants no 100 that it has not asked for; Node looks no further than the head where there is no content.
-  const told = carrier === 'http2' ? interim : interim.filter((code) => code !== 100);
+  // Of an HTTP/1 app 100 is for nobody; the library lane reads 102 in its place.
+  const told = carrier === 'http2' ? interim : interim.filter((code) => code !== 100 && code !== 102);
   const last = method === 'HEAD' || status === 204 || status === 304 ? null : trailers;
   return JSON.stringify([told, status, kept.sort(), Buffer.concat(body).toString('latin1'), last]);
 }
@@ -639,6 +640,7 @@ t.test('answers of an HTTP/1 app', async (t) => {
       },
     ),
     0.3,
+    () => runs > 10,
   );
   t.equal(found, null);
   t.ok(runs > 10, `${runs} answers`);

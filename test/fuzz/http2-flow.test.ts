@@ -480,6 +480,7 @@ t.test('flow control', async (t) => {
         if (said !== null) throw new Error(said);
       }),
       1,
+      () => runs > 2,
     );
     t.equal(found, null);
     t.ok(runs > 2, `${runs} scenarios`);
