@@ -491,6 +491,8 @@ t.test('conversations', async (t) => {
   await t.test('cases once found', async (t) => {
     const begin = [preface, settingsFrame([]), frame(4, 1, 0)];
     const end = frame(6, 0, 0, Buffer.from(sentinel));
+    const early = Buffer.concat([preface, frame(4, 1, 0), settingsFrame([]), headersFrame(1, requestFields('/')), end]);
+    t.equal(await difference(list, early, null), null, 'an acknowledgement before any SETTINGS');
     for (const [name, ...frames] of regressions) {
       for (const at of [[], null]) {
         const bytes = Buffer.concat([...begin, ...frames, end]);

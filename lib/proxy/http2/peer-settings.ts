@@ -60,8 +60,8 @@ export class PeerSettings {
     }
   }
 
-  /** It has taken over ours. An error where it says so once more than there were. */
+  /** It has taken over ours. An error where it says so before its own, or once more than there were. */
   acknowledged(): number {
-    return --this.#unacknowledged < 0 ? errorCode.protocolError : errorCode.noError;
+    return !this.haveCome || --this.#unacknowledged < 0 ? errorCode.protocolError : errorCode.noError;
   }
 }

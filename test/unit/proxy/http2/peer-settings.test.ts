@@ -69,6 +69,8 @@ t.test('a smaller table must be announced, also one that grows again at once (RF
 
 t.test('our one SETTINGS is acknowledged once', async (t) => {
   const { peer } = settingsOf(1);
+  t.equal(peer.acknowledged(), errorCode.protocolError, 'no acknowledgement is the end of a preface (RFC 9113 3.4)');
+  peer.haveCome = true;
   t.equal(peer.acknowledged(), errorCode.noError);
   t.equal(peer.acknowledged(), errorCode.protocolError);
 });
