@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { IpAddress } from '../ip.ts';
+import { now } from '../moment.ts';
 import { type BufferBudget, progressOf, type Slow, Stall, type StallLimit, takenOf } from './fairness/buffer-budget.ts';
 import type { Spareable } from './fairness/live-connections.ts';
 import type { Occupant } from './http/request-pipeline.ts';
@@ -62,7 +63,7 @@ export class ConnectionWatch implements Slow {
     this.#session = session;
     this.#occupant = occupant;
     this.#end = end;
-    this.#movedAt = performance.now();
+    this.#movedAt = now();
     const { maxConnectionAgeMs } = services.limits;
     // Not all at once: connections that were opened together would come back together.
     if (maxConnectionAgeMs !== Number.POSITIVE_INFINITY) {
@@ -70,13 +71,13 @@ export class ConnectionWatch implements Slow {
     }
   }
 
-  sweep(now: number): void {
+  sweep(nowMs: number): void {
     const stream = this.#stream;
     const occupant = this.#occupant();
     const moved = stream.bytesRead + stream.bytesWritten;
     if (moved !== this.#moved) {
       this.#moved = moved;
-      this.#movedAt = now;
+      this.#movedAt = nowMs;
     }
     const queued = stream.writableLength;
     const held = occupant === null ? queued : queued + occupant.heldBytes;
@@ -88,21 +89,21 @@ export class ConnectionWatch implements Slow {
     } else {
       this.#stall?.release();
     }
-    if (this.#session !== null) this.#checkSession(this.#session, isTunnel ? null : occupant, now);
-    if (now > this.#cutAt) {
+    if (this.#session !== null) this.#checkSession(this.#session, isTunnel ? null : occupant, nowMs);
+    if (nowMs > this.#cutAt) {
       this.#end();
       return;
     }
     const { limits } = this.#services;
     if (isTunnel) {
-      if (now - this.#movedAt > limits.tunnelIdleTimeoutMs) {
+      if (nowMs - this.#movedAt > limits.tunnelIdleTimeoutMs) {
         this.#services.limitReached('tunnel_idle_timeout', this.client);
         this.#end();
       }
       return;
     }
-    if (limits.requestTimeoutMs !== Number.POSITIVE_INFINITY) occupant.endOverdue(now - limits.requestTimeoutMs);
-    if (now < this.#retiresAt) return;
+    if (limits.requestTimeoutMs !== Number.POSITIVE_INFINITY) occupant.endOverdue(nowMs - limits.requestTimeoutMs);
+    if (nowMs < this.#retiresAt) return;
     this.#retiresAt = Number.POSITIVE_INFINITY;
     this.#services.limitReached('max_connection_age', this.client);
     occupant.retire();
@@ -115,10 +116,10 @@ export class ConnectionWatch implements Slow {
    *
    * @param occupant null for a tunnel.
    */
-  #checkSession(session: PeerSession, occupant: Occupant | null, now: number): void {
-    const standing = session.standing(now, this.#services.anchors());
+  #checkSession(session: PeerSession, occupant: Occupant | null, nowMs: number): void {
+    const standing = session.standing(nowMs, this.#services.anchors());
     if (standing === 'sound' || (standing === 'expired' && occupant === null)) return;
-    if (standing === 'untrusted') this.#cutAt = now + graceMs;
+    if (standing === 'untrusted') this.#cutAt = nowMs + graceMs;
     this.#session = null;
     this.#services.limitReached('client_certificate', this.client);
     occupant?.retire();
@@ -126,16 +127,16 @@ export class ConnectionWatch implements Slow {
 
   spareable(): Spareable {
     const occupant = this.#occupant();
-    const now = performance.now();
+    const nowMs = performance.now();
     if (occupant?.betweenRequests === true) {
       return { kind: this.#hasIdentity ? 'idle, of an identity' : 'idle', sinceMs: this.#movedAt };
     }
     // Most clients that have ended their side are gone.
     if (this.#stream.readableEnded) return { kind: 'stalled', sinceMs: this.#movedAt };
     const stall = this.#stall;
-    if (stall?.waits === true && now - stall.since > stalledMs) return { kind: 'stalled', sinceMs: stall.since };
+    if (stall?.waits === true && nowMs - stall.since > stalledMs) return { kind: 'stalled', sinceMs: stall.since };
     const isTunnel = occupant === null || occupant.isTunnel;
-    if (isTunnel && now - this.#movedAt > quietTunnelMs) return { kind: 'stalled', sinceMs: this.#movedAt };
+    if (isTunnel && nowMs - this.#movedAt > quietTunnelMs) return { kind: 'stalled', sinceMs: this.#movedAt };
     return { kind: 'busy' };
   }
 

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { ClientTls } from '../client.ts';
+import { now } from '../moment.ts';
 import type { PortPolicy } from '../policy/decision.ts';
 import { type ClientHello, type HelloResult, HelloScan } from './detect/client-hello.ts';
 import { type HttpGuess, HttpScan } from './detect/http-guess.ts';
@@ -156,11 +157,11 @@ function detectHttp(
     connection.http1(stream, before, scope, policy);
     return;
   }
-  const startedAt = performance.now();
+  const startedAt = now();
   const scan = new HttpScan();
   const look = (bytes: Buffer): HttpGuess | undefined => scan.guess(bytes);
   peek(stream, before, policy.detectTimeoutMs, look, (result) =>
-    concludeHttp(connection, stream, scope, result, scan, (performance.now() - startedAt) / 1000),
+    concludeHttp(connection, stream, scope, result, scan, (now() - startedAt) / 1000),
   );
 }
 
@@ -173,20 +174,20 @@ function concludeHttp(
   seconds: number,
 ): void {
   // Policy may have changed meanwhile; what was detected is then judged by the new one.
-  const now = connection.policy();
+  const policy = connection.policy();
   const { bytes } = result;
-  scope.detected(now, detectResult(result), seconds);
+  scope.detected(policy, detectResult(result), seconds);
   if (result.kind === 'ended' && bytes.length === 0) {
     stream.destroy();
   } else if (result.kind === 'seen' && result.value === 'http/2') {
-    connection.http2(stream, bytes, scope, now);
+    connection.http2(stream, bytes, scope, policy);
   } else if (result.kind === 'seen' && result.value === 'http/1') {
-    connection.http1(stream, bytes, scope, now);
-  } else if (now.protocol === 'http1' && !(result.kind === 'seen' && result.value === 'other')) {
+    connection.http1(stream, bytes, scope, policy);
+  } else if (policy.protocol === 'http1' && !(result.kind === 'seen' && result.value === 'other')) {
     // The Server's word, where nothing speaks against it (Linkerd).
-    connection.http1(stream, bytes, scope, now);
-  } else if (now.protocol === 'detect') {
-    undeclared(connection, stream, scope, result, scan.rest(bytes), now);
+    connection.http1(stream, bytes, scope, policy);
+  } else if (policy.protocol === 'detect') {
+    undeclared(connection, stream, scope, result, scan.rest(bytes), policy);
   } else {
     connection.tcp(stream, scope, bytes, null);
   }

@@ -1,8 +1,9 @@
 import type { Duplex } from 'node:stream';
+import { beginMoment, endMoment, now } from '../../moment.ts';
+import { Deadlines, type Expirable } from '../fairness/deadlines.ts';
 import type { Line } from '../fairness/line.ts';
 import { longRead, type PutOff, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
-import { Deadlines, type Expirable } from './deadlines.ts';
 
 /** How looking at the first bytes of a stream ended. `bytes` is all that was read, and has been taken off the stream. */
 export type Peek<T> =
@@ -50,7 +51,7 @@ function deadlinesOf(timeoutMs: number): Deadlines {
 }
 
 class Inspection<T> implements Expirable {
-  readonly since = performance.now();
+  readonly since = now();
   line: Line<Expirable> | null = null;
   earlier: Expirable | null = null;
   later: Expirable | null = null;
@@ -92,6 +93,7 @@ class Inspection<T> implements Expirable {
   }
 
   readonly #onData = (chunk: Buffer): void => {
+    beginMoment();
     try {
       this.#append(chunk);
       if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
@@ -99,6 +101,7 @@ class Inspection<T> implements Expirable {
     } catch (error) {
       internalFault('detection', this, error);
     }
+    endMoment();
   };
 
   #rest(): void {

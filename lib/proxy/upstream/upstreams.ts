@@ -1,7 +1,10 @@
 import net from 'node:net';
 import { CodedError, systemErrorCode } from '../../errors/coded-error.ts';
 import { hostPort } from '../../ip.ts';
+import { now } from '../../moment.ts';
+import { Deadlines, type Expirable } from '../fairness/deadlines.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
+import type { Line } from '../fairness/line.ts';
 import { starts } from '../fairness/starts.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { Limits } from '../limits.ts';
@@ -63,8 +66,19 @@ export class Upstreams {
   #pending = 0;
   #open = 0;
 
+  readonly #lines: Lines;
+
   constructor(options: UpstreamOptions) {
     this.#options = options;
+    const { recorder } = options;
+    this.#lines = {
+      deadlines: new Deadlines(options.connectTimeoutMs),
+      settled: () => this.#pending--,
+      opened: (socket) => this.#opened(socket),
+      failed: (error) => {
+        if (isWantOfDescriptors(error)) recorder.limitReached('descriptors', null);
+      },
+    };
   }
 
   /** There are so many connections that one read of each is more than one turn of the event loop can bear. */
@@ -99,74 +113,127 @@ export class Upstreams {
     onread?: OnRead,
     isExtra = false,
   ): PendingConnect {
-    const socket = new net.Socket({ allowHalfOpen: true, ...(onread === undefined ? {} : { onread }) });
     const { limits, recorder } = this.#options;
-    let settled = false;
-    let timer: NodeJS.Timeout | undefined;
-    const settle = (): void => {
-      settled = true;
-      clearTimeout(timer);
-      this.#pending--;
-    };
-    const fail = (error: Error): void => {
-      if (settled) return;
-      settle();
-      socket.destroy();
-      if (isWantOfDescriptors(error)) recorder.limitReached('descriptors', null);
-      try {
-        done(error, socket);
-      } catch (thrown) {
-        internalFault('a failed connect', socket, thrown);
-      }
-    };
-    const cancel = (): void => {
-      if (settled) return;
-      settle();
-      socket.destroy();
-    };
     this.#pending++;
+    const connecting = new Connecting(this.#lines, endpoint, done, onread);
     const overshoots = isExtra && this.#pending + this.#open > limits.maxConnections;
     if (overshoots || this.#pending > limits.maxPendingConnects) {
       recorder.limitReached(overshoots ? 'max_connections' : 'max_pending_connects', null);
       const error = new CodedError('ERR_SALLYPORT_CONNECTS', 'too many connects to the application under way');
-      setImmediate(() => fail(error));
-      return { cancel };
-    }
-    if (this.#options.isOwn(endpoint)) {
-      setImmediate(() => fail(new CodedError('ERR_SALLYPORT_LOOP', 'the application address is the proxy itself')));
-      return { cancel };
-    }
-    socket.once('error', fail);
-    socket.setNoDelay(true);
-    const { host, port } = endpoint;
-    const lookup = host === 'localhost' ? { autoSelectFamily: true, lookup: eitherLoopback } : {};
-    const connected = (): void => {
-      if (settled) return;
-      settle();
-      this.#open++;
-      socket.removeListener('error', fail);
-      let errno = '';
-      socket.on('error', (error: NodeJS.ErrnoException) => {
-        errno = error.code ?? '';
-      });
-      const transport = this.#options.recorder.openDestination(socket);
-      socket.once(
-        'close',
-        guarded('a connection to the app, closed', null, () => {
-          this.#open--;
-          transport.closed(errno);
-        }),
+      setImmediate(connecting.fail, error);
+    } else if (this.#options.isOwn(endpoint)) {
+      setImmediate(
+        connecting.fail,
+        new CodedError('ERR_SALLYPORT_LOOP', 'the application address is the proxy itself'),
       );
-      done(null, socket);
+    } else {
+      starts.begin(asker, connecting.begin);
+    }
+    return connecting;
+  }
+
+  #opened(socket: net.Socket): void {
+    this.#open++;
+    let errno = '';
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      errno = error.code ?? '';
+    });
+    const transport = this.#options.recorder.openDestination(socket);
+    const closed = (): void => {
+      this.#open--;
+      transport.closed(errno);
     };
-    const onConnect = guarded('a connection to the app', socket, connected);
-    const begin = (): void => {
-      if (settled) return;
-      timer = setTimeout(() => fail(connectTimedOut(endpoint)), this.#options.connectTimeoutMs);
-      socket.connect({ host, port, ...lookup }, onConnect);
-    };
-    const ends = { destroy: () => fail(new CodedError('ERR_SALLYPORT_UNEXPECTED', 'the connect could not begin')) };
-    starts.begin(asker, guarded('a connect to the app', ends, begin));
-    return { cancel };
+    socket.once('close', guarded('a connection to the app, closed', null, closed));
+  }
+}
+
+/** What all connects share. */
+interface Lines {
+  /** They may all take equally long. */
+  readonly deadlines: Deadlines;
+  /** One has been connected, has failed or was cancelled. */
+  settled(): void;
+  opened(socket: net.Socket): void;
+  failed(error: Error): void;
+}
+
+/** A connect, from being asked for until it has settled, once: connected, failed or cancelled. */
+class Connecting implements PendingConnect, Expirable {
+  line: Line<Expirable> | null = null;
+  earlier: Expirable | null = null;
+  later: Expirable | null = null;
+  since = 0;
+  readonly #lines: Lines;
+  readonly #endpoint: Endpoint;
+  readonly #done: Done;
+  readonly #socket: net.Socket;
+  #settled = false;
+
+  constructor(lines: Lines, endpoint: Endpoint, done: Done, onread: OnRead | undefined) {
+    this.#lines = lines;
+    this.#endpoint = endpoint;
+    this.#done = done;
+    this.#socket = new net.Socket(onread === undefined ? { allowHalfOpen: true } : { allowHalfOpen: true, onread });
+    this.#socket.once('error', this.fail);
+  }
+
+  readonly begin = (): void => {
+    if (this.#settled) return;
+    try {
+      this.since = now();
+      this.#lines.deadlines.add(this);
+      const { host, port } = this.#endpoint;
+      this.#socket.setNoDelay(true);
+      const either = host === 'localhost' ? { autoSelectFamily: true, lookup: eitherLoopback } : null;
+      this.#socket.connect(either === null ? { host, port } : { host, port, ...either }, this.#connected);
+    } catch (error) {
+      internalFault('a connect to the app', this, error);
+    }
+  };
+
+  readonly #connected = (): void => {
+    if (!this.#settle()) return;
+    const socket = this.#socket;
+    try {
+      socket.removeListener('error', this.fail);
+      this.#lines.opened(socket);
+      this.#done(null, socket);
+    } catch (error) {
+      internalFault('a connection to the app', socket, error);
+    }
+  };
+
+  readonly fail = (error: Error): void => {
+    if (!this.#settle()) return;
+    const socket = this.#socket;
+    socket.destroy();
+    try {
+      this.#lines.failed(error);
+      this.#done(error, socket);
+    } catch (thrown) {
+      internalFault('a failed connect', socket, thrown);
+    }
+  };
+
+  expire(): void {
+    this.fail(connectTimedOut(this.#endpoint));
+  }
+
+  /** After a fault of ours. */
+  destroy(): void {
+    this.fail(new CodedError('ERR_SALLYPORT_UNEXPECTED', 'the connect could not begin'));
+  }
+
+  cancel(): void {
+    if (this.#settle()) this.#socket.destroy();
+  }
+
+  /** Whether it had not settled before. */
+  #settle(): boolean {
+    if (this.#settled) return false;
+    this.#settled = true;
+    this.#lines.deadlines.delete(this);
+    this.#lines.settled();
+    return true;
   }
 }

@@ -1,5 +1,5 @@
-import { type InLine, Line } from '../fairness/line.ts';
 import { type Ending, internalFault } from '../guard.ts';
+import { type InLine, Line } from './line.ts';
 
 export interface Expirable extends Ending, InLine<Expirable> {
   /** When the wait began, on the clock of `performance.now()`. */

@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import t from 'tap';
-import { Deadlines, type Expirable } from '../../../../lib/proxy/detect/deadlines.ts';
 import { peek } from '../../../../lib/proxy/detect/peek.ts';
+import { Deadlines, type Expirable } from '../../../../lib/proxy/fairness/deadlines.ts';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
 import { until } from '../../../support/until.ts';
 
