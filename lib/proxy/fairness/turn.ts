@@ -20,11 +20,14 @@ const turnBytes = 512 * 1024;
 /** Readers that go on in one turn: each reads at least once before it can be stopped again. */
 const turnReaders = turnBytes / (64 * 1024);
 
-/**
- * Milliseconds of one turn for work that was put off; what is left then waits for the next. Large transfers have as many
- * while they are few: to stop a reader and let it go on costs as much as to move a few hundred kilobytes.
- */
+/** Milliseconds of one turn for work that was put off; what is left then waits for the next. */
 const turnMs = 2;
+
+/**
+ * Milliseconds of one turn for large transfers while they are few: to stop a reader and let it go on costs as much as to
+ * move a few hundred kilobytes, and nobody notices a turn of this length.
+ */
+const calmMs = 5;
 
 /** Pieces of such work in one turn at most. */
 const turnSlices = 32;
@@ -80,7 +83,7 @@ class Turn {
     this.#bytes += bytes;
     this.#schedule();
     if (this.#bytes <= turnBytes) return true;
-    if (this.#isCalm && performance.now() - this.#startedAt < turnMs) return true;
+    if (this.#isCalm && performance.now() - this.#startedAt < calmMs) return true;
     this.#readers.push(reader);
     return false;
   }
