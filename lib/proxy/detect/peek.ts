@@ -100,8 +100,9 @@ class Inspection<T> implements Expirable {
       else this.#looked();
     } catch (error) {
       internalFault('detection', this, error);
+    } finally {
+      endMoment();
     }
-    endMoment();
   };
 
   #rest(): void {

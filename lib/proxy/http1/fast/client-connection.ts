@@ -100,8 +100,9 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
       this.#data(chunk);
     } catch (error) {
       internalFault(entry, this, error);
+    } finally {
+      endMoment();
     }
-    endMoment();
   };
   readonly #onEnd = (): void => {
     try {
