@@ -1,5 +1,6 @@
 import { internalFault } from '../guard.ts';
 import { type Asker, FairQueue } from './fair-queue.ts';
+import { NextTurn } from './next-turn.ts';
 import type { PutOff } from './turn.ts';
 
 /**
@@ -15,13 +16,13 @@ const perTurn = 16;
  */
 class Starts {
   #begun = 0;
-  #isDue = false;
   readonly #waiting = new FairQueue<PutOff>();
+  readonly #next = new NextTurn(() => this.#beginNext());
 
   /** Runs it now, or in a later turn, unless `run` is null by then. It is to be `guarded`. */
   begin(asker: Asker, run: () => void): PutOff {
     const start: PutOff = { run };
-    this.#schedule();
+    this.#next.schedule();
     if (this.#begun >= perTurn || this.#waiting.size > 0) {
       this.#waiting.add(asker, start);
     } else {
@@ -31,14 +32,7 @@ class Starts {
     return start;
   }
 
-  #schedule(): void {
-    if (this.#isDue) return;
-    this.#isDue = true;
-    setImmediate(this.#nextTurn);
-  }
-
-  readonly #nextTurn = (): void => {
-    this.#isDue = false;
+  #beginNext(): void {
     this.#begun = 0;
     while (this.#begun < perTurn) {
       const start = this.#waiting.take();
@@ -52,8 +46,8 @@ class Starts {
         internalFault('a start that was put off', null, error);
       }
     }
-    this.#schedule();
-  };
+    this.#next.schedule();
+  }
 }
 
 /** One event loop, one turn. */

@@ -1,4 +1,5 @@
 import { type Ending, internalFault } from '../guard.ts';
+import { NextTurn } from './next-turn.ts';
 
 /** Who has read its share, and reads on when the others have had their turn. */
 export interface TurnTaker extends Ending {
@@ -49,7 +50,7 @@ class Turn {
   #bytes = 0;
   /** When the first of these were read. */
   #startedAt = 0;
-  #isDue = false;
+  readonly #nextTurn = new NextTurn(() => this.#over());
   /** In both of these the first `…Taken` have had their turn. */
   #readers: TurnTaker[] = [];
   #readersTaken = 0;
@@ -81,7 +82,7 @@ class Turn {
   take(bytes: number, reader: TurnTaker): boolean {
     if (this.#bytes === 0) this.#startedAt = performance.now();
     this.#bytes += bytes;
-    this.#schedule();
+    this.#nextTurn.schedule();
     if (this.#bytes <= turnBytes) return true;
     if (this.#isCalm && performance.now() - this.#startedAt < calmMs) return true;
     this.#readers.push(reader);
@@ -103,7 +104,7 @@ class Turn {
     if (this.#hasWorked) return !this.#hasArrivals && now - this.#longSince < turnMs;
     this.#hasWorked = true;
     this.#longSince = now;
-    this.#schedule();
+    this.#nextTurn.schedule();
     return true;
   }
 
@@ -115,32 +116,25 @@ class Turn {
     return slice;
   }
 
-  #schedule(): void {
-    if (this.#isDue) return;
-    this.#isDue = true;
-    setImmediate(this.#over);
-  }
-
   /**
    * Every slice is an immediate of its own. What it leaves to `process.nextTick` and to promises, which is most of what
    * Node's TLS and HTTP do, then happens before the next one asks what time it is.
    */
   #call(most: number): void {
-    this.#schedule();
+    this.#nextTurn.schedule();
     const until = Math.min(turnSlices, this.#called + most);
     for (; this.#called < until; this.#called++) setImmediate(this.#next);
   }
 
-  readonly #over = (): void => {
-    this.#isDue = false;
+  #over(): void {
     this.#bytes = 0;
     this.#hasWorked = false;
     this.#isShort = this.#hasArrivals;
     this.#hasArrivals = false;
     this.#slicesAt = 0;
     this.#goOnReading(this.#isShort ? 1 : turnReaders);
-    if (this.#readers.length > 0) this.#schedule();
-  };
+    if (this.#readers.length > 0) this.#nextTurn.schedule();
+  }
 
   readonly #next = (): void => {
     this.#called--;

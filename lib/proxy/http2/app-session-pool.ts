@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { BufferBudget } from '../fairness/buffer-budget.ts';
+import { NextTurn } from '../fairness/next-turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import { connectTimedOut, type Upstreams } from '../upstream/upstreams.ts';
@@ -25,12 +26,12 @@ export class AppSessionPool implements AppSessionHome {
   readonly #sessions: AppSession[] = [];
   readonly #own = new Map<object, AppSession>();
   readonly #waiting = new WaitingRequests();
-  #servesUploads = false;
-  readonly #nextUploads = guarded('uploads that wait for room', null, () => {
-    this.#servesUploads = false;
-    this.#serveUploads();
-    this.#connect();
-  });
+  readonly #nextUploads = new NextTurn(
+    guarded('uploads that wait for room', null, () => {
+      this.#serveUploads();
+      this.#connect();
+    }),
+  );
   #attempt: SessionAttempt | null = null;
 
   constructor(endpoint: Endpoint, upstreams: Upstreams, budget: BufferBudget) {
@@ -152,9 +153,7 @@ export class AppSessionPool implements AppSessionHome {
 
   /** Sessions ask for it with every stream that ends and every bit of room: once a turn is often enough. */
   #serveUploadsSoon(): void {
-    if (!this.#waiting.wantRoom() || this.#servesUploads) return;
-    this.#servesUploads = true;
-    setImmediate(this.#nextUploads);
+    if (this.#waiting.wantRoom()) this.#nextUploads.schedule();
   }
 
   retired(session: AppSession): void {

@@ -1,4 +1,5 @@
 import { FairQueue } from '../fairness/fair-queue.ts';
+import { NextTurn } from '../fairness/next-turn.ts';
 import { turn } from '../fairness/turn.ts';
 import { type Ending, internalFault } from '../guard.ts';
 import { letRead } from '../node-internals.ts';
@@ -27,7 +28,7 @@ export class HandshakeTurns {
   readonly #read = new Set<HandshakeSocket>();
   readonly #held = new Set<HandshakeSocket>();
   #ended = 0;
-  #isDue = false;
+  readonly #nextTurn = new NextTurn(() => this.#readOn());
 
   /**
    * Calls `begin`, now or in a later turn; never, where the socket is closed by then. What it throws ends the socket.
@@ -58,7 +59,7 @@ export class HandshakeTurns {
     // Those that have only gone were no work.
     if (!this.#read.delete(socket) || socket.destroyed) return;
     this.#ended++;
-    this.#schedule();
+    this.#nextTurn.schedule();
     if (this.#ended < endsPerTurn) return;
     for (const each of this.#read) {
       letRead(each, false);
@@ -76,14 +77,7 @@ export class HandshakeTurns {
     }
   }
 
-  #schedule(): void {
-    if (this.#isDue) return;
-    this.#isDue = true;
-    setImmediate(this.#nextTurn);
-  }
-
-  readonly #nextTurn = (): void => {
-    this.#isDue = false;
+  #readOn(): void {
     this.#ended = 0;
     let left = endsPerTurn;
     for (const socket of this.#held) {
@@ -92,6 +86,6 @@ export class HandshakeTurns {
       this.#read.add(socket);
       letRead(socket, true);
     }
-    if (this.#held.size > 0) this.#schedule();
-  };
+    if (this.#held.size > 0) this.#nextTurn.schedule();
+  }
 }
