@@ -38,6 +38,8 @@ const plainValues = /^lib\/(client|errors\/[\w-]+|http-message|ip|printable|prob
 const policyValues =
   /^lib\/policy\/(bytes|decision|identities|lists|nearest|networks|refusals|regex|route-rule|selectors|workload)\.ts$/;
 
+const http2Base = ['http2/hpack', 'http2/message', 'http2/session'];
+
 /** The data plane sees policy only as a decision, and telemetry only as a recorder. Its rooms, each above those it may look into. */
 const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; readonly why: string }>> = {
   fairness: { below: [], why: 'who gets how much, whatever it is spent on' },
@@ -59,9 +61,33 @@ const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; r
     why: 'undici and http-proxy; nothing of the fast lane',
   },
   http2: {
-    below: ['fairness', 'upstream', 'http', 'http1', 'http2/hpack'],
+    below: [
+      'fairness',
+      'upstream',
+      'http',
+      'http1',
+      'http2/message',
+      'http2/session',
+      'http2/client',
+      'http2/app',
+      'http2/relay',
+    ],
     why: 'one engine, and none of the HTTP/1 lanes',
   },
+  'http2/relay': {
+    below: ['fairness', 'upstream', 'http', 'http1', ...http2Base, 'http2/client', 'http2/app'],
+    why: "a client's stream and the app's: neither side knows who carries between them",
+  },
+  'http2/client': { below: ['fairness', 'http', ...http2Base], why: "the client's side knows nothing of the app's" },
+  'http2/app': {
+    below: ['fairness', 'upstream', 'http', ...http2Base],
+    why: "the app's side knows nothing of the client's",
+  },
+  'http2/session': {
+    below: ['fairness', 'http', 'http2/hpack', 'http2/message'],
+    why: 'a connection, whichever side it is of',
+  },
+  'http2/message': { below: ['http', 'http2/hpack'], why: 'heads, whoever sends them, without a connection' },
   'http2/hpack': { below: [], why: 'RFC 7541, nothing more' },
 };
 
@@ -319,7 +345,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   ['lib/proxy/detect/peek.ts', [1, 'lib/proxy/detect/peek.ts']],
   ['lib/proxy/http1/fast/client-connection.ts', [1, 'lib/proxy/http1/fast/client-connection.ts']],
   ['lib/proxy/http1/library/sliced-feed.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
-  ['lib/proxy/http2/client-session.ts', [1, 'lib/proxy/http2/intake.ts']],
+  ['lib/proxy/http2/client/client-session.ts', [1, 'lib/proxy/http2/session/intake.ts']],
   ['lib/proxy/tcp/forward.ts', [1, 'lib/proxy/tcp/forward.ts']],
   ['lib/proxy/tcp/guarded-opening.ts', [1, 'lib/proxy/tcp/guarded-opening.ts']],
   // What Node's parser or the session has handed on of that.
@@ -330,7 +356,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   ['lib/proxy/http1/app-pool.ts', [1, 'lib/proxy/http1/app-connection.ts']],
   ['lib/proxy/tcp/lent-reads.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
   [
-    'lib/proxy/http2/session-attempt.ts',
+    'lib/proxy/http2/app/session-attempt.ts',
     [1, 'none: what an HTTP/2 app sends, within the windows that clients have given'],
   ],
   ['lib/proxy/http1/library/upgrade.ts', [1, 'none: the answer of an app that declines an upgrade']],
@@ -424,8 +450,8 @@ const steps: readonly Step[] = [
       'lib/proxy/http1/app-pool.ts': 1,
       'lib/proxy/http1/fast/request.ts': 1,
       'lib/proxy/http1/library/forward.ts': 1,
-      'lib/proxy/http2/relay-to-http1.ts': 1,
-      'lib/proxy/http2/relay-to-http2.ts': 1,
+      'lib/proxy/http2/relay/relay-to-http1.ts': 1,
+      'lib/proxy/http2/relay/relay-to-http2.ts': 1,
     },
     examples: { is: ["if (maySendAgain(request, 'idle'))"], isNot: ['import { maySendAgain }'] },
   },
@@ -486,9 +512,9 @@ const askers: readonly (readonly [file: string, signature: RegExp])[] = [
   ['lib/proxy/http1/app-pool.ts', /\n {2}connect\(admitted: Admitted,/],
   ['lib/proxy/http1/app-pool.ts', /\n {2}take\(_admitted: Admitted,/],
   ['lib/proxy/http1/app-connection.ts', /\n {2}begin\(_admitted: Admitted,/],
-  ['lib/proxy/http2/waiting-requests.ts', /interface Waiting [^}]*readonly admitted: Admitted;/],
-  ['lib/proxy/http2/session-attempt.ts', /type Audience = [\s\S]*?& \{\s*readonly admitted: Admitted;/],
-  ['lib/proxy/http2/app-session.ts', /\n {2}request\(_admitted: Admitted,/],
+  ['lib/proxy/http2/app/waiting-requests.ts', /interface Waiting [^}]*readonly admitted: Admitted;/],
+  ['lib/proxy/http2/app/session-attempt.ts', /type Audience = [\s\S]*?& \{\s*readonly admitted: Admitted;/],
+  ['lib/proxy/http2/app/app-session.ts', /\n {2}request\(_admitted: Admitted,/],
   ['lib/proxy/http1/library/undici-pool.ts', /\n {2}sender\(admitted: Admitted\)/],
   ['lib/proxy/http1/library/library-upstreams.ts', /\n {2}pool\(admitted: Admitted,/],
   ['lib/proxy/http1/library/library-upstreams.ts', /\n {2}agent\(admitted: Admitted,/],
@@ -644,7 +670,7 @@ const forTests: ReadonlyMap<string, readonly string[]> = new Map([
   ['lib/telemetry/labels.ts', ['limits']],
   // To be told from other errors, and for the tests' own HTTP/2 server to say the same.
   ['lib/reload/credential-source.ts', ['CredentialsUnusable']],
-  ['lib/proxy/http2/client-session.ts', ['misspelt']],
+  ['lib/proxy/http2/client/client-session.ts', ['misspelt']],
 ]);
 
 interface Exported {

@@ -1,7 +1,7 @@
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as tlsConnect } from 'node:tls';
 import { HpackDecoder } from '../../lib/proxy/http2/hpack/decoder.ts';
-import { reasonName } from '../../lib/proxy/http2/protocol.ts';
+import { reasonName } from '../../lib/proxy/http2/session/protocol.ts';
 import type { Teardown } from './children.ts';
 import {
   dataFrame,

@@ -15,6 +15,7 @@ const elsewhere: ReadonlyMap<string, readonly string[]> = new Map([
   ['lib/ip.ts', ['unit/policy/decide/client-match.test.ts', 'unit/proxy/accept/arrivals.test.ts']],
   ['lib/printable.ts', ['unit/bin/printable.test.ts']],
   ['lib/problem.ts', ['unit/errors/catalogue.test.ts']],
+  ['lib/proxy/http2/message', ['unit/proxy/http2/client/http2-server.test.ts', 'fuzz/http2-lanes.test.ts']],
   [
     'lib/proxy/upstream',
     ['unit/proxy/fairness/starts.test.ts', 'e2e/hardening/app-connections.test.ts', 'e2e/hardening/limits.test.ts'],

@@ -20,8 +20,8 @@ export const slowTests: ReadonlyMap<string, string> = new Map([
   ['test/unit/deploy/readme.test.ts', 'starts every command that the page shows'],
   ['test/unit/readme.test.ts', 'starts every command that README shows'],
   ['test/unit/proxy/http/request-timeout.test.ts', 'waits for requests to time out, between all pairs of versions'],
-  ['test/unit/proxy/http2/http2-app.test.ts', 'waits for what must not happen'],
-  ['test/unit/proxy/http2/http2-to-http1-app.test.ts', 'moves hundreds of megabytes'],
+  ['test/unit/proxy/http2/relay/http2-app.test.ts', 'waits for what must not happen'],
+  ['test/unit/proxy/http2/relay/http2-to-http1-app.test.ts', 'moves hundreds of megabytes'],
   ['test/unit/proxy/http1/flow.test.ts', 'moves hundreds of megabytes'],
   ['test/unit/reload/policy-files-in-trouble.test.ts', 'waits for writers as long as a running proxy does'],
   ['test/unit/reload/credential-files-in-trouble.test.ts', 'waits for writers as long as a running proxy does'],
@@ -29,7 +29,7 @@ export const slowTests: ReadonlyMap<string, string> = new Map([
   ['test/unit/reload/cluster-listing.test.ts', 'reads listings of megabytes'],
   ['test/unit/proxy/detect/detection-work.test.ts', 'measures CPU time, and needs the machine for itself'],
   ['test/unit/policy/decide/decision-cost.test.ts', 'measures CPU time, and needs the machine for itself'],
-  ['test/unit/proxy/http2/http2-limits.test.ts', 'measures memory, and waits for what must not happen'],
+  ['test/unit/proxy/http2/client/http2-limits.test.ts', 'measures memory, and waits for what must not happen'],
   ['test/unit/telemetry/bounded.test.ts', 'counts a million requests'],
 ]);
 

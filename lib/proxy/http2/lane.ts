@@ -11,17 +11,17 @@ import type { HttpConnection, RequestPipeline } from '../http/request-pipeline.t
 import { AppPool } from '../http1/app-pool.ts';
 import { ByEndpoint } from '../upstream/endpoint.ts';
 import type { Upstreams } from '../upstream/upstreams.ts';
-import { AppSessionPool } from './app-session-pool.ts';
-import { type ClientLane, ClientSession } from './client-session.ts';
-import type { ClientStream } from './client-stream.ts';
-import { CollectedBody } from './collected-body.ts';
+import { AppSessionPool } from './app/app-session-pool.ts';
+import { type ClientLane, ClientSession } from './client/client-session.ts';
+import type { ClientStream } from './client/client-stream.ts';
+import { CollectedBody } from './client/collected-body.ts';
+import { clientSessionLimits } from './client/limits.ts';
 import type { Http2Engine, Http2Session } from './engine.ts';
-import { clientSessionLimits } from './limits.ts';
-import { Http1Relay } from './relay-to-http1.ts';
-import { Http2Relay, ToldByReset } from './relay-to-http2.ts';
-import { http1Text, http2Block } from './request-head.ts';
-import { Http2ResponseHead } from './response-head.ts';
-import type { SessionLimits } from './session-role.ts';
+import { http1Text, http2Block } from './message/request-head.ts';
+import { Http2ResponseHead } from './message/response-head.ts';
+import { Http1Relay } from './relay/relay-to-http1.ts';
+import { Http2Relay, ToldByReset } from './relay/relay-to-http2.ts';
+import type { SessionLimits } from './session/session-role.ts';
 
 export interface Http2LaneOptions {
   readonly pipeline: RequestPipeline;

@@ -7,15 +7,15 @@ import { type HeaderList, headerValues, withoutIdentity } from '../../../lib/pro
 import { type Refusal, refusalHeaders } from '../../../lib/proxy/http/refuse.ts';
 import type { RequestPipeline } from '../../../lib/proxy/http/request-pipeline.ts';
 import type { LibraryExchange } from '../../../lib/proxy/http1/library/library-exchange.ts';
+import { drainMs } from '../../../lib/proxy/http2/client/limits.ts';
 import {
   type Http2Head,
   lowerCase,
   mayEndInTrailers,
   type OriginalProtocol,
   originalProtocolHeader,
-} from '../../../lib/proxy/http2/head.ts';
-import { drainMs } from '../../../lib/proxy/http2/limits.ts';
-import { errorCode } from '../../../lib/proxy/http2/protocol.ts';
+} from '../../../lib/proxy/http2/message/head.ts';
+import { errorCode } from '../../../lib/proxy/http2/session/protocol.ts';
 import { maxDrainBytes } from '../../../lib/proxy/limits.ts';
 import { asObject, sendTrailers } from './forward.ts';
 

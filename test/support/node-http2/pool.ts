@@ -1,7 +1,7 @@
 import http2 from 'node:http2';
 import type { Socket } from 'node:net';
 import type { Admitted } from '../../../lib/proxy/http/admitted.ts';
-import { appLimits } from '../../../lib/proxy/http2/limits.ts';
+import { appLimits } from '../../../lib/proxy/http2/app/limits.ts';
 
 type Connect = (admitted: Admitted, done: (error: Error | null, socket: Socket) => void) => void;
 type Waiter = (error: Error | null, session: http2.ClientHttp2Session | null) => void;

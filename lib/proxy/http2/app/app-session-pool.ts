@@ -1,0 +1,237 @@
+import type { Socket } from 'node:net';
+import type { BufferBudget } from '../../fairness/buffer-budget.ts';
+import { NextTurn } from '../../fairness/next-turn.ts';
+import { guarded, internalFault } from '../../guard.ts';
+import type { Endpoint } from '../../upstream/endpoint.ts';
+import { connectTimedOut, type Upstreams } from '../../upstream/upstreams.ts';
+import { AppSession, type AppSessionHome } from './app-session.ts';
+import { appLimits } from './limits.ts';
+import { type Audience, SessionAttempt } from './session-attempt.ts';
+import { type Waiting, WaitingRequests } from './waiting-requests.ts';
+
+function isLow({ sendRoom }: AppSession): boolean {
+  return sendRoom < appLimits.uploadRoom;
+}
+
+/**
+ * Warm HTTP/2 sessions (prior knowledge, RFC 9113 3.3) to one app address: as few as its stream limit allows, and one
+ * more for each client that finds their windows full of what the app leaves unread of others. So whoever waits for room
+ * waits for the app to read content of its own, and no client has more of these sessions than connections.
+ */
+export class AppSessionPool implements AppSessionHome {
+  readonly endpoint: Endpoint;
+  readonly upstreams: Upstreams;
+  readonly #budget: BufferBudget;
+  /** Those for everybody, and each client's own. */
+  readonly #sessions: AppSession[] = [];
+  readonly #own = new Map<object, AppSession>();
+  readonly #waiting = new WaitingRequests();
+  readonly #nextUploads = new NextTurn(
+    guarded('uploads that wait for room', null, () => {
+      this.#serveUploads();
+      this.#connect();
+    }),
+  );
+  #attempt: SessionAttempt | null = null;
+
+  constructor(endpoint: Endpoint, upstreams: Upstreams, budget: BufferBudget) {
+    this.endpoint = endpoint;
+    this.#budget = budget;
+    this.upstreams = upstreams;
+  }
+
+  /** A session with room, or null. */
+  take({ owner, room }: Pick<Waiting, 'admitted' | 'owner' | 'room'>): AppSession | null {
+    return room > 0 && this.#waiting.wantRoom(owner) ? null : this.#find(owner, room);
+  }
+
+  #find(owner: object, room: number): AppSession | null {
+    let found: AppSession | null = null;
+    for (const session of this.#sessions) {
+      if (room > 0 && isLow(session) && session.isHeldUpBy(owner)) return null;
+      if (found === null && session.hasRoom && session.sendRoom >= room) {
+        found = session;
+        if (room === 0) break;
+      }
+    }
+    if (found !== null || this.#own.size === 0) return found;
+    const own = this.#own.get(owner);
+    return own?.hasRoom === true && own.sendRoom >= room ? own : null;
+  }
+
+  /** Waits for one. */
+  wait(waiting: Waiting): void {
+    if (this.#waiting.add(waiting)) this.#connect();
+  }
+
+  /** Whoever gives up what has not left yet costs the app nothing. */
+  cancel(waiting: Waiting): void {
+    this.#waiting.remove(waiting);
+  }
+
+  get #all(): readonly AppSession[] {
+    return [...this.#sessions, ...this.#own.values()];
+  }
+
+  /** The app takes no streams for now; it would take none on another session either. */
+  get #isShut(): boolean {
+    if (this.#sessions.some(({ maxStreams }) => maxStreams === 0)) return true;
+    for (const { maxStreams } of this.#own.values()) if (maxStreams === 0) return true;
+    return false;
+  }
+
+  /** Whom another session would help of those who wait; null: nobody. */
+  get #wanted(): Audience | null {
+    if (this.#waiting.forStreams.size === 0 && !this.#waiting.wantRoom()) return null;
+    if (this.#isShut) return null;
+    for (const { admitted } of this.#waiting.forStreams) return { kind: 'everybody', admitted };
+    const low = this.#sessions.filter(isLow);
+    const isFull = !this.#sessions.some(({ hasRoom }) => hasRoom);
+    for (const owner of this.#waiting.uploaders) {
+      const first = this.#waiting.firstUpload(owner);
+      if (first === null || low.some((session) => session.isHeldUpBy(owner))) continue;
+      const { admitted } = first;
+      if (isFull) return { kind: 'everybody', admitted };
+      const own = this.#own.get(owner);
+      // Room that nobody holds is lost: some apps do not give back what came on streams that were reset.
+      if (own === undefined || (isLow(own) && !own.isHeldUpBy(owner))) return { kind: 'client', owner, admitted };
+    }
+    return null;
+  }
+
+  #connect(): void {
+    if (this.#attempt !== null) return;
+    let audience = this.#wanted;
+    while (audience?.kind === 'client' && this.#inherit(audience.owner)) audience = this.#wanted;
+    if (audience === null || this.#attempt !== null) return;
+    const isExtra = audience.kind === 'everybody' && this.upstreams.isFull && !this.#waiting.isAnyAlone;
+    this.#attempt = new SessionAttempt(this, audience, isExtra);
+    this.#attempt.start();
+  }
+
+  sessionOf(socket: Socket): AppSession {
+    return new AppSession(socket, this, this.#budget);
+  }
+
+  attemptFailed(error: Error): void {
+    this.#settled(error);
+  }
+
+  /** Gives a client a session that another one has no use for; false when there is none. */
+  #inherit(owner: object): boolean {
+    const first = this.#waiting.firstUpload(owner);
+    for (const [before, session] of this.#own) {
+      if (first === null || !session.isUnused || !session.hasRoom || isLow(session)) continue;
+      this.#own.delete(before);
+      this.#assign(owner, session);
+      this.#waiting.remove(first);
+      this.#give(first, session);
+      this.#serveUploadsSoon();
+      return true;
+    }
+    return false;
+  }
+
+  #assign(owner: object, session: AppSession): void {
+    const before = this.#own.get(owner);
+    this.#own.set(owner, session);
+    before?.retire();
+  }
+
+  ready(session: AppSession): void {
+    const attempt = this.#attempt;
+    if (attempt !== null && attempt.session === session) {
+      if (attempt.audience.kind === 'everybody') this.#sessions.push(session);
+      else this.#assign(attempt.audience.owner, session);
+      this.#settled(null);
+      return;
+    }
+    this.#serveWaiting();
+    if (this.#waiting.forStreams.size > 0) this.#connect();
+    this.#serveUploadsSoon();
+  }
+
+  /** Sessions ask for it with every stream that ends and every bit of room: once a turn is often enough. */
+  #serveUploadsSoon(): void {
+    if (this.#waiting.wantRoom()) this.#nextUploads.schedule();
+  }
+
+  retired(session: AppSession): void {
+    const at = this.#sessions.indexOf(session);
+    if (at !== -1) this.#sessions.splice(at, 1);
+    for (const [owner, own] of this.#own) if (own === session) this.#own.delete(owner);
+    // Whoever waited for its SETTINGS, or for it to take streams at all, has waited in vain.
+    if (this.#attempt?.session === session || (this.#attempt === null && session.maxStreams === 0)) {
+      this.#settled(new Error('the application closed the session'));
+    } else {
+      this.#connect();
+    }
+  }
+
+  /** Whoever waits is served, as far as there is room. */
+  #serveWaiting(): void {
+    for (const waiting of this.#waiting.forStreams) {
+      const session = this.#find(waiting.owner, 0);
+      if (session === null) break;
+      this.#waiting.remove(waiting);
+      this.#give(waiting, session);
+    }
+  }
+
+  /** One of each client's, again and again; a client for which there is no room is not looked at again. */
+  #serveUploads(): void {
+    const clients = new Set(this.#waiting.uploaders);
+    while (clients.size > 0) {
+      for (const owner of clients) {
+        const first = this.#waiting.firstUpload(owner);
+        const session = first === null ? null : this.#find(owner, first.room);
+        if (first === null || session === null) {
+          clients.delete(owner);
+          continue;
+        }
+        this.#waiting.remove(first);
+        this.#give(first, session);
+      }
+    }
+  }
+
+  #give(waiting: Waiting, session: AppSession): void {
+    try {
+      waiting.ready(session);
+    } catch (error) {
+      internalFault('a request that has waited for a session', waiting, error);
+    }
+  }
+
+  /** A connect has ended, or a session for whose room somebody waited. */
+  #settled(error: Error | null): void {
+    const attempt = this.#attempt;
+    attempt?.settled();
+    this.#attempt = null;
+    this.#serveWaiting();
+    this.#serveUploads();
+    if (error !== null) this.#waiting.giveUp((waiting) => attempt?.isExtra !== true || !waiting.isAlone, error);
+    this.#connect();
+  }
+
+  /**
+   * Deadlines: of requests for which the app has taken no stream, of content that waits on a session that is shared, and of
+   * sessions that nobody uses.
+   */
+  sweep(now: number): void {
+    if (this.#isShut) {
+      const { connectTimeoutMs } = this.upstreams;
+      this.#waiting.giveUp(({ waitsSince }) => now - waitsSince >= connectTimeoutMs, connectTimedOut(this.endpoint));
+    }
+    for (const session of this.#all) {
+      session.lookForStalls();
+      const isLast = session === this.#sessions[0] && !isLow(session);
+      if (session.idleMs(now) > appLimits.spareMs && !isLast) session.retire();
+    }
+  }
+
+  close(): void {
+    this.#attempt?.cancel();
+    for (const session of [...this.#all, this.#attempt?.session]) session?.destroy();
+  }
+}

@@ -1,0 +1,297 @@
+import type { Socket } from 'node:net';
+import { isSoundMethod } from '../../../http-message.ts';
+import type { IpAddress } from '../../../ip.ts';
+import type { Rostered } from '../../../roster.ts';
+import { type Ending, guarded } from '../../guard.ts';
+import type { HeldHeads } from '../../http/held-heads.ts';
+import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
+import type { LimitName } from '../../limits.ts';
+import { encodeFields } from '../hpack/encoder.ts';
+import { type Block, HeaderBlocks } from '../message/header-blocks.ts';
+import { type RequestHead, readRequestHead } from '../message/request-head.ts';
+import { IdleClock } from '../session/idle-clock.ts';
+import { errorCode, frameType, maxStreamId } from '../session/protocol.ts';
+import { Session } from '../session/session.ts';
+import type { SessionLimits, SessionRole } from '../session/session-role.ts';
+import { verdictOn } from '../session/stream-state.ts';
+import { ClientPreface } from './client-preface.ts';
+import { ClientStream, type ClientStreamHome } from './client-stream.ts';
+import { clientLimits } from './limits.ts';
+
+const tooLarge = encodeFields([':status', '431', 'content-length', '0']);
+const badRequest = encodeFields([':status', '400', 'content-length', '0']);
+const notAllowed = encodeFields([':status', '405', 'content-length', '0']);
+
+/** Why such a request is answered 400: an HTTP/1 app might run it as the known method. */
+export const misspelt = 'a method in the wrong case';
+
+/** What a session needs of the lane that it is on. */
+export interface ClientLane {
+  readonly pipeline: RequestPipeline;
+  readonly limits: SessionLimits;
+  readonly heads: HeldHeads;
+  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+  /** A request is complete but for its content; `stream.relay` must be set, or the stream answered. */
+  request(connection: HttpConnection, stream: ClientStream): void;
+  forget(session: ClientSession): void;
+}
+
+/** A client's connection. */
+export class ClientSession implements SessionRole<ClientStream>, ClientStreamHome, Rostered, Occupant, Ending {
+  rosterPlace = -1;
+  readonly connection: HttpConnection;
+  readonly session: Session<ClientStream>;
+  readonly #lane: ClientLane;
+  readonly #blocks: HeaderBlocks<RequestHead>;
+  /** Bytes of the heads of its streams. */
+  #headBytes = 0;
+  readonly #preface = new ClientPreface();
+  readonly #idle = new IdleClock();
+  /** The last stream that is still served, once the end has been announced. */
+  #drainedAt: number | null = null;
+
+  constructor(lane: ClientLane, connection: HttpConnection, socket: Socket) {
+    this.session = new Session(socket, this, lane.limits, lane.pipeline.budget);
+    this.#lane = lane;
+    this.connection = connection;
+    connection.occupant = this;
+    this.#blocks = new HeaderBlocks(this.session.decoder, readRequestHead);
+    const received = guarded('bytes of an HTTP/2 client', this, (chunk: Buffer) => this.receive(chunk));
+    socket.on('data', received);
+    // A client that can send no more frames cannot go on.
+    const gone = guarded('the end of an HTTP/2 client', socket, () => this.#gone());
+    socket.once('end', gone);
+    socket.once('close', gone);
+    this.session.open();
+  }
+
+  get pipeline(): RequestPipeline {
+    return this.#lane.pipeline;
+  }
+
+  /** Begins with bytes that were read before; the stream flows. */
+  start(bytes: Buffer): void {
+    if (this.session.socket.isPaused()) this.session.socket.resume();
+    if (bytes.length > 0) this.receive(bytes);
+  }
+
+  receive(chunk: Buffer): void {
+    if (this.session.over) return;
+    const bytes = this.#preface.take(chunk);
+    if (bytes === -1) {
+      this.#lane.onBadRequest(this.connection, 'no HTTP/2 preface');
+      this.session.fail(errorCode.protocolError);
+    } else if (bytes < chunk.length) {
+      this.session.receive(bytes === 0 ? chunk : chunk.subarray(bytes));
+    }
+  }
+
+  /** The connection is given up; whatever still comes is not looked at. */
+  get over(): boolean {
+    return this.session.over;
+  }
+
+  /** Since when the beginning of a connection or of a message has been waiting for its rest; null when none is. */
+  get incompleteSince(): number | null {
+    return this.session.incompleteSince;
+  }
+
+  #gone(): void {
+    this.session.abortAll(errorCode.cancel);
+    this.#lane.forget(this);
+    this.session.socket.destroySoon();
+  }
+
+  headers(
+    streamId: number,
+    open: ClientStream | undefined,
+    bytes: Buffer,
+    from: number,
+    to: number,
+    endStream: boolean,
+  ): void {
+    const { session } = this;
+    if (open !== undefined) {
+      session.frames.trailers(streamId, open, bytes, from, to, endStream);
+      return;
+    }
+    const block = this.#blocks.read(bytes, from, to);
+    session.spend(this.#blocks.cost);
+    if (block.kind === 'undecodable') {
+      session.fail(errorCode.compressionError);
+      return;
+    }
+    // Trailers may have been on their way when we reset the stream.
+    const verdict = verdictOn(frameType.headers, session.streams.stateOf(streamId), streamId % 2 === 1);
+    if (verdict.kind !== 'taken') {
+      session.frames.passOver(verdict, streamId, undefined, endStream);
+      return;
+    }
+    session.streams.last = streamId;
+    if (this.#drainedAt !== null || session.streams.size >= this.pipeline.limits.maxStreams) {
+      if (this.#drainedAt === null) this.limitReached('max_streams');
+      session.refuseMalformed(streamId, errorCode.refusedStream, endStream);
+      return;
+    }
+    this.#opened(streamId, block, endStream);
+  }
+
+  /** A stream that may be, unless what its client wants of it may not. */
+  #opened(streamId: number, block: Block<RequestHead>, endStream: boolean): void {
+    const { session } = this;
+    if (block.kind !== 'head') {
+      this.#lane.onBadRequest(
+        this.connection,
+        block.kind === 'malformed' ? 'malformed header block' : 'header list too large',
+      );
+      if (block.kind === 'malformed') session.refuseMalformed(streamId, errorCode.protocolError, endStream);
+      else {
+        this.limitReached('max_header_bytes');
+        this.#turnAway(streamId, tooLarge, endStream);
+      }
+      return;
+    }
+    const { head } = block;
+    if (head.head.method === 'CONNECT') {
+      this.#lane.onBadRequest(this.connection, 'CONNECT over HTTP/2');
+      this.#turnAway(streamId, notAllowed, endStream);
+      return;
+    }
+    if (!isSoundMethod(head.head.method)) {
+      this.#lane.onBadRequest(this.connection, misspelt);
+      this.#turnAway(streamId, badRequest, endStream);
+      return;
+    }
+    if (!this.#lane.heads.take(head.listBytes, this.#headBytes)) {
+      this.limitReached('max_buffered_bytes');
+      session.refuseMalformed(streamId, errorCode.refusedStream, endStream);
+      return;
+    }
+    this.#headBytes += head.listBytes;
+    const stream = new ClientStream(this, streamId, head, session.peer.initialWindow, clientLimits.streamWindow);
+    if (endStream && !stream.count(0, true)) {
+      this.#letGo(head);
+      this.#lane.onBadRequest(this.connection, 'Content-Length of missing content');
+      session.refuseMalformed(streamId, errorCode.protocolError, endStream);
+      return;
+    }
+    stream.happened('HEADERS');
+    if (endStream) stream.happened('END_STREAM received');
+    session.streams.add(stream);
+    this.#lane.request(this.connection, stream);
+  }
+
+  /** A response to what never becomes a stream. */
+  #turnAway(streamId: number, block: Buffer, endStream: boolean): void {
+    this.session.output.headers(streamId, block, true);
+    if (!endStream) this.session.refuseMalformed(streamId, errorCode.noError, endStream);
+  }
+
+  goingAway(): void {
+    // The client will open no more streams; those that are open go on.
+  }
+
+  ready(): void {
+    // Requests need no settings.
+  }
+
+  roomGiven(): void {
+    // Answers that wait for it are the session's own.
+  }
+
+  get client(): IpAddress {
+    return this.connection.facts.client.ip;
+  }
+
+  limitReached(limit: LimitName): void {
+    this.pipeline.limitReached(limit, this.connection);
+  }
+
+  get lastAccepted(): number {
+    // It never goes up again (RFC 9113 6.8).
+    return this.#drainedAt ?? this.session.streams.last;
+  }
+
+  brokenProtocol(): void {
+    this.connection.scope.brokenProtocol();
+  }
+
+  ending(): void {
+    // Its streams are all that it has.
+  }
+
+  streamClosed(stream: ClientStream): void {
+    this.#letGo(stream.requestHead);
+    const { session } = this;
+    if (this.#drainedAt !== null && session.streams.size === 0 && !session.over) session.end(errorCode.noError);
+  }
+
+  #letGo({ listBytes }: RequestHead): void {
+    this.#headBytes -= listBytes;
+    this.#lane.heads.release(listBytes);
+  }
+
+  /** Ends it now. */
+  destroy(): void {
+    this.#gone();
+    this.session.socket.destroy();
+  }
+
+  get openStreams(): number {
+    return this.session.streams.size;
+  }
+
+  get betweenRequests(): boolean {
+    return this.session.streams.size === 0;
+  }
+
+  /** Its streams look after themselves. */
+  readonly awaitsContent = false;
+  readonly heldBytes = 0;
+  readonly isTunnel = false;
+
+  retire(): void {
+    this.drain();
+  }
+
+  giveUp(): void {
+    this.session.socket.destroy();
+  }
+
+  endOverdue(since: number): void {
+    for (const stream of [...this.session.streams.values()]) {
+      if (stream.startedAt < since && stream.giveUp()) this.limitReached('request_timeout');
+    }
+  }
+
+  announce(): void {
+    // Its close may still be on its way to us.
+    if (!this.session.over) this.session.goaway(maxStreamId, errorCode.noError);
+  }
+
+  drain(): void {
+    if (this.session.over || this.#drainedAt !== null) return;
+    this.#drainedAt = this.session.streams.last;
+    this.session.goaway(this.session.streams.last, errorCode.noError);
+    if (this.session.streams.size === 0) this.session.end(errorCode.noError);
+  }
+
+  /** Ends a connection whose beginning, or whose next message, does not come to an end, or that nobody uses. */
+  sweep(now: number): void {
+    if (this.over) return;
+    const { headerTimeoutMs, http2IdleTimeoutMs } = this.pipeline.limits;
+    const { incompleteSince } = this;
+    const { streams } = this.session;
+    const idleMs = this.#idle.look(now, streams);
+    if (incompleteSince !== null && now - incompleteSince >= headerTimeoutMs) {
+      this.limitReached('header_timeout');
+      this.#lane.onBadRequest(this.connection, 'header block not complete in time');
+      this.session.fail(errorCode.enhanceYourCalm);
+    } else if (streams.size > 0) {
+      for (const stream of streams.values()) stream.lookForContent();
+    } else if (idleMs >= http2IdleTimeoutMs) {
+      this.limitReached('http2_idle_timeout');
+      this.drain();
+    }
+  }
+}

@@ -1,0 +1,78 @@
+import type { Decided } from '../../http/exchange.ts';
+import type { HeaderList } from '../../http/headers.ts';
+import { isLastRequest } from '../../http/last-request.ts';
+import { encodeFields } from '../hpack/encoder.ts';
+import { contentLength, isSoundRequest } from './field-rules.ts';
+import { type Http2Head, readHttp2Head } from './head.ts';
+
+/** A request's header section, and what it becomes for the app: the same for every request that repeats it. */
+export class RequestHead {
+  readonly head: Http2Head;
+  /** Bytes of content by Content-Length; -1 where there is none. */
+  readonly contentLength: number;
+  /** Bytes of its list, as RFC 9113 6.5.2 counts them: about what it takes in memory, and again for the app. */
+  readonly listBytes: number;
+  /** What was decided on it: as a request that ends with its head, and as one that goes on. */
+  decided: Decided | null = null;
+  decidedWithContent: Decided | null = null;
+  #http2: Buffer | null = null;
+  #http1: string | null = null;
+  #http1WithBody: string | null = null;
+
+  constructor(head: Http2Head, length: number, listBytes: number) {
+    this.head = head;
+    this.contentLength = length;
+    this.listBytes = listBytes;
+  }
+
+  /**
+   * The header block for an HTTP/2 app.
+   *
+   * @param fields makes the fields for the app; they must be the same each time.
+   */
+  http2(fields: () => HeaderList): Buffer {
+    this.#http2 ??= http2Block(this.head, fields());
+    return this.#http2;
+  }
+
+  /**
+   * The same for an HTTP/1 app: the head with its empty line, one character per byte.
+   *
+   * @param fields Host among them.
+   */
+  http1(fields: () => HeaderList, hasBody: boolean): string {
+    if (hasBody) this.#http1WithBody ??= http1Text(this.head, fields(), this.contentLength, true);
+    else this.#http1 ??= http1Text(this.head, fields(), this.contentLength, false);
+    return (hasBody ? this.#http1WithBody : this.#http1) as string;
+  }
+}
+
+/** Null when the block is malformed (RFC 9113 8.1.1). */
+export function readRequestHead(fields: HeaderList, listBytes: number): RequestHead | null {
+  if (!isSoundRequest(fields)) return null;
+  const head = readHttp2Head(fields);
+  const length = contentLength(fields);
+  return head === null || length === null ? null : new RequestHead(head, length, listBytes);
+}
+
+export function http2Block(head: Http2Head, fields: HeaderList): Buffer {
+  const pseudo = [':method', head.method, ':scheme', 'http', ':authority', head.host, ':path', head.target];
+  return encodeFields([...pseudo, ...fields]);
+}
+
+/** Methods whose requests say so when they have no content (RFC 9110 8.6). */
+const announcesContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
+
+export function http1Text(head: Http2Head, fields: HeaderList, length: number, hasBody: boolean): string {
+  let text = `${head.method} ${head.target} HTTP/1.1\r\n`;
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    // The 100 was for us to say (RFC 9110 10.1.1); HTTP/1 takes trailers only where they are announced and wanted.
+    if (fields[i] !== 'expect' && fields[i] !== 'trailer') text += `${fields[i]}: ${fields[i + 1]}\r\n`;
+  }
+  if (length === -1) {
+    if (hasBody) text += 'transfer-encoding: chunked\r\n';
+    else if (announcesContent.has(head.method)) text += 'content-length: 0\r\n';
+  }
+  if (isLastRequest(head.method, hasBody)) text += 'connection: close\r\n';
+  return `${text}\r\n`;
+}
