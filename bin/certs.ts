@@ -3,32 +3,9 @@ import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { type Authority, createAuthority, issueCertificate } from '../certs/authority.ts';
 import { dnsNamesOfCertificate, identityFromCertificate } from '../lib/certificate-names.ts';
-import { type ExitStatus, exitText } from '../lib/errors/exits.ts';
+import type { ExitStatus } from '../lib/errors/exits.ts';
 import { oneLine } from '../lib/printable.ts';
-import { type Io, parseCommandLine, UsageError } from './arguments.ts';
-
-export const help = `Usage:
-  sallyport certs init  [--out DIR] [--trust-domain NAME] [--days N] [--force] [--json]
-  sallyport certs issue (--service-account NAME --namespace NAME | --dns NAME | --spiffe ID)...
-                        [--out DIR] [--name BASE] [--days N] [--trust-domain NAME]
-                        [--control-plane-namespace NAME] [--force] [--json]
-
-init writes a root for development: ca.crt and ca.key. issue signs with it and writes BASE.crt and BASE.key.
-Everything made here is throw-away: the CA's key lies unencrypted beside its certificate.
-
-  --out DIR                       the CA's folder (default: certs/dev)
-  --service-account, --namespace  a mesh workload, by the DNS name that Linkerd gives its ServiceAccount
-  --dns NAME                      a DNS name; may be repeated, the first is the identity
-  --spiffe ID                     one SPIFFE ID, spiffe://TRUST-DOMAIN/PATH
-  --name BASE                     names the files (default: from the first name)
-  --days N                        validity (default: 365 for init, 30 for issue, never beyond the CA's own)
-  --trust-domain NAME             default: SALLYPORT_TRUST_DOMAIN, else cluster.local
-  --control-plane-namespace NAME  default: SALLYPORT_CONTROL_PLANE_NAMESPACE, else linkerd
-  --force                         replace files that exist
-  --json                          one object on stdout instead of text
-
-Exit status: ${exitText('certs')}.
-`;
+import { type CommandLine, type FlagOf, type Io, UsageError } from './arguments.ts';
 
 /** The streams as this command uses them. */
 export interface CertsIo extends Pick<Io, 'env'> {
@@ -48,9 +25,9 @@ interface Report {
   readonly next: string;
 }
 
-export async function main(args: readonly string[], io: CertsIo): Promise<ExitStatus> {
+export async function main(line: CommandLine<FlagOf<'certs'>>, io: CertsIo): Promise<ExitStatus> {
   try {
-    const options = parse(args);
+    const options = optionsOf(line);
     const report = options.action === 'init' ? await init(options, io.env) : await issue(options, io.env);
     io.stdout.write(options.json ? jsonOf(report) : textOf(report));
     return 0;
@@ -63,19 +40,6 @@ export async function main(args: readonly string[], io: CertsIo): Promise<ExitSt
 
 type Env = CertsIo['env'];
 
-const flags = {
-  out: { takes: 'value' },
-  'trust-domain': { takes: 'value' },
-  'control-plane-namespace': { takes: 'value' },
-  days: { takes: 'value' },
-  dns: { takes: 'values' },
-  spiffe: { takes: 'values' },
-  'service-account': { takes: 'value' },
-  namespace: { takes: 'value' },
-  name: { takes: 'value' },
-  force: { takes: 'switch' },
-  json: { takes: 'switch' },
-} as const;
 const issueFlags = ['service-account', 'namespace', 'dns', 'spiffe', 'name', 'control-plane-namespace'] as const;
 
 interface Options {
@@ -93,12 +57,8 @@ interface Options {
   readonly json: boolean;
 }
 
-function parse(args: readonly string[]): Options {
-  const line = parseCommandLine(args, flags);
-  const [action, ...surplus] = line.positionals;
-  if (action === undefined) throw new UsageError('init or issue is missing');
-  if (action !== 'init' && action !== 'issue') throw new UsageError(`unknown action: ${action}`, 'init or issue');
-  if (surplus.length > 0) throw new UsageError(`unexpected argument: ${surplus[0]}`);
+function optionsOf(line: CommandLine<FlagOf<'certs'>>): Options {
+  const action = line.words[0] === 'init' ? 'init' : 'issue';
   const misplaced = action === 'init' ? issueFlags.find((flag) => line.has(flag)) : undefined;
   if (misplaced !== undefined) throw new UsageError(`--${misplaced} belongs to issue`);
   return {

@@ -2,35 +2,16 @@ import { styleText } from 'node:util';
 import { readWorkload } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { faultText } from '../lib/config/variables.ts';
-import { type ExitStatus, exitText } from '../lib/errors/exits.ts';
 import { withRemedy } from '../lib/errors/problems.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
-import { type Io, parseCommandLine, UsageError } from './arguments.ts';
+import { type Main, UsageError } from './arguments.ts';
 import { linkingProblems } from './check-pods.ts';
 
-export const help = `Usage: sallyport check [PATH…] [--json]
-
-Validates policy documents as \`sallyport run\` does when it loads them, and names each problem with its file, line and
-column, the document, and a remedy. Several files or folders are one set of documents, so references among them resolve.
-
-  PATH     files, or folders of *.yaml, *.yml and *.json; SALLYPORT_POLICY where none is given
-  --json   one object: { "ok": …, "problems": [ … ] }
-
-The pod's facts (SALLYPORT_POD_*, SALLYPORT_PROBES, …) are used where the environment has them. Where it does not say
-which labels or named ports the pod has, the documents are checked for every pod that their Servers and NetworkPolicies
-select.
-
-Exit status: ${exitText('check')}.
-`;
-
-const flags = { json: { takes: 'switch' } } as const;
-
-export async function main(args: readonly string[], io: Io): Promise<ExitStatus> {
-  const line = parseCommandLine(args, flags);
+export const main: Main<'check'> = async (line, io) => {
   const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
-  const paths = line.positionals.length > 0 ? line.positionals : fromEnvironment ? [fromEnvironment] : [];
+  const paths = line.words.length > 0 ? line.words : fromEnvironment ? [fromEnvironment] : [];
   if (paths.length === 0) throw new UsageError('nothing to check', 'name a file or folder, or set SALLYPORT_POLICY');
   const facts = readWorkload(io.env, { readManifest });
   if (!facts.ok) throw new UsageError(facts.faults.map(faultText));
@@ -53,7 +34,7 @@ export async function main(args: readonly string[], io: Io): Promise<ExitStatus>
     io.stdout.write(`${counted}\n`);
   }
   return errors === 0 ? 0 : 1;
-}
+};
 
 function inReadingOrder(problems: readonly Problem[]): Problem[] {
   const files = [...new Set(problems.map((problem) => problem.file))];

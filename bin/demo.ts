@@ -3,8 +3,7 @@ import http from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createAuthority, issueCertificate } from '../certs/authority.ts';
-import { exitText } from '../lib/errors/exits.ts';
-import { type Command, type Io, parseCommandLine, UsageError } from './arguments.ts';
+import { type Io, type Main, UsageError } from './arguments.ts';
 import { demoPolicy } from './demo-policy.ts';
 import { run } from './run.ts';
 
@@ -13,16 +12,7 @@ const proxyPort = 8080;
 const webName = 'web.demo.serviceaccount.identity.linkerd.cluster.local';
 const ordersName = 'orders.demo.serviceaccount.identity.linkerd.cluster.local';
 
-export const help = `Usage: sallyport demo
-
-A small app on 127.0.0.1:${appPort}, Sallyport before it on 127.0.0.1:${proxyPort}, admin on 4191, health on 4192,
-throw-away certificates and an example policy. Prints what to try. Ctrl-C ends it and leaves nothing behind.
-
-Exit status: ${exitText('demo')}.
-`;
-
-export const main: Command['main'] = async (args, io) => {
-  parseCommandLine(args, {});
+export const main: Main<'demo'> = async (_line, io) => {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-demo-'));
   // At the exit, which a second signal causes too.
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }));

@@ -4,69 +4,18 @@ import { styleText } from 'node:util';
 import { readWorkload } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { type Flags, faultText, type VariableName } from '../lib/config/variables.ts';
-import { type ExitStatus, exitText, usageExit } from '../lib/errors/exits.ts';
+import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import { createAuthorizer, type PolicyAuthorizer } from '../lib/policy/authorizer.ts';
 import { compileNow } from '../lib/policy/compile/compile.ts';
 import { type ExplainJson, explain } from '../lib/policy/explain.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import { refText } from '../lib/resource-ref.ts';
-import { type CommandLine, type Io, parseCommandLine, UsageError } from './arguments.ts';
+import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 import { problemText } from './check.ts';
 import { BadQuestion, type GivenQuestion, queryFrom, questionFromLine, unreadFields } from './explain-query.ts';
 
-export const help = `Usage: sallyport explain --policy PATH --port N --client IP [flags]
-       sallyport explain --policy PATH --requests FILE|- [flags]
-
-One decision with its reasons, from policy files alone: the proxy's own deciding function, without a server. Where
-NetworkPolicies close the port to the client, they are the decision: nothing else is asked.
-
-The request (GET / HTTP/1.1 without TLS, where nothing else is said):
-  --policy PATH        file or folder of policy documents; may be repeated; SALLYPORT_POLICY where absent
-  --port N             the port that the client connects to
-  --client IP          the client's address
-  --identity NAME      the verified name in its certificate, DNS or spiffe://
-  --tls KIND           none, anonymous (mesh TLS without a certificate) or passthrough (TLS for another name)
-  --protocol P         http1, http2, grpc or tcp (bytes that are not HTTP)
-  --method M, --path P, --host H, --header 'K: V'     the last may be repeated
-
-Many requests:
-  --requests FILE|-    one JSON object a line, { "port": 8080, "client": "10.1.2.3", "identity": "…" or "tls": "…",
-                       "protocol": "…", "method": "…", "path": "…", "host": "…", "headers": { "k": "v" or ["v", …] } };
-                       prints one JSON decision a line, in order. All are asked at one instant, so that equal lines
-                       spend a rate limit as a burst does. A line that cannot be read yields { "error": … }.
-
-The pod (each wins over its variable, SALLYPORT_POD_LABELS and so on, and over the annotations of a manifest):
-  --namespace NS, --pod-label K=V, --pod-port NAME=N, --pod-ip IP, --probe PORT/PATH     all but the first repeatable
-  --default-policy P, --opaque-ports LIST
-
-  --json               one JSON object on stdout
-
-Exit status: ${exitText('explain')}.
-`;
-
-const flags = {
-  policy: { takes: 'values' },
-  port: { takes: 'value' },
-  client: { takes: 'value' },
-  identity: { takes: 'value' },
-  tls: { takes: 'value' },
-  protocol: { takes: 'value' },
-  method: { takes: 'value' },
-  path: { takes: 'value' },
-  host: { takes: 'value' },
-  header: { takes: 'values' },
-  requests: { takes: 'value' },
-  namespace: { takes: 'value' },
-  'pod-label': { takes: 'values' },
-  'pod-port': { takes: 'values' },
-  'pod-ip': { takes: 'values' },
-  probe: { takes: 'values' },
-  'default-policy': { takes: 'value' },
-  'opaque-ports': { takes: 'value' },
-  json: { takes: 'switch' },
-} as const;
-type Flag = keyof typeof flags;
+type Flag = FlagOf<'explain'>;
 
 /** Flags that stand for a variable; several of one are a comma-separated list. */
 const podFlags: readonly (readonly [Flag, VariableName])[] = [
@@ -80,11 +29,7 @@ const podFlags: readonly (readonly [Flag, VariableName])[] = [
 ];
 const requestFlags = ['port', 'client', 'identity', 'tls', 'protocol', 'method', 'path', 'host', 'header'] as const;
 
-export async function main(args: readonly string[], io: Io): Promise<ExitStatus> {
-  const line = parseCommandLine(args, flags);
-  const [stray] = line.positionals;
-  if (stray !== undefined)
-    throw new UsageError(`${JSON.stringify(stray)} is not part of a flag`, 'write --policy PATH');
+export const main: Main<'explain'> = async (line, io) => {
   const file = line.value('requests');
   const both = requestFlags.find((flag) => line.has(flag));
   if (file !== null && both !== undefined) {
@@ -98,7 +43,7 @@ export async function main(args: readonly string[], io: Io): Promise<ExitStatus>
   const answer = explain(authorizer, query);
   io.stdout.write(line.has('json') ? `${jsonText(answer)}\n` : answerText(answer, io.stdout));
   return answer.verdict === 'permit' ? 0 : 1;
-}
+};
 
 /** The policy in force as `run` would have it on its first load; null, with the problems printed, when it cannot be read. */
 function authorizerOf(line: CommandLine<Flag>, io: Io): PolicyAuthorizer | null {

@@ -1,28 +1,14 @@
 import { request } from 'node:http';
 import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
-import { exitText } from '../lib/errors/exits.ts';
 import { hostPort } from '../lib/ip.ts';
 import { oneLine } from '../lib/printable.ts';
-import { type Command, parseCommandLine, UsageError } from './arguments.ts';
-
-export const help = `Usage: sallyport health [--live]
-
-Asks the health server of the proxy in this container, found by the same environment: for a container's health check or
-an exec probe where no HTTP client is installed. Says nothing when all is well.
-
-  --live   whether it runs, rather than whether it is ready
-
-Exit status: ${exitText('health')}.
-`;
+import { type Main, UsageError } from './arguments.ts';
 
 /** Less than the 30 s after which container engines give a health check up, more than a busy machine takes. */
 const timeoutMs = 5_000;
 
-export const main: Command['main'] = async (args, io) => {
-  const line = parseCommandLine<'live'>(args, { live: { takes: 'switch' } });
-  const [stray] = line.positionals;
-  if (stray !== undefined) throw new UsageError(`${stray}: nothing but flags is taken`);
+export const main: Main<'health'> = async (line, io) => {
   const read = readConfig(io.env, await hostFor(io.env));
   if (!read.ok)
     throw new UsageError('the environment is not that of a running proxy', 'sallyport run lists its faults');

@@ -4,69 +4,19 @@ import { dnsName, oneOf, type Parser, portNumber } from '../lib/config/values.ts
 import { type InjectResult, inject, type ManifestText, uninject } from '../lib/deploy/inject.ts';
 import { podMonitor, policyConfigMap } from '../lib/deploy/manifests.ts';
 import { type InjectSettings, readPorts, redirectPort } from '../lib/deploy/settings.ts';
-import { type ExitStatus, exitText } from '../lib/errors/exits.ts';
+import type { ExitStatus } from '../lib/errors/exits.ts';
 import { withRemedy } from '../lib/errors/problems.ts';
 import { defaultPolicies } from '../lib/policy/workload.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import { readPolicyFiles } from '../lib/reload/policy-files.ts';
-import { type Command, type CommandLine, type Io, parseCommandLine, UsageError } from './arguments.ts';
+import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 import { problemText } from './check.ts';
+import { commandTable } from './table/table.ts';
 import { version } from './version.ts';
 
-export const help = `Usage:
-  sallyport inject FILE…|- [flags]
-  sallyport inject FILE…|- --uninject
-  sallyport inject --print-policy-configmap FOLDER [--name NAME] [--namespace NS]
-  sallyport inject --print-pod-monitor [--name NAME] [--namespace NS]
-
-Puts Sallyport as a native sidecar (Kubernetes 1.29 or later) before the app of every workload in the YAML, and prints
-the result. Everything else stays as it is written, comments and order too. Done again it changes nothing; another
-version or other flags replace what is there. With an error nothing is printed, so that half a stream is never applied.
-
-  --image REF                    of Sallyport (sallyport:<this version>)
-  --policy-configmap NAME        the ConfigMap of policy files, which must exist for the pod to start (sallyport-policy)
-  --identity-secret NAME         a Secret with tls.crt, tls.key and ca.crt; without it no TLS is terminated
-  --default-inbound-policy P     for ports without a Server (deny)
-  --skip-inbound-ports LIST      ports that are left alone, such as 25,9000-9100: no policy governs them
-  --opaque-ports LIST            ports without a Server that are never inspected
-  --own-address                  also guard connections from inside the pod to its own addresses
-  --trust-domain NAME            as in SALLYPORT_TRUST_DOMAIN
-  --control-plane-namespace NS   as in SALLYPORT_CONTROL_PLANE_NAMESPACE
-  --admin-port PORT              (4191)
-  --health-port PORT             (4192)
-  --namespace NS                 of what names none (default)
-  --json                         the report on standard error as one JSON object
-  --uninject                     take Sallyport out again, whichever version and flags put it in
-
-The annotations config.linkerd.io/default-inbound-policy, skip-inbound-ports, opaque-ports and
-proxy-require-identity-inbound-ports of a pod, or else of its Namespace in the same YAML, win over the flags.
-sallyport.dev/inject: disabled, on either, leaves pods as they are.
-
-Exit status: ${exitText('inject')}.
-`;
-
-const flags = {
-  image: { takes: 'value' },
-  'policy-configmap': { takes: 'value' },
-  'identity-secret': { takes: 'value' },
-  'default-inbound-policy': { takes: 'value' },
-  'skip-inbound-ports': { takes: 'value' },
-  'opaque-ports': { takes: 'value' },
-  'own-address': { takes: 'switch' },
-  'trust-domain': { takes: 'value' },
-  'control-plane-namespace': { takes: 'value' },
-  'admin-port': { takes: 'value' },
-  'health-port': { takes: 'value' },
-  namespace: { takes: 'value' },
-  name: { takes: 'value' },
-  json: { takes: 'switch' },
-  uninject: { takes: 'switch' },
-  'print-policy-configmap': { takes: 'value' },
-  'print-pod-monitor': { takes: 'switch' },
-} as const;
-type Flag = keyof typeof flags;
+type Flag = FlagOf<'inject'>;
 type InjectLine = CommandLine<Flag>;
 
 /** What each way of using the command takes; anything else on its line was meant for another. */
@@ -76,25 +26,24 @@ const modes = [
   { flag: 'uninject', takes: ['namespace', 'json'], files: true, run: edit },
 ] as const;
 
-export const main: Command['main'] = async (args, io) => {
-  const line = parseCommandLine<Flag>(args, flags);
+export const main: Main<'inject'> = async (line, io) => {
   const mode = modes.find(({ flag }) => line.has(flag));
-  for (const flag of Object.keys(flags) as Flag[]) {
+  for (const flag of Object.keys(commandTable.inject.flags) as Flag[]) {
     if (!line.has(flag) || flag === mode?.flag) continue;
     const fits = mode === undefined ? flag !== 'name' : (mode.takes as readonly Flag[]).includes(flag);
     if (!fits) throw new UsageError(`--${flag} has no meaning ${mode === undefined ? 'here' : `with --${mode.flag}`}`);
   }
-  const [stray] = line.positionals;
+  const [stray] = line.words;
   if (mode?.files === false && stray !== undefined) throw new UsageError(`${stray}: --${mode.flag} takes no files`);
   return (mode?.run ?? edit)(line, io);
 };
 
 async function edit(line: InjectLine, io: Io): Promise<ExitStatus> {
   const settings = readSettings(line);
-  if (line.positionals.length === 0) {
+  if (line.words.length === 0) {
     throw new UsageError('nothing to inject', 'name a file, or - for standard input');
   }
-  const { sources, unreadable } = await readSources(line.positionals, io);
+  const { sources, unreadable } = await readSources(line.words, io);
   const result: InjectResult =
     unreadable.length > 0
       ? { texts: [], workloads: [], problems: unreadable }

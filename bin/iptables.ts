@@ -1,63 +1,17 @@
 import { type Parser, type PortRange, portNumber, portRanges } from '../lib/config/values.ts';
-import { type ExitStatus, exitText } from '../lib/errors/exits.ts';
+import type { ExitStatus } from '../lib/errors/exits.ts';
 import { oneLine } from '../lib/printable.ts';
 import { type Applied, applyRules, removeRules } from '../lib/redirect/apply.ts';
 import { type BackendName, RedirectError } from '../lib/redirect/backend.ts';
 import { type Family, includesPort, mergeRanges, subnets } from '../lib/redirect/exemptions.ts';
 import { thisMachine } from '../lib/redirect/machine.ts';
 import { nothing, printedRules, type RedirectOptions, redirectRules, restoreInput } from '../lib/redirect/rules.ts';
-import { type Command, type CommandLine, type Io, parseCommandLine, UsageError } from './arguments.ts';
+import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 
-export const help = `Usage: sallyport iptables [--print | --apply] [--remove] [flags]
-
-The nat rules that send a pod's inbound TCP connections to the proxy, for an init container. They name chains of their
-own and touch no rule of anybody else; applied again they change nothing, and changed flags replace them in one step.
-While they are there and the proxy is not, connections are refused: the ports never open by themselves.
-
-  --print                   the rules for a table without them, as input for iptables-restore --noflush (the default)
-  --apply                   put them into force; takes root and the capability NET_ADMIN
-  --remove                  with --apply, take them away again; with --print, the input that does
-  --inbound-port PORT       where redirected connections arrive, as in SALLYPORT_INBOUND_LISTEN (4143)
-  --skip-inbound-ports LIST ports that are left alone, such as 25,9000-9100: no policy governs them
-  --skip-subnets LIST       clients that are left alone, such as 10.1.0.0/16,fd00::/64
-  --admin-port PORT|off     left alone: the admin server answers there itself, behind its own policy (4191)
-  --health-port PORT|off    left alone: the health server answers there itself (4192)
-  --own-address             also guard connections from inside the pod to its own addresses (not those to loopback);
-                            their client is the pod's own address, podClusterIp in policies
-  --proxy-uid UID           the user of the proxy, whose connections --own-address leaves alone (2102); with
-                            SALLYPORT_APP_HOST=original another user's would come back for ever
-  --ipv6                    for IPv6, too; the proxy must listen there: SALLYPORT_INBOUND_LISTEN=[::]:4143
-                            with --print, one text for both programs, iptables-restore and ip6tables-restore
-  --ipv4-only               leave IPv6 open; without this and without --ipv6, --apply refuses where an interface has IPv6
-  --backend nft|legacy      which iptables; without it, the one that has the rules already or that takes them
-  --json                    what was done, or the rules, as one JSON object
-
-Exit status: ${exitText('iptables')}.
-`;
-
-const flags = {
-  print: { takes: 'switch' },
-  apply: { takes: 'switch' },
-  remove: { takes: 'switch' },
-  'inbound-port': { takes: 'value' },
-  'skip-inbound-ports': { takes: 'value' },
-  'skip-subnets': { takes: 'value' },
-  'admin-port': { takes: 'value' },
-  'health-port': { takes: 'value' },
-  'own-address': { takes: 'switch' },
-  'proxy-uid': { takes: 'value' },
-  ipv6: { takes: 'switch' },
-  'ipv4-only': { takes: 'switch' },
-  backend: { takes: 'value' },
-  json: { takes: 'switch' },
-} as const;
-type Flag = keyof typeof flags;
+type Flag = FlagOf<'iptables'>;
 type IptablesLine = CommandLine<Flag>;
 
-export const main: Command['main'] = async (args, io) => {
-  const line = parseCommandLine<Flag>(args, flags);
-  const [stray] = line.positionals;
-  if (stray !== undefined) throw new UsageError(`${stray}: nothing but flags is taken`);
+export const main: Main<'iptables'> = async (line, io) => {
   if (line.has('print') && line.has('apply')) throw new UsageError('--print and --apply exclude each other');
   if (line.has('ipv6') && line.has('ipv4-only')) throw new UsageError('--ipv6 and --ipv4-only exclude each other');
   const options = readOptions(line);

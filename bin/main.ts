@@ -1,7 +1,16 @@
 import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
-import { nearestName } from '../lib/policy/nearest.ts';
-import { type Command, type Io, UsageError } from './arguments.ts';
-import { version } from './version.ts';
+import {
+  type CommandName,
+  commandNamed,
+  flagBeforeCommand,
+  type Io,
+  type Main,
+  parseCommandLine,
+  UsageError,
+} from './arguments.ts';
+import { overview, widthOf } from './help.ts';
+import type { CommandRow } from './table/row.ts';
+import { commandTable } from './table/table.ts';
 
 // To import node:http is to read every property it has, and these three are getters that load the whole of fetch: 3 MB for
 // nothing. They must be gone before a command's modules import it.
@@ -9,79 +18,51 @@ for (const name of ['WebSocket', 'CloseEvent', 'MessageEvent']) {
   Reflect.deleteProperty(process.getBuiltinModule('node:http'), name);
 }
 
-interface Known {
-  readonly summary: string;
-  load(): Promise<Command>;
-  /** Traffic is its business, and what it prints is not: it goes on when nobody takes that, and waits for nobody. */
-  readonly serves?: boolean;
-}
+type Loaders = { readonly [Name in CommandName]: () => Promise<{ readonly main: Main<Name> }> };
 
 /** Loaded only when named: `--version` and `check` need neither the data plane nor its native parts. */
-const commands: ReadonlyMap<string, Known> = new Map([
-  ['run', { summary: 'the proxy, from the environment', load: () => import('./run.ts'), serves: true }],
-  [
-    'demo',
-    {
-      summary: 'the proxy before a small app, with an example policy, to try',
-      load: () => import('./demo.ts'),
-      serves: true,
-    },
-  ],
-  ['check', { summary: 'errors and warnings in policy files', load: () => import('./check.ts') }],
-  [
-    'explain',
-    { summary: 'one decision with its reasons, from policy files alone', load: () => import('./explain.ts') },
-  ],
-  ['certs', { summary: 'a development CA and workload certificates', load: () => import('./certs.ts') }],
-  ['iptables', { summary: "the rules that send a pod's traffic to the proxy", load: () => import('./iptables.ts') }],
-  ['inject', { summary: 'Sallyport as a sidecar, put into workload YAML', load: () => import('./inject.ts') }],
-  ['health', { summary: 'whether the proxy in this container is ready', load: () => import('./health.ts') }],
-]);
+const loaders: Loaders = {
+  run: () => import('./run.ts'),
+  demo: () => import('./demo.ts'),
+  check: () => import('./check.ts'),
+  explain: () => import('./explain.ts'),
+  certs: () => import('./certs.ts'),
+  iptables: () => import('./iptables.ts'),
+  inject: () => import('./inject.ts'),
+  health: () => import('./health.ts'),
+  version: () => import('./version.ts'),
+  help: () => import('./help.ts'),
+};
 
-function usage(): string {
-  const lines = [...commands].map(([name, { summary }]) => `  ${name.padEnd(9)}${summary}`);
-  return `Usage: sallyport <command> [flags]
-
-An inbound authorizing proxy: Linkerd's policy documents enforced in front of one application.
-
-Commands:
-${lines.join('\n')}
-
-sallyport <command> --help   what a command takes
-sallyport --version          the version
-`;
-}
+const inPlaceOfCommands: Readonly<Record<string, CommandName>> = {
+  '--help': 'help',
+  '-h': 'help',
+  '--version': 'version',
+  '-v': 'version',
+  '-V': 'version',
+};
 
 async function dispatch(argv: readonly string[], io: Io): Promise<ExitStatus> {
-  const [name, ...args] = argv;
-  // After `--`, and as the value of a flag (`--host=--help`), the words are the user's own.
-  const own = argv.slice(0, argv.includes('--') ? argv.indexOf('--') : argv.length);
-  const wantsHelp = own.includes('--help') || own.includes('-h');
-  if (own.includes('--version')) {
-    io.stdout.write(`sallyport ${version()}\n`);
-    return 0;
-  }
-  if (name === undefined || name.startsWith('-') || name === 'help') {
-    if (wantsHelp || name === 'help') {
-      io.stdout.write(usage());
-      return 0;
-    }
-    if (name !== undefined)
-      throw new UsageError(`${name} stands before any command`, 'write sallyport <command> [flags]');
-    io.stderr.write(usage());
+  const [first, ...args] = argv;
+  if (first === undefined) {
+    io.stderr.write(overview(widthOf(io.stderr)));
     return usageExit;
   }
-  const found = commands.get(name);
-  if (found === undefined) {
-    const nearest = nearestName(name, commands.keys());
-    throw new UsageError(`unknown command ${name}`, nearest === undefined ? '' : `did you mean ${nearest}?`);
-  }
-  const command = await found.load();
-  if (wantsHelp) {
-    io.stdout.write(command.help.endsWith('\n') ? command.help : `${command.help}\n`);
-    return 0;
-  }
-  return command.main(args, io);
+  const short = inPlaceOfCommands[first];
+  if (short !== undefined) return call(short, args, io);
+  if (first.startsWith('-')) throw flagBeforeCommand(first);
+  const name = commandNamed(first);
+  // After `--`, and as the value of a flag (`--host=--help`), the words are the user's own.
+  const own = args.slice(0, args.includes('--') ? args.indexOf('--') : args.length);
+  if (own.includes('--help') || own.includes('-h')) return call('help', [name], io);
+  if (own.includes('--version')) return call('version', [], io);
+  return call(name, args, io);
+}
+
+async function call<Name extends CommandName>(name: Name, args: readonly string[], io: Io): Promise<ExitStatus> {
+  const line = parseCommandLine(name, args);
+  const { main } = await loaders[name]();
+  return main(line, io);
 }
 
 /** Resolves when all that was written has left the process, or can no longer leave it. */
@@ -117,7 +98,8 @@ if (isOld(process.versions.node)) {
   process.exit(1);
 }
 const argv = process.argv.slice(2);
-const serves = commands.get(argv[0] ?? '')?.serves ?? false;
+const named: CommandRow | undefined = Object.entries(commandTable).find(([name]) => name === argv[0])?.[1];
+const serves = named?.serves ?? false;
 stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (!serves) resultLost(error);
 });
@@ -128,7 +110,7 @@ try {
   status = await dispatch(argv, { env, stdin, stdout, stderr });
 } catch (error) {
   if (error instanceof UsageError) {
-    const command = commands.has(argv[0] ?? '') ? ` ${argv[0]}` : '';
+    const command = named === undefined ? '' : ` ${argv[0]}`;
     const hint = error.hint === '' ? '' : ` (${error.hint})`;
     stderr.write(`sallyport${command}: ${error.message}${hint}\nTry: sallyport${command} --help\n`);
     status = usageExit;

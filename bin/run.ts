@@ -1,28 +1,16 @@
 import { type App, startApp } from '../lib/app.ts';
 import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
-import { type ExitStatus, exitText, usageExit } from '../lib/errors/exits.ts';
+import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import { hostPort } from '../lib/ip.ts';
 import { oneLine } from '../lib/printable.ts';
 import { faultsAreHeard, internalFault } from '../lib/proxy/guard.ts';
 import { createLog } from '../lib/telemetry/log.ts';
 import { flushOutputs } from '../lib/telemetry/output.ts';
-import { type Command, type Io, parseCommandLine } from './arguments.ts';
+import type { Io, Main } from './arguments.ts';
 import { version } from './version.ts';
 
-export const help = `Usage: sallyport run
-
-Runs the proxy, configured by the environment (README, "Environment"). It logs to stdout, one JSON object a line.
-
-SIGTERM or SIGINT drains: /ready turns 503, requests in flight finish, then it exits 0. A second one ends it at once.
-
-Exit status: ${exitText('run')}.
-`;
-
-export const main: Command['main'] = async (args, io) => {
-  parseCommandLine(args, {});
-  return run(io, () => {});
-};
+export const main: Main<'run'> = async (_line, io) => run(io, () => {});
 
 /** Starts, waits for a signal or for the admin server's /shutdown, drains. `started` is called once all ports are open. */
 export async function run(io: Io, started: (app: App) => void): Promise<ExitStatus> {

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import type { Main } from './arguments.ts';
 
 /** @throws when package.json is missing from the installation. */
 export function version(): string {
@@ -12,3 +13,9 @@ export function version(): string {
   }
   throw new Error('package.json is missing from the installation');
 }
+
+export const main: Main<'version'> = async (line, io) => {
+  const said = { version: version(), node: process.version };
+  io.stdout.write(line.has('json') ? `${JSON.stringify(said)}\n` : `sallyport ${said.version}\n`);
+  return 0;
+};

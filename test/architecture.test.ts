@@ -654,10 +654,10 @@ t.test('what Node does not document is reached through one file', async (t) => {
 const forTests: ReadonlyMap<string, readonly string[]> = new Map([
   // Texts, which only README prints whole.
   ['lib/errors/error-codes.ts', ['errorCatalogue']],
-  ['lib/errors/exits.ts', ['exitMeanings']],
   ['lib/errors/problems.ts', ['problemCatalogue']],
   ['lib/proxy/http/refuse.ts', ['failureOf']],
-  // Parts whose many rows would each need a server, a client or a kernel.
+  // Parts whose many rows would each need a server, a client, a kernel or a terminal.
+  ['bin/help.ts', ['commandHelp', 'wrapped']],
   ['lib/ops/admin-app.ts', ['acceptsGzip']],
   ['lib/policy/pod.ts', ['probePath']],
   ['lib/proxy/http1/library/exchange.ts', ['isWritableLink']],
@@ -768,8 +768,8 @@ t.test('what tests of several rooms need stands in test/support', async (t) => {
   }
 });
 
-/** What every command exports: bin/main.ts asks each for the same two. */
-const ofEveryCommand: ReadonlySet<string> = new Set(['main', 'help']);
+/** What every command exports: bin/main.ts asks each for the same. */
+const ofEveryCommand: ReadonlySet<string> = new Set(['main']);
 
 /** The types that a file declares, exported or not. */
 function typesOf(source: string): string[] {

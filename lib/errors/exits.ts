@@ -4,7 +4,8 @@ export const usageExit = 64;
 /** 1: what was asked for is not so, or could not be done. */
 export type ExitStatus = 0 | 1 | typeof usageExit;
 
-type Meanings = Readonly<Record<ExitStatus, string>>;
+/** A command that has no status 1 has nothing that could be so or not. */
+type Meanings = Readonly<Partial<Record<ExitStatus, string>>>;
 
 const serving: Meanings = {
   0: 'after a drained stop',
@@ -25,6 +26,8 @@ export const exitMeanings = {
   certs: { 0: 'written', 1: 'nothing could be written', 64: 'wrong usage' },
   inject: { 0: 'done', 1: 'errors, nothing is printed', 64: 'wrong usage' },
   iptables: { 0: 'done', 1: 'refused, nothing is half done', 64: 'wrong usage' },
+  version: { 0: 'printed', 64: 'wrong usage' },
+  help: { 0: 'printed', 64: 'wrong usage' },
   health: { 0: 'yes', 1: 'no, with the reason on stderr', 64: 'wrong usage' },
 } as const satisfies Readonly<Record<string, Meanings>>;
 

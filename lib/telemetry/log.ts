@@ -89,8 +89,10 @@ function plainMessage(message: unknown): string {
   return escapedJson(JSON.stringify(String(message ?? '')).slice(1, -1));
 }
 
+/** What is empty says nothing, and has no place in a line for reading; JSON has it all the same. */
 function plainField(parts: string[], name: string, value: unknown): void {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  if (value === null || value === '' || (Array.isArray(value) && value.length === 0)) return;
+  if (typeof value !== 'object' || Array.isArray(value)) {
     parts.push(`${plainName(name)}=${plainValue(value)}`);
     return;
   }

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import fc from 'fast-check';
 import t from 'tap';
+import { parseCommandLine } from '../../bin/arguments.ts';
 import { main as explainCommand } from '../../bin/explain.ts';
 import type { ExplainJson } from '../../lib/policy/explain.ts';
 import { spiffeCertificate, testCertificate } from '../support/certificates.ts';
@@ -91,7 +92,10 @@ async function explained(requests: readonly RandomRequest[]): Promise<readonly E
   );
   const io = { stdin, stdout, stderr: new PassThrough().resume(), env: facts };
   const reading = stdout.setEncoding('utf8').toArray();
-  await explainCommand(['--requests', '-'], io as unknown as Parameters<typeof explainCommand>[1]);
+  await explainCommand(
+    parseCommandLine('explain', ['--requests', '-']),
+    io as unknown as Parameters<typeof explainCommand>[1],
+  );
   stdout.end();
   const lines = (await reading).join('').trimEnd().split('\n');
   return lines.map((line) => JSON.parse(line) as ExplainJson);

@@ -4,7 +4,9 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { commandTable } from '../../bin/table/table.ts';
 import { errorCatalogue } from '../../lib/errors/error-codes.ts';
+import { exitMeanings, exitText } from '../../lib/errors/exits.ts';
 import { problemCatalogue } from '../../lib/errors/problems.ts';
 import { failureOf } from '../../lib/proxy/http/refuse.ts';
 import { testMap } from './test-map.ts';
@@ -24,6 +26,14 @@ function marked(text: string): string {
 }
 
 export const tables: Readonly<Record<string, () => string>> = {
+  commands: () => {
+    const rows = Object.entries(commandTable).map(([name, row]) => {
+      const more = row.page === null ? '' : `; see [${row.page[0]}](${row.page[1]})`;
+      const asRun = name !== 'run' && exitMeanings[row.exits] === exitMeanings.run;
+      return [`\`sallyport ${row.brief}\``, `${marked(row.does)}${more}`, asRun ? 'as `run`' : exitText(row.exits)];
+    });
+    return table(['command', 'does', 'exit status'], rows);
+  },
   errors: () => {
     const rows = Object.entries(errorCatalogue).map(([code, { meaning, remedy, ...row }]) => {
       const outcome =

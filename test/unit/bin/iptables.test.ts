@@ -33,7 +33,7 @@ t.test('usage', async (t) => {
     [['--proxy-uid=4294967295'], /is not a user id/],
     [['--backend=ipfw'], /--backend: "ipfw" is not known \(one of nft, legacy\)/],
     [['--skip-outbound-ports=25'], /unknown flag --skip-outbound-ports/],
-    [['8080'], /8080: nothing but flags is taken/],
+    [['8080'], /unexpected argument "8080" \(it takes flags alone\)/],
   ];
   for (const [args, stderr] of rows) {
     t.match(await runSallyport(t, ['iptables', ...args]), { code: 64, stdout: '', stderr }, args.join(' '));

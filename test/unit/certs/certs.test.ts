@@ -4,7 +4,7 @@ import { mkdtemp, readdir, readFile, rmdir, stat, writeFile } from 'node:fs/prom
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { UsageError } from '../../../bin/arguments.ts';
+import { parseCommandLine, UsageError } from '../../../bin/arguments.ts';
 import { main } from '../../../bin/certs.ts';
 import { type CertificateRequest, createAuthority, issueCertificate } from '../../../certs/authority.ts';
 import { identityFromCertificate } from '../../../lib/certificate-names.ts';
@@ -27,7 +27,8 @@ async function run(args: readonly string[], env: Record<string, string> = {}) {
     stderr: { write: (text: string) => (err += text) },
     env,
   };
-  const status = await main(args, io).catch((error: unknown) => {
+  const called = (async () => main(parseCommandLine('certs', args), io))();
+  const status = await called.catch((error: unknown) => {
     // bin/main.ts prints these and exits with 64, for every command alike.
     if (!(error instanceof UsageError)) throw error;
     err += `${error.message} ${error.hint}\n`;
@@ -217,9 +218,9 @@ t.test('faults', async (t) => {
 
   const rows: readonly [string, string[], number, RegExp][] = [
     ['no action', [], 64, /init or issue is missing/],
-    ['an unknown action', ['revoke'], 64, /unknown action: revoke/],
+    ['an unknown action', ['revoke'], 64, /unknown action "revoke" init or issue/],
     ['an unknown option', ['init', '--bogus'], 64, /--bogus/],
-    ['a surplus argument', ['init', 'here'], 64, /unexpected argument: here/],
+    ['a surplus argument', ['init', 'here'], 64, /unexpected argument "here"/],
     ['a name for the CA', ['init', '--dns', 'a.b'], 64, /--dns belongs to issue/],
     ['a namespace for the CA', ['init', '--namespace', 'a'], 64, /--namespace belongs to issue/],
     ['no name', issue, 64, /a name is missing/],

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { parseCommandLine } from '../../../bin/arguments.ts';
 import { main as iptables } from '../../../bin/iptables.ts';
 import { type Config, readConfig } from '../../../lib/config/config.ts';
 import { inject, uninject } from '../../../lib/deploy/inject.ts';
@@ -151,7 +152,15 @@ t.test('the arguments of the init container are ones that sallyport iptables tak
         };
         const stdout = { write } as never;
         const asked = args.map((arg) => (arg === '--apply' ? '--print' : arg));
-        t.equal(await iptables(asked, { env: {}, stdin: process.stdin, stdout, stderr: stdout }), 0);
+        t.equal(
+          await iptables(parseCommandLine('iptables', asked), {
+            env: {},
+            stdin: process.stdin,
+            stdout,
+            stderr: stdout,
+          }),
+          0,
+        );
         t.match(printed, '--to-ports 4143');
       }
     }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { UsageError } from '../../../bin/arguments.ts';
+import { parseCommandLine, UsageError } from '../../../bin/arguments.ts';
 import { main } from '../../../bin/iptables.ts';
 import { readPorts } from '../../../lib/deploy/settings.ts';
 
@@ -9,7 +9,8 @@ async function stepTakes(list: string): Promise<boolean> {
   const sink = { write: () => true } as unknown as NodeJS.WriteStream;
   const io = { env: {}, stdin: process.stdin, stdout: sink, stderr: sink };
   try {
-    return (await main(['--print', '--inbound-port=4143', `--skip-inbound-ports=${list}`], io)) === 0;
+    const line = parseCommandLine('iptables', ['--print', '--inbound-port=4143', `--skip-inbound-ports=${list}`]);
+    return (await main(line, io)) === 0;
   } catch (error) {
     if (error instanceof UsageError) return false;
     throw error;

@@ -54,11 +54,13 @@ t.test('JSON lines', async (t) => {
 t.test('plain lines', async (t) => {
   const rows: [object, string, string][] = [
     [{}, 'ready', 'INFO ready'],
-    [{ port: 8080, ok: true, none: null }, 'listening', 'INFO listening port=8080 ok=true none=null'],
+    [{ port: 8080, ok: false, n: 0, none: null }, 'listening', 'INFO listening port=8080 ok=false n=0'],
+    [{ a: '', b: [], c: {}, d: { e: '', f: null, g: [] }, h: [''] }, 'empty', 'INFO empty h=[""]'],
+    [{ server: { group: '', kind: '', name: '' } }, 'empty ref', 'INFO empty ref server=//'],
     [{ a: { b: { c: 'd' } } }, 'nested', 'INFO nested a.b.c=d'],
     [{ server: { group: '', kind: 'default', name: 'deny' } }, 'ref', 'INFO ref server=/default/deny'],
     [{ list: ['a b', 1] }, 'list', 'INFO list list=["a b",1]'],
-    [{ text: 'two words', empty: '' }, 'quoted', 'INFO quoted text="two words" empty=""'],
+    [{ text: 'two words', empty: '' }, 'quoted', 'INFO quoted text="two words"'],
     [{ 'odd name': 1 }, 'name', 'INFO name "odd name"=1'],
     [{}, 'message\nof two lines', 'INFO message\\nof two lines'],
   ];

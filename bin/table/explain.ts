@@ -1,0 +1,46 @@
+import { command, once, repeated, toggle } from './row.ts';
+
+export const explainCommand = command({
+  does: 'one decision with its reasons, or one for each line of a file, from files alone',
+  brief: 'explain --policy PATH …',
+  usage: ['explain --policy PATH --port N --client IP [flags]', 'explain --policy PATH --requests FILE|- [flags]'],
+  about: [
+    "One decision with its reasons, from policy files alone: the proxy's own deciding function, without a server. Where NetworkPolicies close the port to the client, they are the decision: nothing else is asked.",
+  ],
+  words: { kind: 'none', instead: (word) => `write --policy ${word}` },
+  headings: {
+    policy: 'The request (GET / HTTP/1.1 without TLS, where nothing else is said):',
+    requests: 'Many requests:',
+    namespace:
+      'The pod (each wins over its variable, SALLYPORT_POD_LABELS and so on, and over the annotations of a manifest):',
+    json: 'Output:',
+  },
+  flags: {
+    policy: repeated(
+      'PATH',
+      'file or folder of policy documents, - for standard input; may be repeated; SALLYPORT_POLICY where absent',
+    ),
+    port: once('N', 'the port that the client connects to'),
+    client: once('IP', "the client's address"),
+    identity: once('NAME', 'the verified name in its certificate, DNS or spiffe://'),
+    tls: once('KIND', 'none, anonymous (mesh TLS without a certificate) or passthrough (TLS for another name)'),
+    protocol: once('P', 'http1, http2, grpc or tcp (bytes that are not HTTP)'),
+    method: once('M', 'GET, and POST for gRPC, where absent'),
+    path: once('P', 'with its query; / where absent'),
+    host: once('H', 'of the request'),
+    header: repeated("'K: V'", 'may be repeated'),
+    requests: once(
+      'FILE|-',
+      'one JSON object a line, { "port": 8080, "client": "10.1.2.3", "identity": "…" or "tls": "…", "protocol": "…", "method": "…", "path": "…", "host": "…", "headers": { "k": "v" or ["v", …] } }; prints one JSON decision a line, in order. All are asked at one instant, so that equal lines spend a rate limit as a burst does. A line that cannot be read yields { "error": … }.',
+    ),
+    namespace: once('NS', 'of the pod'),
+    'pod-label': repeated('K=V', 'may be repeated, as may the next three'),
+    'pod-port': repeated('NAME=N', 'a named port'),
+    'pod-ip': repeated('IP', 'what podClusterIp means'),
+    probe: repeated('PORT/PATH', 'an HTTP probe of the app'),
+    'default-policy': once('P', 'for ports without a Server'),
+    'opaque-ports': once('LIST', 'ports without a Server that are never inspected'),
+    json: toggle('one JSON object on stdout'),
+  },
+  exits: 'explain',
+});
