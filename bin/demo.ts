@@ -1,20 +1,27 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
+import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createAuthority, issueCertificate } from '../certs/authority.ts';
-import { type Io, type Main, UsageError } from './arguments.ts';
+import type { Io, Main } from './arguments.ts';
 import { demoPolicy } from './demo-policy.ts';
 import { run } from './run.ts';
 
-const appPort = 3000;
-const proxyPort = 8080;
+/** The ports of the demo, as everybody knows them; one that is taken gives way to a free one. */
+const wellKnown = { app: 3000, proxy: 8080, admin: 4191, health: 4192 } as const;
+type Ports = Readonly<Record<keyof typeof wellKnown, number>>;
+
+/** Milliseconds between two looks at who our parent is. */
+const parentWatchMs = 250;
+
 const webName = 'web.demo.serviceaccount.identity.linkerd.cluster.local';
 const ordersName = 'orders.demo.serviceaccount.identity.linkerd.cluster.local';
 
 export const main: Main<'demo'> = async (_line, io) => {
+  const ending = new DemoEnd();
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-demo-'));
-  // At the exit, which a second signal causes too.
+  // At the exit, whatever it comes from.
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
   const app = http.createServer((request, response) => {
     const caller = request.headers['l5d-client-id'] ?? 'nobody in particular';
@@ -22,19 +29,19 @@ export const main: Main<'demo'> = async (_line, io) => {
     response.end(`The app got ${request.method} ${request.url} from ${caller}\n`);
   });
   try {
-    await startApp(app);
+    const ports = await listenAndChoose(app);
     const file = (name: string): string => join(folder, name);
     writeMaterial(file);
     const env = {
       ...withoutOurs(io.env),
       SALLYPORT_POLICY: file('policy.yaml'),
-      SALLYPORT_INBOUND_PORTS: `[127.0.0.1]:${proxyPort}=127.0.0.1:${appPort}`,
-      SALLYPORT_ADMIN_LISTEN: '127.0.0.1:4191',
-      SALLYPORT_HEALTH_LISTEN: '127.0.0.1:4192',
+      SALLYPORT_INBOUND_PORTS: `[127.0.0.1]:${ports.proxy}=127.0.0.1:${ports.app}`,
+      SALLYPORT_ADMIN_LISTEN: `127.0.0.1:${ports.admin}`,
+      SALLYPORT_HEALTH_LISTEN: `127.0.0.1:${ports.health}`,
       SALLYPORT_POD_NAME: 'web-0',
       SALLYPORT_POD_NAMESPACE: 'demo',
       SALLYPORT_POD_LABELS: 'app=web',
-      SALLYPORT_POD_PORTS: `http=${proxyPort}`,
+      SALLYPORT_POD_PORTS: `http=${ports.proxy}`,
       SALLYPORT_POD_IPS: '127.0.0.1',
       // Everything here comes from 127.0.0.1, which would otherwise be let in as the pod's own traffic.
       SALLYPORT_AUTHORIZE_LOCALHOST: 'false',
@@ -42,21 +49,57 @@ export const main: Main<'demo'> = async (_line, io) => {
       SALLYPORT_IDENTITY_KEY: file('web.key'),
       SALLYPORT_IDENTITY_TRUST_ANCHORS: file('ca.crt'),
       SALLYPORT_LOG_FORMAT: 'plain',
+      SALLYPORT_SHUTDOWN_GRACE_PERIOD: '2s',
     };
-    return await run({ ...io, env }, () => io.stdout.write(instructions(folder)));
+    const started = (): void => void io.stdout.write(instructions(folder, ports));
+    // Ctrl-C reaches npm and the demo, and npm hands it on: the demo gets it twice.
+    return await run({ ...io, env }, { started, endings: (end) => ending.by(end), again: 'joins' });
   } finally {
     app.close();
     app.closeAllConnections();
   }
 };
 
-function startApp(app: http.Server): Promise<void> {
+/**
+ * Why the demo ends besides what ends any proxy: with its terminal, and with the program that started it, for npm dies of a
+ * SIGHUP or a SIGKILL without a word to what it runs. Until the proxy can be drained, all of that ends the process.
+ */
+class DemoEnd {
+  #end: () => void = () => process.exit(0);
+
+  constructor() {
+    for (const signal of ['SIGHUP', 'SIGTERM', 'SIGINT'] as const) process.on(signal, () => this.#end());
+    const parent = process.ppid;
+    const watch = setInterval(() => {
+      if (process.ppid === parent) return;
+      clearInterval(watch);
+      this.#end();
+    }, parentWatchMs);
+    watch.unref();
+  }
+
+  by(end: () => void): void {
+    this.#end = end;
+  }
+}
+
+/** Starts the app; yields its port and three that are free now, none of them twice. */
+async function listenAndChoose(app: http.Server): Promise<Ports> {
+  const others = (['proxy', 'admin', 'health'] as const).map((name) => ({ name, server: net.createServer() }));
+  const ports = { ...wellKnown, app: await listen(app, wellKnown.app) };
+  for (const { name, server } of others) Object.assign(ports, { [name]: await listen(server, wellKnown[name]) });
+  await Promise.all(others.map(({ server }) => new Promise((closed) => server.close(closed))));
+  return ports;
+}
+
+/** The port, or one that the system chooses where that is taken. */
+function listen(server: net.Server, port: number): Promise<number> {
   return new Promise((resolve, reject) => {
-    app.once('error', (error: NodeJS.ErrnoException) => {
-      const inUse = `127.0.0.1:${appPort} is in use; the demo's app needs it`;
-      reject(error.code === 'EADDRINUSE' ? new UsageError(inUse, 'stop what listens there') : error);
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      if (port !== 0 && ['EADDRINUSE', 'EACCES'].includes(error.code ?? '')) resolve(listen(server, 0));
+      else reject(error);
     });
-    app.listen(appPort, '127.0.0.1', resolve);
+    server.listen(port, '127.0.0.1', () => resolve((server.address() as net.AddressInfo).port));
   });
 }
 
@@ -80,11 +123,14 @@ function withoutOurs(env: Io['env']): Record<string, string | undefined> {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('SALLYPORT_')));
 }
 
-function instructions(folder: string): string {
+function instructions(folder: string, ports: Ports): string {
+  const { app, proxy: proxyPort, admin, health } = ports;
   const tls = `--resolve ${webName}:${proxyPort}:127.0.0.1 --cacert ${folder}/ca.crt`;
   const identity = `--cert ${folder}/orders.crt --key ${folder}/orders.key`;
+  const moved = (Object.keys(wellKnown) as (keyof Ports)[]).filter((name) => ports[name] !== wellKnown[name]);
+  const others = moved.map((name) => `Port ${wellKnown[name]} is taken: the ${name} is on ${ports[name]}.\n`).join('');
   return `
-Sallyport stands before the app. In another terminal:
+${others === '' ? '' : `${others}\n`}Sallyport stands before the app on 127.0.0.1:${app}. In another terminal:
 
   # allowed: everybody may read /public
   curl -i http://127.0.0.1:${proxyPort}/public/hello
@@ -96,10 +142,10 @@ Sallyport stands before the app. In another terminal:
   curl -i ${tls} ${identity} https://${webName}:${proxyPort}/orders/1
 
   # the metrics, behind the policy of their own port
-  curl -s http://127.0.0.1:4191/metrics | grep authz
+  curl -s http://127.0.0.1:${admin}/metrics | grep authz
 
   # ready? (on a port that no policy governs)
-  curl -i http://127.0.0.1:4192/ready
+  curl -i http://127.0.0.1:${health}/ready
 
 The policy is ${folder}/policy.yaml: edit it, save it, ask again. Ctrl-C ends the demo.
 

@@ -10,10 +10,19 @@ import { flushOutputs } from '../lib/telemetry/output.ts';
 import type { Io, Main } from './arguments.ts';
 import { version } from './version.ts';
 
-export const main: Main<'run'> = async (_line, io) => run(io, () => {});
+export const main: Main<'run'> = async (_line, io) => run(io, {});
 
-/** Starts, waits for a signal or for the admin server's /shutdown, drains. `started` is called once all ports are open. */
-export async function run(io: Io, started: (app: App) => void): Promise<ExitStatus> {
+interface Running {
+  /** Called once all ports are open. */
+  started?(): void;
+  /** Further reasons to end, besides SIGTERM and SIGINT. */
+  endings?(end: () => void): void;
+  /** What a second reason to end does; the default is to cut the drain short. */
+  readonly again?: 'cuts' | 'joins';
+}
+
+/** Starts, waits for a signal or for the admin server's /shutdown, drains. */
+export async function run(io: Io, running: Running): Promise<ExitStatus> {
   const host = await hostFor(io.env);
   const read = readConfig(io.env, host);
   if (!read.ok) {
@@ -35,7 +44,8 @@ export async function run(io: Io, started: (app: App) => void): Promise<ExitStat
   process.on('uncaughtException', (error) => uncaught('an uncaught exception', error));
   process.on('unhandledRejection', (reason) => uncaught('an unhandled rejection', reason));
 
-  const signals = new Signals(logger);
+  const signals = new Signals(logger, running.again ?? 'cuts');
+  running.endings?.(signals.end);
   try {
     const build = { version: version(), gitSha: '', date: '' };
     const app = await startApp({ config, env: io.env, host, log, build });
@@ -51,7 +61,7 @@ export async function run(io: Io, started: (app: App) => void): Promise<ExitStat
       },
       'Listening',
     );
-    started(app);
+    running.started?.();
     signals.drain(app);
     const drained = await app.stopped;
     return drained ? 0 : 1;
@@ -76,23 +86,28 @@ function shown(address: { readonly address: string; readonly port: number } | nu
 class Signals {
   #app: App | null = null;
   #asked = false;
+  readonly #logger: { warn(message: string): void; info(message: string): void };
+  readonly #again: 'cuts' | 'joins';
 
-  constructor(logger: { warn(message: string): void; info(message: string): void }) {
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-      process.on(signal, () => {
-        if (this.#app === null) {
-          logger.info('Stopped before it had started');
-          process.exit(0);
-        }
-        if (this.#asked) {
-          logger.warn('Second signal; ending without a drain');
-          process.exit(1);
-        }
-        this.#asked = true;
-        void this.#app.stop();
-      });
-    }
+  constructor(logger: { warn(message: string): void; info(message: string): void }, again: 'cuts' | 'joins') {
+    this.#logger = logger;
+    this.#again = again;
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, this.end);
   }
+
+  readonly end = (): void => {
+    if (this.#app === null) {
+      this.#logger.info('Stopped before it had started');
+      process.exit(0);
+    }
+    if (this.#asked && this.#again === 'joins') return;
+    if (this.#asked) {
+      this.#logger.warn('Second signal; ending without a drain');
+      process.exit(1);
+    }
+    this.#asked = true;
+    void this.#app.stop();
+  };
 
   drain(app: App): void {
     this.#app = app;
