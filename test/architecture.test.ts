@@ -92,7 +92,7 @@ const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; r
 };
 
 const policyAsSeen = /^lib\/policy\/(decision|refusals)\.ts$/;
-const proxyBase = /^lib\/proxy\/(connection-facts|guard|limits|node-internals|recorder|token)\.ts$/;
+const proxyBase = /^lib\/proxy\/(connection-facts|guard|last-bytes|limits|node-internals|recorder|token)\.ts$/;
 const inRoom = (room: string): RegExp => new RegExp(`^lib/proxy/${room}/[^/]+$`);
 
 const dataPlane: readonly Rule[] = [
@@ -348,6 +348,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   ['lib/proxy/http2/client/client-session.ts', [1, 'lib/proxy/http2/session/intake.ts']],
   ['lib/proxy/tcp/forward.ts', [1, 'lib/proxy/tcp/forward.ts']],
   ['lib/proxy/tcp/guarded-opening.ts', [1, 'lib/proxy/tcp/guarded-opening.ts']],
+  ['lib/proxy/last-bytes.ts', [1, 'none: thrown away, and at most 16 MiB']],
   // What Node's parser or the session has handed on of that.
   ['lib/proxy/http/application.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   ['lib/proxy/http1/library/exchange.ts', [2, 'lib/proxy/http1/library/sliced-feed.ts']],
@@ -474,6 +475,26 @@ const steps: readonly Step[] = [
       ],
       isNot: ['upstreams.connect(permit, endpoint)', 'net.createServer()'],
     },
+  },
+  {
+    step: 'a connection is closed without waiting for what its client still sends',
+    written: /\bdestroySoon\b|connection: close\\r\\n\\r\\n/g,
+    places: {
+      // The one that waits.
+      'lib/proxy/last-bytes.ts': 1,
+      // After nothing that anybody would read: an idle connection, a client that has ended its side or said it sends no more.
+      'lib/proxy/http1/fast/client-connection.ts': 6,
+      'lib/proxy/recognize.ts': 1,
+      'lib/proxy/http2/client/client-session.ts': 1,
+      // The head of a response from the app that is the last one; its end is `finished`.
+      'lib/proxy/http1/fast/request.ts': 1,
+      // Means the one that waits: node-internals.ts makes it so.
+      'lib/proxy/node-internals.ts': 1,
+      'lib/proxy/http1/library/lane.ts': 3,
+      'lib/proxy/http1/library/client-connection.ts': 1,
+      'lib/proxy/http1/library/exchange.ts': 2,
+    },
+    examples: { is: ['socket.destroySoon();'], isNot: ['socket.destroy();'] },
   },
   {
     step: 'a library is asked for a connection to the app',

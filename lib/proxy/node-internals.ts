@@ -117,6 +117,14 @@ export function detach(response: http.ServerResponse, socket: Duplex): void {
   response.detachSocket(socket as net.Socket);
 }
 
+/**
+ * How Node's HTTP server, and all others that would have it destroyed soon, end a connection. Its own way is to close at
+ * once after the last response, which resets the connection where the client is still sending.
+ */
+export function endBy(socket: net.Socket, end: () => void): void {
+  socket.destroySoon = end;
+}
+
 /** Takes a socket away from the HTTP server that was given it; what it yields feeds the server's parser. */
 export function takeFeed(socket: net.Socket): (piece: Buffer) => void {
   const [feed] = socket.listeners('data') as ((piece: Buffer) => void)[];

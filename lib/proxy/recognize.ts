@@ -7,6 +7,7 @@ import { type HttpGuess, HttpScan } from './detect/http-guess.ts';
 import { Opening } from './detect/opening.ts';
 import { type Peek, peek, putBack } from './detect/peek.ts';
 import { type Ending, guarded } from './guard.ts';
+import { endWithStatus } from './last-bytes.ts';
 import type { ConnectionScope } from './recorder.ts';
 import type { PeerSession } from './tls/peer-session.ts';
 import type { AlpnPreference, Handshake, TlsTermination } from './tls/termination.ts';
@@ -33,7 +34,6 @@ export interface Unrecognized extends Ending {
 }
 
 const nothing = Buffer.alloc(0);
-const badRequest = 'HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n';
 
 export const noTls: ClientTls = { kind: 'none', reason: 'no_tls_from_remote' };
 
@@ -207,8 +207,8 @@ function undeclared(
     return;
   }
   scope.badRequest(policy, 'what some servers would take for a request, though it is none');
-  if (kind === 'seen') stream.end(badRequest);
-  stream.destroySoon();
+  if (kind === 'seen') endWithStatus(stream, '400 Bad Request');
+  else stream.destroySoon();
 }
 
 /** Undefined while it may still become one. */

@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import http2 from 'node:http2';
 import { Session } from 'node:inspector/promises';
@@ -75,9 +75,12 @@ async function start(): Promise<{ readonly http1: number; readonly http2: number
   const [one, two] = [await freePort(), await freePort()];
   const folder = await mkdtemp(join(tmpdir(), 'sallyport-walks-'));
   t.teardown(() => rm(folder, { recursive: true }));
-  await writeFile(join(folder, 'policy.yaml'), [policyOf(one, 'HTTP/1'), policyOf(two, 'HTTP/2')].join('---\n'));
+  // In a folder of its own: the one above is watched, too, and in that for temporary files others are at work.
+  const policy = join(folder, 'policy');
+  await mkdir(policy);
+  await writeFile(join(policy, 'policy.yaml'), [policyOf(one, 'HTTP/1'), policyOf(two, 'HTTP/2')].join('---\n'));
   const env = {
-    SALLYPORT_POLICY: folder,
+    SALLYPORT_POLICY: policy,
     SALLYPORT_POD_NAMESPACE: 'shop',
     SALLYPORT_INBOUND_PORTS: `${one}=127.0.0.1:${await portOf(http1App)},${two}=127.0.0.1:${await portOf(http2App)}`,
     SALLYPORT_ADMIN_LISTEN: 'off',

@@ -4,8 +4,8 @@ import type { Rostered } from '../../../roster.ts';
 import { bulkRead, longRead, type PutOff, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { internalFault } from '../../guard.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
+import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
 import type { AppPool } from '../app-pool.ts';
-import { endWith } from '../last-response.ts';
 import { halfOpenMs, sliceMs, sliceRequests } from '../limits.ts';
 import { Unread } from '../unread.ts';
 import { maxPlainHead, PlainRequest, readPlainHead } from './plain-request.ts';
@@ -304,18 +304,23 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   finished(request: FastRequest): void {
     if (request.isLast || this.#isEnding) {
       this.#state = over;
-      if (request.contentLeft > 0) endWith(this.socket, null);
-      else this.#close();
+      this.#close(request.contentLeft === 0 && (request.endsByClient || this.#clientEnded));
       return;
     }
     this.#wait(idle);
     if (!this.#isAdvancing) this.#advance();
   }
 
-  /** Closes after the last response. What the kernel has taken already still arrives, so its own FIN is enough. */
-  #close(): void {
+  /**
+   * Closes after the last response.
+   *
+   * @param isSilent the client has said that it sends nothing more. What the kernel has taken already still arrives, so
+   *   its own FIN is enough.
+   */
+  #close(isSilent: boolean): void {
     const plain = !('encrypted' in this.socket);
-    if (plain && !this.hasNext && this.socket.writableLength === 0) this.socket.destroy();
+    if (!isSilent || this.hasNext) endAfterLastBytes(this.socket, 'patient');
+    else if (plain && this.socket.writableLength === 0) this.socket.destroy();
     else this.socket.destroySoon();
   }
 
@@ -369,7 +374,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     if (this.#state.kind === 'head' && waited > limits.headerTimeoutMs) {
       this.#state = over;
       this.#lane.onBadRequest(this.connection, 'ERR_HTTP_REQUEST_TIMEOUT');
-      endWith(this.socket, '408 Request Timeout');
+      endWithStatus(this.socket, '408 Request Timeout');
     } else if (this.#state.kind === 'idle' && waited > limits.http1IdleTimeoutMs) {
       this.pipeline.limitReached('http1_idle_timeout', this.connection);
       this.socket.destroySoon();

@@ -8,12 +8,12 @@ import { outgoingLines } from '../../http/outgoing-fields.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
+import { endWithStatus } from '../../last-bytes.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { resetOrDestroy } from '../../tcp/forward.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
-import { endWith } from '../last-response.ts';
 import type { ResponseHead } from '../plain-response.ts';
 import type { PlainRequest } from './plain-request.ts';
 
@@ -81,6 +81,11 @@ export class FastRequest implements ResponseSink {
 
   get contentLeft(): number {
     return this.#contentLeft;
+  }
+
+  /** The client has said so, and sends nothing more. */
+  get endsByClient(): boolean {
+    return !this.#request.fields.keepAlive;
   }
 
   get requestComplete(): boolean {
@@ -271,7 +276,7 @@ export class FastRequest implements ResponseSink {
     const { socket } = this.#home;
     this.#leaveApp();
     if (this.#isBegun) this.#breakOff();
-    else endWith(socket, socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
+    else endWithStatus(socket, socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
     this.#ended('unclassified');
   }
 

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { failures } from '../../http/refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
-import { endWith } from '../last-response.ts';
+import { endWithStatus } from '../../last-bytes.ts';
 import type { Http1Exchange } from './exchange.ts';
 import type { FedConnection, SlicedFeed } from './sliced-feed.ts';
 
@@ -74,7 +74,7 @@ export class LibraryConnection implements FedConnection, Occupant {
     const { exchange, socket } = this;
     exchange?.breakOff();
     if (exchange?.responded === false)
-      endWith(socket, socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
+      endWithStatus(socket, socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
     else socket.destroy();
   }
 

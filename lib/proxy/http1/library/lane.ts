@@ -8,10 +8,10 @@ import { starts } from '../../fairness/starts.ts';
 import { internalFault } from '../../guard.ts';
 import { scanRequestHeaders } from '../../http/headers.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
-import { endAfter, responseOn } from '../../node-internals.ts';
+import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
+import { endAfter, endBy, responseOn } from '../../node-internals.ts';
 import type { Upstreams } from '../../upstream/upstreams.ts';
 import type { Http1Engine } from '../engine.ts';
-import { endWith } from '../last-response.ts';
 import { halfOpenMs } from '../limits.ts';
 import { LibraryConnection } from './client-connection.ts';
 import { Http1Exchange } from './exchange.ts';
@@ -84,7 +84,7 @@ export class LibraryLane implements Http1Engine {
   serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
     if (isVersionless(bytes)) {
       this.#options.onBadRequest(connection, 'no HTTP version');
-      endWith(socket, '400 Bad Request');
+      endWithStatus(socket, '400 Bad Request');
       return;
     }
     const overflow = (served: LibraryConnection): void =>
@@ -93,6 +93,10 @@ export class LibraryLane implements Http1Engine {
         served.socket,
       );
     const served = new LibraryConnection(connection, socket, this.#options.pipeline, overflow);
+    endBy(socket, () => {
+      served.feed?.stop();
+      endAfterLastBytes(socket, 'patient');
+    });
     connection.occupant = served;
     this.#connections.set(socket, served);
     socket.once('close', () => this.#connections.delete(socket));
@@ -232,7 +236,7 @@ export class LibraryLane implements Http1Engine {
       (target === null ? 'invalid request target' : null);
     if (fault !== null || target === null) {
       this.#options.onBadRequest(connection, fault as string);
-      endWith(served.socket, '400 Bad Request');
+      endWithStatus(served.socket, '400 Bad Request');
       return;
     }
     const response = responseOn(request, socket);
@@ -261,7 +265,7 @@ export class LibraryLane implements Http1Engine {
       return;
     }
     served.feed?.stop();
-    const refuse = (): void => endWith(served.socket, refusalOfFault(code));
+    const refuse = (): void => endWithStatus(served.socket, refusalOfFault(code));
     const { exchange } = served;
     if (exchange?.incomplete === true) {
       // The fault is in the body of the request that is being served: it has been decided, and counts as that.

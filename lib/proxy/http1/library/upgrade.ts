@@ -9,11 +9,11 @@ import { type HeaderList, scanResponseHeaders, without } from '../../http/header
 import { outgoingFields } from '../../http/outgoing-fields.ts';
 import { failures, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import { endAfterLastBytes } from '../../last-bytes.ts';
 import type { RequestScope } from '../../recorder.ts';
 import { leave, letGo, resetOrDestroy, splice } from '../../tcp/forward.ts';
 import { pipeGuarded } from '../../tcp/guarded-opening.ts';
 import type { Endpoint } from '../../upstream/endpoint.ts';
-import { endWith } from '../last-response.ts';
 import type { Http1Exchange } from './exchange.ts';
 import { forwardHttp1 } from './forward.ts';
 import type { LibraryUpstreams } from './library-upstreams.ts';
@@ -57,7 +57,7 @@ export class UpgradeForwarder {
     socket.on('error', () => socket.destroy());
     // The parser has let go of this socket, so after any response but a switch it must end. What the client still sends is
     // read away: a socket that nobody reads would never notice that its client is gone.
-    response.once('finish', () => endWith(socket as Socket, null));
+    response.once('finish', () => endAfterLastBytes(socket as Socket, 'patient'));
     const admitted = this.#pipeline.admit(connection, exchange);
     if (admitted.kind === 'refused') {
       exchange.refuse(admitted.refusal);

@@ -1,0 +1,58 @@
+import type { Socket } from 'node:net';
+
+/** Milliseconds without a byte after which a client is taken to have read what was sent last. */
+const quietMs = 1000;
+/** Milliseconds for which a client may go on sending after that, and bytes. It has had time to see that nobody listens. */
+const lingerMs = 10_000;
+const lingerBytes = 16 * 1024 * 1024;
+
+/**
+ * Ends our side, and the connection once the client has ended its own, or has had the time to read what was sent last.
+ * What it still sends is read away, never parsed: bytes that nobody reads make the kernel reset the connection, and a
+ * client whose next write fails for it never reads its response (RFC 9112 9.6).
+ *
+ * @param patience a slow client may take its time for what is on its way (`patient`), one that has broken a rule or a
+ *   deadline may not.
+ */
+export function endAfterLastBytes(socket: Socket, patience: 'patient' | 'impatient'): void {
+  if (socket.destroyed) return;
+  socket.removeAllListeners('data');
+  socket.removeAllListeners('timeout');
+  const end = (): void => {
+    socket.destroy();
+  };
+  let left = lingerBytes;
+  socket.on('data', (chunk: Buffer) => {
+    left -= chunk.length;
+    if (left < 0) socket.destroy();
+  });
+  const linger = (): void => {
+    if (socket.destroyed) return;
+    socket.setTimeout(quietMs, end);
+    const timer = setTimeout(end, lingerMs);
+    socket.once('close', () => clearTimeout(timer));
+  };
+  if (socket.readableEnded) {
+    // Nothing more will come.
+    socket.end(end);
+    return;
+  }
+  socket.once('end', end);
+  if (patience === 'patient' && socket.writableLength > 0) {
+    socket.end(linger);
+  } else {
+    socket.end();
+    linger();
+  }
+  socket.resume();
+}
+
+/**
+ * Ends a connection with a last response, after which nothing is read.
+ *
+ * @param status a status line's code and reason.
+ */
+export function endWithStatus(socket: Socket, status: string): void {
+  if (socket.writable) socket.write(`HTTP/1.1 ${status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`);
+  endAfterLastBytes(socket, 'impatient');
+}
