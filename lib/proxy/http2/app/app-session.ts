@@ -6,11 +6,11 @@ import { type HeaderList, without } from '../../http/headers.ts';
 import { contentLength, soundStatus } from '../message/field-rules.ts';
 import { HeaderBlocks } from '../message/header-blocks.ts';
 import { Http2ResponseHead } from '../message/response-head.ts';
-import { IdleClock } from '../session/idle-clock.ts';
+import type { Intake } from '../session/intake.ts';
 import { errorCode, maxStreamId, preface, setting } from '../session/protocol.ts';
 import { Session } from '../session/session.ts';
 import type { SessionLimits, SessionRole } from '../session/session-role.ts';
-import { AppStream, type Http2ResponseSink } from './app-stream.ts';
+import { AppStream, type AppStreamHome, type Http2ResponseSink } from './app-stream.ts';
 import { appLimits } from './limits.ts';
 
 const limits: SessionLimits = {
@@ -22,6 +22,7 @@ const limits: SessionLimits = {
   maxFields: appLimits.headerFields,
   // The app is ours, and may reset what it likes.
   maxResets: null,
+  awaitsPreface: false,
   // What it sends is lent, and read at once.
   takesTurns: false,
   // Its streams are limited, and so is what they bring. An app that waits for us to read must not wait for ever.
@@ -47,60 +48,62 @@ function readAnswerHead(fields: HeaderList): Http2ResponseHead | null {
 }
 
 /** A connection to the app. */
-export class AppSession implements SessionRole<AppStream>, Ending {
+export class AppSession implements SessionRole<AppStream>, AppStreamHome, Ending {
   readonly #home: AppSessionHome;
-  readonly #session: Session<AppStream>;
+  readonly session: Session<AppStream>;
+  /** For what is read of the app, which is only lent. */
+  readonly intake: Intake;
   readonly #blocks: HeaderBlocks<Http2ResponseHead>;
   #retired = false;
   #resets = 0;
   /** Some of its streams have only so much time for what waits. */
   #limitsWaits = false;
-  readonly #idle = new IdleClock();
 
   readonly client = null;
   readonly lastAccepted = 0;
 
   constructor(socket: Socket, home: AppSessionHome, budget: BufferBudget) {
     this.#home = home;
-    this.#session = new Session(socket, this, limits, budget);
-    this.#blocks = new HeaderBlocks(this.#session.decoder, readAnswerHead);
+    this.session = new Session(socket, this, limits, budget);
+    this.intake = this.session.intake;
+    this.#blocks = new HeaderBlocks(this.session.decoder, readAnswerHead);
     const gone = guarded('the end of an HTTP/2 app', socket, () => {
-      this.#session.abortAll(errorCode.internalError);
+      this.session.abortAll(errorCode.internalError);
       socket.destroy();
     });
     socket.once('end', gone);
     socket.once('close', gone);
     socket.write(preface);
-    this.#session.open();
+    this.session.open();
   }
 
   get hasRoom(): boolean {
-    return !this.#retired && this.#session.streams.size < this.maxStreams;
+    return !this.#retired && this.session.streams.size < this.maxStreams;
   }
 
   get isUnused(): boolean {
-    return this.#session.streams.size === 0;
+    return this.session.streams.size === 0;
   }
 
   /** For how long it has carried nothing, in milliseconds, as far as looks at it tell: this is one. */
   idleMs(now: number): number {
-    return this.#idle.look(now, this.#session.streams);
+    return this.session.streams.unusedMs(now);
   }
 
   /** Streams that the app takes at a time; 0 while it takes none. */
   get maxStreams(): number {
-    const { maxStreams } = this.#session.peer;
+    const { maxStreams } = this.session.peer;
     return maxStreams === Number.POSITIVE_INFINITY ? appLimits.defaultStreams : Math.min(appLimits.streams, maxStreams);
   }
 
   /** Bytes of DATA that the app takes on the session, whatever it takes on a stream. */
   get sendRoom(): number {
-    return this.#session.flow.sendRoom;
+    return this.session.flow.sendRoom;
   }
 
   /** Bytes of the largest header list that it takes, as it says. */
   get maxListBytes(): number {
-    return this.#session.peer.maxListBytes;
+    return this.session.peer.maxListBytes;
   }
 
   /**
@@ -109,21 +112,16 @@ export class AppSession implements SessionRole<AppStream>, Ending {
    * @param block its fields, encoded.
    */
   request(_admitted: Admitted, block: Buffer, isHead: boolean, endStream: boolean, sink: Http2ResponseSink): AppStream {
-    const { streams, peer, output } = this.#session;
+    const { streams, peer, output } = this.session;
     const id = streams.last === 0 ? 1 : streams.last + 2;
     streams.last = id;
-    const stream = new AppStream(this.#session, id, isHead, sink, peer.initialWindow);
+    const stream = new AppStream(this, id, isHead, sink, peer.initialWindow);
     stream.happened('HEADERS');
     streams.add(stream);
     output.headers(id, block, endStream);
     if (endStream) stream.happened('END_STREAM sent');
     if (id >= maxStreamId - 2) this.#retire();
     return stream;
-  }
-
-  /** Takes bytes of the app, which are only lent. */
-  receive(chunk: Buffer): void {
-    if (!this.#session.over) this.#session.receive(chunk);
   }
 
   headers(
@@ -135,11 +133,11 @@ export class AppSession implements SessionRole<AppStream>, Ending {
     endStream: boolean,
   ): void {
     if (stream === undefined || !stream.awaitsHead || stream.remoteEnded) {
-      this.#session.frames.trailers(streamId, stream, bytes, from, to, endStream);
+      this.session.frames.trailers(streamId, stream, bytes, from, to, endStream);
       return;
     }
     const block = this.#blocks.read(bytes, from, to);
-    if (block.kind === 'undecodable') this.#session.fail(errorCode.compressionError);
+    if (block.kind === 'undecodable') this.session.fail(errorCode.compressionError);
     else if (block.kind !== 'head') stream.malformed();
     else this.#head(stream, block.head, endStream);
   }
@@ -159,14 +157,14 @@ export class AppSession implements SessionRole<AppStream>, Ending {
     }
     if (endStream) stream.happened('END_STREAM received');
     stream.head(head, endStream);
-    if (endStream) this.#session.messageEnded(stream);
+    if (endStream) stream.messageEnded();
   }
 
   goingAway(lastStreamId: number): void {
     this.#retire();
-    for (const stream of [...this.#session.streams.values()]) {
+    for (const stream of [...this.session.streams.values()]) {
       // The app promises that it did nothing with these (RFC 9113 6.8).
-      if (stream.id > lastStreamId) this.#session.breakOff(stream, errorCode.refusedStream);
+      if (stream.id > lastStreamId) stream.breakOff(errorCode.refusedStream);
     }
     this.#closeIfDone();
   }
@@ -181,7 +179,7 @@ export class AppSession implements SessionRole<AppStream>, Ending {
 
   /** Whether content of this client holds what the others miss of the connection's window. */
   isHeldUpBy(owner: object): boolean {
-    const { streams, peer } = this.#session;
+    const { streams, peer } = this.session;
     let held = 0;
     for (const stream of streams.values()) {
       if (stream.owner !== owner) continue;
@@ -199,7 +197,7 @@ export class AppSession implements SessionRole<AppStream>, Ending {
    * Asked now and then.
    */
   lookForStalls(): void {
-    const { streams, output } = this.#session;
+    const { streams, output } = this.session;
     const hasNoRoom = this.sendRoom <= 0 || output.blocked;
     if (!hasNoRoom && !this.#limitsWaits) return;
     const held = this.#heldByOwner();
@@ -212,7 +210,7 @@ export class AppSession implements SessionRole<AppStream>, Ending {
 
   /** Bytes of content that the app has not said it has read, of each client. */
   #heldByOwner(): ReadonlyMap<object, number> {
-    const { streams, peer } = this.#session;
+    const { streams, peer } = this.session;
     const held = new Map<object, number>();
     for (const { owner, windows } of streams.values()) {
       held.set(owner, (held.get(owner) ?? 0) + Math.max(0, peer.initialWindow - windows.send));
@@ -222,6 +220,10 @@ export class AppSession implements SessionRole<AppStream>, Ending {
 
   limitReached(): void {
     // The app is ours.
+  }
+
+  noPreface(): void {
+    // SETTINGS are all of an app's.
   }
 
   brokenProtocol(): void {
@@ -246,7 +248,7 @@ export class AppSession implements SessionRole<AppStream>, Ending {
   }
 
   #closeIfDone(): void {
-    if (this.#session.streams.size === 0 && !this.#session.over) this.#session.end(errorCode.noError);
+    if (this.session.streams.size === 0 && !this.session.over) this.session.end(errorCode.noError);
   }
 
   #retire(): void {
@@ -257,7 +259,7 @@ export class AppSession implements SessionRole<AppStream>, Ending {
 
   /** Ends it now. */
   destroy(): void {
-    this.#session.abortAll(errorCode.cancel);
-    this.#session.socket.destroy();
+    this.session.abortAll(errorCode.cancel);
+    this.session.socket.destroy();
   }
 }

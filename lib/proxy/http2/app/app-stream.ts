@@ -25,6 +25,13 @@ export interface Http2ResponseSink {
   destroy(): void;
 }
 
+/** The connection to the app. */
+export interface AppStreamHome {
+  readonly session: StreamHome;
+  /** The stream is over, and has left the table. */
+  streamClosed(stream: AppStream): void;
+}
+
 /** One request to the app. */
 export class AppStream extends Stream {
   readonly isHead: boolean;
@@ -32,11 +39,13 @@ export class AppStream extends Stream {
   protected override isTimed = false;
   #response: 'awaited' | 'begun' = 'awaited';
   #interim: InterimCount | null = null;
+  readonly #home: AppStreamHome;
   readonly #sink: Http2ResponseSink;
 
-  constructor(home: StreamHome, id: number, isHead: boolean, sink: Http2ResponseSink, sendWindow: number) {
-    super(home, id, sendWindow, appLimits.streamWindow);
+  constructor(home: AppStreamHome, id: number, isHead: boolean, sink: Http2ResponseSink, sendWindow: number) {
+    super(home.session, id, sendWindow, appLimits.streamWindow);
     this.isHead = isHead;
+    this.#home = home;
     this.#sink = sink;
   }
 
@@ -92,6 +101,10 @@ export class AppStream extends Stream {
     } catch (error) {
       this.#fault(error);
     }
+  }
+
+  protected override removed(): void {
+    this.#home.streamClosed(this);
   }
 
   get isWaiting(): boolean {

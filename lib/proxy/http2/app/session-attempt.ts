@@ -50,7 +50,7 @@ export class SessionAttempt {
       callback: (length: number): boolean => {
         const { session } = this;
         try {
-          session?.receive(readBuffer.subarray(0, length));
+          session?.intake.receive(readBuffer.subarray(0, length));
         } catch (error) {
           internalFault('a read of an HTTP/2 app', session, error);
         }

@@ -9,12 +9,10 @@ import type { LimitName } from '../../limits.ts';
 import { encodeFields } from '../hpack/encoder.ts';
 import { type Block, HeaderBlocks } from '../message/header-blocks.ts';
 import { type RequestHead, readRequestHead } from '../message/request-head.ts';
-import { IdleClock } from '../session/idle-clock.ts';
 import { errorCode, frameType, maxStreamId } from '../session/protocol.ts';
 import { Session } from '../session/session.ts';
 import type { SessionLimits, SessionRole } from '../session/session-role.ts';
 import { verdictOn } from '../session/stream-state.ts';
-import { ClientPreface } from './client-preface.ts';
 import { ClientStream, type ClientStreamHome } from './client-stream.ts';
 import { clientLimits } from './limits.ts';
 
@@ -45,8 +43,6 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
   readonly #blocks: HeaderBlocks<RequestHead>;
   /** Bytes of the heads of its streams. */
   #headBytes = 0;
-  readonly #preface = new ClientPreface();
-  readonly #idle = new IdleClock();
   /** The last stream that is still served, once the end has been announced. */
   #drainedAt: number | null = null;
 
@@ -56,8 +52,11 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
     this.connection = connection;
     connection.occupant = this;
     this.#blocks = new HeaderBlocks(this.session.decoder, readRequestHead);
-    const received = guarded('bytes of an HTTP/2 client', this, (chunk: Buffer) => this.receive(chunk));
-    socket.on('data', received);
+    const { intake } = this.session;
+    socket.on(
+      'data',
+      guarded('bytes of an HTTP/2 client', this, (chunk: Buffer) => intake.receive(chunk)),
+    );
     // A client that can send no more frames cannot go on.
     const gone = guarded('the end of an HTTP/2 client', socket, () => this.#gone());
     socket.once('end', gone);
@@ -72,28 +71,12 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
   /** Begins with bytes that were read before; the stream flows. */
   start(bytes: Buffer): void {
     if (this.session.socket.isPaused()) this.session.socket.resume();
-    if (bytes.length > 0) this.receive(bytes);
-  }
-
-  receive(chunk: Buffer): void {
-    if (this.session.over) return;
-    const bytes = this.#preface.take(chunk);
-    if (bytes === -1) {
-      this.#lane.onBadRequest(this.connection, 'no HTTP/2 preface');
-      this.session.fail(errorCode.protocolError);
-    } else if (bytes < chunk.length) {
-      this.session.receive(bytes === 0 ? chunk : chunk.subarray(bytes));
-    }
+    if (bytes.length > 0) this.session.intake.receive(bytes);
   }
 
   /** The connection is given up; whatever still comes is not looked at. */
   get over(): boolean {
     return this.session.over;
-  }
-
-  /** Since when the beginning of a connection or of a message has been waiting for its rest; null when none is. */
-  get incompleteSince(): number | null {
-    return this.session.incompleteSince;
   }
 
   #gone(): void {
@@ -116,7 +99,7 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
       return;
     }
     const block = this.#blocks.read(bytes, from, to);
-    session.spend(this.#blocks.cost);
+    session.intake.spend(this.#blocks.cost);
     if (block.kind === 'undecodable') {
       session.fail(errorCode.compressionError);
       return;
@@ -185,6 +168,10 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
   #turnAway(streamId: number, block: Buffer, endStream: boolean): void {
     this.session.output.headers(streamId, block, true);
     if (!endStream) this.session.refuseMalformed(streamId, errorCode.noError, endStream);
+  }
+
+  noPreface(): void {
+    this.#lane.onBadRequest(this.connection, 'no HTTP/2 preface');
   }
 
   goingAway(): void {
@@ -280,9 +267,9 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
   sweep(now: number): void {
     if (this.over) return;
     const { headerTimeoutMs, http2IdleTimeoutMs } = this.pipeline.limits;
-    const { incompleteSince } = this;
-    const { streams } = this.session;
-    const idleMs = this.#idle.look(now, streams);
+    const { streams, intake } = this.session;
+    const { incompleteSince } = intake;
+    const idleMs = streams.unusedMs(now);
     if (incompleteSince !== null && now - incompleteSince >= headerTimeoutMs) {
       this.limitReached('header_timeout');
       this.#lane.onBadRequest(this.connection, 'header block not complete in time');

@@ -21,6 +21,8 @@ export interface ClientStreamHome {
   readonly connection: HttpConnection;
   readonly pipeline: RequestPipeline;
   readonly openStreams: number;
+  /** The stream is over, and has left the table. */
+  streamClosed(stream: ClientStream): void;
   /** Takes no more requests, and ends with the last that is open. */
   drain(): void;
 }
@@ -147,7 +149,7 @@ export class ClientStream extends Stream implements Exchange {
     this.#home.pipeline.responded(this, head.status, head.fields, this.startedAt);
     if (hasBody) return;
     this.happened('END_STREAM sent');
-    this.#home.session.halfClosed(this);
+    this.halfClosed();
   }
 
   /** The response is complete. */
@@ -274,7 +276,11 @@ export class ClientStream extends Stream implements Exchange {
     else if (this.stall.bytes === 0) this.stall.release();
   }
 
-  override close(): void {
+  protected override removed(): void {
+    this.#home.streamClosed(this);
+  }
+
+  protected override close(): void {
     super.close();
     this.#contentStall?.release();
     clearTimeout(this.#unwanted?.timer ?? undefined);

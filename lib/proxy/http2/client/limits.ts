@@ -31,6 +31,7 @@ export function clientSessionLimits({ maxStreams, maxHeaderBytes, maxHeaderField
     maxListBytes: maxHeaderBytes,
     maxFields: maxHeaderFields,
     maxResets,
+    awaitsPreface: true,
     takesTurns: true,
     maxPendingBytes: 256 * 1024,
   };

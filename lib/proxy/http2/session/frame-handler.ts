@@ -4,9 +4,11 @@ import type { FloodLedger } from './flood-ledger.ts';
 import type { FlowControl } from './flow-control.ts';
 import { dependsOnItself, formFault } from './frame-form.ts';
 import { type BlockSink, HeaderAssembly } from './header-assembly.ts';
+import type { Intake } from './intake.ts';
 import type { Output } from './output.ts';
 import type { PeerSettings } from './peer-settings.ts';
 import { errorCode, flag, frameType, maxStreamId, maxWindow } from './protocol.ts';
+import type { SendQueue } from './send-queue.ts';
 import type { SessionRole } from './session-role.ts';
 import type { Stream } from './stream.ts';
 import { type Verdict, verdictOn } from './stream-state.ts';
@@ -20,15 +22,10 @@ interface FramesHome<S extends Stream> {
   readonly flow: FlowControl;
   readonly ledger: FloodLedger;
   readonly decoder: HpackDecoder;
-  /** Says what a message has cost, in bytes that were looked at. */
-  spend(cost: number): void;
-  /** The peer has given room for data that may be waiting. */
-  roomGiven(): void;
-  /** Bytes of the peer's DATA on this stream have been dealt with. */
-  consumed(stream: S, bytes: number): void;
-  messageEnded(stream: S): void;
-  /** The peer has reset the stream. */
-  streamReset(stream: S, code: number): void;
+  readonly queue: SendQueue;
+  readonly intake: Intake;
+  /** A stream has ended in a reset because of what the peer did. */
+  countReset(): void;
   streamError(stream: S, code: number): void;
   fail(code: number): void;
 }
@@ -53,8 +50,13 @@ export class FrameHandler<S extends Stream> implements BlockSink {
     return this.#home.peer.haveCome && !this.#blocks.awaitsRest;
   }
 
+  frame(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): void {
+    const fault = this.#take(type, flags, streamId, bytes, from, to);
+    if (fault !== errorCode.noError) this.#home.fail(fault);
+  }
+
   /** The error that ends the connection; NO_ERROR for a frame that keeps the rules. So do those for each type. */
-  take(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): number {
+  #take(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): number {
     if (!this.#home.peer.haveCome && type !== frameType.settings) return errorCode.protocolError;
     if (!this.#blocks.admits(type, streamId)) return errorCode.protocolError;
     const fault = formFault(type, flags, streamId, to - from);
@@ -129,9 +131,9 @@ export class FrameHandler<S extends Stream> implements BlockSink {
     }
     flow.hold(windows, length);
     if (end) stream.happened('END_STREAM received');
-    if (length > to - from) this.#home.consumed(stream, length - (to - from));
+    if (length > to - from) stream.consume(length - (to - from));
     if (to > from) stream.received(bytes, from, to);
-    if (end) this.#home.messageEnded(stream);
+    if (end) stream.messageEnded();
   }
 
   /** A frame that the state of its stream has no use for, or forbids. Undefined: a stream that is not open. */
@@ -157,7 +159,7 @@ export class FrameHandler<S extends Stream> implements BlockSink {
   trailers(streamId: number, stream: S | undefined, bytes: Buffer, from: number, to: number, endStream: boolean): void {
     // Whoever they are for, the table must stay in step.
     const decoded = this.#home.decoder.decode(bytes, from, to);
-    this.#home.spend(to - from + this.#home.decoder.decodedBytes);
+    this.#home.intake.spend(to - from + this.#home.decoder.decodedBytes);
     if (decoded.kind === 'malformed') {
       this.#home.fail(errorCode.compressionError);
       return;
@@ -173,7 +175,7 @@ export class FrameHandler<S extends Stream> implements BlockSink {
     }
     stream.trailers = decoded.fields;
     stream.happened('END_STREAM received');
-    this.#home.messageEnded(stream);
+    stream.messageEnded();
   }
 
   #windowUpdate(streamId: number, increment: number): number {
@@ -181,7 +183,7 @@ export class FrameHandler<S extends Stream> implements BlockSink {
     if (streamId === 0) {
       const fault = this.#home.flow.widen(null, increment);
       if (fault !== errorCode.noError) return fault;
-      this.#home.roomGiven();
+      this.#home.queue.roomGiven();
       this.#role.roomGiven();
       return errorCode.noError;
     }
@@ -190,7 +192,7 @@ export class FrameHandler<S extends Stream> implements BlockSink {
     if (stream === undefined) return verdict.kind === 'connection error' ? verdict.code : errorCode.noError;
     const fault = this.#home.flow.widen(stream.windows, increment);
     if (fault !== errorCode.noError) this.#home.streamError(stream, fault);
-    else if (stream.queued) this.#home.roomGiven();
+    else if (stream.queued) this.#home.queue.roomGiven();
     return errorCode.noError;
   }
 
@@ -202,7 +204,10 @@ export class FrameHandler<S extends Stream> implements BlockSink {
       this.passOver(verdict, streamId, stream, true);
       return errorCode.noError;
     }
-    this.#home.streamReset(stream, code);
+    // What it undoes has been done.
+    this.#home.intake.spend(0);
+    stream.breakOff(code);
+    this.#home.countReset();
     return errorCode.noError;
   }
 
@@ -218,14 +223,14 @@ export class FrameHandler<S extends Stream> implements BlockSink {
     // Once for a whole frame, which may set the size 2,700 times, and each time a piece of work for every stream.
     const change = peer.initialWindow - before;
     if (change !== 0) {
-      this.#home.spend(resizeCost * this.#home.streams.size);
+      this.#home.intake.spend(resizeCost * this.#home.streams.size);
       for (const { windows } of this.#home.streams.values()) {
         if (!this.#home.flow.resize(windows, change)) return errorCode.flowControlError;
       }
     }
     this.#home.output.frame(frameType.settings, flag.ack, 0, 0);
     peer.haveCome = true;
-    this.#home.roomGiven();
+    this.#home.queue.roomGiven();
     this.#role.ready();
     return errorCode.noError;
   }

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { beginMoment, endMoment } from '../../../moment.ts';
 import { longRead, turn } from '../../fairness/turn.ts';
 import { type Ending, guarded } from '../../guard.ts';
-import { FrameReader, type FrameSink } from './frame-reader.ts';
+import { frameHeaderBytes, frameType, maxPayload, maxStreamId, preface } from './protocol.ts';
 
 /**
  * Work that one connection gets done before others have their turn, in bytes looked at and `perMessage` for each message:
@@ -12,42 +12,79 @@ const turnCost = 32 * 1024;
 const perMessage = 256;
 
 /** Who deals with what is read. */
-interface Reader extends Omit<FrameSink, 'hasHadItsTurn'>, Ending {
+export interface Reader extends Ending {
   readonly socket: Socket;
   readonly output: { readonly pending: number };
+  readonly queue: { pumpNewRoom(): void };
+  /** No more frames are wanted. */
+  readonly over: boolean;
+  readonly frames: {
+    /** One whole frame; its payload, bytes [from, to), is only lent. */
+    frame(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): void;
+    /** No message has begun that is not complete. */
+    readonly isBetweenMessages: boolean;
+  };
+  /** What the peer sends does not begin as it must. */
+  noPreface(): void;
   /** A frame larger than any that we allow: nothing can be read behind it. */
   unreadable(): void;
-  /** All of a read, or as much as fits into the turn. `awaitsRest`: a frame is incomplete that should not be for long. */
-  wasRead(awaitsRest: boolean): void;
 }
 
 export interface IntakeLimits {
+  /** Whether the peer begins with a preface before its first frame: clients do. */
+  readonly awaitsPreface: boolean;
   /** Whether long work is shared out among the turns of the event loop. */
   readonly takesTurns: boolean;
   /** With more than this on its way to a peer that does not read, nothing more of it is read either. */
   readonly maxPendingBytes: number;
 }
 
-/** Reads a peer: frame by frame, no more than its turn allows, and nothing while it does not read what it is sent. */
+/**
+ * Reads a peer: cuts what comes into frames (RFC 9113 4.1) where they lie, and copies only one that comes in pieces; no more
+ * than its turn allows, and nothing while the peer does not read what it is sent.
+ */
 export class Intake {
+  /** Since when the beginning of a connection or of a message has been waiting for its rest; null when none is. */
+  incompleteSince: number | null = performance.now();
   readonly #reader: Reader;
   readonly #limits: IntakeLimits;
-  readonly #frames: FrameReader;
+  /** Bytes of the preface that have come. */
+  #prefaceBytes: number;
+  /** A frame of which more is to come. */
+  #held: Buffer | null = null;
+  #heldBytes = 0;
   #cost = 0;
   #share = longRead;
   /** What has been read and must wait for the next turn. */
   #rest: Buffer | null = null;
   readonly #nextTurn: () => void;
 
-  constructor(reader: Reader & FrameSink, limits: IntakeLimits) {
+  constructor(reader: Reader, limits: IntakeLimits) {
     this.#reader = reader;
     this.#limits = limits;
-    this.#frames = new FrameReader(reader);
+    this.#prefaceBytes = limits.awaitsPreface ? 0 : preface.length;
     this.#nextTurn = guarded('HTTP/2 frames', reader, () => this.#goOn());
   }
 
   /** Takes bytes from the peer. They are only lent where no turn is limited. */
   receive(chunk: Buffer): void {
+    if (this.#reader.over) return;
+    const at = this.#takePreface(chunk);
+    if (at === -1) this.#reader.noPreface();
+    else if (at < chunk.length) this.#take(at === 0 ? chunk : chunk.subarray(at));
+  }
+
+  /** What a client sends before its first frame (RFC 9113 3.4). How many bytes belong to it; -1: they are something else. */
+  #takePreface(chunk: Buffer): number {
+    const from = this.#prefaceBytes;
+    if (from === preface.length) return 0;
+    const bytes = Math.min(chunk.length, preface.length - from);
+    if (preface.compare(chunk, 0, bytes, from, from + bytes) !== 0) return -1;
+    this.#prefaceBytes += bytes;
+    return bytes;
+  }
+
+  #take(chunk: Buffer): void {
     if (this.#rest === null) this.#read(chunk, longRead);
     else this.#rest = Buffer.concat([this.#rest, chunk]);
   }
@@ -57,16 +94,16 @@ export class Intake {
     this.#cost += cost + perMessage;
   }
 
-  get hasHadItsTurn(): boolean {
+  /** The peer has read what it was sent. */
+  resume(): void {
+    if (this.#reader.socket.isPaused() && this.#rest === null) this.#reader.socket.resume();
+  }
+
+  get #hasHadItsTurn(): boolean {
     if (this.#cost <= this.#share || !this.#limits.takesTurns) return false;
     if (this.#share === turnCost || !turn.mayWork()) return true;
     this.#share = turnCost;
     return this.#cost > turnCost;
-  }
-
-  /** The peer has read what it was sent. */
-  resume(): void {
-    if (this.#reader.socket.isPaused() && this.#rest === null) this.#reader.socket.resume();
   }
 
   #goOn(): void {
@@ -86,7 +123,7 @@ export class Intake {
     beginMoment();
     let at: number;
     try {
-      at = this.#frames.read(chunk);
+      at = this.#readFrames(chunk);
     } finally {
       endMoment();
     }
@@ -100,7 +137,69 @@ export class Intake {
       reader.socket.pause();
       turn.later(this.#nextTurn);
     }
-    reader.wasRead(this.#frames.awaitsRest);
+    reader.queue.pumpNewRoom();
+    const isComplete = reader.frames.isBetweenMessages && !this.#awaitsRest;
+    this.incompleteSince = isComplete ? null : (this.incompleteSince ?? performance.now());
     if (reader.output.pending > this.#limits.maxPendingBytes) reader.socket.pause();
+  }
+
+  /** Whether a frame is incomplete that should not be for long. The content of a message may take its time. */
+  get #awaitsRest(): boolean {
+    return this.#held !== null && this.#heldBytes > 3 && this.#held[3] !== frameType.data;
+  }
+
+  /** How far it has read; -1 for a frame larger than any that we allow. */
+  #readFrames(chunk: Buffer): number {
+    const reader = this.#reader;
+    let at = 0;
+    if (this.#held !== null) {
+      at = this.#complete(chunk);
+      if (at === -1) return -1;
+    }
+    const end = chunk.length;
+    while (end - at >= frameHeaderBytes && !reader.over) {
+      if (this.#hasHadItsTurn) return at;
+      const length = ((chunk[at] as number) << 16) | ((chunk[at + 1] as number) << 8) | (chunk[at + 2] as number);
+      if (length > maxPayload) return -1;
+      const next = at + frameHeaderBytes + length;
+      if (next > end) break;
+      this.#deliver(chunk, at, length);
+      at = next;
+    }
+    if (at < end && !reader.over) {
+      this.#held ??= Buffer.allocUnsafe(frameHeaderBytes + maxPayload);
+      this.#heldBytes += chunk.copy(this.#held, this.#heldBytes, at);
+    }
+    return end;
+  }
+
+  /** Adds to the frame that is held. Where the next one begins, which is the chunk's end when more is to come; or -1. */
+  #complete(chunk: Buffer): number {
+    const held = this.#held as Buffer;
+    let at = 0;
+    if (this.#heldBytes < frameHeaderBytes) {
+      at = chunk.copy(held, this.#heldBytes, 0, frameHeaderBytes - this.#heldBytes);
+      this.#heldBytes += at;
+      if (this.#heldBytes < frameHeaderBytes) return at;
+    }
+    const length = held.readUIntBE(0, 3);
+    if (length > maxPayload) return -1;
+    const whole = frameHeaderBytes + length;
+    const copied = chunk.copy(held, this.#heldBytes, at, at + whole - this.#heldBytes);
+    this.#heldBytes += copied;
+    if (this.#heldBytes < whole) return chunk.length;
+    this.#held = null;
+    this.#heldBytes = 0;
+    this.#deliver(held, 0, length);
+    return at + copied;
+  }
+
+  #deliver(bytes: Buffer, at: number, length: number): void {
+    const { frames } = this.#reader;
+    const from = at + frameHeaderBytes;
+    const streamId = bytes.readUInt32BE(at + 5) & maxStreamId;
+    frames.frame(bytes[at + 3] as number, bytes[at + 4] as number, streamId, bytes, from, from + length);
+    // What is incomplete from here on has begun just now.
+    if (frames.isBetweenMessages) this.incompleteSince = null;
   }
 }

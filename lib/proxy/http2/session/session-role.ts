@@ -34,8 +34,8 @@ export interface SessionRole<S extends Stream> {
   roomGiven(): void;
   /** The peer will take no streams above `lastStreamId` (GOAWAY). */
   goingAway(lastStreamId: number): void;
-  /** A stream is over, and has left the table. */
-  streamClosed(stream: S): void;
+  /** The peer does not begin with a client's preface where it must. */
+  noPreface(): void;
   /** For counting. */
   limitReached(limit: LimitName): void;
   /** For counting: the peer has broken the rules, which ends the connection. */

@@ -6,8 +6,7 @@ import { HpackDecoder } from '../hpack/decoder.ts';
 import { FloodLedger } from './flood-ledger.ts';
 import { FlowControl } from './flow-control.ts';
 import { FrameHandler } from './frame-handler.ts';
-import type { FrameSink } from './frame-reader.ts';
-import { Intake } from './intake.ts';
+import { Intake, type Reader } from './intake.ts';
 import { endAfterLastFrames } from './last-frames.ts';
 import { Output } from './output.ts';
 import { headerTableBytes, PeerSettings } from './peer-settings.ts';
@@ -18,10 +17,10 @@ import type { Stream, StreamHome } from './stream.ts';
 import { StreamTable } from './stream-table.ts';
 
 /**
- * One HTTP/2 connection (RFC 9113): joins what reads frames, keeps windows, settings and streams, and what they mean for
- * this peer, and ends what breaks the rules.
+ * One HTTP/2 connection (RFC 9113): holds the parts that read frames, keep windows, settings and streams, and send; and ends
+ * what breaks the rules. Whoever needs a part asks it, not the session.
  */
-export class Session<S extends Stream> implements FrameSink, StreamHome {
+export class Session<S extends Stream> implements Reader, StreamHome {
   readonly socket: Socket;
   readonly output: Output;
   readonly budget: BufferBudget;
@@ -30,16 +29,13 @@ export class Session<S extends Stream> implements FrameSink, StreamHome {
   readonly peer: PeerSettings;
   readonly flow: FlowControl;
   readonly ledger: FloodLedger;
+  readonly queue: SendQueue;
   readonly frames: FrameHandler<S>;
+  readonly intake: Intake;
   /** The connection is given up; whatever still comes is not looked at. */
   over = false;
-  /** Since when the beginning of a connection or of a message has been waiting for its rest; null when none is. */
-  incompleteSince: number | null = performance.now();
   readonly #role: SessionRole<S>;
   readonly #limits: SessionLimits;
-  readonly #intake: Intake;
-  readonly #queue = new SendQueue();
-  #hasNewRoom = false;
 
   constructor(socket: Socket, role: SessionRole<S>, limits: SessionLimits, budget: BufferBudget) {
     this.socket = socket;
@@ -50,9 +46,10 @@ export class Session<S extends Stream> implements FrameSink, StreamHome {
     this.ledger = new FloodLedger(limits.maxResets);
     this.decoder = new HpackDecoder(headerTableBytes, limits.maxListBytes, limits.maxFields);
     this.output = new Output(socket, this, () => this.#drained());
+    this.queue = new SendQueue(this.output, this.flow, this.ledger);
     this.peer = new PeerSettings(limits.maxEnablePush, this.output);
     this.frames = new FrameHandler<S>(this, role, limits.maxListBytes);
-    this.#intake = new Intake(this, limits);
+    this.intake = new Intake(this, limits);
   }
 
   /** Our SETTINGS, and the connection's window. */
@@ -70,156 +67,47 @@ export class Session<S extends Stream> implements FrameSink, StreamHome {
     return this.#role.client;
   }
 
-  /** Takes bytes from the peer. They are only lent where it takes no turns. */
-  receive(chunk: Buffer): void {
-    this.#intake.receive(chunk);
+  #drained(): void {
+    if (this.over) return;
+    this.intake.resume();
+    this.queue.pump();
   }
 
-  get hasHadItsTurn(): boolean {
-    return this.#intake.hasHadItsTurn;
-  }
-
-  /** Says what a message has cost, in bytes that were looked at. */
-  spend(cost: number): void {
-    this.#intake.spend(cost);
+  noPreface(): void {
+    this.#role.noPreface();
+    this.fail(errorCode.protocolError);
   }
 
   unreadable(): void {
     this.fail(errorCode.frameSizeError);
   }
 
-  wasRead(awaitsRest: boolean): void {
-    if (this.#hasNewRoom) {
-      // Once for all that came at once. Peers give back room frame by frame: whoever fills each bit of it at once sends
-      // ever smaller frames.
-      this.#hasNewRoom = false;
-      this.#queue.pump(this.output);
-    }
-    const isComplete = this.frames.isBetweenMessages && !awaitsRest;
-    this.incompleteSince = isComplete ? null : (this.incompleteSince ?? performance.now());
-  }
-
-  /** The peer has given room for data that may be waiting. */
-  roomGiven(): void {
-    this.#hasNewRoom = true;
-  }
-
-  #drained(): void {
-    if (this.over) return;
-    this.#intake.resume();
-    this.#queue.pump(this.output);
-  }
-
-  frame(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): void {
-    const fault = this.frames.take(type, flags, streamId, bytes, from, to);
-    if (fault !== errorCode.noError) this.fail(fault);
-    // What is incomplete from here on has begun just now.
-    if (this.frames.isBetweenMessages) this.incompleteSince = null;
-  }
-
-  /** Sends DATA as far as the windows and the socket have room; returns where it stopped. */
-  sendData(stream: Stream, bytes: Buffer, start: number, to: number): number {
-    let from = start;
-    const { output } = this;
-    while (from < to && !output.blocked) {
-      const step = this.flow.roomFor(stream.windows, to - from);
-      if (step <= 0) break;
-      const at = output.frame(frameType.data, 0, stream.id, step);
-      bytes.copy(output.buffer, at, from, from + step);
-      from += step;
-      this.flow.sent(stream.windows, step);
-      this.ledger.earn(step);
-    }
-    return from;
-  }
-
-  /** The stream waits for room. */
-  enqueue(stream: Stream): void {
-    this.#queue.add(stream);
-  }
-
-  /** Bytes of the peer's DATA on this stream have been dealt with. */
-  consumed(stream: Stream, bytes: number): void {
-    // Its end has settled all of them.
-    if (this.over || stream.closed) return;
-    const due = this.flow.consumed(stream.windows, bytes, !stream.remoteEnded);
-    if (due > 0) this.output.number(frameType.windowUpdate, stream.id, due);
-  }
-
-  /** The peer's message is complete, unless whoever got the last of it has broken the stream off. */
-  messageEnded(stream: S): void {
-    if (!this.streams.has(stream)) return;
-    stream.ended();
-    this.halfClosed(stream);
-  }
-
-  /** One side of the stream has ended; with both, it is over. */
-  halfClosed(stream: S): void {
-    if (stream.state === 'closed') this.#leave(stream);
-  }
-
-  /** Nothing more comes of the stream. False where that was so before. */
-  #leave(stream: S): boolean {
-    if (!this.streams.remove(stream)) return false;
-    stream.close();
-    this.#queue.remove(stream);
-    this.flow.settle(stream.windows);
-    this.#role.streamClosed(stream);
-    return true;
-  }
-
-  /** The peer has reset the stream. */
-  streamReset(stream: S, code: number): void {
-    // What it undoes has been done.
-    this.spend(0);
-    this.breakOff(stream, code);
-    this.#countReset();
-  }
-
-  /** Ends one stream without a word to the peer, which has ended it before. */
-  breakOff(stream: S, code: number): void {
-    stream.happened('RST_STREAM');
-    if (this.#leave(stream)) stream.broken(code);
-  }
-
-  /** Ends one stream; who deals with it is not told. False where it is over already. */
-  resetStream(stream: S, code: number): boolean {
-    if (!this.streams.has(stream)) return false;
-    this.#refuseStream(stream.id, code, !stream.remoteEnded);
-    stream.happened('RST_STREAM');
-    return this.#leave(stream);
-  }
-
   /** RST_STREAM, for a stream that may not be known otherwise. */
-  #refuseStream(streamId: number, code: number, mayGoOn: boolean): void {
+  refuseStream(streamId: number, code: number, mayGoOn: boolean): void {
     if (this.over) return;
     this.output.number(frameType.rstStream, streamId, code);
     if (mayGoOn) this.streams.rememberReset(streamId);
   }
 
-  /** Also streams that end in a reset of ours because of what the peer did. */
-  #countReset(): void {
+  /** A stream has ended in a reset of the peer, or in one of ours because of what the peer did. */
+  countReset(): void {
     if (this.over || this.ledger.reset()) return;
     this.#role.limitReached('max_resets');
     this.fail(errorCode.enhanceYourCalm);
   }
 
-  cut(stream: S, code: number): void {
-    if (this.resetStream(stream, code)) stream.broken(code);
-  }
-
   /** The peer broke a rule on one stream (RFC 9113 5.4.2). */
-  streamError(stream: S, code: number): void {
-    if (!this.streams.has(stream)) return;
-    this.spend(0);
-    this.cut(stream, code);
-    this.#countReset();
+  streamError(stream: Stream, code: number): void {
+    if (!this.streams.isOpen(stream.id)) return;
+    this.intake.spend(0);
+    stream.cutOff(code);
+    this.countReset();
   }
 
   /** The peer broke a rule with what was to become a stream. */
   refuseMalformed(streamId: number, code: number, endStream: boolean): void {
-    this.#refuseStream(streamId, code, !endStream);
-    this.#countReset();
+    this.refuseStream(streamId, code, !endStream);
+    this.countReset();
   }
 
   /** Ends the connection because of what the peer did (RFC 9113 5.4.1). */
@@ -251,10 +139,7 @@ export class Session<S extends Stream> implements FrameSink, StreamHome {
     this.#role.ending();
     for (const stream of this.streams.clear()) {
       try {
-        stream.happened('RST_STREAM');
-        stream.close();
-        this.#role.streamClosed(stream);
-        stream.broken(code);
+        stream.connectionOver(code);
       } catch (error) {
         internalFault('the end of an HTTP/2 connection', this.socket, error);
       }

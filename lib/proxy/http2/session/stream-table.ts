@@ -15,6 +15,9 @@ export class StreamTable<S extends Numbered> {
   readonly #reset = new Set<number>();
   /** The highest that the client has opened; 0 before the first. */
   last = 0;
+  #unusedSince = 0;
+  /** The last stream when the table was first seen empty; -1 while it is not. */
+  #unusedAfter = -1;
 
   get size(): number {
     return this.#open.size;
@@ -33,12 +36,12 @@ export class StreamTable<S extends Numbered> {
   }
 
   /** False where it was gone before: whoever removes a stream deals with its end. */
-  remove(stream: S): boolean {
-    return this.#open.delete(stream.id);
+  remove(streamId: number): boolean {
+    return this.#open.delete(streamId);
   }
 
-  has(stream: S): boolean {
-    return this.#open.has(stream.id);
+  isOpen(streamId: number): boolean {
+    return this.#open.has(streamId);
   }
 
   /** Removes all. */
@@ -46,6 +49,20 @@ export class StreamTable<S extends Numbered> {
     const streams = [...this.#open.values()];
     this.#open.clear();
     return streams;
+  }
+
+  /**
+   * Looks for how long there have been no streams.
+   *
+   * @param now on the clock of `performance.now()`.
+   * @returns milliseconds since the first of the looks that have found none, without a stream in between; 0 for that.
+   */
+  unusedMs(now: number): number {
+    const isUnused = this.size === 0;
+    if (isUnused && this.#unusedAfter === this.last) return now - this.#unusedSince;
+    this.#unusedAfter = isUnused ? this.last : -1;
+    this.#unusedSince = now;
+    return 0;
   }
 
   /** The state of any stream, one that is no more or has never been among them. */

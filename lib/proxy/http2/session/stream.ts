@@ -1,32 +1,29 @@
 import type { IpAddress } from '../../../ip.ts';
 import { type BufferBudget, type Slow, Stall, type StallLimit } from '../../fairness/buffer-budget.ts';
 import type { HeaderList } from '../../http/headers.ts';
-import { StreamWindows } from './flow-control.ts';
+import { type FlowControl, StreamWindows } from './flow-control.ts';
 import { HeldBytes } from './held-bytes.ts';
 import type { Output } from './output.ts';
-import { errorCode } from './protocol.ts';
-import type { Queued } from './send-queue.ts';
+import { errorCode, frameType } from './protocol.ts';
+import type { Queued, Sending, SendQueue } from './send-queue.ts';
 import { afterEvent, type StreamEvent, type StreamState } from './stream-state.ts';
+import type { StreamTable } from './stream-table.ts';
 
 /** What a stream needs of the connection that it is on. */
 export interface StreamHome {
   readonly output: Output;
+  readonly queue: SendQueue;
+  readonly flow: FlowControl;
+  readonly streams: Pick<StreamTable<Stream>, 'isOpen' | 'remove'>;
   readonly budget: BufferBudget;
   /** Whose connection it is; null for the app's. */
   readonly client: IpAddress | null;
+  /** The connection is given up. */
+  readonly over: boolean;
   /** Ends it now. */
   destroy(): void;
-  /** Ends a stream for which too much has waited, or for too long. */
-  cut(stream: Stream, code: number): void;
-  /** Sends DATA as far as there is room; returns where it stopped. */
-  sendData(stream: Stream, bytes: Buffer, from: number, to: number): number;
-  /** The stream waits for room. */
-  enqueue(stream: Stream): void;
-  /** Bytes of the peer's content have been dealt with. */
-  consumed(stream: Stream, bytes: number): void;
-  /** One side has ended. */
-  halfClosed(stream: Stream): void;
-  resetStream(stream: Stream, code: number): void;
+  /** RST_STREAM. `mayGoOn`: frames of the stream may be on their way to us. */
+  refuseStream(streamId: number, code: number, mayGoOn: boolean): void;
   /** The peer broke a rule. */
   streamError(stream: Stream, code: number): void;
 }
@@ -34,7 +31,7 @@ export interface StreamHome {
 const noTrailers: HeaderList = [];
 
 /** One stream of either side: its state, its windows, and what of its data must wait. */
-export abstract class Stream implements Slow, Queued {
+export abstract class Stream implements Slow, Sending, Queued {
   readonly id: number;
   readonly windows: StreamWindows;
   #state: StreamState = 'idle';
@@ -101,7 +98,7 @@ export abstract class Stream implements Slow, Queued {
     if (this.closed || this.localEnded) return true;
     let sent = from;
     if (this.#waiting === null) {
-      sent = this.#home.sendData(this, bytes, from, to);
+      sent = this.#home.queue.send(this, bytes, from, to);
       if (sent === to) return !this.#home.output.blocked || this.#block();
       this.#waiting = new HeldBytes();
     }
@@ -115,7 +112,7 @@ export abstract class Stream implements Slow, Queued {
   }
 
   #block(): false {
-    this.#home.enqueue(this);
+    this.#home.queue.add(this);
     return false;
   }
 
@@ -131,7 +128,7 @@ export abstract class Stream implements Slow, Queued {
     this.happened('END_STREAM sent');
     if (trailers !== null) output.headers(this.id, trailers, true);
     else if (!output.endLast(this.id)) output.endStream(this.id);
-    this.#home.halfClosed(this);
+    this.halfClosed();
     this.left();
   }
 
@@ -146,7 +143,7 @@ export abstract class Stream implements Slow, Queued {
   /** Sends as much of what waits as there is room for. True when nothing waits any more. */
   pump(): boolean {
     if (this.#waiting !== null) {
-      const isEmpty = this.#waiting.drain((bytes, from, to) => this.#home.sendData(this, bytes, from, to));
+      const isEmpty = this.#waiting.drain((bytes, from, to) => this.#home.queue.send(this, bytes, from, to));
       if (!isEmpty) {
         this.stall.hold(this.#waiting.bytes, this.isTimed);
         return false;
@@ -165,18 +162,69 @@ export abstract class Stream implements Slow, Queued {
     return true;
   }
 
-  /** Gives the peer room for as many bytes again. */
+  /** Bytes of the peer's content have been dealt with: gives it room for as many again. */
   consume(bytes: number): void {
-    this.#home.consumed(this, bytes);
+    // The end has settled all of them.
+    if (this.#home.over || this.closed) return;
+    const due = this.#home.flow.consumed(this.windows, bytes, !this.remoteEnded);
+    if (due > 0) this.#home.output.number(frameType.windowUpdate, this.id, due);
   }
 
-  /** Ends the stream at once; what waits is dropped. */
-  reset(code: number): void {
-    this.#home.resetStream(this, code);
+  /** The peer's message is complete, unless whoever got the last of it has broken the stream off. */
+  messageEnded(): void {
+    if (!this.#home.streams.isOpen(this.id)) return;
+    this.ended();
+    this.halfClosed();
   }
 
-  /** By the session: nothing more will come or leave. */
-  close(): void {
+  /** One side of the stream has ended; with both, it is over. */
+  protected halfClosed(): void {
+    if (this.#state === 'closed') this.#leave();
+  }
+
+  /** Nothing more comes of the stream. False where that was so before. */
+  #leave(): boolean {
+    const { streams, queue, flow } = this.#home;
+    if (!streams.remove(this.id)) return false;
+    this.close();
+    queue.remove(this);
+    flow.settle(this.windows);
+    this.removed();
+    return true;
+  }
+
+  /** Ends the stream at once, and says so to nobody here; what waits is dropped. False where it is over already. */
+  reset(code: number): boolean {
+    if (!this.#home.streams.isOpen(this.id)) return false;
+    this.#home.refuseStream(this.id, code, !this.remoteEnded);
+    this.happened('RST_STREAM');
+    return this.#leave();
+  }
+
+  /** The same, and says so. */
+  cutOff(code: number): void {
+    if (this.reset(code)) this.broken(code);
+  }
+
+  /** Ends the stream without a word to the peer, which has ended it before. */
+  breakOff(code: number): void {
+    this.happened('RST_STREAM');
+    if (this.#leave()) this.broken(code);
+  }
+
+  /** By the session, whose table is empty by now. */
+  connectionOver(code: number): void {
+    this.happened('RST_STREAM');
+    this.close();
+    this.removed();
+    this.broken(code);
+  }
+
+  /** The stream is over, and has left the table. */
+  protected abstract removed(): void;
+
+  /** Nothing more will come or leave. */
+  protected close(): void {
     this.#waiting = null;
     this.#end = null;
     this.drained = null;
@@ -201,7 +249,7 @@ export abstract class Stream implements Slow, Queued {
   }
 
   cut(limit: StallLimit): void {
-    if (!this.closed) this.#home.cut(this, limit === 'stall_timeout' ? errorCode.cancel : errorCode.enhanceYourCalm);
+    if (!this.closed) this.cutOff(limit === 'stall_timeout' ? errorCode.cancel : errorCode.enhanceYourCalm);
   }
 
   /** Ends the connection, for a fault of ours. */

@@ -158,21 +158,21 @@ t.test('each beginning has its own time', async (t) => {
   const connection = await accepted(t);
   const { session } = connection;
   await sent(connection, Buffer.concat([first, get(1).subarray(0, 20)]));
-  const began = session.incompleteSince;
+  const began = session.session.intake.incompleteSince;
   await until('a later moment', () => performance.now() > Number(began) + 5);
   await sent(connection, Buffer.concat([get(1).subarray(20), get(3).subarray(0, 20)]));
-  t.ok(Number(session.incompleteSince) > Number(began), 'of a frame behind a frame');
+  t.ok(Number(session.session.intake.incompleteSince) > Number(began), 'of a frame behind a frame');
   const block = headerBlock(requestFields('/'));
   await sent(connection, Buffer.concat([get(3).subarray(20), frame(frameType.headers, 0, 5, block)]));
-  const blockBegan = session.incompleteSince;
+  const blockBegan = session.session.intake.incompleteSince;
   await until('a later moment', () => performance.now() > Number(blockBegan) + 5);
   await sent(connection, frame(frameType.continuation, 0, 5, headerBlock([['x', 'y']])));
-  t.equal(session.incompleteSince, blockBegan, 'more of a block does not put it off');
+  t.equal(session.session.intake.incompleteSince, blockBegan, 'more of a block does not put it off');
   await sent(
     connection,
     Buffer.concat([frame(frameType.continuation, flag.endHeaders, 5), frame(frameType.headers, 0, 7, block)]),
   );
-  t.ok(Number(session.incompleteSince) > Number(blockBegan), 'of a block behind a block');
+  t.ok(Number(session.session.intake.incompleteSince) > Number(blockBegan), 'of a block behind a block');
 });
 
 t.test('the last bytes of a drained connection leave, however slow the client is', async (t) => {
@@ -225,7 +225,7 @@ t.test('of heads that come at once, others have their turn in between', async (t
       stream.respond(200, '', [], false);
     });
     const bytes = times(heads, (i) => get(id(i), `/${i}/${'x'.repeat(headBytes)}`));
-    connection.session.receive(Buffer.concat([first, bytes]));
+    connection.session.session.intake.receive(Buffer.concat([first, bytes]));
     t.ok(requests <= most, `${requests} heads of ${headBytes} bytes at once`);
     await until('all of them', () => requests === heads && inTurn === 0);
     t.ok(mostInTurn <= most, `${mostInTurn} heads of ${headBytes} bytes in one turn`);
@@ -277,8 +277,8 @@ t.test('a fault while one connection is written to ends that one alone', async (
       throw error;
     };
     // In one turn, the faulty one first.
-    faulty.session.receive(get(id(round)));
-    sound.session.receive(get(id(round)));
+    faulty.session.session.intake.receive(get(id(round)));
+    sound.session.session.intake.receive(get(id(round)));
     await until('the answer on the sound one', () => sound.client.receivedLength > before);
     t.same(faults, [error], 'it is told once');
     t.ok(faulty.socket.destroyed);
