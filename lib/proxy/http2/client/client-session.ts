@@ -53,10 +53,8 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
     connection.occupant = this;
     this.#blocks = new HeaderBlocks(this.session.decoder, readRequestHead);
     const { intake } = this.session;
-    socket.on(
-      'data',
-      guarded('bytes of an HTTP/2 client', this, (chunk: Buffer) => intake.receive(chunk)),
-    );
+    const received = guarded('bytes of an HTTP/2 client', this, (chunk: Buffer) => intake.receive(chunk));
+    socket.on('data', received);
     // A client that can send no more frames cannot go on.
     const gone = guarded('the end of an HTTP/2 client', socket, () => this.#gone());
     socket.once('end', gone);
