@@ -41,7 +41,7 @@ export function queryFrom(question: GivenQuestion): ExplainQuery {
     ip: clientIp(question),
     identity,
     tls,
-    protocol: oneOf(question, 'protocol', ['http1', 'http2', 'grpc', 'tcp'] as const),
+    protocol: oneOf(question, 'protocol', ['http1', 'http2', 'grpc', 'tcp', 'connect'] as const),
     method: text(question, 'method'),
     path: text(question, 'path'),
     host: text(question, 'host'),

@@ -36,7 +36,7 @@ const values =
 
 const plainValues = /^lib\/(client|errors\/[\w-]+|http-message|ip|printable|problem|request-target|resource-ref)\.ts$/;
 const policyValues =
-  /^lib\/policy\/(bytes|decision|identities|lists|nearest|networks|refusals|regex|route-rule|selectors|workload)\.ts$/;
+  /^lib\/policy\/(bytes|decision|identities|lists|nearest|networks|probes|refusals|regex|route-rule|selectors|workload)\.ts$/;
 
 const http2Base = ['http2/hpack', 'http2/message', 'http2/session'];
 
@@ -183,7 +183,7 @@ const rules: readonly Rule[] = [
     may: [
       /^lib\/deploy\//,
       /^lib\/(problem|errors\/problems)\.ts$/,
-      /^lib\/policy\/(pod|workload|nearest|documents\/read)\.ts$/,
+      /^lib\/policy\/(pod|probes|workload|nearest|documents\/read)\.ts$/,
       /^lib\/yaml\.ts$/,
     ],
     packages: ['yaml', 'zod', 'node:util'],

@@ -32,6 +32,7 @@ export const workload: Workload = Object.freeze({
   namedPorts: new Map(),
   adminPort: null,
   probes: new Map(),
+  probesWithRoutes: false,
   defaultPolicy: 'deny',
   opaquePorts: noPorts,
   requireIdentityPorts: noPorts,

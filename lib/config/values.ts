@@ -1,6 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import { type IpAddress, parseIp } from '../ip.ts';
 import { nearestName } from '../policy/nearest.ts';
+import { type Probe, type ProbesByPort, parseProbe, withProbe } from '../policy/probes.ts';
 import { type PortRange, parsePortRanges } from '../policy/workload.ts';
 
 export type { PortRange };
@@ -236,18 +237,18 @@ export const namedPorts: Parser<ReadonlyMap<string, readonly number[]>> = (given
   return ok(ports);
 };
 
-/** `8080/healthz,…`: an httpGet probe's port and path. The query is dropped, as Linkerd's controller does. */
-export const probes: Parser<ReadonlyMap<number, readonly string[]>> = (given) => {
-  const paths = new Map<number, string[]>();
+/** `8080/healthz,grpc:9000,…`: see `parseProbe`. The query is dropped, as Linkerd's controller does. */
+export const probes: Parser<ProbesByPort> = (given) => {
+  const found = new Map<number, readonly Probe[]>();
   for (const item of items(given)) {
-    const [, digits = '', path] = /^(\d+)(\/[^?#\s]*)(?:\?\S*)?$/.exec(item) ?? [];
-    const port = portNumber(digits);
-    if (port === undefined || path === undefined) {
-      return bad(`${quote(item)} is not a probe`, 'write probes as port/path, such as 8080/healthz');
+    const parsed = parseProbe(item);
+    if (parsed === undefined) {
+      const hint = 'write probes as 8080/healthz, https:8443/healthz, grpc:9000, tcp:5432 or hook:8080/prestop';
+      return bad(`${quote(item)} is not a probe`, hint);
     }
-    paths.set(port, [...(paths.get(port) ?? []), path]);
+    found.set(parsed.port, withProbe(found.get(parsed.port), parsed.probe));
   }
-  return ok(paths);
+  return ok(found);
 };
 
 /**

@@ -28,7 +28,7 @@ export const variables = {
   SALLYPORT_POD_LABELS: optional('none', read.labels, 'k=v,…, for podSelector'),
   SALLYPORT_POD_LABELS_FILE: optional('none', read.text, "the downward API's file of labels, watched"),
   SALLYPORT_POD_PORTS: optional('none', read.namedPorts, 'named ports, http=8080,…'),
-  SALLYPORT_PROBES: optional('none', read.probes, "the app's HTTP probes, 8080/healthz,…"),
+  SALLYPORT_PROBES: optional('none', read.probes, "the app's probes, 8080/healthz,grpc:9000,…"),
   SALLYPORT_POD_MANIFEST: optional('none', read.text, 'a Pod in YAML, in place of the pod variables'),
   SALLYPORT_CLUSTER_NETWORKS: listed(
     '10.0.0.0/8,100.64.0.0/10,172.16.0.0/12,192.168.0.0/16,fd00::/8',
@@ -36,6 +36,7 @@ export const variables = {
     'what cluster-* policies admit',
   ),
   SALLYPORT_PROBE_NETWORKS: listed('0.0.0.0/0,::/0', networks, 'where probes may come from'),
+  SALLYPORT_PROBES_WITH_ROUTES: always('false', read.boolean, 'probes pass where routes are attached, too'),
   SALLYPORT_AUTHORIZE_LOCALHOST: always('true', read.boolean, 'the implicit localhost authorization'),
   SALLYPORT_OPAQUE_PORTS: listed('25,587,3306,4444,5432,6379,9300,11211', portSet, 'never inspected without a Server'),
   SALLYPORT_REQUIRE_IDENTITY_PORTS: optional('none', portSet, 'where *-unauthenticated means *-authenticated'),

@@ -1,5 +1,6 @@
 import { type IpAddress, parseIp } from '../ip.ts';
 import type { PodFacts } from '../policy/pod.ts';
+import { type ProbesByPort, withProbe } from '../policy/probes.ts';
 import { noPorts, type PortSet, type Workload } from '../policy/workload.ts';
 import type { Host } from './host.ts';
 import { labelsFile, type Parsed } from './values.ts';
@@ -23,11 +24,13 @@ export function assembleWorkload(
   const defaultPolicy = get('SALLYPORT_DEFAULT_INBOUND_POLICY');
   const namedPorts = get('SALLYPORT_POD_PORTS') ?? pod?.namedPorts ?? new Map();
   const probes = new Map(get('SALLYPORT_PROBES') ?? pod?.probes);
-  const opaquePorts = opaquePortsOf(reader, pod?.opaquePorts ?? null, new Set(probes.keys()));
+  const opaquePorts = opaquePortsOf(reader, pod?.opaquePorts ?? null, spokenTo(probes));
   const adminPort = get('SALLYPORT_ADMIN_LISTEN')?.port ?? null;
   if (adminPort !== null) {
     // The kubelet probes it.
-    for (const path of ['/live', '/ready']) probes.set(adminPort, withItem(probes.get(adminPort), path));
+    for (const path of ['/live', '/ready']) {
+      probes.set(adminPort, withProbe(probes.get(adminPort), { kind: 'http', path }));
+    }
   }
   const ips = get('SALLYPORT_POD_IPS') ?? pod?.ips ?? [];
   const workload: Workload = {
@@ -41,6 +44,7 @@ export function assembleWorkload(
     namedPorts,
     adminPort,
     probes,
+    probesWithRoutes: get('SALLYPORT_PROBES_WITH_ROUTES'),
     // A flag of `explain` is a question about exactly this value, so there it is the most specific.
     defaultPolicy: reader.isFlag('SALLYPORT_DEFAULT_INBOUND_POLICY')
       ? defaultPolicy
@@ -57,6 +61,14 @@ export function assembleWorkload(
   return { workload: Object.freeze(workload), warnings };
 }
 
+/** Ports on which the kubelet speaks HTTP as it is: `httpGet`, and gRPC. */
+function spokenTo(probes: ProbesByPort): ReadonlySet<number> {
+  const plain = [...probes].filter(([, ofPort]) =>
+    ofPort.some(({ kind }) => kind === 'http' || kind === 'hook' || kind === 'grpc'),
+  );
+  return new Set(plain.map(([port]) => port));
+}
+
 /**
  * The variable's built-in default is a guess by port number. A port with an httpGet probe evidently serves HTTP, and as
  * an opaque one its probe could never be let through: there the guess gives way. What is written stands as written.
@@ -67,10 +79,6 @@ function opaquePortsOf(reader: VariableReader, annotated: PortSet | null, probed
   if (reader.isFlag(name)) return configured;
   if (annotated !== null) return annotated;
   return reader.isSet(name) ? configured : { has: (port) => configured.has(port) && !probed.has(port) };
-}
-
-function withItem<T>(list: readonly T[] | undefined, item: T): readonly T[] {
-  return list === undefined ? [item] : list.includes(item) ? list : [...list, item];
 }
 
 function ownAddresses(host: Host): readonly IpAddress[] {

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { SourceDocument } from '../policy/documents/read.ts';
 import { readPod } from '../policy/pod.ts';
+import { probeText } from '../policy/probes.ts';
 import type { Problem } from '../problem.ts';
 import { readYaml } from '../yaml.ts';
 import { conflicts, reasonToSkip } from './conflicts.ts';
@@ -184,9 +185,9 @@ function planOf(
   const { facts } = read;
   const faults: TemplateFault[] = [...read.problems, ...conflicts(template, settings, own, ofNamespace)];
   if (facts === null) return { additions: [], reason: null, faults };
-  for (const [port, paths] of facts.probes) {
-    for (const probe of paths.filter((each) => !isListable(each))) {
-      const message = `the probe ${port}${probe} has a comma in its path and cannot be carried over`;
+  for (const [port, ofPort] of facts.probes) {
+    for (const probe of ofPort.filter((each) => !isListable(each))) {
+      const message = `the probe ${probeText(port, probe)} has a comma in its path and cannot be carried over`;
       const hint = 'Where policy governs the port, authorize the path by a route of its own.';
       faults.push({ severity: 'warning', code: 'probe-path', path: ['spec'], message, hint });
     }

@@ -1,4 +1,5 @@
 import type { PodFacts } from '../policy/pod.ts';
+import { type Probe, type ProbesByPort, probeText } from '../policy/probes.ts';
 import { type InjectSettings, type PodSettings, proxyUid, redirectPort } from './settings.ts';
 
 /** The names that Sallyport's parts bear in a pod. A pod that uses one of them for something else is refused. */
@@ -180,14 +181,14 @@ function namedPortList(ports: ReadonlyMap<string, readonly number[]>, adminPort:
 }
 
 /** Null where there is none: an empty variable would say the same, and only take up room. */
-function probeList(probes: ReadonlyMap<number, readonly string[]>): string | null {
-  const pairs = [...probes].flatMap(([port, paths]) => paths.filter(isListable).map((path) => `${port}${path}`));
-  return pairs.length === 0 ? null : pairs.join(',');
+function probeList(probes: ProbesByPort): string | null {
+  const texts = [...probes].flatMap(([port, ofPort]) => ofPort.filter(isListable).map((each) => probeText(port, each)));
+  return texts.length === 0 ? null : texts.join(',');
 }
 
 /** A path with a comma cannot stand in a list that commas divide. */
-export function isListable(probePath: string): boolean {
-  return !probePath.includes(',');
+export function isListable(probe: Probe): boolean {
+  return !('path' in probe && probe.path.includes(','));
 }
 
 /** The kubelet expands `$(NAME)` in values and takes `$$` for one dollar sign. */

@@ -1,6 +1,6 @@
 import type { Client } from '../client.ts';
 import { closedPort } from './compile/defaults.ts';
-import { decideConnection, decideRequest } from './decide/decide.ts';
+import { decideConnection, decideProbes, decideRequest } from './decide/decide.ts';
 import { notIsolated } from './decide/network-policy.ts';
 import type { CompiledPort, PolicyIndex } from './decide/policy-index.ts';
 import { RateLimiter } from './decide/rate-limit.ts';
@@ -46,6 +46,7 @@ export function createAuthorizer(options: { readonly nowMs: () => number }): Pol
     port: (port) => index.port(port),
     // Each asks the index for the port again: the policy that the caller holds may be yesterday's.
     connection: ({ port }: PortPolicy, client: Client) => decideConnection(index.port(port), client),
+    probes: ({ port }: PortPolicy, client: Client) => decideProbes(index.port(port), client),
     request: ({ port }: PortPolicy, client: Client, request: RequestFacts) =>
       decideRequest(index.port(port), client, request, limiter),
     connectionReasons: ({ port }: PortPolicy, client: Client) => connectionReasons(index.port(port), client),

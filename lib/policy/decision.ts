@@ -1,6 +1,9 @@
 import type { Client } from '../client.ts';
 import type { IpAddress } from '../ip.ts';
 import type { ResourceRef } from '../resource-ref.ts';
+import type { ProbeKind } from './probes.ts';
+
+export type { ProbeKind };
 
 /** Linkerd's `proxyProtocol`, compiled. `detect` is `unknown` in documents. */
 export type PortProtocol = 'detect' | 'http1' | 'http2' | 'grpc' | 'opaque' | 'tls';
@@ -80,6 +83,12 @@ export interface ConnectionDeny {
 }
 export type ConnectionDecision = ConnectionPermit | ConnectionDeny;
 
+/** What a connection that nothing authorizes may still turn out to be, by what comes on it. Nothing of it is forwarded as bytes. */
+export interface ConnectionProbes {
+  /** Nothing comes, and it ends: a TCP probe. */
+  readonly silence: boolean;
+}
+
 /** RequestHeaderModifier, to be applied to the forwarded request in the order add, set, remove. Names in lower case. */
 export interface HeaderChanges {
   readonly add: readonly (readonly [string, string])[];
@@ -95,6 +104,8 @@ export interface RequestPermit {
   readonly route: ResourceRef;
   readonly authz: ResourceRef;
   readonly audit: boolean;
+  /** Let through only because it is a probe of this kind; null for nearly all. */
+  readonly probe: ProbeKind | null;
   /** Null for nearly all. */
   readonly headerChanges: HeaderChanges | null;
 }
@@ -168,6 +179,8 @@ export interface Authorizer {
   admits(port: number, ip: IpAddress): Admission;
   port(port: number): PortPolicy;
   connection(policy: PortPolicy, client: Client): ConnectionDecision;
+  /** Of a connection that `connection` denies, or that has not been decided. */
+  probes(policy: PortPolicy, client: Client): ConnectionProbes;
   request(policy: PortPolicy, client: Client, request: RequestFacts): RequestDecision;
   /** The same decision with its reasons. Slower; for logs and `explain`. Spends no rate-limit token. */
   admissionReasons(port: number, ip: IpAddress): Reasons;

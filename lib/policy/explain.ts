@@ -14,6 +14,8 @@ import {
 } from './decision.ts';
 import { refusalOf, refusals } from './refusals.ts';
 
+type Carried = Exclude<ExplainQuery['protocol'], 'connect' | undefined>;
+
 /** One hypothetical connection or request. */
 export interface ExplainQuery {
   readonly port: number;
@@ -22,8 +24,8 @@ export interface ExplainQuery {
   readonly identity?: string;
   /** `anonymous`: terminated here, without a certificate. Default `none`. */
   readonly tls?: 'none' | 'anonymous' | 'passthrough';
-  /** Default `http1`. */
-  readonly protocol?: 'http1' | 'http2' | 'grpc' | 'tcp';
+  /** Default `http1`. `tcp`: bytes that are not HTTP; `connect`: none, and then the end. */
+  readonly protocol?: 'http1' | 'http2' | 'grpc' | 'tcp' | 'connect';
   /** Default GET, and POST for gRPC. */
   readonly method?: string;
   /** With its query, as in a request line. Default `/`. */
@@ -65,6 +67,7 @@ export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJso
   }
   const client: Client = { ip: query.ip, tls: clientTls(query, policy) };
   const protocol = query.protocol ?? 'http1';
+  if (protocol === 'connect') return explainSilence(authorizer, policy, client);
   if (isBytes(policy, client, protocol)) return explainConnection(authorizer, policy, client);
 
   const request = requestFacts(query, protocol);
@@ -121,7 +124,7 @@ function clientTls({ identity, tls = 'none' }: ExplainQuery, policy: PortPolicy)
 }
 
 /** Whether the data plane would carry this as bytes, or close it, without ever seeing a request. */
-function isBytes(policy: PortPolicy, client: Client, protocol: NonNullable<ExplainQuery['protocol']>): boolean {
+function isBytes(policy: PortPolicy, client: Client, protocol: Carried): boolean {
   if (protocol === 'tcp' || client.tls.kind === 'passthrough') return true;
   switch (policy.protocol) {
     case 'opaque':
@@ -158,8 +161,25 @@ function explainConnection(authorizer: Authorizer, policy: PortPolicy, client: C
   };
 }
 
+/**
+ * A connection that ends before a byte has come. On an opaque port who is let in reaches the app all the same; anywhere else
+ * it is closed, as a probe or as nothing.
+ */
+function explainSilence(authorizer: Authorizer, policy: PortPolicy, client: Client): ExplainJson {
+  const explained = explainConnection(authorizer, policy, client);
+  if (policy.protocol === 'opaque' && explained.verdict === 'permit') return explained;
+  const none = { ...explained, audit: false, tcp: 'close', authz: null } as const;
+  if (!authorizer.probes(policy, client).silence) {
+    const reason = 'nothing came on the connection, and it is no TCP probe of the port';
+    return policy.protocol === 'opaque' ? explained : { ...none, verdict: 'deny', reason };
+  }
+  const authz = { group: '', kind: 'default', name: 'probe' };
+  const reason = 'a TCP probe of the port: accepted, and closed without a byte of it going on';
+  return { ...none, verdict: 'permit', authz, reason };
+}
+
 /** The request as a lane would hand it over; a sentence where it would refuse it before it asks policy. */
-function requestFacts(query: ExplainQuery, protocol: 'http1' | 'http2' | 'grpc' | 'tcp'): RequestFacts | string {
+function requestFacts(query: ExplainQuery, protocol: Carried): RequestFacts | string {
   const grpc = protocol === 'grpc';
   const http1 = protocol === 'http1';
   const method = query.method ?? (grpc ? 'POST' : 'GET');

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Coded } from '../errors/problems.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import { didYouMean } from './nearest.ts';
+import { type PathKind, type Probe, type ProbesByPort, withProbe } from './probes.ts';
 import { type DefaultPolicy, defaultPolicies, type PortSet, parseDefaultPolicy, parsePortSet } from './workload.ts';
 
 /** A fault in a Pod; `path` leads to the field, for callers that know its place in a file. */
@@ -21,7 +22,7 @@ export interface PodFacts {
   readonly namedPorts: ReadonlyMap<string, readonly number[]>;
   /** Every TCP container port, with a name or without. */
   readonly containerPorts: ReadonlySet<number>;
-  readonly probes: ReadonlyMap<number, readonly string[]>;
+  readonly probes: ProbesByPort;
   /** From the annotations `config.linkerd.io/*`; null where absent. */
   readonly defaultPolicy: DefaultPolicy | null;
   readonly opaquePorts: PortSet | null;
@@ -29,9 +30,14 @@ export interface PodFacts {
 }
 
 const port = z.int().min(1).max(65535);
+const portOrName = z.union([port, z.string()]);
+const httpGet = z.looseObject({ path: z.string().nullish(), port: portOrName, scheme: z.string().nullish() });
 const probe = z.looseObject({
-  httpGet: z.looseObject({ path: z.string().nullish(), port: z.union([port, z.string()]) }).nullish(),
+  httpGet: httpGet.nullish(),
+  grpc: z.looseObject({ port }).nullish(),
+  tcpSocket: z.looseObject({ port: portOrName }).nullish(),
 });
+const hook = z.looseObject({ httpGet: httpGet.nullish() });
 const container = z.looseObject({
   ports: z
     .array(z.looseObject({ name: z.string().nullish(), containerPort: port, protocol: z.string().nullish() }))
@@ -39,6 +45,7 @@ const container = z.looseObject({
   livenessProbe: probe.nullish(),
   readinessProbe: probe.nullish(),
   startupProbe: probe.nullish(),
+  lifecycle: z.looseObject({ postStart: hook.nullish(), preStop: hook.nullish() }).nullish(),
 });
 const strings = z.record(z.string(), z.string());
 const addresses = z.array(z.looseObject({ ip: z.string() }));
@@ -96,16 +103,13 @@ export function readPod(value: unknown): { readonly facts: PodFacts | null; read
   ];
   const namedPorts = new Map<string, number[]>();
   const containerPorts = new Set<number>();
-  const probes = new Map<number, string[]>();
+  const probes = new Map<number, readonly Probe[]>();
   for (const { own, at } of containers) {
     for (const { name, containerPort } of tcpPorts(own)) {
       containerPorts.add(containerPort);
       if (typeof name === 'string' && name !== '') add(namedPorts, name, containerPort);
     }
-    for (const kind of ['livenessProbe', 'readinessProbe', 'startupProbe'] as const) {
-      const found = probeOf(own, kind, [...at, kind, 'httpGet'], problems);
-      if (found !== undefined) add(probes, found.port, found.path);
-    }
+    for (const { port, probe } of probesOf(own, at, problems)) probes.set(port, withProbe(probes.get(port), probe));
   }
   const annotations = metadata?.annotations ?? {};
   const ports = (name: string): PortSet | null => {
@@ -149,45 +153,79 @@ function tcpPorts(own: Container) {
   return (own.ports ?? []).filter(({ protocol }) => (protocol ?? 'TCP') === 'TCP');
 }
 
-/** Only httpGet probes count. A named port is looked for in the probe's own container, without case. */
-function probeOf(
+interface FoundProbe {
+  readonly port: number;
+  readonly probe: Probe;
+}
+
+type FieldPath = PodProblem['path'];
+type HttpGet = z.infer<typeof httpGet>;
+
+/** What the kubelet asks of one container; `exec` and `sleep` need nobody's permission. */
+function probesOf(own: Container, at: FieldPath, problems: PodProblem[]): FoundProbe[] {
+  const found: (FoundProbe | undefined)[] = [];
+  for (const name of ['livenessProbe', 'readinessProbe', 'startupProbe'] as const) {
+    const { httpGet: get, grpc, tcpSocket } = own[name] ?? {};
+    if (get) found.push(httpProbe(own, get, ['http', 'https'], name, [...at, name, 'httpGet'], problems));
+    if (grpc) found.push({ port: grpc.port, probe: { kind: 'grpc' } });
+    if (tcpSocket) {
+      const port = probedPort(own, tcpSocket.port, name, [...at, name, 'tcpSocket'], problems);
+      if (port !== undefined) found.push({ port, probe: { kind: 'tcp' } });
+    }
+  }
+  for (const name of ['postStart', 'preStop'] as const) {
+    const get = own.lifecycle?.[name]?.httpGet;
+    const place = [...at, 'lifecycle', name, 'httpGet'];
+    if (get) found.push(httpProbe(own, get, ['hook', 'https-hook'], `${name} hook`, place, problems));
+  }
+  return found.filter((each) => each !== undefined);
+}
+
+/** A named port is looked for in the probe's own container, without case. */
+function probedPort(
   own: Container,
-  kind: 'livenessProbe' | 'readinessProbe' | 'startupProbe',
-  at: readonly (string | number)[],
+  wanted: number | string,
+  name: string,
+  at: FieldPath,
   problems: PodProblem[],
-): { readonly port: number; readonly path: string } | undefined {
-  const get = own[kind]?.httpGet;
-  if (get === undefined || get === null) return undefined;
-  const { port: wanted } = get;
-  const number =
-    typeof wanted === 'number'
-      ? wanted
-      : tcpPorts(own).find(({ name }) => name?.toLowerCase() === wanted.toLowerCase())?.containerPort;
-  if (number === undefined) {
-    problems.push({
-      severity: 'warning',
-      code: 'probe-port',
-      path: [...at, 'port'],
-      message: `the ${kind} names port "${wanted}", which its container does not have over TCP; the probe is skipped`,
-      hint: didYouMean(
-        String(wanted),
-        tcpPorts(own).flatMap(({ name }) => name ?? []),
-      ),
-    });
-    return undefined;
-  }
+): number | undefined {
+  if (typeof wanted === 'number') return wanted;
+  const ports = tcpPorts(own);
+  const number = ports.find((each) => each.name?.toLowerCase() === wanted.toLowerCase())?.containerPort;
+  if (number !== undefined) return number;
+  problems.push({
+    severity: 'warning',
+    code: 'probe-port',
+    path: [...at, 'port'],
+    message: `the ${name} names port "${wanted}", which its container does not have over TCP; the probe is skipped`,
+    hint: didYouMean(
+      wanted,
+      ports.flatMap((each) => each.name ?? []),
+    ),
+  });
+  return undefined;
+}
+
+function httpProbe(
+  own: Container,
+  get: HttpGet,
+  [plain, secured]: readonly [PathKind, PathKind],
+  name: string,
+  at: FieldPath,
+  problems: PodProblem[],
+): FoundProbe | undefined {
+  const port = probedPort(own, get.port, name, at, problems);
+  if (port === undefined) return undefined;
   const path = probePath(get.path ?? '/');
-  if (path === undefined) {
-    problems.push({
-      severity: 'warning',
-      code: 'probe-path',
-      path: [...at, 'path'],
-      message: `the ${kind} has a path that is none; the probe is skipped`,
-      hint: 'It must begin with "/" and hold no spaces.',
-    });
-    return undefined;
-  }
-  return { port: number, path };
+  if (path !== undefined) return { port, probe: { kind: get.scheme === 'HTTPS' ? secured : plain, path } };
+  problems.push({
+    severity: 'warning',
+    code: 'probe-path',
+    path: [...at, 'path'],
+    message: `the ${name} has a path that is none; the probe is skipped`,
+    hint: 'It must begin with "/" and hold no spaces.',
+  });
+  return undefined;
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { IpAddress } from '../ip.ts';
+import type { ProbesByPort } from './probes.ts';
 
 /** Linkerd's six default inbound policies; no other string parses. */
 export const defaultPolicies = [
@@ -84,8 +85,9 @@ export interface Workload {
   readonly namedPorts: ReadonlyMap<string, readonly number[]>;
   /** The proxy's own, which to a Server is `linkerd-admin` and `admin` whatever the pod declares; null where it has none. */
   readonly adminPort: number | null;
-  /** httpGet probe paths by port, query already removed. */
-  readonly probes: ReadonlyMap<number, readonly string[]>;
+  readonly probes: ProbesByPort;
+  /** Probes keep their permission where routes are attached; Linkerd takes it away then. */
+  readonly probesWithRoutes: boolean;
   /** For ports without a Server. */
   readonly defaultPolicy: DefaultPolicy;
   /** For ports without a Server: never inspected. */

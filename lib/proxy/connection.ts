@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { type ClientTls, clientId } from '../client.ts';
 import { systemErrorCode } from '../errors/coded-error.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
-import type { Authorizer, ConnectionPermit, PortPolicy } from '../policy/decision.ts';
+import type { Authorizer, ConnectionPermit, ConnectionProbes, PortPolicy } from '../policy/decision.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
 import { ConnectionWatch, type WatchServices } from './connection-watch.ts';
 import type { Opening } from './detect/opening.ts';
@@ -161,6 +161,14 @@ class InboundConnection implements LiveConnection, Unrecognized {
 
   policy(): PortPolicy {
     return this.#services.authorizer.port(this.#arrival.policyPort);
+  }
+
+  probes(): ConnectionProbes {
+    return this.#services.authorizer.probes(this.policy(), this.#facts.client);
+  }
+
+  isAuthorized(): boolean {
+    return this.#services.authorizer.connection(this.policy(), this.#facts.client).kind === 'permit';
   }
 
   http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { ClientTls } from '../client.ts';
 import { now } from '../moment.ts';
-import type { PortPolicy } from '../policy/decision.ts';
+import type { ConnectionProbes, PortPolicy } from '../policy/decision.ts';
 import { type ClientHello, type HelloResult, HelloScan } from './detect/client-hello.ts';
 import { type HttpGuess, HttpScan } from './detect/http-guess.ts';
 import { Opening } from './detect/opening.ts';
@@ -19,6 +19,10 @@ export interface Unrecognized extends Ending {
   readonly detectTimeoutMs: number;
   /** Policy is read anew at each step: it may have changed while we waited for bytes. */
   policy(): PortPolicy;
+  /** What it may be although nothing authorizes it. */
+  probes(): ConnectionProbes;
+  /** Whether bytes without requests in them would go on. */
+  isAuthorized(): boolean;
   /** Null where this proxy has no identity. */
   termination(): TlsTermination | null;
   /** Counts a handshake in; false where there are too many. */
@@ -40,18 +44,38 @@ export const noTls: ClientTls = { kind: 'none', reason: 'no_tls_from_remote' };
 /** Finds out who the client is and what it speaks, as far as policy wants to know. */
 export function recognize(connection: Unrecognized): void {
   const policy = connection.policy();
-  if (policy.protocol === 'opaque') {
-    connection.tcp(connection.socket, connection.identify({ kind: 'none', reason: 'port_skipped' }), nothing, null);
-  } else {
+  if (policy.protocol !== 'opaque') {
     detectTls(connection, policy);
+    return;
   }
+  const scope = connection.identify({ kind: 'none', reason: 'port_skipped' });
+  if (connection.isAuthorized() || !connection.probes().silence)
+    connection.tcp(connection.socket, scope, nothing, null);
+  else awaitSilence(connection, scope);
+}
+
+/** Nothing authorizes it: it is a probe if it ends without a word, and else as denied as it was. */
+function awaitSilence(connection: Unrecognized, scope: ConnectionScope): void {
+  peek(connection.socket, nothing, connection.detectTimeoutMs, anything, ({ kind, bytes }) => {
+    if (kind === 'ended' && bytes.length === 0) endedSilent(connection, scope);
+    else connection.tcp(connection.socket, scope, bytes, null);
+  });
+}
+
+const anything = (bytes: Buffer): true | undefined => (bytes.length > 0 ? true : undefined);
+
+/** Policy may have changed meanwhile. */
+function endedSilent(connection: Unrecognized, scope: ConnectionScope): void {
+  if (connection.probes().silence) scope.probed(connection.policy());
+  connection.socket.destroy();
 }
 
 function detectTls(connection: Unrecognized, policy: PortPolicy): void {
   peek(connection.socket, nothing, connection.detectTimeoutMs, lookForTls(), (result) => {
     const { bytes } = result;
     if (result.kind === 'ended') {
-      connection.socket.destroy();
+      if (bytes.length === 0 && connection.probes().silence) endedSilent(connection, connection.identify(noTls));
+      else connection.socket.destroy();
     } else if (result.kind === 'timeout') {
       connection.identify(noTls).tcpError('tls detection timeout');
       connection.socket.destroy();

@@ -65,6 +65,8 @@ export interface ConnectionScope {
     result: 'http/1' | 'http/2' | 'not_http' | 'read_timeout' | 'error',
     seconds: number,
   ): void;
+  /** The connection was a probe: nothing came on it, and nothing of it was forwarded. */
+  probed(policy: PortPolicy): void;
   tcpError(error: ErrorLabel): void;
   /** The bytes ceased to be HTTP where nothing else may come, and the connection ends: counted as `unexpected`, not logged. */
   brokenProtocol(): void;

@@ -1,5 +1,5 @@
 /** One connection's door to the metrics: labels are looked up once for all connections that share them, not per request. */
-import type { ConnectionDecision, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
+import type { ConnectionDecision, PortPolicy, ProbeKind, RequestDecision, RequestPermit } from '../policy/decision.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type {
   ByteCounter,
@@ -41,15 +41,15 @@ const maxViews = 4096;
 /** The cells of one decision in one view. */
 class DecisionCells {
   readonly counter: Cell;
-  /** Linkerd counts what it answers itself, other than denials and missing routes, as unexpected errors. */
-  readonly unexpected: Cell | null;
+  /** Beside the counter: probes, and what Linkerd answers itself, other than denials and missing routes (unexpected errors). */
+  readonly also: Cell | null;
   client: ClientSeries | null = null;
   http: RouteSeries | null = null;
   grpc: RouteSeries | null = null;
 
-  constructor(counter: Cell, unexpected: Cell | null) {
+  constructor(counter: Cell, also: Cell | null) {
     this.counter = counter;
-    this.unexpected = unexpected;
+    this.also = also;
   }
 }
 
@@ -128,7 +128,7 @@ class View {
     const unexpected = () => decisions.httpError('unexpected', target, server);
     switch (decision.kind) {
       case 'permit':
-        return new DecisionCells(this.#allow(decision), null);
+        return new DecisionCells(this.#allow(decision), decision.probe === null ? null : this.probes(decision.probe));
       case 'redirect':
         return new DecisionCells(this.#allow(decision), unexpected());
       case 'deny':
@@ -143,6 +143,11 @@ class View {
       case 'invalid':
         return new DecisionCells(decisions.httpInvalid.at(target, server, tls), unexpected());
     }
+  }
+
+  probes(kind: ProbeKind): Cell {
+    const { decisions, labels } = this.#shared;
+    return decisions.probes.at(this.target, this.server, labels.probe(kind));
   }
 
   #allow(decision: Extract<RequestDecision, { kind: 'permit' | 'redirect' }>): Cell {
@@ -213,6 +218,11 @@ export class Connection implements ConnectionScope {
     series.seconds.observe(seconds);
   }
 
+  probed(policy: PortPolicy): void {
+    this.#at(policy).probes('tcp').value++;
+    this.#shared.log.probed(this.#facts, policy);
+  }
+
   tcpError(error: ErrorLabel): void {
     const target = this.#view?.target ?? this.#shared.labels.target(this.#facts, null);
     this.#shared.decisions.tcpError(error, target).value++;
@@ -227,7 +237,7 @@ export class Connection implements ConnectionScope {
   requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog): void {
     const cells = this.#at(policy).cellsOf(decision);
     cells.counter.value++;
-    if (cells.unexpected !== null) cells.unexpected.value++;
+    if (cells.also !== null) cells.also.value++;
     this.#shared.log.request(this.#facts, decision, request);
   }
 

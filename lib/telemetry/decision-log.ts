@@ -105,6 +105,11 @@ export class DecisionLog {
     this.#log[level]({ ...refs, ...connectionFields(facts) }, 'Connection allowed');
   }
 
+  probed(facts: ConnectionFacts, policy: PortPolicy): void {
+    if (!this.#log.isLevelEnabled('debug')) return;
+    this.#log.debug({ server: refFields(policy.server), ...connectionFields(facts) }, 'Connection probed');
+  }
+
   terminated(facts: ConnectionFacts, policy: PortPolicy, reasons: LazyReasons | undefined): void {
     if (!this.#log.isLevelEnabled('info')) return;
     const fields = { server: refFields(policy.server), ...connectionFields(facts), ...this.#reasonFields(reasons) };

@@ -13,6 +13,7 @@ export class DecisionMetrics {
   readonly tcpDeny: SeriesMap<Cell>;
   readonly tcpTerminate: SeriesMap<Cell>;
   readonly networkRefused: SeriesMap<Cell>;
+  readonly probes: SeriesMap<Cell>;
   readonly #httpErrors: SeriesMap<Cell>;
   readonly #tcpErrors: SeriesMap<Cell>;
   readonly #errorGroups: ReadonlyMap<ErrorLabel, LabelGroup>;
@@ -39,6 +40,10 @@ export class DecisionMetrics {
     this.networkRefused = family(
       'sallyport_network_policy_refused_total',
       'Connections that no NetworkPolicy admits: refused at accept (new), or ended by a later policy (open).',
+    );
+    this.probes = family(
+      'sallyport_probes_admitted_total',
+      'Probes that were let in as such: requests, and connections that sent nothing.',
     );
     this.#httpErrors = family('inbound_http_errors_total', 'HTTP requests that failed here, by kind of error.');
     this.#tcpErrors = family('inbound_tcp_errors_total', 'Connections that failed here, by kind of error.');

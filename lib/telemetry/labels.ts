@@ -6,7 +6,7 @@
 import type { Client } from '../client.ts';
 import { clientId } from '../client.ts';
 import { hostPort } from '../ip.ts';
-import type { PortPolicy } from '../policy/decision.ts';
+import type { PortPolicy, ProbeKind } from '../policy/decision.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import { type LabelGroup, overflowValue } from './series.ts';
@@ -173,6 +173,7 @@ export class LabelStore {
   };
   /** Of a connection that NetworkPolicies do not admit. */
   readonly refused = { new: group({ connection: 'new' }), open: group({ connection: 'open' }) };
+  readonly #probes = new Map<string, LabelGroup>();
   readonly loopback = group({ tls: 'no_identity', no_tls_reason: 'loopback' });
 
   /** `srv_*`; a default server on one port too many reports `srv_port="other"`. */
@@ -201,6 +202,13 @@ export class LabelStore {
   /** `network_policy_*`, by the first of those that isolate the pod. */
   networkPolicy(policies: readonly ResourceRef[]): LabelGroup {
     return this.#networkPolicy.of(policies[0] ?? otherRef);
+  }
+
+  /** By a kind of probe, of which there are few. */
+  probe(kind: ProbeKind): LabelGroup {
+    const known = this.#probes.get(kind) ?? group({ probe: kind });
+    this.#probes.set(kind, known);
+    return known;
   }
 
   /** Where the client meant to connect. Null where no policy is known yet: counts as a port that nobody named. */

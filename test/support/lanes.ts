@@ -181,7 +181,15 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     hasRequestRules: true,
     decisionsLast: true,
   };
-  const permit = { kind: 'permit', server: resource, route: resource, authz: resource, audit: false, headerChanges };
+  const permit = {
+    kind: 'permit',
+    server: resource,
+    route: resource,
+    authz: resource,
+    audit: false,
+    probe: null,
+    headerChanges,
+  };
   const deny = { kind: 'deny', server: resource, route: resource };
   const reasons = () => ({ reason: '', candidates: [] });
   return {
@@ -190,6 +198,7 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     admissionReasons: reasons,
     port: () => policy,
     connection: () => ({ kind: 'deny', server: resource }),
+    probes: () => ({ silence: false }),
     // Only policy makes permits; a test must forge them.
     request: (_policy, _client, request: RequestFacts) =>
       (request.path.startsWith('/DENIED') ? deny : permit) as unknown as RequestDecision,
@@ -205,6 +214,7 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
     connectionTerminated: () => {},
     openSource: () => ({ closed: () => {} }),
     detected: () => {},
+    probed: () => {},
     tcpError: () => {},
     brokenProtocol: () => {},
     requestDecided: (_policy, _decision, request) => {

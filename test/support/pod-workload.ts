@@ -33,6 +33,7 @@ export function workloadFromPod(
     namedPorts: facts.namedPorts,
     adminPort: null,
     probes: facts.probes,
+    probesWithRoutes: false,
     defaultPolicy: facts.defaultPolicy ?? settings.defaultPolicy,
     opaquePorts: facts.opaquePorts ?? settings.opaquePorts,
     requireIdentityPorts: facts.requireIdentityPorts ?? noPorts,

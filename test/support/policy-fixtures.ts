@@ -4,6 +4,7 @@ import { createAuthorizer, type PolicyAuthorizer } from '../../lib/policy/author
 import { compileNow } from '../../lib/policy/compile/compile.ts';
 import { readDocuments, type SourceDocument } from '../../lib/policy/documents/read.ts';
 import { type ExplainJson, type ExplainQuery, explain } from '../../lib/policy/explain.ts';
+import type { Probe } from '../../lib/policy/probes.ts';
 import { noPorts, type Workload } from '../../lib/policy/workload.ts';
 import type { Problem } from '../../lib/problem.ts';
 
@@ -11,6 +12,11 @@ export function ip(text: string): IpAddress {
   const parsed = parseIp(text);
   if (parsed === undefined) throw new Error(`not an address: ${text}`);
   return parsed;
+}
+
+/** `httpGet` of each path. */
+export function httpProbes(...paths: string[]): Probe[] {
+  return paths.map((path) => ({ kind: 'http', path }));
 }
 
 /** A pod `web-0` in `shop` with ports http (8080) and grpc (7070), closed by default, probed on 8080/live. */
@@ -31,7 +37,8 @@ export function workload(over: Partial<Workload> = {}): Workload {
       ['grpc', [7070]],
     ]),
     adminPort: null,
-    probes: new Map([[8080, ['/live']]]),
+    probes: new Map([[8080, httpProbes('/live')]]),
+    probesWithRoutes: false,
     defaultPolicy: 'deny',
     opaquePorts: noPorts,
     requireIdentityPorts: noPorts,

@@ -2,7 +2,7 @@ import type { Problem } from '../../problem.ts';
 import type { ResourceRef } from '../../resource-ref.ts';
 import { GrantList } from '../decide/client-match.ts';
 import { DefaultGrpcRoute, GrpcRouteTable } from '../decide/grpc-routes.ts';
-import { DefaultHttpRoutes, HttpRouteTable } from '../decide/http-routes.ts';
+import { DefaultHttpRoute, HttpRouteTable } from '../decide/http-routes.ts';
 import type { NetworkIsolation } from '../decide/network-policy.ts';
 import {
   type CompiledPort,
@@ -108,7 +108,7 @@ class PortCompiler {
     const attached = this.#linked.routes.byServer.get(name) ?? [];
     const limit = takesHttpRoutes(this.#document) ? this.#linked.rateLimits.get(name) : undefined;
     const shut = limit?.spec.refused !== undefined || this.#linked.routes.contested.has(name);
-    const routes = shut ? this.#noRequests() : yield* this.#withRefused(attached, grants);
+    const routes = shut ? this.#noRequests() : this.#withProbes(yield* this.#withRefused(attached, grants), attached);
     return compiledPort({
       port: this.#port,
       server: refOf(this.#document),
@@ -118,6 +118,7 @@ class PortCompiler {
       routes,
       grants,
       rateLimit: limit === undefined || shut ? null : resolveRateLimit(limit, this.#port, this.#workload),
+      tcpProbe: spec.sealed ? null : this.#defaults.tcpProbe(this.#workload.probes.get(this.#port)),
     });
   }
 
@@ -136,7 +137,17 @@ class PortCompiler {
       grants: new GrantList([]),
       sealed: true,
     });
-    return new DefaultHttpRoutes(rule, null, []);
+    return new DefaultHttpRoute(rule);
+  }
+
+  /** Linkerd's probes pass where no route counts; by choice, everywhere. */
+  #withProbes(own: RouteTable | null, attached: readonly RouteDocument[]): RouteTable | null {
+    const { probes, probesWithRoutes } = this.#workload;
+    const isRouted = attached.some(({ spec }) => spec.refused === undefined);
+    const { protocol, sealed } = this.#document.spec;
+    if (own === null || sealed || (isRouted && !probesWithRoutes)) return own;
+    const kinds = protocol === 'grpc' ? (['grpc'] as const) : undefined;
+    return this.#defaults.withProbes(own, refOf(this.#document), probes.get(this.#port), kinds);
   }
 
   /**
@@ -163,13 +174,11 @@ class PortCompiler {
     grants: GrantList,
     respelled = false,
   ): Generator<void, RouteTable | null, void> {
-    const { protocol, sealed } = this.#document.spec;
+    const { protocol } = this.#document.spec;
     if (protocol === 'opaque' || protocol === 'tls') return null;
     if (attached.length === 0) {
-      const server = refOf(this.#document);
-      return protocol === 'grpc'
-        ? new DefaultGrpcRoute(compiledRule({ server, route: defaultRef('default'), grants }))
-        : this.#defaults.routes(server, grants, sealed ? [] : (this.#workload.probes.get(this.#port) ?? []));
+      const rule = compiledRule({ server: refOf(this.#document), route: defaultRef('default'), grants });
+      return protocol === 'grpc' ? new DefaultGrpcRoute(rule) : new DefaultHttpRoute(rule);
     }
     const weight = ({ spec: { rules } }: RouteDocument): number =>
       rules.reduce((sum, { matches }) => sum + matches.length, 1);
@@ -269,15 +278,17 @@ class CompiledIndex implements PolicyIndex {
     const server = defaultRef(policy);
     const grants = this.#defaults.list([], policy);
     const opaque = opaquePorts.has(port);
+    const routes = new DefaultHttpRoute(compiledRule({ server, route: defaultRef('default'), grants }));
     return compiledPort({
       port,
       server,
       protocol: opaque ? 'opaque' : 'detect',
       detectTimeoutMs,
       hasRequestRules: false,
-      routes: opaque ? null : this.#defaults.routes(server, grants, probes.get(port) ?? []),
+      routes: opaque ? null : this.#defaults.withProbes(routes, server, probes.get(port)),
       grants,
       rateLimit: null,
+      tcpProbe: this.#defaults.tcpProbe(probes.get(port)),
     });
   }
 }

@@ -1,22 +1,28 @@
 import type { ResourceRef } from '../../resource-ref.ts';
 import { type Authorization, GrantList } from '../decide/client-match.ts';
-import { DefaultHttpRoutes } from '../decide/http-routes.ts';
-import { type CompiledPort, type CompiledRule, compiledPort, compiledRule } from '../decide/policy-index.ts';
+import { DefaultHttpRoute } from '../decide/http-routes.ts';
+import { type CompiledPort, compiledPort, compiledRule, type RouteTable } from '../decide/policy-index.ts';
+import { type ProbedRequests, ProbedRoutes } from '../decide/probed-routes.ts';
 import { IdentitySet } from '../identities.ts';
 import { type NetworkSet, networkSetOf } from '../networks.ts';
+import { type Probe, type ProbeKind, pathsOf } from '../probes.ts';
 import type { DefaultPolicy, Workload } from '../workload.ts';
 
 export function defaultRef(name: string): ResourceRef {
   return Object.freeze({ group: '', kind: 'default', name });
 }
 
+type RequestKind = 'http' | 'hook' | 'grpc';
+
 /** The built-in grants of one workload: the six default policies, localhost and the probes'. */
 export class DefaultGrants {
   readonly clusterNetworks: NetworkSet;
   /** Exactly 127.0.0.1 and ::1, not all of 127/8; null where the workload does without. */
   readonly localhost: Authorization | null;
-  /** Null where there are no probe networks: then probes have no route of their own (Linkerd). */
-  readonly probe: Authorization | null;
+  /** CIDRs from which probes come; where there are none, probes have no permission of their own (Linkerd). */
+  readonly #probeNetworks: readonly string[];
+  /** Those from which nothing but the kubelet is to be expected. */
+  readonly #kubeletNetworks: readonly string[];
 
   constructor(workload: Workload) {
     this.clusterNetworks = networkSetOf(workload.clusterNetworks);
@@ -28,15 +34,20 @@ export class DefaultGrants {
           tls: { kind: 'unauthenticated' },
         }
       : null;
-    this.probe =
-      workload.probeNetworks.length === 0
-        ? null
-        : {
-            ref: defaultRef('probe'),
-            audit: false,
-            networks: networkSetOf(workload.probeNetworks),
-            tls: { kind: 'unauthenticated' },
-          };
+    this.#probeNetworks = workload.probeNetworks;
+    this.#kubeletNetworks = kubeletNetworks(workload);
+  }
+
+  /**
+   * What lets probes of one kind in, whatever else is denied; null where nothing does. A hook makes the app do something, so
+   * that not everybody may call it because the kubelet may.
+   */
+  probe(kind: ProbeKind): Authorization | null {
+    const isHook = kind === 'hook' || kind === 'https-hook';
+    const networks = isHook ? this.#kubeletNetworks : this.#probeNetworks;
+    if (networks.length === 0) return null;
+    const ref = defaultRef(isHook ? 'hook' : 'probe');
+    return { ref, audit: false, networks: networkSetOf(networks), tls: { kind: 'unauthenticated' }, probe: kind };
   }
 
   /** The grant of a default policy; null for `deny`. */
@@ -76,15 +87,36 @@ export class DefaultGrants {
     return new GrantList(entries, null, broken);
   }
 
-  /** The routes of a server that has none of its own: `default`, and `probe` where it is probed. */
-  routes(server: ResourceRef, grants: GrantList, probePaths: readonly string[]): DefaultHttpRoutes {
-    const rule = compiledRule({ server, route: defaultRef('default'), grants });
-    const probe: CompiledRule | null =
-      this.probe === null || probePaths.length === 0
-        ? null
-        : compiledRule({ server, route: defaultRef('probe'), grants: new GrantList([this.probe], grants) });
-    return new DefaultHttpRoutes(rule, probe, probePaths);
+  tcpProbe(probes: readonly Probe[] = []): Authorization | null {
+    return probes.some(({ kind }) => kind === 'tcp') ? this.probe('tcp') : null;
   }
+
+  /** Routes, with what the probes of their port may ask on top: on a gRPC Server nothing but calls (Linkerd). */
+  withProbes(
+    own: RouteTable,
+    server: ResourceRef,
+    probes: readonly Probe[] = [],
+    kinds: readonly RequestKind[] = ['http', 'hook', 'grpc'],
+  ): RouteTable {
+    const probed: ProbedRequests[] = [];
+    for (const kind of kinds) {
+      const grant = probes.some((probe) => probe.kind === kind) ? this.probe(kind) : null;
+      if (grant !== null) probed.push({ grant, paths: kind === 'grpc' ? null : pathsOf(probes, kind) });
+    }
+    return probed.length === 0 ? own : new ProbedRoutes(own, server, defaultRef('probe'), probed);
+  }
+}
+
+/**
+ * The probe networks without those that hold everybody, in place of which the node's addresses stand, where they are known:
+ * the kubelet is there.
+ */
+function kubeletNetworks({ probeNetworks, nodeIps }: Workload): readonly string[] {
+  return probeNetworks.flatMap((cidr) => {
+    if (!cidr.endsWith('/0')) return [cidr];
+    const family = cidr.includes(':') ? 6 : 4;
+    return nodeIps.filter((ip) => ip.family === family).map((ip) => ip.text);
+  });
 }
 
 /** For ports that require identity: what lets in the unauthenticated asks for an identity instead. */
@@ -110,7 +142,7 @@ export function closedPort(
     protocol: 'detect',
     detectTimeoutMs,
     hasRequestRules: false,
-    routes: new DefaultHttpRoutes(compiledRule({ server, route: defaultRef('default'), grants }), null, []),
+    routes: new DefaultHttpRoute(compiledRule({ server, route: defaultRef('default'), grants })),
     grants,
     rateLimit: null,
   });

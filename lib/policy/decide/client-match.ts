@@ -3,6 +3,7 @@ import type { ResourceRef } from '../../resource-ref.ts';
 import type { Candidate } from '../decision.ts';
 import type { IdentitySet } from '../identities.ts';
 import type { NetworkSet } from '../networks.ts';
+import type { ProbeKind } from '../probes.ts';
 
 /** What an authorization asks of the client's TLS. */
 export type TlsRule =
@@ -18,6 +19,8 @@ export interface Authorization {
   /** Null: from anywhere. */
   readonly networks: NetworkSet | null;
   readonly tls: TlsRule;
+  /** What it lets in is a probe of this kind, and nothing else. */
+  readonly probe?: ProbeKind;
 }
 
 /** A policy that grants nothing because something it refers to is missing; kept to explain itself. */
@@ -39,7 +42,7 @@ function tlsHolds(rule: TlsRule, tls: ClientTls): boolean {
 }
 
 /** No identity satisfies no identity rule, and an address outside every network is refused. */
-function covers(authorization: Authorization, client: Client): boolean {
+export function covers(authorization: Authorization, client: Client): boolean {
   return (
     (authorization.networks === null || authorization.networks.contains(client.ip)) &&
     tlsHolds(authorization.tls, client.tls)

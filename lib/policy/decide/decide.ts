@@ -3,12 +3,13 @@ import type { ResourceRef } from '../../resource-ref.ts';
 import type {
   ConnectionDecision,
   ConnectionPermit,
+  ConnectionProbes,
   InvalidRequest,
   RequestDecision,
   RequestFacts,
   RequestPermit,
 } from '../decision.ts';
-import type { Authorization } from './client-match.ts';
+import { type Authorization, covers } from './client-match.ts';
 import { foldPath, inspectPath, readings } from './path-readings.ts';
 import type { CompiledPort, CompiledRule, RouteMatch, RouteTable } from './policy-index.ts';
 import { Question, UnexaminedValue } from './question.ts';
@@ -29,6 +30,11 @@ export function decideConnection(port: CompiledPort, client: Client): Connection
   if (takesRequestsAlone(port)) return port.connectionDeny;
   const grant = port.grants.find(client);
   return grant === null ? port.connectionDeny : connectionPermit(port, grant);
+}
+
+/** Only from the probe networks, and only on a port that is probed so. */
+export function decideProbes({ tcpProbe }: CompiledPort, client: Client): ConnectionProbes {
+  return { silence: tcpProbe !== null && covers(tcpProbe, client) };
 }
 
 /** Nothing but HTTP goes on, whoever sends it. */
@@ -229,6 +235,7 @@ function requestPermit(server: ResourceRef, rule: CompiledRule, grant: Authoriza
       route,
       authz: grant.ref,
       audit: grant.audit,
+      probe: grant.probe ?? null,
       headerChanges,
     }) as RequestPermit;
     rule.permits.set(grant, permit);

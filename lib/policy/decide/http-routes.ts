@@ -128,7 +128,7 @@ function file(index: PathIndex, path: string, entry: Entry): void {
 }
 
 /** What a rule's path is under all of its spellings, without case; see `foldPath`. One for nearly all. */
-function foldsOf(path: string): readonly string[] {
+export function foldsOf(path: string): readonly string[] {
   if (/^(?:\/[a-z0-9_~$&'()*+,=:@-]+)+$/.test(path)) return [path];
   const folds = new Set(spellings(path).map(foldPath));
   // In Latin-1 the same text is other bytes.
@@ -185,37 +185,21 @@ export class HttpRouteTable implements RouteTable {
 
 const findHttp = (group: HttpGroup, question: Question): Entry | null => group.find(question);
 
-/** What a Server without routes has: the probes' paths for GET, and everything else. */
-export class DefaultHttpRoutes implements RouteTable {
+/** What a Server without routes has: one route, of every request. */
+export class DefaultHttpRoute implements RouteTable {
   readonly rules: readonly CompiledRule[];
-  readonly traits: TableTraits;
+  readonly traits: TableTraits = { patterns: 0, queryNames: noQueryNames, guarded: null, respelled: false };
   readonly anyCase: ReadonlySet<RouteMatch>;
   readonly namesHosts = false;
   readonly #default: RouteMatch;
-  readonly #probe: RouteMatch | null;
-  readonly #probePaths: ReadonlySet<string>;
-  readonly #foldedPaths: ReadonlySet<string>;
 
-  constructor(rule: CompiledRule, probe: CompiledRule | null, probePaths: readonly string[]) {
-    this.rules = probe === null ? [rule] : [probe, rule];
+  constructor(rule: CompiledRule) {
+    this.rules = [rule];
     this.#default = { rule, prefix: '', literal: '' };
-    this.anyCase = new Set(probe === null ? [this.#default] : []);
-    this.#probe = probe === null ? null : { rule: probe, prefix: null, literal: null };
-    const paths = probe === null ? [] : probePaths.map(byteText);
-    this.#probePaths = new Set(paths);
-    this.#foldedPaths = new Set(paths.flatMap(foldsOf));
-    this.traits = {
-      patterns: 0,
-      queryNames: noQueryNames,
-      guarded: null,
-      respelled: [...this.#foldedPaths].some((path) => !this.#probePaths.has(path)),
-    };
+    this.anyCase = new Set([this.#default]);
   }
 
-  find({ request, method, path, folded }: Question): RouteMatch {
-    // GET alone, as Linkerd, and nothing but a plain one: a probe never leaves HTTP and never has content.
-    if (this.#probe === null || method !== 'GET' || request.carries !== 'nothing') return this.#default;
-    const known = folded === null ? this.#probePaths.has(path) : this.#foldedPaths.has(folded);
-    return known ? this.#probe : this.#default;
+  find(): RouteMatch {
+    return this.#default;
   }
 }

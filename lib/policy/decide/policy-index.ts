@@ -76,6 +76,8 @@ export interface CompiledPort extends PortPolicy {
   /** The server's own authorizations: what decides connections. */
   readonly grants: GrantList;
   readonly rateLimit: RateLimit | null;
+  /** Who may connect to find out whether the port is open; null where it has no TCP probe. */
+  readonly tcpProbe: Authorization | null;
   readonly noRoute: NoRoute;
   readonly connectionDeny: ConnectionDeny;
   /** Filled by `decide.ts`. */
@@ -143,10 +145,12 @@ export function compiledPort(options: {
   readonly routes: RouteTable | null;
   readonly grants: GrantList;
   readonly rateLimit: RateLimit | null;
+  readonly tcpProbe?: Authorization | null;
 }): CompiledPort {
-  const { server } = options;
+  const { server, tcpProbe = null } = options;
   return Object.freeze({
     ...options,
+    tcpProbe,
     decisionsLast: options.rateLimit === null,
     noRoute: Object.freeze({ kind: 'no-route', server } as const),
     connectionDeny: Object.freeze({ kind: 'deny', server } as const),

@@ -5,6 +5,7 @@ import { readManifest } from '../../../lib/config/manifest.ts';
 import { type Environment, faultText, variables } from '../../../lib/config/variables.ts';
 import { portsOfServer } from '../../../lib/policy/workload.ts';
 import { defaultLimits } from '../../support/limits.ts';
+import { httpProbes } from '../../support/policy-fixtures.ts';
 
 const files: Record<string, string> = {
   '/pod/labels': 'app="web"\ntier="front"\n\n',
@@ -92,7 +93,7 @@ t.test('the empty environment: every default of the contract', async (t) => {
   t.same([[...workload.namedPorts], workload.adminPort], [[], 4191]);
   for (const name of ['linkerd-admin', 'admin']) t.same(portsOfServer(workload, name), [4191], name);
   t.same(portsOfServer(workload, 'http'), []);
-  t.same([...workload.probes], [[4191, ['/live', '/ready']]]);
+  t.same([...workload.probes], [[4191, httpProbes('/live', '/ready')]]);
   for (const port of [25, 587, 3306, 4444, 5432, 6379, 9300, 11211]) t.ok(workload.opaquePorts.has(port), `${port}`);
   t.notOk(workload.opaquePorts.has(8080));
   t.ok(Object.isFrozen(config({})));
@@ -131,8 +132,13 @@ t.test('each variable, well written', async (t) => {
     ],
     ['SALLYPORT_POD_PORTS', 'http=8080,http=8081', (c) => c.workload.namedPorts.get('http'), [8080, 8081]],
     ['SALLYPORT_POD_PORTS', 'admin=9990', (c) => portsOfServer(c.workload, 'admin'), [9990, 4191]],
-    ['SALLYPORT_PROBES', '8080/healthz,8080/r?full=1', (c) => c.workload.probes.get(8080), ['/healthz', '/r']],
-    ['SALLYPORT_PROBES', '4191/live', (c) => c.workload.probes.get(4191), ['/live', '/ready']],
+    [
+      'SALLYPORT_PROBES',
+      '8080/healthz,8080/r?full=1',
+      (c) => c.workload.probes.get(8080),
+      httpProbes('/healthz', '/r'),
+    ],
+    ['SALLYPORT_PROBES', '4191/live', (c) => c.workload.probes.get(4191), httpProbes('/live', '/ready')],
     ['SALLYPORT_CLUSTER_NETWORKS', '10.1.2.3,fd00::/8', (c) => c.workload.clusterNetworks, ['10.1.2.3', 'fd00::/8']],
     ['SALLYPORT_PROBE_NETWORKS', '', (c) => c.workload.probeNetworks, []],
     ['SALLYPORT_AUTHORIZE_LOCALHOST', 'false', (c) => c.workload.authorizeLocalhost, false],
@@ -258,7 +264,7 @@ t.test('the Pod manifest, and what wins over it', async (t) => {
   t.same(workload.namedPorts.get('http'), [8080]);
   t.equal(workload.namedPorts.has('dns'), false, 'UDP is none of ours');
   t.same(portsOfServer(workload, 'linkerd-admin'), [4191]);
-  t.same(workload.probes.get(8080), ['/live']);
+  t.same(workload.probes.get(8080), httpProbes('/live'));
   t.same(
     [25, 9001].map((port) => workload.opaquePorts.has(port)),
     [false, true],
@@ -277,7 +283,7 @@ t.test('the Pod manifest, and what wins over it', async (t) => {
   t.match(over.workload, { podName: 'other', namespace: 'ns' });
   t.same([texts(over), [...over.workload.labels]], [['10.9.9.9'], [['x', 'y']]]);
   t.same([over.workload.namedPorts.get('http'), over.workload.namedPorts.get('p')], [undefined, [1]]);
-  t.same([over.workload.probes.get(8080), over.workload.probes.get(1)], [undefined, ['/p']]);
+  t.same([over.workload.probes.get(8080), over.workload.probes.get(1)], [undefined, httpProbes('/p')]);
 });
 
 t.test(

@@ -6,6 +6,7 @@ import { inject, uninject } from '../../../lib/deploy/inject.ts';
 import type { InjectSettings } from '../../../lib/deploy/settings.ts';
 import { valueAt, type YamlPath } from '../../../lib/deploy/yaml-edit.ts';
 import { readPod } from '../../../lib/policy/pod.ts';
+import { httpProbes } from '../../support/policy-fixtures.ts';
 import { type AnyPod, podsOf, settings, valuesOf, workloads } from './fixtures.ts';
 import { podFaults } from './kubernetes-pod.ts';
 
@@ -198,7 +199,11 @@ t.test('what annotations and flags become', async (t) => {
 
   const args = of(ports).pod.spec.initContainers?.[0]?.args ?? [];
   t.ok(args.includes('--skip-inbound-ports=7946,7000-7002'), 'a name to skip is its port');
-  t.same(of(ipv6).config.workload.probes.get(3000), ['/price/$(HOME)/$$'], 'dollar signs survive the kubelet');
+  t.same(
+    of(ipv6).config.workload.probes.get(3000),
+    httpProbes('/price/$(HOME)/$$'),
+    'dollar signs survive the kubelet',
+  );
 });
 
 function withoutPods(value: unknown): unknown {

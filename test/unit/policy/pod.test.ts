@@ -3,6 +3,7 @@ import { parse } from 'yaml';
 import { probePath, readPod } from '../../../lib/policy/pod.ts';
 import { noPorts, parsePortSet } from '../../../lib/policy/workload.ts';
 import { workloadFromPod } from '../../support/pod-workload.ts';
+import { httpProbes } from '../../support/policy-fixtures.ts';
 
 const settings = {
   defaultPolicy: 'deny',
@@ -83,8 +84,8 @@ status: {podIP: 10.1.1.1, podIPs: [{ip: 10.1.1.1}, {ip: "fd00::1"}, {ip: nonsens
   t.same(
     [...(workload?.probes ?? [])],
     [
-      [8080, ['/live', '/']],
-      [4191, ['/ready']],
+      [8080, [...httpProbes('/live', '/'), { kind: 'tcp' }]],
+      [4191, httpProbes('/ready')],
     ],
   );
   t.same(

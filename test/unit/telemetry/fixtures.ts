@@ -45,6 +45,7 @@ export const permit = {
   route,
   authz,
   audit: false,
+  probe: null,
   headerChanges: null,
 } as unknown as RequestPermit;
 export const audited = {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { document, ip, load, open, route, server } from '../../../support/policy-fixtures.ts';
+import { document, httpProbes, ip, load, open, route, server } from '../../../support/policy-fixtures.ts';
 
 /*
  * `/` is open to everybody and one rule is closed: whatever some server could take for the closed one must not get in by
@@ -283,10 +283,10 @@ t.test('a host with an escape is refused where hosts matter', async (t) => {
 
 t.test('probes are not evaded, nor opened, by spellings', async (t) => {
   const { ask } = load(server('accessPolicy: all-unauthenticated'), {
-    probes: new Map([[8080, ['/Live', '/caf\u00e9']]]),
+    probes: new Map([[8080, httpProbes('/Live', '/caf\u00e9')]]),
   });
   for (const path of ['/Live', '/live', '/LIVE/', '/caf%C3%A9']) t.equal(ask({ path }).verdict, 'permit', path);
-  const closed = load(server(), { probes: new Map([[8080, ['/Live']]]) });
+  const closed = load(server(), { probes: new Map([[8080, httpProbes('/Live')]]) });
   t.equal(closed.ask({ path: '/Live' }).verdict, 'permit');
   for (const path of ['/live', '/LIVE', '/Live/', '/%4cive']) t.not(closed.ask({ path }).verdict, 'permit', path);
 });
