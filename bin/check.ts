@@ -5,18 +5,23 @@ import { faultText } from '../lib/config/variables.ts';
 import { withRemedy } from '../lib/errors/problems.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
-import { loadPolicyNow } from '../lib/reload/load.ts';
 import { type Main, UsageError } from './arguments.ts';
 import { linkingProblems } from './check-pods.ts';
+import { loadGiven } from './standard-input.ts';
 
 export const main: Main<'check'> = async (line, io) => {
   const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
   const paths = line.words.length > 0 ? line.words : fromEnvironment ? [fromEnvironment] : [];
-  if (paths.length === 0) throw new UsageError('nothing to check', 'name a file or folder, or set SALLYPORT_POLICY');
+  if (paths.length === 0) {
+    throw new UsageError(
+      'nothing to check',
+      'name a file or folder, write - for standard input, or set SALLYPORT_POLICY',
+    );
+  }
   const facts = readWorkload(io.env, { readManifest });
   if (!facts.ok) throw new UsageError(facts.faults.map(faultText));
 
-  const load = loadPolicyNow({ paths, namespace: facts.workload.namespace });
+  const load = await loadGiven({ paths, namespace: facts.workload.namespace }, io);
   const linking = linkingProblems(load.documents, facts.workload, io.env);
   const problems = inReadingOrder([...load.problems, ...linking.problems.map(withRemedy)]);
   const errors = problems.filter((problem) => problem.severity === 'error').length;
@@ -24,10 +29,10 @@ export const main: Main<'check'> = async (line, io) => {
     const hint = 'set SALLYPORT_POD_LABELS to check for one pod';
     io.stderr.write(`warning: ${count(linking.untried, 'selector')} more could not be tried; ${hint}\n`);
   }
+  for (const warning of facts.warnings) io.stderr.write(`warning: ${oneLine(faultText(warning))}\n`);
   if (line.has('json')) {
     io.stdout.write(`${jsonText({ ok: errors === 0, problems }, 2)}\n`);
   } else {
-    for (const warning of facts.warnings) io.stderr.write(`warning: ${oneLine(faultText(warning))}\n`);
     for (const problem of problems) io.stdout.write(`${problemText(problem, io.stdout)}\n`);
     const warnings = problems.length - errors;
     const counted = `${count(load.documents.length, 'document')}: ${count(errors, 'error')}, ${count(warnings, 'warning')}`;

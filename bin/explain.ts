@@ -2,6 +2,7 @@ import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { styleText } from 'node:util';
 import { readWorkload } from '../lib/config/config.ts';
+import { fileFault } from '../lib/config/file-fault.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { type Flags, faultText, type VariableName } from '../lib/config/variables.ts';
 import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
@@ -9,11 +10,11 @@ import { createAuthorizer, type PolicyAuthorizer } from '../lib/policy/authorize
 import { compileNow } from '../lib/policy/compile/compile.ts';
 import { type ExplainJson, explain } from '../lib/policy/explain.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
-import { loadPolicyNow } from '../lib/reload/load.ts';
 import { refText } from '../lib/resource-ref.ts';
 import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 import { problemText } from './check.ts';
 import { BadQuestion, type GivenQuestion, queryFrom, questionFromLine, unreadFields } from './explain-query.ts';
+import { loadGiven } from './standard-input.ts';
 
 type Flag = FlagOf<'explain'>;
 
@@ -36,9 +37,9 @@ export const main: Main<'explain'> = async (line, io) => {
     throw new UsageError(`--${both} and --requests exclude each other`, 'write it into the lines of the file');
   }
   const query = file === null ? queryOfFlags(line) : null;
-  const authorizer = authorizerOf(line, io);
+  const authorizer = await authorizerOf(line, io);
   if (authorizer === null) return usageExit;
-  if (query === null) return answerLines(authorizer, file === '-' ? io.stdin : createReadStream(file ?? ''), io);
+  if (query === null) return answerLines(authorizer, file ?? '', io);
 
   const answer = explain(authorizer, query);
   io.stdout.write(line.has('json') ? `${jsonText(answer)}\n` : answerText(answer, io.stdout));
@@ -46,10 +47,13 @@ export const main: Main<'explain'> = async (line, io) => {
 };
 
 /** The policy in force as `run` would have it on its first load; null, with the problems printed, when it cannot be read. */
-function authorizerOf(line: CommandLine<Flag>, io: Io): PolicyAuthorizer | null {
+async function authorizerOf(line: CommandLine<Flag>, io: Io): Promise<PolicyAuthorizer | null> {
   const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
   const paths = line.has('policy') ? line.values('policy') : fromEnvironment ? [fromEnvironment] : [];
   if (paths.length === 0) throw new UsageError('no policy', 'write --policy PATH, or set SALLYPORT_POLICY');
+  if (paths.includes('-') && line.value('requests') === '-') {
+    throw new UsageError('standard input cannot be both --policy and --requests', 'put one of them into a file');
+  }
   const given: Flags = new Map(
     podFlags
       .filter(([flag]) => line.has(flag))
@@ -59,7 +63,7 @@ function authorizerOf(line: CommandLine<Flag>, io: Io): PolicyAuthorizer | null 
   if (!facts.ok) throw new UsageError(facts.faults.map(faultText));
   for (const warning of facts.warnings) io.stderr.write(`warning: ${oneLine(faultText(warning))}\n`);
 
-  const load = loadPolicyNow({ paths, namespace: facts.workload.namespace });
+  const load = await loadGiven({ paths, namespace: facts.workload.namespace }, io);
   const { index, problems } = compileNow(load.documents, facts.workload);
   for (const problem of [...load.problems, ...problems]) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
   if (load.broken) return null;
@@ -90,7 +94,8 @@ function queryOfFlags(line: CommandLine<Flag>): ReturnType<typeof queryFrom> {
   }
 }
 
-async function answerLines(authorizer: PolicyAuthorizer, input: NodeJS.ReadableStream, io: Io): Promise<ExitStatus> {
+async function answerLines(authorizer: PolicyAuthorizer, file: string, io: Io): Promise<ExitStatus> {
+  const input: NodeJS.ReadableStream = file === '-' ? io.stdin : createReadStream(file);
   let status: ExitStatus = 0;
   let number = 0;
   const unread = new Set<string>();
@@ -110,7 +115,8 @@ async function answerLines(authorizer: PolicyAuthorizer, input: NodeJS.ReadableS
   try {
     await Promise.race([answered, failed]);
   } catch (error) {
-    throw new UsageError(`--requests: ${(error as Error).message}`);
+    const { why, remedy } = fileFault(file, error);
+    throw new UsageError(`--requests: ${file} cannot be read: ${why}`, remedy);
   }
   for (const message of unread) io.stderr.write(`warning: ${oneLine(message)}\n`);
   return status;

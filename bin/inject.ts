@@ -10,9 +10,10 @@ import { defaultPolicies } from '../lib/policy/workload.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
-import { readPolicyFiles } from '../lib/reload/policy-files.ts';
+import { readPolicyFiles, unreadable as unreadableFile } from '../lib/reload/policy-files.ts';
 import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 import { problemText } from './check.ts';
+import { standardInput } from './standard-input.ts';
 import { commandTable } from './table/table.ts';
 import { version } from './version.ts';
 
@@ -150,25 +151,15 @@ async function readSources(
   for (const name of names) {
     const file = name === '-' ? 'stdin' : name;
     try {
-      const bytes = name === '-' ? await everything(io.stdin) : readFileSync(name);
+      const bytes = name === '-' ? await standardInput(io) : readFileSync(name);
       // A byte order mark is kept, as all of the text is.
       const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
       sources.push({ file, text: decoder.decode(bytes) });
     } catch (error) {
-      const code = (error as NodeJS.ErrnoException).code ?? String(error);
-      const message = code === 'ERR_ENCODING_INVALID_ENCODED_DATA' ? 'is not UTF-8 text' : `cannot be read: ${code}`;
-      const hint = code === 'EISDIR' ? 'Name the files in it.' : '';
-      const place = { file, line: 1, column: 1, resource: null };
-      unreadable.push({ severity: 'error', code: 'unreadable', message, ...place, hint });
+      unreadable.push(unreadableFile(file, error));
     }
   }
   return { sources, unreadable };
-}
-
-async function everything(stream: NodeJS.ReadableStream): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of stream) chunks.push(Buffer.from(chunk));
-  return Buffer.concat(chunks);
 }
 
 /** One file is printed as it is; several become the documents of one stream. */

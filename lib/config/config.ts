@@ -80,7 +80,9 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
   refuseSharedPorts(reader, config);
   // A variable that several values need is read more than once; it is one fault.
   const faults = [...new Map(reader.faults.map((fault) => [JSON.stringify(fault), fault])).values()];
-  return faults.length > 0 ? { ok: false, faults } : { ok: true, config: Object.freeze(config) };
+  // What is missing may stand there under another name.
+  if (faults.length > 0) return { ok: false, faults: [...faults, ...unknownVariables(env)] };
+  return { ok: true, config: Object.freeze(config) };
 }
 
 /** The workload alone: for `check` and `explain`, and for the running proxy when a fact of the pod has changed. */
@@ -91,7 +93,9 @@ export function readWorkload(
 ): Outcome<{ readonly workload: Workload; readonly warnings: readonly ConfigFault[] }> {
   const reader = new VariableReader(env, flags);
   const { workload, warnings } = assembleWorkload(reader, { ...thisHost, ...host });
-  return reader.faults.length > 0 ? { ok: false, faults: reader.faults } : { ok: true, workload, warnings };
+  const unknown = unknownVariables(env);
+  if (reader.faults.length > 0) return { ok: false, faults: [...reader.faults, ...unknown] };
+  return { ok: true, workload, warnings: [...unknown, ...warnings] };
 }
 
 function readIdentity(reader: VariableReader): Config['identity'] {
@@ -133,12 +137,29 @@ const readElsewhere = new Set(['SALLYPORT_NODE', 'SALLYPORT_SHARED']);
 /** Kubernetes gives every container the addresses of Services, so one named `sallyport` fills the same prefix. */
 const ofKubernetesService = /_SERVICE_(HOST|PORT)(_|$)|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$/;
 
+/** `SALYPORT_POLICY`, `sallyport_policy`: not our prefix, but one of our variables but for a slip. */
+function isNearlyOurs(name: string): boolean {
+  return /^S\w*L\w*P\w*R?T/i.test(name) && nearestVariable(name) !== undefined;
+}
+
+/** What all share makes none of them likelier. */
+function nearestVariable(name: string): string | undefined {
+  const prefix = 'SALLYPORT_';
+  const known = Object.keys(variables);
+  if (!name.startsWith(prefix)) return nearestName(name, known);
+  const nearest = nearestName(
+    name.slice(prefix.length),
+    known.map((each) => each.slice(prefix.length)),
+  );
+  return nearest === undefined ? undefined : prefix + nearest;
+}
+
 function unknownVariables(env: Environment): ConfigFault[] {
   return Object.keys(env)
-    .filter((name) => name.startsWith('SALLYPORT_') && !Object.hasOwn(variables, name))
+    .filter((name) => !Object.hasOwn(variables, name) && (name.startsWith('SALLYPORT_') || isNearlyOurs(name)))
     .filter((name) => !readElsewhere.has(name) && !ofKubernetesService.test(name))
     .map((name) => {
-      const nearest = nearestName(name, Object.keys(variables));
+      const nearest = nearestVariable(name);
       const hint = nearest === undefined ? 'remove it' : `did you mean ${nearest}?`;
       return { variable: name, message: 'is not a variable that Sallyport reads', hint };
     });

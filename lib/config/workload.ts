@@ -2,6 +2,7 @@ import { type IpAddress, parseIp } from '../ip.ts';
 import type { PodFacts } from '../policy/pod.ts';
 import { type ProbesByPort, withProbe } from '../policy/probes.ts';
 import { noPorts, type PortSet, type Workload } from '../policy/workload.ts';
+import { fileFault } from './file-fault.ts';
 import type { Host } from './host.ts';
 import { labelsFile, type Parsed } from './values.ts';
 import type { ConfigFault, VariableName, VariableReader } from './variables.ts';
@@ -122,8 +123,8 @@ function fromFile<T>(
   try {
     text = host.readFile(file);
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? String(error);
-    reader.fault(name, `${file} cannot be read: ${code}`, 'check the path and its permissions');
+    const { why, remedy } = fileFault(file, error);
+    reader.fault(name, `${file} cannot be read: ${why}`, remedy === '' ? 'check the path and its permissions' : remedy);
     return null;
   }
   const parsed = parse(text);

@@ -1,5 +1,6 @@
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
+import { fileFault } from '../config/file-fault.ts';
 import { notRegular, tooLarge } from '../regular-file.ts';
 import type { CredentialBytes, CredentialFault, CredentialFiles } from './credentials.ts';
 
@@ -14,8 +15,8 @@ export async function readCredentialFiles(files: CredentialFiles): Promise<Crede
     try {
       return await readSmallFile(file);
     } catch (error) {
-      const code = (error as NodeJS.ErrnoException).code ?? 'unknown error';
-      faults.push({ file, message: `cannot be read: ${reasons.get(code) ?? code}`, hint: remedies.get(code) ?? '' });
+      const { why, remedy } = fileFault(file, error, unknownFile);
+      faults.push({ file, message: `cannot be read: ${why}`, hint: remedy });
       return '';
     }
   };
@@ -26,6 +27,8 @@ export async function readCredentialFiles(files: CredentialFiles): Promise<Crede
   ]);
   return faults.length > 0 ? { kind: 'faulty', faults } : { kind: 'read', bytes: { cert, key, trustAnchors } };
 }
+
+const unknownFile = 'Check the SALLYPORT_IDENTITY_* variables, and that the volume is mounted.';
 
 /** Far more than the largest bundle of trust anchors. */
 const mostBytes = 4 * 1024 * 1024;
@@ -43,18 +46,3 @@ async function readSmallFile(path: string): Promise<string> {
     await file.close();
   }
 }
-
-const reasons = new Map([
-  ['ENOENT', 'no such file'],
-  ['EACCES', 'permission denied'],
-  ['EISDIR', 'it is a folder'],
-  ['ENXIO', 'it is no regular file'],
-  [notRegular, 'it is no regular file'],
-  [tooLarge, 'it is too large to hold certificates'],
-  ['ELOOP', 'symbolic links lead in a circle'],
-]);
-const remedies = new Map([
-  ['ENOENT', 'check the SALLYPORT_IDENTITY_* variables and that the volume is mounted'],
-  ['EACCES', 'let the user that runs sallyport read the file'],
-  ['EISDIR', 'name the file itself, such as tls.crt inside the folder'],
-]);

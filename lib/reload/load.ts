@@ -28,6 +28,8 @@ export interface PolicyLoad {
 
 export interface LoadRequest {
   readonly paths: readonly string[];
+  /** Read already: what stood on standard input. */
+  readonly texts?: readonly PolicyText[];
   /** For documents that name none. */
   readonly namespace: string;
 }
@@ -46,7 +48,8 @@ export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLo
   const read = request.paths.map((path) => readPolicyFiles(path));
   const problems = read.flatMap((each) => each.problems);
   // A folder and a file in it name that file twice; it is still one.
-  const texts = [...new Map(read.flatMap((each) => each.texts).map((text) => [resolve(text.file), text])).values()];
+  const all = [...read.flatMap((each) => each.texts), ...(request.texts ?? [])];
+  const texts = [...new Map(all.map((text) => [resolve(text.file), text])).values()];
   const look = read.length === 1 ? (read[0]?.look ?? null) : null;
   const digest = digestOf(request, texts, problems);
   if (digest === knownDigest) return 'unchanged';

@@ -1,8 +1,9 @@
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileFault } from '../config/file-fault.ts';
 import type { Coded } from '../errors/problems.ts';
 import type { Problem } from '../problem.ts';
-import { notRegular, readRegularFile, tooLarge } from '../regular-file.ts';
+import { readRegularFile, tooLarge } from '../regular-file.ts';
 import { type Look, lookNow, policyFileNames } from './look.ts';
 
 export interface PolicyText {
@@ -80,16 +81,8 @@ function isFolder(file: string): boolean {
   }
 }
 
-const remedies: ReadonlyMap<string, readonly [message: string, hint: string]> = new Map([
-  ['ENOENT', ['no such file or folder', 'Check the path; a ConfigMap volume must be mounted before the start.']],
-  ['EACCES', ['permission denied', 'Let the user that runs Sallyport read it.']],
-  ['EISDIR', ['is a folder', 'Name a file.']],
-  ['ELOOP', ['symbolic links lead in a circle', 'Repair the link.']],
-  ['ERR_ENCODING_INVALID_ENCODED_DATA', ['is not UTF-8 text', 'Save the file as UTF-8.']],
-  [notRegular, ['is no regular file but a pipe, a socket or a device', 'Remove it from the policy folder.']],
-]);
-
-function unreadable(file: string, error: unknown, limits: ReadLimits): Problem {
+/** Of a file that could not be read. */
+export function unreadable(file: string, error: unknown, limits: ReadLimits = readLimits): Problem {
   const code = (error as NodeJS.ErrnoException).code ?? '';
   if (code === tooLarge) {
     const megabytes = (bytes: number): string => `${Math.floor(bytes / megabyte)} MB`;
@@ -101,8 +94,8 @@ function unreadable(file: string, error: unknown, limits: ReadLimits): Problem {
       'Keep only policy documents in the folder, and one listing of the cluster.',
     );
   }
-  const [why, hint] = remedies.get(code) ?? [error instanceof Error ? error.message : String(error), ''];
-  return atTop({ severity: 'error', code: 'unreadable' }, file, `cannot be read: ${why}`, hint);
+  const { why, remedy } = fileFault(file, error);
+  return atTop({ severity: 'error', code: 'unreadable' }, file, `cannot be read: ${why}`, remedy);
 }
 
 function emptyFolder(path: string): Problem {

@@ -33,7 +33,11 @@ t.test('files', async (t) => {
   t.match(report, { ok: false, problems: [{ code: 'host-network', file: bad, line: 9 }] });
 
   const missing = await runSallyport(t, ['inject', join(folder, 'none.yaml'), folder]);
-  t.match(missing, { code: 1, stdout: '', stderr: /none\.yaml.*ENOENT[\s\S]*EISDIR[\s\S]*Name the files in it/ });
+  t.match(missing, {
+    code: 1,
+    stdout: '',
+    stderr: /none\.yaml.*no such file[\s\S]*is a folder[\s\S]*Name the files in it/,
+  });
 
   const nothing = await runSallyport(t, ['inject', other]);
   t.match(nothing, { code: 0, stdout: service, stderr: /no workload was found/ });
