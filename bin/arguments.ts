@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util';
+import { type AnyCode, type Complaint, complaintText } from '../lib/errors/complaint.ts';
 import type { ExitStatus } from '../lib/errors/exits.ts';
 import { nearestName } from '../lib/policy/nearest.ts';
 import { oneLine } from '../lib/printable.ts';
@@ -19,14 +20,22 @@ export type FlagOf<Name extends CommandName> = keyof (typeof commandTable)[Name]
 /** What a file of bin/ exports as `main`. Resolves to the exit status; throws `UsageError` for what the user got wrong. */
 export type Main<Name extends CommandName> = (line: CommandLine<FlagOf<Name>>, io: Io) => Promise<ExitStatus>;
 
-/** The command line or the environment is wrong. `message` and `hint` are for the person who typed it. */
+/** The command line or the environment is wrong; the message, one line a fault, is for the person who typed it. */
 export class UsageError extends Error {
-  readonly hint: string;
-  /** `message`: a line, or several. */
-  constructor(message: string | readonly string[], hint = '') {
-    super([message].flat().map(oneLine).join('\n'));
-    this.hint = oneLine(hint);
+  constructor(code: AnyCode, message: string, hint?: string);
+  constructor(faults: readonly string[]);
+  constructor(code: AnyCode | readonly string[], message = '', hint = '') {
+    super(typeof code === 'string' ? oneLine(complaintText({ code, message, hint })) : code.map(oneLine).join('\n'));
   }
+}
+
+/** What a command says on standard error of what is wrong: one line, with its code. */
+export function complain(
+  io: { readonly stderr: { write(text: string): unknown } },
+  from: string,
+  complaint: Complaint,
+): void {
+  io.stderr.write(`${oneLine(`${from}: ${complaintText(complaint)}`)}\n`);
 }
 
 export interface CommandLine<Flag extends string> {
@@ -85,14 +94,19 @@ interface OptionToken {
 
 function valueGiven({ rawName, value, inlineValue }: OptionToken, { takes }: FlagRow, again: boolean): string[] {
   if (takes === 'switch') {
-    if (value !== undefined) throw new UsageError(`${rawName} takes no value`, `write ${rawName} alone`);
+    if (value !== undefined) throw new UsageError('flag-value', `${rawName} takes no value`, `write ${rawName} alone`);
     return [];
   }
   // `--policy --json`: the value was forgotten, and the next flag must not be swallowed as one.
   if (value === undefined || (inlineValue !== true && /^-./.test(value))) {
-    throw new UsageError(`${rawName} needs a value`, `a value that begins with "-" is written ${rawName}=…`);
+    throw new UsageError(
+      'flag-value',
+      `${rawName} needs a value`,
+      `a value that begins with "-" is written ${rawName}=…`,
+    );
   }
-  if (takes === 'value' && again) throw new UsageError(`${rawName} is given twice`, 'keep one of them');
+  if (takes === 'value' && again)
+    throw new UsageError('flag-repeated', `${rawName} is given twice`, 'keep one of them');
   return [value];
 }
 
@@ -102,19 +116,22 @@ function refuseSurplus(takes: Words, words: readonly string[]): void {
     case 'paths':
       return;
     case 'none':
-      if (first !== undefined) throw new UsageError(`unexpected argument ${quoted(first)}`, takes.instead(first));
+      if (first !== undefined)
+        throw new UsageError('unexpected-argument', `unexpected argument ${quoted(first)}`, takes.instead(first));
       return;
     case 'action':
     case 'topic':
       if (takes.kind === 'action') requireAction(takes.among, first);
-      if (second !== undefined) throw new UsageError(`unexpected argument ${quoted(second)}`, 'one word is taken');
+      if (second !== undefined)
+        throw new UsageError('unexpected-argument', `unexpected argument ${quoted(second)}`, 'one word is taken');
   }
 }
 
 function requireAction(among: readonly string[], given: string | undefined): void {
   const list = among.join(' or ');
-  if (given === undefined) throw new UsageError(`${list} is missing`, `write one of them first`);
-  if (!among.includes(given)) throw new UsageError(`unknown action ${quoted(given)}`, didYouMean(given, among) || list);
+  if (given === undefined) throw new UsageError('missing-argument', `${list} is missing`, `write one of them first`);
+  if (!among.includes(given))
+    throw new UsageError('unexpected-argument', `unknown action ${quoted(given)}`, didYouMean(given, among) || list);
 }
 
 function quoted(word: string): string {
@@ -128,25 +145,30 @@ function unknownFlag(typed: string, name: CommandName): UsageError {
   const bare = typed.replace(/^-+/, '').replace(/=.*$/s, '');
   const own = Object.keys(commandTable[name].flags);
   const nearest = nearestName(bare, [...own, ...everywhere]);
-  if (nearest !== undefined) return new UsageError(`unknown flag ${typed}`, `did you mean --${nearest}?`);
+  if (nearest !== undefined)
+    return new UsageError('unknown-flag', `unknown flag ${typed}`, `did you mean --${nearest}?`);
   const others = Object.entries(commandTable).filter(([, row]) => Object.hasOwn(row.flags, bare));
   const owners = others.map(([other]) => `sallyport ${other}`).join(', ');
   const none = own.length === 0 ? `${name} takes no flags` : '';
-  return new UsageError(`unknown flag ${typed}`, owners === '' ? none : `--${bare} is a flag of ${owners}`);
+  return new UsageError(
+    'unknown-flag',
+    `unknown flag ${typed}`,
+    owners === '' ? none : `--${bare} is a flag of ${owners}`,
+  );
 }
 
 /** `sallyport --json check`, `sallyport -x`: no flag but those of help and version stands before the command. */
 export function flagBeforeCommand(flag: string): UsageError {
   const nearest = nearestName(flag.replace(/^-+/, ''), everywhere);
   const hint = nearest === undefined ? 'write sallyport <command> [flags]' : `did you mean --${nearest}?`;
-  return new UsageError(`${flag} stands before any command`, hint);
+  return new UsageError('unexpected-argument', `${flag} stands before any command`, hint);
 }
 
 /** The command of that name. @throws UsageError */
 export function commandNamed(word: string): CommandName {
   const found = (Object.keys(commandTable) as CommandName[]).find((name) => name === word);
   if (found !== undefined) return found;
-  throw new UsageError(`unknown command ${word}`, commandHint(word));
+  throw new UsageError('unknown-command', `unknown command ${word}`, commandHint(word));
 }
 
 /** `did you mean check?`, also where a file or a flag's value stands in the command's place. */

@@ -3,9 +3,10 @@ import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { type Authority, createAuthority, issueCertificate } from '../certs/authority.ts';
 import { dnsNamesOfCertificate, identityFromCertificate } from '../lib/certificate-names.ts';
+import type { Complaint } from '../lib/errors/complaint.ts';
 import type { ExitStatus } from '../lib/errors/exits.ts';
-import { oneLine } from '../lib/printable.ts';
-import { type CommandLine, type FlagOf, type Io, UsageError } from './arguments.ts';
+import type { FaultCode } from '../lib/errors/faults.ts';
+import { type CommandLine, complain, type FlagOf, type Io, UsageError } from './arguments.ts';
 
 /** The streams as this command uses them. */
 export interface CertsIo extends Pick<Io, 'env'> {
@@ -14,7 +15,14 @@ export interface CertsIo extends Pick<Io, 'env'> {
 }
 
 /** The files, not the command line, are at fault. */
-class CertsError extends Error {}
+class CertsError extends Error implements Complaint {
+  readonly code: FaultCode;
+  readonly hint = '';
+  constructor(code: FaultCode, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
 
 interface Report {
   readonly written: readonly string[];
@@ -33,7 +41,7 @@ export async function main(line: CommandLine<FlagOf<'certs'>>, io: CertsIo): Pro
     return 0;
   } catch (error) {
     if (!(error instanceof CertsError)) throw error;
-    io.stderr.write(`sallyport certs: ${oneLine(error.message)}\n`);
+    complain(io, 'sallyport certs', error);
     return 1;
   }
 }
@@ -60,7 +68,7 @@ interface Options {
 function optionsOf(line: CommandLine<FlagOf<'certs'>>): Options {
   const action = line.words[0] === 'init' ? 'init' : 'issue';
   const misplaced = action === 'init' ? issueFlags.find((flag) => line.has(flag)) : undefined;
-  if (misplaced !== undefined) throw new UsageError(`--${misplaced} belongs to issue`);
+  if (misplaced !== undefined) throw new UsageError('flags-conflict', `--${misplaced} belongs to issue`);
   return {
     action,
     out: line.value('out') ?? join('certs', 'dev'),
@@ -95,10 +103,18 @@ async function issue(options: Options, env: Env): Promise<Report> {
   const dnsNames = [...workloadNames(options, env), ...options.dnsNames];
   const { spiffeIds } = options;
   if (spiffeIds.length > 1)
-    throw new UsageError('a certificate with two SPIFFE IDs has no identity', 'give --spiffe once');
+    throw new UsageError(
+      'bad-certificate-name',
+      'a certificate with two SPIFFE IDs has no identity',
+      'give --spiffe once',
+    );
   const first = dnsNames[0] ?? spiffeIds[0];
   if (first === undefined)
-    throw new UsageError('a name is missing', '--service-account and --namespace, --dns or --spiffe');
+    throw new UsageError(
+      'missing-argument',
+      'a name is missing',
+      '--service-account and --namespace, --dns or --spiffe',
+    );
   const requested = days(options.days, 30);
 
   const authority = await readAuthority(options.out);
@@ -106,6 +122,7 @@ async function issue(options: Options, env: Env): Promise<Report> {
   const left = (root.validToDate.getTime() - Date.now()) / (24 * 60 * 60 * 1000);
   if (left <= 0) {
     throw new CertsError(
+      'ca-expired',
       `${join(options.out, 'ca.crt')} expired on ${root.validToDate.toISOString()}: make a new one with sallyport certs init --force`,
     );
   }
@@ -116,12 +133,15 @@ async function issue(options: Options, env: Env): Promise<Report> {
   const recognised = dnsNamesOfCertificate(leaf.raw);
   const identity = identityFromCertificate(leaf.raw);
   const odd = dnsNames.find((name) => !recognised.includes(name.toLowerCase()));
-  if (odd !== undefined) throw new UsageError(`not a DNS name that can be an identity: ${JSON.stringify(odd)}`);
-  if (identity === null) throw new UsageError(`not a SPIFFE ID: ${JSON.stringify(spiffeIds[0])}`);
+  if (odd !== undefined)
+    throw new UsageError('bad-certificate-name', `not a DNS name that can be an identity: ${JSON.stringify(odd)}`);
+  if (identity === null)
+    throw new UsageError('bad-certificate-name', `not a SPIFFE ID: ${JSON.stringify(spiffeIds[0])}`);
 
   const base = options.name ?? fileBase(identity.name);
   if (!/^[A-Za-z0-9_][A-Za-z0-9._-]*$/.test(base) || base === 'ca') {
     throw new UsageError(
+      'bad-file-name',
       `--name ${JSON.stringify(base)} cannot name the files: letters, digits, '.', '_', '-', and not ca`,
     );
   }
@@ -145,8 +165,8 @@ async function issue(options: Options, env: Env): Promise<Report> {
 function workloadNames(options: Options, env: Env): string[] {
   const { serviceAccount: account, namespace } = options;
   if (account === null && namespace === null) return [];
-  if (account === null) throw new UsageError('--namespace needs --service-account');
-  if (namespace === null) throw new UsageError('--service-account needs --namespace');
+  if (account === null) throw new UsageError('missing-argument', '--namespace needs --service-account');
+  if (namespace === null) throw new UsageError('missing-argument', '--service-account needs --namespace');
   const plane = setting(options.controlPlaneNamespace, env.SALLYPORT_CONTROL_PLANE_NAMESPACE, 'linkerd');
   const trustDomain = setting(options.trustDomain, env.SALLYPORT_TRUST_DOMAIN, 'cluster.local');
   return [`${account}.${namespace}.serviceaccount.identity.${plane}.${trustDomain}`];
@@ -154,7 +174,8 @@ function workloadNames(options: Options, env: Env): string[] {
 
 function setting(flag: string | null, variable: string | undefined, fallback: string): string {
   const value = flag ?? (variable === undefined || variable === '' ? fallback : variable);
-  if (!/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(value)) throw new UsageError(`not a DNS name: ${JSON.stringify(value)}`);
+  if (!/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(value))
+    throw new UsageError('bad-name', `not a DNS name: ${JSON.stringify(value)}`);
   return value;
 }
 
@@ -162,7 +183,8 @@ function setting(flag: string | null, variable: string | undefined, fallback: st
 function days(text: string | null, fallback: number): number {
   if (text === null) return fallback;
   const value = /^[0-9]{1,4}$/.test(text) ? Number(text) : 0;
-  if (value < 1 || value > 3650) throw new UsageError(`--days ${JSON.stringify(text)} is not a number from 1 to 3650`);
+  if (value < 1 || value > 3650)
+    throw new UsageError('bad-count', `--days ${JSON.stringify(text)} is not a number from 1 to 3650`);
   return value;
 }
 
@@ -180,6 +202,7 @@ async function readAuthority(folder: string): Promise<Authority> {
       return await readFile(file, 'utf8');
     } catch (error) {
       throw new CertsError(
+        'ca-absent',
         `${fileFault(file, error)}: make the CA with sallyport certs init --out ${shellWord(folder)}`,
       );
     }
@@ -189,7 +212,7 @@ async function readAuthority(folder: string): Promise<Authority> {
     // Signs nothing that is kept; finds out whether the two files are a CA of ours.
     issueCertificate(authority, { dnsNames: ['probe'], days: 1 });
   } catch (error) {
-    throw new CertsError(`${certFile} and ${keyFile} are no usable CA: ${(error as Error).message}`);
+    throw new CertsError('ca-unusable', `${certFile} and ${keyFile} are no usable CA: ${(error as Error).message}`);
   }
   return authority;
 }
@@ -205,7 +228,8 @@ async function writePair(
   if (!options.force) {
     const existing: string[] = [];
     for (const file of [certFile, keyFile]) if (await exists(file)) existing.push(file);
-    if (existing.length > 0) throw new CertsError(`${existing.join(' and ')} exist: use --force to replace`);
+    if (existing.length > 0)
+      throw new CertsError('files-exist', `${existing.join(' and ')} exist: use --force to replace`);
   }
   const written: string[] = [];
   try {
@@ -222,7 +246,7 @@ async function writePair(
   } catch (error) {
     // Half a file, or a key without its certificate, is of no use to anybody.
     for (const file of written) await rm(file, { force: true });
-    throw new CertsError(`${fileFault(written.at(-1) ?? options.out, error)}: ${remedy(error)}`);
+    throw new CertsError('not-written', `${fileFault(written.at(-1) ?? options.out, error)}: ${remedy(error)}`);
   }
   return [certFile, keyFile];
 }

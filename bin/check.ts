@@ -1,11 +1,11 @@
 import { styleText } from 'node:util';
 import { readWorkload } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
-import { faultText } from '../lib/config/variables.ts';
+import { type ConfigFault, faultText } from '../lib/config/variables.ts';
 import { withRemedy } from '../lib/errors/problems.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
-import { type Main, UsageError } from './arguments.ts';
+import { complain, type Io, type Main, UsageError } from './arguments.ts';
 import { linkingProblems } from './check-pods.ts';
 import { loadGiven } from './standard-input.ts';
 
@@ -14,6 +14,7 @@ export const main: Main<'check'> = async (line, io) => {
   const paths = line.words.length > 0 ? line.words : fromEnvironment ? [fromEnvironment] : [];
   if (paths.length === 0) {
     throw new UsageError(
+      'missing-argument',
       'nothing to check',
       'name a file or folder, write - for standard input, or set SALLYPORT_POLICY',
     );
@@ -27,9 +28,10 @@ export const main: Main<'check'> = async (line, io) => {
   const errors = problems.filter((problem) => problem.severity === 'error').length;
   if (linking.untried > 0) {
     const hint = 'set SALLYPORT_POD_LABELS to check for one pod';
-    io.stderr.write(`warning: ${count(linking.untried, 'selector')} more could not be tried; ${hint}\n`);
+    const message = `${count(linking.untried, 'selector')} more could not be tried`;
+    complain(io, 'warning', { code: 'untried-selectors', message, hint });
   }
-  for (const warning of facts.warnings) io.stderr.write(`warning: ${oneLine(faultText(warning))}\n`);
+  warnOf(facts.warnings, io);
   if (line.has('json')) {
     io.stdout.write(`${jsonText({ ok: errors === 0, problems }, 2)}\n`);
   } else {
@@ -40,6 +42,12 @@ export const main: Main<'check'> = async (line, io) => {
   }
   return errors === 0 ? 0 : 1;
 };
+
+export function warnOf(warnings: readonly ConfigFault[], io: Pick<Io, 'stderr'>): void {
+  for (const { variable, message, ...rest } of warnings) {
+    complain(io, 'warning', { ...rest, message: `${variable}: ${message}` });
+  }
+}
 
 function inReadingOrder(problems: readonly Problem[]): Problem[] {
   const files = [...new Set(problems.map((problem) => problem.file))];

@@ -1,4 +1,5 @@
 import { portNumber } from '../lib/config/values.ts';
+import type { FaultCode } from '../lib/errors/faults.ts';
 import { type IpAddress, parseIp } from '../lib/ip.ts';
 import type { ExplainQuery } from '../lib/policy/explain.ts';
 import { nearestName } from '../lib/policy/nearest.ts';
@@ -22,6 +23,7 @@ const fields = ['port', 'client', 'identity', 'tls', 'protocol', 'method', 'path
 /** `field` is the one at fault; null when the question as a whole is. */
 export class BadQuestion extends Error {
   readonly field: keyof GivenQuestion | null;
+  readonly code = 'bad-question' satisfies FaultCode;
   constructor(field: keyof GivenQuestion | null, message: string) {
     super(message);
     this.field = field;

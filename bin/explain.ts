@@ -11,8 +11,8 @@ import { compileNow } from '../lib/policy/compile/compile.ts';
 import { type ExplainJson, explain } from '../lib/policy/explain.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import { refText } from '../lib/resource-ref.ts';
-import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
-import { problemText } from './check.ts';
+import { type CommandLine, complain, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
+import { problemText, warnOf } from './check.ts';
 import { BadQuestion, type GivenQuestion, queryFrom, questionFromLine, unreadFields } from './explain-query.ts';
 import { loadGiven } from './standard-input.ts';
 
@@ -34,7 +34,11 @@ export const main: Main<'explain'> = async (line, io) => {
   const file = line.value('requests');
   const both = requestFlags.find((flag) => line.has(flag));
   if (file !== null && both !== undefined) {
-    throw new UsageError(`--${both} and --requests exclude each other`, 'write it into the lines of the file');
+    throw new UsageError(
+      'flags-conflict',
+      `--${both} and --requests exclude each other`,
+      'write it into the lines of the file',
+    );
   }
   const query = file === null ? queryOfFlags(line) : null;
   const authorizer = await authorizerOf(line, io);
@@ -50,9 +54,14 @@ export const main: Main<'explain'> = async (line, io) => {
 async function authorizerOf(line: CommandLine<Flag>, io: Io): Promise<PolicyAuthorizer | null> {
   const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
   const paths = line.has('policy') ? line.values('policy') : fromEnvironment ? [fromEnvironment] : [];
-  if (paths.length === 0) throw new UsageError('no policy', 'write --policy PATH, or set SALLYPORT_POLICY');
+  if (paths.length === 0)
+    throw new UsageError('missing-argument', 'no policy', 'write --policy PATH, or set SALLYPORT_POLICY');
   if (paths.includes('-') && line.value('requests') === '-') {
-    throw new UsageError('standard input cannot be both --policy and --requests', 'put one of them into a file');
+    throw new UsageError(
+      'flags-conflict',
+      'standard input cannot be both --policy and --requests',
+      'put one of them into a file',
+    );
   }
   const given: Flags = new Map(
     podFlags
@@ -61,7 +70,7 @@ async function authorizerOf(line: CommandLine<Flag>, io: Io): Promise<PolicyAuth
   );
   const facts = readWorkload(io.env, { readManifest }, given);
   if (!facts.ok) throw new UsageError(facts.faults.map(faultText));
-  for (const warning of facts.warnings) io.stderr.write(`warning: ${oneLine(faultText(warning))}\n`);
+  warnOf(facts.warnings, io);
 
   const load = await loadGiven({ paths, namespace: facts.workload.namespace }, io);
   const { index, problems } = compileNow(load.documents, facts.workload);
@@ -81,7 +90,8 @@ function queryOfFlags(line: CommandLine<Flag>): ReturnType<typeof queryFrom> {
   }
   const headers: [string, string][] = line.values('header').map((header) => {
     const colon = header.indexOf(':');
-    if (colon < 1) throw new UsageError(`--header ${JSON.stringify(header)} has no name`, "write --header 'K: V'");
+    if (colon < 1)
+      throw new UsageError('bad-question', `--header ${JSON.stringify(header)} has no name`, "write --header 'K: V'");
     return [header.slice(0, colon).trim(), header.slice(colon + 1).trim()];
   });
   const byName = Map.groupBy(headers, ([name]) => name);
@@ -89,7 +99,7 @@ function queryOfFlags(line: CommandLine<Flag>): ReturnType<typeof queryFrom> {
   try {
     return queryFrom(question);
   } catch (error) {
-    if (error instanceof BadQuestion) throw new UsageError(`--${error.field}: ${error.message}`);
+    if (error instanceof BadQuestion) throw new UsageError(error.code, `--${error.field}: ${error.message}`);
     throw error;
   }
 }
@@ -116,9 +126,9 @@ async function answerLines(authorizer: PolicyAuthorizer, file: string, io: Io): 
     await Promise.race([answered, failed]);
   } catch (error) {
     const { why, remedy } = fileFault(file, error);
-    throw new UsageError(`--requests: ${file} cannot be read: ${why}`, remedy);
+    throw new UsageError('requests-unreadable', `--requests: ${file} cannot be read: ${why}`, remedy);
   }
-  for (const message of unread) io.stderr.write(`warning: ${oneLine(message)}\n`);
+  for (const message of unread) complain(io, 'warning', { code: 'unread-field', message, hint: '' });
   return status;
 }
 
@@ -127,14 +137,15 @@ function answerLine(
   line: string,
   number: number,
   unread: Set<string>,
-): ExplainJson | { readonly error: string } {
+): ExplainJson | { readonly error: string; readonly code: BadQuestion['code'] } {
   try {
     const question: GivenQuestion = questionFromLine(line);
     for (const message of unreadFields(question)) unread.add(message);
     return explain(authorizer, queryFrom(question));
   } catch (error) {
     if (!(error instanceof BadQuestion)) throw error;
-    return { error: `line ${number}: ${error.field === null ? '' : `"${error.field}" `}${error.message}` };
+    const where = `line ${number}: ${error.field === null ? '' : `"${error.field}" `}`;
+    return { error: `${where}${error.message}`, code: error.code };
   }
 }
 

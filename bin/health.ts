@@ -2,8 +2,7 @@ import { request } from 'node:http';
 import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
 import { hostPort } from '../lib/ip.ts';
-import { oneLine } from '../lib/printable.ts';
-import { type Main, UsageError } from './arguments.ts';
+import { complain, type Main, UsageError } from './arguments.ts';
 
 /** Less than the 30 s after which container engines give a health check up, more than a busy machine takes. */
 const timeoutMs = 5_000;
@@ -11,15 +10,26 @@ const timeoutMs = 5_000;
 export const main: Main<'health'> = async (line, io) => {
   const read = readConfig(io.env, await hostFor(io.env));
   if (!read.ok)
-    throw new UsageError('the environment is not that of a running proxy', 'sallyport run lists its faults');
+    throw new UsageError(
+      'other-environment',
+      'the environment is not that of a running proxy',
+      'sallyport run lists its faults',
+    );
   const listen = read.config.healthListen;
   if (listen === null)
-    throw new UsageError('SALLYPORT_HEALTH_LISTEN is off, so there is nobody to ask', 'give it a port');
+    throw new UsageError(
+      'no-health-server',
+      'SALLYPORT_HEALTH_LISTEN is off, so there is nobody to ask',
+      'give it a port',
+    );
   const unspecified = listen.host === null || listen.host === '0.0.0.0';
   const host = unspecified ? '127.0.0.1' : listen.host === '::' ? '::1' : (listen.host as string);
   const path = line.has('live') ? '/live' : '/ready';
   const { ok, said } = await ask(host, listen.port, path);
-  if (!ok) io.stderr.write(`sallyport health: http://${hostPort(host, listen.port)}${path}: ${oneLine(said)}\n`);
+  if (!ok) {
+    const message = `http://${hostPort(host, listen.port)}${path}: ${said}`;
+    complain(io, 'sallyport health', { code: 'unhealthy', message, hint: '' });
+  }
   return ok ? 0 : 1;
 };
 

@@ -11,7 +11,7 @@ import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import { readPolicyFiles, unreadable as unreadableFile } from '../lib/reload/policy-files.ts';
-import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
+import { type CommandLine, complain, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 import { problemText } from './check.ts';
 import { standardInput } from './standard-input.ts';
 import { commandTable } from './table/table.ts';
@@ -32,17 +32,22 @@ export const main: Main<'inject'> = async (line, io) => {
   for (const flag of Object.keys(commandTable.inject.flags) as Flag[]) {
     if (!line.has(flag) || flag === mode?.flag) continue;
     const fits = mode === undefined ? flag !== 'name' : (mode.takes as readonly Flag[]).includes(flag);
-    if (!fits) throw new UsageError(`--${flag} has no meaning ${mode === undefined ? 'here' : `with --${mode.flag}`}`);
+    if (!fits)
+      throw new UsageError(
+        'flags-conflict',
+        `--${flag} has no meaning ${mode === undefined ? 'here' : `with --${mode.flag}`}`,
+      );
   }
   const [stray] = line.words;
-  if (mode?.files === false && stray !== undefined) throw new UsageError(`${stray}: --${mode.flag} takes no files`);
+  if (mode?.files === false && stray !== undefined)
+    throw new UsageError('unexpected-argument', `${stray}: --${mode.flag} takes no files`);
   return (mode?.run ?? edit)(line, io);
 };
 
 async function edit(line: InjectLine, io: Io): Promise<ExitStatus> {
   const settings = readSettings(line);
   if (line.words.length === 0) {
-    throw new UsageError('nothing to inject', 'name a file, or - for standard input');
+    throw new UsageError('missing-argument', 'nothing to inject', 'name a file, or - for standard input');
   }
   const { sources, unreadable } = await readSources(line.words, io);
   const result: InjectResult =
@@ -58,7 +63,13 @@ async function edit(line: InjectLine, io: Io): Promise<ExitStatus> {
       const said = `${file}:${at}: ${kind} ${namespace}/${name}: ${outcome}${detail === '' ? '' : `: ${detail}`}`;
       io.stderr.write(`${oneLine(said)}\n`);
     }
-    if (ok && workloads.length === 0) io.stderr.write('no workload was found; the text is as it was\n');
+    if (ok && workloads.length === 0) {
+      complain(io, 'warning', {
+        code: 'no-workload',
+        message: 'no workload was found; the text is as it was',
+        hint: '',
+      });
+    }
     if (!ok) io.stderr.write('nothing is printed because of the errors\n');
   }
   if (ok) io.stdout.write(joined(result.texts));
@@ -93,10 +104,15 @@ function report(line: InjectLine, io: Io, found: readonly Problem[], more: objec
 
 function readSettings(line: InjectLine): InjectSettings {
   const image = line.value('image') ?? `sallyport:${version()}`;
-  if (!/^[\w][\w.\-/:@]*$/.test(image)) throw new UsageError(`--image: ${JSON.stringify(image)} names no image`);
+  if (!/^[\w][\w.\-/:@]*$/.test(image))
+    throw new UsageError('bad-image', `--image: ${JSON.stringify(image)} names no image`);
   const [adminPort, healthPort] = [port(line, 'admin-port', 4191), port(line, 'health-port', 4192)];
   if (new Set([redirectPort, adminPort, healthPort]).size < 3) {
-    throw new UsageError('two listeners cannot share a port', `choose three of ${redirectPort}, admin and health`);
+    throw new UsageError(
+      'listeners-clash',
+      'two listeners cannot share a port',
+      `choose three of ${redirectPort}, admin and health`,
+    );
   }
   return {
     version: version(),
@@ -119,7 +135,7 @@ function parsed<T>(line: InjectLine, flag: Flag, parse: Parser<T>): T | null {
   const given = line.value(flag);
   if (given === null) return null;
   const read = parse(given);
-  if ('fault' in read) throw new UsageError(`--${flag}: ${read.fault}`, read.hint);
+  if ('fault' in read) throw new UsageError(read.code, `--${flag}: ${read.fault}`, read.hint);
   return read.value;
 }
 
@@ -130,15 +146,15 @@ function named(line: InjectLine, flag: Flag): string | null {
 function port(line: InjectLine, flag: Flag, otherwise: number): number {
   const given = line.value(flag);
   const number = given === null ? otherwise : portNumber(given);
-  if (number === undefined) throw new UsageError(`--${flag}: ${JSON.stringify(given)} is not a port`);
+  if (number === undefined) throw new UsageError('bad-port', `--${flag}: ${JSON.stringify(given)} is not a port`);
   return number;
 }
 
 function portList(line: InjectLine, flag: Flag): string | null {
   const given = line.value(flag);
   if (given === null) return null;
-  const { text, fault } = readPorts(given, flag === 'skip-inbound-ports');
-  if (fault !== null) throw new UsageError(`--${flag}: ${fault}`, 'write ports and ranges, such as 25,9000-9100');
+  const { text, fault, code } = readPorts(given, flag === 'skip-inbound-ports');
+  if (fault !== null) throw new UsageError(code, `--${flag}: ${fault}`, 'write ports and ranges, such as 25,9000-9100');
   return text;
 }
 

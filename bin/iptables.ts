@@ -1,19 +1,21 @@
 import { type Parser, type PortRange, portNumber, portRanges } from '../lib/config/values.ts';
+import { complaintText } from '../lib/errors/complaint.ts';
 import type { ExitStatus } from '../lib/errors/exits.ts';
-import { oneLine } from '../lib/printable.ts';
 import { type Applied, applyRules, removeRules } from '../lib/redirect/apply.ts';
 import { type BackendName, RedirectError } from '../lib/redirect/backend.ts';
 import { type Family, includesPort, mergeRanges, subnets } from '../lib/redirect/exemptions.ts';
 import { thisMachine } from '../lib/redirect/machine.ts';
 import { nothing, printedRules, type RedirectOptions, redirectRules, restoreInput } from '../lib/redirect/rules.ts';
-import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
+import { type CommandLine, complain, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 
 type Flag = FlagOf<'iptables'>;
 type IptablesLine = CommandLine<Flag>;
 
 export const main: Main<'iptables'> = async (line, io) => {
-  if (line.has('print') && line.has('apply')) throw new UsageError('--print and --apply exclude each other');
-  if (line.has('ipv6') && line.has('ipv4-only')) throw new UsageError('--ipv6 and --ipv4-only exclude each other');
+  if (line.has('print') && line.has('apply'))
+    throw new UsageError('flags-conflict', '--print and --apply exclude each other');
+  if (line.has('ipv6') && line.has('ipv4-only'))
+    throw new UsageError('flags-conflict', '--ipv6 and --ipv4-only exclude each other');
   const options = readOptions(line);
   const backend = readBackend(line);
   return line.has('apply') ? apply(line, options, backend, io) : print(line, options, io);
@@ -29,13 +31,18 @@ function readOptions(line: IptablesLine): RedirectOptions {
   ]);
   if (includesPort(exemptPorts, inboundPort)) {
     throw new UsageError(
+      'reserved-port',
       `${inboundPort} is the inbound port and cannot be left alone as well`,
       'choose another --inbound-port, or take it from the other flags',
     );
   }
   const uid = line.value('proxy-uid') ?? '2102';
   if (!/^\d{1,10}$/.test(uid) || Number(uid) >= 2 ** 32 - 1) {
-    throw new UsageError(`--proxy-uid: ${JSON.stringify(uid)} is not a user id`, 'write a number, such as 2102');
+    throw new UsageError(
+      'bad-user-id',
+      `--proxy-uid: ${JSON.stringify(uid)} is not a user id`,
+      'write a number, such as 2102',
+    );
   }
   return {
     inboundPort,
@@ -50,14 +57,15 @@ function value<T>(line: IptablesLine, flag: Flag, parse: Parser<T>): T | null {
   const given = line.value(flag);
   if (given === null) return null;
   const parsed = parse(given);
-  if ('fault' in parsed) throw new UsageError(`--${flag}: ${parsed.fault}`, parsed.hint);
+  if ('fault' in parsed) throw new UsageError(parsed.code, `--${flag}: ${parsed.fault}`, parsed.hint);
   return parsed.value;
 }
 
 function port(line: IptablesLine, flag: Flag, otherwise: number): number {
   const given = line.value(flag);
   const read = given === null ? otherwise : portNumber(given);
-  if (read === undefined) throw new UsageError(`--${flag}: ${JSON.stringify(given)} is not a port`, 'write 1 to 65535');
+  if (read === undefined)
+    throw new UsageError('bad-port', `--${flag}: ${JSON.stringify(given)} is not a port`, 'write 1 to 65535');
   return read;
 }
 
@@ -68,7 +76,7 @@ function portOrOff(line: IptablesLine, flag: Flag, otherwise: number): number | 
 function readBackend(line: IptablesLine): BackendName | undefined {
   const given = line.value('backend');
   if (given === null || given === 'nft' || given === 'legacy') return given ?? undefined;
-  throw new UsageError(`--backend: ${JSON.stringify(given)} is not known`, 'one of nft, legacy');
+  throw new UsageError('bad-choice', `--backend: ${JSON.stringify(given)} is not known`, 'one of nft, legacy');
 }
 
 function print(line: IptablesLine, options: RedirectOptions, io: Io): ExitStatus {
@@ -90,16 +98,17 @@ function apply(line: IptablesLine, options: RedirectOptions, backend: BackendNam
       : applyRules(thisMachine, { backend, ipv6, wanted: (family) => redirectRules(options, family) });
   } catch (error) {
     if (!(error instanceof RedirectError)) throw error;
-    const hint = error.hint === '' ? '' : ` (${error.hint})`;
-    io.stderr.write(`${oneLine(`sallyport iptables: ${error.message}${hint}`)}\n`);
+    complain(io, 'sallyport iptables', error);
     return 1;
   }
   const { notes } = applied;
   if (line.has('json')) {
     const { changed, families } = applied;
-    io.stdout.write(`${JSON.stringify({ changed, backend: applied.backend, families: families.map(shown), notes })}\n`);
+    io.stdout.write(
+      `${JSON.stringify({ changed, backend: applied.backend, families: families.map(shown), notes: notes.map(complaintText) })}\n`,
+    );
   } else {
-    for (const note of notes) io.stderr.write(`${oneLine(`sallyport iptables: ${note}`)}\n`);
+    for (const note of notes) complain(io, 'sallyport iptables', note);
     io.stdout.write(`${summary(applied, remove)}\n`);
   }
   return 0;

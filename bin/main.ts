@@ -2,6 +2,7 @@ import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import {
   type CommandName,
   commandNamed,
+  complain,
   flagBeforeCommand,
   type Io,
   type Main,
@@ -80,7 +81,10 @@ const patienceMs = 1000;
 /** What a command printed is its result: without it there is no success, and no use in going on. */
 function resultLost(error: NodeJS.ErrnoException): void {
   // `sallyport check | head -1`: a reader that has seen enough needs no telling.
-  if (error.code !== 'EPIPE') stderr.write(`sallyport: cannot write to standard output: ${error.message}\n`);
+  if (error.code !== 'EPIPE') {
+    const message = `cannot write to standard output: ${error.message}`;
+    complain({ stderr }, 'sallyport', { code: 'output-lost', message, hint: '' });
+  }
   process.exit(1);
 }
 
@@ -94,7 +98,8 @@ function isOld(version: string): boolean {
 
 const { env, stdin, stdout, stderr } = process;
 if (isOld(process.versions.node)) {
-  stderr.write(`sallyport: Node ${process.versions.node} is too old: install ${leastNode.join('.')} or newer\n`);
+  const message = `Node ${process.versions.node} is too old: install ${leastNode.join('.')} or newer`;
+  complain({ stderr }, 'sallyport', { code: 'node-too-old', message, hint: '' });
   process.exit(1);
 }
 const argv = process.argv.slice(2);
@@ -111,11 +116,11 @@ try {
 } catch (error) {
   if (error instanceof UsageError) {
     const command = named === undefined ? '' : ` ${argv[0]}`;
-    const hint = error.hint === '' ? '' : ` (${error.hint})`;
-    stderr.write(`sallyport${command}: ${error.message}${hint}\nTry: sallyport${command} --help\n`);
+    stderr.write(`sallyport${command}: ${error.message}\nTry: sallyport${command} --help\n`);
     status = usageExit;
   } else {
-    stderr.write(`sallyport: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+    const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    stderr.write(`sallyport: ${text} [ERR_SALLYPORT_UNEXPECTED]\n`);
     status = 1;
   }
 }

@@ -1,13 +1,14 @@
 import { type App, startApp } from '../lib/app.ts';
 import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
+import { CodedError } from '../lib/errors/coded-error.ts';
+import type { CodedLog } from '../lib/errors/complaint.ts';
 import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import { hostPort } from '../lib/ip.ts';
-import { oneLine } from '../lib/printable.ts';
 import { faultsAreHeard, internalFault } from '../lib/proxy/guard.ts';
 import { createLog } from '../lib/telemetry/log.ts';
 import { flushOutputs } from '../lib/telemetry/output.ts';
-import type { Io, Main } from './arguments.ts';
+import { complain, type Io, type Main } from './arguments.ts';
 import { version } from './version.ts';
 
 export const main: Main<'run'> = async (_line, io) => run(io, {});
@@ -26,20 +27,18 @@ export async function run(io: Io, running: Running): Promise<ExitStatus> {
   const host = await hostFor(io.env);
   const read = readConfig(io.env, host);
   if (!read.ok) {
-    for (const { variable, message, hint } of read.faults) {
-      io.stderr.write(`${oneLine(`sallyport: ${variable}: ${message}${hint === '' ? '' : ` (${hint})`}`)}\n`);
-    }
+    for (const { variable, ...fault } of read.faults) complain(io, `sallyport: ${variable}`, fault);
     return usageExit;
   }
   const { config } = read;
   const log = createLog({ level: config.logLevel, format: config.logFormat });
   const { logger } = log;
-  for (const { variable, message, hint } of config.warnings) logger.warn({ variable, hint }, message);
+  for (const { message, ...about } of config.warnings) logger.warn(about, message);
 
   // The last net. What reaches it belongs to no connection, or none that anybody knows of; the others go on, for a while.
   const uncaught = (where: string, error: unknown): void => {
     if (faultsAreHeard()) internalFault(where, null, error);
-    else logger.error({ where, err: error }, 'Internal error');
+    else logger.error({ code: 'ERR_SALLYPORT_UNEXPECTED', where, err: error }, 'Internal error');
   };
   process.on('uncaughtException', (error) => uncaught('an uncaught exception', error));
   process.on('unhandledRejection', (reason) => uncaught('an unhandled rejection', reason));
@@ -66,9 +65,10 @@ export async function run(io: Io, running: Running): Promise<ExitStatus> {
     const drained = await app.stopped;
     return drained ? 0 : 1;
   } catch (error) {
-    const { message, code } = error as Error & { readonly code?: unknown };
+    const { message } = error as Error;
+    const code = error instanceof CodedError ? error.code : 'ERR_SALLYPORT_UNEXPECTED';
     logger.fatal({ code, error: message }, 'Cannot start');
-    io.stderr.write(`sallyport: ${oneLine(message)}${code === undefined ? '' : ` [${String(code)}]`}\n`);
+    complain(io, 'sallyport', { code, message, hint: '' });
     return 1;
   } finally {
     await flushOutputs();
@@ -86,10 +86,10 @@ function shown(address: { readonly address: string; readonly port: number } | nu
 class Signals {
   #app: App | null = null;
   #asked = false;
-  readonly #logger: { warn(message: string): void; info(message: string): void };
+  readonly #logger: Pick<CodedLog, 'info' | 'warn'>;
   readonly #again: 'cuts' | 'joins';
 
-  constructor(logger: { warn(message: string): void; info(message: string): void }, again: 'cuts' | 'joins') {
+  constructor(logger: Pick<CodedLog, 'info' | 'warn'>, again: 'cuts' | 'joins') {
     this.#logger = logger;
     this.#again = again;
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, this.end);
@@ -97,12 +97,12 @@ class Signals {
 
   readonly end = (): void => {
     if (this.#app === null) {
-      this.#logger.info('Stopped before it had started');
+      this.#logger.info({}, 'Stopped before it had started');
       process.exit(0);
     }
     if (this.#asked && this.#again === 'joins') return;
     if (this.#asked) {
-      this.#logger.warn('Second signal; ending without a drain');
+      this.#logger.warn({ code: 'second-signal' }, 'Second signal; ending without a drain');
       process.exit(1);
     }
     this.#asked = true;

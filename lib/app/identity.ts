@@ -42,11 +42,12 @@ export async function followIdentity(
     },
     onFailed: (faults) => {
       telemetry.identityLoadFailed();
-      for (const fault of faults) logger.error(fault, 'Identity not reloaded; the last good one stays in use');
+      for (const fault of faults) logger.error({ ...fault }, 'Identity not reloaded; the last good one stays in use');
     },
     onOverdue: (waitingFor) => {
       telemetry.identityOverdue(waitingFor !== null);
-      if (waitingFor !== null) logger.error({ waitingFor }, 'Identity load overdue: it has not ended for 15 s');
+      if (waitingFor !== null)
+        logger.error({ code: 'load-overdue', waitingFor }, 'Identity load overdue: it has not ended for 15 s');
       else logger.info({}, 'Identity load ended after all');
     },
     log: logger,

@@ -58,12 +58,13 @@ export function followPolicy(
     onFailed: (reason) => {
       telemetry.policyLoadFailed();
       const kept = authorizer.generation === 0 ? 'nothing is authorized' : 'the last good policy stays in force';
-      logger.error({ reason }, `Policy not loaded; ${kept}`);
+      logger.error({ code: 'policy-not-loaded', reason }, `Policy not loaded; ${kept}`);
     },
-    onRemoved: (removal) => logger.warn(removal, 'Policy documents removed'),
+    onRemoved: (removal) => logger.warn({ code: 'documents-removed', ...removal }, 'Policy documents removed'),
     onOverdue: (waitingFor) => {
       telemetry.policyOverdue(waitingFor !== null);
-      if (waitingFor !== null) logger.error({ waitingFor }, 'Policy load overdue: it has not ended for 15 s');
+      if (waitingFor !== null)
+        logger.error({ code: 'load-overdue', waitingFor }, 'Policy load overdue: it has not ended for 15 s');
       else logger.info({}, 'Policy load ended after all');
     },
     log: logger,

@@ -107,7 +107,12 @@ function readIdentity(reader: VariableReader): Config['identity'] {
   // Terminating TLS with only part of it would either trust nobody or, worse, everybody.
   if (missing.length < names.length) {
     for (const name of missing) {
-      reader.fault(name, 'is not set, but others of the identity are', `set all of ${names.join(', ')}, or none`);
+      reader.fault(
+        name,
+        'identity-incomplete',
+        'is not set, but others of the identity are',
+        `set all of ${names.join(', ')}, or none`,
+      );
     }
   }
   return null;
@@ -123,7 +128,8 @@ function refuseSharedPorts(reader: VariableReader, config: Config): void {
       ({ listen: { host, port } }) =>
         port === listen.port && (host === listen.host || everywhere(host) || everywhere(listen.host)),
     );
-    if (other !== undefined) reader.fault(name, `port ${listen.port} is taken by ${other.name}`, 'choose another port');
+    if (other !== undefined)
+      reader.fault(name, 'listeners-clash', `port ${listen.port} is taken by ${other.name}`, 'choose another port');
     listeners.push({ name, listen });
   };
   claim('SALLYPORT_INBOUND_LISTEN', config.inboundListen);
@@ -161,6 +167,6 @@ function unknownVariables(env: Environment): ConfigFault[] {
     .map((name) => {
       const nearest = nearestVariable(name);
       const hint = nearest === undefined ? 'remove it' : `did you mean ${nearest}?`;
-      return { variable: name, message: 'is not a variable that Sallyport reads', hint };
+      return { variable: name, code: 'unknown-variable', message: 'is not a variable that Sallyport reads', hint };
     });
 }

@@ -7,7 +7,7 @@ export interface ManifestRead {
   /** Null where the Pod is none; then a problem is an error. */
   readonly facts: PodFacts | null;
   /** Each message begins with its place in the file. */
-  readonly problems: readonly Pick<PodProblem, 'severity' | 'message' | 'hint'>[];
+  readonly problems: readonly Pick<PodProblem, 'severity' | 'code' | 'message' | 'hint'>[];
 }
 
 /** The one Pod of a YAML text. `file` is for messages. */
@@ -15,9 +15,9 @@ export function readManifest(text: string, file: string): Parsed<ManifestRead> {
   const document = onePod(text, file);
   if ('fault' in document) return document;
   const { facts, problems } = readPod(document.value.value);
-  const placed = problems.map(({ severity, path, message, hint }) => {
+  const placed = problems.map(({ severity, code, path, message, hint }) => {
     const { line, column } = document.value.position(path);
-    return { severity, message: `${file}:${line}:${column}: ${message}`, hint };
+    return { severity, code, message: `${file}:${line}:${column}: ${message}`, hint };
   });
   return { value: { facts, problems: placed } };
 }
@@ -26,11 +26,12 @@ function onePod(text: string, file: string): Parsed<SourceDocument> {
   const { documents, problems } = readYaml(text, file);
   const [problem] = problems;
   if (problem !== undefined)
-    return { fault: `${problem.line}:${problem.column}: ${problem.message}`, hint: problem.hint };
+    return { code: problem.code, fault: `${problem.line}:${problem.column}: ${problem.message}`, hint: problem.hint };
   const [pod, ...more] = documents.filter(({ value }) => isPod(value));
   return pod !== undefined && more.length === 0
     ? { value: pod }
     : {
+        code: 'invalid-pod',
         fault: `holds ${pod === undefined ? 'no' : 'more than one'} Pod`,
         hint: 'give one, as `kubectl get pod -o yaml` prints it',
       };

@@ -1,4 +1,6 @@
 import ipaddr from 'ipaddr.js';
+import type { AnyCode } from '../errors/complaint.ts';
+import type { FaultCode } from '../errors/faults.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import { nearestName } from '../policy/nearest.ts';
 import { type Probe, type ProbesByPort, parseProbe, withProbe } from '../policy/probes.ts';
@@ -7,7 +9,9 @@ import { type PortRange, parsePortRanges } from '../policy/workload.ts';
 export type { PortRange };
 
 /** A value as read from one variable, or what is wrong with its text and how to put it right. */
-export type Parsed<T> = { readonly value: T } | { readonly fault: string; readonly hint: string };
+export type Parsed<T> =
+  | { readonly value: T }
+  | { readonly code: AnyCode; readonly fault: string; readonly hint: string };
 export type Parser<T> = (text: string) => Parsed<T>;
 
 /** Where a listener binds. `host` null: every address of both families. Port 0: whichever port is free. */
@@ -24,7 +28,11 @@ export interface InboundPort {
 }
 
 const ok = <T>(value: T): Parsed<T> => ({ value });
-const bad = (fault: string, hint: string): { fault: string; hint: string } => ({ fault, hint });
+const bad = (code: FaultCode, fault: string, hint: string): { code: FaultCode; fault: string; hint: string } => ({
+  code,
+  fault,
+  hint,
+});
 const quote = (text: string): string => JSON.stringify(text);
 
 /** Any text; trimming has been done. */
@@ -43,9 +51,9 @@ const longestMs = 2 ** 31 - 1;
 export const duration: Parser<number> = (given) => {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(given);
   const hint = 'write a number with its unit: 500ms, 10s, 2m or 1h';
-  if (match === null) return bad(`${quote(given)} is not a duration`, hint);
+  if (match === null) return bad('bad-duration', `${quote(given)} is not a duration`, hint);
   const ms = Math.round(Number(match[1]) * (unitMs.get(match[2] ?? '') ?? Number.NaN));
-  return ms > longestMs ? bad(`${quote(given)} is longer than 24 days`, hint) : ok(ms);
+  return ms > longestMs ? bad('bad-duration', `${quote(given)} is longer than 24 days`, hint) : ok(ms);
 };
 
 /** As `duration`; `off` yields Infinity. */
@@ -55,16 +63,16 @@ export const durationOrOff: Parser<number> = (given) =>
     : withHint(duration(given), 'a number with its unit: 10s, 2m, 1h; or off');
 
 function withHint<T>(parsed: Parsed<T>, wanted: string): Parsed<T> {
-  return 'fault' in parsed ? bad(parsed.fault, `write ${wanted}`) : parsed;
+  return 'fault' in parsed ? { ...parsed, hint: `write ${wanted}` } : parsed;
 }
 
 /** A whole number of at least so much. */
 export function countFrom(least: number): Parser<number> {
   return (given) => {
     const hint = `write a whole number from ${least} to 1000000000`;
-    if (!/^\d{1,10}$/.test(given)) return bad(`${quote(given)} is not a count`, hint);
+    if (!/^\d{1,10}$/.test(given)) return bad('bad-count', `${quote(given)} is not a count`, hint);
     const number = Number(given);
-    return number < least || number > 1e9 ? bad(`${quote(given)} is out of range`, hint) : ok(number);
+    return number < least || number > 1e9 ? bad('bad-count', `${quote(given)} is out of range`, hint) : ok(number);
   };
 }
 
@@ -81,16 +89,18 @@ const unitBytes: ReadonlyMap<string, number> = new Map([
 export const bytes: Parser<number> = (given) => {
   const match = /^(\d{1,12})(Ki|Mi|Gi|)B?$/.exec(given);
   const hint = 'write bytes, or a number with its unit: 64KiB, 256MiB, 1GiB';
-  if (match === null) return bad(`${quote(given)} is not a size`, hint);
+  if (match === null) return bad('bad-size', `${quote(given)} is not a size`, hint);
   const size = Number(match[1]) * (unitBytes.get(match[2] ?? '') ?? Number.NaN);
-  return size < 1024 || size > 2 ** 40 ? bad(`${quote(given)} is not from 1KiB to 1024GiB`, hint) : ok(size);
+  return size < 1024 || size > 2 ** 40
+    ? bad('bad-size', `${quote(given)} is not from 1KiB to 1024GiB`, hint)
+    : ok(size);
 };
 
 /** `true` or `false`, nothing else: a misspelt `ture` must not silently mean either. */
 export const boolean: Parser<boolean> = (given) =>
   given === 'true' || given === 'false'
     ? ok(given === 'true')
-    : bad(`${quote(given)} is neither true nor false`, 'write true or false');
+    : bad('bad-boolean', `${quote(given)} is neither true nor false`, 'write true or false');
 
 export function oneOf<const T extends string>(allowed: readonly T[]): Parser<T> {
   return (given) => {
@@ -98,7 +108,7 @@ export function oneOf<const T extends string>(allowed: readonly T[]): Parser<T> 
     if (found !== undefined) return ok(found);
     const nearest = nearestName(given, allowed);
     const hint = `one of ${allowed.join(', ')}${nearest === undefined ? '' : `; did you mean ${nearest}?`}`;
-    return bad(`${quote(given)} is not known`, hint);
+    return bad('bad-choice', `${quote(given)} is not known`, hint);
   };
 }
 
@@ -125,12 +135,13 @@ export const network: Parser<string> = (given) => {
   const hint = 'write a network such as 10.0.0.0/8 or fd00::/8, or one address';
   const [address = '', prefix, ...rest] = given.split('/');
   const ip = parseIp(address);
-  if (ip === undefined || rest.length > 0) return bad(`${quote(given)} is not a network`, hint);
+  if (ip === undefined || rest.length > 0) return bad('bad-network', `${quote(given)} is not a network`, hint);
   // Clients over IPv4 are in no block of IPv6, however it is written.
-  if (ip.family === 4 && address.includes(':')) return bad(`${quote(given)} is IPv4-mapped and holds no client`, hint);
+  if (ip.family === 4 && address.includes(':'))
+    return bad('bad-network', `${quote(given)} is IPv4-mapped and holds no client`, hint);
   if (prefix === undefined) return ok(given);
   if (!/^\d{1,3}$/.test(prefix) || !ipaddr.isValidCIDR(given)) {
-    return bad(`${quote(given)} has no valid prefix length`, hint);
+    return bad('bad-network', `${quote(given)} has no valid prefix length`, hint);
   }
   return ok(given);
 };
@@ -138,7 +149,7 @@ export const network: Parser<string> = (given) => {
 export const ip: Parser<IpAddress> = (given) => {
   const parsed = parseIp(given);
   return parsed === undefined
-    ? bad(`${quote(given)} is not an IP address`, 'write addresses such as 10.1.2.3 or fd00::7')
+    ? bad('bad-address', `${quote(given)} is not an IP address`, 'write addresses such as 10.1.2.3 or fd00::7')
     : ok(parsed);
 };
 
@@ -152,7 +163,7 @@ export function portNumber(given: string, lowest = 1): number | undefined {
 /** `25,9000-9100`. */
 export const portRanges: Parser<readonly PortRange[]> = (given) => {
   const { ranges, fault } = parsePortRanges(given);
-  return fault === null ? ok(ranges) : bad(fault, 'write ports and ranges, such as 25,9000-9100');
+  return fault === null ? ok(ranges) : bad('bad-ports', fault, 'write ports and ranges, such as 25,9000-9100');
 };
 
 /** `host:port`, `[v6]:port` or `:port`; undefined for anything else. The host is not resolved here. */
@@ -168,7 +179,11 @@ function hostAndPort(given: string, lowestPort: number): ListenAddress | undefin
 export const listenAddress: Parser<ListenAddress> = (given) => {
   const address = hostAndPort(given, 0);
   return address === undefined
-    ? bad(`${quote(given)} is not an address to listen on`, 'write host:port, [v6]:port or :port for every address')
+    ? bad(
+        'bad-listener',
+        `${quote(given)} is not an address to listen on`,
+        'write host:port, [v6]:port or :port for every address',
+      )
     : ok(address);
 };
 
@@ -178,7 +193,11 @@ export function listenAddressOrOff(lowestPort: 0 | 1): Parser<ListenAddress | nu
     if (given === 'off') return ok(null);
     const address = hostAndPort(given, lowestPort);
     return address === undefined
-      ? bad(`${quote(given)} is not an address to listen on`, 'write host:port, [v6]:port, :port, or off')
+      ? bad(
+          'bad-listener',
+          `${quote(given)} is not an address to listen on`,
+          'write host:port, [v6]:port, :port, or off',
+        )
       : ok(address);
   };
 }
@@ -187,26 +206,29 @@ export function listenAddressOrOff(lowestPort: 0 | 1): Parser<ListenAddress | nu
 export const host: Parser<string> = (given) => {
   const bare = given.startsWith('[') && given.endsWith(']') ? given.slice(1, -1) : given;
   const valid = parseIp(bare) !== undefined || /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/.test(bare);
-  return valid ? ok(bare) : bad(`${quote(given)} is not a host`, 'write a host name or an address, without a port');
+  return valid
+    ? ok(bare)
+    : bad('bad-host', `${quote(given)} is not a host`, 'write a host name or an address, without a port');
 };
 
 /** A Kubernetes name, a trust domain or an SNI name: lower case, as all of these are compared. */
 export const dnsName: Parser<string> = (given) =>
   /^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$/.test(given)
     ? ok(given)
-    : bad(`${quote(given)} is not a DNS name`, 'use lower-case letters, digits, "-" and "."');
+    : bad('bad-name', `${quote(given)} is not a DNS name`, 'use lower-case letters, digits, "-" and "."');
 
 /** `8080=127.0.0.1:3000` or `[addr]:8080=host:port`. */
 export const inboundPort: Parser<InboundPort> = (given) => {
   const hint = 'write port=host:port, such as 8080=127.0.0.1:3000, or [addr]:port=host:port';
   const equals = given.indexOf('=');
-  if (equals === -1) return bad(`${quote(given)} names no app`, hint);
+  if (equals === -1) return bad('bad-inbound-port', `${quote(given)} names no app`, hint);
   const [left, right] = [given.slice(0, equals).trim(), given.slice(equals + 1).trim()];
   const alone = portNumber(left);
   const listen = alone === undefined ? hostAndPort(left, 1) : { host: null, port: alone };
-  if (listen === undefined) return bad(`${quote(left)} is not a port to listen on`, hint);
+  if (listen === undefined) return bad('bad-inbound-port', `${quote(left)} is not a port to listen on`, hint);
   const app = hostAndPort(right, 1);
-  if (app === undefined || app.host === null) return bad(`${quote(right)} is not the address of an app`, hint);
+  if (app === undefined || app.host === null)
+    return bad('bad-inbound-port', `${quote(right)} is not the address of an app`, hint);
   return ok({ listen, policyPort: listen.port, app: { host: app.host, port: app.port } });
 };
 
@@ -216,7 +238,7 @@ export const labels: Parser<ReadonlyMap<string, string>> = (given) => {
   for (const item of items(given)) {
     const [, key, value] = /^([^=\s]+)=(\S*)$/.exec(item) ?? [];
     if (key === undefined || value === undefined) {
-      return bad(`${quote(item)} is not a label`, 'write labels as key=value, comma-separated');
+      return bad('bad-label', `${quote(item)} is not a label`, 'write labels as key=value, comma-separated');
     }
     pairs.set(key, value);
   }
@@ -230,7 +252,11 @@ export const namedPorts: Parser<ReadonlyMap<string, readonly number[]>> = (given
     const [, name, digits = ''] = /^([A-Za-z0-9-]+)=(\d+)$/.exec(item) ?? [];
     const port = portNumber(digits);
     if (name === undefined || port === undefined) {
-      return bad(`${quote(item)} is not a named port`, 'write ports as name=number, such as http=8080');
+      return bad(
+        'bad-named-port',
+        `${quote(item)} is not a named port`,
+        'write ports as name=number, such as http=8080',
+      );
     }
     ports.set(name, [...(ports.get(name) ?? []), port]);
   }
@@ -244,7 +270,7 @@ export const probes: Parser<ProbesByPort> = (given) => {
     const parsed = parseProbe(item);
     if (parsed === undefined) {
       const hint = 'write probes as 8080/healthz, https:8443/healthz, grpc:9000, tcp:5432 or hook:8080/prestop';
-      return bad(`${quote(item)} is not a probe`, hint);
+      return bad('bad-probe', `${quote(item)} is not a probe`, hint);
     }
     found.set(parsed.port, withProbe(found.get(parsed.port), parsed.probe));
   }
@@ -263,6 +289,7 @@ export const labelsFile: Parser<ReadonlyMap<string, string>> = (content) => {
     const value = unquote(quoted);
     if (key === undefined || value === undefined) {
       return bad(
+        'bad-labels-file',
         `line ${index + 1} is not key="value"`,
         'mount metadata.labels by the downward API, and keep the file as is',
       );

@@ -1,3 +1,4 @@
+import { type AnyCode, type Complaint, complaintText } from '../errors/complaint.ts';
 import { defaultPolicies, type PortSet, parsePortSet } from '../policy/workload.ts';
 import { limitVariables } from './limit-variables.ts';
 import type { Parser } from './values.ts';
@@ -6,7 +7,9 @@ import { always, listed, optional, type Variable } from './variable.ts';
 
 const portSet: Parser<PortSet> = (given) => {
   const { ports, fault } = parsePortSet(given);
-  return fault === null ? { value: ports } : { fault, hint: 'write ports and ranges, such as 25,9000-9100' };
+  return fault === null
+    ? { value: ports }
+    : { code: 'bad-ports', fault, hint: 'write ports and ranges, such as 25,9000-9100' };
 };
 const loopbackPorts: Parser<PortSet> = (given) => (given === 'all' ? { value: { has: () => true } } : portSet(given));
 const networks = read.list(read.network);
@@ -60,16 +63,13 @@ export type VariableName = keyof typeof variables;
 export type VariableValue<N extends VariableName> = (typeof variables)[N] extends Variable<infer T> ? T : never;
 
 /** One thing wrong with the environment. `variable` is the flag's name when the value came from a flag. */
-export interface ConfigFault {
+export interface ConfigFault extends Complaint {
   readonly variable: string;
-  readonly message: string;
-  /** The remedy, one sentence. */
-  readonly hint: string;
 }
 
-/** One line for people: `SALLYPORT_LOG: "loud" is not known (one of trace, …)`. */
+/** One line for people: `SALLYPORT_LOG: "loud" is not known (one of trace, …) [bad-choice]`. */
 export function faultText(fault: ConfigFault): string {
-  return `${fault.variable}: ${fault.message}${fault.hint === '' ? '' : ` (${fault.hint})`}`;
+  return `${fault.variable}: ${complaintText(fault)}`;
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -103,7 +103,7 @@ export class VariableReader {
     if (given !== null) {
       const parsed = variable.parse(given);
       if ('value' in parsed) return parsed.value as VariableValue<N>;
-      this.fault(name, parsed.fault, parsed.hint);
+      this.fault(name, parsed.code, parsed.fault, parsed.hint);
     }
     if (variable.fallback === null) return null as VariableValue<N>;
     const parsed = variable.parse(variable.fallback);
@@ -111,8 +111,8 @@ export class VariableReader {
     return parsed.value as VariableValue<N>;
   }
 
-  fault(name: VariableName, message: string, hint: string): void {
-    this.faults.push({ variable: this.#flags.get(name)?.flag ?? name, message, hint });
+  fault(name: VariableName, code: AnyCode, message: string, hint: string): void {
+    this.faults.push({ variable: this.#flags.get(name)?.flag ?? name, code, message, hint });
   }
 
   #given(name: VariableName): string | null {

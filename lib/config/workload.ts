@@ -105,9 +105,9 @@ function readPodManifest(
   if (readManifest === null) throw new Error('a host that reads no manifests was asked for one');
   const read = fromFile(reader, host, name, file, (text) => readManifest(text, file));
   const warnings: ConfigFault[] = [];
-  for (const { severity, message, hint } of read?.problems ?? []) {
-    if (severity === 'error') reader.fault(name, message, hint);
-    else warnings.push({ variable: name, message, hint });
+  for (const { severity, code, message, hint } of read?.problems ?? []) {
+    if (severity === 'error') reader.fault(name, code, message, hint);
+    else warnings.push({ variable: name, code, message, hint });
   }
   return { facts: read?.facts ?? null, warnings };
 }
@@ -124,11 +124,16 @@ function fromFile<T>(
     text = host.readFile(file);
   } catch (error) {
     const { why, remedy } = fileFault(file, error);
-    reader.fault(name, `${file} cannot be read: ${why}`, remedy === '' ? 'check the path and its permissions' : remedy);
+    reader.fault(
+      name,
+      'setting-unreadable',
+      `${file} cannot be read: ${why}`,
+      remedy === '' ? 'check the path and its permissions' : remedy,
+    );
     return null;
   }
   const parsed = parse(text);
   if ('value' in parsed) return parsed.value;
-  reader.fault(name, `${file}: ${parsed.fault}`, parsed.hint);
+  reader.fault(name, parsed.code, `${file}: ${parsed.fault}`, parsed.hint);
   return null;
 }

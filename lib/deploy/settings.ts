@@ -111,12 +111,16 @@ export function podSettings(
 }
 
 /** A list of ports in one spelling; those to be skipped also as the redirect step will judge them. */
-export function readPorts(text: string, skipped: boolean): { readonly text: string; readonly fault: string | null } {
+export function readPorts(
+  text: string,
+  skipped: boolean,
+): { readonly text: string; readonly fault: string | null; readonly code: 'bad-ports' | 'reserved-port' } {
   const { ranges, fault } = parsePortRanges(text);
   if (skipped && ranges.some(({ first, last }) => first <= redirectPort && redirectPort <= last)) {
-    return { text: '', fault: `${redirectPort} is where redirected connections arrive; it cannot be left alone` };
+    const message = `${redirectPort} is where redirected connections arrive; it cannot be left alone`;
+    return { text: '', fault: message, code: 'reserved-port' };
   }
-  return { text: portRangeText(ranges), fault };
+  return { text: portRangeText(ranges), fault, code: 'bad-ports' };
 }
 
 /** Names of the pod's ports become their numbers, as Linkerd's injector does; the rest stays for the parser to judge. */

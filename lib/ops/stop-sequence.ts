@@ -1,4 +1,5 @@
 /** How a proxy ends: in an order in which no request is lost that could have been served. */
+import type { CodedLog } from '../errors/complaint.ts';
 
 export interface StopSteps {
   /** Milliseconds for work in flight, from the beginning of the stop. */
@@ -18,10 +19,7 @@ export interface StopSteps {
   drain(timeoutMs: number): Promise<boolean>;
   /** What served the connections: files watched, threads, pools, timers. */
   release(): Promise<void>;
-  readonly log: {
-    info(fields: object, message: string): void;
-    warn(fields: object, message: string): void;
-  };
+  readonly log: Pick<CodedLog, 'info' | 'warn'>;
 }
 
 /** Milliseconds in which a stop still takes requests on connections that are open. */
@@ -64,7 +62,10 @@ export class StopSequence {
     steps.closeIdle();
     const left = graceMs - (performance.now() - startedAt);
     const drained = await steps.drain(Math.max(0, left));
-    if (!drained) log.warn({ connections: steps.connections() }, 'Grace period over; remaining connections were cut');
+    if (!drained) {
+      const connections = steps.connections();
+      log.warn({ code: 'cut-at-stop', connections }, 'Grace period over; remaining connections were cut');
+    }
     await closed;
     await steps.release();
     log.info({ drained }, 'Stopped');

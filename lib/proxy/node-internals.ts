@@ -2,6 +2,7 @@ import http from 'node:http';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { CodedError } from '../errors/coded-error.ts';
+import type { CodedLog } from '../errors/complaint.ts';
 
 /*
  * All that is used of Node without being documented. Nothing else in lib/ reaches for such a thing, and `checkNode` looks
@@ -248,7 +249,7 @@ function probeHandle(): ProbeHandle {
  * @param warn called for each that is missing and can be done without.
  * @throws `ERR_SALLYPORT_NODE` for one that cannot.
  */
-export function checkNode(uses: NodeUses, warn: (fields: object, message: string) => void): void {
+export function checkNode(uses: NodeUses, warn: CodedLog['warn']): void {
   const { handle, release } = probeHandle();
   // Where sockets do not keep theirs under this name, nothing of it can be reached.
   const reached = keepsHandle() ? handle : {};
@@ -256,7 +257,10 @@ export function checkNode(uses: NodeUses, warn: (fields: object, message: string
     for (const { name, use, isNeeded, without, isThere } of interfaces) {
       if (!isNeeded(uses) || isThere(reached)) continue;
       if (without === null) throw missing(name, use);
-      warn({ node: process.version, missing: name, use }, `An interface of Node is gone: ${without}`);
+      warn(
+        { code: 'node-interface', node: process.version, missing: name, use },
+        `An interface of Node is gone: ${without}`,
+      );
     }
   } finally {
     release();

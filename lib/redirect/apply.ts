@@ -1,3 +1,4 @@
+import type { Complaint } from '../errors/complaint.ts';
 import { Backend, type BackendName, RedirectError } from './backend.ts';
 import type { Family } from './exemptions.ts';
 import type { Machine } from './machine.ts';
@@ -10,7 +11,7 @@ export interface Applied {
   readonly changed: boolean;
   readonly families: readonly Family[];
   /** What a person should know though it all worked. */
-  readonly notes: readonly string[];
+  readonly notes: readonly Complaint[];
 }
 
 export interface ApplyOptions {
@@ -35,23 +36,24 @@ const CAP_NET_ADMIN = 12n;
  */
 export function applyRules(machine: Machine, options: ApplyOptions): Applied {
   requireNetAdmin(machine);
-  const notes: string[] = [];
+  const notes: Complaint[] = [];
   const families: Family[] = [4];
   const reachable = interfacesWithIpv6(machine);
   if (options.ipv6 !== 'guard' && reachable.length > 0) {
     const fact = `${reachable.join(', ')} can be reached over IPv6, which these rules do not guard`;
     if (options.ipv6 === 'refuse') {
       throw new RedirectError(
+        'ipv6-open',
         fact,
         'add --ipv6, with SALLYPORT_INBOUND_LISTEN=[::]:4143; or --ipv4-only, if that is meant',
       );
     }
-    notes.push(fact);
+    notes.push({ code: 'ipv6-open', message: fact, hint: '' });
   }
   if (options.ipv6 === 'guard') {
     // Not a failure: where the kernel has no IPv6 there is no IPv6 traffic to guard.
-    if (machine.read('/proc/net/if_inet6') === null) notes.push('the kernel has no IPv6, so there are no rules for it');
-    else families.push(6);
+    if (machine.read('/proc/net/if_inet6') !== null) families.push(6);
+    else notes.push({ code: 'no-ipv6', message: 'the kernel has no IPv6, so there are no rules for it', hint: '' });
   }
   const installed = findBackends(machine);
   const refusals: RedirectError[] = [];
@@ -67,7 +69,7 @@ export function applyRules(machine: Machine, options: ApplyOptions): Applied {
   }
   const [first, ...others] = refusals;
   if (first === undefined) throw new Error('no backend was tried');
-  throw new RedirectError([first, ...others].map(({ message }) => message).join('; and '), first.hint);
+  throw new RedirectError(first.code, [first, ...others].map(({ message }) => message).join('; and '), first.hint);
 }
 
 /** Beside loopback: each of them is a way in. */
@@ -89,6 +91,7 @@ function findBackends(machine: Machine): Backend[] {
   const installed = preference.flatMap((name) => Backend.find(machine, name) ?? []);
   if (installed.length === 0) {
     throw new RedirectError(
+      'no-iptables',
       'no iptables is installed (looked for iptables-nft-restore, iptables-legacy-restore and iptables-restore)',
       "use Sallyport's own image, which has it, or install the package iptables",
     );
@@ -104,7 +107,11 @@ function candidates(installed: readonly Backend[], wanted: BackendName | undefin
   const found = installed.filter(({ name }) => name === wanted);
   if (found.length > 0) return found;
   const others = installed.map(({ name }) => name).join(', ');
-  throw new RedirectError(`iptables-${wanted} is not installed`, `leave --backend out, or use --backend ${others}`);
+  throw new RedirectError(
+    'no-iptables',
+    `iptables-${wanted} is not installed`,
+    `leave --backend out, or use --backend ${others}`,
+  );
 }
 
 /** False also where the table cannot be read: the write that follows will then say why. */
@@ -157,10 +164,15 @@ function removeFrom(backend: Backend): boolean {
 function requireNetAdmin(machine: Machine): void {
   const effective = /^CapEff:\s*([0-9a-f]+)$/m.exec(machine.read('/proc/self/status') ?? '')?.[1];
   if (effective === undefined) {
-    throw new RedirectError('this is not Linux', 'rules are set inside the Linux container or host that runs the pod');
+    throw new RedirectError(
+      'not-linux',
+      'this is not Linux',
+      'rules are set inside the Linux container or host that runs the pod',
+    );
   }
   if ((BigInt(`0x${effective}`) >> CAP_NET_ADMIN) % 2n === 0n) {
     throw new RedirectError(
+      'no-net-admin',
       'the capability NET_ADMIN is missing',
       'run it as root; in Kubernetes, an init container with securityContext {runAsUser: 0, capabilities: {add: [NET_ADMIN]}}',
     );

@@ -1,3 +1,5 @@
+import type { Complaint } from '../errors/complaint.ts';
+import type { FaultCode } from '../errors/faults.ts';
 import type { Family } from './exemptions.ts';
 import type { Finished, Machine } from './machine.ts';
 import { type OwnRules, ownRulesIn } from './rules.ts';
@@ -6,10 +8,12 @@ import { type OwnRules, ownRulesIn } from './rules.ts';
 export type BackendName = 'nft' | 'legacy';
 
 /** A program refused. `message` says which and why; `hint` is the remedy, empty where none is known. */
-export class RedirectError extends Error {
+export class RedirectError extends Error implements Complaint {
+  readonly code: FaultCode;
   readonly hint: string;
-  constructor(message: string, hint: string) {
+  constructor(code: FaultCode, message: string, hint: string) {
     super(message);
+    this.code = code;
     this.name = 'RedirectError';
     this.hint = hint;
   }
@@ -72,25 +76,29 @@ export class Backend {
   #refused(family: Family, verb: 'save' | 'restore', stderr: string): RedirectError {
     const said = stderr.trim().split('\n').slice(0, 3).join('; ');
     const program = this.#program(family, verb);
-    return new RedirectError(
-      `${program}: ${said === '' ? 'failed and did not say why' : said}`,
-      hintFor(said, this.name),
-    );
+    const { code, hint } = reasonOf(said, this.name);
+    return new RedirectError(code, `${program}: ${said === '' ? 'failed and did not say why' : said}`, hint);
   }
 }
 
-function hintFor(said: string, name: BackendName): string {
-  if (said === 'is not installed') return 'install the package iptables whole: it has the programs of both families';
+function reasonOf(said: string, name: BackendName): Omit<Complaint, 'message'> & { readonly code: FaultCode } {
+  if (said === 'is not installed') {
+    return { code: 'no-iptables', hint: 'install the package iptables whole: it has the programs of both families' };
+  }
   if (/lock file|xtables\.lock/.test(said)) {
-    return 'the legacy programs need a writable /run: mount an emptyDir there, or use --backend nft';
+    const hint = 'the legacy programs need a writable /run: mount an emptyDir there, or use --backend nft';
+    return { code: 'xtables-lock', hint };
   }
   if (/must be root|Permission denied|Operation not permitted/.test(said)) {
-    return `run it as root with the capability NET_ADMIN${name === 'legacy' ? ' and NET_RAW' : ''}`;
+    const hint = `run it as root with the capability NET_ADMIN${name === 'legacy' ? ' and NET_RAW' : ''}`;
+    return { code: 'no-net-admin', hint };
   }
   if (/initialize table|Could not process rule|No such file|does not exist|No chain\/target\/match/.test(said)) {
-    return name === 'legacy'
-      ? 'the kernel lacks the nat table of iptables: load ip_tables and iptable_nat on the node, or use --backend nft'
-      : 'the kernel lacks a part of nf_tables: load nft_compat, nf_nat and xt_REDIRECT on the node, or use --backend legacy';
+    const hint =
+      name === 'legacy'
+        ? 'the kernel lacks the nat table of iptables: load ip_tables and iptable_nat on the node, or use --backend nft'
+        : 'the kernel lacks a part of nf_tables: load nft_compat, nf_nat and xt_REDIRECT on the node, or use --backend legacy';
+    return { code: 'kernel-modules', hint };
   }
-  return '';
+  return { code: 'iptables-refused', hint: '' };
 }

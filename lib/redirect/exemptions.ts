@@ -20,12 +20,17 @@ const subnet: Parser<Subnet> = (given) => {
   const mapped = ip?.family === 4 && address.includes(':');
   if (ip === undefined || mapped || rest.length > 0 || !(length <= bits)) {
     return {
+      code: 'bad-network',
       fault: `${JSON.stringify(given)} is not a network`,
       hint: 'write a network such as 10.0.0.0/8 or fd00::/8, or one address',
     };
   }
   if (length === 0) {
-    return { fault: `${given} is every address`, hint: 'leave the rules out where nothing shall be guarded' };
+    return {
+      code: 'every-address',
+      fault: `${given} is every address`,
+      hint: 'leave the rules out where nothing shall be guarded',
+    };
   }
   const family = ip.family === 4 ? ipaddr.IPv4 : ipaddr.IPv6;
   const network = family.networkAddressFromCIDR(`${ip.text}/${length}`);

@@ -16,7 +16,7 @@ export async function readCredentialFiles(files: CredentialFiles): Promise<Crede
       return await readSmallFile(file);
     } catch (error) {
       const { why, remedy } = fileFault(file, error, unknownFile);
-      faults.push({ file, message: `cannot be read: ${why}`, hint: remedy });
+      faults.push({ file, code: 'identity-unreadable', message: `cannot be read: ${why}`, hint: remedy });
       return '';
     }
   };

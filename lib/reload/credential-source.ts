@@ -1,4 +1,5 @@
 import { CodedError } from '../errors/coded-error.ts';
+import type { CodedLog } from '../errors/complaint.ts';
 import { boundChains } from './chain-depth.ts';
 import { readCredentialFiles } from './credential-files.ts';
 import {
@@ -22,10 +23,7 @@ export interface CredentialSourceOptions extends CredentialFiles {
   readonly onFailed: (faults: readonly CredentialFault[]) => void;
   /** A load has not ended for 15 s, and what for it waits; null when it has ended at last. */
   readonly onOverdue?: (waitingFor: string | null) => void;
-  readonly log: {
-    info(fields: object, message: string): void;
-    warn(fields: object, message: string): void;
-  };
+  readonly log: Pick<CodedLog, 'info' | 'warn'>;
   /** The clock; tests set it. */
   readonly now?: () => Date;
   /** For tests. */
@@ -98,7 +96,7 @@ class FollowedCredentials implements CredentialSource {
     const { certFile, keyFile, trustAnchorsFile, log, times, retryMs, overdueMs } = options;
     this.#options = options;
     const onWatchError = (error: Error): void =>
-      log.warn({ error: error.message }, 'Cannot watch the identity files; polling them');
+      log.warn({ code: 'not-watched', error: error.message }, 'Cannot watch the identity files; polling them');
     this.#reloader = new Reloader({
       world: options.world ?? filesOnDisk({ paths: [certFile, keyFile, trustAnchorsFile], onWatchError }),
       first: 'at once',
@@ -199,7 +197,7 @@ class FollowedCredentials implements CredentialSource {
     if (left > warnBeforeExpiryMs || left > life * (1 - renewalShare)) return;
     this.#expiryWarned = generation;
     this.#options.log.warn(
-      { file: this.#options.certFile, notAfter: notAfter.toISOString() },
+      { code: 'certificate-expiring', file: this.#options.certFile, notAfter: notAfter.toISOString() },
       left > 0 ? 'Identity certificate expires within a day' : 'Identity certificate has expired',
     );
   }
@@ -211,7 +209,7 @@ class FollowedCredentials implements CredentialSource {
 
 function unexpected(file: string, error: unknown): CredentialFault {
   const message = `unexpected error: ${error instanceof Error ? error.message : String(error)}`;
-  return { file, message, hint: '' };
+  return { file, code: 'ERR_SALLYPORT_UNEXPECTED', message, hint: '' };
 }
 
 function sameBytes(a: CredentialBytes, b: CredentialBytes): boolean {

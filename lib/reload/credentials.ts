@@ -1,6 +1,7 @@
 import { constants, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import tls from 'node:tls';
 import { dnsNamesOfCertificate } from '../certificate-names.ts';
+import { type Complaint, complaintText } from '../errors/complaint.ts';
 import { chainEndsAt } from './chain-end.ts';
 
 /** What TLS is served with. Immutable; each good load publishes a new one, and open connections keep theirs. */
@@ -24,10 +25,8 @@ export interface Credentials {
 }
 
 /** Why credentials cannot be used: one line, naming the file and the remedy. */
-export interface CredentialFault {
+export interface CredentialFault extends Complaint {
   readonly file: string;
-  readonly message: string;
-  readonly hint: string;
 }
 
 export interface CredentialFiles {
@@ -55,7 +54,7 @@ export type CredentialsResult =
   | { readonly kind: 'faulty'; readonly faults: readonly CredentialFault[] };
 
 export function credentialFaultText(fault: CredentialFault): string {
-  return `${fault.file}: ${fault.message}${fault.hint === '' ? '' : ` (${fault.hint})`}`;
+  return `${fault.file}: ${complaintText(fault)}`;
 }
 
 /**
@@ -75,7 +74,7 @@ export function verifyCredentials(
     // OpenSSL's own objections, such as a key of a kind or size it does not serve.
     const message = `refused by OpenSSL: ${oneLine((error as Error).message)}`;
     const hint = 'use an ECDSA P-256 key and certificate';
-    return { kind: 'faulty', faults: [{ file: files.certFile, message, hint }] };
+    return { kind: 'faulty', faults: [{ file: files.certFile, code: 'refused-by-openssl', message, hint }] };
   }
 }
 
@@ -88,6 +87,7 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
   if (bundle.length > 0 && anchors.length === 0) {
     faults.push({
       file: files.trustAnchorsFile,
+      code: 'anchors-expired',
       message: `every trust anchor has expired, the last on ${day(latest(bundle))}`,
       hint: 'replace the bundle with the current trust anchors',
     });
@@ -98,6 +98,7 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
   if (key !== null && !leaf.checkPrivateKey(key)) {
     faults.push({
       file: files.keyFile,
+      code: 'foreign-key',
       message: `the private key is not the one of the certificate in ${files.certFile}`,
       hint: 'write key and certificate of one issuance together; the first certificate in the file must be our own',
     });
@@ -110,6 +111,7 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
   ) {
     faults.push({
       file: files.certFile,
+      code: 'no-chain',
       message: `the certificate's chain leads to none of the trust anchors in ${files.trustAnchorsFile} (issuer: ${oneLine(leaf.issuer)})`,
       hint: 'append the intermediate certificates to the file, or add the issuing root to the trust anchors',
     });
@@ -118,6 +120,7 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
   if (names.length === 0) {
     faults.push({
       file: files.certFile,
+      code: 'no-server-name',
       message: 'the certificate has no DNS name, so no client could ask for it by SNI',
       hint: 'set SALLYPORT_IDENTITY_NAME, or issue the certificate with a DNS SAN',
     });
@@ -176,7 +179,7 @@ function certificates(file: string, text: string, what: string, faults: Credenti
   const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]*(?:-----END CERTIFICATE-----)?/g) ?? [];
   if (blocks.length === 0) {
     const message = text.trim() === '' ? 'the file is empty' : 'the file holds no PEM certificate';
-    faults.push({ file, message: `${message} where ${what} should be`, hint });
+    faults.push({ file, code: 'no-certificate', message: `${message} where ${what} should be`, hint });
     return [];
   }
   const parsed: X509Certificate[] = [];
@@ -184,7 +187,12 @@ function certificates(file: string, text: string, what: string, faults: Credenti
     try {
       parsed.push(new X509Certificate(block));
     } catch {
-      faults.push({ file, message: `certificate ${index + 1} of ${blocks.length} cannot be parsed`, hint });
+      faults.push({
+        file,
+        code: 'bad-certificate',
+        message: `certificate ${index + 1} of ${blocks.length} cannot be parsed`,
+        hint,
+      });
       return [];
     }
   }
@@ -198,6 +206,7 @@ function privateKey(file: string, text: string, faults: CredentialFault[]): KeyO
     const encrypted = /ENCRYPTED/.test(text) || (error as { code?: unknown }).code === 'ERR_MISSING_PASSPHRASE';
     faults.push({
       file,
+      code: encrypted ? 'encrypted-key' : 'no-key',
       message: encrypted ? 'the private key is encrypted' : 'the file holds no readable private key',
       hint: encrypted
         ? 'store it without a passphrase: openssl pkey -in FILE -out NEW'
@@ -224,16 +233,19 @@ function keyFaults(file: string, key: KeyObject): CredentialFault[] {
   if (signingKeys.has(type) || (type === 'ec' && signingCurves.has(curve))) return [];
   const what = type === 'ec' ? `on the curve ${curve || 'of its own parameters'}` : `of type ${type}`;
   const message = `the private key is ${what}, with which TLS 1.3 cannot sign`;
-  return [{ file, message, hint: 'use an ECDSA P-256 key and certificate' }];
+  return [{ file, code: 'unusable-key', message, hint: 'use an ECDSA P-256 key and certificate' }];
 }
 
 function validityFaults(file: string, leaf: X509Certificate, now: Date): CredentialFault[] {
   if (now > leaf.validToDate) {
-    return [{ file, message: `the certificate expired on ${day(leaf.validToDate)}`, hint: 'issue a new one' }];
+    const message = `the certificate expired on ${day(leaf.validToDate)}`;
+    return [{ file, code: 'certificate-expired', message, hint: 'issue a new one' }];
   }
   if (now < leaf.validFromDate) {
     const message = `the certificate is not valid before ${day(leaf.validFromDate)}, and now is ${day(now)}`;
-    return [{ file, message, hint: 'check the clocks of this machine and of the issuer' }];
+    return [
+      { file, code: 'certificate-not-yet-valid', message, hint: 'check the clocks of this machine and of the issuer' },
+    ];
   }
   return [];
 }

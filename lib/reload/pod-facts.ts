@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { readWorkload } from '../config/config.ts';
 import type { Host } from '../config/host.ts';
 import { type ConfigFault, type Environment, faultText } from '../config/variables.ts';
+import type { CodedLog } from '../errors/complaint.ts';
 import type { Workload } from '../policy/workload.ts';
 import { type Judgement, Reloader } from './reloader.ts';
 import type { Times } from './settling.ts';
@@ -15,11 +16,7 @@ export interface PodFactsOptions {
   onChange(workload: Workload): void;
   /** The files of the pod's facts cannot be believed, or can again. */
   onRefused?(refused: boolean): void;
-  readonly log: {
-    info(fields: object, message: string): void;
-    warn(fields: object, message: string): void;
-    error(fields: object, message: string): void;
-  };
+  readonly log: CodedLog;
   readonly host: Host;
   /** How often to compare the host's addresses, of whose change nothing tells us. */
   readonly pollMs?: number;
@@ -68,7 +65,7 @@ class FollowedPod implements PodFactsSource {
     this.#current = options.initial;
     this.#addresses = host.addresses().join();
     const onWatchError = (error: Error): void =>
-      log.warn({ err: error }, 'Watching the facts of the pod failed; polling goes on');
+      log.warn({ code: 'not-watched', err: error }, 'Watching the facts of the pod failed; polling goes on');
     this.#reloader = new Reloader<Facts>({
       world: filesOnDisk({ paths: this.#files, onWatchError }),
       // Those of the start are in force.
@@ -76,10 +73,12 @@ class FollowedPod implements PodFactsSource {
       read: async () => ({ kind: 'read', value: readWorkload(env, host), look: null }),
       judge: (facts, _now, meant) => this.#judge(facts, meant),
       onOverdue: (waitingFor) => {
-        if (waitingFor !== null) log.error({ waitingFor }, 'Reading the facts of the pod has not ended for 15 s');
+        if (waitingFor !== null)
+          log.error({ code: 'load-overdue', waitingFor }, 'Reading the facts of the pod has not ended for 15 s');
         else log.info({}, 'The facts of the pod have been read after all');
       },
-      onError: (error) => log.error({ err: error }, 'Reading the facts of the pod failed; it is tried again'),
+      onError: (error) =>
+        log.error({ code: 'load-failed', err: error }, 'Reading the facts of the pod failed; it is tried again'),
       times,
     });
   }
@@ -127,7 +126,8 @@ class FollowedPod implements PodFactsSource {
     const fromFile = (this.#options.env.SALLYPORT_POD_LABELS_FILE ?? '') !== '';
     const variable = fromFile ? 'SALLYPORT_POD_LABELS_FILE' : 'SALLYPORT_POD_MANIFEST';
     const hint = 'write them again, to a new file that is then renamed over it; restart to do without any';
-    return [{ variable, message: `${this.#files.join(', ')}: held labels and holds none any more`, hint }];
+    const message = `${this.#files.join(', ')}: held labels and holds none any more`;
+    return [{ variable, code: 'labels-emptied', message, hint }];
   }
 
   /** Labels and named ports that there are no more. */
@@ -156,7 +156,10 @@ class FollowedPod implements PodFactsSource {
     this.#told = told;
     this.#options.onRefused?.(told !== '');
     if (told !== '') {
-      this.#options.log.error({ faults }, 'The facts of the pod cannot be read; keeping those of before');
+      this.#options.log.error(
+        { code: 'pod-facts-kept', faults },
+        'The facts of the pod cannot be read; keeping those of before',
+      );
     }
   }
 }

@@ -1,3 +1,4 @@
+import type { CodedLog } from '../errors/complaint.ts';
 import type { PolicyIndex } from '../policy/compile/compile.ts';
 import type { PolicyDocument } from '../policy/documents/types.ts';
 import { widened } from '../policy/widening.ts';
@@ -37,7 +38,7 @@ export interface PolicySourceOptions {
   onRemoved?(removal: RemovedDocuments): void;
   /** A load has not ended in `overdueMs`, and what for it waits; null when it has ended at last. */
   onOverdue?(waitingFor: string | null): void;
-  readonly log: { warn(fields: object, message: string): void };
+  readonly log: Pick<CodedLog, 'warn'>;
   /** For tests. */
   readonly debounceMs?: number;
   readonly pollMs?: number;
@@ -228,6 +229,6 @@ class FollowedFiles implements PolicySource {
 function worldOf({ path, world, log, pollMs }: PolicySourceOptions): PolicyWorld {
   if (path === null) return noPolicy();
   const onWatchError = (error: Error): void =>
-    log.warn({ err: error, path }, 'Watching the policy failed; polling goes on');
+    log.warn({ code: 'not-watched', err: error, path }, 'Watching the policy failed; polling goes on');
   return world ?? policyOnDisk({ paths: [path], onWatchError, pollMs });
 }

@@ -2,12 +2,12 @@
  * Decisions as log lines. The client gets a status; what it asked for and which clause failed is logged here.
  * Client text is cut to a length first and escaped by the writer (log.ts), so that every line stays one line.
  */
-import type { Logger } from 'pino';
 import { type Client, clientId } from '../client.ts';
 import type { ConnectionDecision, PortPolicy, RequestDecision } from '../policy/decision.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type { ErrorLabel, LazyReasons, NetworkRefusal, RequestFailure, RequestLog } from '../proxy/recorder.ts';
 import type { ResourceRef } from '../resource-ref.ts';
+import type { CodedLogger } from './log.ts';
 
 const maxPath = 2048;
 const maxText = 256;
@@ -69,13 +69,13 @@ function candidate(value: unknown): unknown {
 }
 
 export class DecisionLog {
-  readonly #log: Logger;
+  readonly #log: CodedLogger;
   #candidatesLeft = maxCandidatesATurn;
   readonly #nextTurn = (): void => {
     this.#candidatesLeft = maxCandidatesATurn;
   };
 
-  constructor(log: Logger) {
+  constructor(log: CodedLogger) {
     this.#log = log;
   }
 

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
-import type { Logger } from 'pino';
 import type { Registry } from 'prom-client';
+import type { CodedLog } from '../errors/complaint.ts';
 import type { InternalFault } from '../proxy/recorder.ts';
 import { clip } from './decision-log.ts';
 import { gaugeSample, registerCollected } from './series.ts';
@@ -13,14 +13,14 @@ const maxStack = 4096;
 
 /** Faults of our own: each counted, and logged as an error with its stack as long as they do not come in swarms. */
 export class FaultLog {
-  readonly #log: Logger;
+  readonly #log: CodedLog;
   readonly #now: () => number;
   #count = 0;
   #windowStart = Number.NEGATIVE_INFINITY;
   #shown = 0;
   #hidden = 0;
 
-  constructor(log: Logger, registry: Registry, now: () => number) {
+  constructor(log: CodedLog, registry: Registry, now: () => number) {
     this.#log = log;
     this.#now = now;
     registerCollected(
@@ -43,7 +43,7 @@ export class FaultLog {
     }
     if (this.#shown < inFull) {
       this.#shown++;
-      this.#log.error({ where, ended, ...described(error) }, 'Internal error');
+      this.#log.error({ code: 'ERR_SALLYPORT_UNEXPECTED', where, ended, ...described(error) }, 'Internal error');
     } else if (this.#hidden++ === 0) {
       // Armed by the first that is not shown, so that the last of a swarm are accounted for too.
       setTimeout(() => this.#tellHidden(), windowMs).unref();
@@ -51,7 +51,7 @@ export class FaultLog {
   }
 
   #tellHidden(): void {
-    this.#log.error({ count: this.#hidden }, 'Internal errors not shown');
+    this.#log.error({ code: 'ERR_SALLYPORT_UNEXPECTED', count: this.#hidden }, 'Internal errors not shown');
     this.#hidden = 0;
   }
 }

@@ -1,6 +1,6 @@
-import type { Logger } from 'pino';
 import type { Registry } from 'prom-client';
 import { type LimitName, limitNames } from '../proxy/limits.ts';
+import type { CodedLogger } from './log.ts';
 import { Cell, registerCollected, sample } from './series.ts';
 
 /** Milliseconds between lines about one limit. Whoever reaches it does so as often as they like. */
@@ -28,10 +28,10 @@ class Reached {
 /** `sallyport_limit_reached_total`: all limits from the start, at zero, so that a rate over the first is right. */
 export class LimitMetrics {
   readonly #limits: ReadonlyMap<LimitName, Reached> = new Map(limitNames.map((name) => [name, new Reached(name)]));
-  readonly #log: Pick<Logger, 'warn' | 'debug'>;
+  readonly #log: Pick<CodedLogger, 'warn' | 'debug'>;
   readonly #nowMs: () => number;
 
-  constructor(registry: Registry, log: Pick<Logger, 'warn' | 'debug'>, nowMs: () => number) {
+  constructor(registry: Registry, log: Pick<CodedLogger, 'warn' | 'debug'>, nowMs: () => number) {
     this.#log = log;
     this.#nowMs = nowMs;
     registerCollected(
@@ -53,7 +53,12 @@ export class LimitMetrics {
     reached.untold++;
     const now = this.#nowMs();
     if (now - reached.told < everyMs) return;
-    const fields = { limit, times: reached.untold, ...(client === null ? {} : { client: { ip: client } }) };
+    const fields = {
+      code: 'limit-reached',
+      limit,
+      times: reached.untold,
+      ...(client === null ? {} : { client: { ip: client } }),
+    } as const;
     reached.told = now;
     reached.untold = 0;
     this.#log[ordinary.has(limit) ? 'debug' : 'warn'](fields, 'Limit reached');

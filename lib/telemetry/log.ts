@@ -3,6 +3,7 @@
  * denials must not slow the requests that are allowed; flushed at exit.
  */
 import pino, { type Logger } from 'pino';
+import type { CodedLog } from '../errors/complaint.ts';
 import { escapedJson } from '../printable.ts';
 import { refText } from '../resource-ref.ts';
 import { bufferedOutput, type LineSink } from './output.ts';
@@ -28,8 +29,11 @@ export interface LogOptions {
   readonly destination?: LineSink;
 }
 
+/** As pino's, but that a warning or an error has a code. */
+export type CodedLogger = Omit<Logger, 'warn' | 'error' | 'fatal'> & CodedLog & { fatal: CodedLog['error'] };
+
 export interface Log {
-  readonly logger: Logger;
+  readonly logger: CodedLogger;
   level(): Level;
   /** False, and nothing changed, when the text is no level. */
   setLevel(text: string): boolean;

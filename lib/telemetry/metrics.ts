@@ -3,7 +3,6 @@
  * and buckets, so that its dashboards and `viz` queries work unchanged.
  */
 
-import type { Logger } from 'pino';
 import { Registry } from 'prom-client';
 import { now as momentNow } from '../moment.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
@@ -14,6 +13,7 @@ import { DecisionMetrics } from './decision-metrics.ts';
 import { FaultLog } from './fault-log.ts';
 import { LabelStore } from './labels.ts';
 import { LimitMetrics } from './limit-metrics.ts';
+import type { CodedLogger } from './log.ts';
 import { ProcessMetrics } from './process-metrics.ts';
 import { RequestMetrics } from './request-metrics.ts';
 import { Cell, gaugeSample, type LabelGroup, registerCollected, sample } from './series.ts';
@@ -28,7 +28,7 @@ export interface Build {
 }
 
 export interface TelemetryOptions {
-  readonly log: Logger;
+  readonly log: CodedLogger;
   /** From access-log.ts; null when the access log is off. */
   readonly accessLog: ((facts: ConnectionFacts, record: AccessRecord) => void) | null;
   readonly build: Build;

@@ -17,7 +17,7 @@ import {
   windowFrame,
 } from '../support/http2-frames.ts';
 import { type Lane, startLane } from '../support/lanes.ts';
-import { until } from '../support/until.ts';
+import { crowding, until } from '../support/until.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { Http2Client } from './http2-client.ts';
 
@@ -348,7 +348,7 @@ async function play(lane: Lane, app: FlowApp, scenario: Scenario): Promise<strin
       if (sides.every((side) => side.aborted || client.answers.get(side.id)?.complete)) break;
       const now = performance.now();
       if (progress) quietSince = now;
-      else if (now - quietSince > 3000) return 'it stands still';
+      else if (now - quietSince > 3000 * crowding()) return 'it stands still';
       await new Promise((resolve) => (progress ? setImmediate(resolve) : setTimeout(resolve, 1)));
     }
     for (const { exchange, id, reader, aborted } of sides) {

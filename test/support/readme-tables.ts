@@ -7,6 +7,8 @@ import { resolve } from 'node:path';
 import { commandTable } from '../../bin/table/table.ts';
 import { errorCatalogue } from '../../lib/errors/error-codes.ts';
 import { exitMeanings, exitText } from '../../lib/errors/exits.ts';
+import type { FaultPlace } from '../../lib/errors/fault-row.ts';
+import { faultCatalogue } from '../../lib/errors/faults.ts';
 import { problemCatalogue } from '../../lib/errors/problems.ts';
 import { failureOf } from '../../lib/proxy/http/refuse.ts';
 import { testMap } from './test-map.ts';
@@ -24,6 +26,13 @@ function table(header: readonly string[], rows: readonly (readonly string[])[]):
 function marked(text: string): string {
   return text.replace(/\b(SALLYPORT_[A-Z_]+|[a-z]+[A-Z][A-Za-z]*)\b/g, '`$1`');
 }
+
+const places: Readonly<Record<FaultPlace, string>> = {
+  variable: 'variable or flag',
+  command: 'command',
+  identity: 'start, rotation',
+  log: 'log',
+};
 
 export const tables: Readonly<Record<string, () => string>> = {
   commands: () => {
@@ -43,6 +52,15 @@ export const tables: Readonly<Record<string, () => string>> = {
       return [`\`${code}\``, outcome, marked(meaning), marked(remedy)];
     });
     return table(['code', 'outcome', 'meaning', 'remedy'], rows);
+  },
+  faults: () => {
+    const rows = Object.entries(faultCatalogue).map(([code, { place, meaning, remedy }]) => [
+      `\`${code}\``,
+      places[place],
+      marked(meaning),
+      marked(remedy),
+    ]);
+    return table(['code', 'where', 'meaning', 'remedy'], rows);
   },
   problems: () => {
     const rows = Object.entries(problemCatalogue).map(([code, { severity, meaning, remedy }]) => [

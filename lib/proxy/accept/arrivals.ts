@@ -1,4 +1,6 @@
 import type { Socket } from 'node:net';
+import type { CodedLog } from '../../errors/complaint.ts';
+import type { FaultCode } from '../../errors/faults.ts';
 import { type IpAddress, parseIp } from '../../ip.ts';
 import type { Arrival } from '../connection.ts';
 import type { Destination } from '../http/request-pipeline.ts';
@@ -41,13 +43,29 @@ export interface RedirectedOptions {
   /** Whether somebody has said that the app serves this port. */
   isDeclared(port: number): boolean;
   readonly own: OwnEndpoints;
-  warn(fields: object, message: string): void;
+  readonly warn: CodedLog['warn'];
 }
 
-const foreign = 'Connections meant for an address that is not of the pod are closed (SALLYPORT_POD_IPS)';
+/** A warning, and what it is about. */
+interface Warning {
+  readonly code: FaultCode;
+  readonly message: string;
+}
 
-const undeclared =
-  'Nothing declares this port: what listens there on loopback alone is not reached (SALLYPORT_LOOPBACK_PORTS)';
+const foreign: Warning = {
+  code: 'foreign-destination',
+  message: 'Connections meant for an address that is not of the pod are closed (SALLYPORT_POD_IPS)',
+};
+
+const undeclared: Warning = {
+  code: 'undeclared-port',
+  message: 'Nothing declares this port: what listens there on loopback alone is not reached (SALLYPORT_LOOPBACK_PORTS)',
+};
+
+const redirectedToUs: Warning = {
+  code: 'own-port-redirected',
+  message: 'Connections to a port on which this proxy itself listens are redirected; they are closed',
+};
 
 /** Kinds of warnings about redirected connections. */
 const mostWarnings = 256;
@@ -57,11 +75,11 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
   const { admin, own, appHost } = options;
   const told = new Set<string>();
   /** Once for each; a client cannot make us write a line for each connection. */
-  const warnOnce = (fields: { readonly port?: number; readonly ip?: string }, message: string): void => {
-    const key = `${fields.port} ${fields.ip} ${message}`;
+  const warnOnce = (fields: { readonly port?: number; readonly ip?: string }, { code, message }: Warning): void => {
+    const key = `${fields.port} ${fields.ip} ${code}`;
     if (told.has(key) || told.size >= mostWarnings) return;
     told.add(key);
-    options.warn(fields, message);
+    options.warn({ code, ...fields }, message);
   };
   const named = (ip: IpAddress): 'as ours' | 'as not ours' | 'by nobody' => {
     const { ips, ipsStated } = options.pod();
@@ -71,8 +89,8 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
   // Packets for loopback can come from a wire (CVE-2020-8558), and for any address at all: they are not this machine's.
   const isOurs = (ip: IpAddress, client: string | undefined): boolean =>
     leadsToLoopback(ip.text) ? leadsToLoopback(client ?? '') : named(ip) !== 'as not ours';
-  const closed = (fields: { readonly port?: number; readonly ip?: string }, message: string): null => {
-    warnOnce(fields, message);
+  const closed = (fields: { readonly port?: number; readonly ip?: string }, warning: Warning): null => {
+    warnOnce(fields, warning);
     return null;
   };
   return (socket) => {
@@ -89,10 +107,7 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
         ip,
       )
     ) {
-      return closed(
-        { port },
-        'Connections to a port on which this proxy itself listens are redirected; they are closed',
-      );
+      return closed({ port }, redirectedToUs);
     }
     let declared = true;
     const endpoint = appEndpoint(appHost, target, () => {

@@ -1,5 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import { CodedError } from '../../errors/coded-error.ts';
+import type { CodedLog } from '../../errors/complaint.ts';
 import { type ConnectionServices, serveConnection } from '../connection.ts';
 import { internalFault } from '../guard.ts';
 import { isWantOfDescriptors } from '../upstream/upstreams.ts';
@@ -17,10 +18,10 @@ export interface DoorAddress {
 export class Doors {
   readonly #services: ConnectionServices;
   readonly #own: OwnEndpoints;
-  readonly #error: (fields: object, message: string) => void;
+  readonly #error: CodedLog['error'];
   readonly #listeners: Listener[] = [];
 
-  constructor(services: ConnectionServices, own: OwnEndpoints, error: (fields: object, message: string) => void) {
+  constructor(services: ConnectionServices, own: OwnEndpoints, error: CodedLog['error']) {
     this.#services = services;
     this.#own = own;
     this.#error = error;
@@ -44,7 +45,7 @@ export class Doors {
         onError: (error) => {
           // Node has closed what it could not accept, and goes on listening; the next ones find room if there is any.
           if (isWantOfDescriptors(error)) this.#services.live.outOfDescriptors();
-          else this.#error({ error: error.message }, `Accepting on ${variable} failed`);
+          else this.#error({ code: 'accept-failed', error: error.message }, `Accepting on ${variable} failed`);
         },
       });
       this.#listeners.push(listener);

@@ -4,6 +4,7 @@ import { type CommandName, parseCommandLine, UsageError } from '../../../bin/arg
 import { commandHelp, overview, wrapped } from '../../../bin/help.ts';
 import type { CommandRow } from '../../../bin/table/row.ts';
 import { commandTable } from '../../../bin/table/table.ts';
+import { faultCatalogue } from '../../../lib/errors/faults.ts';
 import { missing, runToEnd } from '../../support/children.ts';
 import { bareEnvironment, checkout, runSallyport, sallyportCommand } from '../../support/sallyport.ts';
 
@@ -46,10 +47,15 @@ t.test('what is wrong, with its remedy', async (t) => {
     [['--verison'], 'sallyport: --verison stands before any command (did you mean --version?)'],
   ];
   for (const [args, said] of wrong) {
-    const { code, stdout, stderr } = await runSallyport(t, args);
-    const [line, ...more] = stderr.trimEnd().split('\n');
+    const { code: status, stdout, stderr } = await runSallyport(t, args);
+    const [coded = '', ...more] = stderr.trimEnd().split('\n');
+    const [line, code] = coded.split(/ \[([a-z-]+)\]$/);
+    t.ok(code !== undefined && code in faultCatalogue, `${said}: ${code}`);
     const named = rows.some(([name]) => name === args[0]) ? ` ${args[0]}` : '';
-    t.same({ code, stdout, line, more }, { code: 64, stdout: '', line: said, more: [`Try: sallyport${named} --help`] });
+    t.same(
+      { status, stdout, line, more },
+      { status: 64, stdout: '', line: said, more: [`Try: sallyport${named} --help`] },
+    );
   }
 });
 
@@ -59,7 +65,7 @@ function faultOf(name: CommandName, args: readonly string[]): string | null {
     parseCommandLine(name, args);
     return null;
   } catch (error) {
-    if (error instanceof UsageError) return `${error.message} (${error.hint})`;
+    if (error instanceof UsageError) return error.message;
     throw error;
   }
 }

@@ -59,7 +59,7 @@ t.test('the launcher takes the Node that the package asks for, and none below', 
     else
       t.equal(
         stderr,
-        `sallyport: Node ${version.slice(1)} (${node}) is too old: install ${least} or newer, or name one in SALLYPORT_NODE\n`,
+        `sallyport: Node ${version.slice(1)} (${node}) is too old: install ${least} or newer, or name one in SALLYPORT_NODE [node-too-old]\n`,
       );
   }
 });
@@ -84,7 +84,7 @@ t.test('a Node without one of the flags runs without it, and that is said', asyn
         ? all.filter((flag) => !gone.includes(flag))
         : [...all, returning].filter((flag) => !gone.includes(flag));
     t.ok(stdout.startsWith(['ran', ...kept, '--disable-warning'].join(' ')), stdout);
-    const said = `sallyport: Node ${version.slice(1)} has no flag ${missed.join(' ')}: it runs without, and takes more memory or time\n`;
+    const said = `sallyport: Node ${version.slice(1)} has no flag ${missed.join(' ')}: it runs without, and takes more memory or time [node-flags]\n`;
     t.equal(stderr, missed.length === 0 ? '' : said);
   }
 });
@@ -105,7 +105,7 @@ t.test('what is no Node at all', async (t) => {
   ]) {
     const { status, stdout, stderr } = launch(node, '--version');
     t.match({ status, stdout }, { status: 1, stdout: '' }, node);
-    t.match(stderr, /^sallyport: .*(is no Node\.js that runs|is too old): install .*\n$/, node);
+    t.match(stderr, /^sallyport: .*(is no Node\.js that runs|is too old): install .* \[node-too-old\]\n$/, node);
   }
 });
 
@@ -118,7 +118,7 @@ t.test('an old Node in flesh and blood', { skip: !isOld && `${stock} is not old`
     t.match({ status, stdout }, { status: 1, stdout: '' }, args.join(' '));
     t.match(
       stderr,
-      /^sallyport: Node \d+\.\d+\.\d+ \(\/usr\/bin\/node\) is too old: install 22\.19 or newer, [^\n]*\n$/,
+      /^sallyport: Node \d+\.\d+\.\d+ \(\/usr\/bin\/node\) is too old: install 22\.19 or newer, [^\n]* \[node-too-old\]\n$/,
     );
   }
   // Without the launcher: the JavaScript of the package, as it is published.
@@ -130,5 +130,5 @@ t.test('an old Node in flesh and blood', { skip: !isOld && `${stock} is not old`
   symlinkSync(join(checkout, 'node_modules'), join(folder, 'node_modules'));
   const { status, stderr } = bare({}, stock, join(js, 'bin/main.js'), 'run');
   t.equal(status, 1);
-  t.match(stderr, /^sallyport: Node \d+\.\d+\.\d+ is too old: install 22\.19 or newer\n$/);
+  t.match(stderr, /^sallyport: Node \d+\.\d+\.\d+ is too old: install 22\.19 or newer \[node-too-old\]\n$/);
 });

@@ -213,7 +213,7 @@ t.test('each variable, badly written: named, with a remedy', async (t) => {
   ];
   for (const [name, value] of rows) {
     const [fault = '', ...more] = faults({ [name]: value });
-    t.match(fault, /^SALLYPORT_[A-Z_]+: .+ \(.+\)$/, `${name}=${value}: ${fault}`);
+    t.match(fault, /^SALLYPORT_[A-Z_]+: .+ \(.+\) \[[a-z-]+\]$/, `${name}=${value}: ${fault}`);
     t.equal(more.length, 0, `${name}=${value}: one fault`);
     if (!/HEALTH|INBOUND_PORTS/.test(name)) t.match(fault, name);
   }

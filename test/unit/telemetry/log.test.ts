@@ -35,7 +35,7 @@ t.test('the level changes while running, and a bad one changes nothing', async (
   t.equal(log.setLevel('loud'), false);
   t.equal(log.level(), 'debug');
   t.equal(log.setLevel('off'), true);
-  log.logger.error('unseen');
+  log.logger.error({ code: 'load-failed' }, 'unseen');
   t.equal(log.level(), 'off');
   t.same(
     lines.map((line) => JSON.parse(line).msg),
@@ -45,9 +45,9 @@ t.test('the level changes while running, and a bad one changes nothing', async (
 
 t.test('JSON lines', async (t) => {
   const { log, lines } = memoryLog();
-  log.logger.warn({ file: 'policy.yaml', line: 3 }, 'policy not loaded');
+  log.logger.warn({ code: 'regex', file: 'policy.yaml', line: 3 }, 'policy not loaded');
   const { time, ...rest } = JSON.parse(lines[0] ?? '');
-  t.same(rest, { level: 'warn', file: 'policy.yaml', line: 3, msg: 'policy not loaded' });
+  t.same(rest, { level: 'warn', code: 'regex', file: 'policy.yaml', line: 3, msg: 'policy not loaded' });
   t.equal(new Date(time).toISOString(), time);
 });
 
@@ -75,7 +75,7 @@ t.test('plain lines', async (t) => {
 t.test('an error keeps its message and stack inside the line', async (t) => {
   for (const format of ['json', 'plain'] as const) {
     const { log, lines } = memoryLog(format);
-    log.logger.error({ err: new Error('broken\nhere') }, 'failed');
+    log.logger.error({ code: 'load-failed', err: new Error('broken\nhere') }, 'failed');
     t.equal(lines.length, 1);
     t.equal(lines[0]?.indexOf('\n'), (lines[0]?.length ?? 0) - 1, format);
     t.match(lines[0], 'broken\\nhere');

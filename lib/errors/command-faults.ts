@@ -1,0 +1,94 @@
+import { type FaultRow, faultsOf } from './fault-row.ts';
+
+const fault = faultsOf('command');
+
+/** The command line, and what `certs`, `iptables`, `health`, `demo` and the launcher find. */
+export const commandFaults = {
+  'unknown-command': fault('There is no such command.', 'Write sallyport --help for those that there are.'),
+  'unknown-flag': fault('The command has no such flag.', 'Write --help behind the command for its flags.'),
+  'flag-value': fault(
+    'A flag lacks its value, or has one and takes none.',
+    'Write --flag=value where the value begins with "-".',
+  ),
+  'flag-repeated': fault('A flag that counts once is given twice.', 'Keep one of them.'),
+  'flags-conflict': fault('Flags exclude each other, or one has no meaning beside the others.', 'Leave one out.'),
+  'unexpected-argument': fault('The command takes no such argument.', 'Remove it, or write the flag it belongs to.'),
+  'missing-argument': fault('Something is missing without which there is nothing to do.', 'Add what is named.'),
+  'bad-question': fault(
+    'A question to explain holds what no request has, or lacks what every request has.',
+    'Write the fields that explain --help lists, each of its type.',
+  ),
+  'requests-unreadable': fault('The file of --requests cannot be read.', 'Check the path and its permissions.'),
+  'unread-field': fault('A line of --requests has a field that is not read; a warning.', 'Correct its spelling.'),
+  'untried-selectors': fault(
+    'There are more selectors than check tries pods for; a warning.',
+    'Set SALLYPORT_POD_LABELS to check for one pod.',
+  ),
+  'no-workload': fault('The YAML given to inject holds no workload; a warning.', 'Name the files of the workloads.'),
+  'other-environment': fault(
+    "The environment of the command is not the running proxy's.",
+    'Set the variables as for sallyport run, which lists their faults.',
+  ),
+  'no-health-server': fault('SALLYPORT_HEALTH_LISTEN is off, so there is nobody to ask.', 'Give it a port.'),
+  unhealthy: fault(
+    'The health server does not answer, or says that the proxy is not ready.',
+    "See the proxy's log; its metrics name the latch that it waits for.",
+  ),
+  'output-lost': fault(
+    'What the command prints cannot be written.',
+    'Make room where standard output leads, or keep its reader running.',
+  ),
+  'node-too-old': fault(
+    'This Node is too old.',
+    'Install the version that the message names, or give the path of another Node.',
+  ),
+  'node-flags': fault(
+    'This Node has no longer a flag that saves memory or time; a warning.',
+    'Run it with the Node that npm installs beside it.',
+  ),
+  'not-installed': fault('Nothing is installed in this checkout yet.', 'Run npm ci.'),
+  'ca-absent': fault('The files of the development CA cannot be read.', 'Make it with sallyport certs init.'),
+  'ca-unusable': fault('Two files are no development CA.', 'Make a new one with sallyport certs init --force.'),
+  'ca-expired': fault('The development CA has expired.', 'Make a new one with sallyport certs init --force.'),
+  'bad-certificate-name': fault(
+    'A name is none that a certificate of a workload can have.',
+    'Write a DNS name or one SPIFFE ID, spiffe://TRUST-DOMAIN/PATH.',
+  ),
+  'bad-file-name': fault('A name cannot name files.', "Use letters, digits, '.', '_' and '-', and not ca."),
+  'files-exist': fault('Files would be overwritten.', 'Use --force to replace them, or --out for another place.'),
+  'not-written': fault(
+    'Files cannot be written; what was begun is removed.',
+    'Choose a place that can be written with --out.',
+  ),
+  'bad-user-id': fault('A number is no user id.', 'Write a number, such as 2102.'),
+  'every-address': fault(
+    'A network that is left alone is every address.',
+    'Leave the rules out where nothing shall be guarded.',
+  ),
+  'not-linux': fault(
+    'There are no netfilter rules on this system.',
+    'Set them inside the Linux container or host that runs the pod.',
+  ),
+  'no-net-admin': fault(
+    'The capability NET_ADMIN is missing, or NET_RAW for the legacy programs.',
+    'Run it as root; in Kubernetes as an init container with NET_ADMIN.',
+  ),
+  'no-iptables': fault(
+    'No iptables is installed, or not the one that was asked for.',
+    "Use Sallyport's own image, or install the package iptables whole.",
+  ),
+  'ipv6-open': fault(
+    'An interface has IPv6, which the rules do not guard; a warning with --ipv4-only.',
+    'Add --ipv6, with SALLYPORT_INBOUND_LISTEN=[::]:4143; or --ipv4-only, if that is meant.',
+  ),
+  'no-ipv6': fault('The kernel has no IPv6, so there are no rules for it; a note.', 'Nothing, or leave --ipv6 out.'),
+  'xtables-lock': fault(
+    'The legacy programs cannot make their lock file.',
+    'Mount a writable /run, or use --backend nft.',
+  ),
+  'kernel-modules': fault(
+    'The kernel lacks a part that the rules need.',
+    'Load ip_tables and iptable_nat on the node, or for nft nft_compat, nf_nat and xt_REDIRECT.',
+  ),
+  'iptables-refused': fault('A program of iptables refuses, for its own reason.', 'See what it says.'),
+} as const satisfies Readonly<Record<string, FaultRow>>;

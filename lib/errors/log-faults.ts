@@ -1,0 +1,54 @@
+import { type FaultRow, faultsOf } from './fault-row.ts';
+
+const fault = faultsOf('log');
+
+/** Warnings and errors of a running proxy, in the field `code` of its log. */
+export const logFaults = {
+  'policy-not-loaded': fault(
+    'The policy on disk cannot be used; the last good one stays in force.',
+    'Mend what the lines "Policy: …" before it name, or what its reason says.',
+  ),
+  'documents-removed': fault(
+    'Documents that were in force are gone; a warning.',
+    'Nothing where that is meant; the line lists what is wider without them.',
+  ),
+  'load-overdue': fault(
+    'A load has not ended for 15 s.',
+    'See what it waits for: a writer that goes on, a file system that does not answer.',
+  ),
+  'load-failed': fault('A load failed for a reason of the system; it is tried again.', 'See the error in the line.'),
+  'not-watched': fault(
+    'The system does not report changes of files, which are looked at from time to time; a warning.',
+    'Raise fs.inotify.max_user_watches and max_user_instances where they are used up.',
+  ),
+  'pod-facts-kept': fault(
+    'The files of the facts of the pod cannot be used; those of before stay.',
+    'Mend the faults that the line lists, each with its code.',
+  ),
+  'accept-failed': fault('A connection could not be accepted.', 'See the error in the line.'),
+  'foreign-destination': fault(
+    'Redirected connections were meant for an address that is not of the pod, and are closed; a warning.',
+    'Add the address to SALLYPORT_POD_IPS if it is one of the pod.',
+  ),
+  'own-port-redirected': fault(
+    'Connections to a port of the proxy itself are redirected, and are closed; a warning.',
+    'Leave the port out of the redirection: --skip-inbound-ports, --admin-port, --health-port.',
+  ),
+  'undeclared-port': fault(
+    'Nothing declares a port, so that what listens there on loopback alone is not reached; a warning.',
+    'Declare it in the Pod or by a Server, or add it to SALLYPORT_LOOPBACK_PORTS.',
+  ),
+  'limit-reached': fault(
+    'A limit has refused or cut off somebody; a warning, or a line of the level debug where that is ordinary.',
+    'See who is named; raise the variable of the same name only if there is room for more.',
+  ),
+  'cut-at-stop': fault(
+    'The grace period of a stop was over, and what was left was cut; a warning.',
+    'Raise SALLYPORT_SHUTDOWN_GRACE_PERIOD, or see what takes so long.',
+  ),
+  'second-signal': fault('A second signal has ended the proxy at once; a warning.', 'Send one, and wait.'),
+  'node-interface': fault(
+    'This Node lacks something undocumented of it that can be done without; a warning.',
+    'Run it with the Node that npm installs beside it, and report which one has failed.',
+  ),
+} as const satisfies Readonly<Record<string, FaultRow>>;
