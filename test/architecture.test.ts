@@ -218,21 +218,45 @@ function typescriptIn(folder: string): string[] {
 
 const files = ['lib', 'bin', 'certs'].flatMap(typescriptIn);
 
-const imports = files.flatMap(importsOf);
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 
-function importsOf(from: string): Import[] {
-  const source = readFileSync(join(root, from), 'utf8');
-  const found: Import[] = [];
-  for (const match of source.matchAll(
-    /(?:^|\n)(?:import|export)\s+(type\s)?[^'"`;]*?from\s+'([^']+)'|import\('([^']+)'\)/g,
-  )) {
-    const specifier = (match[2] ?? match[3]) as string;
+/** All ways to another file or package: declarations, also those without names, and what is asked for while it runs. */
+const ways =
+  /(?:^|\n)(?:import|export)\s+(?<type>type\s)?[^'"`;]*?from\s+'(?<from>[^']+)'|(?:^|\n)import\s+'(?<bare>[^']+)'|(?:\bimport\(|\brequire\(|\(import\.meta\.url\)\(|\bgetBuiltinModule\()\s*['"`](?<asked>[^'"`]+)['"`]/g;
+
+function importsIn(from: string, source: string): Import[] {
+  return [...source.matchAll(ways)].map(({ groups = {} }) => {
+    const specifier = (groups.from ?? groups.bare ?? groups.asked) as string;
     const to = specifier.startsWith('.') ? relative(root, resolve(root, dirname(from), specifier)) : specifier;
-    found.push({ from, to, typeOnly: match[1] !== undefined, awaited: match[3] !== undefined });
-  }
-  return found;
+    return { from, to, typeOnly: groups.type !== undefined, awaited: groups.asked !== undefined };
+  });
 }
+
+const imports = files.flatMap((file) => importsIn(file, readFileSync(join(root, file), 'utf8')));
+
+t.test('imports are seen however they are written', async (t) => {
+  const rows: readonly (readonly [source: string, to: readonly string[]])[] = [
+    ["import { a } from './b.ts';", ['lib/x/b.ts']],
+    ["import a, {\n  b,\n} from '../b.ts';\nexport * from 'c';", ['lib/b.ts', 'c']],
+    ["import type { A } from './b.ts';", ['lib/x/b.ts']],
+    ["export type { A } from './b.ts';", ['lib/x/b.ts']],
+    ["import './b.ts';", ['lib/x/b.ts']],
+    ["const b = await import('./b.ts');", ['lib/x/b.ts']],
+    ['const b = await import(`./b.ts`);', ['lib/x/b.ts']],
+    ["type B = import('./b.ts').B;", ['lib/x/b.ts']],
+    ["require('undici')", ['undici']],
+    ["createRequire(import.meta.url)('koffi')", ['koffi']],
+    ["process.getBuiltinModule('node:fs')", ['node:fs']],
+    ["const imported = 'x';", []],
+  ];
+  for (const [source, to] of rows) {
+    t.same(
+      importsIn('lib/x/y.ts', source).map((found) => found.to),
+      to,
+      source,
+    );
+  }
+});
 
 t.test('every import leads where its room may look', async (t) => {
   t.ok(imports.length > 100, 'imports are found at all');
@@ -469,7 +493,7 @@ const steps: readonly Step[] = [
   },
   {
     step: 'the app is told who the client is',
-    written: /\bidentityHeader\b(?!\.length)(?! =)|'l5d-client-id'/g,
+    written: /\bidentityHeader\b(?!\.length)(?! =)|l5d-client-id/gi,
     places: {
       // The one that tells: an import, a list, a text.
       'lib/proxy/http/outgoing-fields.ts': 3,
@@ -482,6 +506,23 @@ const steps: readonly Step[] = [
     examples: {
       is: ["headers.push('l5d-client-id', id)", '[...lines, identityHeader, id]'],
       isNot: ['name.length === identityHeader.length', 'isIdentityAlias(name)'],
+    },
+  },
+  {
+    step: 'what goes to the app is made of what came',
+    written: /\boutgoing(?:Fields|Lines)\(/g,
+    places: {
+      // The two forms of it, and one made of the other.
+      'lib/proxy/http/outgoing-fields.ts': 3,
+      // Each way there asks for it once.
+      'lib/proxy/http1/fast/request.ts': 1,
+      'lib/proxy/http1/library/serve.ts': 1,
+      'lib/proxy/http1/library/upgrade.ts': 1,
+      'lib/proxy/http2/lane.ts': 2,
+    },
+    examples: {
+      is: ['outgoingFields(client, admitted, fields)', 'const lines = outgoingLines(client, admitted, lines);'],
+      isNot: ["import { outgoingFields } from './outgoing-fields.ts';"],
     },
   },
   {
@@ -510,7 +551,7 @@ const steps: readonly Step[] = [
   {
     step: 'a socket is dialled',
     written:
-      /\b(?:net|tls|http2)\.(?:connect|createConnection)\(|\bnew (?:net\.|tls\.)?(?:Socket|TLSSocket)\(|socket\.connect\(/g,
+      /\b(?:net|tls|http2)\.(?:connect|createConnection)\(|\bnew (?:net\.|tls\.)?(?:Socket|TLSSocket)\(|socket\.connect\(|import \{(?:[^}]*[ ,])?(?:connect|createConnection)\b[^}]*\} from 'node:(?:net|tls|http2)'/g,
     places: {
       'lib/proxy/upstream/upstreams.ts': 2,
       // A handle to look at: it ends before its connect begins.
@@ -523,6 +564,7 @@ const steps: readonly Step[] = [
         'new net.Socket()',
         'socket.connect({ host })',
         'http2.connect(x)',
+        "import { type Socket, connect } from 'node:net';",
       ],
       isNot: ['upstreams.connect(permit, endpoint)', 'net.createServer()'],
     },
@@ -549,14 +591,24 @@ const steps: readonly Step[] = [
   },
   {
     step: 'a library is asked for a connection to the app',
-    written: /\bhttps?\.(?:request|get)\(|\bnew (?:Pool|Client|Agent|ProxyAgent)\(|\bfetch\(|\.ws\(|\.web\(/g,
+    written:
+      /\bhttps?\.(?:request|get)\(|\bnew (?:Pool|Client|Agent|ProxyAgent)\(|\bfetch\(|\.ws\(|\.web\(|import \{(?:[^}]*[ ,](?<!type ))?(?:request|get|Agent)\b[^}]*\} from 'node:https?'/g,
     places: {
       // Each is given its sockets: by `connect`, or by an agent, of library-upstreams.ts.
       'lib/proxy/http1/library/library-upstreams.ts': 1,
       'lib/proxy/http1/library/asterisk.ts': 1,
       'lib/proxy/http1/library/upgrade.ts': 1,
     },
-    examples: { is: ['new Pool(origin)', 'http.request({})', 'fetch(url)', 'proxy.ws(a, b)'], isNot: ['prefetch()'] },
+    examples: {
+      is: [
+        'new Pool(origin)',
+        'http.request({})',
+        'fetch(url)',
+        'proxy.ws(a, b)',
+        "import { request } from 'node:http';",
+      ],
+      isNot: ['prefetch()', "import type { Agent } from 'node:http';"],
+    },
   },
 ];
 
@@ -834,7 +886,9 @@ t.test('what tests of several rooms need stands in test/support', async (t) => {
   const tests = readdirSync(join(root, 'test'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts') && name !== 'architecture.test.ts')
     .map((name) => join('test', name));
-  const between = tests.flatMap(importsOf).filter(({ to }) => to.startsWith('test/'));
+  const between = tests
+    .flatMap((file) => importsIn(file, readFileSync(join(root, file), 'utf8')))
+    .filter(({ to }) => to.startsWith('test/'));
   t.ok(between.length > 300, 'imports are found at all');
   for (const { from, to } of between) {
     t.ok([testRoom(from), 'test/support'].includes(testRoom(to)), `${from} → ${to}: of another room of tests`);
