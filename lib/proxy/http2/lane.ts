@@ -19,8 +19,9 @@ import { clientSessionLimits } from './client/limits.ts';
 import type { Http2Engine, Http2Session } from './engine.ts';
 import { http1Text, http2Block } from './message/request-head.ts';
 import { Http2ResponseHead } from './message/response-head.ts';
-import { Http1Relay } from './relay/relay-to-http1.ts';
-import { Http2Relay, ToldByReset } from './relay/relay-to-http2.ts';
+import { Http1Side } from './relay/http1-app-exchange.ts';
+import { ToldByReset } from './relay/loss.ts';
+import { Relay } from './relay/relay.ts';
 import type { SessionLimits } from './session/session-role.ts';
 
 export interface Http2LaneOptions {
@@ -84,26 +85,27 @@ export class Http2Lane implements Http2Engine, ClientLane {
       const body = new CollectedBody(stream);
       stream.relay = body;
       serveApplication(admitted, stream, (max) => body.read(max), destination.application, failed);
-    } else if (stream.originalProtocol === null) {
-      const failed = (error: unknown): void => {
-        const failure = upstreamFailure(error);
-        if (error instanceof ToldByReset) {
-          // The client knows what to do; a 502 would say that nobody knows what has become of it.
-          pipeline.failed(connection, policy, stream, failure);
-          stream.abort(error.reset);
-        } else {
-          pipeline.fail(connection, admitted, stream, failure);
-        }
-      };
+      return;
+    }
+    const failed = (error: unknown): void => {
+      const failure = upstreamFailure(error);
+      if (error instanceof ToldByReset) {
+        // The client knows what to do; a 502 would say that nobody knows what has become of it.
+        pipeline.failed(connection, policy, stream, failure);
+        stream.abort(error.reset);
+      } else {
+        pipeline.fail(connection, admitted, stream, failure);
+      }
+    };
+    const { endpoint } = destination;
+    if (stream.originalProtocol === null) {
       const block = http2BlockFor(connection, admitted, stream);
-      new Http2Relay(admitted, stream, this.#sessions.at(destination.endpoint), block, failed).start();
+      new Relay(admitted, stream, this.#sessions.at(endpoint), block, failed).start();
     } else {
       const head = http1TextFor(connection, admitted, stream);
       if (!stream.remoteEnded && headerValue(stream.requestHead.head.forward, 'expect') !== null) stream.inform(goOn);
-      const pool = this.#pools.at(destination.endpoint);
-      new Http1Relay(admitted, stream, pool, head, stream.originalProtocol, (failure) =>
-        pipeline.fail(connection, admitted, stream, failure),
-      ).start();
+      const side = new Http1Side(this.#pools.at(endpoint), stream.originalProtocol);
+      new Relay(admitted, stream, side, head, failed).start();
     }
   }
 

@@ -12,7 +12,7 @@ import { misspelt } from '../../../lib/proxy/http2/client/client-session.ts';
 import { clientLimits } from '../../../lib/proxy/http2/client/limits.ts';
 import type { Http2Engine, Http2Session } from '../../../lib/proxy/http2/engine.ts';
 import { readHttp2Head } from '../../../lib/proxy/http2/message/head.ts';
-import { ToldByReset } from '../../../lib/proxy/http2/relay/relay-to-http2.ts';
+import { ToldByReset } from '../../../lib/proxy/http2/relay/loss.ts';
 import { errorCode, maxStreamId } from '../../../lib/proxy/http2/session/protocol.ts';
 import { ByEndpoint, type Endpoint } from '../../../lib/proxy/upstream/endpoint.ts';
 import type { Upstreams } from '../../../lib/proxy/upstream/upstreams.ts';

@@ -1,16 +1,40 @@
 import type { Socket } from 'node:net';
+import { CodedError } from '../../../errors/coded-error.ts';
 import type { BufferBudget } from '../../fairness/buffer-budget.ts';
 import { NextTurn } from '../../fairness/next-turn.ts';
 import { guarded, internalFault } from '../../guard.ts';
 import type { Endpoint } from '../../upstream/endpoint.ts';
 import { connectTimedOut, type Upstreams } from '../../upstream/upstreams.ts';
 import { AppSession, type AppSessionHome } from './app-session.ts';
+import type { AppStream } from './app-stream.ts';
 import { appLimits } from './limits.ts';
 import { type Audience, SessionAttempt } from './session-attempt.ts';
 import { type Waiting, WaitingRequests } from './waiting-requests.ts';
 
 function isLow({ sendRoom }: AppSession): boolean {
   return sendRoom < appLimits.uploadRoom;
+}
+
+/**
+ * The app has said that it takes no header list of this size. It may end the session for one that comes all the same
+ * (Netty does), and with it the requests of others.
+ */
+function headTooLarge(): Error {
+  return new CodedError('ERR_SALLYPORT_HEAD_TOO_LARGE', 'the request head is larger than the application takes');
+}
+
+function begin(waiting: Waiting, session: AppSession): AppStream | null {
+  if (waiting.listBytes <= session.maxListBytes) {
+    return session.request(
+      waiting.admitted,
+      waiting.requestHead,
+      waiting.method === 'HEAD',
+      waiting.isComplete,
+      waiting,
+    );
+  }
+  waiting.lost({ kind: 'connection', by: 'other', error: headTooLarge() });
+  return null;
 }
 
 /**
@@ -40,9 +64,13 @@ export class AppSessionPool implements AppSessionHome {
     this.upstreams = upstreams;
   }
 
-  /** A session with room, or null. */
-  take({ owner, room }: Pick<Waiting, 'admitted' | 'owner' | 'room'>): AppSession | null {
-    return room > 0 && this.#waiting.wantRoom(owner) ? null : this.#find(owner, room);
+  /** Sends the request's head on a session with room; null where it must wait for one, or cannot be sent. */
+  open(waiting: Waiting): AppStream | null {
+    const { owner, room } = waiting;
+    const session = room > 0 && this.#waiting.wantRoom(owner) ? null : this.#find(owner, room);
+    if (session !== null) return begin(waiting, session);
+    if (this.#waiting.add(waiting)) this.#connect();
+    return null;
   }
 
   #find(owner: object, room: number): AppSession | null {
@@ -57,11 +85,6 @@ export class AppSessionPool implements AppSessionHome {
     if (found !== null || this.#own.size === 0) return found;
     const own = this.#own.get(owner);
     return own?.hasRoom === true && own.sendRoom >= room ? own : null;
-  }
-
-  /** Waits for one. */
-  wait(waiting: Waiting): void {
-    if (this.#waiting.add(waiting)) this.#connect();
   }
 
   /** Whoever gives up what has not left yet costs the app nothing. */
@@ -197,7 +220,8 @@ export class AppSessionPool implements AppSessionHome {
 
   #give(waiting: Waiting, session: AppSession): void {
     try {
-      waiting.ready(session);
+      const stream = begin(waiting, session);
+      if (stream !== null) waiting.begun(stream);
     } catch (error) {
       internalFault('a request that has waited for a session', waiting, error);
     }

@@ -10,7 +10,8 @@ import type { Intake } from '../session/intake.ts';
 import { errorCode, maxStreamId, preface, setting } from '../session/protocol.ts';
 import { Session } from '../session/session.ts';
 import type { SessionLimits, SessionRole } from '../session/session-role.ts';
-import { AppStream, type AppStreamHome, type Http2ResponseSink } from './app-stream.ts';
+import type { Http2ResponseSink } from './app-exchange.ts';
+import { AppStream, type AppStreamHome } from './app-stream.ts';
 import { appLimits } from './limits.ts';
 
 const limits: SessionLimits = {

@@ -2,28 +2,13 @@ import type { StallLimit } from '../../fairness/buffer-budget.ts';
 import { internalFault } from '../../guard.ts';
 import type { HeaderList } from '../../http/headers.ts';
 import { InterimCount } from '../../http/interim-count.ts';
+import { encodeFields } from '../hpack/encoder.ts';
 import type { Http2ResponseHead } from '../message/response-head.ts';
+import type { HeldBytes } from '../session/held-bytes.ts';
 import { errorCode } from '../session/protocol.ts';
 import { Stream, type StreamHome } from '../session/stream.ts';
+import type { AppExchange, Http2ResponseSink } from './app-exchange.ts';
 import { appLimits } from './limits.ts';
-
-/** Who gets a response. Bytes are only lent; when they are dealt with, the stream's `consume` must be called. */
-export interface Http2ResponseSink {
-  /** A 1xx. */
-  interim(head: Http2ResponseHead): void;
-  head(head: Http2ResponseHead, endStream: boolean): void;
-  data(bytes: Buffer, from: number, to: number): void;
-  /** The response is complete. */
-  ended(trailers: HeaderList): void;
-  /** Once, instead of `ended`. */
-  broken(code: number): void;
-  /** Once, instead of both: content of the request has waited too long for the app to read what is before it. */
-  unread(): void;
-  /** The client's connection. */
-  readonly owner: object;
-  /** Ends that. */
-  destroy(): void;
-}
 
 /** The connection to the app. */
 export interface AppStreamHome {
@@ -33,12 +18,14 @@ export interface AppStreamHome {
 }
 
 /** One request to the app. */
-export class AppStream extends Stream {
+export class AppStream extends Stream implements AppExchange {
   readonly isHead: boolean;
   /** The app may take as long as it likes, unless others are kept waiting (`AppSession.lookForStalls`). */
   protected override isTimed = false;
   #response: 'awaited' | 'begun' = 'awaited';
   #interim: InterimCount | null = null;
+  /** Bytes that the client may send again once the app has taken what waits. */
+  #owedToClient = 0;
   readonly #home: AppStreamHome;
   readonly #sink: Http2ResponseSink;
 
@@ -55,6 +42,32 @@ export class AppStream extends Stream {
 
   get owner(): object {
     return this.#sink.owner;
+  }
+
+  takeOver(early: HeldBytes | null, end: HeaderList | null): void {
+    this.#sink.holds(0);
+    for (const bytes of early?.takeAll() ?? []) this.content(bytes, 0, bytes.length);
+    if (end !== null) this.contentEnded(end);
+  }
+
+  content(bytes: Buffer, from: number, to: number): void {
+    if (this.write(bytes, from, to)) {
+      this.#sink.taken(to - from);
+      return;
+    }
+    this.#owedToClient += to - from;
+    this.onDrain(() => {
+      this.#sink.taken(this.#owedToClient);
+      this.#owedToClient = 0;
+    });
+  }
+
+  contentEnded(trailers: HeaderList): void {
+    this.finish(trailers.length === 0 ? null : encodeFields(trailers));
+  }
+
+  abandon(): void {
+    this.reset(errorCode.cancel);
   }
 
   head(head: Http2ResponseHead, endStream: boolean): void {
@@ -81,7 +94,7 @@ export class AppStream extends Stream {
 
   override received(bytes: Buffer, from: number, to: number): void {
     try {
-      this.#sink.data(bytes, from, to);
+      if (this.#sink.data(bytes, from, to)) this.consume(to - from);
     } catch (error) {
       this.#fault(error);
     }
@@ -93,11 +106,13 @@ export class AppStream extends Stream {
     } catch (error) {
       this.#fault(error);
     }
+    // A response that did not wait for the whole request: the app has no use for the rest.
+    if (!this.localEnded) this.reset(errorCode.cancel);
   }
 
   override broken(code: number): void {
     try {
-      this.#sink.broken(code);
+      this.#sink.lost({ kind: 'reset', code });
     } catch (error) {
       this.#fault(error);
     }
@@ -123,7 +138,7 @@ export class AppStream extends Stream {
       super.cut(limit);
     } else if (!this.closed) {
       this.reset(errorCode.cancel);
-      this.#sink.unread();
+      this.#sink.lost({ kind: 'unread' });
     }
   }
 

@@ -1,15 +1,22 @@
 import { turn } from '../../fairness/turn.ts';
-import { type Ending, guarded, internalFault } from '../../guard.ts';
+import { guarded, internalFault } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
-import type { AppSession } from './app-session.ts';
+import type { AppExchange, Http2ResponseSink } from './app-exchange.ts';
 
 /** Each writes a line of the log. */
 const failuresPerTurn = 64;
 
-/** A request that is waiting for a session. */
-export interface Waiting extends Ending {
+/** A request that wants a session, and waits for one where there is none. */
+export interface Waiting extends Http2ResponseSink {
   /** What it may dial by. */
   readonly admitted: Admitted;
+  /** Its header block for the app. */
+  readonly requestHead: Buffer;
+  /** Bytes of its header list (RFC 9113 6.5.2). */
+  readonly listBytes: number;
+  readonly method: string;
+  /** There is no more of it than its head. */
+  readonly isComplete: boolean;
   /** The client's connection: what one client leaves unread must not be another's wait. */
   readonly owner: object;
   /** Of that connection's requests, the only one in flight. */
@@ -18,8 +25,8 @@ export interface Waiting extends Ending {
   readonly room: number;
   /** When it began to wait, on the clock of `performance.now()`. Set by `add`. */
   waitsSince: number;
-  readonly ready: (session: AppSession) => void;
-  readonly failed: (error: Error) => void;
+  /** After a wait: it has left. */
+  begun(stream: AppExchange): void;
 }
 
 /** Those who wait for a session: for any stream, or for one with room for content. */
@@ -109,7 +116,7 @@ export class WaitingRequests {
       }
       this.#failing.delete(waiting);
       try {
-        waiting.failed(error);
+        waiting.lost({ kind: 'connection', by: 'other', error });
       } catch (thrown) {
         internalFault('a request without a session', waiting, thrown);
       }

@@ -97,7 +97,7 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
       return;
     }
     const block = this.#blocks.read(bytes, from, to);
-    session.intake.spend(this.#blocks.cost);
+    session.work.spend(this.#blocks.cost);
     if (block.kind === 'undecodable') {
       session.fail(errorCode.compressionError);
       return;

@@ -4,7 +4,6 @@ import type { FloodLedger } from './flood-ledger.ts';
 import type { FlowControl } from './flow-control.ts';
 import { dependsOnItself, formFault } from './frame-form.ts';
 import { type BlockSink, HeaderAssembly } from './header-assembly.ts';
-import type { Intake } from './intake.ts';
 import type { Output } from './output.ts';
 import type { PeerSettings } from './peer-settings.ts';
 import { errorCode, flag, frameType, maxStreamId, maxWindow } from './protocol.ts';
@@ -13,6 +12,7 @@ import type { SessionRole } from './session-role.ts';
 import type { Stream } from './stream.ts';
 import { type Verdict, verdictOn } from './stream-state.ts';
 import type { StreamTable } from './stream-table.ts';
+import type { Work } from './work.ts';
 
 /** What frames need of their connection. */
 interface FramesHome<S extends Stream> {
@@ -23,7 +23,7 @@ interface FramesHome<S extends Stream> {
   readonly ledger: FloodLedger;
   readonly decoder: HpackDecoder;
   readonly queue: SendQueue;
-  readonly intake: Intake;
+  readonly work: Work;
   /** A stream has ended in a reset because of what the peer did. */
   countReset(): void;
   streamError(stream: S, code: number): void;
@@ -159,7 +159,7 @@ export class FrameHandler<S extends Stream> implements BlockSink {
   trailers(streamId: number, stream: S | undefined, bytes: Buffer, from: number, to: number, endStream: boolean): void {
     // Whoever they are for, the table must stay in step.
     const decoded = this.#home.decoder.decode(bytes, from, to);
-    this.#home.intake.spend(to - from + this.#home.decoder.decodedBytes);
+    this.#home.work.spend(to - from + this.#home.decoder.decodedBytes);
     if (decoded.kind === 'malformed') {
       this.#home.fail(errorCode.compressionError);
       return;
@@ -205,7 +205,7 @@ export class FrameHandler<S extends Stream> implements BlockSink {
       return errorCode.noError;
     }
     // What it undoes has been done.
-    this.#home.intake.spend(0);
+    this.#home.work.spend(0);
     stream.breakOff(code);
     this.#home.countReset();
     return errorCode.noError;
@@ -223,7 +223,7 @@ export class FrameHandler<S extends Stream> implements BlockSink {
     // Once for a whole frame, which may set the size 2,700 times, and each time a piece of work for every stream.
     const change = peer.initialWindow - before;
     if (change !== 0) {
-      this.#home.intake.spend(resizeCost * this.#home.streams.size);
+      this.#home.work.spend(resizeCost * this.#home.streams.size);
       for (const { windows } of this.#home.streams.values()) {
         if (!this.#home.flow.resize(windows, change)) return errorCode.flowControlError;
       }

@@ -1,20 +1,15 @@
 import type { Socket } from 'node:net';
 import { beginMoment, endMoment } from '../../../moment.ts';
-import { longRead, turn } from '../../fairness/turn.ts';
+import { turn } from '../../fairness/turn.ts';
 import { type Ending, guarded } from '../../guard.ts';
 import { frameHeaderBytes, frameType, maxPayload, maxStreamId, preface } from './protocol.ts';
-
-/**
- * Work that one connection gets done before others have their turn, in bytes looked at and `perMessage` for each message:
- * some 40 ordinary heads that were not there before, or one of the largest.
- */
-const turnCost = 32 * 1024;
-const perMessage = 256;
+import type { Work } from './work.ts';
 
 /** Who deals with what is read. */
 export interface Reader extends Ending {
   readonly socket: Socket;
   readonly output: { readonly pending: number };
+  readonly work: Work;
   readonly queue: { pumpNewRoom(): void };
   /** No more frames are wanted. */
   readonly over: boolean;
@@ -33,8 +28,6 @@ export interface Reader extends Ending {
 export interface IntakeLimits {
   /** Whether the peer begins with a preface before its first frame: clients do. */
   readonly awaitsPreface: boolean;
-  /** Whether long work is shared out among the turns of the event loop. */
-  readonly takesTurns: boolean;
   /** With more than this on its way to a peer that does not read, nothing more of it is read either. */
   readonly maxPendingBytes: number;
 }
@@ -53,8 +46,6 @@ export class Intake {
   /** A frame of which more is to come. */
   #held: Buffer | null = null;
   #heldBytes = 0;
-  #cost = 0;
-  #share = longRead;
   /** What has been read and must wait for the next turn. */
   #rest: Buffer | null = null;
   readonly #nextTurn: () => void;
@@ -85,13 +76,8 @@ export class Intake {
   }
 
   #take(chunk: Buffer): void {
-    if (this.#rest === null) this.#read(chunk, longRead);
+    if (this.#rest === null) this.#read(chunk, true);
     else this.#rest = Buffer.concat([this.#rest, chunk]);
-  }
-
-  /** Says what a message has cost, in bytes that were looked at. */
-  spend(cost: number): void {
-    this.#cost += cost + perMessage;
   }
 
   /** The peer has read what it was sent. */
@@ -99,27 +85,18 @@ export class Intake {
     if (this.#reader.socket.isPaused() && this.#rest === null) this.#reader.socket.resume();
   }
 
-  get #hasHadItsTurn(): boolean {
-    if (this.#cost <= this.#share || !this.#limits.takesTurns) return false;
-    if (this.#share === turnCost || !turn.mayWork()) return true;
-    this.#share = turnCost;
-    return this.#cost > turnCost;
-  }
-
   #goOn(): void {
     const rest = this.#rest;
     this.#rest = null;
     const reader = this.#reader;
     if (rest === null || reader.over) return;
-    this.#read(rest, turnCost);
+    this.#read(rest, false);
     if (!reader.over && reader.output.pending <= this.#limits.maxPendingBytes) this.resume();
   }
 
-  /** @param share what it may cost without asking for a turn. */
-  #read(chunk: Buffer, share: number): void {
-    this.#cost = 0;
-    this.#share = share;
+  #read(chunk: Buffer, isNew: boolean): void {
     const reader = this.#reader;
+    reader.work.begin(isNew);
     beginMoment();
     let at: number;
     try {
@@ -158,7 +135,7 @@ export class Intake {
     }
     const end = chunk.length;
     while (end - at >= frameHeaderBytes && !reader.over) {
-      if (this.#hasHadItsTurn) return at;
+      if (reader.work.hasHadItsTurn) return at;
       const length = ((chunk[at] as number) << 16) | ((chunk[at + 1] as number) << 8) | (chunk[at + 2] as number);
       if (length > maxPayload) return -1;
       const next = at + frameHeaderBytes + length;

@@ -6,6 +6,8 @@ import type { Stream } from './stream.ts';
 
 /** What one side promises the other, and how much it puts up with. */
 export interface SessionLimits extends FlowLimits, IntakeLimits {
+  /** Whether long work is shared out among the turns of the event loop. */
+  readonly takesTurns: boolean;
   /** Our SETTINGS; HEADER_TABLE_SIZE and MAX_FRAME_SIZE stay as they are by default. */
   readonly settings: readonly (readonly [id: number, value: number])[];
   /** What the peer may set ENABLE_PUSH to: a server nothing but 0 (RFC 9113 6.5.2). */

@@ -15,6 +15,7 @@ import { SendQueue } from './send-queue.ts';
 import type { SessionLimits, SessionRole } from './session-role.ts';
 import type { Stream, StreamHome } from './stream.ts';
 import { StreamTable } from './stream-table.ts';
+import { Work } from './work.ts';
 
 /**
  * One HTTP/2 connection (RFC 9113): holds the parts that read frames, keep windows, settings and streams, and send; and ends
@@ -32,6 +33,7 @@ export class Session<S extends Stream> implements Reader, StreamHome {
   readonly queue: SendQueue;
   readonly frames: FrameHandler<S>;
   readonly intake: Intake;
+  readonly work: Work;
   /** The connection is given up; whatever still comes is not looked at. */
   over = false;
   readonly #role: SessionRole<S>;
@@ -48,6 +50,7 @@ export class Session<S extends Stream> implements Reader, StreamHome {
     this.output = new Output(socket, this, () => this.#drained());
     this.queue = new SendQueue(this.output, this.flow, this.ledger);
     this.peer = new PeerSettings(limits.maxEnablePush, this.output);
+    this.work = new Work(limits.takesTurns);
     this.frames = new FrameHandler<S>(this, role, limits.maxListBytes);
     this.intake = new Intake(this, limits);
   }
@@ -99,7 +102,7 @@ export class Session<S extends Stream> implements Reader, StreamHome {
   /** The peer broke a rule on one stream (RFC 9113 5.4.2). */
   streamError(stream: Stream, code: number): void {
     if (!this.streams.isOpen(stream.id)) return;
-    this.intake.spend(0);
+    this.work.spend(0);
     stream.cutOff(code);
     this.countReset();
   }

@@ -1,7 +1,6 @@
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../../../lib/proxy/fairness/buffer-budget.ts';
-import type { Admitted } from '../../../../../lib/proxy/http/admitted.ts';
-import type { AppSession } from '../../../../../lib/proxy/http2/app/app-session.ts';
+import type { AppExchange } from '../../../../../lib/proxy/http2/app/app-exchange.ts';
 import { AppSessionPool } from '../../../../../lib/proxy/http2/app/app-session-pool.ts';
 import type { Waiting } from '../../../../../lib/proxy/http2/app/waiting-requests.ts';
 import { Upstreams } from '../../../../../lib/proxy/upstream/upstreams.ts';
@@ -18,6 +17,7 @@ import { type FrameApp, type FramePeer, okFields, openClient, startFrameApp } fr
 import { startLane } from '../../../../support/lanes.ts';
 import { defaultLimits } from '../../../../support/limits.ts';
 import { until } from '../../../../support/until.ts';
+import { waitingRequest } from '../../../../support/waiting.ts';
 
 /*
  * Sessions to an HTTP/2 app are shared. What one client leaves in them, hanging or unread, is never another's wait, and
@@ -145,37 +145,22 @@ t.test('sessions that nobody uses', async (t) => {
     sessions.close();
     budget.close();
   });
-  const served: { session: AppSession; finish: () => void }[] = [];
-  const waiting = (room: number): Waiting => ({
-    admitted: {} as Admitted,
-    owner: {},
-    isAlone: true,
-    room,
-    waitsSince: 0,
-    failed: (error) => t.fail(error.message),
-    destroy: () => t.fail('nothing is at fault'),
-    ready: (session) => {
-      const sink = {
-        interim() {},
-        head() {},
-        data() {},
-        ended() {},
-        broken() {},
-        unread() {},
-        owner: {},
-        destroy() {},
-      };
-      const stream = session.request({} as Admitted, Buffer.of(0x82), false, false, sink);
-      served.push({ session, finish: () => stream.reset(8) });
-    },
-  });
-  for (let n = 0; n < 5; n++) sessions.wait(waiting(n === 4 ? 100 : 0));
+  const served: AppExchange[] = [];
+  const waiting = (room: number): Waiting =>
+    waitingRequest({
+      room,
+      isComplete: false,
+      lost: (loss) => t.not(loss.kind, 'connection'),
+      destroy: () => t.fail('nothing is at fault'),
+      begun: (stream) => served.push(stream),
+    });
+  for (let n = 0; n < 5; n++) t.equal(sessions.open(waiting(n === 4 ? 100 : 0)), null);
   await until('a session for each', () => served.length === 5);
   const now = performance.now();
   sessions.sweep(now);
   sessions.sweep(now + 60_000);
   t.equal(app.connections.filter(({ ended }) => ended).length, 0, 'those in use stay');
-  for (const { finish } of served) finish();
+  for (const stream of served) stream.abandon();
   sessions.sweep(now + 61_000);
   sessions.sweep(now + 70_000);
   t.notOk(
@@ -184,5 +169,5 @@ t.test('sessions that nobody uses', async (t) => {
   );
   sessions.sweep(now + 120_000);
   await until('all but one to be ended', () => app.connections.filter(({ ended }) => ended).length === 4);
-  t.not(sessions.take({ admitted: {} as Admitted, owner: {}, room: 0 }), null, 'the last one is kept');
+  t.not(sessions.open(waiting(0)), null, 'the last one is kept');
 });

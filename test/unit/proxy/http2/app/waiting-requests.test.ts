@@ -1,24 +1,21 @@
 import t from 'tap';
 import { onInternalFault } from '../../../../../lib/proxy/guard.ts';
-import type { Admitted } from '../../../../../lib/proxy/http/admitted.ts';
 import { type Waiting, WaitingRequests } from '../../../../../lib/proxy/http2/app/waiting-requests.ts';
 import { until } from '../../../../support/until.ts';
+import { waitingRequest } from '../../../../support/waiting.ts';
 
 const [alice, bob] = [{ name: 'alice' }, { name: 'bob' }];
 const gone = new Error('no session');
 
 /** Writes down its name when it is told that it has waited in vain. */
 function request(owner: object, room: number, told: string[] = [], name = '', isAlone = false): Waiting {
-  return {
-    admitted: {} as Admitted,
+  return waitingRequest({
     owner,
     isAlone,
     room,
-    waitsSince: 0,
-    ready: () => {},
-    failed: () => told.push(name),
+    lost: () => told.push(name),
     destroy: () => told.push(`${name} ended`),
-  };
+  });
 }
 
 t.test('those who want room wait behind their own client, the others behind everybody', async (t) => {
@@ -88,10 +85,10 @@ t.test('a fault of one is not the next one to be told', async (t) => {
   t.teardown(onInternalFault(({ where }) => faults.push(where)));
   const waiting = new WaitingRequests();
   const faulty = request(alice, 0, told, 'faulty');
-  const failed = (): void => {
+  const lost = (): void => {
     throw new Error('a fault');
   };
-  waiting.add({ ...faulty, failed });
+  waiting.add({ ...faulty, lost });
   waiting.add(request(bob, 0, told, 'sound'));
   waiting.giveUp(() => true, gone);
   t.same(told, ['faulty ended', 'sound']);

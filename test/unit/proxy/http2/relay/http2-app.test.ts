@@ -4,7 +4,6 @@ import type { ConnectionOptions } from 'node:tls';
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../../../lib/proxy/guard.ts';
-import type { Admitted } from '../../../../../lib/proxy/http/admitted.ts';
 import { AppSessionPool } from '../../../../../lib/proxy/http2/app/app-session-pool.ts';
 import { reasonName } from '../../../../../lib/proxy/http2/session/protocol.ts';
 import { TlsTermination } from '../../../../../lib/proxy/tls/termination.ts';
@@ -40,6 +39,7 @@ import { type Engine, engines, type Lane, type LaneOptions, startLane } from '..
 import { defaultLimits } from '../../../../support/limits.ts';
 import { freePort } from '../../../../support/ports.ts';
 import { until } from '../../../../support/until.ts';
+import { waitingRequest } from '../../../../support/waiting.ts';
 
 /*
  * The engine as a client of an app that does what it likes. Whatever that is, a client never takes half an answer for a
@@ -1298,16 +1298,12 @@ t.test('a connect that is under way ends with the proxy', async (t) => {
   t.teardown(() => budget.close());
   const upstreams = { connect: () => ({ cancel: () => cancelled++ }) } as unknown as Upstreams;
   const sessions = new AppSessionPool({ host: '127.0.0.1', port: 1 }, upstreams, budget);
-  sessions.wait({
-    admitted: {} as Admitted,
-    owner: {},
-    isAlone: true,
-    waitsSince: 0,
-    room: 0,
-    ready: () => t.fail('there is no session'),
-    failed: () => t.fail('nobody listens any more'),
+  const nobody = waitingRequest({
+    begun: () => t.fail('there is no session'),
+    lost: () => t.fail('nobody listens any more'),
     destroy: () => t.fail('nothing is at fault'),
   });
+  t.equal(sessions.open(nobody), null);
   sessions.close();
   t.equal(cancelled, 1);
 });

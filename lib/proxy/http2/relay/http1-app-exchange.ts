@@ -1,0 +1,210 @@
+import { sourceOf } from '../../fairness/sources.ts';
+import { guarded } from '../../guard.ts';
+import { fieldPairs } from '../../http/field-lines.ts';
+import type { HeaderList } from '../../http/headers.ts';
+import { isLastRequest } from '../../http/last-request.ts';
+import { sendingLost } from '../../http/retry.ts';
+import type { AppConnection, ResponseSink } from '../../http1/app-connection.ts';
+import type { AppPool } from '../../http1/app-pool.ts';
+import { type ChunkReceiver, ChunkScanner } from '../../http1/chunk-scanner.ts';
+import type { ResponseHead } from '../../http1/plain-response.ts';
+import type { PendingConnect } from '../../upstream/upstreams.ts';
+import type { AppExchange } from '../app/app-exchange.ts';
+import { lowerCase, type OriginalProtocol } from '../message/head.ts';
+import { Http2ResponseHead } from '../message/response-head.ts';
+import { HeldBytes } from '../session/held-bytes.ts';
+import type { AppSide, Relay } from './relay.ts';
+
+/** Apps repeat their heads; a head that is known is the same object each time. */
+const responseHeads: Readonly<Record<OriginalProtocol, WeakMap<ResponseHead, Http2ResponseHead>>> = {
+  'HTTP/1.1': new WeakMap(),
+  'HTTP/1.0': new WeakMap(),
+};
+
+function responseHeadOf(head: ResponseHead, protocol: OriginalProtocol): Http2ResponseHead {
+  let response = responseHeads[protocol].get(head);
+  if (response === undefined) {
+    const lines = head.forward.slice(head.forward.indexOf('\r\n') + 2);
+    response = new Http2ResponseHead(head.status, lowerCase(fieldPairs(lines)), -1).as(protocol);
+    responseHeads[protocol].set(head, response);
+  }
+  return response;
+}
+
+const lastChunk = '0\r\n\r\n';
+
+/** Requests that go to an HTTP/1.1 app. The head of one is a text with its empty line, one character per byte. */
+export class Http1Side implements AppSide<string> {
+  readonly #pool: AppPool;
+  readonly #protocol: OriginalProtocol;
+  #connecting: PendingConnect | null = null;
+
+  /** For one request. */
+  constructor(pool: AppPool, protocol: OriginalProtocol) {
+    this.#pool = pool;
+    this.#protocol = protocol;
+  }
+
+  open(relay: Relay<string>, isAgain: boolean): Http1AppExchange | null {
+    const app = isAgain ? null : this.#pool.take(relay.admitted, relay.repeatable);
+    if (app !== null) return new Http1AppExchange(app, relay, this.#protocol);
+    const connected = (error: Error | null, connection: AppConnection | null): void => {
+      this.#connecting = null;
+      if (connection !== null) relay.begun(new Http1AppExchange(connection, relay, this.#protocol));
+      else relay.lost({ kind: 'connection', by: 'other', error: error ?? new Error('not connected') });
+    };
+    const guardedConnected = guarded('a connection to the app', relay, connected);
+    const asker = sourceOf(relay.clientIp);
+    this.#connecting = this.#pool.connect(relay.admitted, asker, guardedConnected, !relay.isAlone);
+    return null;
+  }
+
+  cancel(): void {
+    this.#connecting?.cancel();
+    this.#connecting = null;
+  }
+}
+
+/** One request on a connection to the app. Its trailers end here: apps get only what they were promised (RFC 9110 6.5.1). */
+class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
+  readonly #app: AppConnection;
+  readonly #relay: Relay<string>;
+  readonly #protocol: OriginalProtocol;
+  readonly #chunked: boolean;
+  /** Content that waits for what was written before it. */
+  #held = new HeldBytes();
+  /** Bytes of content of the write that is under way; the client may send as many again when it is done. */
+  #writing = 0;
+  /** All of the request has come, and has been written. */
+  #isEnded = false;
+  #sent = false;
+  /** The connection is another's, or nobody's. */
+  #isOver = false;
+  #chunks: ChunkScanner | null = null;
+  #trailers: HeaderList = [];
+
+  /** Sends its head. */
+  constructor(app: AppConnection, relay: Relay<string>, protocol: OriginalProtocol) {
+    this.#app = app;
+    this.#relay = relay;
+    this.#protocol = protocol;
+    this.#chunked = relay.hasContent && relay.contentLength === -1;
+    app.begin(relay.admitted, relay.method, isLastRequest(relay.method, relay.hasContent), this);
+    const { socket } = app;
+    if (relay.isComplete && !this.#chunked) {
+      this.#sent = true;
+      socket.write(relay.requestHead, 'latin1');
+      return;
+    }
+    // What there is of the content leaves together with the head.
+    socket.cork();
+    process.nextTick(() => socket.uncork());
+    socket.write(relay.requestHead, 'latin1');
+    if (relay.isComplete) this.contentEnded();
+  }
+
+  takeOver(early: HeldBytes | null, end: HeaderList | null): void {
+    if (early !== null) this.#held = early;
+    this.#isEnded = end !== null;
+    this.#advance();
+  }
+
+  content(bytes: Buffer, from: number, to: number, isLast: boolean): void {
+    this.#held.push(bytes, from, to);
+    this.#isEnded = isLast;
+    this.#advance();
+    if (this.#held.bytes > 0) this.#relay.holds(this.#held.bytes + this.#writing);
+  }
+
+  contentEnded(): void {
+    this.#isEnded = true;
+    this.#advance();
+  }
+
+  /** Writes what is held, all at once: the connection gets no more before it has taken that. */
+  #advance(): void {
+    if (this.#writing > 0 || this.#sent) return;
+    const { socket } = this.#app;
+    const end = this.#isEnded;
+    this.#sent = end;
+    const { bytes } = this.#held;
+    if (bytes === 0) {
+      if (end && this.#chunked) socket.write(lastChunk, 'latin1');
+      return;
+    }
+    this.#writing = bytes;
+    const blocks = this.#held.takeAll();
+    const done = (error?: Error | null): void => {
+      if (error === undefined || error === null) this.#written();
+    };
+    socket.cork();
+    if (this.#chunked) socket.write(`${bytes.toString(16)}\r\n`, 'latin1');
+    for (const block of blocks) socket.write(block);
+    socket.write(this.#chunked ? `\r\n${end ? lastChunk : ''}` : '', 'latin1', done);
+    socket.uncork();
+  }
+
+  #written(): void {
+    if (this.#isOver) return;
+    const bytes = this.#writing;
+    this.#writing = 0;
+    this.#relay.taken(bytes);
+    this.#advance();
+    this.#relay.holds(this.#held.bytes);
+  }
+
+  consume(): void {
+    if (!this.#isOver) this.#app.socket.resume();
+  }
+
+  abandon(): void {
+    this.#isOver = true;
+    this.#app.abandon();
+  }
+
+  get requestComplete(): boolean {
+    return this.#sent;
+  }
+
+  onHead(head: ResponseHead, body: Buffer): void {
+    const response = responseHeadOf(head, this.#protocol);
+    if (head.status < 200) {
+      this.#relay.interim(response);
+      return;
+    }
+    const { framing } = head;
+    if (framing.kind === 'chunked') this.#chunks = new ChunkScanner(this);
+    this.#relay.head(response, framing.kind === 'none' || (framing.kind === 'length' && framing.bytes === 0));
+    if (body.length > 0) this.onBody(body);
+  }
+
+  onBody(body: Buffer): void {
+    if (this.#chunks !== null) this.#chunks.scan(body, 0, body.length);
+    else this.chunkData(body, 0, body.length);
+  }
+
+  chunkData(bytes: Buffer, from: number, to: number): void {
+    if (!this.#relay.data(bytes, from, to) && !this.#isOver) this.#app.socket.pause();
+  }
+
+  chunkTrailer(name: string, value: string): void {
+    this.#trailers.push(name, value);
+  }
+
+  onEnd(): void {
+    this.#isOver = true;
+    this.#relay.ended(this.#trailers);
+  }
+
+  onFailed(error: Error): void {
+    const by = sendingLost(this.#app);
+    this.#isOver = true;
+    this.#relay.lost({ kind: 'connection', by, error });
+  }
+
+  /** After a fault of ours. */
+  destroy(): void {
+    this.#isOver = true;
+    this.#relay.lost({ kind: 'fault' });
+  }
+}

@@ -1,0 +1,244 @@
+import type { IpAddress } from '../../../ip.ts';
+import type { Admitted } from '../../http/admitted.ts';
+import { type HeaderList, headerValue, withoutIdentity } from '../../http/headers.ts';
+import { maySendAgain, type Repeatable, repeatable } from '../../http/retry.ts';
+import type { AppExchange, ExchangeLoss, Http2ResponseSink } from '../app/app-exchange.ts';
+import { appLimits } from '../app/limits.ts';
+import type { ClientStream, RequestRelay } from '../client/client-stream.ts';
+import type { Http2ResponseHead } from '../message/response-head.ts';
+import { HeldBytes } from '../session/held-bytes.ts';
+import { errorCode } from '../session/protocol.ts';
+import { clientReset, errorOf, lostBy, streamError } from './loss.ts';
+
+/** How requests get to the app, in one version of HTTP. */
+export interface AppSide<Head> {
+  /**
+   * Begins the request's exchange, or does so later, by `begun` or `lost`.
+   *
+   * @param isAgain the connection that it was begun on before has been lost.
+   * @returns null where it must wait.
+   */
+  open(request: Relay<Head>, isAgain: boolean): AppExchange | null;
+  /** The request that waits has been given up. */
+  cancel(request: Relay<Head>): void;
+}
+
+type State =
+  /** There is no exchange. */
+  | { readonly kind: 'connecting' }
+  /** Nothing of a response has come. */
+  | { readonly kind: 'sending'; readonly app: AppExchange }
+  /** Some of a response has come, be it a 1xx. */
+  | { readonly kind: 'answering'; readonly app: AppExchange }
+  | { readonly kind: 'over' };
+
+const connecting: State = { kind: 'connecting' };
+const over: State = { kind: 'over' };
+
+/** One permitted request on its way to the app, and the response on its way back. */
+export class Relay<Head> implements RequestRelay, Http2ResponseSink {
+  readonly admitted: Admitted;
+  /** What begins the request for the app, in its version. */
+  readonly requestHead: Head;
+  readonly method: string;
+  /** Content is to come. */
+  readonly hasContent: boolean;
+  /** Bytes of content by Content-Length; -1 where there is none. */
+  readonly contentLength: number;
+  /** Bytes of room for content that the request wants at once; 0 without any. */
+  readonly room: number;
+  waitsSince = 0;
+  readonly #client: ClientStream;
+  readonly #side: AppSide<Head>;
+  readonly #onFailed: (error: unknown) => void;
+  #state: State = connecting;
+  #repeatable: Repeatable;
+  /** All of the request has come. */
+  #isEnded: boolean;
+  /** Content that came before there was an exchange. */
+  #early: HeldBytes | null = null;
+  /** Bytes that the app may send again once the client has taken what waits. */
+  #owedToApp = 0;
+  #grpcStatus: string | null = null;
+
+  /**
+   * @param head the same that `side` takes.
+   * @param onFailed called instead of a response, at most once.
+   */
+  constructor(
+    admitted: Admitted,
+    client: ClientStream,
+    side: AppSide<Head>,
+    head: Head,
+    onFailed: (error: unknown) => void,
+  ) {
+    const { method, remoteEnded } = client;
+    const { contentLength } = client.requestHead;
+    this.admitted = admitted;
+    this.requestHead = head;
+    this.method = method;
+    this.hasContent = !remoteEnded;
+    this.contentLength = contentLength;
+    const known = contentLength === -1 ? appLimits.uploadRoom : Math.min(contentLength, appLimits.uploadRoom);
+    this.room = remoteEnded ? 0 : Math.max(1, known);
+    this.#client = client;
+    this.#side = side;
+    this.#onFailed = onFailed;
+    this.#repeatable = repeatable(method, !remoteEnded);
+    this.#isEnded = remoteEnded;
+  }
+
+  start(): void {
+    this.#client.relay = this;
+    if (this.#isEnded) {
+      this.admitted.scope.requestFrame(0);
+      this.admitted.scope.requestEnded();
+    }
+    this.#open(false);
+  }
+
+  get repeatable(): Repeatable {
+    return this.#repeatable;
+  }
+
+  /** Bytes of the header list, as RFC 9113 6.5.2 counts them. */
+  get listBytes(): number {
+    return this.#client.requestHead.listBytes;
+  }
+
+  /** There is no more of the request than its head. */
+  get isComplete(): boolean {
+    return this.#isEnded && this.#early === null && this.#client.trailers.length === 0;
+  }
+
+  get owner(): object {
+    return this.#client.connection;
+  }
+
+  /** Who asks for a connection to the app. */
+  get clientIp(): IpAddress {
+    return this.#client.connection.client.ip;
+  }
+
+  get isAlone(): boolean {
+    return this.#client.isAlone;
+  }
+
+  /** Ends the client's connection, for a fault of ours. */
+  destroy(): void {
+    this.#client.destroy();
+  }
+
+  #open(isAgain: boolean): void {
+    this.#state = connecting;
+    const app = this.#side.open(this, isAgain);
+    if (app !== null) this.begun(app);
+  }
+
+  /** The head has left for the app. */
+  begun(app: AppExchange): void {
+    this.#state = { kind: 'sending', app };
+    if (this.isComplete) return;
+    const early = this.#early;
+    this.#early = null;
+    app.takeOver(early, this.#isEnded ? this.#trailers : null);
+  }
+
+  get #app(): AppExchange | null {
+    const state = this.#state;
+    return state.kind === 'sending' || state.kind === 'answering' ? state.app : null;
+  }
+
+  get #trailers(): HeaderList {
+    return withoutIdentity(this.#client.trailers);
+  }
+
+  clientGone(): void {
+    const app = this.#app;
+    if (this.#state.kind === 'connecting') this.#side.cancel(this);
+    this.#state = over;
+    app?.abandon();
+    this.admitted.scope.responseEnded(null, '');
+  }
+
+  content(bytes: Buffer, from: number, to: number): void {
+    this.admitted.scope.requestFrame(to - from);
+    const app = this.#app;
+    if (app !== null) {
+      app.content(bytes, from, to, this.#client.remoteEnded);
+      return;
+    }
+    this.#early ??= new HeldBytes();
+    this.#early.push(bytes, from, to);
+    this.#client.holdContent(this.#early.bytes);
+  }
+
+  contentEnded(): void {
+    this.admitted.scope.requestEnded();
+    this.#isEnded = true;
+    this.#app?.contentEnded(this.#trailers);
+  }
+
+  taken(bytes: number): void {
+    this.#client.consume(bytes);
+  }
+
+  holds(bytes: number): void {
+    this.#client.holdContent(bytes);
+  }
+
+  /** Some of a response has come: from here on the request is the app's. */
+  #answered(): void {
+    const state = this.#state;
+    if (state.kind === 'sending') this.#state = { kind: 'answering', app: state.app };
+  }
+
+  interim(head: Http2ResponseHead): void {
+    this.#answered();
+    this.#client.inform(head);
+  }
+
+  head(head: Http2ResponseHead, endStream: boolean): void {
+    this.#answered();
+    if (this.#client.grpc) this.#grpcStatus = headerValue(head.fields, 'grpc-status');
+    this.admitted.scope.responseHead(head.status);
+    this.#client.respondWith(head, !endStream);
+  }
+
+  data(bytes: Buffer, from: number, to: number): boolean {
+    this.admitted.scope.responseFrame(to - from);
+    if (this.#client.write(bytes, from, to)) return true;
+    const app = this.#app;
+    this.#owedToApp += to - from;
+    this.#client.onDrain(() => {
+      app?.consume(this.#owedToApp);
+      this.#owedToApp = 0;
+    });
+    return false;
+  }
+
+  ended(trailers: HeaderList): void {
+    const client = this.#client;
+    this.#state = over;
+    client.relay = null;
+    if (client.grpc) this.#grpcStatus = headerValue(trailers, 'grpc-status') ?? this.#grpcStatus;
+    client.end(trailers);
+    this.admitted.scope.responseEnded(this.#grpcStatus, '');
+  }
+
+  lost(loss: ExchangeLoss): void {
+    const client = this.#client;
+    const isAnswered = this.#state.kind === 'answering';
+    if (!isAnswered && maySendAgain(this.#repeatable, lostBy(loss))) {
+      this.#repeatable = 'never';
+      this.#open(true);
+      return;
+    }
+    this.#state = over;
+    client.relay = null;
+    if (client.responded) client.abort(clientReset(loss));
+    else if (loss.kind === 'fault') client.abort(errorCode.internalError);
+    else this.#onFailed(errorOf(loss, isAnswered, client.grpc));
+    this.admitted.scope.responseEnded(this.#grpcStatus, streamError(loss));
+  }
+}

@@ -1,0 +1,39 @@
+import { longRead, turn } from '../../fairness/turn.ts';
+
+/**
+ * Work that one connection gets done before others have their turn, in bytes looked at and `perMessage` for each message:
+ * some 40 ordinary heads that were not there before, or one of the largest.
+ */
+const turnCost = 32 * 1024;
+const perMessage = 256;
+
+/** What a connection may get done with what was read, before others have their turn. */
+export class Work {
+  /** Whether long work is shared out among the turns of the event loop. */
+  readonly #takesTurns: boolean;
+  #cost = 0;
+  #share = longRead;
+
+  constructor(takesTurns: boolean) {
+    this.#takesTurns = takesTurns;
+  }
+
+  /** @param isNew what was read has not waited for a turn: a little of it needs none. */
+  begin(isNew: boolean): void {
+    this.#cost = 0;
+    this.#share = isNew ? longRead : turnCost;
+  }
+
+  /** Says what a message has cost, in bytes that were looked at. */
+  spend(cost: number): void {
+    this.#cost += cost + perMessage;
+  }
+
+  /** No more of it may be done in this turn of the event loop. */
+  get hasHadItsTurn(): boolean {
+    if (this.#cost <= this.#share || !this.#takesTurns) return false;
+    if (this.#share === turnCost || !turn.mayWork()) return true;
+    this.#share = turnCost;
+    return this.#cost > turnCost;
+  }
+}

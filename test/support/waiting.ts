@@ -1,0 +1,27 @@
+import type { Admitted } from '../../lib/proxy/http/admitted.ts';
+import type { Waiting } from '../../lib/proxy/http2/app/waiting-requests.ts';
+
+/** A GET that wants a session to the app, and does nothing with what it is told but what is given. */
+export function waitingRequest(given: Partial<Waiting>): Waiting {
+  return {
+    admitted: {} as Admitted,
+    requestHead: Buffer.of(0x82),
+    listBytes: 42,
+    method: 'GET',
+    isComplete: true,
+    owner: {},
+    isAlone: true,
+    room: 0,
+    waitsSince: 0,
+    begun: () => {},
+    interim: () => {},
+    head: () => {},
+    data: () => true,
+    ended: () => {},
+    lost: () => {},
+    taken: () => {},
+    holds: () => {},
+    destroy: () => {},
+    ...given,
+  };
+}
