@@ -39,7 +39,11 @@ export function linkingProblems(
   );
   const found = new Map<string, Problem>();
   for (const pod of pods.slice(0, mostPods)) {
-    for (const problem of compileNow(documents, pod).problems) found.set(JSON.stringify(problem), problem);
+    // Of a supposed pod of another namespace it says nothing that this one is not for it.
+    const isOwn = pod.namespace === workload.namespace && (known.namespace || known.labels || known.ports);
+    for (const problem of compileNow(documents, pod).problems) {
+      if (isOwn || problem.code !== 'other-namespace') found.set(JSON.stringify(problem), problem);
+    }
   }
   // Of a supposed pod it says nothing that another Server's pod is not selected.
   const problems = [...found.values()].filter(({ code }) => known.labels || code !== 'selects-no-pod');

@@ -8,7 +8,10 @@ import { type Flags, faultText, type VariableName } from '../lib/config/variable
 import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import { createAuthorizer, type PolicyAuthorizer } from '../lib/policy/authorizer.ts';
 import { compileNow } from '../lib/policy/compile/compile.ts';
-import { type ExplainJson, explain } from '../lib/policy/explain.ts';
+import { serverElsewhere } from '../lib/policy/compile/other-namespaces.ts';
+import type { PolicyDocument } from '../lib/policy/documents/types.ts';
+import { type ExplainJson, type ExplainQuery, explain } from '../lib/policy/explain.ts';
+import type { Workload } from '../lib/policy/workload.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import { refText } from '../lib/resource-ref.ts';
 import { type CommandLine, complain, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
@@ -17,6 +20,13 @@ import { BadQuestion, type GivenQuestion, queryFrom, questionFromLine, unreadFie
 import { loadGiven } from './standard-input.ts';
 
 type Flag = FlagOf<'explain'>;
+
+/** The policy that is asked, and what it was made of. */
+interface ExplainedPolicy {
+  readonly authorizer: PolicyAuthorizer;
+  readonly documents: readonly PolicyDocument[];
+  readonly workload: Workload;
+}
 
 /** Flags that stand for a variable; several of one are a comma-separated list. */
 const podFlags: readonly (readonly [Flag, VariableName])[] = [
@@ -41,17 +51,17 @@ export const main: Main<'explain'> = async (line, io) => {
     );
   }
   const query = file === null ? queryOfFlags(line) : null;
-  const authorizer = await authorizerOf(line, io);
-  if (authorizer === null) return usageExit;
-  if (query === null) return answerLines(authorizer, file ?? '', io);
+  const policy = await policyOf(line, io);
+  if (policy === null) return usageExit;
+  if (query === null) return answerLines(policy, file ?? '', io);
 
-  const answer = explain(authorizer, query);
+  const answer = answerOf(policy, query);
   io.stdout.write(line.has('json') ? `${jsonText(answer)}\n` : answerText(answer, io.stdout));
   return answer.verdict === 'permit' ? 0 : 1;
 };
 
 /** The policy in force as `run` would have it on its first load; null, with the problems printed, when it cannot be read. */
-async function authorizerOf(line: CommandLine<Flag>, io: Io): Promise<PolicyAuthorizer | null> {
+async function policyOf(line: CommandLine<Flag>, io: Io): Promise<ExplainedPolicy | null> {
   const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
   const paths = line.has('policy') ? line.values('policy') : fromEnvironment ? [fromEnvironment] : [];
   if (paths.length === 0)
@@ -80,7 +90,19 @@ async function authorizerOf(line: CommandLine<Flag>, io: Io): Promise<PolicyAuth
   const instant = 0;
   const authorizer = createAuthorizer({ nowMs: () => instant });
   authorizer.swap(index);
-  return authorizer;
+  return { authorizer, documents: load.documents, workload: facts.workload };
+}
+
+/** Where no Server has the port, it names the one that would if the pod were in that one's namespace. */
+function answerOf({ authorizer, documents, workload }: ExplainedPolicy, query: ExplainQuery): ExplainJson {
+  const answer = explain(authorizer, query);
+  if (answer.server.kind !== 'default') return answer;
+  const elsewhere = serverElsewhere(documents, workload, query.port);
+  if (elsewhere === null) return answer;
+  const { namespace, name } = elsewhere;
+  const remedy = `set SALLYPORT_POD_NAMESPACE or --namespace if the pod is in ${namespace}`;
+  const reason = `${answer.reason}; Server ${namespace}/${name} is ignored, for the pod is in namespace ${workload.namespace} (${remedy})`;
+  return { ...answer, reason };
 }
 
 function queryOfFlags(line: CommandLine<Flag>): ReturnType<typeof queryFrom> {
@@ -104,7 +126,7 @@ function queryOfFlags(line: CommandLine<Flag>): ReturnType<typeof queryFrom> {
   }
 }
 
-async function answerLines(authorizer: PolicyAuthorizer, file: string, io: Io): Promise<ExitStatus> {
+async function answerLines(policy: ExplainedPolicy, file: string, io: Io): Promise<ExitStatus> {
   const input: NodeJS.ReadableStream = file === '-' ? io.stdin : createReadStream(file);
   let status: ExitStatus = 0;
   let number = 0;
@@ -117,7 +139,7 @@ async function answerLines(authorizer: PolicyAuthorizer, file: string, io: Io): 
       number += 1;
       if (line.trim() === '') continue;
       if (io.stdout.destroyed) return;
-      const output = answerLine(authorizer, line, number, unread);
+      const output = answerLine(policy, line, number, unread);
       if ('error' in output) status = usageExit;
       if (!io.stdout.write(`${jsonText(output)}\n`)) await drained(io.stdout);
     }
@@ -133,7 +155,7 @@ async function answerLines(authorizer: PolicyAuthorizer, file: string, io: Io): 
 }
 
 function answerLine(
-  authorizer: PolicyAuthorizer,
+  policy: ExplainedPolicy,
   line: string,
   number: number,
   unread: Set<string>,
@@ -141,7 +163,7 @@ function answerLine(
   try {
     const question: GivenQuestion = questionFromLine(line);
     for (const message of unreadFields(question)) unread.add(message);
-    return explain(authorizer, queryFrom(question));
+    return answerOf(policy, queryFrom(question));
   } catch (error) {
     if (!(error instanceof BadQuestion)) throw error;
     const where = `line ${number}: ${error.field === null ? '' : `"${error.field}" `}`;

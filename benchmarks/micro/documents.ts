@@ -33,6 +33,7 @@ export const workload: Workload = Object.freeze({
   adminPort: null,
   probes: new Map(),
   probesWithRoutes: false,
+  namespaceStated: true,
   defaultPolicy: 'deny',
   opaquePorts: noPorts,
   requireIdentityPorts: noPorts,

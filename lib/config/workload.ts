@@ -34,9 +34,11 @@ export function assembleWorkload(
     }
   }
   const ips = get('SALLYPORT_POD_IPS') ?? pod?.ips ?? [];
+  const namespace = get('SALLYPORT_POD_NAMESPACE') ?? pod?.namespace ?? null;
   const workload: Workload = {
     podName: get('SALLYPORT_POD_NAME') ?? pod?.podName ?? host.hostname(),
-    namespace: get('SALLYPORT_POD_NAMESPACE') ?? pod?.namespace ?? 'default',
+    namespace: namespace ?? 'default',
+    namespaceStated: namespace !== null,
     labels: readLabels(reader, host) ?? pod?.labels ?? new Map(),
     ips: ips.length > 0 ? ips : ownAddresses(host),
     ipsStated: ips.length > 0,

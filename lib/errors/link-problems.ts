@@ -2,6 +2,22 @@ import { type ProblemRow, warning } from './row.ts';
 
 /** What documents lack of one another and of the pod: all of it may be meant, and so is a warning. */
 export const linkProblems = {
+  'other-namespace': warning(
+    'Documents are for pods of another namespace than this pod is in, and are ignored.',
+    'Set SALLYPORT_POD_NAMESPACE; a folder may hold documents for other namespaces too.',
+  ),
+  'service-account-unknown': warning(
+    'No pod that the files list runs as the ServiceAccount, so that it admits nobody.',
+    'Correct name and namespace, or renew the listing if it is old.',
+  ),
+  'probe-refused': warning(
+    'A declared probe is refused: no route admits it, or its port reads no such requests.',
+    'Attach a route for it, with a policy that admits the kubelet, or set SALLYPORT_PROBES_WITH_ROUTES=true.',
+  ),
+  'port-without-server': warning(
+    'No Server selects a port of the pod, so that the default inbound policy holds there.',
+    'Write a Server for it, or correct the podSelector, port and namespace of the one that was meant for it.',
+  ),
   'selects-no-pod': warning(
     'The podSelector does not select this pod.',
     'Compare it with the labels of the pod; a folder may hold documents of other pods too.',

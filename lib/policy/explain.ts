@@ -9,9 +9,11 @@ import {
   type Candidate,
   oddNamesOf,
   type PortPolicy,
+  type Reasons,
   type RequestDecision,
   type RequestFacts,
 } from './decision.ts';
+import { nearestName } from './nearest.ts';
 import { refusalOf, refusals } from './refusals.ts';
 
 type Carried = Exclude<ExplainQuery['protocol'], 'connect' | undefined>;
@@ -78,7 +80,7 @@ export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJso
     return malformed(policy, 'http1', `${JSON.stringify(method)} is no method, or a known one in another case`);
   }
   const decision = authorizer.request(policy, client, request);
-  const { reason, candidates } = authorizer.requestReasons(policy, client, request, decision);
+  const { reason, candidates } = withNearMisses(authorizer.requestReasons(policy, client, request, decision), client);
   const refusal = refusalOf(decision);
   const route = 'route' in decision ? decision.route : null;
   return {
@@ -144,7 +146,7 @@ function isBytes(policy: PortPolicy, client: Client, protocol: Carried): boolean
 
 function explainConnection(authorizer: Authorizer, policy: PortPolicy, client: Client): ExplainJson {
   const decision = authorizer.connection(policy, client);
-  const { reason, candidates } = authorizer.connectionReasons(policy, client);
+  const { reason, candidates } = withNearMisses(authorizer.connectionReasons(policy, client), client);
   const permit = decision.kind === 'permit' ? decision : null;
   return {
     verdict: decision.kind,
@@ -176,6 +178,33 @@ function explainSilence(authorizer: Authorizer, policy: PortPolicy, client: Clie
   const authz = { group: '', kind: 'default', name: 'probe' };
   const reason = 'a TCP probe of the port: accepted, and closed without a byte of it going on';
   return { ...none, verdict: 'permit', authz, reason };
+}
+
+/**
+ * The same, with the identity that was most likely meant where a candidate wants nearly the client's. A log line leaves it at
+ * both names: whoever is refused shall not make us compare letters.
+ */
+function withNearMisses({ reason, candidates }: Reasons, { tls }: Client): Reasons {
+  const name = tls.kind === 'mesh' ? (tls.identity?.name ?? null) : null;
+  if (name === null) return { reason, candidates };
+  const [own = '', rest] = partsOf(name);
+  const near = (candidate: Candidate): Candidate => {
+    const wanted = candidate.failed === 'identity' ? /^wanted (.*), was /.exec(candidate.detail)?.[1] : undefined;
+    const alike = (wanted?.split(', ') ?? []).map(partsOf).filter(([, others]) => others === rest);
+    const nearest = nearestName(
+      own,
+      alike.map(([account]) => account),
+    );
+    if (nearest === undefined) return candidate;
+    return { ...candidate, detail: `${candidate.detail}; is "${nearest}" or "${own}" misspelt?` };
+  };
+  return { reason, candidates: candidates.map(near) };
+}
+
+/** `<sa>.<ns>` and what is behind it; any other name whole. */
+function partsOf(identity: string): readonly [string, string] {
+  const at = identity.indexOf('.serviceaccount.identity.');
+  return at === -1 ? [identity, ''] : [identity.slice(0, at), identity.slice(at)];
 }
 
 /** The request as a lane would hand it over; a sentence where it would refuse it before it asks policy. */

@@ -72,6 +72,8 @@ export function portRangeText(ranges: readonly PortRange[]): string {
 export interface Workload {
   readonly podName: string;
   readonly namespace: string;
+  /** Whether it was stated; otherwise it is only assumed. */
+  readonly namespaceStated: boolean;
   readonly labels: ReadonlyMap<string, string>;
   /** The pod's own addresses: what `podClusterIp` means. */
   readonly ips: readonly IpAddress[];

@@ -25,7 +25,7 @@ const layout = /^apiVersion: v1\nitems:\n- apiVersion: /;
 /** Sections of a Pod or Namespace of which only some fields are kept. */
 const keptFields: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['metadata', new Set(['name', 'namespace', 'labels'])],
-  ['spec', new Set(['hostNetwork'])],
+  ['spec', new Set(['hostNetwork', 'serviceAccountName'])],
   ['status', new Set(['phase', 'podIP', 'podIPs', 'hostIP', 'hostIPs'])],
 ]);
 

@@ -25,6 +25,7 @@ export function workloadFromPod(
     ...settings,
     podName: facts.podName ?? '',
     namespace: facts.namespace ?? 'default',
+    namespaceStated: facts.namespace !== null,
     labels: facts.labels,
     ips: facts.ips,
     ipsStated: facts.ips.length > 0,

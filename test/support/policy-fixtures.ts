@@ -24,6 +24,7 @@ export function workload(over: Partial<Workload> = {}): Workload {
   return {
     podName: 'web-0',
     namespace: 'shop',
+    namespaceStated: true,
     labels: new Map([
       ['app', 'web'],
       ['tier', 'front'],

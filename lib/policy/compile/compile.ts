@@ -30,6 +30,7 @@ import {
 } from './link-routes.ts';
 import { linkServers } from './link-servers.ts';
 import { inSlices, Linking, refOf, routeKey } from './linking.ts';
+import { checkNamespaces } from './other-namespaces.ts';
 import { RefusedRoutes } from './refused-routes.ts';
 
 export type { PolicyIndex } from '../decide/policy-index.ts';
@@ -63,6 +64,7 @@ export function* compile(
   yield* inSlices(documents, (document) => linking.index.add(document));
   const isolation = yield* linkNetworkPolicies(linking);
   const servers = yield* linkServers(linking);
+  checkNamespaces(documents, servers.byPort.size > 0 || servers.elsewhere !== null, linking);
   const effective = new Set([...servers.byPort.values()].map(({ name }) => name));
   const linked: Linked = {
     authorizations: yield* linkAuthorizations(linking, effective, defaults.clusterNetworks),

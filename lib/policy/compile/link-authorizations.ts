@@ -79,11 +79,17 @@ export function* linkAuthorizations(
   const servers = new ServersByLabel();
   yield* inSlices(index.servers.values(), ({ name, labels }) => servers.add(name, new Map(labels)));
   yield* inSlices(index.serverAuthorizations, (document) => {
-    const { networks } = document.spec;
+    const { networks, tls } = document.spec;
+    if (tls?.kind === 'identities') {
+      checkAccounts(document, tls.identities, ['spec', 'client', 'meshTLS', 'serviceAccounts'], linking);
+    }
     if (networks !== null) checkNetworks(document, networks, ['spec', 'client', 'networks'], linking);
     const targets = serverTargets(document, servers, linking).filter((name) => effective.has(name));
     const grant = targets.length === 0 ? null : compiler.serverAuthorization(document);
     if (grant !== null) for (const name of targets) linked.addToServer(name, grant);
+  });
+  yield* inSlices(index.meshTls.values(), (document) => {
+    checkAccounts(document, document.spec.identities, ['spec', 'identityRefs'], linking);
   });
   yield* inSlices(index.networks.values(), (document) => {
     checkNetworks(document, document.spec.networks, ['spec', 'networks'], linking);
@@ -278,7 +284,10 @@ function checkTarget(policy: AuthorizationPolicyDocument, linking: Linking): voi
 function checkRequired(policy: AuthorizationPolicyDocument, linking: Linking): void {
   const { required } = policy.spec;
   required.forEach(({ kind, namespace, name }, i) => {
-    if (kind === 'ServiceAccount') return;
+    if (kind === 'ServiceAccount') {
+      checkAccount(policy, ['spec', 'requiredAuthenticationRefs', i, 'name'], namespace, name, linking);
+      return;
+    }
     const known = kind === 'MeshTLSAuthentication' ? linking.index.meshTls : linking.index.networks;
     if (known.has(`${namespace}/${name}`)) return;
     linking.warn(
@@ -297,6 +306,36 @@ function checkRequired(policy: AuthorizationPolicyDocument, linking: Linking): v
       'requiredAuthenticationRefs is empty, so this policy admits everyone from anywhere',
       'If that is not meant, require a MeshTLSAuthentication, a NetworkAuthentication or a ServiceAccount.',
     );
+  }
+}
+
+/** Only a listing of pods tells which ServiceAccounts there are. */
+function checkAccount(
+  document: AuthorizationPolicyDocument | MeshTLSAuthenticationDocument | ServerAuthorizationDocument,
+  path: readonly (string | number)[],
+  namespace: string,
+  name: string,
+  linking: Linking,
+): void {
+  const accounts = linking.index.accounts.get(namespace);
+  if (accounts === undefined || accounts.has(name)) return;
+  linking.warn(
+    document,
+    path,
+    'service-account-unknown',
+    `no pod that is listed in namespace ${namespace} runs as ServiceAccount ${name}`,
+    linking.hints.for(name, () => accounts),
+  );
+}
+
+function checkAccounts(
+  document: MeshTLSAuthenticationDocument | ServerAuthorizationDocument,
+  sources: readonly IdentitySource[],
+  path: readonly string[],
+  linking: Linking,
+): void {
+  for (const source of sources) {
+    if (source.kind === 'service-account') checkAccount(document, path, source.namespace, source.name, linking);
   }
 }
 

@@ -1,5 +1,5 @@
 import type { ServerDocument } from '../documents/types.ts';
-import { selects } from '../selectors.ts';
+import { type Selector, selects } from '../selectors.ts';
 import { portsOfServer, serverPortNames } from '../workload.ts';
 import { byAge, inSlices, type Linking } from './linking.ts';
 
@@ -48,7 +48,8 @@ function selectedPorts(server: ServerDocument, linking: Linking): readonly numbe
       ['spec', 'podSelector'],
       'selects-no-pod',
       `the podSelector does not select pod ${workload.podName}`,
-      'Compare it with the labels of the pod; a folder may hold Servers of other pods too.',
+      nearLabel(podSelector, linking) ??
+        'Compare it with the labels of the pod; a folder may hold Servers of other pods too.',
     );
     return [];
   }
@@ -68,4 +69,12 @@ function selectedPorts(server: ServerDocument, linking: Linking): readonly numbe
     );
   }
   return ports;
+}
+
+/** The one label that keeps the pod out, where it is nearly the pod's own. */
+function nearLabel({ matchLabels }: Selector, { workload, hints }: Linking): string | null {
+  const [differing, ...more] = matchLabels.filter(([key, value]) => workload.labels.get(key) !== value);
+  if (differing === undefined || more.length > 0) return null;
+  const wanted = differing.join('=');
+  return hints.for(wanted, () => [...workload.labels].map((label) => label.join('='))) || null;
 }

@@ -71,6 +71,8 @@ class DocumentIndex {
   /** Of the whole cluster, by namespace. */
   readonly pods = new Map<string, PodDocument[]>();
   readonly namespaces = new Map<string, NamespaceDocument>();
+  /** What the pods that are listed run as, by namespace. */
+  readonly accounts = new Map<string, Set<string>>();
   readonly #namespace: string;
 
   constructor(namespace: string) {
@@ -81,7 +83,7 @@ class DocumentIndex {
     if (document.kind === 'MeshTLSAuthentication') this.meshTls.set(`${document.namespace}/${document.name}`, document);
     if (document.kind === 'NetworkAuthentication')
       this.networks.set(`${document.namespace}/${document.name}`, document);
-    if (document.kind === 'Pod') push(this.pods, document.namespace, document);
+    if (document.kind === 'Pod') this.#addPod(document);
     if (document.kind === 'Namespace') this.namespaces.set(document.name, document);
     // Everything else works only in the pod's own namespace; a folder may be shared by several.
     if (document.namespace !== this.#namespace) return;
@@ -106,6 +108,14 @@ class DocumentIndex {
         this.networkPolicies.push(document);
         break;
     }
+  }
+
+  #addPod(pod: PodDocument): void {
+    push(this.pods, pod.namespace, pod);
+    const { account } = pod.spec;
+    if (account === null) return;
+    const known = this.accounts.get(pod.namespace) ?? new Set<string>();
+    this.accounts.set(pod.namespace, known.add(account));
   }
 }
 

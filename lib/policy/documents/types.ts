@@ -186,6 +186,8 @@ export interface PodDocument extends DocumentMeta {
     readonly nodeIps: readonly IpAddress[];
     /** Why it has no address of its own although its status shows one. */
     readonly without: 'host-network' | 'terminated' | null;
+    /** The ServiceAccount it runs as; null where the listing does not say. */
+    readonly account: string | null;
   };
 }
 
