@@ -1,5 +1,5 @@
-import type { Environment } from '../lib/config/variables.ts';
-import { compileNow } from '../lib/policy/compile/compile.ts';
+import { type Environment, VariableReader } from '../lib/config/variables.ts';
+import { compileNow, type PolicyIndex } from '../lib/policy/compile/compile.ts';
 import { isClusterDocument, type PolicyDocument } from '../lib/policy/documents/types.ts';
 import { type Selector, selects } from '../lib/policy/selectors.ts';
 import type { Workload } from '../lib/policy/workload.ts';
@@ -45,8 +45,11 @@ export function linkingProblems(
       if (isOwn || problem.code !== 'other-namespace') found.set(JSON.stringify(problem), problem);
     }
   }
-  // Of a supposed pod it says nothing that another Server's pod is not selected.
-  const problems = [...found.values()].filter(({ code }) => known.labels || code !== 'selects-no-pod');
+  // Of a supposed pod it says nothing that another Server's pod is not selected, and that no Server has a port.
+  const says = ({ code, resource }: Problem): boolean =>
+    known.labels || (code !== 'selects-no-pod' && resource !== null);
+  const problems = [...found.values()].filter(says);
+  if (known.labels) problems.push(...listenersWithoutServer(compileNow(documents, pods[0] ?? workload).index, env));
   return { problems, untried: Math.max(0, pods.length - mostPods) };
 }
 
@@ -103,4 +106,17 @@ function portsUsed(document: PolicyDocument): readonly (number | string)[] {
   return document.spec.rules
     .flatMap(({ ports }) => ports ?? [])
     .map((port) => ('name' in port ? port.name : port.first));
+}
+
+/** Explicit listeners on which no document has a say. */
+function listenersWithoutServer(index: PolicyIndex, env: Environment): Problem[] {
+  const listeners = new VariableReader(env).get('SALLYPORT_INBOUND_PORTS') ?? [];
+  const ports = [...new Set(listeners.map(({ policyPort }) => policyPort))];
+  return ports.flatMap((port): Problem[] => {
+    const { server } = index.port(port);
+    if (server.kind !== 'default') return [];
+    const message = `no Server of this pod has port ${port}, so the default inbound policy ${server.name} holds there`;
+    const place = { file: 'SALLYPORT_INBOUND_PORTS', line: 1, column: 1, resource: null };
+    return [{ severity: 'warning', code: 'port-without-server', message, ...place, hint: '' }];
+  });
 }

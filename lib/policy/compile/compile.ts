@@ -31,6 +31,7 @@ import {
 import { linkServers } from './link-servers.ts';
 import { inSlices, Linking, refOf, routeKey } from './linking.ts';
 import { checkNamespaces } from './other-namespaces.ts';
+import { checkProbes } from './refused-probes.ts';
 import { RefusedRoutes } from './refused-routes.ts';
 
 export type { PolicyIndex } from '../decide/policy-index.ts';
@@ -76,7 +77,9 @@ export function* compile(
     ports.set(port, yield* new PortCompiler(port, server, linked, workload, defaults).compile());
   }
   const elsewhere = servers.elsewhere === null ? null : refOf(servers.elsewhere);
-  return { index: new CompiledIndex(ports, isolation, workload, defaults, elsewhere), problems: linking.problems };
+  const index = new CompiledIndex(ports, isolation, workload, defaults, elsewhere);
+  checkProbes(index, servers.byPort, linking);
+  return { index, problems: linking.problems };
 }
 
 /** Documents by what they apply to. */

@@ -140,6 +140,47 @@ t.test('findings, with and without the facts of a pod', async (t) => {
   }
 });
 
+t.test('what the environment lacks, or says otherwise than the documents', async (t) => {
+  const folder = t.testdir({ 'p.yaml': server('web', 8080) + policy('web') });
+  const labels = { SALLYPORT_POD_LABELS: 'app=web' };
+  const listeners = { SALLYPORT_INBOUND_PORTS: '8080=127.0.0.1:1,8081=127.0.0.1:2' };
+  const shop = { SALLYPORT_POD_NAMESPACE: 'shop' };
+  const rows: readonly (readonly [title: string, env: Record<string, string>, lines: readonly RegExp[]])[] = [
+    ['nothing known', {}, []],
+    ['a namespace', { ...labels, ...shop }, []],
+    [
+      'no namespace',
+      labels,
+      [
+        /p\.yaml:2:1: warning: Server shop\/web: the pod is in namespace default \(not stated\).*SALLYPORT_POD_NAMESPACE=shop/s,
+      ],
+    ],
+    [
+      'another namespace',
+      { ...labels, SALLYPORT_POD_NAMESPACE: 'store' },
+      [/namespace shop is ignored: Server web, Auth/],
+    ],
+    [
+      'a listener without Server',
+      { ...labels, ...shop, ...listeners },
+      [/port 8081.*deny holds there \[port-without-server\]/],
+    ],
+    ['a listener, and no pod known', { ...shop, ...listeners }, []],
+    ['a probe that passes', { ...labels, ...shop, SALLYPORT_PROBES: '8080/healthz,grpc:8080' }, []],
+    [
+      'a probe that does not',
+      { ...labels, ...shop, SALLYPORT_PROBES: '25/healthz', SALLYPORT_OPAQUE_PORTS: '25' },
+      [/SALLYPORT_PROBES:1:1: warning: probe 25\/healthz is refused/],
+    ],
+  ];
+  for (const [title, env, lines] of rows) {
+    const { stdout, code } = await runSallyport(t, ['check', folder], env);
+    t.equal(code, 0, title);
+    for (const line of lines) t.match(stdout, line, title);
+    t.match(stdout, `2 documents: 0 errors, ${lines.length} warning`, title);
+  }
+});
+
 t.test('for people: file, line, column, document, code and hint; no colours in a pipe', async (t) => {
   const folder = t.testdir({ 'p.yaml': server('web', 80, '  accesPolicy: deny\n') });
   const run = await runSallyport(t, ['check', folder]);

@@ -205,3 +205,41 @@ t.test('usage', async (t) => {
     t.equal(run.stdout, '');
   }
 });
+
+t.test('a Server of another namespace, and an identity that is nearly right, are named', async (t) => {
+  const elsewhere = documents.replaceAll(/name: (web|metrics|prometheus|limit) }/g, 'name: $1, namespace: shop }');
+  const policyFile = join(t.testdir({ 'p.yaml': elsewhere }), 'p.yaml');
+  const ask = async (...args: string[]) => {
+    const all = ['explain', '--policy', policyFile, '--port', '8080', '--client', '10.1.2.3', '--pod-label', 'app=web'];
+    return runSallyport(t, [...all, '--pod-port', 'http=8080', ...args]);
+  };
+  const forgotten = await ask();
+  t.match(forgotten.stdout, /server +\/default\/deny/);
+  t.match(
+    forgotten.stdout,
+    /Server shop\/web is ignored, for the pod is in namespace default \(set SALLYPORT_POD_NAMESPACE/,
+  );
+  t.match(forgotten.stderr, '[other-namespace]');
+  t.notMatch((await ask('--namespace', 'shop')).stdout, 'is ignored');
+  t.notMatch((await ask('--port', '9999')).stdout, 'is ignored');
+  const accounts = `apiVersion: policy.linkerd.io/v1beta3
+kind: Server
+metadata: { name: web }
+spec: { podSelector: {}, port: 8080 }
+---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: AuthorizationPolicy
+metadata: { name: p }
+spec:
+  targetRef: { group: policy.linkerd.io, kind: Server, name: web }
+  requiredAuthenticationRefs: [{ kind: ServiceAccount, name: chekout }]
+`;
+  const file = join(t.testdir({ 'q.yaml': accounts }), 'q.yaml');
+  const from = async (account: string): Promise<string> => {
+    const identity = `${account}.default.serviceaccount.identity.linkerd.cluster.local`;
+    const args = ['explain', '--policy', file, '--port', '8080', '--client', '10.1.2.3', '--identity', identity];
+    return (await runSallyport(t, args)).stdout;
+  };
+  t.match(await from('checkout'), /is "chekout\.default" or "checkout\.default" misspelt\?/);
+  t.notMatch(await from('billing'), 'misspelt');
+});
