@@ -74,14 +74,16 @@ function sections({ flags, headings }: CommandRow): readonly Section[] {
   return found;
 }
 
-/** Two columns. A term that is too long for the first has a line of its own. */
+/** Two columns. A term that is too long for the first has a line of its own, or two. */
 function listed(rows: readonly (readonly [term: string, meaning: string])[], width: number): string[] {
   const most = Math.min(32, Math.floor(width / 2) - 4);
   const longest = Math.max(...rows.map(([term]) => term.length).filter((length) => length <= most), 4);
   return rows.map(([term, meaning]) => {
     const indent = longest + 4;
     const text = wrapped(' '.repeat(indent) + meaning, width, indent);
-    return term.length > longest ? `  ${term}\n${text}` : `  ${term.padEnd(longest)}  ${text.slice(indent)}`;
+    return term.length > longest
+      ? `${wrapped(`  ${term}`, width, 6)}\n${text}`
+      : `  ${term.padEnd(longest)}  ${text.slice(indent)}`;
   });
 }
 

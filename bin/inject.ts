@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { dnsName, oneOf, type Parser, portNumber } from '../lib/config/values.ts';
+import { dnsName } from '../lib/config/values.ts';
 import { type InjectResult, inject, type ManifestText, uninject } from '../lib/deploy/inject.ts';
 import { podMonitor, policyConfigMap } from '../lib/deploy/manifests.ts';
-import { type InjectSettings, readPorts, redirectPort } from '../lib/deploy/settings.ts';
+import { type OptionName, optionNames, options } from '../lib/deploy/options.ts';
+import { type InjectSettings, readOption, sharedPort } from '../lib/deploy/settings.ts';
 import type { ExitStatus } from '../lib/errors/exits.ts';
 import { withRemedy } from '../lib/errors/problems.ts';
-import { defaultPolicies } from '../lib/policy/workload.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
@@ -102,60 +102,32 @@ function report(line: InjectLine, io: Io, found: readonly Problem[], more: objec
   return ok;
 }
 
-function readSettings(line: InjectLine): InjectSettings {
-  const image = line.value('image') ?? `sallyport:${version()}`;
-  if (!/^[\w][\w.\-/:@]*$/.test(image))
-    throw new UsageError('bad-image', `--image: ${JSON.stringify(image)} names no image`);
-  const [adminPort, healthPort] = [port(line, 'admin-port', 4191), port(line, 'health-port', 4192)];
-  if (new Set([redirectPort, adminPort, healthPort]).size < 3) {
-    throw new UsageError(
-      'listeners-clash',
-      'two listeners cannot share a port',
-      `choose three of ${redirectPort}, admin and health`,
-    );
-  }
-  return {
-    version: version(),
-    image,
-    policyConfigMap: named(line, 'policy-configmap') ?? 'sallyport-policy',
-    identitySecret: named(line, 'identity-secret'),
-    defaultPolicy: parsed(line, 'default-inbound-policy', oneOf(defaultPolicies)),
-    skipInboundPorts: portList(line, 'skip-inbound-ports'),
-    opaquePorts: portList(line, 'opaque-ports'),
-    trustDomain: named(line, 'trust-domain'),
-    controlPlaneNamespace: named(line, 'control-plane-namespace'),
-    adminPort,
-    healthPort,
-    ownAddress: line.has('own-address'),
-    namespace: named(line, 'namespace') ?? 'default',
-  };
-}
+/** No pod is known yet: names of ports are none here, and any ServiceAccount may stand for `{serviceaccount}`. */
+const nobody = { serviceAccount: null, ports: new Map<string, readonly number[]>() };
 
-function parsed<T>(line: InjectLine, flag: Flag, parse: Parser<T>): T | null {
-  const given = line.value(flag);
-  if (given === null) return null;
-  const read = parse(given);
-  if ('fault' in read) throw new UsageError(read.code, `--${flag}: ${read.fault}`, read.hint);
-  return read.value;
+function readSettings(line: InjectLine): InjectSettings {
+  const given: Partial<Record<OptionName, string>> = {};
+  const ports = { 'admin-port': 0, 'health-port': 0 };
+  for (const name of optionNames) {
+    const text = options[name].value === null ? (line.has(name) ? 'true' : null) : line.value(name);
+    if (text !== null) given[name] = text;
+    const held = text ?? options[name].fallback;
+    if (held === null) continue;
+    const read = readOption(name, held, nobody);
+    if ('message' in read) throw new UsageError(read.code, `--${name}: ${read.message}`, read.hint);
+    if (name in ports) ports[name as keyof typeof ports] = Number(read.value);
+  }
+  const shared = sharedPort(ports);
+  if (shared !== null) throw new UsageError(shared.code, shared.message, shared.hint);
+  return { version: version(), given, namespace: named(line, 'namespace') ?? 'default' };
 }
 
 function named(line: InjectLine, flag: Flag): string | null {
-  return parsed(line, flag, dnsName);
-}
-
-function port(line: InjectLine, flag: Flag, otherwise: number): number {
-  const given = line.value(flag);
-  const number = given === null ? otherwise : portNumber(given);
-  if (number === undefined) throw new UsageError('bad-port', `--${flag}: ${JSON.stringify(given)} is not a port`);
-  return number;
-}
-
-function portList(line: InjectLine, flag: Flag): string | null {
   const given = line.value(flag);
   if (given === null) return null;
-  const { text, fault, code } = readPorts(given, flag === 'skip-inbound-ports');
-  if (fault !== null) throw new UsageError(code, `--${flag}: ${fault}`, 'write ports and ranges, such as 25,9000-9100');
-  return text;
+  const read = dnsName(given);
+  if ('fault' in read) throw new UsageError(read.code, `--${flag}: ${read.fault}`, read.hint);
+  return read.value;
 }
 
 async function readSources(

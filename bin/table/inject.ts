@@ -1,4 +1,15 @@
-import { command, once, toggle } from './row.ts';
+import { type OptionName, optionNames, options } from '../../lib/deploy/options.ts';
+import { command, type FlagRow, once, toggle } from './row.ts';
+
+type OptionFlags = { readonly [Name in OptionName]: FlagRow };
+
+/** One for each option, with what holds where it is not said. */
+const optionFlags = Object.fromEntries(
+  optionNames.map((name) => {
+    const { value, says, shown } = options[name];
+    return [name, value === null ? toggle(says) : once(value, `${says} (${shown})`)];
+  }),
+) as unknown as OptionFlags;
 
 export const injectCommand = command({
   does: 'Sallyport as a native sidecar, put into workload YAML or taken out again',
@@ -14,20 +25,7 @@ export const injectCommand = command({
   ],
   words: { kind: 'paths' },
   flags: {
-    image: once('REF', 'of Sallyport (sallyport:<this version>)'),
-    'policy-configmap': once(
-      'NAME',
-      'the ConfigMap of policy files, which must exist for the pod to start (sallyport-policy)',
-    ),
-    'identity-secret': once('NAME', 'a Secret with tls.crt, tls.key and ca.crt; without it no TLS is terminated'),
-    'default-inbound-policy': once('P', 'for ports without a Server (deny)'),
-    'skip-inbound-ports': once('LIST', 'ports that are left alone, such as 25,9000-9100: no policy governs them'),
-    'opaque-ports': once('LIST', 'ports without a Server that are never inspected'),
-    'own-address': toggle('also guard connections from inside the pod to its own addresses'),
-    'trust-domain': once('NAME', 'as in SALLYPORT_TRUST_DOMAIN'),
-    'control-plane-namespace': once('NS', 'as in SALLYPORT_CONTROL_PLANE_NAMESPACE'),
-    'admin-port': once('PORT', '(4191)'),
-    'health-port': once('PORT', '(4192)'),
+    ...optionFlags,
     namespace: once('NS', 'of what names none (default)'),
     name: once('NAME', 'of what --print-policy-configmap and --print-pod-monitor print'),
     json: toggle('the report on standard error as one JSON object'),
@@ -35,8 +33,12 @@ export const injectCommand = command({
     'print-policy-configmap': once('FOLDER', 'the policy files of a folder as a ConfigMap, if check finds no error'),
     'print-pod-monitor': toggle('a PodMonitor for the Prometheus operator'),
   },
+  headings: {
+    'proxy-cpu-request': 'Resources of the sidecar and of the init container (none: no amount at all):',
+    namespace: 'Of the command itself:',
+  },
   notes: [
-    'The annotations config.linkerd.io/default-inbound-policy, skip-inbound-ports, opaque-ports and proxy-require-identity-inbound-ports of a pod, or else of its Namespace in the same YAML, win over the flags. sallyport.dev/inject: disabled, on either, leaves pods as they are.',
+    'Each flag above those of the command itself is an annotation as well, of a pod or else of its Namespace in the same YAML, which wins over the flag: config.linkerd.io/NAME where Linkerd has one of that name and meaning, else sallyport.dev/NAME. Another annotation of these prefixes is a warning. sallyport.dev/inject: disabled, on either, leaves pods as they are.',
   ],
   exits: 'inject',
   page: ['In Kubernetes', 'lib/deploy/README.md'],

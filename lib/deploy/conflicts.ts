@@ -1,27 +1,37 @@
 import type { CodeOf } from '../errors/problems.ts';
+import type { NamespaceFacts } from './namespaces.ts';
+import { otherProxies } from './neighbours.ts';
+import { redirectPort } from './option-values.ts';
+import type { PodOptions } from './options.ts';
 import { containersOf, type PodSpecValue, type PodTemplate } from './pod-template.ts';
 import { injectAnnotation } from './record.ts';
-import { type InjectSettings, proxyUid, redirectPort, type TemplateFault } from './settings.ts';
-import { initName, proxyName, volumeName } from './sidecar.ts';
+import { type Annotations, proxyUid, type TemplateFault } from './settings.ts';
+import { adminPortName, initName, isRedirected, proxyName, volumeName } from './sidecar.ts';
 import { valueAt } from './yaml-edit.ts';
 
-type Annotations = Readonly<Record<string, unknown>>;
-
 /** Why a pod is left as it is, without that being a fault; null where it is to be injected. */
-export function reasonToSkip({ spec }: PodTemplate['pod'], own: Annotations, ofNamespace: Annotations): string | null {
-  const wish = own[injectAnnotation] ?? ofNamespace[injectAnnotation];
+export function reasonToSkip(
+  { spec }: PodTemplate['pod'],
+  own: Annotations,
+  { annotations }: NamespaceFacts,
+): string | null {
+  const wish = own[injectAnnotation] ?? annotations[injectAnnotation];
   if (wish === 'disabled') return `${injectAnnotation} is "disabled"`;
   const windows = spec?.os?.name === 'windows' || spec?.nodeSelector?.['kubernetes.io/os'] === 'windows';
   return windows ? 'it runs on Windows, which has no iptables' : null;
 }
 
-/** Why a pod cannot be guarded as it is (errors), or less well than its author may believe (warnings). */
+/**
+ * Why a pod cannot be guarded as it is (errors), or less well than its author may believe (warnings).
+ * @param options null where they cannot be read: then nothing is said of ports.
+ */
 export function conflicts(
-  { pod: { spec } }: PodTemplate,
-  settings: InjectSettings,
+  template: PodTemplate,
+  options: PodOptions | null,
   own: Annotations,
-  ofNamespace: Annotations,
+  namespace: NamespaceFacts,
 ): TemplateFault[] {
+  const { spec } = template.pod;
   const faults: TemplateFault[] = [];
   const add = (code: CodeOf<'error'>, path: TemplateFault['path'], message: string, hint: string): void => {
     faults.push({ severity: 'error', code, path, message, hint });
@@ -30,43 +40,57 @@ export function conflicts(
     add('invalid-pod', ['spec'], 'the pod has no containers', 'Write it as kubectl get pod -o yaml does.');
     return faults;
   }
-  if (spec.hostNetwork === true) {
+  const redirected = options === null || isRedirected(options);
+  if (spec.hostNetwork === true && redirected) {
     const hint = `Take hostNetwork away, or annotate the pod with ${injectAnnotation}: disabled.`;
     const message = 'hostNetwork: the redirect rules would be those of the node, for every pod on it';
     add('host-network', ['spec', 'hostNetwork'], message, hint);
   }
-  const linkerd = own['linkerd.io/inject'] ?? ofNamespace['linkerd.io/inject'];
-  if (linkerd === 'enabled' || linkerd === 'ingress') {
-    const message = `linkerd.io/inject is "${linkerd}": Linkerd's own proxy would take the same ports`;
-    const hint = 'Inject one of the two: set linkerd.io/inject: disabled on this pod, or leave Sallyport out.';
-    add('linkerd-injects', ['metadata', 'annotations', 'linkerd.io/inject'], message, hint);
-  }
-  const ports = new Map<unknown, string>([
-    [redirectPort, 'redirected connections'],
-    [settings.adminPort, 'the admin server'],
-    [settings.healthPort, 'the health server'],
-  ]);
+  faults.push(...otherProxies(template.pod, own, namespace));
   for (const { own: container, at } of containersOf(spec)) {
     if (container.name === initName || container.name === proxyName) {
       const message = `a container is already named ${container.name}, and not by an injection that is on record`;
       add('name-in-use', [...at, 'name'], message, 'Rename it, or take out what was put in by hand.');
     }
-    for (const [index, { containerPort, protocol }] of (container.ports ?? []).entries()) {
-      const use = (protocol ?? 'TCP') === 'TCP' ? ports.get(containerPort) : undefined;
-      if (use === undefined) continue;
-      const movable = containerPort === redirectPort ? '' : ', or choose another by --admin-port or --health-port';
-      const hint = `Let the container listen elsewhere${movable}.`;
-      const path = [...at, 'ports', index, 'containerPort'];
-      add('port-in-use', path, `port ${String(containerPort)} is Sallyport's, for ${use}`, hint);
-    }
-    faults.push(...powers(spec, container.securityContext ?? null, at));
+    if (options !== null) faults.push(...portsInUse(container.ports ?? [], options, at));
+    if (redirected) faults.push(...powers(spec, container.securityContext ?? null, at));
   }
   for (const [index, { name }] of (spec.volumes ?? []).entries()) {
     if (!Object.values(volumeName).includes(name as never)) continue;
     const message = `a volume is already named ${String(name)}`;
     add('name-in-use', ['spec', 'volumes', index, 'name'], message, 'Rename it.');
   }
+  if (!redirected) {
+    const message = 'nothing is redirected: of the pod only the listeners of --inbound-ports are guarded';
+    const hint = 'Let the app listen on 127.0.0.1 alone, and Services and probes name the listeners.';
+    faults.push({ severity: 'warning', code: 'no-redirect', path: ['spec'], message, hint });
+  }
   return faults;
+}
+
+function portsInUse(
+  ports: NonNullable<ReturnType<typeof containersOf>[number]['own']['ports']>,
+  options: PodOptions,
+  at: TemplateFault['path'],
+): TemplateFault[] {
+  const ours = new Map<unknown, string>([
+    ...(isRedirected(options) ? [[redirectPort, 'redirected connections'] as const] : []),
+    [options['admin-port'], 'the admin server'],
+    [options['health-port'], 'the health server'],
+  ]);
+  return [...ports.entries()].flatMap(([index, { name, containerPort, protocol }]): TemplateFault[] => {
+    const path = [...at, 'ports', index];
+    if (name === adminPortName) {
+      const message = `a port is named ${adminPortName}, which always is Sallyport's own`;
+      return [{ severity: 'error', code: 'name-in-use', path: [...path, 'name'], message, hint: 'Rename it.' }];
+    }
+    const use = (protocol ?? 'TCP') === 'TCP' ? ours.get(containerPort) : undefined;
+    if (use === undefined) return [];
+    const movable = containerPort === redirectPort ? '' : ', or choose another by --admin-port or --health-port';
+    const hint = `Let the container listen elsewhere${movable}.`;
+    const message = `port ${String(containerPort)} is Sallyport's, for ${use}`;
+    return [{ severity: 'error', code: 'port-in-use', path: [...path, 'containerPort'], message, hint }];
+  });
 }
 
 /** What would let a container past the redirect rules. */

@@ -1,22 +1,27 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { SourceDocument } from '../policy/documents/read.ts';
-import { readPod } from '../policy/pod.ts';
+import { type PodFacts, readPod } from '../policy/pod.ts';
 import { probeText } from '../policy/probes.ts';
 import type { Problem } from '../problem.ts';
 import { readYaml } from '../yaml.ts';
 import { conflicts, reasonToSkip } from './conflicts.ts';
+import { type NamespaceFacts, namespaceFacts, unknownNamespace } from './namespaces.ts';
+import type { PodOptions } from './options.ts';
+import { type IdleAnnotation, idleAnnotations, strayAnnotations } from './other-annotations.ts';
 import { type PodTemplate, podTemplates } from './pod-template.ts';
 import {
   type InjectRecord,
   injectedAnnotation,
+  type ListName,
+  lists,
   type PlaceName,
   places,
   readRecord,
   recordAnnotation,
   removals,
 } from './record.ts';
-import { type InjectSettings, podSettings, type TemplateFault } from './settings.ts';
-import { isListable, sidecar } from './sidecar.ts';
+import { type Annotations, type InjectSettings, podOptions, type TemplateFault } from './settings.ts';
+import { isListable, type Sidecar, sidecar } from './sidecar.ts';
 import { type Change, NotEditable, type Place, valueAt, YamlText } from './yaml-edit.ts';
 
 /** One file, or standard input. */
@@ -61,7 +66,8 @@ export function inject(sources: readonly ManifestText[], settings: InjectSetting
   if (hasErrors(stripped.problems)) return stripped;
   const problems: Problem[] = [...stripped.problems];
   const workloads: WorkloadReport[] = [];
-  const namespaces = namespaceAnnotations(sources.flatMap(({ file, text }) => readYaml(text, file).documents));
+  const stated = namespaceFacts(sources.flatMap(({ file, text }) => readYaml(text, file).documents));
+  problems.push(...stated.problems);
   const texts = sources.map(({ file, text: original }, index) => {
     const text = stripped.texts[index] ?? '';
     const before = pods(readYaml(original, file).documents, settings.namespace).found;
@@ -72,7 +78,7 @@ export function inject(sources: readonly ManifestText[], settings: InjectSetting
     const plans = found.map((pod, position) => {
       // Where it stands in what the user wrote, which is the text before anything was taken out.
       const written = before[position] ?? pod;
-      const plan = planOf(pod, yaml, settings, namespaces.get(pod.namespace) ?? {});
+      const plan = planOf(pod, yaml, settings, stated.namespaces.get(pod.namespace) ?? unknownNamespace);
       problems.push(...plan.faults.map((fault) => problemOf(written, fault)));
       changes.set(pod.document, [...(changes.get(pod.document) ?? []), ...plan.additions]);
       return { written, reason: plan.reason };
@@ -122,23 +128,6 @@ export function uninject(sources: readonly ManifestText[], namespace: string): I
   return { texts, workloads, problems };
 }
 
-/** `config.linkerd.io/*` and `linkerd.io/*` of the Namespaces in the stream: what Linkerd's injector would hand on. */
-function namespaceAnnotations(
-  documents: readonly SourceDocument[],
-): ReadonlyMap<string, Readonly<Record<string, unknown>>> {
-  const found = new Map<string, Readonly<Record<string, unknown>>>();
-  const visit = (value: unknown): void => {
-    const items = valueAt(value, ['items']);
-    if (Array.isArray(items)) for (const item of items) visit(item);
-    if (valueAt(value, ['kind']) !== 'Namespace') return;
-    const annotations = valueAt(value, ['metadata', 'annotations']);
-    if (typeof annotations !== 'object' || annotations === null) return;
-    found.set(String(valueAt(value, ['metadata', 'name'])), annotations as Record<string, unknown>);
-  };
-  for (const { value } of documents) visit(value);
-  return found;
-}
-
 function pods(
   documents: readonly SourceDocument[],
   namespace: string,
@@ -170,45 +159,71 @@ interface Plan {
 
 /** What to add to one pod, from which an older injection has been taken out. With an error nothing is added. */
 function planOf(
-  { document, template }: Found,
+  { document, source, template }: Found,
   yaml: YamlText,
   settings: InjectSettings,
-  ofNamespace: Readonly<Record<string, unknown>>,
+  namespace: NamespaceFacts,
 ): Plan {
   const { pod, path } = template;
-  const own = (valueAt(pod, places.annotations) ?? {}) as Readonly<Record<string, unknown>>;
-  const reason = reasonToSkip(pod, own, ofNamespace);
+  const { spec } = pod;
+  const own = (valueAt(pod, places.annotations) ?? {}) as Annotations;
+  const reason = reasonToSkip(pod, own, namespace);
   if (reason !== null) return { additions: [], reason, faults: [] };
 
   // The very reading that a Pod manifest gets, so that what is carried over cannot differ from it.
-  const read = readPod({ kind: 'Pod', metadata: null, spec: pod.spec ?? null });
+  const read = readPod({ kind: 'Pod', metadata: null, spec: spec ?? null });
   const { facts } = read;
-  const faults: TemplateFault[] = [...read.problems, ...conflicts(template, settings, own, ofNamespace)];
-  if (facts === null) return { additions: [], reason: null, faults };
-  for (const [port, ofPort] of facts.probes) {
-    for (const probe of ofPort.filter((each) => !isListable(each))) {
-      const message = `the probe ${probeText(port, probe)} has a comma in its path and cannot be carried over`;
-      const hint = 'Where policy governs the port, authorize the path by a route of its own.';
-      faults.push({ severity: 'warning', code: 'probe-path', path: ['spec'], message, hint });
-    }
-  }
-  const stated = podSettings(settings, own, ofNamespace, facts.namedPorts);
-  faults.push(...stated.faults);
-  if (hasErrors(faults)) return { additions: [], reason: null, faults };
+  const serviceAccount = String(spec?.serviceAccountName ?? spec?.serviceAccount ?? 'default');
+  const names = { serviceAccount, ports: facts?.namedPorts ?? new Map() };
+  const stated = podOptions(settings, own, namespace.annotations, names);
+  const faults: TemplateFault[] = [
+    ...read.problems,
+    ...conflicts(template, stated.options, own, namespace),
+    ...annotationDoubts(source.value, template, own),
+    ...(facts === null ? [] : probeDoubts(facts)),
+    ...stated.faults,
+  ];
+  if (facts === null || stated.options === null || hasErrors(faults)) return { additions: [], reason: null, faults };
 
-  const { terminationGracePeriodSeconds } = pod.spec ?? {};
-  const parts = sidecar(settings, { settings: stated.settings, facts, terminationGracePeriodSeconds });
+  const parts = sidecar(settings, { options: stated.options, facts, spec });
+  faults.push(...parts.faults);
+  if (hasErrors(faults)) return { additions: [], reason: null, faults };
   try {
-    return {
-      additions: additionsOf(yaml, document, path, parts, scrapeAnnotations(own, settings), settings),
-      reason,
-      faults,
-    };
+    const annotations = { [injectedAnnotation]: settings.version, ...scrapeAnnotations(own, stated.options) };
+    return { additions: additionsOf(yaml, document, path, parts.lists, annotations), reason, faults };
   } catch (error) {
     if (!(error instanceof NotEditable)) throw error;
     faults.push({ severity: 'error', code: 'not-editable', path: [], message: error.message, hint: writeOut });
     return { additions: [], reason: null, faults };
   }
+}
+
+/** Annotations that tell the sidecar nothing, on the pod and, where that is another object, on the workload. */
+function annotationDoubts(document: unknown, template: PodTemplate, own: Annotations): TemplateFault[] {
+  const { path, workloadPath } = template;
+  const onWorkload = valueAt(document, [...workloadPath, 'metadata', 'annotations']);
+  const stray = path.length === workloadPath.length || !isMapping(onWorkload) ? [] : strayAnnotations(onWorkload);
+  const doubt = ({ name, message, hint }: IdleAnnotation) =>
+    ({ severity: 'warning', code: 'idle-annotation', path: ['metadata', 'annotations', name], message, hint }) as const;
+  return [...idleAnnotations(own).map(doubt), ...stray.map((each) => ({ ...doubt(each), from: 'workload' as const }))];
+}
+
+function isMapping(value: unknown): value is Annotations {
+  return typeof value === 'object' && value !== null;
+}
+
+function probeDoubts({ probes }: Pick<PodFacts, 'probes'>): TemplateFault[] {
+  return [...probes].flatMap(([port, ofPort]) =>
+    ofPort
+      .filter((each) => !isListable(each))
+      .map((probe) => ({
+        severity: 'warning',
+        code: 'probe-path',
+        path: ['spec'],
+        message: `the probe ${probeText(port, probe)} has a comma in its path and cannot be carried over`,
+        hint: 'Where policy governs the port, authorize the path by a route of its own.',
+      })),
+  );
 }
 
 const writeOut = 'Write it out in place of the alias or merge key.';
@@ -217,10 +232,10 @@ function additionsOf(
   yaml: YamlText,
   document: number,
   path: PodTemplate['path'],
-  { initContainers, volumes }: ReturnType<typeof sidecar>,
-  scrape: Readonly<Record<string, string>>,
-  settings: InjectSettings,
-): Change[] {
+  added: Sidecar['lists'],
+  annotations: Readonly<Record<string, string>>,
+): readonly Change[] {
+  const filled = lists.filter((name) => added[name].length > 0);
   const created: PlaceName[] = [];
   const replaced: Partial<Record<PlaceName, string>> = {};
   const look = (name: PlaceName): Place['kind'] => {
@@ -231,42 +246,39 @@ function additionsOf(
   };
   if (look('metadata') === 'filled') look('annotations');
   else created.push('annotations');
-  look('initContainers');
-  look('volumes');
-  const annotations: Record<string, string> = { [injectedAnnotation]: settings.version, ...scrape };
+  for (const name of filled) look(name);
+  const namesOf = (list: ListName): string[] => added[list].map(({ name }) => String(name));
   const record: InjectRecord = {
     annotations: [...Object.keys(annotations), recordAnnotation],
-    initContainers: initContainers.map(({ name }) => String(name)),
-    volumes: volumes.map(({ name }) => String(name)),
+    initContainers: namesOf('initContainers'),
+    volumes: namesOf('volumes'),
+    // Left out where there is none: earlier versions then read the record as their own.
+    ...(added.imagePullSecrets.length === 0 ? {} : { imagePullSecrets: namesOf('imagePullSecrets') }),
     created,
     replaced,
   };
-  annotations[recordAnnotation] = JSON.stringify(record);
+  const entries = { ...annotations, [recordAnnotation]: JSON.stringify(record) };
 
   const changes: Change[] = [];
-  const spec: Record<string, unknown> = {};
-  const add = (name: 'initContainers' | 'volumes', items: readonly unknown[]): void => {
-    if (created.includes(name)) spec[name] = items;
-    else changes.push({ kind: 'add', path: [...path, ...places[name]], items });
-  };
-  if (created.includes('metadata')) changes.push({ kind: 'add', path, entries: { metadata: { annotations } } });
+  if (created.includes('metadata'))
+    changes.push({ kind: 'add', path, entries: { metadata: { annotations: entries } } });
   else if (created.includes('annotations')) {
-    changes.push({ kind: 'add', path: [...path, ...places.metadata], entries: { annotations } });
-  } else changes.push({ kind: 'add', path: [...path, ...places.annotations], entries: annotations });
-  add('initContainers', initContainers);
-  add('volumes', volumes);
+    changes.push({ kind: 'add', path: [...path, ...places.metadata], entries: { annotations: entries } });
+  } else changes.push({ kind: 'add', path: [...path, ...places.annotations], entries });
+  const spec: Partial<Record<ListName, unknown>> = {};
+  for (const name of filled) {
+    if (created.includes(name)) spec[name] = added[name];
+    else changes.push({ kind: 'add', path: [...path, ...places[name]], items: added[name] });
+  }
   if (Object.keys(spec).length > 0) changes.push({ kind: 'add', path: [...path, 'spec'], entries: spec });
   return changes;
 }
 
 /** All three or none: one of ours beside one of the user's would send the scraper to a place that neither meant. */
-function scrapeAnnotations(
-  own: Readonly<Record<string, unknown>>,
-  { adminPort }: InjectSettings,
-): Readonly<Record<string, string>> {
+function scrapeAnnotations(own: Annotations, options: PodOptions): Readonly<Record<string, string>> {
   const ours = {
     'prometheus.io/scrape': 'true',
-    'prometheus.io/port': String(adminPort),
+    'prometheus.io/port': String(options['admin-port']),
     'prometheus.io/path': '/metrics',
   };
   return Object.keys(ours).some((name) => Object.hasOwn(own, name)) ? {} : ours;
@@ -289,8 +301,8 @@ function reportOf(
 }
 
 function problemOf({ source, template, namespace }: Found, fault: TemplateFault): Problem {
-  const { path, ...stated } = fault;
-  const { line, column } = source.position([...template.path, ...path]);
+  const { path, from, ...stated } = fault;
+  const { line, column } = source.position([...(from === 'workload' ? template.workloadPath : template.path), ...path]);
   const { kind, name } = template.workload;
   return { ...stated, file: source.file, line, column, resource: { kind, namespace, name } };
 }

@@ -12,7 +12,10 @@ export interface PodTemplate {
 
 /** The fields of a pod that are read or written here, as decoded; everything else is left alone. */
 export interface PodValue {
-  readonly metadata?: { readonly annotations?: Readonly<Record<string, unknown>> | null } | null;
+  readonly metadata?: {
+    readonly annotations?: Readonly<Record<string, unknown>> | null;
+    readonly labels?: Readonly<Record<string, unknown>> | null;
+  } | null;
   readonly spec?: PodSpecValue | null;
 }
 
@@ -25,6 +28,12 @@ export interface PodSpecValue {
   readonly containers?: readonly ContainerValue[] | null;
   readonly initContainers?: readonly ContainerValue[] | null;
   readonly volumes?: readonly { readonly name?: unknown }[] | null;
+  readonly imagePullSecrets?: readonly { readonly name?: unknown }[] | null;
+  readonly serviceAccountName?: unknown;
+  /** The former name of that field, which is still read. */
+  readonly serviceAccount?: unknown;
+  /** What all containers have together. */
+  readonly resources?: unknown;
 }
 
 export interface ContainerValue {
@@ -33,6 +42,7 @@ export interface ContainerValue {
     | readonly { readonly name?: unknown; readonly containerPort?: unknown; readonly protocol?: unknown }[]
     | null;
   readonly securityContext?: SecurityContextValue | null;
+  readonly resources?: unknown;
 }
 
 export interface SecurityContextValue {

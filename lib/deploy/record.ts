@@ -15,14 +15,21 @@ export const places = {
   annotations: ['metadata', 'annotations'],
   initContainers: ['spec', 'initContainers'],
   volumes: ['spec', 'volumes'],
+  imagePullSecrets: ['spec', 'imagePullSecrets'],
 } as const satisfies Record<string, YamlPath>;
 export type PlaceName = keyof typeof places;
 
-const placeName = z.enum(['metadata', 'annotations', 'initContainers', 'volumes']);
+/** Those that are lists, in the order in which something is added to them. */
+export const lists = ['initContainers', 'volumes', 'imagePullSecrets'] as const satisfies readonly PlaceName[];
+export type ListName = (typeof lists)[number];
+
+const placeName = z.enum(['metadata', 'annotations', ...lists]);
 const recordShape = z.looseObject({
   annotations: z.array(z.string()),
   initContainers: z.array(z.string()),
   volumes: z.array(z.string()),
+  /** Earlier versions know no such list. */
+  imagePullSecrets: z.array(z.string()).optional(),
   /** Places that were not there before. */
   created: z.array(placeName),
   /** How places that held nothing were written: null, `{}` or `[]`, with the spaces before it. */
@@ -34,6 +41,7 @@ export interface InjectRecord {
   readonly annotations: readonly string[];
   readonly initContainers: readonly string[];
   readonly volumes: readonly string[];
+  readonly imagePullSecrets?: readonly string[];
   readonly created: readonly PlaceName[];
   readonly replaced: Readonly<Partial<Record<PlaceName, string>>>;
 }
@@ -63,11 +71,11 @@ export function removals({ path, pod }: PodTemplate, record: InjectRecord): read
     const at = [...path, ...places[place]];
     found.push({ kind: 'remove', path: at.slice(0, -1), keys: [String(at.at(-1))] });
   };
-  for (const list of ['initContainers', 'volumes'] as const) {
+  for (const list of lists) {
     const items = valueAt(pod, places[list]);
     if (!Array.isArray(items)) continue;
     const ours = items.flatMap((item, index) =>
-      record[list].includes(valueAt(item, ['name']) as string) ? [index] : [],
+      (record[list] ?? []).includes(valueAt(item, ['name']) as string) ? [index] : [],
     );
     if (ours.length === 0) continue;
     if (ours.length < items.length || !created.has(list)) {

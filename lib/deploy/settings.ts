@@ -1,133 +1,109 @@
+import type { VariableName } from '../config/variables.ts';
+import type { Complaint } from '../errors/complaint.ts';
 import type { Coded } from '../errors/problems.ts';
-import { didYouMean } from '../policy/nearest.ts';
-import {
-  type DefaultPolicy,
-  defaultPolicies,
-  parseDefaultPolicy,
-  parsePortRanges,
-  portRangeText,
-} from '../policy/workload.ts';
+import { type PodNames, redirectPort } from './option-values.ts';
+import { annotationOf, type Option, type OptionName, optionNames, options, type PodOptions } from './options.ts';
 import type { YamlPath } from './yaml-edit.ts';
 
-/** What holds for a whole run of `sallyport inject`; the flags of the command. */
+/** What holds for a whole run of `sallyport inject`. */
 export interface InjectSettings {
   readonly version: string;
-  readonly image: string;
-  readonly policyConfigMap: string;
-  /** Null: no TLS is terminated. */
-  readonly identitySecret: string | null;
-  /** For pods whose annotations (and whose Namespace's) say nothing. */
-  readonly defaultPolicy: DefaultPolicy | null;
-  readonly skipInboundPorts: string | null;
-  readonly opaquePorts: string | null;
-  readonly trustDomain: string | null;
-  readonly controlPlaneNamespace: string | null;
-  readonly adminPort: number;
-  readonly healthPort: number;
-  /** Whether connections from inside the pod to its own address are guarded, too. */
-  readonly ownAddress: boolean;
+  /** The flags as they were given, for pods whose annotations (and whose Namespace's) say nothing. */
+  readonly given: Readonly<Partial<Record<OptionName, string>>>;
   /** For workloads that name none: whose Namespace document gives them annotations. */
   readonly namespace: string;
 }
 
-/** Where redirected connections arrive; fixed, as Linkerd's is. */
-export const redirectPort = 4143;
 /** The user and group of the proxy, whom the redirect rules know it by. */
 export const proxyUid = 2102;
 
-/** Null where neither the pod, its Namespace nor a flag says anything: Sallyport's own default then holds. */
-export interface PodSettings {
-  readonly defaultPolicy: DefaultPolicy | null;
-  readonly skipInboundPorts: string | null;
-  readonly opaquePorts: string | null;
-  readonly requireIdentityPorts: string | null;
-}
-
-/** A fault in a pod template; `path` leads from the template to the field. */
+/** A fault in a pod template; `path` leads to the field, from the template or, where it says so, from the workload. */
 export type TemplateFault = Coded & {
+  readonly from?: 'workload';
   readonly path: YamlPath;
   readonly message: string;
   readonly hint: string;
 };
 
-const annotation = {
-  defaultPolicy: 'config.linkerd.io/default-inbound-policy',
-  skip: 'config.linkerd.io/skip-inbound-ports',
-  opaque: 'config.linkerd.io/opaque-ports',
-  requireIdentity: 'config.linkerd.io/proxy-require-identity-inbound-ports',
-} as const;
+export type Annotations = Readonly<Record<string, unknown>>;
 
-type Annotations = Readonly<Record<string, unknown>>;
+/** Longer than any sensible value; what is refused may be somebody's whole file. */
+const longest = { value: 4096, shown: 200 } as const;
+
+/** The one reader of an option's text, from wherever it comes: what it yields may be written into YAML. */
+export function readOption<Name extends OptionName>(
+  name: Name,
+  given: unknown,
+  pod: PodNames,
+): { readonly value: PodOptions[Name] } | Complaint {
+  const option: Option<unknown> = options[name];
+  const bad = (message: string, hint = ''): Complaint => ({ code: 'bad-text', message, hint });
+  if (typeof given !== 'string') return bad('is no string', 'Kubernetes takes strings alone: quote it.');
+  const text = given.trim();
+  if (text.length > longest.value) return bad(`is longer than ${longest.value} characters`);
+  if (/\p{Cc}/u.test(text)) return bad('has a line break or a control character in it');
+  if (text === '' && !option.emptyIsList) return bad('is empty', 'Give it a value, or leave it out.');
+  const read = option.parse(text, pod);
+  if ('value' in read) return { value: read.value as PodOptions[Name] };
+  const { code, fault, hint } = read;
+  return { code, message: fault.length > longest.shown ? `${fault.slice(0, longest.shown)}…` : fault, hint };
+}
+
+/** Why two listeners of one pod cannot have these ports; null where they can. */
+export function sharedPort({
+  'admin-port': admin,
+  'health-port': health,
+}: Pick<PodOptions, 'admin-port' | 'health-port'>): Complaint | null {
+  if (new Set([redirectPort, admin, health]).size === 3) return null;
+  const hint = `Choose three of ${redirectPort}, admin and health.`;
+  return { code: 'listeners-clash', message: 'two listeners cannot share a port', hint };
+}
 
 /**
  * The nearest statement wins: the pod's annotation, then its Namespace's, then the flag, which speaks for the whole
  * stream. What cannot be read is an error: with Linkerd a bad list is empty and a bad policy is the cluster's, and
  * either may open or close more than its author meant, with nobody watching.
  */
-export function podSettings(
-  settings: InjectSettings,
+export function podOptions(
+  { given }: InjectSettings,
   own: Annotations,
   ofNamespace: Annotations,
-  namedPorts: ReadonlyMap<string, readonly number[]>,
-): { readonly settings: PodSettings; readonly faults: readonly TemplateFault[] } {
+  pod: PodNames,
+): { readonly options: PodOptions | null; readonly faults: readonly TemplateFault[] } {
   const faults: TemplateFault[] = [];
-  const stated = (name: string): string | null => {
-    const value = own[name] ?? ofNamespace[name] ?? null;
-    return value === null ? null : String(value);
-  };
-  const fault = (name: string, message: string, hint: string): void => {
-    const from = Object.hasOwn(own, name) ? '' : ' of the Namespace';
-    const path = ['metadata', 'annotations', name];
-    faults.push({ severity: 'error', code: 'annotation', path, message: `${name}${from}: ${message}`, hint });
-  };
-  const ports = (name: string, otherwise: string | null): string | null => {
-    const text = stated(name);
-    if (text === null) return otherwise;
-    const { text: numbers, fault: wrong } = readPorts(numbered(text, namedPorts), name === annotation.skip);
-    if (wrong === null) return numbers;
-    const hint = didYouMean(
-      text,
-      namedPorts.keys(),
-      "List numbers, ranges and names of the pod's ports: 25,9000-9100.",
-    );
-    fault(name, wrong, hint);
-    return otherwise;
-  };
-  const policyText = stated(annotation.defaultPolicy);
-  const policy = policyText === null ? settings.defaultPolicy : (parseDefaultPolicy(policyText) ?? null);
-  if (policyText !== null && policy === null) {
-    const message = `"${policyText}" is none of ${defaultPolicies.join(', ')}`;
-    fault(annotation.defaultPolicy, message, didYouMean(policyText, defaultPolicies));
-  }
-  return {
-    settings: {
-      defaultPolicy: policy,
-      skipInboundPorts: ports(annotation.skip, settings.skipInboundPorts),
-      opaquePorts: ports(annotation.opaque, settings.opaquePorts),
-      requireIdentityPorts: ports(annotation.requireIdentity, null),
-    },
-    faults,
-  };
+  const stated = Object.fromEntries(
+    optionNames.map((name) => {
+      const annotation = annotationOf(name);
+      const from = [own, ofNamespace].find((each) => Object.hasOwn(each, annotation) && each[annotation] !== null);
+      const text = from === undefined ? (given[name] ?? options[name].fallback) : from[annotation];
+      if (text === null) return [name, null];
+      const read = readOption(name, text, pod);
+      if ('value' in read) return [name, read.value];
+      const whose = from === undefined ? `--${name}` : `${annotation}${from === own ? '' : ' of the Namespace'}`;
+      const path = from === own ? ['metadata', 'annotations', annotation] : ['metadata'];
+      faults.push({
+        severity: 'error',
+        code: 'annotation',
+        path,
+        message: `${whose}: ${read.message}`,
+        hint: read.hint,
+      });
+      return [name, null];
+    }),
+  ) as unknown as PodOptions;
+  if (faults.length > 0) return { options: null, faults };
+  const shared = sharedPort(stated);
+  const path = ['metadata', 'annotations'];
+  return shared === null
+    ? { options: stated, faults }
+    : { options: null, faults: [{ ...shared, severity: 'error', code: 'port-in-use', path }] };
 }
 
-/** A list of ports in one spelling; those to be skipped also as the redirect step will judge them. */
-export function readPorts(
-  text: string,
-  skipped: boolean,
-): { readonly text: string; readonly fault: string | null; readonly code: 'bad-ports' | 'reserved-port' } {
-  const { ranges, fault } = parsePortRanges(text);
-  if (skipped && ranges.some(({ first, last }) => first <= redirectPort && redirectPort <= last)) {
-    const message = `${redirectPort} is where redirected connections arrive; it cannot be left alone`;
-    return { text: '', fault: message, code: 'reserved-port' };
-  }
-  return { text: portRangeText(ranges), fault, code: 'bad-ports' };
-}
-
-/** Names of the pod's ports become their numbers, as Linkerd's injector does; the rest stays for the parser to judge. */
-function numbered(text: string, namedPorts: ReadonlyMap<string, readonly number[]>): string {
-  const entries = text.split(',').map((entry) => entry.trim());
-  return entries
-    .filter((entry) => entry !== '')
-    .flatMap((entry) => namedPorts.get(entry)?.map(String) ?? [entry])
-    .join(',');
+/** The options that the proxy has as variables, with their texts. */
+export function statedVariables(stated: PodOptions): readonly (readonly [name: VariableName, text: string])[] {
+  return optionNames.flatMap((name) => {
+    const { variable } = options[name];
+    const text = stated[name];
+    return variable === null || text === null ? [] : [[variable, String(text)] as const];
+  });
 }

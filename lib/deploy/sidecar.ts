@@ -1,6 +1,11 @@
 import type { PodFacts } from '../policy/pod.ts';
 import { type Probe, type ProbesByPort, probeText } from '../policy/probes.ts';
-import { type InjectSettings, type PodSettings, proxyUid, redirectPort } from './settings.ts';
+import { redirectPort } from './option-values.ts';
+import type { PodOptions } from './options.ts';
+import { containersOf, type PodSpecValue } from './pod-template.ts';
+import type { ListName } from './record.ts';
+import { containerResources, type Resources } from './resources.ts';
+import { type InjectSettings, proxyUid, statedVariables, type TemplateFault } from './settings.ts';
 
 /** The names that Sallyport's parts bear in a pod. A pod that uses one of them for something else is refused. */
 export const initName = 'sallyport-init';
@@ -18,17 +23,18 @@ const folder = { policy: '/etc/sallyport/policy', pod: '/etc/sallyport/pod', ide
 /** What Kubernetes gives a pod that does not say, and what Sallyport takes where the pod would give it longer. */
 const grace = { ofPods: 30, longest: 120 } as const;
 
+/** What is added to the lists of a pod. */
 export interface Sidecar {
-  readonly initContainers: readonly Readonly<Record<string, unknown>>[];
-  readonly volumes: readonly Readonly<Record<string, unknown>>[];
+  readonly lists: Readonly<Record<ListName, readonly Readonly<Record<string, unknown>>[]>>;
+  readonly faults: readonly TemplateFault[];
 }
 
 /** What one pod adds to the settings. */
 export interface SidecarPod {
-  readonly settings: PodSettings;
+  readonly options: PodOptions;
   readonly facts: Pick<PodFacts, 'namedPorts' | 'containerPorts' | 'probes'>;
-  /** As the pod says it; anything but a number of seconds counts as not said. */
-  readonly terminationGracePeriodSeconds: unknown;
+  /** Without an injection. */
+  readonly spec: PodSpecValue | null | undefined;
 }
 
 /**
@@ -37,38 +43,65 @@ export interface SidecarPod {
  * after it starts once it is ready, it outlives the app, and Jobs end without it.
  */
 export function sidecar(settings: InjectSettings, pod: SidecarPod): Sidecar {
-  const { identitySecret, policyConfigMap } = settings;
+  const { options, spec } = pod;
+  const image = {
+    image: options.image ?? `sallyport:${settings.version}`,
+    ...(options['image-pull-policy'] === null ? {} : { imagePullPolicy: options['image-pull-policy'] }),
+  };
+  const identitySecret = options['identity-secret'];
+  const redirected = isRedirected(options);
   const volumes = [
     // Not optional: without the ConfigMap the pod waits, and says so in its events, rather than run without policy.
-    { name: volumeName.policy, configMap: { name: policyConfigMap } },
+    { name: volumeName.policy, configMap: { name: options['policy-configmap'] } },
     {
       name: volumeName.pod,
       downwardAPI: { items: [{ path: 'labels', fieldRef: { fieldPath: 'metadata.labels' } }] },
     },
     ...(identitySecret === null ? [] : [{ name: volumeName.identity, secret: { secretName: identitySecret } }]),
     // The lock file of iptables, under a root that is read-only.
-    { name: volumeName.run, emptyDir: { medium: 'Memory', sizeLimit: '1Mi' } },
+    ...(redirected ? [{ name: volumeName.run, emptyDir: { medium: 'Memory', sizeLimit: '1Mi' } }] : []),
   ];
-  return { initContainers: [redirectStep(settings, pod.settings), proxy(settings, pod)], volumes };
+  const init = containerResources('init', options, spec);
+  const own = containerResources('proxy', options, spec);
+  const containers = [
+    ...(redirected ? [redirectStep(image, options, init.resources)] : []),
+    proxy(image, pod, own.resources),
+  ];
+  const there = new Set((spec?.imagePullSecrets ?? []).map(({ name }) => name));
+  const secrets = (options['image-pull-secrets'] ?? []).filter((name) => !there.has(name));
+  return {
+    lists: { initContainers: containers, volumes, imagePullSecrets: [...new Set(secrets)].map((name) => ({ name })) },
+    faults: [...(redirected ? init.faults : []), ...own.faults],
+  };
 }
 
-function redirectStep(settings: InjectSettings, { skipInboundPorts }: PodSettings) {
+/** Whether connections come by the redirect rules, or to listeners that clients are told of. */
+export function isRedirected(options: PodOptions): boolean {
+  return options['inbound-ports'] === null;
+}
+
+type Image = Readonly<Record<'image' | 'imagePullPolicy', string>> | { readonly image: string };
+
+function redirectStep(image: Image, options: PodOptions, resources: Resources) {
+  const list = (flag: string, text: string | null): string[] =>
+    text === null || text === '' ? [] : [`--${flag}=${text}`];
   return {
     name: initName,
-    image: settings.image,
+    ...image,
     args: [
       'iptables',
       '--apply',
       // Where the kernel has no IPv6 this does nothing; where it has, a pod guarded in IPv4 alone is not guarded.
       '--ipv6',
       `--inbound-port=${redirectPort}`,
-      `--admin-port=${settings.adminPort}`,
-      `--health-port=${settings.healthPort}`,
+      `--admin-port=${options['admin-port']}`,
+      `--health-port=${options['health-port']}`,
       `--proxy-uid=${proxyUid}`,
-      ...(settings.ownAddress ? ['--own-address'] : []),
-      ...(skipInboundPorts === null || skipInboundPorts === '' ? [] : [`--skip-inbound-ports=${skipInboundPorts}`]),
+      ...(options['own-address'] === true ? ['--own-address'] : []),
+      ...list('skip-inbound-ports', options['skip-inbound-ports']),
+      ...list('skip-subnets', options['skip-subnets']),
     ],
-    resources: { requests: { cpu: '10m', memory: '64Mi' }, limits: { memory: '128Mi' } },
+    resources,
     securityContext: {
       allowPrivilegeEscalation: false,
       // NET_RAW is what the legacy programs ask for; those of nf_tables do without.
@@ -84,24 +117,25 @@ function redirectStep(settings: InjectSettings, { skipInboundPorts }: PodSetting
   };
 }
 
-function proxy(settings: InjectSettings, pod: SidecarPod) {
-  const { adminPort, healthPort, identitySecret } = settings;
-  const probe = (path: string) => ({ httpGet: { path, port: 'health' } });
+function proxy(image: Image, pod: SidecarPod, resources: Resources) {
+  const { options, spec } = pod;
+  const healthPortName = freePortName('health', spec);
+  const probe = (path: string) => ({ httpGet: { path, port: healthPortName } });
   return {
     name: proxyName,
-    image: settings.image,
+    ...image,
     args: ['run'],
     restartPolicy: 'Always',
-    env: environment(settings, pod),
+    env: environment(pod),
     ports: [
-      { name: adminPortName, containerPort: adminPort, protocol: 'TCP' },
-      { name: 'health', containerPort: healthPort, protocol: 'TCP' },
+      { name: adminPortName, containerPort: options['admin-port'], protocol: 'TCP' },
+      { name: healthPortName, containerPort: options['health-port'], protocol: 'TCP' },
     ],
     // Nothing after this container starts before policy has been read once: a minute of grace, then a restart.
     startupProbe: { ...probe('/ready'), periodSeconds: 1, failureThreshold: 60 },
     readinessProbe: { ...probe('/ready'), periodSeconds: 5 },
     livenessProbe: { ...probe('/live'), periodSeconds: 10, timeoutSeconds: 5 },
-    resources: { requests: { cpu: '20m', memory: '96Mi' }, limits: { memory: '256Mi' } },
+    resources,
     securityContext: {
       allowPrivilegeEscalation: false,
       capabilities: { drop: ['ALL'] },
@@ -115,46 +149,53 @@ function proxy(settings: InjectSettings, pod: SidecarPod) {
     volumeMounts: [
       { name: volumeName.policy, mountPath: folder.policy, readOnly: true },
       { name: volumeName.pod, mountPath: folder.pod, readOnly: true },
-      ...(identitySecret === null ? [] : [{ name: volumeName.identity, mountPath: folder.identity, readOnly: true }]),
+      ...(options['identity-secret'] === null
+        ? []
+        : [{ name: volumeName.identity, mountPath: folder.identity, readOnly: true }]),
     ],
   };
+}
+
+/** One that no container of the pod has: a Service, a Server or a probe that means the app's port must find it alone. */
+function freePortName(wanted: string, spec: PodSpecValue | null | undefined): string {
+  const taken = new Set(containersOf(spec).flatMap(({ own }) => (own.ports ?? []).map(({ name }) => name)));
+  let name = wanted;
+  for (let number = 2; taken.has(name); number++) name = `${wanted}-${number}`;
+  return name;
 }
 
 type EnvVar =
   | { readonly name: string; readonly value: string }
   | { readonly name: string; readonly valueFrom: { readonly fieldRef: { readonly fieldPath: string } } };
 
-function environment(settings: InjectSettings, pod: SidecarPod): EnvVar[] {
-  const { adminPort, healthPort, identitySecret, trustDomain, controlPlaneNamespace } = settings;
-  const { defaultPolicy, opaquePorts, requireIdentityPorts } = pod.settings;
+function environment({ options, facts, spec }: SidecarPod): EnvVar[] {
   const given = (name: string, value: string | null): EnvVar[] =>
     value === null ? [] : [{ name, value: escaped(value) }];
   const field = (name: string, fieldPath: string): EnvVar => ({ name, valueFrom: { fieldRef: { fieldPath } } });
   const identity = (name: string, file: string): EnvVar[] =>
-    identitySecret === null ? [] : given(name, `${folder.identity}/${file}`);
+    options['identity-secret'] === null ? [] : given(name, `${folder.identity}/${file}`);
+  const stated = new Map(statedVariables(options));
   return [
     field('SALLYPORT_POD_NAME', 'metadata.name'),
     field('SALLYPORT_POD_NAMESPACE', 'metadata.namespace'),
     field('SALLYPORT_POD_IPS', 'status.podIPs'),
     ...given('SALLYPORT_POD_LABELS_FILE', `${folder.pod}/labels`),
     // The sidecar's own port is the pod's, too: NetworkPolicies may open it by its name.
-    ...given('SALLYPORT_POD_PORTS', namedPortList(pod.facts.namedPorts, adminPort)),
-    ...given('SALLYPORT_PROBES', probeList(pod.facts.probes)),
-    ...given('SALLYPORT_LOOPBACK_PORTS', unnamedPortList(pod.facts)),
+    ...given('SALLYPORT_POD_PORTS', namedPortList(facts.namedPorts, options['admin-port'])),
+    ...given('SALLYPORT_PROBES', probeList(facts.probes)),
+    ...given('SALLYPORT_LOOPBACK_PORTS', unnamedPortList(facts)),
     ...given('SALLYPORT_POLICY', folder.policy),
-    ...given('SALLYPORT_DEFAULT_INBOUND_POLICY', defaultPolicy ?? 'deny'),
-    ...given('SALLYPORT_OPAQUE_PORTS', opaquePorts),
-    ...given('SALLYPORT_REQUIRE_IDENTITY_PORTS', requireIdentityPorts),
     // Both families, where the kernel has both.
-    ...given('SALLYPORT_INBOUND_LISTEN', `[::]:${redirectPort}`),
-    ...given('SALLYPORT_ADMIN_LISTEN', `[::]:${adminPort}`),
-    ...given('SALLYPORT_HEALTH_LISTEN', `[::]:${healthPort}`),
+    ...(isRedirected(options) ? given('SALLYPORT_INBOUND_LISTEN', `[::]:${redirectPort}`) : []),
+    ...given('SALLYPORT_ADMIN_LISTEN', `[::]:${options['admin-port']}`),
+    ...given('SALLYPORT_HEALTH_LISTEN', `[::]:${options['health-port']}`),
     ...identity('SALLYPORT_IDENTITY_CERT', 'tls.crt'),
     ...identity('SALLYPORT_IDENTITY_KEY', 'tls.key'),
     ...identity('SALLYPORT_IDENTITY_TRUST_ANCHORS', 'ca.crt'),
-    ...given('SALLYPORT_TRUST_DOMAIN', trustDomain),
-    ...given('SALLYPORT_CONTROL_PLANE_NAMESPACE', controlPlaneNamespace),
-    ...given('SALLYPORT_SHUTDOWN_GRACE_PERIOD', `${shutdownGrace(pod.terminationGracePeriodSeconds)}s`),
+    ...[...stated].flatMap(([name, value]) => given(name, value)),
+    ...(stated.has('SALLYPORT_SHUTDOWN_GRACE_PERIOD')
+      ? []
+      : given('SALLYPORT_SHUTDOWN_GRACE_PERIOD', `${shutdownGrace(spec?.terminationGracePeriodSeconds)}s`)),
   ];
 }
 
@@ -175,7 +216,7 @@ function unnamedPortList({ containerPorts, namedPorts }: SidecarPod['facts']): s
   return rest.length === 0 ? null : rest.join(',');
 }
 
-function namedPortList(ports: ReadonlyMap<string, readonly number[]>, adminPort: number): string {
+function namedPortList(ports: ReadonlyMap<string, readonly number[]>, adminPort: number | null): string {
   const pairs = [...ports].flatMap(([name, numbers]) => numbers.map((number) => `${name}=${number}`));
   return [...pairs, `${adminPortName}=${adminPort}`].join(',');
 }

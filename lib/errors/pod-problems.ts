@@ -8,7 +8,7 @@ export const podProblems = {
   ),
   annotation: either(
     "An annotation cannot be read; a warning, and the cluster's default, where Linkerd would go on, an error for inject.",
-    'Write one of the default policies, or ports and ranges such as 25,9000-9100.',
+    'Write it as Linkerd does, ports as 25,9000-9100; lib/deploy/README.md has what inject takes.',
   ),
   'probe-port': warning(
     'A probe names a port that its container does not have over TCP, and is skipped.',
@@ -31,7 +31,31 @@ export const podProblems = {
     "Linkerd's own proxy would take the same ports.",
     'Inject one of the two: set linkerd.io/inject: disabled on this pod, or leave Sallyport out.',
   ),
-  'name-in-use': error('The pod has a container or volume of our name already.', 'Rename it.'),
+  'istio-injects': error(
+    "Istio's own sidecar would take the same connections.",
+    'Inject one of the two: set the label sidecar.istio.io/inject: "false" on this pod, or leave Sallyport out.',
+  ),
+  'other-proxy': error(
+    'The pod already has the sidecar of Linkerd or Istio, which takes its inbound connections.',
+    'Inject the YAML of before, or annotate the pod with sallyport.dev/inject: disabled.',
+  ),
+  'idle-annotation': warning(
+    'An annotation of Linkerd or Sallyport has no effect here, is misspelt, or stands where nobody looks.',
+    'Take it away, or write the one that was meant on the pod template.',
+  ),
+  resources: error(
+    'The sidecar or the init container would ask for more of a resource than it may use.',
+    'Raise the limit, or lower the request.',
+  ),
+  'little-memory': warning(
+    'The sidecar or the init container may use less memory than it needs to start.',
+    'Raise the limit by proxy-memory-limit or init-memory-limit.',
+  ),
+  'no-redirect': warning(
+    'With inbound-ports no connection is redirected, and only its listeners are guarded.',
+    'Let the app listen on 127.0.0.1 alone, and Services and probes name the listeners.',
+  ),
+  'name-in-use': error('The pod has a container, volume or port of our name already.', 'Rename it.'),
   'port-in-use': error(
     'A container has a port that Sallyport listens on.',
     'Let it listen elsewhere, or choose another by --admin-port or --health-port.',

@@ -43,6 +43,11 @@ export const settingFaults = {
   'bad-host': fault('A host is neither a name nor an address.', 'Write a host name or an address, without a port.'),
   'bad-name': fault('A name is no DNS name.', 'Use lower-case letters, digits, "-" and ".".'),
   'bad-image': fault('A reference names no image.', 'Write it as for a container: registry/name:tag.'),
+  'bad-amount': fault('An amount of a resource is none.', 'Write 100m or 0.5 of CPU, 128Mi of memory, or none.'),
+  'bad-text': fault(
+    'A value of inject is empty, too long, no string, or has a line break in it.',
+    'Write it in one line, at most 4096 characters.',
+  ),
   'bad-label': fault('An item is no label.', 'Write labels as key=value, comma-separated.'),
   'bad-labels-file': fault(
     'A line of the file of labels is not as the downward API writes it.',

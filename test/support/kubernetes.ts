@@ -46,7 +46,10 @@ export async function kubernetesUnavailable(t: Teardown): Promise<string | false
 export class Kubernetes {
   readonly #port: number;
   readonly #agent: Agent;
-  readonly #resources = new Map<string, readonly { readonly name: string; readonly kind: string; readonly namespaced: boolean }[]>();
+  readonly #resources = new Map<
+    string,
+    readonly { readonly name: string; readonly kind: string; readonly namespaced: boolean }[]
+  >();
 
   constructor(port: number, agent: Agent) {
     this.#port = port;

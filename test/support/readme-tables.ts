@@ -5,6 +5,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { commandTable } from '../../bin/table/table.ts';
+import { annotationOf, optionNames, options as optionRows } from '../../lib/deploy/options.ts';
 import { errorCatalogue } from '../../lib/errors/error-codes.ts';
 import { exitMeanings, exitText } from '../../lib/errors/exits.ts';
 import type { FaultPlace } from '../../lib/errors/fault-row.ts';
@@ -15,6 +16,7 @@ import { testMap } from './test-map.ts';
 
 const file = resolve(import.meta.dirname, '../../README.md');
 const testsFile = resolve(import.meta.dirname, '../README.md');
+const deployFile = resolve(import.meta.dirname, '../../lib/deploy/README.md');
 
 function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]): string =>
@@ -91,12 +93,31 @@ export function withTables(text: string): string {
 
 /** test/README.md with its table made anew. @throws where it has no place for it. */
 export function withTestMap(text: string): string {
-  const place = /(<!-- table: tests -->\n).*?(<!-- end -->)/s;
-  if (!place.test(text)) throw new Error('test/README.md has no table "tests"');
-  return text.replace(place, (_, before, after) => `${before}\n${testMap()}\n\n${after}`);
+  return withTable(text, 'tests', testMap());
+}
+
+/** lib/deploy/README.md with its table of settings made anew. @throws where it has no place for it. */
+export function withOptions(text: string): string {
+  const options = optionNames.map((name) => {
+    const { value, says, shown } = optionRows[name];
+    return [`\`--${name}${value === null ? '' : ` ${value}`}\``, `\`${annotationOf(name)}\``, says, shown];
+  });
+  const head = ['flag', 'annotation', 'says', 'otherwise'];
+  return withTable(text, 'options', table(head, options));
+}
+
+function withTable(text: string, name: string, made: string): string {
+  const place = new RegExp(`(<!-- table: ${name} -->\\n).*?(<!-- end -->)`, 's');
+  if (!place.test(text)) throw new Error(`the page has no table "${name}"`);
+  return text.replace(place, (_, before, after) => `${before}\n${made}\n\n${after}`);
 }
 
 if (process.argv[1] === import.meta.filename) {
-  writeFileSync(file, withTables(readFileSync(file, 'utf8')));
-  writeFileSync(testsFile, withTestMap(readFileSync(testsFile, 'utf8')));
+  for (const [path, renewed] of [
+    [file, withTables],
+    [testsFile, withTestMap],
+    [deployFile, withOptions],
+  ] as const) {
+    writeFileSync(path, renewed(readFileSync(path, 'utf8')));
+  }
 }

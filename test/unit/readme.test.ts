@@ -14,7 +14,7 @@ import { refusals } from '../../lib/policy/refusals.ts';
 import { defaultPolicies } from '../../lib/policy/workload.ts';
 import { type Failure, failureOf, failures, upstreamFailure } from '../../lib/proxy/http/refuse.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
-import { withTables, withTestMap } from '../support/readme-tables.ts';
+import { withOptions, withTables, withTestMap } from '../support/readme-tables.ts';
 import { testsOfRooms } from '../support/test-map.ts';
 import { slowTests, unitTests } from '../support/unit-tests.ts';
 
@@ -187,6 +187,12 @@ t.test('every page links to what is there, and names no file that is not', async
       t.ok(Object.hasOwn(manifest.scripts, name), `${file}: npm run ${name}`);
     }
   }
+});
+
+t.test('the settings of inject', async (t) => {
+  const text = readFileSync(join(root, 'lib/deploy/README.md'), 'utf8');
+  t.ok(withOptions(text) === text, 'npm run readme writes the table');
+  t.throws(() => withOptions(''), /no table "options"/);
 });
 
 t.test('tests: every file of lib has some, and all that is named is there', async (t) => {

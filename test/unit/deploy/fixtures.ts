@@ -4,21 +4,18 @@ import type { ManifestText } from '../../../lib/deploy/inject.ts';
 import { podTemplates } from '../../../lib/deploy/pod-template.ts';
 import type { InjectSettings } from '../../../lib/deploy/settings.ts';
 
+export type Given = InjectSettings['given'];
+
 export const settings: InjectSettings = {
   version: '1.2.3',
-  image: 'registry.example.com/sallyport:1.2.3',
-  policyConfigMap: 'sallyport-policy',
-  identitySecret: null,
-  defaultPolicy: null,
-  skipInboundPorts: null,
-  opaquePorts: null,
-  trustDomain: null,
-  controlPlaneNamespace: null,
-  adminPort: 4191,
-  healthPort: 4192,
-  ownAddress: false,
+  given: { image: 'registry.example.com/sallyport:1.2.3' },
   namespace: 'default',
 };
+
+/** With more flags. */
+export function flagged(more: Given): InjectSettings {
+  return { ...settings, given: { ...settings.given, ...more } };
+}
 
 const folder = new URL('../../fixtures/workloads/', import.meta.url);
 

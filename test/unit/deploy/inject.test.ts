@@ -3,28 +3,53 @@ import { parseCommandLine } from '../../../bin/arguments.ts';
 import { main as iptables } from '../../../bin/iptables.ts';
 import { type Config, readConfig } from '../../../lib/config/config.ts';
 import { inject, uninject } from '../../../lib/deploy/inject.ts';
-import type { InjectSettings } from '../../../lib/deploy/settings.ts';
 import { valueAt, type YamlPath } from '../../../lib/deploy/yaml-edit.ts';
 import { readPod } from '../../../lib/policy/pod.ts';
 import { httpProbes } from '../../support/policy-fixtures.ts';
-import { type AnyPod, podsOf, settings, valuesOf, workloads } from './fixtures.ts';
+import { type AnyPod, flagged, type Given, podsOf, settings, valuesOf, workloads } from './fixtures.ts';
 import { podFaults } from './kubernetes-pod.ts';
 
 const old = '10-injected-by-older.yaml';
-const variants: readonly [string, Partial<InjectSettings>][] = [
+const variants: readonly [string, Given][] = [
   ['plain', {}],
   [
     'with everything',
     {
-      identitySecret: 'web-identity',
-      defaultPolicy: 'audit',
-      skipInboundPorts: '25,9000-9100',
-      opaquePorts: '3306',
-      trustDomain: 'example.org',
-      controlPlaneNamespace: 'mesh',
-      adminPort: 14191,
-      healthPort: 14192,
-      ownAddress: true,
+      'identity-secret': '{serviceaccount}-identity',
+      'policy-configmap': 'policy-{serviceaccount}',
+      'image-pull-policy': 'IfNotPresent',
+      'image-pull-secrets': 'registry,other',
+      'default-inbound-policy': 'audit',
+      'skip-inbound-ports': '25,9000-9100',
+      'skip-subnets': '192.0.2.0/24,2001:db8::/32',
+      'opaque-ports': '3306',
+      'proxy-require-identity-inbound-ports': '8443',
+      'cluster-networks': '10.0.0.0/8',
+      'probe-networks': '10.0.0.0/24',
+      'trust-domain': 'example.org',
+      'control-plane-namespace': 'mesh',
+      'admin-port': '14191',
+      'health-port': '14192',
+      'own-address': 'true',
+      'detect-timeout': '5s',
+      'proxy-inbound-connect-timeout': '250ms',
+      'request-timeout': '1m',
+      'shutdown-grace-period': '20s',
+      'proxy-log-level': 'warn,linkerd=debug',
+      'proxy-log-format': 'plain',
+      'access-log': 'json',
+      'proxy-cpu-request': '50m',
+      'proxy-cpu-limit': '0.5',
+      'proxy-memory-request': '128Mi',
+      'proxy-memory-limit': '512Mi',
+      'proxy-ephemeral-storage-request': '10Mi',
+      'proxy-ephemeral-storage-limit': '1Gi',
+      'init-cpu-request': '10m',
+      'init-cpu-limit': 'none',
+      'init-memory-request': '100Mi',
+      'init-memory-limit': '100Mi',
+      'init-ephemeral-storage-request': 'none',
+      'init-ephemeral-storage-limit': '1G',
     },
   ],
 ];
@@ -38,7 +63,7 @@ const spellings: readonly [string, (text: string) => string][] = [
 
 for (const { file, text } of workloads) {
   for (const [variant, more] of variants) {
-    const all = { ...settings, ...more };
+    const all = flagged(more);
     t.test(`${file}, ${variant}`, async (t) => {
       for (const [spelling, spell] of variant === 'plain' ? spellings : spellings.slice(0, 1)) {
         const written = spell(text);
@@ -111,7 +136,7 @@ t.test('nothing but the pods changes', async (t) => {
 t.test('the environment is one that Sallyport accepts, and says what the pod says', async (t) => {
   for (const { file, text } of workloads) {
     for (const [variant, more] of variants) {
-      const all = { ...settings, ...more };
+      const all = flagged(more);
       const before = podsOf(uninject([{ file, text }], 'default').texts[0] ?? '');
       for (const [index, { pod }] of podsOf(inject([{ file, text }], all).texts[0] ?? '').entries()) {
         const name = `${file}, pod ${index}, ${variant}`;
@@ -120,12 +145,12 @@ t.test('the environment is one that Sallyport accepts, and says what the pod say
         if (config.value === null) continue;
         const { workload, warnings, identity } = config.value;
         t.same(warnings, [], `${name}: no warnings`);
-        t.equal(identity !== null, all.identitySecret !== null);
+        t.equal(identity !== null, all.given['identity-secret'] !== undefined);
         const { facts } = readPod({ kind: 'Pod', metadata: {}, spec: before[index]?.pod.spec });
         const ports = new Map([...workload.namedPorts].filter(([port]) => port !== 'linkerd-admin'));
         t.same([...ports], [...(facts?.namedPorts ?? [])], `${name}: named ports`);
-        t.same(workload.namedPorts.get('linkerd-admin'), [all.adminPort]);
-        const probes = [...workload.probes].filter(([port]) => port !== all.adminPort);
+        t.same(workload.namedPorts.get('linkerd-admin'), [Number(all.given['admin-port'] ?? 4191)]);
+        const probes = [...workload.probes].filter(([port]) => port !== Number(all.given['admin-port'] ?? 4191));
         t.same(probes, [...(facts?.probes ?? [])], `${name}: probes`);
         t.same(Object.fromEntries(workload.labels), pod.metadata?.labels ?? {}, `${name}: labels`);
         t.same(
@@ -141,7 +166,7 @@ t.test('the environment is one that Sallyport accepts, and says what the pod say
 t.test('the arguments of the init container are ones that sallyport iptables takes', async (t) => {
   for (const { file, text } of workloads) {
     for (const [, more] of variants) {
-      for (const { pod } of podsOf(inject([{ file, text }], { ...settings, ...more }).texts[0] ?? '')) {
+      for (const { pod } of podsOf(inject([{ file, text }], flagged(more)).texts[0] ?? '')) {
         const [first] = pod.spec.initContainers ?? [];
         t.equal(first?.name, 'sallyport-init');
         const [command, ...args] = first?.args ?? [];
@@ -170,21 +195,21 @@ t.test('the arguments of the init container are ones that sallyport iptables tak
 
 t.test('what annotations and flags become', async (t) => {
   const [emoji, redis, , , , ipv6, ports] = workloads;
-  const of = (source: unknown, more: Partial<InjectSettings> = {}) => {
-    const { pod } = podsOf(inject([source as never], { ...settings, ...more }).texts[0] ?? '')[0] as { pod: AnyPod };
+  const of = (source: unknown, more: Given = {}) => {
+    const { pod } = podsOf(inject([source as never], flagged(more)).texts[0] ?? '')[0] as { pod: AnyPod };
     return { config: configOf(pod).value as Config, pod };
   };
   const shop = of(emoji).config.workload;
   t.equal(shop.defaultPolicy, 'cluster-unauthenticated', "the Namespace's annotation");
   t.ok(shop.requireIdentityPorts.has(9990), 'and its list');
   t.equal(
-    of(emoji, { defaultPolicy: 'audit' }).config.workload.defaultPolicy,
+    of(emoji, { 'default-inbound-policy': 'audit' }).config.workload.defaultPolicy,
     'cluster-unauthenticated',
     'over a flag',
   );
   t.equal(of(ports).config.workload.defaultPolicy, 'deny', 'closed where nobody says anything');
 
-  const cache = of(redis, { opaquePorts: '25' });
+  const cache = of(redis, { 'opaque-ports': '25' });
   t.equal(cache.config.workload.defaultPolicy, 'all-authenticated');
   const { opaquePorts } = cache.config.workload;
   t.same(

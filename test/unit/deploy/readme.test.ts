@@ -27,6 +27,19 @@ t.test('the session of the page: what the commands print is what is shown', asyn
   t.match(readFileSync(join(folder, 'policy.yaml'), 'utf8'), 'kind: ConfigMap');
 });
 
+t.test('the grant for the scraper', async (t) => {
+  const [, , grant = ''] = [...page.matchAll(/```yaml\n(.*?)```/gs)].map(([, text]) => text);
+  const folder = t.testdir({ 'metrics.yaml': grant });
+  const env = { ...bareEnvironment({}), SALLYPORT_POD_NAMESPACE: 'shop' };
+  const sallyport = (...args: readonly string[]) =>
+    spawnSync(join(checkout, 'bin/sallyport'), args, { env, encoding: 'utf8' });
+  t.match(sallyport('check', folder), { status: 0, stdout: '3 documents: 0 errors, 0 warnings\n' });
+  const scrape = (client: string) =>
+    sallyport('explain', '--policy', folder, '--port', '4191', '--client', client, '--path', '/metrics');
+  t.match(scrape('10.1.2.3'), { status: 0, stdout: /^permit\n {2}server {3}policy.linkerd.io\/server\/metrics/ });
+  t.match(scrape('10.2.2.3'), { status: 1, stdout: /^deny/ }, 'and nobody else');
+});
+
 t.test('every flag that the page names is one', async (t) => {
   const help = spawnSync(join(checkout, 'bin/sallyport'), ['inject', '--help'], { encoding: 'utf8' }).stdout;
   const lines = page.split('\n').filter((line) => line.includes('sallyport inject') || /^\| `--/.test(line));

@@ -1,14 +1,12 @@
 import t from 'tap';
 import { inject, uninject } from '../../../lib/deploy/inject.ts';
-import type { InjectSettings } from '../../../lib/deploy/settings.ts';
-import { deployment, settings } from './fixtures.ts';
+import { deployment, flagged, type Given } from './fixtures.ts';
 
 const app = `      containers:
         - name: app
           image: app:1
 `;
-const run = (text: string, more: Partial<InjectSettings> = {}) =>
-  inject([{ file: 'web.yaml', text }], { ...settings, ...more });
+const run = (text: string, more: Given = {}) => inject([{ file: 'web.yaml', text }], flagged(more));
 
 t.test('pods that cannot be guarded', async (t) => {
   const port = (number: number, more = ''): string => `${app}          ports:
@@ -48,7 +46,7 @@ t.test('pods that cannot be guarded', async (t) => {
       deployment(app, annotated('config.linkerd.io/default-inbound-policy: all-authentcated')),
       'annotation',
       9,
-      /none of all-unauthenticated/,
+      /"all-authentcated" is not known/,
     ],
     [
       'a list with an unknown name',
@@ -92,7 +90,7 @@ t.test('pods that cannot be guarded', async (t) => {
     if (code !== 'yaml-syntax' && code !== 'not-editable') t.ok(first?.resource ?? code === 'record', `${name}: whose`);
   }
   t.same(run(deployment(port(4143, ', protocol: UDP'))).problems, [], 'UDP is none of ours');
-  t.same(run(deployment(port(4191)), { adminPort: 14191 }).problems, [], 'a port can be moved');
+  t.same(run(deployment(port(4191)), { 'admin-port': '14191' }).problems, [], 'a port can be moved');
   const second = `${deployment(app)}---\n${deployment(`      hostNetwork: true\n${app}`)}`;
   t.equal(run(second).texts[0], second, 'one that cannot be guarded keeps all from being written');
 });
@@ -188,7 +186,12 @@ t.test('what others have done to an injected pod stays', async (t) => {
       /volumes:\n {8}- name: mine\n/,
       /sallyport/,
     ],
-    ['another image', (was) => was.replaceAll(settings.image, 'x:1'), /volumes: \[\]\n/, /sallyport|x:1/],
+    [
+      'another image',
+      (was) => was.replaceAll('registry.example.com/sallyport:1.2.3', 'x:1'),
+      /volumes: \[\]\n/,
+      /sallyport|x:1/,
+    ],
   ];
   for (const [name, edit, kept, gone] of rows) {
     const edited = edit(injected);

@@ -2,7 +2,12 @@ import fc from 'fast-check';
 import t from 'tap';
 import { parseCommandLine, UsageError } from '../../../bin/arguments.ts';
 import { main } from '../../../bin/iptables.ts';
-import { readPorts } from '../../../lib/deploy/settings.ts';
+import { ports } from '../../../lib/deploy/option-values.ts';
+
+function readPorts(given: string, skipped: boolean): { readonly text: string; readonly fault: string | null } {
+  const read = ports(skipped)(given, { serviceAccount: null, ports: new Map() });
+  return 'fault' in read ? { text: '', fault: read.fault } : { text: read.value, fault: null };
+}
 
 /** Whether the redirect step, which runs what `inject` has written, takes the list. */
 async function stepTakes(list: string): Promise<boolean> {
