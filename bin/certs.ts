@@ -151,14 +151,28 @@ async function issue(options: Options, env: Env): Promise<Report> {
     SALLYPORT_IDENTITY_KEY: resolve(keyFile),
     SALLYPORT_IDENTITY_TRUST_ANCHORS: resolve(options.out, 'ca.crt'),
   };
-  const [cert, key, ca] = Object.values(environment).map(shellWord);
   return {
     written: [certFile, keyFile],
     notAfter: leaf.validToDate.toISOString(),
     identity: identity.name,
     environment,
-    next: `As a client: curl --cert ${cert} --key ${key} --cacert ${ca} https://…`,
+    next: tryLine(environment, recognised[0] ?? null, env),
   };
+}
+
+/**
+ * A line that asks a proxy with this identity on this machine: by the name of the certificate, since TLS for any other name
+ * does not end there.
+ */
+function tryLine(environment: Readonly<Record<string, string>>, name: string | null, env: Env): string {
+  const [cert, key, ca] = Object.values(environment).map(shellWord);
+  const port = /^\[?[^=]*?(\d+)=/.exec(env.SALLYPORT_INBOUND_PORTS ?? '')?.[1] ?? '8080';
+  const line = (host: string): string =>
+    `curl --cert ${cert} --key ${key} --cacert ${ca} --connect-to ::127.0.0.1:${port} https://${host}/`;
+  if (name === null) {
+    return `As a client, for NAME a DNS name of the server's certificate (this one has none):\n${line('NAME')}`;
+  }
+  return `Against a proxy with this identity on 127.0.0.1:${port}:\n${line(name)}`;
 }
 
 /** `<sa>.<ns>.serviceaccount.identity.<control-plane-ns>.<trust-domain>`, as Linkerd names a ServiceAccount. */

@@ -35,6 +35,7 @@ export async function followIdentity(
         names: new Set(loaded.names),
         options: loaded.secureContextOptions,
         anchors: { generation: anchorsRemoved, endOfChain: loaded.endOfChain },
+        own: loaded,
       });
       telemetry.identityLoaded({ expiresAt: loaded.notAfter, refreshedAt: new Date() });
       readiness.up('identity');

@@ -1,7 +1,10 @@
 /** One code of an error that happens while the proxy starts or runs. */
 export interface ErrorRow {
-  /** `start`: the proxy does not start (exit status 1). `request`: one request is refused, and `Request failed` logged. */
-  readonly ends: 'start' | 'request';
+  /**
+   * `start`: the proxy does not start (exit status 1). `request`: one request is refused, and `Request failed` logged.
+   * `handshake`: one connection is closed, and `TLS handshake failed` logged.
+   */
+  readonly ends: 'start' | 'request' | 'handshake';
   readonly meaning: string;
   readonly remedy: string;
 }
@@ -12,6 +15,10 @@ function request(meaning: string, remedy: string): ErrorRow & { readonly ends: '
 
 function start(meaning: string, remedy: string): ErrorRow & { readonly ends: 'start' } {
   return { ends: 'start', meaning, remedy };
+}
+
+function handshake(meaning: string, remedy: string): ErrorRow & { readonly ends: 'handshake' } {
+  return { ends: 'handshake', meaning, remedy };
 }
 
 /** Every code of an error, in the log's field `code`. Only README and tests read the text; all others import types alone. */
@@ -80,13 +87,77 @@ export const errorCatalogue = {
     'Certificate, key and trust anchors cannot be used at the first load.',
     'Mend the files that the message names; a later rotation that fails keeps the last good ones.',
   ),
+  ERR_SALLYPORT_TLS_UNKNOWN_ISSUER: handshake(
+    "The client's certificate leads to none of our trust anchors.",
+    'Compare its issuer with the anchors of the line; add its root to SALLYPORT_IDENTITY_TRUST_ANCHORS, or let it send its intermediates.',
+  ),
+  ERR_SALLYPORT_TLS_CLIENT_EXPIRED: handshake(
+    "The client's certificate, or one of its issuers', has expired by our clock.",
+    "Renew it at the client; compare the line's clock with the client's.",
+  ),
+  ERR_SALLYPORT_TLS_CLIENT_NOT_YET_VALID: handshake(
+    "The client's certificate, or one of its issuers', is not valid yet by our clock.",
+    'Set the clocks of this machine and of the issuer.',
+  ),
+  ERR_SALLYPORT_TLS_CLIENT_INVALID: handshake(
+    "The client's certificate cannot be one of a client, or its chain is not sound.",
+    'Issue it with the key usage clientAuth and a chain of at most three intermediates; the line has what OpenSSL found.',
+  ),
+  ERR_SALLYPORT_TLS_CLIENT_DISTRUSTS_US: handshake(
+    'The client has refused our certificate: it does not know our issuer, or expects another name.',
+    "Give the client the root of the line's issuer (curl --cacert), and let it call us by a name of our certificate.",
+  ),
+  ERR_SALLYPORT_TLS_OWN_EXPIRED: handshake(
+    'Our own certificate has expired, and the client went away.',
+    'Renew the files of SALLYPORT_IDENTITY_CERT and SALLYPORT_IDENTITY_KEY; they are read again by themselves.',
+  ),
+  ERR_SALLYPORT_TLS_NO_SHARED_VERSION: handshake(
+    'The client does not speak TLS 1.3.',
+    'Update its TLS library, or let it offer TLS 1.3.',
+  ),
+  ERR_SALLYPORT_TLS_NO_SHARED_CIPHER: handshake(
+    'The client offers none of the three cipher suites of TLS 1.3 that are spoken here.',
+    'Let it offer TLS_AES_128_GCM_SHA256.',
+  ),
+  ERR_SALLYPORT_TLS_NO_SHARED_GROUP: handshake(
+    'The client offers no key exchange that is spoken here.',
+    'Let it offer X25519 or P-256.',
+  ),
+  ERR_SALLYPORT_TLS_NO_SHARED_SIGNATURE: handshake(
+    'The client takes no signature that our key can make.',
+    'Let it take ecdsa_secp256r1_sha256, or issue our certificate with a key that it takes.',
+  ),
+  ERR_SALLYPORT_TLS_CLIENT_ALERT: handshake(
+    'The client ended the handshake with an alert that is not about our certificate.',
+    "The line has the alert's name (RFC 8446 section 6.2); look in the client's own log.",
+  ),
+  ERR_SALLYPORT_TLS_MALFORMED: handshake(
+    'What followed the ClientHello is no TLS.',
+    'See what the client really is; a device between may have rewritten its bytes.',
+  ),
+  ERR_SALLYPORT_TLS_CLOSED: handshake(
+    'The client closed the connection in the middle of the handshake.',
+    "Look in the client's own log: many that do not trust a certificate close without a word.",
+  ),
+  ERR_SALLYPORT_TLS_TIMEOUT: handshake(
+    'The handshake was not over after ten seconds.',
+    'Look for a client that stands still, or a network that loses packets.',
+  ),
+  ERR_SALLYPORT_TLS_OTHER: handshake(
+    'The handshake failed for a reason that has no code of its own.',
+    'The line has what OpenSSL says of it.',
+  ),
 } as const satisfies Readonly<Record<string, ErrorRow>>;
 
 type Catalogue = typeof errorCatalogue;
 
 export type ErrorCode = keyof Catalogue;
 
-/** Codes for which there is a response to the client. */
-export type RequestErrorCode = {
-  [Code in ErrorCode]: Catalogue[Code]['ends'] extends 'request' ? Code : never;
+type CodesThatEnd<Ends> = {
+  [Code in ErrorCode]: Catalogue[Code]['ends'] extends Ends ? Code : never;
 }[ErrorCode];
+
+/** Codes for which there is a response to the client. */
+export type RequestErrorCode = CodesThatEnd<'request'>;
+
+export type HandshakeErrorCode = CodesThatEnd<'handshake'>;

@@ -38,6 +38,10 @@ export const logFaults = {
     'Nothing declares a port, so that what listens there on loopback alone is not reached; a warning.',
     'Declare it in the Pod or by a Server, or add it to SALLYPORT_LOOPBACK_PORTS.',
   ),
+  'tls-not-for-us': fault(
+    'A client began TLS for a name that is not ours, or for none, so that TLS does not end here.',
+    'Let it call by a name that the line lists (curl --connect-to), or add its name to the certificate or to SALLYPORT_IDENTITY_NAME.',
+  ),
   'limit-reached': fault(
     'A limit has refused or cut off somebody; a warning, or a line of the level debug where that is ordinary.',
     'See who is named; raise the variable of the same name only if there is room for more.',

@@ -15,7 +15,7 @@ import type { Destination, HttpConnection, Occupant } from './http/request-pipel
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
 import { noTls, recognize, type Unrecognized } from './recognize.ts';
-import type { ConnectionScope, Recorder, TransportScope } from './recorder.ts';
+import type { ConnectionScope, HandshakeFailure, Recorder, TransportScope, UnknownClient } from './recorder.ts';
 import { forwardTcp } from './tcp/forward.ts';
 import type { PeerSession } from './tls/peer-session.ts';
 import type { TlsTermination } from './tls/termination.ts';
@@ -120,20 +120,11 @@ class InboundConnection implements LiveConnection, Unrecognized {
   /** Whether NetworkPolicies let the connection in, or in still; records a refusal. Asked before any byte is read. */
   isAdmitted(connection: 'new' | 'open'): boolean {
     const { authorizer, recorder } = this.#services;
-    const { policyPort, targetIp } = this.#arrival;
+    const { policyPort } = this.#arrival;
     const admission = authorizer.admits(policyPort, this.ip);
     if (admission.kind === 'admitted') return true;
-    recorder.networkRefused(
-      this.policy(),
-      {
-        clientIp: this.ip,
-        clientPort: this.#clientPort,
-        targetIp,
-        targetPort: policyPort,
-        policies: admission.policies,
-        connection,
-      },
-      () => authorizer.admissionReasons(policyPort, this.ip),
+    recorder.networkRefused(this.policy(), { ...this.#unknown(), policies: admission.policies, connection }, () =>
+      authorizer.admissionReasons(policyPort, this.ip),
     );
     return false;
   }
@@ -149,6 +140,19 @@ class InboundConnection implements LiveConnection, Unrecognized {
   mayHandshake(): boolean {
     this.#handshakeSince = performance.now();
     return this.#services.live.handshake(this);
+  }
+
+  handshakeFailed(serverName: string, failure: HandshakeFailure): void {
+    this.#services.recorder.handshakeFailed(this.#unknown(), serverName, failure);
+  }
+
+  helloNotForUs(serverName: string | null, ours: ReadonlySet<string>, outcome: string): void {
+    this.#services.recorder.helloNotForUs(this.#unknown(), serverName, [...ours], outcome);
+  }
+
+  #unknown(): UnknownClient {
+    const { policyPort, targetIp } = this.#arrival;
+    return { clientIp: this.ip, clientPort: this.#clientPort, targetIp, targetPort: policyPort };
   }
 
   secured(socket: Socket, session: PeerSession | null): void {

@@ -8,7 +8,7 @@ import { Opening } from './detect/opening.ts';
 import { type Peek, peek, putBack } from './detect/peek.ts';
 import { type Ending, guarded } from './guard.ts';
 import { endWithStatus } from './last-bytes.ts';
-import type { ConnectionScope } from './recorder.ts';
+import type { ConnectionScope, HandshakeFailure } from './recorder.ts';
 import type { PeerSession } from './tls/peer-session.ts';
 import type { AlpnPreference, Handshake, TlsTermination } from './tls/termination.ts';
 
@@ -27,6 +27,10 @@ export interface Unrecognized extends Ending {
   termination(): TlsTermination | null;
   /** Counts a handshake in; false where there are too many. */
   mayHandshake(): boolean;
+  /** TLS that does not end here, though it does for `ours`. `outcome`: in words. */
+  helloNotForUs(serverName: string | null, ours: ReadonlySet<string>, outcome: string): void;
+  /** Nobody knows who the client is. */
+  handshakeFailed(serverName: string, failure: HandshakeFailure): void;
   /** The handshake has succeeded; what comes is read from this socket. */
   secured(socket: Socket, session: PeerSession | null): void;
   /** TLS has verified who the client is, or that it shows no certificate. */
@@ -83,6 +87,7 @@ function detectTls(connection: Unrecognized, policy: PortPolicy): void {
       takeHello(connection, policy, bytes, result.value.hello, result.value.hello.serverName);
     } else {
       // Linkerd takes a ClientHello without a name for plaintext: it can be meant for nobody but the app.
+      if (result.value.kind === 'hello') tellNotForUs(connection, policy, null);
       recognizePlain(connection, connection.socket, bytes, noTls, null);
     }
   });
@@ -97,6 +102,7 @@ function takeHello(
 ): void {
   const termination = connection.termination();
   if (termination === null || !termination.names.has(serverName)) {
+    tellNotForUs(connection, policy, serverName);
     passThrough(connection, bytes, connection.identify({ kind: 'passthrough', sni: serverName }));
     return;
   }
@@ -108,7 +114,7 @@ function takeHello(
   const prefer: AlpnPreference = policy.protocol === 'http2' || policy.protocol === 'grpc' ? 'h2' : 'http/1.1';
   const established = (handshake: Handshake): void => {
     if (handshake.kind === 'failed') {
-      connection.identify({ kind: 'mesh', identity: null }).tcpError('i/o');
+      connection.handshakeFailed(serverName, handshake.failure);
       connection.socket.destroy();
       return;
     }
@@ -118,6 +124,17 @@ function takeHello(
     recognizePlain(connection, socket, nothing, { kind: 'mesh', identity }, alpn);
   };
   termination.accept(connection.socket, hello, prefer, guarded('a TLS handshake', connection, established));
+}
+
+/** Who configures an identity expects TLS to end here. Where the port's TLS is declared to be the app's, nothing is odd. */
+function tellNotForUs(connection: Unrecognized, policy: PortPolicy, serverName: string | null): void {
+  const termination = connection.termination();
+  if (termination === null || policy.protocol === 'tls') return;
+  const outcome =
+    serverName === null
+      ? 'without a name it is taken for plaintext: no identity, and no HTTP'
+      : 'passed through unread as opaque TLS: decided as a connection, without an identity';
+  connection.helloNotForUs(serverName, termination.names, outcome);
 }
 
 /** TLS for somebody else: its requests cannot be seen. A hello is bytes like any; some would read a request in it. */

@@ -1,4 +1,4 @@
-import type { RequestErrorCode } from '../errors/error-codes.ts';
+import type { HandshakeErrorCode, RequestErrorCode } from '../errors/error-codes.ts';
 import type { IpAddress } from '../ip.ts';
 import type { ConnectionDecision, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
 import type { ResourceRef } from '../resource-ref.ts';
@@ -6,11 +6,7 @@ import type { ConnectionFacts } from './connection-facts.ts';
 import type { LimitName } from './limits.ts';
 
 /** A connection that NetworkPolicies do not admit: nothing of it has been read, or no more will be. */
-export interface NetworkRefusal {
-  readonly clientIp: IpAddress;
-  readonly clientPort: number;
-  readonly targetIp: string;
-  readonly targetPort: number;
+export interface NetworkRefusal extends UnknownClient {
   /** Those that isolate the pod; never empty. */
   readonly policies: readonly ResourceRef[];
   /** Refused at accept, or open until a later policy no longer admitted it. */
@@ -25,6 +21,65 @@ export interface RequestFailure {
   readonly code: RequestErrorCode;
   readonly label: ErrorLabel;
   readonly detail: string;
+}
+
+/** Why a TLS handshake came to nothing, as `sallyport_tls_failures_total{reason}` has it, and the code of each. */
+export const handshakeCodes = {
+  unknown_issuer: 'ERR_SALLYPORT_TLS_UNKNOWN_ISSUER',
+  client_expired: 'ERR_SALLYPORT_TLS_CLIENT_EXPIRED',
+  client_not_yet_valid: 'ERR_SALLYPORT_TLS_CLIENT_NOT_YET_VALID',
+  client_invalid: 'ERR_SALLYPORT_TLS_CLIENT_INVALID',
+  client_distrusts_us: 'ERR_SALLYPORT_TLS_CLIENT_DISTRUSTS_US',
+  own_expired: 'ERR_SALLYPORT_TLS_OWN_EXPIRED',
+  no_shared_version: 'ERR_SALLYPORT_TLS_NO_SHARED_VERSION',
+  no_shared_cipher: 'ERR_SALLYPORT_TLS_NO_SHARED_CIPHER',
+  no_shared_group: 'ERR_SALLYPORT_TLS_NO_SHARED_GROUP',
+  no_shared_signature: 'ERR_SALLYPORT_TLS_NO_SHARED_SIGNATURE',
+  client_alert: 'ERR_SALLYPORT_TLS_CLIENT_ALERT',
+  malformed: 'ERR_SALLYPORT_TLS_MALFORMED',
+  closed: 'ERR_SALLYPORT_TLS_CLOSED',
+  timeout: 'ERR_SALLYPORT_TLS_TIMEOUT',
+  other: 'ERR_SALLYPORT_TLS_OTHER',
+} as const satisfies Readonly<Record<string, HandshakeErrorCode>>;
+
+export type HandshakeReason = keyof typeof handshakeCodes;
+
+/** A certificate that a client has shown. Nothing of it is verified, and all of it is text of the client's choice. */
+export interface ShownCertificate {
+  readonly subject: string;
+  readonly names: string;
+  readonly issuer: string;
+  readonly notBefore: string;
+  readonly notAfter: string;
+}
+
+/** What we show to clients, and whom we ask their certificates to lead to. */
+export interface OwnCertificate {
+  readonly names: readonly string[];
+  readonly issuer: string;
+  readonly notAfter: Date;
+  /** The subjects of our trust anchors. */
+  readonly trusts: readonly string[];
+}
+
+/** A TLS handshake that came to nothing. Who the client is, nobody knows. */
+export interface HandshakeFailure {
+  readonly reason: HandshakeReason;
+  /** In words, ours or the library's. */
+  readonly detail: string;
+  /** Null where the client has shown none. Reading it takes time: only for a line that is written. */
+  readonly certificate: (() => ShownCertificate) | null;
+  readonly own: OwnCertificate;
+  /** By `Date.now()`: what validity was held against. */
+  readonly clockMs: number;
+}
+
+/** A connection about whose client nothing is known but where it came from. */
+export interface UnknownClient {
+  readonly clientIp: IpAddress;
+  readonly clientPort: number;
+  readonly targetIp: string;
+  readonly targetPort: number;
 }
 
 /** Byte counters of a socket that is still open; read again at each scrape. */
@@ -121,6 +176,13 @@ export interface InternalFault {
 export interface Recorder {
   connection(facts: ConnectionFacts): ConnectionScope;
   networkRefused(policy: PortPolicy, refusal: NetworkRefusal, reasons: LazyReasons): void;
+  /** Counted as an `i/o` error too, and logged a bounded number of times. `serverName`: by which the client called us. */
+  handshakeFailed(client: UnknownClient, serverName: string, failure: HandshakeFailure): void;
+  /**
+   * A ClientHello for a name that is not ours, or for none (null), while we have names: logged a bounded number of times.
+   * `outcome`: what becomes of it, in words of ours.
+   */
+  helloNotForUs(client: UnknownClient, serverName: string | null, ours: readonly string[], outcome: string): void;
   /**
    * A limit was reached, and somebody refused or cut off because of it: counted, and logged in one line every ten seconds.
    * `client`: whose connection it was; null where it was nobody's in particular.

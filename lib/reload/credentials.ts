@@ -20,6 +20,10 @@ export interface Credentials {
   readonly endOfChain: (leaf: X509Certificate, intermediates: readonly X509Certificate[]) => number | null;
   readonly notBefore: Date;
   readonly notAfter: Date;
+  /** Of our certificate. */
+  readonly issuer: string;
+  /** The subjects of the anchors. */
+  readonly trusts: readonly string[];
   /** 1 for the first load. */
   readonly generation: number;
 }
@@ -144,6 +148,8 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
         chainEndsAt(certificate, issuers, anchors, new Date()),
       notBefore: leaf.validFromDate,
       notAfter: leaf.validToDate,
+      issuer: oneLine(leaf.issuer),
+      trusts: Object.freeze(anchors.map(({ subject }) => oneLine(subject))),
       generation: context.generation,
     }),
   };
@@ -260,4 +266,5 @@ function latest(bundle: readonly X509Certificate[]): Date {
 }
 
 const day = (date: Date): string => date.toISOString().replace('.000Z', 'Z');
-const oneLine = (name: string): string => name.replaceAll('\n', ', ');
+// Empty for a certificate without a name; Node then has undefined, whatever its types say.
+const oneLine = (name: string | undefined): string => (name ?? '').replaceAll('\n', ', ');

@@ -11,6 +11,7 @@ import { Connection, type Shared, Views } from './connection-scope.ts';
 import { DecisionLog } from './decision-log.ts';
 import { DecisionMetrics } from './decision-metrics.ts';
 import { FaultLog } from './fault-log.ts';
+import { HandshakeLog } from './handshake-log.ts';
 import { LabelStore } from './labels.ts';
 import { LimitMetrics } from './limit-metrics.ts';
 import type { CodedLogger } from './log.ts';
@@ -84,6 +85,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   const processMetrics = new ProcessMetrics(registry, options.processStart, now);
   buildMetrics(registry, options.build);
   const limits = new LimitMetrics(registry, options.log, now);
+  const handshakes = new HandshakeLog(registry, options.log, now);
   const faults = new FaultLog(options.log, registry, now);
   const dropped = options.droppedLogLines ?? (() => 0);
   registerCollected(
@@ -112,6 +114,11 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       shared.decisions.networkRefused.at(...groups).value++;
       shared.log.networkRefused(refusal, reasons);
     },
+    handshakeFailed: (client, serverName, failure) => {
+      shared.decisions.tcpError('i/o', labels.target(client, null)).value++;
+      handshakes.failed(client, serverName, failure);
+    },
+    helloNotForUs: (client, serverName, ours, outcome) => handshakes.notForUs(client, serverName, ours, outcome),
     limitReached: (limit, client) => limits.reached(limit, client?.text ?? null),
     internalFault: (fault) => faults.record(fault),
     openDestination: (bytes: ByteCounter): TransportScope => toApp().add(bytes),

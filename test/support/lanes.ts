@@ -253,6 +253,8 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
   return {
     connection: scope,
     networkRefused: () => {},
+    handshakeFailed: () => {},
+    helloNotForUs: () => {},
     limitReached: (limit) => {
       counts.limits.push(limit);
     },

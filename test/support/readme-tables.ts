@@ -47,10 +47,11 @@ export const tables: Readonly<Record<string, () => string>> = {
   },
   errors: () => {
     const rows = Object.entries(errorCatalogue).map(([code, { meaning, remedy, ...row }]) => {
-      const outcome =
-        row.ends === 'start'
-          ? 'does not start'
-          : String(failureOf(code as Parameters<typeof failureOf>[0]).refusal.status);
+      const outcome = {
+        start: () => 'does not start',
+        handshake: () => 'no TLS',
+        request: () => String(failureOf(code as Parameters<typeof failureOf>[0]).refusal.status),
+      }[row.ends]();
       return [`\`${code}\``, outcome, marked(meaning), marked(remedy)];
     });
     return table(['code', 'outcome', 'meaning', 'remedy'], rows);

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import tls from 'node:tls';
@@ -5,6 +6,14 @@ import { identityFromCertificate } from '../../certificate-names.ts';
 import type { ClientIdentity } from '../../client.ts';
 import type { ClientHello } from '../detect/client-hello.ts';
 import { guarded, internalFault } from '../guard.ts';
+import type { HandshakeFailure, OwnCertificate } from '../recorder.ts';
+import {
+  certificateFailure,
+  closedFailure,
+  errorFailure,
+  type HandshakeContext,
+  internalFailure,
+} from './handshake-failure.ts';
 import { HandshakeTurns } from './handshake-turns.ts';
 import { PeerSession, type TrustAnchors } from './peer-session.ts';
 
@@ -16,6 +25,8 @@ export interface ServerCredentials {
   readonly options: tls.TlsOptions;
   /** As of this snapshot. */
   readonly anchors: TrustAnchors;
+  /** For records of handshakes that fail. */
+  readonly own: OwnCertificate;
 }
 
 export type Handshake =
@@ -27,7 +38,11 @@ export type Handshake =
       readonly session: PeerSession | null;
     }
   /** The client gave up, or presented a certificate that does not verify. */
-  | { readonly kind: 'failed'; readonly reason: string };
+  | { readonly kind: 'failed'; readonly failure: HandshakeFailure };
+
+function failed(failure: HandshakeFailure): Handshake {
+  return { kind: 'failed', failure };
+}
 
 /** Which ALPN protocol we would rather speak, if the client offers one that we know. */
 export type AlpnPreference = 'http/1.1' | 'h2';
@@ -53,6 +68,13 @@ function readKnown(certificate: X509Certificate): KnownCertificate {
   return { identity: identityFromCertificate(certificate.raw), expiresAtMs: certificate.validToDate.getTime() };
 }
 
+/**
+ * Which handshake an event is about. It comes with a TLS socket, from which no documented way leads back to the connection
+ * that it was made of; not even an address, where the client is gone. A number: what a connection begins later, to the app
+ * too, keeps it.
+ */
+const underWay = new AsyncLocalStorage<number>();
+
 /** Milliseconds from the ClientHello to the end of the handshake: node:tls grants no more for bytes on the way. */
 const handshakeMs = 10_000;
 
@@ -60,6 +82,8 @@ interface Pending {
   /** The raw connection. */
   readonly socket: Socket;
   readonly done: (result: Handshake) => void;
+  /** What TLS has said, before the turn in which it is passed on. */
+  result: Handshake | null;
 }
 
 /**
@@ -69,8 +93,10 @@ interface Pending {
 export class TlsTermination {
   readonly names: ReadonlySet<string>;
   readonly anchors: TrustAnchors;
+  readonly #own: OwnCertificate;
   readonly #servers: ReadonlyMap<AlpnPreference | 'none', tls.Server>;
-  readonly #pending = new Map<string, Pending>();
+  readonly #pending = new Map<number, Pending>();
+  #lastId = 0;
   readonly #turns = new HandshakeTurns();
   /** By the whole certificate, which alone decides. */
   readonly #certificates = new Map<string, KnownCertificate>();
@@ -82,6 +108,7 @@ export class TlsTermination {
   constructor(credentials: ServerCredentials, timeoutMs = handshakeMs) {
     this.names = credentials.names;
     this.anchors = credentials.anchors;
+    this.#own = credentials.own;
     const make = (alpn: string[] | undefined): tls.Server => {
       const server = tls.createServer({
         ...credentials.options,
@@ -95,10 +122,12 @@ export class TlsTermination {
           this.#settle(socket, this.#verified(socket));
         } catch (error) {
           internalFault('a TLS handshake', null, error);
-          this.#settle(socket, { kind: 'failed', reason: 'internal error' });
+          this.#settle(socket, failed(internalFailure(this.#context())));
         }
       });
-      server.on('tlsClientError', (error, socket) => this.#settle(socket, { kind: 'failed', reason: error.message }));
+      server.on('tlsClientError', (error, socket) =>
+        this.#settle(socket, failed(errorFailure(error, this.#context()))),
+      );
       return server;
     };
     this.#servers = new Map([
@@ -116,15 +145,18 @@ export class TlsTermination {
   accept(socket: Socket, hello: ClientHello, prefer: AlpnPreference, done: (result: Handshake) => void): void {
     const offersKnown = hello.alpn.includes('h2') || hello.alpn.includes('http/1.1');
     const server = this.#servers.get(offersKnown ? prefer : 'none') as tls.Server;
-    const key = connectionKey(socket);
-    this.#pending.set(key, { socket, done });
+    const id = ++this.#lastId;
+    this.#pending.set(id, { socket, done, result: null });
     // A client that vanishes in the middle of the handshake may cause no TLS event.
     const vanished = (): void => {
       this.#turns.over(socket);
-      this.#settleKey(key, { kind: 'failed', reason: 'connection closed during the handshake' });
+      // It may have said why: an alert, and the end, come in one turn.
+      const said = this.#pending.get(id)?.result;
+      this.#pass(id, said?.kind === 'failed' ? said : failed(closedFailure(this.#context())));
     };
     socket.once('close', guarded('a TLS handshake', null, vanished));
-    this.#turns.add(socket.remoteAddress ?? '', socket, () => server.emit('connection', socket));
+    const begin = (): void => underWay.run(id, () => void server.emit('connection', socket));
+    this.#turns.add(socket.remoteAddress ?? '', socket, begin);
   }
 
   /**
@@ -132,13 +164,16 @@ export class TlsTermination {
    * is still in use. A client whose certificate did not verify could end the process so (SIGSEGV, Node 26.10).
    */
   #settle(socket: tls.TLSSocket, result: Handshake): void {
-    const key = connectionKey(socket);
-    const pending = this.#pending.get(key);
-    if (pending !== undefined) this.#turns.over(pending.socket);
+    const id = underWay.getStore();
+    const pending = id === undefined ? undefined : this.#pending.get(id);
+    if (pending !== undefined) {
+      this.#turns.over(pending.socket);
+      pending.result = result;
+    }
     // Until somebody takes the socket, its end is all there is to know.
     socket.on('error', () => {});
     const settle = (): void => {
-      this.#settleKey(key, result);
+      if (id !== undefined) this.#pass(id, result);
       if (result.kind === 'failed') socket.destroy();
     };
     setImmediate(guarded('a TLS handshake', socket, settle));
@@ -152,7 +187,7 @@ export class TlsTermination {
     const certificate = socket.getPeerX509Certificate();
     if (certificate === undefined) return { kind: 'established', socket, identity: null, session: null };
     if (!socket.authorized) {
-      return { kind: 'failed', reason: `client certificate does not verify: ${String(socket.authorizationError)}` };
+      return failed(certificateFailure(certificate, String(socket.authorizationError), this.#context()));
     }
     const { identity, expiresAtMs } = this.#known(certificate);
     const session = new PeerSession(socket, expiresAtMs);
@@ -172,15 +207,15 @@ export class TlsTermination {
     return known;
   }
 
-  #settleKey(key: string, result: Handshake): void {
-    const pending = this.#pending.get(key);
+  #context(): HandshakeContext {
+    return { own: this.#own, clockMs: Date.now() };
+  }
+
+  /** Once; what comes later has nobody to hear it. */
+  #pass(id: number, result: Handshake): void {
+    const pending = this.#pending.get(id);
     if (pending === undefined) return;
-    this.#pending.delete(key);
+    this.#pending.delete(id);
     pending.done(result);
   }
-}
-
-/** Unique among open connections; node:tls offers no other documented way from a TLS socket back to its raw one. */
-function connectionKey(socket: Socket): string {
-  return `${socket.remoteAddress} ${socket.remotePort} ${socket.localAddress} ${socket.localPort}`;
 }

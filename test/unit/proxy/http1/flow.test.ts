@@ -1,5 +1,4 @@
 import t from 'tap';
-import { TlsTermination } from '../../../../lib/proxy/tls/termination.ts';
 import { workloadCertificate, workloadName } from '../../../support/certificates.ts';
 import {
   bounded,
@@ -15,6 +14,7 @@ import {
 import { startLane } from '../../../support/lanes.ts';
 import { ok, startRawApp } from '../../../support/raw-app.ts';
 import { latin1, RawClient } from '../../../support/raw-http.ts';
+import { terminationOf } from '../../../support/termination.ts';
 import { until } from '../../../support/until.ts';
 
 // One table, two engines: what an HTTP/1.1 client and an app may expect of either lane, over real sockets. Here:
@@ -308,11 +308,7 @@ const scenarios: Scenario[] = [
       const own = workloadCertificate('web', 'shop');
       const caller = workloadCertificate('caller', 'shop');
       const name = workloadName('web', 'shop');
-      const tls = new TlsTermination({
-        names: new Set([name]),
-        options: { cert: own.certificatePem, key: own.keyPem, ca: own.trustAnchorsPem },
-        anchors: { generation: 0, endOfChain: () => Number.POSITIVE_INFINITY },
-      });
+      const tls = terminationOf(own, name);
       const size = 5 * megabyte;
       const app = await startRawApp(t, {
         answer: ({ body }, { socket }) => {

@@ -6,7 +6,7 @@ import { BufferBudget } from '../../../../../lib/proxy/fairness/buffer-budget.ts
 import { onInternalFault } from '../../../../../lib/proxy/guard.ts';
 import { AppSessionPool } from '../../../../../lib/proxy/http2/app/app-session-pool.ts';
 import { reasonName } from '../../../../../lib/proxy/http2/session/protocol.ts';
-import { TlsTermination } from '../../../../../lib/proxy/tls/termination.ts';
+import type { TlsTermination } from '../../../../../lib/proxy/tls/termination.ts';
 import type { Upstreams } from '../../../../../lib/proxy/upstream/upstreams.ts';
 import { workloadCertificate, workloadName } from '../../../../support/certificates.ts';
 import {
@@ -38,6 +38,7 @@ import {
 import { type Engine, engines, type Lane, type LaneOptions, startLane } from '../../../../support/lanes.ts';
 import { defaultLimits } from '../../../../support/limits.ts';
 import { freePort } from '../../../../support/ports.ts';
+import { terminationOf } from '../../../../support/termination.ts';
 import { until } from '../../../../support/until.ts';
 import { waitingRequest } from '../../../../support/waiting.ts';
 
@@ -511,11 +512,7 @@ function meshed(): { termination: TlsTermination; client: ConnectionOptions } {
   const caller = workloadCertificate('caller', 'shop');
   const name = workloadName('web', 'shop');
   return {
-    termination: new TlsTermination({
-      names: new Set([name]),
-      options: { cert: own.certificatePem, key: own.keyPem, ca: own.trustAnchorsPem },
-      anchors: { generation: 0, endOfChain: () => Number.POSITIVE_INFINITY },
-    }),
+    termination: terminationOf(own, name),
     client: {
       servername: name,
       ca: own.trustAnchorsPem,

@@ -1,5 +1,4 @@
 import t, { type Test } from 'tap';
-import { TlsTermination } from '../../../../../lib/proxy/tls/termination.ts';
 import { workloadCertificate, workloadName } from '../../../../support/certificates.ts';
 import {
   dataFrame,
@@ -15,6 +14,7 @@ import { still } from '../../../../support/lane-stage.ts';
 import { type Engine, engines, type Lane, type LaneOptions, startLane } from '../../../../support/lanes.ts';
 import { type AppSocket, type RawApp, type RawAppOptions, startRawApp } from '../../../../support/raw-app.ts';
 import { latin1 } from '../../../../support/raw-http.ts';
+import { terminationOf } from '../../../../support/termination.ts';
 import { until } from '../../../../support/until.ts';
 
 /*
@@ -728,11 +728,7 @@ const scenarios: readonly Scenario[] = [
       const own = workloadCertificate('web', 'shop');
       const caller = workloadCertificate('caller', 'shop');
       const name = workloadName('web', 'shop');
-      const tls = new TlsTermination({
-        names: new Set([name]),
-        options: { cert: own.certificatePem, key: own.keyPem, ca: own.trustAnchorsPem },
-        anchors: { generation: 0, endOfChain: () => Number.POSITIVE_INFINITY },
-      });
+      const tls = terminationOf(own, name);
       const s = await stage(
         t,
         engine,

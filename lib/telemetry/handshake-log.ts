@@ -1,0 +1,108 @@
+import type { Registry } from 'prom-client';
+import {
+  type HandshakeFailure,
+  type HandshakeReason,
+  handshakeCodes,
+  type OwnCertificate,
+  type ShownCertificate,
+  type UnknownClient,
+} from '../proxy/recorder.ts';
+import { clip } from './decision-log.ts';
+import type { CodedLogger } from './log.ts';
+import { occasionFields, Repeats } from './repeats.ts';
+import { Cell, registerCollected, sample } from './series.ts';
+
+const maxText = 256;
+/** Names of ours in a line. */
+const maxNames = 5;
+
+/**
+ * `sallyport_tls_failures_total`, and lines about TLS that does not end here as its client may have meant it: for each client
+ * and reason one a minute.
+ */
+export class HandshakeLog {
+  readonly #cells: ReadonlyMap<HandshakeReason, Cell> = new Map(
+    (Object.keys(handshakeCodes) as HandshakeReason[]).map((reason) => [reason, new Cell({ reason })]),
+  );
+  readonly #log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>;
+  readonly #repeats: Repeats;
+
+  constructor(registry: Registry, log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>, nowMs: () => number) {
+    this.#log = log;
+    this.#repeats = new Repeats(nowMs);
+    registerCollected(
+      registry,
+      {
+        name: 'sallyport_tls_failures_total',
+        help: 'TLS handshakes for our name that came to nothing, by reason.',
+        type: 'counter',
+      },
+      () => Array.from(this.#cells.values(), sample),
+    );
+  }
+
+  failed(client: UnknownClient, serverName: string, failure: HandshakeFailure): void {
+    const cell = this.#cells.get(failure.reason);
+    if (cell !== undefined) cell.value++;
+    if (!this.#log.isLevelEnabled('info')) return;
+    const occasion = this.#repeats.occasion(`${failure.reason} ${client.clientIp.text}`);
+    if (occasion === null) return;
+    const fields = { ...reasonFields(failure), ...clientFields(client), sni: clip(serverName, maxText) };
+    this.#log.info({ ...fields, ...occasionFields(occasion) }, 'TLS handshake failed');
+  }
+
+  notForUs(client: UnknownClient, serverName: string | null, ours: readonly string[], outcome: string): void {
+    if (!this.#log.isLevelEnabled('info')) return;
+    const sni = serverName === null ? null : clip(serverName, maxText);
+    const occasion = this.#repeats.occasion(`sni ${client.clientIp.text} ${sni ?? ''}`);
+    if (occasion === null) return;
+    const fields = {
+      code: 'tls-not-for-us',
+      sni,
+      ours: some(ours),
+      outcome,
+      ...clientFields(client),
+      ...occasionFields(occasion),
+    };
+    this.#log.info(fields, 'TLS not for our names');
+  }
+}
+
+type Fields = Record<string, unknown>;
+
+function reasonFields({ reason, detail, certificate, own, clockMs }: HandshakeFailure): Fields {
+  return {
+    reason,
+    code: handshakeCodes[reason],
+    detail: clip(detail, maxText),
+    ...(certificate === null ? {} : { certificate: shownFields(certificate()) }),
+    own: ownFields(own),
+    clock: new Date(clockMs).toISOString(),
+  };
+}
+
+/** Whose it is nobody knows, so that there is neither `id` nor `tls`. */
+function clientFields({ clientIp, clientPort, targetIp, targetPort }: UnknownClient): Fields {
+  return {
+    client: { ip: clientIp.text, port: clientPort },
+    target: { ip: targetIp, port: targetPort },
+  };
+}
+
+function some(texts: readonly string[]): string[] {
+  return texts.slice(0, maxNames).map((text) => clip(text, maxText));
+}
+
+function shownFields({ subject, names, issuer, notBefore, notAfter }: ShownCertificate): Fields {
+  return {
+    subject: clip(subject, maxText),
+    names: clip(names, maxText),
+    issuer: clip(issuer, maxText),
+    notBefore: clip(notBefore, maxText),
+    notAfter: clip(notAfter, maxText),
+  };
+}
+
+function ownFields({ names, issuer, notAfter, trusts }: OwnCertificate): Fields {
+  return { names: some(names), issuer: clip(issuer, maxText), notAfter: notAfter.toISOString(), trusts: some(trusts) };
+}
