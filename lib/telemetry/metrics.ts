@@ -37,6 +37,8 @@ export interface TelemetryOptions {
   readonly processStart: number;
   /** Lines that the log had to drop so far; shown as a counter. */
   readonly droppedLogLines?: () => number;
+  /** Writes of log lines that failed so far, by the system's code. */
+  readonly failedLogWrites?: () => ReadonlyMap<string, number>;
   /** Monotonic milliseconds; tests bring their own. */
   readonly now?: () => number;
 }
@@ -96,6 +98,15 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       type: 'counter',
     },
     () => [gaugeSample(dropped())],
+  );
+  registerCollected(
+    registry,
+    {
+      name: 'sallyport_log_write_failures_total',
+      help: 'Writes of log lines that failed, by the code of the system; what was to be written waits.',
+      type: 'counter',
+    },
+    () => Array.from(options.failedLogWrites?.() ?? [], ([errno, value]) => gaugeSample(value, { errno })),
   );
 
   let appSeries: TransportSeries | null = null;

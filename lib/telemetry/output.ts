@@ -43,6 +43,13 @@ export function droppedLines(): number {
   return outputs.reduce((sum, output) => sum + output.dropped, 0);
 }
 
+/** Writes that failed so far, on all outputs of this process, by the system's code. A full pipe is no failure. */
+export function failedWrites(): ReadonlyMap<string, number> {
+  return failures;
+}
+
+const failures = new Map<string, number>();
+
 function writeLast(): void {
   const until = performance.now() + lastFlushMs;
   for (const output of outputs) output.writeLast(until);
@@ -64,6 +71,8 @@ class BufferedSink implements LineSink {
   #piece: Piece | null = null;
   #timer: NodeJS.Timeout | null = null;
   #gone = false;
+  /** It has been said that writing fails, and none has succeeded since. */
+  #isTold = false;
   /** Lines given up because nobody took them. */
   dropped = 0;
   #onEmpty: (() => void)[] = [];
@@ -149,6 +158,7 @@ class BufferedSink implements LineSink {
         return;
       }
       piece.written += written;
+      this.#isTold = false;
       if (piece.written < piece.bytes.length) {
         this.#ask(piece);
         return;
@@ -158,8 +168,12 @@ class BufferedSink implements LineSink {
     });
   }
 
-  /** Nothing is given up but for want of room, or because the reader is gone; in both cases nobody would read a report. */
-  #failed(piece: Piece, { code }: NodeJS.ErrnoException): void {
+  /** Nothing is given up but for want of room, or because the reader is gone. */
+  #failed(piece: Piece, { code = 'unknown' }: NodeJS.ErrnoException): void {
+    if (code !== 'EAGAIN') {
+      failures.set(code, (failures.get(code) ?? 0) + 1);
+      this.#tell(code);
+    }
     if (code === 'EPIPE' || code === 'EBADF') {
       this.#gone = true;
       this.dropped += this.#waiting.reduce((sum, { lines }) => sum + lines, piece.lines);
@@ -170,6 +184,16 @@ class BufferedSink implements LineSink {
       return;
     }
     this.#timer = setTimeout(this.#onTimer, code === 'EAGAIN' ? fullPipeMs : failedMs).unref();
+  }
+
+  /** The log cannot say that it cannot be written; standard error may. Once, until it can be written again. */
+  #tell(code: string): void {
+    if (this.#fd !== 1 || this.#isTold) return;
+    this.#isTold = true;
+    const fate =
+      code === 'EPIPE' ? 'nobody reads it, and its lines are dropped' : 'its lines wait, and beyond 8 MiB are dropped';
+    // Where that fails, too, there is nobody left to report it to.
+    writeTo(2, `sallyport: the log cannot be written to standard output (${code}): ${fate}\n`, () => {});
   }
 }
 

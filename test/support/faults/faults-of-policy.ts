@@ -1,0 +1,138 @@
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { get } from './clients.ts';
+import { type Fault, type Finding, firstPolicy, node, Stage } from './stage.ts';
+
+const anyPolicy = /^(?!.*Policy loaded).*(Policy|policy)/;
+
+/** A refused reload is told by all three. */
+async function refusedLoad(stage: Stage, wanted: RegExp): Promise<readonly Finding[]> {
+  return [
+    await stage.log(wanted),
+    await stage.log(/Policy not loaded/),
+    await stage.metric('sallyport_policy_refused', {}, 1),
+  ];
+}
+
+export const policyFaults: readonly Fault[] = [
+  {
+    title: 'a port name that the pod does not have',
+    async provoke(t) {
+      const stage = await Stage.start(t, { policy: firstPolicy.replace('port: PORT', 'port: htpp') });
+      await get(stage.port, '/orders/7');
+      return [
+        await stage.log(/port-name-unknown/, 'code', 'hint'),
+        await stage.log(/Request denied/, 'server', 'reason'),
+        await stage.check(/port-name-unknown/),
+      ];
+    },
+  },
+  {
+    title: 'a label that no Server selects',
+    async provoke(t) {
+      const stage = await Stage.start(t, { env: { SALLYPORT_POD_LABELS: 'app=wbe' } });
+      await get(stage.port, '/orders/7');
+      return [
+        await stage.log(/Server/),
+        await stage.log(/Request denied/, 'server', 'reason'),
+        await stage.check(/app=wbe|selects/),
+      ];
+    },
+  },
+  {
+    title: 'the namespace of the pod forgotten',
+    async provoke(t) {
+      const stage = await Stage.start(t, { env: { SALLYPORT_POD_NAMESPACE: '' } });
+      await get(stage.port, '/orders/7');
+      return [
+        await stage.log(/namespace/),
+        await stage.log(/Request denied/, 'server', 'reason'),
+        await stage.check(/namespace/),
+      ];
+    },
+  },
+  {
+    title: 'NAT: clients come from the address of the node',
+    async provoke(t) {
+      const policy = `${firstPolicy.replace(/requiredAuthenticationRefs.*/, 'requiredAuthenticationRefs: [{ group: policy.linkerd.io, kind: NetworkAuthentication, name: pods }]')}---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: NetworkAuthentication
+metadata: { name: pods, namespace: shop }
+spec: { networks: [{ cidr: 10.1.0.0/16, except: [10.1.0.1] }] }
+`;
+      const stage = await Stage.set(t, { policy });
+      await stage.run();
+      await get(stage.port, '/orders/7', node);
+      return [
+        await stage.log(/Request denied/, 'client.ip', 'reason', 'candidates'),
+        await stage.explain(/network: wanted/, '--client', '10.1.0.1', '--path', '/orders/7'),
+      ];
+    },
+  },
+  {
+    title: "a probe's path that no route has",
+    async provoke(t) {
+      const stage = await Stage.set(t);
+      const withProbe = await Stage.start(t, { env: { SALLYPORT_PROBES: `${stage.port}/healthz` } });
+      await get(withProbe.port, '/healthz');
+      return [
+        await withProbe.log(/Request not routed/, 'path', 'reason'),
+        await withProbe.check(/probe/),
+        await withProbe.explain(/reason/, '--client', '10.1.0.1', '--path', '/healthz'),
+      ];
+    },
+  },
+  {
+    title: 'a listener without a Server',
+    async provoke(t) {
+      const stage = await Stage.start(t, { policy: firstPolicy.replace('port: PORT', 'port: 9999') });
+      await get(stage.port, '/orders/7');
+      return [await stage.log(/8080|Server/), await stage.log(/Request denied/, 'server', 'reason')];
+    },
+  },
+  {
+    title: 'a policy file is broken',
+    async provoke(t) {
+      const stage = await Stage.start(t);
+      stage.write('policy/web.yaml', firstPolicy.replace('spec:', 'spec'));
+      return [...(await refusedLoad(stage, anyPolicy)), await stage.check(/error/)];
+    },
+  },
+  {
+    title: 'a policy file is emptied',
+    async provoke(t) {
+      const stage = await Stage.start(t);
+      stage.write('policy/web.yaml', '');
+      return [...(await refusedLoad(stage, anyPolicy)), await stage.check(/no-documents|error|warning/)];
+    },
+  },
+  {
+    title: 'a ConfigMap is swapped for one that is refused',
+    async provoke(t) {
+      const stage = await Stage.set(t);
+      const folder = join(stage.folder, 'policy');
+      rmSync(folder, { recursive: true });
+      const swap = (name: string, text: string): void => {
+        mkdirSync(join(folder, name), { recursive: true });
+        writeFileSync(join(folder, name, 'web.yaml'), text.replaceAll('PORT', String(stage.port)));
+        symlinkSync(name, join(folder, '..data_tmp'));
+        renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+      };
+      swap('..1', firstPolicy);
+      symlinkSync('..data/web.yaml', join(folder, 'web.yaml'));
+      await stage.run();
+      swap('..2', firstPolicy.replace('kind: ServiceAccount', 'kind: ServiceAcount'));
+      return [...(await refusedLoad(stage, anyPolicy)), await stage.check(/error/)];
+    },
+  },
+  {
+    title: 'a misspelt kind',
+    async provoke(t) {
+      const stage = await Stage.start(t, {
+        policy: firstPolicy.replace('kind: AuthorizationPolicy', 'kind: AuthorisationPolicy'),
+        awaitReady: false,
+      });
+      return [await stage.log(anyPolicy), await stage.check(/near-miss|error/)];
+    },
+  },
+];
