@@ -7,6 +7,7 @@ import { effectivePolicy } from '../policy/effective.ts';
 import { createPodFacts, type PodFactsSource } from '../reload/pod-facts.ts';
 import { createPolicySource } from '../reload/policy-source.ts';
 import type { LoadListeners } from './load-listeners.ts';
+import { PortLines } from './port-lines.ts';
 
 export interface FollowedPolicy {
   readonly authorizer: PolicyAuthorizer;
@@ -30,6 +31,7 @@ export function followPolicy(
 ): FollowedPolicy {
   const authorizer = createAuthorizer({ nowMs: () => performance.now() });
   let index: PolicyIndex | null = null;
+  const lines = new PortLines(config, logger);
   const podFacts = createPodFacts({
     env,
     initial: config.workload,
@@ -44,6 +46,7 @@ export function followPolicy(
     swap: (next) => {
       index = next;
       authorizer.swap(next);
+      lines.tell(next, podFacts.current());
     },
     onProblems: (problems) => {
       for (const { severity, message, ...where } of problems) {

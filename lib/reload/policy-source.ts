@@ -217,8 +217,9 @@ class FollowedFiles implements PolicySource {
       // Whoever asks from now on asks for another turn.
       this.#recompiling = null;
       if (this.#good === null) return;
-      const { index } = await compileInSlices(this.#good.load.documents, this.#options.workload());
+      const { index, problems } = await compileInSlices(this.#good.load.documents, this.#options.workload());
       if (this.#reloader.signal.aborted) return;
+      this.#options.onProblems(problems);
       this.#options.swap(index, this.#good.load.documents);
       // Meanwhile the files may have been found as they were.
       this.#good = { ...this.#good, index };

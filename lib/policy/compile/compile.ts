@@ -9,13 +9,20 @@ import {
   type CompiledRule,
   compiledPort,
   compiledRule,
+  type DocumentPlace,
   type PolicyIndex,
   type RouteTable,
 } from '../decide/policy-index.ts';
 import type { TableTraits } from '../decide/question.ts';
 import { Traits } from '../decide/route-entries.ts';
 import type { PolicyDocument } from '../documents/read.ts';
-import type { GrpcRouteDocument, HttpRouteDocument, RateLimitDocument, ServerDocument } from '../documents/types.ts';
+import {
+  type GrpcRouteDocument,
+  type HttpRouteDocument,
+  locate,
+  type RateLimitDocument,
+  type ServerDocument,
+} from '../documents/types.ts';
 import type { Workload } from '../workload.ts';
 import { closedPort, DefaultGrants, defaultRef, requireIdentity } from './defaults.ts';
 import { type AuthorizationsByTarget, linkAuthorizations } from './link-authorizations.ts';
@@ -82,6 +89,11 @@ export function* compile(
   return { index, problems: linking.problems };
 }
 
+function placeOf(document: ServerDocument): DocumentPlace {
+  const { file, line } = locate(document);
+  return { namespace: document.namespace, file, line };
+}
+
 /** Documents by what they apply to. */
 interface Linked {
   readonly authorizations: AuthorizationsByTarget;
@@ -117,6 +129,7 @@ class PortCompiler {
     return compiledPort({
       port: this.#port,
       server: refOf(this.#document),
+      document: placeOf(this.#document),
       protocol: spec.protocol,
       detectTimeoutMs: this.#workload.detectTimeoutMs,
       hasRequestRules: attached.length > 0 || limit !== undefined,

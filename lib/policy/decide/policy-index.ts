@@ -69,6 +69,13 @@ export interface RateLimit {
   readonly overrides: ReadonlyMap<string, { readonly entry: number; readonly rate: number | null }>;
 }
 
+/** Where a document stands. */
+export interface DocumentPlace {
+  readonly namespace: string;
+  readonly file: string;
+  readonly line: number;
+}
+
 /** One port's policy, whole. The data plane sees only the `PortPolicy` of it. */
 export interface CompiledPort extends PortPolicy {
   /** Null for opaque and TLS ports: no request is ever routed there. */
@@ -76,6 +83,8 @@ export interface CompiledPort extends PortPolicy {
   /** The server's own authorizations: what decides connections. */
   readonly grants: GrantList;
   readonly rateLimit: RateLimit | null;
+  /** The Server's; null where a default policy has the port. */
+  readonly document: DocumentPlace | null;
   /** Who may connect to find out whether the port is open; null where it has no TCP probe. */
   readonly tcpProbe: Authorization | null;
   readonly noRoute: NoRoute;
@@ -145,11 +154,13 @@ export function compiledPort(options: {
   readonly routes: RouteTable | null;
   readonly grants: GrantList;
   readonly rateLimit: RateLimit | null;
+  readonly document?: DocumentPlace | null;
   readonly tcpProbe?: Authorization | null;
 }): CompiledPort {
-  const { server, tcpProbe = null } = options;
+  const { server, document = null, tcpProbe = null } = options;
   return Object.freeze({
     ...options,
+    document,
     tcpProbe,
     decisionsLast: options.rateLimit === null,
     noRoute: Object.freeze({ kind: 'no-route', server } as const),
