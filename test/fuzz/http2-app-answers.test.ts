@@ -1,4 +1,4 @@
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { HpackDecoder } from '../../lib/proxy/http2/hpack/decoder.ts';
@@ -14,6 +14,7 @@ import {
 } from '../support/http2-frames.ts';
 import { type Engine, engines, type Lane, startLane } from '../support/lanes.ts';
 import { strictParser } from '../support/request-parsers.ts';
+import { startSocketApp } from '../support/socket-app.ts';
 import { until } from '../support/until.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { answerFrames, appAnswer, isSound } from './http2-app-script.ts';
@@ -62,8 +63,7 @@ interface ScriptedApp {
   reset(): void;
 }
 
-function startScriptedApp(t: Test): Promise<ScriptedApp> {
-  const sockets = new Set<Socket>();
+async function startScriptedApp(t: Test): Promise<ScriptedApp> {
   const play = async (socket: Socket): Promise<void> => {
     const { packets, ending } = app.script;
     for (const packet of packets) {
@@ -149,8 +149,16 @@ function startScriptedApp(t: Test): Promise<ScriptedApp> {
       }
     };
   };
+  const serve = (socket: Socket): void => {
+    let take: ((chunk: Buffer) => void) | null = null;
+    socket.on('data', (chunk: Buffer) => {
+      take ??= chunk.subarray(0, 3).toString() === 'PRI' ? takeHttp2(socket) : takeHttp1(socket);
+      take(chunk);
+    });
+  };
+  const { port, sockets } = await startSocketApp(t, serve, { noDelay: true });
   const app: ScriptedApp = {
-    port: 0,
+    port,
     script: {
       carrier: 'http2',
       method: 'GET',
@@ -167,24 +175,7 @@ function startScriptedApp(t: Test): Promise<ScriptedApp> {
       for (const socket of sockets) socket.destroy();
     },
   };
-  const server = createServer({ noDelay: true }, (socket) => {
-    sockets.add(socket);
-    socket.on('close', () => sockets.delete(socket));
-    socket.on('error', () => {});
-    let take: ((chunk: Buffer) => void) | null = null;
-    socket.on('data', (chunk: Buffer) => {
-      take ??= chunk.subarray(0, 3).toString() === 'PRI' ? takeHttp2(socket) : takeHttp1(socket);
-      take(chunk);
-    });
-  });
-  t.teardown(() => {
-    app.reset();
-    return new Promise((resolve) => server.close(resolve));
-  });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => resolve(Object.assign(app, { port: (server.address() as AddressInfo).port })));
-  });
+  return app;
 }
 
 interface Variant {

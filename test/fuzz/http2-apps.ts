@@ -1,7 +1,8 @@
 import http2, { type ServerHttp2Stream } from 'node:http2';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Teardown } from '../support/children.ts';
 import { strictParser } from '../support/request-parsers.ts';
+import { startSocketApp } from '../support/socket-app.ts';
 
 /** A request as an app saw it, in a form in which equal requests are equal texts. */
 export interface SeenRequest {
@@ -50,10 +51,9 @@ function answerTo(method: string, target: string, body: Buffer): { status: numbe
  * An app that takes HTTP/2 (by nghttp2) and HTTP/1 (by the letter) on one port, as the proxy chooses, answers when it has
  * the whole request, and records what it got.
  */
-export function startRecordingApp(t: Teardown): Promise<RecordingApp> {
+export async function startRecordingApp(t: Teardown): Promise<RecordingApp> {
   const requests: SeenRequest[] = [];
   const faults: string[] = [];
-  const sockets = new Set<Socket>();
   let open = 0;
 
   const http2Server = http2.createServer();
@@ -135,10 +135,7 @@ export function startRecordingApp(t: Teardown): Promise<RecordingApp> {
     return `${head}Transfer-Encoding: chunked\r\n\r\n${method === 'HEAD' ? '' : chunks}`;
   }
 
-  const server = createServer({ noDelay: true }, (socket) => {
-    sockets.add(socket);
-    socket.on('close', () => sockets.delete(socket));
-    socket.on('error', () => {});
+  const serve = (socket: Socket): void => {
     socket.once('data', (chunk: Buffer) => {
       if (!chunk.toString('latin1').startsWith('PRI')) {
         takeHttp1(socket, chunk);
@@ -148,22 +145,14 @@ export function startRecordingApp(t: Teardown): Promise<RecordingApp> {
       socket.unshift(chunk);
       http2Server.emit('connection', socket);
     });
-  });
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy();
-    return new Promise((resolve) => server.close(resolve));
-  });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () =>
-      resolve({
-        port: (server.address() as AddressInfo).port,
-        requests,
-        faults,
-        get open() {
-          return open;
-        },
-      }),
-    );
-  });
+  };
+  const { port } = await startSocketApp(t, serve, { noDelay: true });
+  return {
+    port,
+    requests,
+    faults,
+    get open() {
+      return open;
+    },
+  };
 }

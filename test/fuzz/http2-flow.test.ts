@@ -1,6 +1,6 @@
 import http, { type IncomingMessage, type ServerResponse } from 'node:http';
 import http2, { type Http2Session, type ServerHttp2Stream } from 'node:http2';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -17,6 +17,7 @@ import {
   windowFrame,
 } from '../support/http2-frames.ts';
 import { type Lane, startLane } from '../support/lanes.ts';
+import { startSocketApp } from '../support/socket-app.ts';
 import { crowding, until } from '../support/until.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { Http2Client } from './http2-client.ts';
@@ -84,8 +85,7 @@ interface FlowApp {
 }
 
 /** An app of both versions that checks what it gets, and answers while it still comes: /seed/up/down. */
-function startFlowApp(t: Test): Promise<FlowApp> {
-  const sockets = new Set<Socket>();
+async function startFlowApp(t: Test): Promise<FlowApp> {
   const sessions = new Set<Http2Session>();
   let open = 0;
   const unheard: Readable[] = [];
@@ -159,8 +159,18 @@ function startFlowApp(t: Test): Promise<FlowApp> {
     });
     return server;
   };
+  const take = (socket: Socket): void => {
+    socket.once('data', (chunk: Buffer) => {
+      socket.pause();
+      socket.unshift(chunk);
+      const isHttp2 = chunk.subarray(0, 3).toString() === 'PRI';
+      (isHttp2 ? http2Server() : http1).emit('connection', socket);
+      if (!isHttp2) socket.resume();
+    });
+  };
+  const { port, sockets } = await startSocketApp(t, take, { noDelay: true });
   const app: FlowApp = {
-    port: 0,
+    port,
     habits: { window: 65_535, pauseEvery: 0, piece: 16_384 },
     faults: [],
     get open() {
@@ -177,29 +187,7 @@ function startFlowApp(t: Test): Promise<FlowApp> {
       for (const socket of sockets) socket.destroy();
     },
   };
-  const server = createServer({ noDelay: true }, (socket) => {
-    sockets.add(socket);
-    socket.on('close', () => sockets.delete(socket));
-    socket.on('error', () => {});
-    socket.once('data', (chunk: Buffer) => {
-      socket.pause();
-      socket.unshift(chunk);
-      const isHttp2 = chunk.subarray(0, 3).toString() === 'PRI';
-      (isHttp2 ? http2Server() : http1).emit('connection', socket);
-      if (!isHttp2) socket.resume();
-    });
-  });
-  t.teardown(() => {
-    app.reset();
-    return new Promise((resolve) => server.close(resolve));
-  });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      Object.defineProperty(app, 'port', { value: (server.address() as AddressInfo).port });
-      resolve(app);
-    });
-  });
+  return app;
 }
 
 interface Exchange {

@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto';
+import type { ConnectionOptions } from 'node:tls';
 import { type Authority, type CertificateRequest, createAuthority, issueCertificate } from '../../certs/authority.ts';
 
 /** A certificate with all that its holder needs to speak TLS. */
@@ -48,4 +49,10 @@ export function spiffeCertificate(spiffeId: string): TestCertificate {
 /** Issued by an authority that nobody trusts. */
 export function strangerCertificate(dnsName: string): TestCertificate {
   return testCertificate({ dnsNames: [dnsName] }, createAuthority({ commonName: 'Nobody you know', days: 30 }));
+}
+
+/** What a client of the mesh says in TLS to the workload of that name; it believes whatever certificate it is shown. */
+export function meshClient(servername: string, own: TestCertificate): ConnectionOptions {
+  const { certificatePem: cert, keyPem: key, trustAnchorsPem: ca } = own;
+  return { servername, cert, key, ca, checkServerIdentity: () => undefined };
 }

@@ -1,5 +1,6 @@
 import net, { type AddressInfo, type Socket } from 'node:net';
 import type { Test } from 'tap';
+import { type ClientOptions, type FramePeer, openClient } from './http2-peers.ts';
 import { type Engine, engines, type Lane, type LaneOptions, startLane } from './lanes.ts';
 import { type RawApp, type RawAppOptions, startRawApp } from './raw-app.ts';
 import { latin1, parseResponses, RawClient } from './raw-http.ts';
@@ -29,6 +30,26 @@ export async function stage(
       return client;
     },
   };
+}
+
+export interface Http2Stage<App> {
+  readonly engine: Engine;
+  readonly lane: Lane;
+  readonly app: App;
+  /** Ended with the test. */
+  open(options?: ClientOptions): Promise<FramePeer>;
+}
+
+/** An app, a proxy that speaks HTTP/2 before it, and clients of that. */
+export async function http2Stage<App extends { readonly port: number }>(
+  t: Test,
+  engine: Engine,
+  startApp: () => Promise<App>,
+  lane: Partial<LaneOptions>,
+): Promise<Http2Stage<App>> {
+  const app = await startApp();
+  const proxy = await startLane(t, { engine: 'fast', http2Engine: engine, protocol: 'http2', app: app.port, ...lane });
+  return { engine, lane: proxy, app, open: (options) => openClient(t, proxy.port, options) };
 }
 
 /** Both ends of a connection, for what is to be served by hand. Ended with the test. */

@@ -70,6 +70,18 @@ export interface Loaded {
 }
 
 /** Documents in force. Questions come from 10.20.0.5 without TLS to port 8080 unless they say otherwise. */
+/** The request of a client that asks for nothing in particular. */
+export const plainFacts = {
+  method: 'GET',
+  path: '/',
+  query: '',
+  host: 'h',
+  grpc: false,
+  carries: 'nothing',
+  header: () => [],
+  oddNames: [],
+} as const;
+
 export function load(text: string, over: Partial<Workload> = {}): Loaded {
   const clock = { nowMs: 1_000_000 };
   const authorizer = createAuthorizer({ nowMs: () => clock.nowMs });

@@ -1,6 +1,7 @@
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Teardown } from './children.ts';
 import { type RecordedRequest, type RequestParser, strictParser } from './request-parsers.ts';
+import { startSocketApp } from './socket-app.ts';
 
 /** One connection of the proxy to the app, as bytes. */
 export interface AppSocket {
@@ -38,13 +39,13 @@ export interface RawAppOptions {
 export const ok = Buffer.from('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
 
 /** An app over bare sockets: it reads requests by one of the two parsers and answers with any bytes at any time. */
-export function startRawApp(t: Teardown, options: RawAppOptions = {}): Promise<RawApp> {
+export async function startRawApp(t: Teardown, options: RawAppOptions = {}): Promise<RawApp> {
   const parser = options.parser ?? strictParser;
   const answer = options.answer ?? ((_request, { socket }) => socket.write(ok));
   const sockets: AppSocket[] = [];
   const requests: RecordedRequest[] = [];
   const malformed: string[] = [];
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+  const serve = (socket: Socket): void => {
     const connection: AppSocket = {
       socket,
       number: sockets.length,
@@ -83,20 +84,10 @@ export function startRawApp(t: Teardown, options: RawAppOptions = {}): Promise<R
       connection.ended = true;
       socket.end();
     });
-    // A proxy that gives up on an answer may reset its connection.
-    socket.on('error', () => {});
     socket.on('close', () => {
       connection.closed = true;
     });
-  });
-  t.teardown(() => {
-    for (const { socket } of sockets) socket.destroy();
-    return new Promise((resolve) => server.close(resolve));
-  });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, options.host ?? '127.0.0.1', () =>
-      resolve({ port: (server.address() as AddressInfo).port, sockets, requests, malformed }),
-    );
-  });
+  };
+  const { port } = await startSocketApp(t, serve, { allowHalfOpen: true, noDelay: true, host: options.host });
+  return { port, sockets, requests, malformed };
 }

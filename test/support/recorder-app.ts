@@ -1,6 +1,7 @@
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Teardown } from './children.ts';
 import { lenientParser, type RecordedRequest, type RequestParser, strictParser } from './request-parsers.ts';
+import { startSocketApp } from './socket-app.ts';
 import { until } from './until.ts';
 
 export interface RecordedConnection {
@@ -54,14 +55,12 @@ class Recording implements RecordedConnection {
 }
 
 /** An app that records the exact bytes of every connection and answers 200 without a body to each request it parses. */
-export function startRecorder(t: Teardown, reading: 'strict' | 'lenient'): Promise<RecorderApp> {
+export async function startRecorder(t: Teardown, reading: 'strict' | 'lenient'): Promise<RecorderApp> {
   const parse = reading === 'strict' ? strictParser : lenientParser;
   const connections: Recording[] = [];
-  const sockets = new Set<Socket>();
-  const server = createServer((socket) => {
+  const serve = (socket: Socket): void => {
     const recording = new Recording();
     connections.push(recording);
-    sockets.add(socket);
     socket.setNoDelay(true);
     socket.on('data', (chunk: Buffer) => {
       recording.chunks.push(chunk);
@@ -70,19 +69,12 @@ export function startRecorder(t: Teardown, reading: 'strict' | 'lenient'): Promi
       recording.pending = recording.pending.length === 0 ? chunk : Buffer.concat([recording.pending, chunk]);
       advance(recording, parse, socket);
     });
-    // An app may see a reset at any time; the recording keeps what came before it.
-    socket.on('error', () => {});
     socket.on('close', () => {
-      sockets.delete(socket);
       recording.closed = true;
       recording.aborted = recording.midMessage;
       recording.midMessage = false;
     });
-  });
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy();
-    return new Promise((resolve) => server.close(resolve));
-  });
+  };
   const app = (port: number): RecorderApp => ({
     port,
     connections,
@@ -114,10 +106,8 @@ export function startRecorder(t: Teardown, reading: 'strict' | 'lenient'): Promi
       );
     },
   });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => resolve(app((server.address() as AddressInfo).port)));
-  });
+  const { port } = await startSocketApp(t, serve);
+  return app(port);
 }
 
 function advance(recording: Recording, parse: RequestParser, socket: Socket): void {

@@ -1,8 +1,9 @@
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createHttp2Server, type Http2ServerRequest, type Http2ServerResponse } from 'node:http2';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import type { Teardown } from './children.ts';
+import { startSocketApp } from './socket-app.ts';
 
 export interface SniffingApp {
   readonly port: number;
@@ -30,13 +31,12 @@ export interface SniffingAppOptions {
  * An app that answers whatever protocol arrives: HTTP/1 and HTTP/2 with a JSON description of the request, gRPC with an
  * empty message and status 0, TLS and any other bytes with their echo. `hold` delays the answer to an HTTP request.
  */
-export function startSniffingApp(
+export async function startSniffingApp(
   t: Teardown,
   options: SniffingAppOptions = {},
   hold: (url: string) => Promise<void> = () => Promise.resolve(),
 ): Promise<SniffingApp> {
   const counts = { connections: 0, requests: 0 };
-  const sockets = new Set<Socket>();
   const http1 = createHttpServer((request, response) => {
     counts.requests += 1;
     describe(request, (seen) => void hold(seen.url).then(() => respond(response, seen)));
@@ -47,12 +47,8 @@ export function startSniffingApp(
     else describe(request, (seen) => void hold(seen.url).then(() => respond(response, seen)));
   });
   const tls = options.tls === undefined ? null : createTlsServer({ ...options.tls, allowHalfOpen: true }, echo);
-  const server = createServer({ allowHalfOpen: true }, (socket) => {
+  const serve = (socket: Socket): void => {
     counts.connections += 1;
-    sockets.add(socket);
-    // A peer may vanish at any time; nothing here depends on how.
-    socket.on('error', () => {});
-    socket.on('close', () => sockets.delete(socket));
     socket.once('data', (first: Buffer) => {
       socket.pause();
       socket.unshift(first);
@@ -69,19 +65,12 @@ export function startSniffingApp(
         socket.resume();
       }
     });
-  });
+  };
   for (const emitter of [http1, http2, tls]) emitter?.on('clientError', (_: Error, socket: Socket) => socket.destroy());
   tls?.on('tlsClientError', () => {});
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy();
-    return new Promise((resolve) => server.close(resolve));
-  });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(options.port ?? 0, options.host ?? '127.0.0.1', () =>
-      resolve({ port: (server.address() as AddressInfo).port, counts }),
-    );
-  });
+  const { host, port } = options;
+  const app = await startSocketApp(t, serve, { host, port, allowHalfOpen: true });
+  return { port: app.port, counts };
 }
 
 function echo(socket: Socket): void {

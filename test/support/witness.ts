@@ -1,7 +1,8 @@
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createHttp2Server, type Http2ServerRequest, type Http2ServerResponse } from 'node:http2';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Teardown } from './children.ts';
+import { startSocketApp } from './socket-app.ts';
 
 /** A request as it reached the app. */
 export interface Witnessed {
@@ -37,7 +38,7 @@ type AnyResponse = ServerResponse | Http2ServerResponse;
  * An app that remembers whatever gets through to it: HTTP/1 and HTTP/2 requests, and connections that are neither. It
  * answers 200 without a body unless `answer` does otherwise.
  */
-export function startWitness(
+export async function startWitness(
   t: Teardown,
   answer: (request: AnyRequest, response: AnyResponse) => void = (_request, response) => {
     response.statusCode = 200;
@@ -47,7 +48,6 @@ export function startWitness(
   const requests: Witnessed[] = [];
   const malformed: string[] = [];
   const raw: string[] = [];
-  const sockets = new Set<Socket>();
   const take = (request: AnyRequest, response: AnyResponse): void => {
     const { httpVersion, method = '', url = '', rawHeaders } = request;
     const witnessed = { version: httpVersion, method, target: url, headers: pairs(rawHeaders), trailers: null };
@@ -67,10 +67,7 @@ export function startWitness(
   });
   const http2 = createHttp2Server({ maxSessionMemory: 1_000 }, take);
   http2.on('sessionError', (error: Error) => malformed.push(error.message));
-  const server = createServer({ allowHalfOpen: true }, (socket) => {
-    sockets.add(socket);
-    socket.on('error', () => {});
-    socket.on('close', () => sockets.delete(socket));
+  const serve = (socket: Socket): void => {
     socket.once('data', (first: Buffer) => {
       socket.pause();
       socket.unshift(first);
@@ -87,25 +84,17 @@ export function startWitness(
       }
       socket.resume();
     });
-  });
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy();
-    return new Promise((resolve) => server.close(resolve));
-  });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () =>
-      resolve({
-        port: (server.address() as AddressInfo).port,
-        requests,
-        malformed,
-        raw,
-        seen: (target, name) =>
-          requests
-            .find((request) => request.target === target)
-            ?.headers.filter(([key]) => key.toLowerCase() === name)
-            .map(([, value]) => value),
-      }),
-    );
-  });
+  };
+  const { port } = await startSocketApp(t, serve, { allowHalfOpen: true });
+  return {
+    port,
+    requests,
+    malformed,
+    raw,
+    seen: (target, name) =>
+      requests
+        .find((request) => request.target === target)
+        ?.headers.filter(([key]) => key.toLowerCase() === name)
+        .map(([, value]) => value),
+  };
 }

@@ -3,7 +3,7 @@ import { connect as connectHttp2 } from 'node:http2';
 import { join } from 'node:path';
 import t from 'tap';
 import { http1Outcome, http1Request, openRoute, route } from '../../support/attacked-routes.ts';
-import { testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
+import { meshClient, testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { identityEnvironment, replaceFile } from '../../support/files.ts';
 import { policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
@@ -61,16 +61,9 @@ spec: {podSelector: {}, port: linkerd-admin, proxyProtocol: HTTP/1}
       `${method} ${target}`,
     );
   }
-  const caller = workloadCertificate('prometheus', 'shop');
   const client = await RawClient.open({
     port: adminPort,
-    tls: {
-      servername: ownName,
-      cert: caller.certificatePem,
-      key: caller.keyPem,
-      ca: caller.trustAnchorsPem,
-      checkServerIdentity: () => undefined,
-    },
+    tls: meshClient(ownName, workloadCertificate('prometheus', 'shop')),
   });
   client.send(latin1(http1Request('/shutdown', ['Content-Length: 0'], 'POST')));
   const [answer] = await client.responses(['POST']);

@@ -1,4 +1,4 @@
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import t from 'tap';
 import { http1Outcome, http1Request, lanes } from '../../support/attacked-routes.ts';
 import type { Teardown } from '../../support/children.ts';
@@ -6,6 +6,7 @@ import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
+import { startSocketApp } from '../../support/socket-app.ts';
 import { until } from '../../support/until.ts';
 
 /*
@@ -20,15 +21,11 @@ interface Closing {
 }
 
 /** Answers `/warm…` and closes the connection, without a word, on anything else that comes as a connection's nth request. */
-function startClosing(t: Teardown, answersFrom: number): Promise<Closing> {
+async function startClosing(t: Teardown, answersFrom: number): Promise<Closing> {
   const requests: string[] = [];
-  const sockets = new Set<Socket>();
   let connections = 0;
-  const server = createServer((socket) => {
+  const { port, sockets } = await startSocketApp(t, (socket) => {
     const number = ++connections;
-    sockets.add(socket);
-    socket.on('error', () => {});
-    socket.on('close', () => sockets.delete(socket));
     socket.on('data', (chunk: Buffer) => {
       const target = chunk.toString('latin1').split(' ')[1] ?? '';
       requests.push(`${target} on ${number}`);
@@ -36,22 +33,13 @@ function startClosing(t: Teardown, answersFrom: number): Promise<Closing> {
       else socket.end();
     });
   });
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy();
-    return new Promise((resolve) => server.close(resolve));
-  });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () =>
-      resolve({
-        port: (server.address() as AddressInfo).port,
-        requests,
-        get open() {
-          return sockets.size;
-        },
-      }),
-    );
-  });
+  return {
+    port,
+    requests,
+    get open() {
+      return sockets.size;
+    },
+  };
 }
 
 const body = 'Content-Length: 2';
@@ -150,25 +138,15 @@ for (const { name, env } of lanes) {
 
 /** Keeps what comes, and ends its side of a connection when it is told to. */
 async function startPatient(t: Teardown): Promise<{ readonly port: number; endAll(): void }> {
-  const sockets = new Set<Socket>();
-  const server = createServer({ allowHalfOpen: true }, (socket) => {
-    sockets.add(socket);
-    socket.on('error', () => {});
-    socket.on('close', () => sockets.delete(socket));
+  const serve = (socket: Socket): void => {
     socket.on('end', () => socket.end());
     socket.on('data', () => {
       if (socket.writable) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
     });
-  });
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy();
-    return new Promise((resolve) => server.close(resolve));
-  });
-  await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
-  });
+  };
+  const { port, sockets } = await startSocketApp(t, serve, { allowHalfOpen: true });
   return {
-    port: (server.address() as AddressInfo).port,
+    port,
     endAll: () => {
       for (const socket of sockets) socket.end();
     },

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t from 'tap';
 import { route } from '../../support/attacked-routes.ts';
-import { testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
+import { meshClient, testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { identityEnvironment } from '../../support/files.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
@@ -118,14 +118,7 @@ const sallyport = await startSallyport(t, {
     ...identityEnvironment(join(folder, 'identity'), testCertificate({ dnsNames: [ownName] })),
   },
 });
-const caller = workloadCertificate('orders', 'shop');
-const tls = {
-  servername: ownName,
-  cert: caller.certificatePem,
-  key: caller.keyPem,
-  ca: caller.trustAnchorsPem,
-  checkServerIdentity: () => undefined,
-};
+const tls = meshClient(ownName, workloadCertificate('orders', 'shop'));
 
 /** What became of the bytes. An app that is reached by a tunnel echoes them. */
 async function outcome(port: number, row: Row, mesh: boolean, way: 'whole' | 'byte by byte'): Promise<string> {

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
 import t, { type Test } from 'tap';
 import { closedServer, http1Request, lanes, openRoute, route } from '../../support/attacked-routes.ts';
-import { testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
+import { meshClient, testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { identityEnvironment } from '../../support/files.ts';
 import {
   type Fields,
@@ -102,14 +102,7 @@ async function startStage(t: Test, env: Readonly<Record<string, string>>): Promi
       ...env,
     },
   });
-  const caller = workloadCertificate('orders', 'shop');
-  const mesh = {
-    servername: ownName,
-    cert: caller.certificatePem,
-    key: caller.keyPem,
-    ca: caller.trustAnchorsPem,
-    checkServerIdentity: () => undefined,
-  };
+  const mesh = meshClient(ownName, workloadCertificate('orders', 'shop'));
   return { app, ports, mesh };
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { connect as tlsConnect } from 'node:tls';
 import t from 'tap';
 import { closedServer, http1Request, lanes, openRoute, route } from '../../support/attacked-routes.ts';
-import { testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
+import { meshClient, testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { identityEnvironment } from '../../support/files.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
@@ -165,14 +165,7 @@ const rows: readonly Row[] = [
 ];
 
 const ownName = workloadName('web', 'shop');
-const caller = workloadCertificate('orders', 'shop');
-const tls = {
-  servername: ownName,
-  cert: caller.certificatePem,
-  key: caller.keyPem,
-  ca: caller.trustAnchorsPem,
-  checkServerIdentity: () => undefined,
-};
+const tls = meshClient(ownName, workloadCertificate('orders', 'shop'));
 
 function open(port: number, mesh: boolean): Promise<Socket> {
   const address = { port, host: '127.0.0.1', allowHalfOpen: true };

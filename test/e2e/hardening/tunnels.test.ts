@@ -1,7 +1,7 @@
 import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
+import { meshClient, testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { identityEnvironment } from '../../support/files.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
@@ -58,14 +58,7 @@ const sallyport = await startSallyport(t, {
     ...identityEnvironment(join(folder, 'identity'), testCertificate({ dnsNames: [ownName] })),
   },
 });
-const caller = workloadCertificate('orders', 'shop');
-const tls = {
-  servername: ownName,
-  cert: caller.certificatePem,
-  key: caller.keyPem,
-  ca: caller.trustAnchorsPem,
-  checkServerIdentity: () => undefined,
-};
+const tls = meshClient(ownName, workloadCertificate('orders', 'shop'));
 
 interface Row {
   readonly title: string;

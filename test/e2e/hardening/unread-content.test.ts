@@ -14,6 +14,7 @@ import {
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { startSallyport } from '../../support/sallyport.ts';
+import { startSocketApp } from '../../support/socket-app.ts';
 import { until } from '../../support/until.ts';
 
 /*
@@ -67,17 +68,13 @@ interface Careless {
   readonly port: number;
   /** Request lines that it has answered. */
   readonly lines: string[];
-  readonly sockets: Set<Socket>;
+  readonly sockets: ReadonlySet<Socket>;
 }
 
 /** An app that reads heads alone, as a handler that leaves content unread does, and closes when it is asked to. */
-function startCareless(t: Teardown): Promise<Careless> {
+async function startCareless(t: Teardown): Promise<Careless> {
   const lines: string[] = [];
-  const sockets = new Set<Socket>();
-  const server = createServer((socket) => {
-    sockets.add(socket);
-    socket.on('error', () => {});
-    socket.on('close', () => sockets.delete(socket));
+  const { port, sockets } = await startSocketApp(t, (socket) => {
     let unread = '';
     let over = false;
     socket.on('data', (chunk: Buffer) => {
@@ -92,14 +89,7 @@ function startCareless(t: Teardown): Promise<Careless> {
       }
     });
   });
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy();
-    return new Promise((resolve) => server.close(resolve));
-  });
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => resolve({ port: (server.address() as AddressInfo).port, lines, sockets }));
-  });
+  return { port, lines, sockets };
 }
 
 async function startProxy(t: Test, app: number, env: Readonly<Record<string, string>>): Promise<Ports> {

@@ -5,18 +5,18 @@ import { compileNow } from '../../../lib/policy/compile/compile.ts';
 import type { RateLimit } from '../../../lib/policy/decide/policy-index.ts';
 import { RateLimiter } from '../../../lib/policy/decide/rate-limit.ts';
 import { readDocuments } from '../../../lib/policy/documents/read.ts';
-import { account, document, ip, load, policy, server, sources, workload } from '../../support/policy-fixtures.ts';
+import {
+  account,
+  document,
+  plainFacts as facts,
+  ip,
+  load,
+  policy,
+  server,
+  sources,
+  workload,
+} from '../../support/policy-fixtures.ts';
 
-const facts = {
-  method: 'GET',
-  path: '/',
-  query: '',
-  host: 'h',
-  grpc: false,
-  carries: 'nothing',
-  header: () => [],
-  oddNames: [],
-} as const;
 const localhost: Client = { ip: ip('127.0.0.1'), tls: { kind: 'none', reason: 'no_tls_from_remote' } };
 const meshed: Client = { ip: ip('10.0.0.1'), tls: { kind: 'mesh', identity: { form: 'dns', name: account('a') } } };
 

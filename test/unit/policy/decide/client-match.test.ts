@@ -4,7 +4,7 @@ import type { ClientIdentity } from '../../../../lib/client.ts';
 import { IdentitySet, identityFault } from '../../../../lib/policy/identities.ts';
 import { type Cidr, isMapped, type NetworkEntry, networkSet, parseCidr } from '../../../../lib/policy/networks.ts';
 import { type Expression, selects } from '../../../../lib/policy/selectors.ts';
-import { account, document, ip, load, policy, server } from '../../../support/policy-fixtures.ts';
+import { account, document, plainFacts as facts, ip, load, policy, server } from '../../../support/policy-fixtures.ts';
 
 function cidr(text: string): Cidr {
   const parsed = parseCidr(text);
@@ -242,16 +242,6 @@ t.test('a long list of grants answers as a short one', async (t) => {
   t.equal(ask({ identity: account('a19') }).authz?.name, 'p19');
   t.equal(ask({ identity: account('a20') }).verdict, 'deny');
   const client = { ip: ip('10.0.0.1'), tls: { kind: 'mesh', identity: { form: 'dns', name: account('a3') } } } as const;
-  const facts = {
-    method: 'GET',
-    path: '/',
-    query: '',
-    host: 'h',
-    grpc: false,
-    carries: 'nothing',
-    header: () => [],
-    oddNames: [],
-  } as const;
   const port = authorizer.port(8080);
   const first = authorizer.request(port, client, facts);
   t.equal(first.kind, 'permit');

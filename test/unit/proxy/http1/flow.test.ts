@@ -1,5 +1,5 @@
 import t from 'tap';
-import { workloadCertificate, workloadName } from '../../../support/certificates.ts';
+import { workloadName } from '../../../support/certificates.ts';
 import {
   bounded,
   get,
@@ -12,9 +12,9 @@ import {
   still,
 } from '../../../support/lane-stage.ts';
 import { startLane } from '../../../support/lanes.ts';
+import { meshed } from '../../../support/mesh.ts';
 import { ok, startRawApp } from '../../../support/raw-app.ts';
 import { latin1, RawClient } from '../../../support/raw-http.ts';
-import { terminationOf } from '../../../support/termination.ts';
 import { until } from '../../../support/until.ts';
 
 // One table, two engines: what an HTTP/1.1 client and an app may expect of either lane, over real sockets. Here:
@@ -305,10 +305,7 @@ const scenarios: Scenario[] = [
   {
     name: 'inside TLS it is the same, with the identity on it',
     run: async (t, engine) => {
-      const own = workloadCertificate('web', 'shop');
-      const caller = workloadCertificate('caller', 'shop');
-      const name = workloadName('web', 'shop');
-      const tls = terminationOf(own, name);
+      const { termination: tls, client: mesh } = meshed('http/1.1');
       const size = 5 * megabyte;
       const app = await startRawApp(t, {
         answer: ({ body }, { socket }) => {
@@ -317,16 +314,7 @@ const scenarios: Scenario[] = [
         },
       });
       const lane = await startLane(t, { engine, app: app.port, tls });
-      const client = await RawClient.open({
-        port: lane.port,
-        tls: {
-          servername: name,
-          ca: own.trustAnchorsPem,
-          cert: caller.certificatePem,
-          key: caller.keyPem,
-          ALPNProtocols: ['http/1.1'],
-        },
-      });
+      const client = await RawClient.open({ port: lane.port, tls: mesh });
       t.teardown(() => client.destroy());
       client.send(Buffer.concat([get('/1'), post('/DENIED', 'x'), get('/2', 'l5d-client-id: admin\r\n')]));
       await client.responses(['GET', 'POST', 'GET']);

@@ -1,14 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
-import type { ConnectionOptions } from 'node:tls';
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../../../lib/proxy/guard.ts';
 import { AppSessionPool } from '../../../../../lib/proxy/http2/app/app-session-pool.ts';
 import { reasonName } from '../../../../../lib/proxy/http2/session/protocol.ts';
-import type { TlsTermination } from '../../../../../lib/proxy/tls/termination.ts';
 import type { Upstreams } from '../../../../../lib/proxy/upstream/upstreams.ts';
-import { workloadCertificate, workloadName } from '../../../../support/certificates.ts';
 import {
   dataFrame,
   type Fields,
@@ -27,7 +23,6 @@ import {
 } from '../../../../support/http2-frames.ts';
 import {
   type AppRequest,
-  type ClientOptions,
   type FrameApp,
   type FrameAppOptions,
   type FramePeer,
@@ -35,10 +30,12 @@ import {
   openClient,
   startFrameApp,
 } from '../../../../support/http2-peers.ts';
-import { type Engine, engines, type Lane, type LaneOptions, startLane } from '../../../../support/lanes.ts';
+import { type Http2Stage, http2Stage } from '../../../../support/lane-stage.ts';
+import { type Engine, engines, type LaneOptions, startLane } from '../../../../support/lanes.ts';
 import { defaultLimits } from '../../../../support/limits.ts';
+import { meshed } from '../../../../support/mesh.ts';
 import { freePort } from '../../../../support/ports.ts';
-import { terminationOf } from '../../../../support/termination.ts';
+import { startSocketApp } from '../../../../support/socket-app.ts';
 import { until } from '../../../../support/until.ts';
 import { waitingRequest } from '../../../../support/waiting.ts';
 
@@ -47,24 +44,10 @@ import { waitingRequest } from '../../../../support/waiting.ts';
  * whole one, one client's trouble is not another's, and nobody's memory or room is used up.
  */
 
-interface Stage {
-  readonly engine: Engine;
-  readonly lane: Lane;
-  readonly app: FrameApp;
-  open(options?: ClientOptions): Promise<FramePeer>;
-}
+type Stage = Http2Stage<FrameApp>;
 
-async function stage(t: Test, engine: Engine, app: FrameAppOptions, lane: Partial<LaneOptions> = {}): Promise<Stage> {
-  const started = await startFrameApp(t, app);
-  const proxy = await startLane(t, {
-    engine: 'fast',
-    http2Engine: engine,
-    protocol: 'http2',
-    app: started.port,
-    ...lane,
-  });
-  return { engine, lane: proxy, app: started, open: (options) => openClient(t, proxy.port, options) };
-}
+const stage = (t: Test, engine: Engine, app: FrameAppOptions, lane: Partial<LaneOptions> = {}): Promise<Stage> =>
+  http2Stage(t, engine, () => startFrameApp(t, app), lane);
 
 const get = (id: number, path = '/', more: Fields = [], method = 'GET'): Buffer =>
   headersFrame(id, requestFields(path, more, method));
@@ -506,23 +489,6 @@ const refuse = ({ connection, id }: AppRequest): void => connection.send(resetFr
 const ok = ({ connection, id }: AppRequest): void => connection.send(head(id, [], true));
 const hold = (): void => {};
 
-/** TLS that ends at the proxy, and a client of the mesh. */
-function meshed(): { termination: TlsTermination; client: ConnectionOptions } {
-  const own = workloadCertificate('web', 'shop');
-  const caller = workloadCertificate('caller', 'shop');
-  const name = workloadName('web', 'shop');
-  return {
-    termination: terminationOf(own, name),
-    client: {
-      servername: name,
-      ca: own.trustAnchorsPem,
-      cert: caller.certificatePem,
-      key: caller.keyPem,
-      ALPNProtocols: ['h2'],
-    },
-  };
-}
-
 /** Whether the count stays what it is while PINGs go to and fro. */
 async function settles(client: FramePeer, count: () => number): Promise<number> {
   for (let before = -1; before !== count(); ) {
@@ -778,19 +744,10 @@ const scenarios: readonly Scenario[] = [
   {
     title: 'an app that speaks HTTP/1',
     run: async (t, engine) => {
-      const sockets = new Set<Socket>();
       // It keeps the connection, too.
-      const app = createServer((socket) => {
-        sockets.add(socket);
-        socket.on('error', () => {});
+      const { port } = await startSocketApp(t, (socket) => {
         socket.once('data', () => socket.write('HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n'));
       });
-      await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
-      t.teardown(() => {
-        for (const socket of sockets) socket.destroy();
-        app.close();
-      });
-      const { port } = app.address() as AddressInfo;
       const lane = await startLane(t, { engine: 'fast', http2Engine: engine, protocol: 'http2', app: port });
       const client = await openClient(t, lane.port);
       client.send(get(1));
@@ -854,7 +811,7 @@ const scenarios: readonly Scenario[] = [
     (encrypted): Scenario => ({
       title: `content is what it was, there and back, on many streams at a time${encrypted ? ', in TLS' : ''}`,
       run: async (t, engine) => {
-        const { termination, client: tls } = meshed();
+        const { termination, client: tls } = meshed('h2');
         const s = await stage(
           t,
           engine,

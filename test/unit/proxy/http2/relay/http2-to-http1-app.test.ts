@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { workloadCertificate, workloadName } from '../../../../support/certificates.ts';
+import { workloadName } from '../../../../support/certificates.ts';
 import {
   dataFrame,
   type Fields,
@@ -9,12 +9,11 @@ import {
   setting,
   windowFrame,
 } from '../../../../support/http2-frames.ts';
-import { type ClientOptions, type FramePeer, openClient } from '../../../../support/http2-peers.ts';
-import { still } from '../../../../support/lane-stage.ts';
-import { type Engine, engines, type Lane, type LaneOptions, startLane } from '../../../../support/lanes.ts';
+import { type Http2Stage, http2Stage, still } from '../../../../support/lane-stage.ts';
+import { type Engine, engines, type LaneOptions } from '../../../../support/lanes.ts';
+import { meshed } from '../../../../support/mesh.ts';
 import { type AppSocket, type RawApp, type RawAppOptions, startRawApp } from '../../../../support/raw-app.ts';
 import { latin1 } from '../../../../support/raw-http.ts';
-import { terminationOf } from '../../../../support/termination.ts';
 import { until } from '../../../../support/until.ts';
 
 /*
@@ -22,23 +21,10 @@ import { until } from '../../../../support/until.ts';
  * apart differently, and its answers come back as HTTP/2.
  */
 
-interface Stage {
-  readonly lane: Lane;
-  readonly app: RawApp;
-  open(options?: ClientOptions): Promise<FramePeer>;
-}
+type Stage = Http2Stage<RawApp>;
 
-async function stage(t: Test, engine: Engine, app: RawAppOptions, lane: Partial<LaneOptions> = {}): Promise<Stage> {
-  const started = await startRawApp(t, app);
-  const proxy = await startLane(t, {
-    engine: 'fast',
-    http2Engine: engine,
-    protocol: 'http2',
-    app: started.port,
-    ...lane,
-  });
-  return { lane: proxy, app: started, open: (options) => openClient(t, proxy.port, options) };
-}
+const stage = (t: Test, engine: Engine, app: RawAppOptions, lane: Partial<LaneOptions> = {}): Promise<Stage> =>
+  http2Stage(t, engine, () => startRawApp(t, app), lane);
 
 const marker: Fields = [['l5d-orig-proto', 'HTTP/1.1']];
 const request = (id: number, method: string, path = '/', more: Fields = [], endStream = true): Buffer =>
@@ -725,25 +711,14 @@ const scenarios: readonly Scenario[] = [
   {
     title: 'the identity, and nothing that a client says about it',
     run: async (t, engine) => {
-      const own = workloadCertificate('web', 'shop');
-      const caller = workloadCertificate('caller', 'shop');
-      const name = workloadName('web', 'shop');
-      const tls = terminationOf(own, name);
+      const { termination: tls, client: mesh } = meshed('h2');
       const s = await stage(
         t,
         engine,
         {},
         { tls, headerChanges: { add: [['l5d-client-id', 'x']], set: [], remove: ['l5d-client-id'] } },
       );
-      const client = await s.open({
-        tls: {
-          servername: name,
-          ca: own.trustAnchorsPem,
-          cert: caller.certificatePem,
-          key: caller.keyPem,
-          ALPNProtocols: ['h2'],
-        },
-      });
+      const client = await s.open({ tls: mesh });
       client.send(
         get(1, '/', [['l5d-client-id', 'admin']]),
         post(3, '/', [['l5d_client_id', 'admin']]),
