@@ -1,8 +1,11 @@
+import type { Listeners } from '../lib/config/listeners.ts';
 import { portNumber } from '../lib/config/values.ts';
 import type { FaultCode } from '../lib/errors/faults.ts';
-import { type IpAddress, parseIp } from '../lib/ip.ts';
+import type { IpAddress } from '../lib/ip.ts';
 import type { ExplainQuery } from '../lib/policy/explain.ts';
 import { nearestName } from '../lib/policy/nearest.ts';
+import { portsOfServer, serverPortNames, type Workload } from '../lib/policy/workload.ts';
+import { type Noted, notedClient, notedIdentity, notesOfArrival } from './explain-notes.ts';
 
 /** A question as given, by flags or by a line of JSON; nothing has been judged yet. */
 export interface GivenQuestion {
@@ -30,25 +33,41 @@ export class BadQuestion extends Error {
   }
 }
 
-/** @throws BadQuestion. Nothing is guessed: a field of the wrong type is never read as if it were absent. */
-export function queryFrom(question: GivenQuestion): ExplainQuery {
-  const identity = text(question, 'identity');
+/** What a question is asked of. */
+export interface Asked {
+  readonly workload: Workload;
+  readonly listeners: Listeners | null;
+}
+
+/**
+ * The question as the policy core takes it, and what there is to say of it. Nothing is guessed: a field of the wrong type is
+ * never read as if it were absent.
+ *
+ * @throws BadQuestion
+ */
+export function queryFrom(question: GivenQuestion, { workload, listeners }: Asked): Noted<ExplainQuery> {
+  const given = text(question, 'identity');
   const tls = oneOf(question, 'tls', ['none', 'anonymous', 'passthrough'] as const);
-  if (identity === '') throw new BadQuestion('identity', 'is empty; leave it out for a client without one');
-  if (identity !== undefined && tls !== undefined) {
+  if (given === '') throw new BadQuestion('identity', 'is empty; leave it out for a client without one');
+  if (given !== undefined && tls !== undefined) {
     throw new BadQuestion('identity', 'is given together with tls; an identity already means mesh TLS');
   }
-  return defined({
-    port: portOf(question),
-    ip: clientIp(question),
-    identity,
-    tls,
+  const identity = given === undefined ? { value: null, notes: [] } : notedIdentity(given, workload);
+  const port = portOf(question, workload);
+  const client = clientOf(question);
+  const value = defined({
+    port,
+    ip: client.value,
+    identity: identity.value ?? undefined,
+    // A certificate that gives no name is still one.
+    tls: given !== undefined && identity.value === null ? 'anonymous' : tls,
     protocol: oneOf(question, 'protocol', ['http1', 'http2', 'grpc', 'tcp', 'connect'] as const),
     method: text(question, 'method'),
     path: text(question, 'path'),
     host: text(question, 'host'),
     headers: headersOf(question),
   });
+  return { value, notes: [...identity.notes, ...client.notes, ...notesOfArrival(listeners, port, client.value)] };
 }
 
 /** Without the fields that were not given, whose defaults the policy core knows. */
@@ -56,20 +75,6 @@ function defined(fields: { [K in keyof ExplainQuery]: ExplainQuery[K] | undefine
   return Object.fromEntries(
     Object.entries(fields).filter(([, value]) => value !== undefined),
   ) as unknown as ExplainQuery;
-}
-
-/** One line of a `--requests` file. @throws BadQuestion */
-export function questionFromLine(line: string): GivenQuestion {
-  let value: unknown;
-  try {
-    value = JSON.parse(line);
-  } catch {
-    throw new BadQuestion(null, 'is not JSON');
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new BadQuestion(null, 'is not a JSON object');
-  }
-  return value;
 }
 
 /** Names that are not read, with the one that was probably meant: `methd` would otherwise ask about a GET. */
@@ -102,19 +107,31 @@ function oneOf<T extends string>(
   return found;
 }
 
-function portOf({ port }: GivenQuestion): number {
+/** By number, or by the name that the pod's facts have for it. */
+function portOf({ port }: GivenQuestion, workload: Workload): number {
   if (port === undefined || port === null) throw new BadQuestion('port', 'is missing');
-  const number = typeof port === 'number' || typeof port === 'string' ? portNumber(String(port)) : undefined;
-  if (number === undefined) throw new BadQuestion('port', `${JSON.stringify(port)} is not a port`);
-  return number;
+  if (typeof port !== 'number' && typeof port !== 'string') {
+    throw new BadQuestion('port', `${JSON.stringify(port)} is not a port`);
+  }
+  const number = portNumber(String(port));
+  if (number !== undefined) return number;
+  const [named, ...others] = portsOfServer(workload, String(port));
+  if (named !== undefined && others.length === 0) return named;
+  if (named !== undefined) {
+    throw new BadQuestion('port', `${JSON.stringify(port)} names several ports: ${[named, ...others].join(', ')}`);
+  }
+  if (!/^[A-Za-z_][\w-]*$/.test(String(port))) throw new BadQuestion('port', `${JSON.stringify(port)} is not a port`);
+  const nearest = nearestName(String(port), serverPortNames(workload));
+  const hint = nearest === undefined ? `name it with --pod-port ${port}=N` : `did you mean ${nearest}?`;
+  throw new BadQuestion('port', `${JSON.stringify(port)} is no port of the pod; ${hint}`);
 }
 
-function clientIp(question: GivenQuestion): IpAddress {
+function clientOf(question: GivenQuestion): Noted<IpAddress> {
   const given = text(question, 'client');
   if (given === undefined) throw new BadQuestion('client', 'is missing');
-  const ip = parseIp(given);
-  if (ip === undefined) throw new BadQuestion('client', `${JSON.stringify(given)} is not an IP address`);
-  return ip;
+  const noted = notedClient(given);
+  if (noted === null) throw new BadQuestion('client', `${JSON.stringify(given)} is not an IP address`);
+  return noted;
 }
 
 function headersOf({ headers }: GivenQuestion): readonly (readonly [string, string])[] {

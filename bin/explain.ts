@@ -1,32 +1,22 @@
-import { createReadStream } from 'node:fs';
-import { createInterface } from 'node:readline';
 import { styleText } from 'node:util';
 import { readWorkload } from '../lib/config/config.ts';
-import { fileFault } from '../lib/config/file-fault.ts';
+import { readListeners } from '../lib/config/listeners.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { type Flags, faultText, type VariableName } from '../lib/config/variables.ts';
-import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
-import { createAuthorizer, type PolicyAuthorizer } from '../lib/policy/authorizer.ts';
-import { compileNow } from '../lib/policy/compile/compile.ts';
-import { serverElsewhere } from '../lib/policy/compile/other-namespaces.ts';
-import type { PolicyDocument } from '../lib/policy/documents/types.ts';
-import { type ExplainJson, type ExplainQuery, explain } from '../lib/policy/explain.ts';
+import { type Complaint, complaintText } from '../lib/errors/complaint.ts';
+import { usageExit } from '../lib/errors/exits.ts';
+import type { ExplainJson } from '../lib/policy/explain.ts';
 import type { Workload } from '../lib/policy/workload.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import { refText } from '../lib/resource-ref.ts';
-import { type CommandLine, complain, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
-import { problemText, warnOf } from './check.ts';
-import { BadQuestion, type GivenQuestion, queryFrom, questionFromLine, unreadFields } from './explain-query.ts';
-import { loadGiven } from './standard-input.ts';
+import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
+import { warnOf } from './check.ts';
+import { withNotes } from './explain-notes.ts';
+import { answerOf, policyOf } from './explain-policy.ts';
+import { type Asked, BadQuestion, queryFrom } from './explain-query.ts';
+import { answerLines } from './explain-requests.ts';
 
 type Flag = FlagOf<'explain'>;
-
-/** The policy that is asked, and what it was made of. */
-interface ExplainedPolicy {
-  readonly authorizer: PolicyAuthorizer;
-  readonly documents: readonly PolicyDocument[];
-  readonly workload: Workload;
-}
 
 /** Flags that stand for a variable; several of one are a comma-separated list. */
 const podFlags: readonly (readonly [Flag, VariableName])[] = [
@@ -42,7 +32,8 @@ const requestFlags = ['port', 'client', 'identity', 'tls', 'protocol', 'method',
 
 export const main: Main<'explain'> = async (line, io) => {
   const file = line.value('requests');
-  const both = requestFlags.find((flag) => line.has(flag));
+  // Lines of an access log do not say their port.
+  const both = requestFlags.find((flag) => flag !== 'port' && line.has(flag));
   if (file !== null && both !== undefined) {
     throw new UsageError(
       'flags-conflict',
@@ -50,18 +41,20 @@ export const main: Main<'explain'> = async (line, io) => {
       'write it into the lines of the file',
     );
   }
-  const query = file === null ? queryOfFlags(line) : null;
-  const policy = await policyOf(line, io);
+  const paths = policyPaths(line, io);
+  const asked = { workload: workloadOf(line, io), listeners: readListeners(io.env) };
+  const query = file === null ? queryOfFlags(line, asked) : null;
+  const policy = await policyOf(paths, asked.workload, io);
   if (policy === null) return usageExit;
-  if (query === null) return answerLines(policy, file ?? '', io);
+  if (query === null) return answerLines({ policy, asked, file: file ?? '', port: line.value('port') }, io);
 
-  const answer = answerOf(policy, query);
-  io.stdout.write(line.has('json') ? `${jsonText(answer)}\n` : answerText(answer, io.stdout));
+  const answer = answerOf(policy, query.value);
+  const { notes } = query;
+  io.stdout.write(line.has('json') ? `${jsonText(withNotes(answer, notes))}\n` : answerText(answer, notes, io.stdout));
   return answer.verdict === 'permit' ? 0 : 1;
 };
 
-/** The policy in force as `run` would have it on its first load; null, with the problems printed, when it cannot be read. */
-async function policyOf(line: CommandLine<Flag>, io: Io): Promise<ExplainedPolicy | null> {
+function policyPaths(line: CommandLine<Flag>, io: Io): readonly string[] {
   const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
   const paths = line.has('policy') ? line.values('policy') : fromEnvironment ? [fromEnvironment] : [];
   if (paths.length === 0)
@@ -73,6 +66,10 @@ async function policyOf(line: CommandLine<Flag>, io: Io): Promise<ExplainedPolic
       'put one of them into a file',
     );
   }
+  return paths;
+}
+
+function workloadOf(line: CommandLine<Flag>, io: Io): Workload {
   const given: Flags = new Map(
     podFlags
       .filter(([flag]) => line.has(flag))
@@ -81,31 +78,10 @@ async function policyOf(line: CommandLine<Flag>, io: Io): Promise<ExplainedPolic
   const facts = readWorkload(io.env, { readManifest }, given);
   if (!facts.ok) throw new UsageError(facts.faults.map(faultText));
   warnOf(facts.warnings, io);
-
-  const load = await loadGiven({ paths, namespace: facts.workload.namespace }, io);
-  const { index, problems } = compileNow(load.documents, facts.workload);
-  for (const problem of [...load.problems, ...problems]) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
-  if (load.broken) return null;
-  // Time stands still: however long a run of many requests takes, a rate limit sees one instant.
-  const instant = 0;
-  const authorizer = createAuthorizer({ nowMs: () => instant });
-  authorizer.swap(index);
-  return { authorizer, documents: load.documents, workload: facts.workload };
+  return facts.workload;
 }
 
-/** Where no Server has the port, it names the one that would if the pod were in that one's namespace. */
-function answerOf({ authorizer, documents, workload }: ExplainedPolicy, query: ExplainQuery): ExplainJson {
-  const answer = explain(authorizer, query);
-  if (answer.server.kind !== 'default') return answer;
-  const elsewhere = serverElsewhere(documents, workload, query.port);
-  if (elsewhere === null) return answer;
-  const { namespace, name } = elsewhere;
-  const remedy = `set SALLYPORT_POD_NAMESPACE or --namespace if the pod is in ${namespace}`;
-  const reason = `${answer.reason}; Server ${namespace}/${name} is ignored, for the pod is in namespace ${workload.namespace} (${remedy})`;
-  return { ...answer, reason };
-}
-
-function queryOfFlags(line: CommandLine<Flag>): ReturnType<typeof queryFrom> {
+function queryOfFlags(line: CommandLine<Flag>, asked: Asked): ReturnType<typeof queryFrom> {
   const question: Record<string, unknown> = {};
   for (const name of requestFlags) {
     if (name !== 'header' && line.has(name)) question[name] = line.value(name);
@@ -119,68 +95,14 @@ function queryOfFlags(line: CommandLine<Flag>): ReturnType<typeof queryFrom> {
   const byName = Map.groupBy(headers, ([name]) => name);
   question.headers = Object.fromEntries([...byName].map(([name, pairs]) => [name, pairs.map(([, value]) => value)]));
   try {
-    return queryFrom(question);
+    return queryFrom(question, asked);
   } catch (error) {
     if (error instanceof BadQuestion) throw new UsageError(error.code, `--${error.field}: ${error.message}`);
     throw error;
   }
 }
 
-async function answerLines(policy: ExplainedPolicy, file: string, io: Io): Promise<ExitStatus> {
-  const input: NodeJS.ReadableStream = file === '-' ? io.stdin : createReadStream(file);
-  let status: ExitStatus = 0;
-  let number = 0;
-  const unread = new Set<string>();
-  // A stream that fails ends the loop below with nothing said; its error is kept and thrown after it.
-  const failed = new Promise<never>((_, reject) => input.once('error', reject));
-  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
-  const answered = (async () => {
-    for await (const line of lines) {
-      number += 1;
-      if (line.trim() === '') continue;
-      if (io.stdout.destroyed) return;
-      const output = answerLine(policy, line, number, unread);
-      if ('error' in output) status = usageExit;
-      if (!io.stdout.write(`${jsonText(output)}\n`)) await drained(io.stdout);
-    }
-  })();
-  try {
-    await Promise.race([answered, failed]);
-  } catch (error) {
-    const { why, remedy } = fileFault(file, error);
-    throw new UsageError('requests-unreadable', `--requests: ${file} cannot be read: ${why}`, remedy);
-  }
-  for (const message of unread) complain(io, 'warning', { code: 'unread-field', message, hint: '' });
-  return status;
-}
-
-function answerLine(
-  policy: ExplainedPolicy,
-  line: string,
-  number: number,
-  unread: Set<string>,
-): ExplainJson | { readonly error: string; readonly code: BadQuestion['code'] } {
-  try {
-    const question: GivenQuestion = questionFromLine(line);
-    for (const message of unreadFields(question)) unread.add(message);
-    return answerOf(policy, queryFrom(question));
-  } catch (error) {
-    if (!(error instanceof BadQuestion)) throw error;
-    const where = `line ${number}: ${error.field === null ? '' : `"${error.field}" `}`;
-    return { error: `${where}${error.message}`, code: error.code };
-  }
-}
-
-/** Resolves, too, when the reader has gone: there will be no drain then. */
-function drained(stream: NodeJS.WriteStream): Promise<void> {
-  return new Promise((resolve) => {
-    stream.once('drain', resolve);
-    stream.once('close', resolve);
-    if (stream.destroyed) resolve();
-  });
-}
-
-function answerText(answer: ExplainJson, stream: NodeJS.WriteStream): string {
+function answerText(answer: ExplainJson, notes: readonly Complaint[], stream: NodeJS.WriteStream): string {
   const paint = (format: Parameters<typeof styleText>[0], text: string): string => styleText(format, text, { stream });
   const rows: string[] = [];
   const row = (name: string, value: string): void => void rows.push(`  ${name.padEnd(8)} ${oneLine(value)}`);
@@ -193,6 +115,7 @@ function answerText(answer: ExplainJson, stream: NodeJS.WriteStream): string {
     answer.tcp ?? (answer.httpStatus === null ? null : `HTTP ${answer.httpStatus}, gRPC ${answer.grpcStatus}`);
   if (wire !== null) row('answer', wire);
   row('reason', answer.reason);
+  for (const note of notes) row('note', complaintText(note));
   for (const { authz, granted, failed, detail } of answer.candidates) {
     const mark = granted ? paint('green', 'grants') : paint('red', `${failed}:`);
     rows.push(`  ${paint('dim', '-')} ${oneLine(refText(authz))} ${mark}${detail === '' ? '' : ` ${oneLine(detail)}`}`);

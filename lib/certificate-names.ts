@@ -1,5 +1,6 @@
 import forge from 'node-forge';
 import type { ClientIdentity } from './client.ts';
+import { dnsIdentity, spiffeIdentity } from './identity-name.ts';
 
 /**
  * Names out of X.509 certificates, read from the signed bytes. Node's display text (`subjectaltname: 'DNS:a, DNS:b'`)
@@ -43,11 +44,11 @@ export function identityFromCertificate(der: Buffer): ClientIdentity | null {
     if (names.filter((name) => name.kind === 'uri').length > 1) return null;
     for (const { kind, text } of names) {
       if (kind === 'dns') {
-        const name = text.toLowerCase();
-        if (isDnsName(name)) return { form: 'dns', name };
+        const identity = dnsIdentity(text);
+        if (identity !== null) return identity;
       } else if (/^spiffe:/i.test(text)) {
         // A broken SPIFFE ID spoils the certificate: falling through to the next SAN would give its bearer another name.
-        return isSpiffeId(text) ? { form: 'spiffe', name: text } : null;
+        return spiffeIdentity(text);
       }
     }
     return null;
@@ -61,31 +62,10 @@ export function identityFromCertificate(der: Buffer): ClientIdentity | null {
 export function dnsNamesOfCertificate(der: Buffer): readonly string[] {
   return orElse([], () => {
     const names = subjectAltNames(extensionsOf(der))
-      .filter((name) => name.kind === 'dns')
-      .map((name) => name.text.toLowerCase());
-    return [...new Set(names.filter(isDnsName))];
+      .filter(({ kind }) => kind === 'dns')
+      .flatMap(({ text }) => dnsIdentity(text)?.name ?? []);
+    return [...new Set(names)];
   });
-}
-
-/**
- * A lower-case DNS name that can be an identity: no wildcard, no trailing dot, and no all-numeric final label, with which
- * it could be read as an IPv4 address (RFC 1123 section 2.1).
- */
-function isDnsName(name: string): boolean {
-  if (name.length > 253) return false;
-  const labels = name.split('.');
-  return labels.every((label) => dnsLabel.test(label)) && !/^[0-9]+$/.test(labels.at(-1) ?? '');
-}
-const dnsLabel = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
-
-/**
- * SPIFFE-ID section 2: at most 2048 bytes; a trust domain in lower case without user or port; path segments that are
- * neither empty nor dots, of unreserved characters only, so no escapes, query or fragment.
- */
-function isSpiffeId(text: string): boolean {
-  if (text.length > 2048) return false;
-  const parts = /^spiffe:\/\/([a-z0-9._-]{1,255})((?:\/[A-Za-z0-9._-]+)*)$/.exec(text);
-  return parts !== null && !(parts[2] ?? '').split('/').some((segment) => segment === '.' || segment === '..');
 }
 
 /** A leaf that could also sign others is no workload's certificate; webpki, and so Linkerd, refuses it as an end entity. */

@@ -32,9 +32,10 @@ interface Rule {
 }
 
 const values =
-  /^lib\/(client|errors\/[\w-]+|http-message|ip|moment|printable|problem|request-target|resource-ref|certificate-names|roster)\.ts$/;
+  /^lib\/(client|errors\/[\w-]+|http-message|ip|moment|printable|problem|request-target|resource-ref|certificate-names|identity-name|roster)\.ts$/;
 
-const plainValues = /^lib\/(client|errors\/[\w-]+|http-message|ip|printable|problem|request-target|resource-ref)\.ts$/;
+const plainValues =
+  /^lib\/(client|errors\/[\w-]+|http-message|identity-name|ip|printable|problem|request-target|resource-ref)\.ts$/;
 const policyValues =
   /^lib\/policy\/(bytes|decision|identities|lists|nearest|networks|probes|refusals|regex|route-rule|selectors|workload)\.ts$/;
 
@@ -123,7 +124,7 @@ const rules: readonly Rule[] = [
   },
   {
     room: /^lib\/certificate-names\.ts$/,
-    may: [/^lib\/client\.ts$/],
+    may: [/^lib\/(client|identity-name)\.ts$/],
     why: 'a certificate to the names in it, nothing more',
   },
   {

@@ -2,7 +2,8 @@ import { nearestName } from '../policy/nearest.ts';
 import { noPorts, type PortSet, type Workload } from '../policy/workload.ts';
 import { type Host, thisHost } from './host.ts';
 import { readLimits } from './limits.ts';
-import type { InboundPort, ListenAddress } from './values.ts';
+import { type Listeners, listenersOf } from './listeners.ts';
+import type { ListenAddress } from './values.ts';
 import {
   type ConfigFault,
   type Environment,
@@ -14,16 +15,12 @@ import {
 } from './variables.ts';
 import { assembleWorkload } from './workload.ts';
 
-export interface Config {
+export interface Config extends Listeners {
   readonly policyPath: string | null;
-  /** For redirected connections. Null: only the explicit ports listen. */
-  readonly inboundListen: ListenAddress | null;
-  readonly inboundPorts: readonly InboundPort[];
   /** Where a redirected connection is forwarded to, on the port it was meant for; `original`: to where it was meant. */
   readonly appHost: string;
   /** Ports that nothing declares, and whose app may be dialled on loopback all the same. */
   readonly loopbackPorts: PortSet;
-  readonly adminListen: ListenAddress | null;
   readonly healthListen: ListenAddress | null;
   /** Null: no TLS is terminated. `names` null: the certificate's own DNS SANs. */
   readonly identity: {
@@ -52,18 +49,13 @@ export type Outcome<T> = ({ readonly ok: true } & T) | { readonly ok: false; rea
 export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<{ readonly config: Config }> {
   const reader = new VariableReader(env);
   const get = reader.get.bind(reader);
-  const inboundPorts = get('SALLYPORT_INBOUND_PORTS') ?? [];
-  const inboundListen = get('SALLYPORT_INBOUND_LISTEN');
-  const redirected = reader.isSet('SALLYPORT_INBOUND_LISTEN') || !reader.isSet('SALLYPORT_INBOUND_PORTS');
   const machine = { ...thisHost, ...host };
   const { workload, warnings } = assembleWorkload(reader, machine);
   const config: Config = {
     policyPath: get('SALLYPORT_POLICY'),
-    inboundListen: redirected ? inboundListen : null,
-    inboundPorts,
+    ...listenersOf(reader),
     appHost: get('SALLYPORT_APP_HOST'),
     loopbackPorts: get('SALLYPORT_LOOPBACK_PORTS') ?? noPorts,
-    adminListen: get('SALLYPORT_ADMIN_LISTEN'),
     healthListen: get('SALLYPORT_HEALTH_LISTEN'),
     identity: readIdentity(reader),
     detectTimeoutMs: get('SALLYPORT_DETECT_TIMEOUT'),

@@ -20,6 +20,34 @@ export const commandFaults = {
   ),
   'requests-unreadable': fault('The file of --requests cannot be read.', 'Check the path and its permissions.'),
   'unread-field': fault('A line of --requests has a field that is not read; a warning.', 'Correct its spelling.'),
+  'log-lines': fault(
+    'Lines of a log among the requests hold no header fields, and some of them no request; a warning.',
+    'Write the headers into a line of JSON where a route or a grant depends on them.',
+  ),
+  'identity-spelling': fault(
+    'A name in a certificate becomes another identity, in lower case; a note of explain.',
+    'Write it in lower case.',
+  ),
+  'no-identity-name': fault(
+    'A name is none that a certificate gives a client; explain decides for one without an identity.',
+    'Write a DNS name without wildcard, or a SPIFFE ID.',
+  ),
+  'other-trust-domain': fault(
+    'An identity is of another trust domain or control plane than this proxy; a note of explain.',
+    'See whether its CA is among the trust anchors, and that policies name it in full; or set SALLYPORT_TRUST_DOMAIN.',
+  ),
+  'client-network': fault(
+    'The client is written as a network; explain decides for one address of it.',
+    'Write one address; others of the network may be decided otherwise.',
+  ),
+  'no-listener': fault(
+    'The configuration has no listener for the port; a note of explain.',
+    'Add the port to SALLYPORT_INBOUND_PORTS, or set SALLYPORT_INBOUND_LISTEN.',
+  ),
+  'other-family': fault(
+    "The listener does not take the client's address family; a note of explain.",
+    'Let it listen on [::], which takes IPv4 as well.',
+  ),
   'untried-selectors': fault(
     'There are more selectors than check tries pods for; a warning.',
     'Set SALLYPORT_POD_LABELS to check for one pod.',

@@ -70,6 +70,10 @@ export const documentProblems = {
     'A network of IPv4 addresses is written as IPv6, in which no client over IPv4 is.',
     'Write it as IPv4.',
   ),
+  'host-bits': warning(
+    'A CIDR is an address inside its network (10.1.2.3/8), and means the whole network.',
+    'Write the network (10.0.0.0/8), or the address with /32 (IPv6: /128).',
+  ),
   'network-empty': error('A network has neither cidr nor except.', 'Write cidr.'),
   'except-alone': error('A list has exceptions, but no network to take them from.', 'Add the network.'),
   'except-outside': either(

@@ -66,6 +66,23 @@ export function isMapped({ family, first, last }: Cidr): boolean {
   return family === 6 && first >= firstMapped && last <= lastMapped;
 }
 
+/** The network in whose middle the address of a CIDR lies: `10.0.0.0/8` of `10.1.2.3/8`; null where it begins there. */
+export function withoutHostBits({ family, first, text }: Cidr): string | null {
+  const [address = '', prefix] = text.split('/');
+  const ip = parseIp(address);
+  if (prefix === undefined || ip === undefined || ip.family !== family || bits(ip) === first) return null;
+  return `${addressText(family, first)}/${prefix}`;
+}
+
+function addressText(family: 4 | 6, value: bigint): string {
+  const parts = (count: number, size: bigint, base: number): string[] =>
+    Array.from({ length: count }, (_, i) =>
+      ((value >> (BigInt(count - 1 - i) * size)) & ((1n << size) - 1n)).toString(base),
+    );
+  const text = family === 4 ? parts(4, 8n, 10).join('.') : parts(8, 16n, 16).join(':');
+  return parseIp(text)?.text ?? text;
+}
+
 export function contains(outer: Cidr, inner: Cidr): boolean {
   return outer.family === inner.family && outer.first <= inner.first && inner.last <= outer.last;
 }

@@ -1,9 +1,9 @@
 import type { z } from 'zod';
 import { didYouMean } from '../nearest.ts';
-import { type Cidr, contains, isMapped, parseCidr } from '../networks.ts';
+import { type Cidr, contains, parseCidr } from '../networks.ts';
 import type { Selector } from '../selectors.ts';
 import { readSelector } from './admit.ts';
-import { warnOfMapped } from './admit-networks.ts';
+import { warnOfNetwork } from './admit-networks.ts';
 import { type AdmissionReport, type Path, pathText } from './report.ts';
 import { fieldsAt } from './shape-fields.ts';
 import { type IngressPeerShape, type IngressPortShape, networkPolicyParts, type SelectorShape } from './shapes.ts';
@@ -175,7 +175,7 @@ function readBlock(
 function readCidr(text: string, path: Path, report: AdmissionReport): Cidr | null {
   const cidr = parseCidr(text);
   if (typeof cidr !== 'string' && text.includes('/')) {
-    if (isMapped(cidr)) warnOfMapped(cidr, path, report);
+    warnOfNetwork(cidr, path, report);
     return cidr;
   }
   const message = typeof cidr === 'string' ? cidr : `"${text}" has no prefix length`;

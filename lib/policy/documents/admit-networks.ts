@@ -8,6 +8,7 @@ import {
   overlaps,
   parseCidr,
   podClusterIp,
+  withoutHostBits,
 } from '../networks.ts';
 import { type AdmissionReport, type Path, pathText } from './report.ts';
 import type { NetworkShape } from './shapes.ts';
@@ -16,7 +17,7 @@ function readSource(text: string, path: Path, report: AdmissionReport): NetworkS
   if (text === podClusterIp) return podClusterIp;
   const cidr = parseCidr(text);
   if (typeof cidr !== 'string') {
-    if (isMapped(cidr)) warnOfMapped(cidr, path, report);
+    warnOfNetwork(cidr, path, report);
     return cidr;
   }
   report.refuse(
@@ -28,8 +29,22 @@ function readSource(text: string, path: Path, report: AdmissionReport): NetworkS
   return undefined;
 }
 
-/** Said wherever a document names networks: nobody who writes this means nobody. */
-export function warnOfMapped({ text }: Cidr, path: Path, report: AdmissionReport): void {
+/** Said wherever a document names networks: what is no fault, and is hardly what was meant. */
+export function warnOfNetwork(cidr: Cidr, path: Path, report: AdmissionReport): void {
+  if (isMapped(cidr)) warnOfMapped(cidr, path, report);
+  const network = withoutHostBits(cidr);
+  if (network === null) return;
+  const { text } = cidr;
+  report.warn(
+    'host-bits',
+    path,
+    `"${text}" is an address inside the network ${network}, and means all of that`,
+    `Write ${network}, or ${text.split('/')[0]}/${cidr.family === 4 ? 32 : 128} for the one address.`,
+  );
+}
+
+/** Nobody who writes this means nobody. */
+function warnOfMapped({ text }: Cidr, path: Path, report: AdmissionReport): void {
   const plain = text.replace(/^.*:(?=\d+\.)/, '').replace(/\/(\d+)$/, (_, n) => `/${Math.max(0, Number(n) - 96)}`);
   report.warn(
     'mapped-network',

@@ -190,7 +190,7 @@ t.test('usage', async (t) => {
     [[...base, '--port', '--json'], /--port needs a value/],
     [[...base, '--clinet', '::1'], /unknown flag --clinet \(did you mean --client\?\)/],
     [[...base, '--port', '80', '--client', '::1', '--default-policy', 'open'], /--default-policy: "open" is not known/],
-    [[...base, '--requests', '-', '--port', '80'], /--port and --requests exclude each other/],
+    [[...base, '--requests', '-', '--client', '::1'], /--client and --requests exclude each other/],
     [[...base, '--requests', '/absent.jsonl'], /--requests: \/absent\.jsonl cannot be read: no such file or folder/],
     [['explain', '--policy', '/absent', '--port', '80', '--client', '::1'], /\/absent:1:1: error: cannot be read/],
     [
