@@ -102,7 +102,8 @@ t.test('each path that leads nowhere has its own hint', async (t) => {
   const others: readonly (readonly [args: readonly string[], env: Record<string, string>, stderr: string])[] = [
     [
       ['explain', '--policy', at('policy'), '--requests', missing],
-      {},
+      // As the documents, or these would be warned of first.
+      { SALLYPORT_POD_NAMESPACE: 'shop' },
       `sallyport explain: --requests: ${said} [requests-unreadable]`,
     ],
     [
