@@ -8,7 +8,7 @@ import { conflicts, reasonToSkip } from './conflicts.ts';
 import { type NamespaceFacts, namespaceFacts, unknownNamespace } from './namespaces.ts';
 import type { PodOptions } from './options.ts';
 import { type IdleAnnotation, idleAnnotations, strayAnnotations } from './other-annotations.ts';
-import { type PodTemplate, podTemplates } from './pod-template.ts';
+import { type PodTemplate, podTemplates, serviceAccountOf } from './pod-template.ts';
 import {
   type InjectRecord,
   injectedAnnotation,
@@ -173,8 +173,7 @@ function planOf(
   // The very reading that a Pod manifest gets, so that what is carried over cannot differ from it.
   const read = readPod({ kind: 'Pod', metadata: null, spec: spec ?? null });
   const { facts } = read;
-  const serviceAccount = String(spec?.serviceAccountName ?? spec?.serviceAccount ?? 'default');
-  const names = { serviceAccount, ports: facts?.namedPorts ?? new Map() };
+  const names = { serviceAccount: serviceAccountOf(spec), ports: facts?.namedPorts ?? new Map() };
   const stated = podOptions(settings, own, namespace.annotations, names);
   const faults: TemplateFault[] = [
     ...read.problems,

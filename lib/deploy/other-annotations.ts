@@ -66,9 +66,13 @@ export interface IdleAnnotation {
 export function idleAnnotations(annotations: Readonly<Record<string, unknown>>): readonly IdleAnnotation[] {
   return Object.keys(annotations).flatMap((name) => {
     if (!forSidecars.test(name) || honoured.has(name)) return [];
-    const reason = /^config\./.test(name) ? meaningless.get(name.slice(name.indexOf('/') + 1)) : undefined;
+    const own = name.slice(name.indexOf('/') + 1);
+    const reason = /^config\./.test(name) ? meaningless.get(own) : undefined;
     if (reason !== undefined) return [{ name, message: `${name} has no effect: ${reason}`, hint: '' }];
-    return [{ name, message: `${name} is not known`, hint: didYouMean(name, honoured) }];
+    // Of the other prefix, perhaps: only there is the nearest one sure to be meant.
+    const same = [...honoured].filter((known) => known.endsWith(`/${own}`));
+    const hint = same.length > 0 ? `Did you mean "${same.join('" or "')}"?` : didYouMean(name, honoured);
+    return [{ name, message: `${name} is not known`, hint }];
   });
 }
 

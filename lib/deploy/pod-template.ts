@@ -115,3 +115,9 @@ export function containersOf(spec: PodSpecValue | null | undefined): { own: Cont
     (spec?.[list] ?? []).map((own, index) => ({ own, at: ['spec', list, index] })),
   );
 }
+
+/** As Kubernetes reads it: nothing and an empty text are the namespace's `default`. */
+export function serviceAccountOf(spec: PodSpecValue | null | undefined): string {
+  const stated = [spec?.serviceAccountName, spec?.serviceAccount].find((name) => (name ?? '') !== '');
+  return String(stated ?? 'default');
+}

@@ -46,7 +46,9 @@ export function readOption<Name extends OptionName>(
   const read = option.parse(text, pod);
   if ('value' in read) return { value: read.value as PodOptions[Name] };
   const { code, fault, hint } = read;
-  return { code, message: fault.length > longest.shown ? `${fault.slice(0, longest.shown)}…` : fault, hint };
+  // What is wrong with it is said at the end.
+  const message = fault.length > longest.shown ? `${fault.slice(0, longest.shown - 60)}…${fault.slice(-60)}` : fault;
+  return { code, message, hint };
 }
 
 /** Why two listeners of one pod cannot have these ports; null where they can. */

@@ -16,6 +16,7 @@ const rooms = ['test/unit', 'test/cases', 'test/architecture.test.ts'];
 export const slowTests: ReadonlyMap<string, string> = new Map([
   ['test/unit/bin/', 'starts a program for each row'],
   ['test/unit/deploy/inject.test.ts', 'reads and writes hundreds of random manifests'],
+  ['test/unit/deploy/options.test.ts', 'reads and writes thousands of manifests'],
   ['test/unit/deploy/command.test.ts', 'starts a program for each row'],
   ['test/unit/deploy/readme.test.ts', 'starts every command that the page shows'],
   ['test/unit/readme.test.ts', 'starts every command that README shows'],

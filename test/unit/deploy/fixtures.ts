@@ -26,6 +26,9 @@ export const workloads: readonly ManifestText[] = readdirSync(folder)
 export interface AnyContainer {
   readonly name: string;
   readonly args?: readonly string[];
+  readonly ports?: readonly { readonly name: string }[];
+  readonly readinessProbe?: { readonly httpGet: { readonly port: string } };
+  readonly resources?: object;
   readonly env?: readonly {
     readonly name: string;
     readonly value?: string;
