@@ -13,7 +13,8 @@ import { mapBounded } from '../support/until.ts';
  */
 t.setTimeout(600_000);
 
-const skip = process.platform === 'linux' ? await missing(t, 'bash', 'setpriv') : 'clients call from 127.0.0.2: Linux';
+const skip =
+  process.platform === 'linux' ? await missing(t, 'bash', 'setpriv', 'openssl') : 'clients call from 127.0.0.2: Linux';
 
 t.test("README's table of faults", { skip }, async (t) => {
   const [, text = ''] =

@@ -1,6 +1,8 @@
 import { request } from 'node:http';
+import { join } from 'node:path';
 import { type ConnectionOptions, connect } from 'node:tls';
 import type { TestCertificate } from '../certificates.ts';
+import { runToEnd, type Teardown } from '../children.ts';
 import { until } from '../until.ts';
 import { outside, type Stage } from './stage.ts';
 
@@ -47,4 +49,21 @@ export async function getOverTls(
   await until('a response or an end', () => ended !== '' || received.includes('\r\n'), { timeoutMs: 20_000 });
   socket.destroy();
   return received === '' ? ended : (received.split('\r\n')[0] as string);
+}
+
+/** A handshake by OpenSSL's own client, which sends an alert where it does not like our certificate. */
+export async function handshakeByOpenssl(
+  t: Teardown,
+  stage: Stage,
+  client: TestCertificate,
+  anchorsPem: string,
+): Promise<void> {
+  stage.write('client/crt.pem', client.certificatePem);
+  stage.write('client/key.pem', client.keyPem);
+  stage.write('client/anchors.pem', anchorsPem);
+  const files = ['-cert', 'crt.pem', '-key', 'key.pem', '-CAfile', 'anchors.pem'];
+  const address = ['-connect', `127.0.0.1:${stage.port}`, '-bind', outside, '-servername', stage.ownName];
+  await runToEnd(t, 'openssl', ['s_client', ...address, ...files, '-verify_return_error'], {
+    cwd: join(stage.folder, 'client'),
+  });
 }

@@ -98,7 +98,7 @@ export class Stage {
     });
     const appPort = (app.address() as AddressInfo).port;
     const [port = 0, otherPort = 0, admin = 0, health = 0] = await freePorts(4);
-    const env = {
+    const env: Record<string, string> = {
       SALLYPORT_POLICY: join(folder, 'policy'),
       SALLYPORT_POD_NAME: 'web-0',
       SALLYPORT_POD_NAMESPACE: 'shop',
@@ -111,6 +111,7 @@ export class Stage {
       ...identityEnvironment(join(folder, 'identity'), workloadCertificate('web', 'shop')),
       ...staging.env,
     };
+    for (const name of Object.keys(staging.env ?? {})) env[name] = env[name]?.replaceAll('PORT', String(port)) ?? '';
     const stage = new Stage(t, folder, [port, appPort, otherPort], without(env, ''));
     stage.write('policy/web.yaml', staging.policy ?? firstPolicy);
     return stage;

@@ -12,12 +12,7 @@ import { policyFaults } from './faults-of-policy.ts';
 import { tlsFaults } from './faults-of-tls.ts';
 import type { Fault, Finding } from './stage.ts';
 
-export const faults: readonly Fault[] = [...tlsFaults, ...policyFaults, ...placeFaults].filter(
-  ({ title }) =>
-    !/^wrong CA|client certificate|TLS 1.2|certificate expires while|namespace of|probe's path|without a Server/.test(
-      title,
-    ),
-);
+export const faults: readonly Fault[] = [...tlsFaults, ...policyFaults, ...placeFaults];
 
 const header = ['fault', 'where', 'what is printed'];
 
