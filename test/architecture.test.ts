@@ -180,9 +180,9 @@ const rules: readonly Rule[] = [
     why: 'netfilter rules stand beside the proxy, not in it',
   },
   {
-    room: /^lib\/deploy\//,
+    room: /^lib\/deploy\/(?!image\/)/,
     may: [
-      /^lib\/deploy\//,
+      /^lib\/deploy\/(?!image\/)/,
       /^lib\/(problem|errors\/(complaint|problems))\.ts$/,
       /^lib\/policy\/(pod|probes|workload|nearest|documents\/read)\.ts$/,
       /^lib\/config\/(values|variables)\.ts$/,
@@ -191,6 +191,12 @@ const rules: readonly Rule[] = [
     ],
     packages: ['yaml', 'zod', 'node:util'],
     why: 'YAML text in, YAML text out: no files, and of others only how a Pod, a variable and a flag of iptables are read',
+  },
+  {
+    room: /^lib\/deploy\/image\//,
+    may: [/^lib\/deploy\/image\//],
+    packages: ['node:child_process', 'node:fs', 'node:path'],
+    why: 'it makes the image, and runs before anything of ours is installed',
   },
   { room: /^lib\/ops\//, may: [/^lib\/ops\//, values], why: 'the admin and health servers get functions, not objects' },
   {
@@ -738,6 +744,8 @@ const mayReachIn: ReadonlyMap<string, RegExp> = new Map([
   ['lib/policy/documents/shape-fields.ts', /^\._zod$/],
   // Loads undici whole where its pieces are not where they were.
   ['lib/proxy/http1/library/undici-pool.ts', /^undici\/lib\/$/],
+  // A folder of Debian's, not of Node's.
+  ['lib/deploy/image/root.ts', /^var\/lib\/$/],
 ]);
 
 function reachedIn(source: string): string[] {
@@ -872,8 +880,8 @@ t.test('what is exported is asked for', async (t) => {
     for (const name of names) t.ok(found.has(`${file} ${name}`), `${name} of ${file}, an exception, is there`);
   }
   const imported = new Set(imports.map(({ to }) => to));
-  // The launcher starts one, a `new Worker` the other.
-  const roots = ['bin/main.ts', 'lib/reload/load-worker.ts'];
+  // The launcher starts one, the Containerfile another, a `new Worker` the third.
+  const roots = ['bin/main.ts', 'lib/deploy/image/root.ts', 'lib/reload/load-worker.ts'];
   t.same(files.filter((file) => !imported.has(file)).sort(), roots, 'no file that nobody imports');
 });
 

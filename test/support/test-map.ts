@@ -13,6 +13,7 @@ const elsewhere: ReadonlyMap<string, readonly string[]> = new Map([
   ['lib/app.ts', ['e2e/']],
   ['lib/client.ts', ['unit/policy/decide/client-match.test.ts']],
   ['lib/identity-name.ts', ['unit/certificate-names.test.ts', 'unit/bin/explain-given.test.ts']],
+  ['lib/deploy/image', ['e2e/pod/image.test.ts']],
   ['lib/ip.ts', ['unit/policy/decide/client-match.test.ts', 'unit/proxy/accept/arrivals.test.ts']],
   ['lib/printable.ts', ['unit/bin/printable.test.ts']],
   ['lib/problem.ts', ['unit/errors/catalogue.test.ts']],
