@@ -1,13 +1,19 @@
 import { request } from 'node:http';
+import { setTimeout as pause } from 'node:timers/promises';
 import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
+import { duration } from '../lib/config/values.ts';
 import { hostPort } from '../lib/ip.ts';
 import { complain, type Main, UsageError } from './arguments.ts';
 
 /** Less than the 30 s after which container engines give a health check up, more than a busy machine takes. */
 const timeoutMs = 5_000;
 
+/** Between two questions of `--wait`. */
+const pauseMs = 100;
+
 export const main: Main<'health'> = async (line, io) => {
+  const patienceMs = readPatience(line.value('wait'));
   const read = readConfig(io.env, await hostFor(io.env));
   if (!read.ok)
     throw new UsageError(
@@ -25,13 +31,26 @@ export const main: Main<'health'> = async (line, io) => {
   const unspecified = listen.host === null || listen.host === '0.0.0.0';
   const host = unspecified ? '127.0.0.1' : listen.host === '::' ? '::1' : (listen.host as string);
   const path = line.has('live') ? '/live' : '/ready';
-  const { ok, said } = await ask(host, listen.port, path);
+  const deadline = performance.now() + patienceMs;
+  let { ok, said } = await ask(host, listen.port, path);
+  while (!ok && performance.now() < deadline) {
+    await pause(pauseMs);
+    ({ ok, said } = await ask(host, listen.port, path));
+  }
   if (!ok) {
     const message = `http://${hostPort(host, listen.port)}${path}: ${said}`;
     complain(io, 'sallyport health', { code: 'unhealthy', message, hint: '' });
   }
   return ok ? 0 : 1;
 };
+
+/** Milliseconds; none where it is not given: one answer is enough. */
+function readPatience(given: string | null): number {
+  if (given === null) return 0;
+  const read = duration(given);
+  if ('fault' in read) throw new UsageError(read.code, `--wait: ${read.fault}`, read.hint);
+  return read.value;
+}
 
 function ask(host: string, port: number, path: string): Promise<{ readonly ok: boolean; readonly said: string }> {
   return new Promise((resolve) => {

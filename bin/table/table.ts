@@ -2,7 +2,7 @@ import { certsCommand } from './certs.ts';
 import { explainCommand } from './explain.ts';
 import { injectCommand } from './inject.ts';
 import { iptablesCommand } from './iptables.ts';
-import { type CommandRow, command, flagsOnly, toggle } from './row.ts';
+import { type CommandRow, command, flagsOnly, once, toggle } from './row.ts';
 
 /** Every command with its flags. Help, hints, what is accepted and README's table come from here. */
 export const commandTable = {
@@ -53,12 +53,15 @@ export const commandTable = {
   iptables: iptablesCommand,
   health: command({
     does: 'whether the proxy in this container is ready, for a health check without an HTTP client',
-    usage: ['health [--live]'],
+    usage: ['health [--live] [--wait DURATION]'],
     about: [
       "Asks the health server of the proxy in this container, found by the same environment: for a container's health check or an exec probe where no HTTP client is installed. Says nothing when all is well.",
     ],
     words: flagsOnly,
-    flags: { live: toggle('whether it runs, rather than whether it is ready') },
+    flags: {
+      live: toggle('whether it runs, rather than whether it is ready'),
+      wait: once('DURATION', 'ask again and again, for so long at most, until it is: after a start'),
+    },
     exits: 'health',
   }),
   version: command({

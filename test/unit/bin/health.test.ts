@@ -2,11 +2,16 @@ import t from 'tap';
 import { createHealthServer } from '../../../lib/ops/health-server.ts';
 import { freePort } from '../../support/ports.ts';
 import { runSallyport } from '../../support/sallyport.ts';
+import { until } from '../../support/until.ts';
 
 t.test('asks the health server that the environment names', async (t) => {
   const missing: string[] = ['policy'];
+  let asked = 0;
   const server = createHealthServer({
-    ready: () => ({ ready: missing.length === 0, missing }),
+    ready: () => {
+      asked++;
+      return { ready: missing.length === 0, missing };
+    },
     live: () => true,
   });
   const port = await freePort();
@@ -18,7 +23,13 @@ t.test('asks the health server that the environment names', async (t) => {
 
   t.match(await ask(`0.0.0.0:${port}`), { code: 1, stdout: '', stderr: /\/ready: 503 .*policy/ }, 'not ready, and why');
   t.match(await ask(`0.0.0.0:${port}`, '--live'), { code: 0, stdout: '', stderr: '' }, 'but it runs');
+  t.match(await ask(`127.0.0.1:${port}`, '--wait', '150ms'), { code: 1, stderr: /\/ready: 503 .*policy/ }, 'in vain');
+  const awaited = ask(`127.0.0.1:${port}`, '--wait=60s');
+  const before = asked;
+  await until('it to ask again and again', () => asked > before + 2);
   missing.pop();
+  t.match(await awaited, { code: 0, stdout: '', stderr: '' }, 'as soon as it is ready');
+  t.match(await ask(`127.0.0.1:${port}`, '--wait', 'long'), { code: 64, stderr: /--wait: .*duration/ });
   for (const listen of [`0.0.0.0:${port}`, `127.0.0.1:${port}`, `:${port}`]) {
     t.match(await ask(listen), { code: 0, stdout: '', stderr: '' }, listen);
   }
