@@ -42,6 +42,10 @@ export const logFaults = {
     'A client began TLS for a name that is not ours, or for none, so that TLS does not end here.',
     'Let it call by a name that the line lists (curl --connect-to), or add its name to the certificate or to SALLYPORT_IDENTITY_NAME.',
   ),
+  'log-not-written': fault(
+    'The log cannot be written; once its reader has gone its lines are dropped. On standard error.',
+    'Keep the reader of standard output running, and make room where it leads.',
+  ),
   'limit-reached': fault(
     'A limit has refused or cut off somebody; a warning, or a line of the level debug where that is ordinary.',
     'See who is named; raise the variable of the same name only if there is room for more.',

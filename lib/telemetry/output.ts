@@ -1,4 +1,5 @@
 import { writeSync, write as writeTo } from 'node:fs';
+import { complaintText } from '../errors/complaint.ts';
 
 /** Where lines go. The default is standard output. */
 export interface LineSink {
@@ -193,7 +194,8 @@ class BufferedSink implements LineSink {
     const fate =
       code === 'EPIPE' ? 'nobody reads it, and its lines are dropped' : 'its lines wait, and beyond 8 MiB are dropped';
     // Where that fails, too, there is nobody left to report it to.
-    writeTo(2, `sallyport: the log cannot be written to standard output (${code}): ${fate}\n`, () => {});
+    const message = `the log cannot be written to standard output (${code}): ${fate}`;
+    writeTo(2, `sallyport: ${complaintText({ code: 'log-not-written', message, hint: '' })}\n`, () => {});
   }
 }
 
