@@ -75,7 +75,7 @@ function flushed(stream: NodeJS.WriteStream): Promise<void> {
   });
 }
 
-/** Milliseconds that a command that serves waits for whoever reads what it printed. */
+/** Milliseconds that a command that serves waits for the reader of what it printed. */
 const patienceMs = 1000;
 
 /** What a command printed is its result: without it there is no success, and no use in going on. */

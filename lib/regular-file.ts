@@ -10,7 +10,7 @@ class UnreadableFile extends Error {
   }
 }
 
-/** A pipe, a socket, a device: whoever opens one may wait for ever, and what it yields is read once only. */
+/** A pipe, a socket, a device: opening one may take for ever, and what it yields is read once only. */
 export const notRegular = 'ENOTREGULAR';
 export const tooLarge = 'ETOOLARGE';
 
@@ -20,7 +20,7 @@ const mostBytes = 16 * 1024 * 1024;
 /**
  * The bytes of a regular file (through symbolic links), as they stood at one moment: a file that is written to while it is
  * read is read again. Opened without blocking and looked at before a byte is read or room is made for it, so that neither
- * a pipe nor a huge file can hold up whoever reads.
+ * a pipe nor a huge file can hold up the reader.
  *
  * @throws UnreadableFile
  */

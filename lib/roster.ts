@@ -7,7 +7,7 @@ export interface Rostered {
 /**
  * Who is here, for members that come and go by the thousand. A Set would do the same, but each time it makes room it
  * leaves a table behind that still refers to its members and to the table that followed. Once one such table is old, the
- * later ones, and whoever was in them, no longer die young: 5 % of the CPU of a short connection.
+ * later ones, and their members, no longer die young: 5 % of the CPU of a short connection.
  */
 export class Roster<T extends Rostered> implements Iterable<T> {
   readonly #members: T[] = [];
@@ -16,7 +16,7 @@ export class Roster<T extends Rostered> implements Iterable<T> {
     return this.#members.length;
   }
 
-  /** Whoever stands there now; undefined beyond the end. */
+  /** The member at that place; undefined beyond the end. */
   at(place: number): T | undefined {
     return this.#members[place];
   }

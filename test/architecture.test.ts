@@ -88,7 +88,7 @@ const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; r
     below: ['fairness', 'http', 'http2/hpack', 'http2/message'],
     why: 'a connection, whichever side it is of',
   },
-  'http2/message': { below: ['http', 'http2/hpack'], why: 'heads, whoever sends them, without a connection' },
+  'http2/message': { below: ['http', 'http2/hpack'], why: 'heads of both sides, without a connection' },
   'http2/hpack': { below: [], why: 'RFC 7541, nothing more' },
 };
 
@@ -447,7 +447,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   ['lib/proxy/http1/library/upgrade.ts', [1, 'none: the answer of an app that declines an upgrade']],
 ]);
 
-t.test('whoever reads a socket takes turns', async (t) => {
+t.test('what reads a socket takes turns', async (t) => {
   const reads = /\.(?:on|once|addListener)\('(?:data|readable)'|\(length: number\): boolean => \{|\.read\(\)/g;
   for (const file of files.filter((name) => name.startsWith('lib/proxy/'))) {
     const places = [...readFileSync(join(root, file), 'utf8').matchAll(reads)].length;

@@ -66,7 +66,7 @@ export interface MicroOptions {
   readonly progress: (line: string) => void;
 }
 
-/** For the programs: what they are at, to whoever runs them. */
+/** For the programs: what they are at, for the person who runs them. */
 export function progress(doing: string): void {
   process.send?.(doing);
 }

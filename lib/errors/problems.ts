@@ -23,7 +23,7 @@ export type Coded =
   | { readonly severity: 'error'; readonly code: CodeOf<'error'> }
   | { readonly severity: 'warning'; readonly code: CodeOf<'warning'> };
 
-/** With the catalogue's remedy, where whoever found the problem has no better one. */
+/** With the catalogue's remedy, where the problem came with no better one. */
 export function withRemedy<P extends { readonly code: ProblemCode; readonly hint: string }>(problem: P): P {
   return problem.hint === '' ? { ...problem, hint: problemCatalogue[problem.code].remedy } : problem;
 }

@@ -20,7 +20,7 @@ export interface AdminRequest extends AdminCaller {
 
 export interface AdminResponse {
   readonly status: number;
-  /** Without framing: whoever carries the response adds `content-length`. */
+  /** Without framing: the one who carries the response adds `content-length`. */
   readonly headers: readonly (readonly [string, string])[];
   /** For HEAD that of GET: the carrier declares its length and leaves it out (RFC 9110 section 9.3.2). */
   readonly body: string | Buffer;

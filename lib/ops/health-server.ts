@@ -1,6 +1,6 @@
 /**
  * `/live` and `/ready` on a port of their own, outside every policy: a kubelet must reach them from any address, even
- * under `deny`. So it answers nothing else and spends next to nothing on whoever connects.
+ * under `deny`. So it answers nothing else and spends next to nothing on a connection.
  */
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { liveResponse, readyResponse } from './probe-responses.ts';
@@ -74,7 +74,7 @@ export function createHealthServer(options: HealthOptions): HealthServer {
 }
 
 /**
- * Beyond the limit the oldest connection of whoever has most ends, not the newest: who holds many open, or opens them by
+ * Beyond the limit the oldest connection of the client that has most ends, not the newest: who holds many open, or opens them by
  * the thousand, must not keep a probe out, because a kubelet that gets no response restarts the pod.
  */
 function endOldestBeyond(server: Server, limit: number): void {

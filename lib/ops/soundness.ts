@@ -4,7 +4,7 @@
 const windowMs = 60_000;
 /** So many faults within the window, and `/ready` says no. */
 const unreadyAt = 3;
-/** So many, and `/live` says no: whoever watches the process starts it afresh. */
+/** So many, and `/live` says no: what watches the process starts it again. */
 const deadAt = 20;
 /** So many that belonged to no connection (nobody knows what they left undone), and `/live` says no. */
 const deadAtLoose = 3;

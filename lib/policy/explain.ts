@@ -182,7 +182,7 @@ function explainSilence(authorizer: Authorizer, policy: PortPolicy, client: Clie
 
 /**
  * The same, with the identity that was most likely meant where a candidate wants nearly the client's. A log line leaves it at
- * both names: whoever is refused shall not make us compare letters.
+ * both names: a client that is refused shall not make us compare letters.
  */
 function withNearMisses({ reason, candidates }: Reasons, { tls }: Client): Reasons {
   const name = tls.kind === 'mesh' ? (tls.identity?.name ?? null) : null;

@@ -34,7 +34,7 @@ export function cidrOf(ip: IpAddress): Cidr {
  * the whole document, because a network that cannot be read must not become a wider or a missing one.
  *
  * An IPv4-mapped block (`::ffff:10.0.0.0/104`) is one of IPv6 like any other, as in Linkerd: it holds no client, since mapped
- * clients are IPv4 from accept on. `isMapped` tells it, so that whoever reads documents can say so.
+ * clients are IPv4 from accept on. `isMapped` tells it, so that the reader of documents can say so.
  */
 export function parseCidr(text: string): Cidr | string {
   const slash = text.indexOf('/');

@@ -141,7 +141,7 @@ export class ConnectionWatch implements Slow {
   }
 
   progress(): number {
-    // Whoever takes nothing of what is sent is not moving, whatever it sends itself.
+    // A peer that takes nothing of what is sent is not moving, even if it sends.
     const stream = this.#stream;
     return stream.writableLength > 0 ? takenOf(stream) : progressOf(stream);
   }

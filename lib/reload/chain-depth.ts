@@ -9,7 +9,7 @@ const trustedFirst = 0x8000;
 let bounded = false;
 
 /**
- * Bounds what a client's certificate chain may cost. OpenSSL verifies every signature of a chain, whoever sent it and
+ * Bounds what a client's certificate chain may cost. OpenSSL verifies every signature of a chain, of any client and
  * wherever it ends: a hundred certificates that nobody vouches for, in 50 to 100 KB, are up to a second in which nobody
  * else is served. Node has no option for the depth, so OpenSSL's own default is replaced (X509_VERIFY_PARAM_add0_table(3)),
  * for the whole process. A longer chain does not verify.

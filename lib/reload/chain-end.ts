@@ -1,6 +1,6 @@
 import type { KeyObject, X509Certificate } from 'node:crypto';
 
-/** Signatures by intermediates that one search verifies at most: whoever sent them wrote the names that lead it on. */
+/** Signatures by intermediates that one search verifies at most: the names that lead it on are the client's own. */
 const mostSignatures = 8;
 
 /** An issuer that a client sent may have a key made to cost; these take a millisecond at most (as rustls bounds RSA). */

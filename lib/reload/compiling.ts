@@ -18,13 +18,13 @@ export async function compileInSlices(
   }
 }
 
-/** One after the other, whoever asks: what was compiled first is in force first. */
+/** One after the other, for all who ask: what was compiled first is in force first. */
 export class Turns {
   #last: Promise<void> = Promise.resolve();
 
   take(work: () => Promise<void>): Promise<void> {
     const turn = this.#last.then(work);
-    // Whoever asked for this turn hears of it; the next one is not concerned.
+    // The one that asked for this turn hears of it; the next one is not concerned.
     this.#last = turn.catch(() => undefined);
     return turn;
   }

@@ -214,7 +214,7 @@ class FollowedFiles implements PolicySource {
 
   #recompile(): Promise<void> {
     return this.#turns.take(async () => {
-      // Whoever asks from now on asks for another turn.
+      // Who asks from now on asks for another turn.
       this.#recompiling = null;
       if (this.#good === null) return;
       const { index, problems } = await compileInSlices(this.#good.load.documents, this.#options.workload());

@@ -2,7 +2,7 @@ import { dirname } from 'node:path';
 import type { Look } from './look.ts';
 
 /*
- * When files may be believed. Nothing says when a writer is done: whoever writes a file in place empties it first, and the
+ * When files may be believed. Nothing says when a writer is done: a program that writes a file in place empties it first, and the
  * first half of a policy may be perfectly good YAML. So what is written in place is believed when it has been left alone
  * for a while, as seen by our own monotonic clock: neither times of files nor the machine's date count.
  */

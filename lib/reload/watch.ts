@@ -107,7 +107,7 @@ function isFolder(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
   } catch {
-    // Links in a circle, or a folder above that nobody may enter: whoever reads it says so.
+    // Links in a circle, or a folder above that nobody may enter: reading it says so.
     return false;
   }
 }

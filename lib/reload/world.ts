@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Look, lookAtAll } from './look.ts';
 import { type Watch, watchPaths } from './watch.ts';
 
-/** Files and time, as whoever follows them sees them; tests have a world of their own. */
+/** Files and time, as a reloader sees them; tests have a world of their own. */
 export interface World {
   /** Monotonic. */
   nowMs(): number;

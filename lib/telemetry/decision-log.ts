@@ -166,7 +166,7 @@ export class DecisionLog {
     }
   }
 
-  /** At debug: whoever talks to a port in another language would fill the log. */
+  /** At debug: a client that speaks another protocol would fill the log. */
   badRequest(facts: ConnectionFacts, policy: PortPolicy, reason: string): void {
     if (!this.#log.isLevelEnabled('debug')) return;
     const fields = { server: refFields(policy.server), ...connectionFields(facts), reason: clip(reason, maxText) };

@@ -3,7 +3,7 @@ import { type LimitName, limitNames } from '../proxy/limits.ts';
 import type { CodedLogger } from './log.ts';
 import { Cell, registerCollected, sample } from './series.ts';
 
-/** Milliseconds between lines about one limit. Whoever reaches it does so as often as they like. */
+/** Milliseconds between lines about one limit. A client may reach it as often as it likes. */
 const everyMs = 10_000;
 
 /** Part of the ordinary life of connections: counted like the others, but nothing that anybody should look at. */

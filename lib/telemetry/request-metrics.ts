@@ -58,7 +58,7 @@ export class ClientSeries {
   readonly requests: Cell;
   /** Requests whose response has not ended; while there are any, the series stays. */
   open = 0;
-  /** Set when forgotten as idle: whoever still holds this object must look the series up again. */
+  /** Set when forgotten as idle: a holder of this object must look the series up again. */
   retired = false;
   readonly latencies = new Map<number, HistogramCell>();
   readonly responses = new Map<number, Cell>();

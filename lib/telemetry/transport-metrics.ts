@@ -21,7 +21,7 @@ import {
 /** One peer, client and server. Bytes of open connections are read at each scrape, so that long ones show. */
 export class TransportSeries {
   readonly labels: MetricLabels;
-  /** Set when forgotten as idle: whoever still holds this object must look the series up again. */
+  /** Set when forgotten as idle: a holder of this object must look the series up again. */
   retired = false;
   readonly opened: Cell;
   readonly closes = new Map<string, Cell>();

@@ -14,7 +14,7 @@ import { startSniffingApp } from '../support/sniffing-app.ts';
 import { until } from '../support/until.ts';
 import { runExchange } from '../support/wire-exchange.ts';
 
-// What people and machines get wrong: a clear word for whoever can mend it, and no harm to anybody else.
+// What people and machines get wrong: a clear word for those who can mend it, and no harm to anybody else.
 
 t.test('configuration that cannot work is refused before any port opens', { timeout: 60_000 }, async (t) => {
   const folder = temporaryFolder(t);

@@ -151,5 +151,5 @@ t.test('something in the chain expires', async (t) => {
     t.notOk(tunnel.ended, 'a tunnel could not come back, and goes on');
   }
   t.equal(await ended(), before + rows.length);
-  t.notOk(stays.ended, 'and so does whoever is behind a sound intermediate');
+  t.notOk(stays.ended, 'and so does a client behind a sound intermediate');
 });

@@ -82,7 +82,7 @@ function relay(method: string, packets: readonly Buffer[]): Relayed {
   });
   for (const packet of packets) {
     if (socket.destroyed) break;
-    // Lent, as a read buffer is: whoever keeps it sees other bytes later.
+    // Lent, as a read buffer is: if it is kept, it holds other bytes later.
     const lent = Buffer.from(packet);
     connection.receive(lent, false);
     lent.fill(0x21);

@@ -77,7 +77,7 @@ interface FlowApp {
   readonly open: number;
   /** Never reads, and never answers. */
   deaf: boolean;
-  /** Is deaf no more, and reads what it has left unread: whoever does not read never learns that the other side is gone. */
+  /** Is deaf no more, and reads what it has left unread: without reading it never learns that the other side is gone. */
   hear(): void;
   /** Bytes of answers that it has begun to send. */
   given: number;

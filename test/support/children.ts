@@ -6,7 +6,7 @@ export interface Teardown {
   teardown(clean: () => unknown): void;
 }
 
-/** Where the kernel can be told to end a program with whoever started it: Linux, with util-linux. */
+/** Where the kernel can be told to end a program with the one that started it: Linux, with util-linux. */
 const withParent = ['setpriv', '--pdeathsig', 'KILL'] as const;
 const canTie = spawnSync(withParent[0], [...withParent.slice(1), 'true'], { stdio: 'ignore' }).status === 0;
 

@@ -1,7 +1,7 @@
 import { createPublicKey, generateKeyPairSync, type KeyObject, randomBytes, sign, X509Certificate } from 'node:crypto';
 
 /*
- * Certificates byte by byte: chains that no authority would issue, and keys that cost whoever believes them.
+ * Certificates byte by byte: chains that no authority would issue, and keys whose signatures cost time to verify.
  */
 
 export function der(tag: number, ...content: readonly Buffer[]): Buffer {

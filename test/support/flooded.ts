@@ -110,7 +110,7 @@ interface Asker {
 }
 
 function asker(port: number): Asker {
-  // All of them in use, one after the other: whoever needs one more behind a storm waits to be accepted.
+  // All of them in use, one after the other: one more behind a storm would wait to be accepted.
   const agent = new http.Agent({ keepAlive: true, maxSockets: keptConnections, scheduling: 'fifo' });
   let kept: number[] = [];
   let fresh: number[] = [];

@@ -9,7 +9,7 @@ import { latin1 } from './raw-http.ts';
 import { until } from './until.ts';
 
 /*
- * Servers that are not ours, in the hands of whoever wrote the app: what they take for a request, and which resource they
+ * Servers that are not ours, as an app may use them: what they take for a request, and which resource they
  * serve for it. Each answers every request with `taken ` and JSON, so the answer alone tells; nothing is read from logs.
  */
 

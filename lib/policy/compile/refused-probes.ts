@@ -9,7 +9,7 @@ import type { Workload } from '../workload.ts';
 import type { Linking } from './linking.ts';
 
 /**
- * Warns of each declared probe that the policy of its port refuses, whoever sends it from where the kubelet may be. Those of
+ * Warns of each declared probe that the policy of its port refuses, from any address where the kubelet may be. Those of
  * the admin port are not of the app. Nothing is said of what only the application can refuse.
  */
 export function checkProbes(index: PolicyIndex, servers: ReadonlyMap<number, ServerDocument>, linking: Linking): void {

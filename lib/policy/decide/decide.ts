@@ -37,7 +37,7 @@ export function decideProbes({ tcpProbe }: CompiledPort, client: Client): Connec
   return { silence: tcpProbe !== null && covers(tcpProbe, client) };
 }
 
-/** Nothing but HTTP goes on, whoever sends it. */
+/** Nothing but HTTP goes on, from any client. */
 export function takesRequestsAlone({ protocol, hasRequestRules }: CompiledPort): boolean {
   return protocol === 'detect' ? hasRequestRules : protocol === 'http1' || protocol === 'http2' || protocol === 'grpc';
 }
@@ -110,7 +110,7 @@ function routeOf(table: RouteTable, client: Client, request: RequestFacts, quest
     const alias = traits.guarded.alias(request);
     if (alias !== null) return { kind: 'invalid', detail: aliasFault(alias) };
   }
-  // `%61dmin.example` is a name to whoever decodes it (WHATWG URL), and no name to whoever does not.
+  // `%61dmin.example` is a name to a server that decodes it (WHATWG URL), and no name to one that does not.
   if (table.namesHosts && request.host.includes('%')) return { kind: 'invalid', detail: 'the host holds an escape' };
 
   const match = table.find(question);
@@ -135,7 +135,7 @@ const differently = {
 };
 
 function aliasFault(name: string): string {
-  return `header ${name} has the name of one that policy decides on or writes, for whoever folds names (CGI)`;
+  return `header ${name} has the name of one that policy decides on or writes, for a server that folds names (CGI)`;
 }
 
 /** Says how a reading of the path is decided otherwise than the path as it came; null where all agree. */

@@ -48,7 +48,7 @@ export interface RouteTable {
   find(question: Question): RouteMatch | null;
   readonly traits: TableTraits;
   /**
-   * Matches that stay what they are in every spelling: where one is found by a path without escapes, whoever sees no case
+   * Matches that stay what they are in every spelling: where one is found by a path without escapes, a server that sees no case
    * in paths (see `foldPath`) finds it as well, or one whose author spelled it otherwise. It need not hold all of these.
    */
   readonly anyCase: ReadonlySet<RouteMatch>;

@@ -57,7 +57,7 @@ export function requestReasons(
         candidates: routeCandidates(port, client, request),
       };
     case 'deny': {
-      // Which rule it was is known by its denial: whoever is refused does not make us look for it again.
+      // Which rule it was is known by its denial: a client that is refused does not make us look for it again.
       const rule = port.routes?.rules.find(({ deny }) => deny === decision) ?? matchedRule(port, client, request);
       const candidates = rule === null ? [] : candidatesOf(rule.grants, client);
       return { reason: denied(port, client, rule, decision.route, candidates), candidates };

@@ -35,7 +35,7 @@ export function admitNetworkPolicy(spec: unknown, report: AdmissionReport): Netw
   }
   const { policyTypes, ingress, egress } = parts.data;
   const podSelector = readPodSelector(value, report);
-  // Whoever names no type means ingress, and egress where there are such rules.
+  // A document that names no type means ingress, and egress where there are such rules.
   const isolates = policyTypes.length === 0 || policyTypes.includes('Ingress');
   if (!isolates && ingress.length > 0) {
     report.warn(

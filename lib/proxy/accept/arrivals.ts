@@ -36,7 +36,7 @@ export interface RedirectedOptions {
   readonly appHost: string;
   /** What is reached at the admin server's port; null where there is none. */
   readonly admin: { readonly port: number; readonly destination: Destination } | null;
-  /** The pod's addresses as they are; `ipsStated`: whoever set them named all of them. */
+  /** The pod's addresses as they are; `ipsStated`: they were set, and are all of them. */
   pod(): { readonly ips: readonly IpAddress[]; readonly ipsStated: boolean };
   /** Whether an interface of this machine has the address. */
   isLocal(ip: IpAddress): boolean;

@@ -16,7 +16,7 @@ export type Peek<T> =
  * Reads until `look` has an answer (not undefined). What was read goes to `done`, which must hand it on in the same
  * turn: to a reader that takes bytes, or back onto the stream with `putBack`. A fault in either ends the stream.
  *
- * Whoever takes it over begins at once, and much may have come: large reads wait for a turn of their own.
+ * The one that takes it over begins at once, and much may have come: large reads wait for a turn of their own.
  *
  * @param before bytes that were read already; they come first, and may be enough.
  * @param look gets all that has come so far, each time; to look at each byte once is its own affair.

@@ -29,7 +29,7 @@ const maxSpared = 16;
 
 /**
  * What waits in memory for somebody slow, over all connections: it is bounded, and so is the time for which anything may
- * wait. Only those who are slow are counted; whoever keeps up costs nothing. When there is too much, whoever has stood
+ * wait. Only those who are slow are counted; a peer that keeps up costs nothing. When there is too much, the one that has stood
  * still longest goes first, so that no number of stalled clients takes anything from the others.
  */
 export class BufferBudget {
@@ -109,7 +109,7 @@ export class BufferBudget {
     return untimed.since < timed.since ? untimed : timed;
   }
 
-  /** Whoever has taken or sent anything since the last look goes to the end of the line. */
+  /** A holder that has taken or sent anything since the last look goes to the end of the line. */
   #spare(stall: Stall): boolean {
     const seen = stall.slow.progress();
     if (seen === stall.seen) return false;
@@ -126,7 +126,7 @@ export class BufferBudget {
     this.release(stall);
     stall.isCut = true;
     const { slow } = stall;
-    // Whoever says that it stands still may be in the middle of a write; and there may be thousands of them.
+    // A holder that says it stands still may be in the middle of a write; and there may be thousands of them.
     const cut = (): void => {
       this.#recorder.limitReached(limit, slow.client);
       slow.cut(limit);

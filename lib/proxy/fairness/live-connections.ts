@@ -37,7 +37,7 @@ export type Spareable =
 /** In the order in which they have to go. */
 const ranks: Readonly<Record<Spareable['kind'], number>> = { idle: 3, 'idle, of an identity': 2, stalled: 1, busy: 0 };
 
-/** How many connections are looked at to find one that can go. Whoever fills the table is easily met with. */
+/** How many connections are looked at to find one that can go. A client that fills the table is easily met with. */
 const sampleSize = 32;
 
 /** Milliseconds between looks at a part of the connections, and in how many parts each is looked at once. */
@@ -199,7 +199,7 @@ export class LiveConnections {
     this.#sources.tidy(this.#open.size);
     const now = performance.now();
     for (let left = Math.ceil(this.#open.size / sweepParts); left > 0; left--) {
-      // From the end: whoever leaves meanwhile gives its place to one that has had its turn.
+      // From the end: a connection that leaves meanwhile gives its place to one that has had its turn.
       this.#sweptTo = this.#sweptTo <= 0 || this.#sweptTo > this.#open.size ? this.#open.size - 1 : this.#sweptTo - 1;
       const each = this.#open.at(this.#sweptTo);
       try {

@@ -17,7 +17,7 @@ export class Sweeper {
 
   /**
    * @param where what an internal fault is said to have been met in.
-   * @param pools whoever several members share.
+   * @param pools those that several members share.
    */
   constructor(where: string, pools: () => Iterable<Swept>, members: Iterable<Swept & Ending>) {
     const sweep = (): void => {

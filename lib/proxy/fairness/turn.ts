@@ -11,7 +11,7 @@ export const bulkRead = 32 * 1024;
 
 /**
  * So many bytes of requests are long work: to take them apart, decide and pass them on takes several times as long as an
- * ordinary request. Whoever reads so many asks `turn.mayWork`.
+ * ordinary request. A reader of so many asks `turn.mayWork`.
  */
 export const longRead = 4 * 1024;
 
@@ -72,7 +72,7 @@ class Turn {
 
   /**
    * A connection has been accepted. libuv accepts one in each turn, so while more of them come turns are kept short:
-   * otherwise whoever connects would wait for a millisecond or more for each that came before.
+   * otherwise a new connection would wait for a millisecond or more for each that came before.
    */
   arrival(): void {
     this.#hasArrivals = true;
@@ -96,7 +96,7 @@ class Turn {
 
   /**
    * Whether long work may be done at once: the first of a turn, and what fits into its time behind that, while none waits.
-   * Whoever gets false does it `later`.
+   * Where it is false, the work is done `later`.
    */
   mayWork(): boolean {
     if (this.#slices.length > this.#slicesTaken) return false;

@@ -11,7 +11,7 @@ export interface Admitted extends AdmittedRequest {
   readonly kind: 'admitted';
   readonly policy: PortPolicy;
   readonly permit: RequestPermit;
-  /** Counted in already; whoever forwards says when the response has ended. */
+  /** Counted in already; the lane that forwards says when the response has ended. */
   readonly scope: RequestScope;
 }
 

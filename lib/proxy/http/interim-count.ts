@@ -4,7 +4,7 @@ const maxInterimBytes = 64 * 1024;
 
 /**
  * Counts the interim responses to one request. They are no content, so that no window holds them back: an app that sends
- * them without end would fill the memory of whoever passes them on.
+ * them without end would fill the memory of a proxy that passes them on.
  */
 export class InterimCount {
   #left = maxInterim;

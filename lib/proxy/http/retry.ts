@@ -34,7 +34,7 @@ export function repeatable(method: string, hasContent: boolean): Repeatable {
   return idempotent.has(method) ? 'unprocessed or idle' : 'unprocessed';
 }
 
-/** The whole decision. Whoever acts on it has a request that is `never` to be sent again. */
+/** The whole decision. What acts on it has a request that is `never` to be sent again. */
 export function maySendAgain(request: Repeatable, loss: LostBy): boolean {
   switch (loss) {
     case 'unprocessed':

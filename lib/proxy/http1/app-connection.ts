@@ -103,7 +103,7 @@ export class AppConnection implements TurnTaker {
     this.responding = false;
   }
 
-  /** Ends it, and whoever waits for a response on it: nothing is known of either any more. */
+  /** Ends it, and the request that waits for a response on it: nothing is known of either any more. */
   destroy(): void {
     const sink = this.#sink ?? this.#receiver;
     this.#sink = null;
@@ -149,7 +149,7 @@ export class AppConnection implements TurnTaker {
     }
     this.#receiver = null;
     if ((bytes.length < bulkRead && !isFull) || turn.take(bytes.length, this)) return true;
-    // Complete: whoever takes this connection next does not wait for a turn that belongs to the last one.
+    // Complete: the next request on this connection does not wait for a turn that belongs to the last one.
     return this.#sink === null;
   }
 

@@ -154,7 +154,7 @@ async function startPatient(t: Teardown): Promise<{ readonly port: number; endAl
 }
 
 /*
- * The app's end is in the kernel when the request is read, but behind it: whoever looks before it writes still sees it.
+ * The app's end is in the kernel when the request is read, but behind it: a look before the write still finds it.
  */
 t.test('a request that must not be repeated, and an end that has come', async (t) => {
   const app = await startPatient(t);

@@ -20,7 +20,7 @@ import { startWitness } from '../../support/witness.ts';
 
 /*
  * A certificate counts by the chain that comes with it: each of its links is held to what its issuer was allowed, and a
- * chain costs little, whoever made it up.
+ * chain costs little, even one that was made up.
  */
 const ownName = workloadName('web', 'shop');
 const caller = workloadName('orders', 'shop');

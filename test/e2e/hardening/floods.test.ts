@@ -264,7 +264,7 @@ async function flood(
     t.equal(await http1Outcome(web, http1Request('/')), '200', 'who comes before they ask is served');
     for (const socket of sockets) if (!socket.destroyed) socket.write(sends);
   }
-  // They are accepted in order: whoever connects behind a thousand others waits for these, and nobody else does.
+  // They are accepted in order: a client behind a thousand others waits for these, and nobody else does.
   t.equal(await http1Outcome(web, http1Request('/')), '200', 'who comes after them is served');
   const arriving = await bystander.take();
   let most = 0;

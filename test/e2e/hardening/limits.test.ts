@@ -1,5 +1,5 @@
 /**
- * Each limit, set low, from outside: what whoever reaches it is told, that it is counted, and that somebody else is served
+ * Each limit, set low, from outside: what a client that reaches it is told, that it is counted, and that somebody else is served
  * all the same.
  */
 import { spawn } from 'node:child_process';

@@ -159,7 +159,7 @@ for (const { name, env } of lanes) {
           held = socket;
           socket.write('HTTP/1.1 200 OK\r\nContent-Length: 44\r\n\r\n');
         } else {
-          // Whoever sends content after HEAD may be late with it.
+          // A client that sends content after HEAD may be late with it.
           held?.write('HTTP/1.1 299 Poison\r\nContent-Length: 0\r\n\r\n');
           socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
         }

@@ -43,7 +43,7 @@ async function ownPorts(t: Test): Promise<void> {
   const net = await createPodNetwork(t);
   const { pod, node, outsider } = net;
   await applyRules(pod, '--admin-port', 'off', '--health-port', 'off');
-  // Explicit listeners beside the redirection: whoever is redirected from their port would be sent round in a circle.
+  // Explicit listeners beside the redirection: a connection redirected from their port would be sent round in a circle.
   const sallyport = await startSidecar(t, net, {
     SALLYPORT_DEFAULT_INBOUND_POLICY: 'deny',
     SALLYPORT_INBOUND_PORTS: '8086=127.0.0.1:8085',
@@ -71,7 +71,7 @@ async function ownPorts(t: Test): Promise<void> {
 }
 
 /**
- * Whoever shares a wire with the pod can send it packets for any address, and the redirect takes them all: the proxy must
+ * A neighbour on the wire of the pod can send it packets for any address, and the redirect takes them all: the proxy must
  * not become the way to what only the pod reaches.
  */
 async function relayed(t: Test): Promise<void> {

@@ -42,7 +42,7 @@ spec:
   requiredAuthenticationRefs: [{kind: ServiceAccount, name: orders}]
 `;
 
-/** A Server for the networks of the cluster, whoever calls from there. */
+/** A Server for all clients in the networks of the cluster. */
 const clusterServer = (name: string, port: number, protocol: string): string => `---
 apiVersion: policy.linkerd.io/v1beta3
 kind: Server
@@ -236,7 +236,7 @@ async function probes(t: Test, { net, sallyport }: Scene): Promise<void> {
   await sallyport.waitForLog('the refused scrape', (line) => clientOf(line).ip === address.nodePublic);
 }
 
-/** Whoever may reach nothing must not be able to make the books grow without end either. */
+/** A client that may reach nothing must not be able to make the books grow without end either. */
 async function portScan(t: Test, { net, metrics }: Scene): Promise<void> {
   const series = async (): Promise<number> => (await metrics()).samples.length;
   const scan = async (first: number, last: number): Promise<void> => {

@@ -90,7 +90,7 @@ export class Http2Exchange implements LibraryExchange {
   }
 
   /**
-   * The request's content, apart from the stream: whoever sends it on may destroy it, and a reset, which ends the
+   * The request's content, apart from the stream: its sender may destroy it, and a reset, which ends the
    * stream's readable side like END_STREAM, must not look like the end of the content.
    */
   #readBody(stream: ServerHttp2Stream): Readable {

@@ -150,7 +150,7 @@ function splitResponse(raw: HeaderList): { status: number; rest: HeaderList } {
   return { status, rest };
 }
 
-/** Node refuses some fields that have come through nghttp2, and throws; whoever waits for them must not take the rest. */
+/** Node refuses some fields that have come through nghttp2, and throws; their receiver must not take the rest. */
 export function sendTrailers(stream: Http2Stream, trailers: HeaderList): void {
   try {
     stream.sendTrailers(asObject(trailers));

@@ -46,7 +46,7 @@ export class Http2Pool {
     }
     this.#session(admitted, (error, session) => {
       const fresh = this.#lanes.find((candidate) => candidate.session === session);
-      // Whoever resets what has not left yet costs the app nothing.
+      // To reset what has not left yet costs the app nothing.
       if (!isWanted()) done(new Error('no longer wanted'), null);
       else if (error !== null || fresh === undefined) done(error ?? new Error('no session'), null);
       // Many may have waited for this one session: go round again, so that none exceeds the app's limit.

@@ -82,7 +82,7 @@ function header(response: AdminResponse, name: string): string | undefined {
   return response.headers.find(([known]) => known === name)?.[1];
 }
 
-t.test('metrics are rendered once for all who ask at once, and anew for whoever asks later', async (t) => {
+t.test('metrics are rendered once for all who ask at once, and again for those who ask later', async (t) => {
   let count = 0;
   const { options } = fixture({
     metrics: async () => ({ contentType: 'text/plain', body: `rendered_total ${++count}` }),
@@ -282,7 +282,7 @@ t.test('405 names what is allowed', async (t) => {
   }
 });
 
-t.test('framing is left to whoever carries the response', async (t) => {
+t.test('framing is left to the lane that carries the response', async (t) => {
   const { options } = fixture();
   for (const path of ['/live', '/metrics', '/policy', '/nowhere']) {
     const get = await call(options, { path });
@@ -295,7 +295,7 @@ t.test('framing is left to whoever carries the response', async (t) => {
   }
 });
 
-t.test('metrics are compressed for whoever accepts it', async (t) => {
+t.test('metrics are compressed for a client that accepts it', async (t) => {
   const { options } = fixture();
   const zipped = await call(options, { path: '/metrics', headers: { 'accept-encoding': ['gzip, deflate'] } });
   t.equal(header(zipped, 'content-encoding'), 'gzip');

@@ -116,7 +116,7 @@ t.test('many silent connections do not keep a probe out, and end by themselves',
   t.match(await raw(address, `GET /live HTTP/1.1\r\n${close}`), /live\n$/);
 });
 
-t.test('whoever opens connections by the hundred keeps no probe out', async (t) => {
+t.test('a client that opens connections by the hundred keeps no probe out', async (t) => {
   const { address } = await started(t);
   const sockets: Socket[] = [];
   t.teardown(() => {

@@ -8,7 +8,7 @@ function busy(ms: number): void {
   while (performance.now() < until);
 }
 
-t.test('whoever asks without end is answered, and leaves most of the loop to others', async (t) => {
+t.test('a client that asks without end is answered, and leaves most of the loop to others', async (t) => {
   let [made, heldMs, asked, answered] = [0, 0, 0, 0];
   const ask = sharedAnswer(() => {
     const began = performance.now();

@@ -61,7 +61,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   #since = now();
   /** Clients repeat themselves; this spares reading the same again. */
   #last: PlainRequest | null = null;
-  /** Requests are being taken: whoever finishes one leaves the next to that loop. */
+  /** Requests are being taken: the one that is finished leaves the next to that loop. */
   #isAdvancing = false;
   /** The next of many pipelined requests waits for its turn. */
   #resting: PutOff | null = null;

@@ -15,7 +15,7 @@ export interface FedConnection {
   readonly handedOver: number;
   /** Requests wait for the one that is being answered: no more are parsed. */
   readonly isWaiting: boolean;
-  /** A body is being read, and whoever reads it has enough for now. */
+  /** A body is being read, and its reader has enough for now. */
   readonly isBlocked: boolean;
   /** Bytes were given to the parser. False ends the feeding. */
   fed(bytes: number): boolean;

@@ -41,7 +41,7 @@ function stage(t: Test, maxBufferedBytes = 100, stallTimeoutMs = 1000) {
   return { budget, reached, cuts, peer };
 }
 
-t.test('over the budget, whoever has stood still longest goes first', async (t) => {
+t.test('over the budget, the one that has stood still longest goes first', async (t) => {
   const { budget, reached, cuts, peer } = stage(t);
   const [a, b, c] = [peer('a'), peer('b'), peer('c')];
   a.stall.hold(40);
@@ -61,7 +61,7 @@ t.test('over the budget, whoever has stood still longest goes first', async (t) 
   t.equal(budget.size, 1);
 });
 
-t.test('whoever has moved since is spared, and nobody for ever', async (t) => {
+t.test('one that has moved since is spared, and none for ever', async (t) => {
   const { budget, cuts, peer } = stage(t);
   const [slow, still, last] = [peer('slow'), peer('still'), peer('last')];
   slow.stall.hold(40);

@@ -12,7 +12,7 @@ const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(reso
 /** In one turn. */
 const most = 16;
 
-t.test('each asker has its turn, and of one whoever came first', async (t) => {
+t.test('each asker has its turn, and its requests in the order in which they came', async (t) => {
   const queue = new FairQueue<string>();
   t.equal(queue.take(), null);
   for (const item of ['a1', 'a2', 'a3', 'a4', 'b1', 'c1', 'c2']) queue.add(item.charAt(0), item);

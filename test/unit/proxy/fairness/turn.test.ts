@@ -16,7 +16,7 @@ function readOn(reader: TurnTaker): { readonly bytes: number; readonly cpuMs: nu
   return { bytes, cpuMs: (user + system) / 1000 };
 }
 
-t.test('a few share two milliseconds of a turn, and whoever was stopped goes on in the next', async (t) => {
+t.test('a few share two milliseconds of a turn, and what was stopped goes on in the next', async (t) => {
   let went = 0;
   const reader = {
     nextTurn: () => {

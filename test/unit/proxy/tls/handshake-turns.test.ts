@@ -51,7 +51,7 @@ t.test('a turn of the event loop begins a few, of each client in its turn', asyn
   t.equal(begun.at(-1), 'late0', 'without a flood nobody waits');
 });
 
-t.test('whoever has gone begins nothing, and a fault ends its own connection', async (t) => {
+t.test('a client that has gone begins nothing, and a fault ends its own connection', async (t) => {
   const faults: string[] = [];
   t.teardown(onInternalFault(({ where }) => faults.push(where)));
   const turns = new HandshakeTurns();
