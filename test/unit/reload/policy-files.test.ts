@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { readPolicyFiles } from '../../../lib/reload/policy-files.ts';
+import { crowding } from '../../support/until.ts';
 
 t.test('a folder: policy files by name, nothing else', async (t) => {
   const folder = t.testdir({
@@ -41,14 +42,15 @@ t.test('a volume that is swapped while it is read: one generation, never two', a
      let swaps = 0;
      const pause = new Int32Array(new SharedArrayBuffer(4));
      const swap = () => {
-       symlinkSync('..' + (swaps++ % 2 ? 1 : 2), workerData + '/..new');
-       renameSync(workerData + '/..new', workerData + '/..data');
+       symlinkSync('..' + (swaps++ % 2 ? 1 : 2), workerData.volume + '/..new');
+       renameSync(workerData.volume + '/..new', workerData.volume + '/..data');
        if (swaps === 1) parentPort.postMessage('begun');
-       Atomics.wait(pause, 0, 0, 2);
+       Atomics.wait(pause, 0, 0, workerData.pauseMs);
        setImmediate(swap);
      };
      swap();`,
-    { eval: true, workerData: volume },
+    // Faster than a reader gets a core, no read would ever be of one generation.
+    { eval: true, workerData: { volume, pauseMs: 2 * crowding() } },
   );
   await once(swapper, 'message');
   const seen = new Set<string>();

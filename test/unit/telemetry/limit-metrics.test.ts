@@ -27,11 +27,14 @@ t.test('counts each time, and tells every ten seconds', async (t) => {
   metrics.reached('http1_idle_timeout', '10.1.2.4');
   t.equal(await shown('max_connections'), '1000');
   t.same(lines, [
-    ['warn', { limit: 'max_connections', times: 1, client: { ip: '10.1.2.3' } }],
-    ['warn', { limit: 'max_in_flight', times: 1 }],
-    ['debug', { limit: 'http1_idle_timeout', times: 1, client: { ip: '10.1.2.4' } }],
+    ['warn', { code: 'limit-reached', limit: 'max_connections', times: 1, client: { ip: '10.1.2.3' } }],
+    ['warn', { code: 'limit-reached', limit: 'max_in_flight', times: 1 }],
+    ['debug', { code: 'limit-reached', limit: 'http1_idle_timeout', times: 1, client: { ip: '10.1.2.4' } }],
   ]);
   now = 10_000;
   metrics.reached('max_connections', '10.1.2.5');
-  t.same(lines.at(-1), ['warn', { limit: 'max_connections', times: 1000, client: { ip: '10.1.2.5' } }]);
+  t.same(lines.at(-1), [
+    'warn',
+    { code: 'limit-reached', limit: 'max_connections', times: 1000, client: { ip: '10.1.2.5' } },
+  ]);
 });
