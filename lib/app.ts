@@ -90,7 +90,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     ready: () => readiness.state(),
     live: () => soundness.live,
     metrics: () => telemetry.exposition(),
-    policy: () => policy.effective(),
+    policy: () => ({ ...policy.effective(), identity: identity.view() }),
     log,
     shutdown: () => void sequence.stop(),
     failed: (path, error) => requestFault(`the admin server, ${path}`, error),

@@ -1,12 +1,17 @@
 import type { Config } from '../config/config.ts';
 import type { TlsTermination } from '../proxy/tls/termination.ts';
+import { systemClock } from '../reload/clock.ts';
 import type { CredentialSource } from '../reload/credential-source.ts';
-import type { LoadListeners } from './load-listeners.ts';
+import type { Credentials } from '../reload/credentials.ts';
+import { Standing } from '../reload/standing.ts';
+import { type LoadListeners, standingView } from './load-listeners.ts';
 
 export interface FollowedIdentity {
   /** Null where this proxy has no identity, or not yet. */
   termination(): TlsTermination | null;
-  readonly source: CredentialSource | null;
+  readonly source: Pick<CredentialSource, 'start' | 'stop'> | null;
+  /** For the admin server; null where this proxy has no identity, or not yet. */
+  view(): unknown;
 }
 
 /** Identity: files → TLS termination. */
@@ -16,12 +21,25 @@ export async function followIdentity(
 ): Promise<FollowedIdentity> {
   if (identity === null) {
     readiness.up('identity');
-    return { termination: () => null, source: null };
+    return { termination: () => null, source: null, view: () => null };
   }
   // Loaded here alone: what reads certificates takes 3 MB of memory, and many sidecars have none.
   const { TlsTermination } = await import('../proxy/tls/termination.ts');
   const { createCredentialSource } = await import('../reload/credential-source.ts');
+  const { credentialFaultText } = await import('../reload/credentials.ts');
   let termination: TlsTermination | null = null;
+  let inUse: Credentials | null = null;
+  const standing = new Standing({
+    code: 'identity-stale',
+    messages: {
+      still: () => 'Identity still not reloaded; the last good one stays in use',
+      again: 'Identity files are good again',
+    },
+    fields: () => ({ notAfter: inUse?.notAfter.toISOString() }),
+    onChange: (stale) => telemetry.stale('identity', stale),
+    log: logger,
+    clock: systemClock,
+  });
   let anchorIds: readonly string[] = [];
   let anchorsRemoved = 0;
   const source = createCredentialSource({
@@ -37,21 +55,41 @@ export async function followIdentity(
         anchors: { generation: anchorsRemoved, endOfChain: loaded.endOfChain },
         own: loaded,
       });
-      telemetry.identityLoaded({ expiresAt: loaded.notAfter, refreshedAt: new Date() });
+      inUse = loaded;
+      const anchors = loaded.validities.filter(({ kind, id }) => kind === 'trust anchor' && anchorIds.includes(id));
+      telemetry.identityLoaded({ expiresAt: loaded.notAfter, refreshedAt: new Date(), anchors });
       readiness.up('identity');
+      standing.accepted();
       logger.info({ names: loaded.names, notAfter: loaded.notAfter.toISOString() }, 'Identity loaded');
     },
     onFailed: (faults) => {
       telemetry.identityLoadFailed();
       for (const fault of faults) logger.error({ ...fault }, 'Identity not reloaded; the last good one stays in use');
+      standing.refused('the files cannot be used', faults.map(credentialFaultText));
     },
+    onMended: () => standing.accepted(),
     onOverdue: (waitingFor) => {
       telemetry.identityOverdue(waitingFor !== null);
       if (waitingFor !== null)
         logger.error({ code: 'load-overdue', waitingFor }, 'Identity load overdue: it has not ended for 15 s');
       else logger.info({}, 'Identity load ended after all');
+      standing.overdue(waitingFor);
     },
     log: logger,
   });
-  return { termination: () => termination, source };
+  return {
+    termination: () => termination,
+    source: {
+      start: () => source.start(),
+      async stop() {
+        standing.stop();
+        await source.stop();
+      },
+    },
+    view: () => (inUse === null ? null : { ...identityView(inUse), ...standingView(standing.state) }),
+  };
+}
+
+function identityView({ names, issuer, notAfter, trusts, generation }: Credentials): object {
+  return { names, issuer, notAfter: notAfter.toISOString(), trusts, generation };
 }

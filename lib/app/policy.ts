@@ -7,13 +7,14 @@ import { effectivePolicy } from '../policy/effective.ts';
 import { createPodFacts, type PodFactsSource } from '../reload/pod-facts.ts';
 import { createPolicySource } from '../reload/policy-source.ts';
 import type { LoadListeners } from './load-listeners.ts';
+import { PolicyReport } from './policy-report.ts';
 import { PortLines } from './port-lines.ts';
 
 export interface FollowedPolicy {
   readonly authorizer: PolicyAuthorizer;
   readonly podFacts: PodFactsSource;
-  /** The effective policy for the admin server; null before there is one. */
-  effective(): unknown;
+  /** For the admin server: the effective policy, without ports before there is one, and how its last load went. */
+  effective(): object;
   start(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -25,19 +26,19 @@ export interface PolicyOptions {
 }
 
 /** Policy: files → index → authorizer; and the pod's facts, for which it is compiled. */
-export function followPolicy(
-  { config, env, host }: PolicyOptions,
-  { readiness, telemetry, logger }: LoadListeners,
-): FollowedPolicy {
+export function followPolicy({ config, env, host }: PolicyOptions, listeners: LoadListeners): FollowedPolicy {
+  const { logger } = listeners;
   const authorizer = createAuthorizer({ nowMs: () => performance.now() });
   let index: PolicyIndex | null = null;
   const lines = new PortLines(config, logger);
+  const report = new PolicyReport(listeners, () => authorizer.generation);
   const podFacts = createPodFacts({
     env,
     initial: config.workload,
     host,
     onChange: () => void source.workloadChanged(),
-    onRefused: (refused) => telemetry.podFactsRefused(refused),
+    onRefused: (faults) => report.factsRefused(faults),
+    onOverdue: (waitingFor) => report.factsOverdue(waitingFor),
     log: logger,
   });
   const source = createPolicySource({
@@ -48,39 +49,23 @@ export function followPolicy(
       authorizer.swap(next);
       lines.tell(next, podFacts.current());
     },
-    onProblems: (problems) => {
-      for (const { severity, message, ...where } of problems) {
-        logger[severity === 'error' ? 'error' : 'warn'](where, `Policy: ${message}`);
-      }
-    },
-    onLoaded: ({ documents, changed }) => {
-      readiness.up('policy');
-      telemetry.policyLoaded(authorizer.generation, Date.now() / 1000);
-      if (changed) logger.info({ documents, generation: authorizer.generation }, 'Policy loaded');
-    },
-    onFailed: (reason) => {
-      telemetry.policyLoadFailed();
-      const kept = authorizer.generation === 0 ? 'nothing is authorized' : 'the last good policy stays in force';
-      logger.error({ code: 'policy-not-loaded', reason }, `Policy not loaded; ${kept}`);
-    },
+    onProblems: (problems) => report.problems(problems),
+    onLoaded: (load) => report.loaded(load),
+    onFailed: (reason) => report.failed(reason),
     onRemoved: (removal) => logger.warn({ code: 'documents-removed', ...removal }, 'Policy documents removed'),
-    onOverdue: (waitingFor) => {
-      telemetry.policyOverdue(waitingFor !== null);
-      if (waitingFor !== null)
-        logger.error({ code: 'load-overdue', waitingFor }, 'Policy load overdue: it has not ended for 15 s');
-      else logger.info({}, 'Policy load ended after all');
-    },
+    onOverdue: (waitingFor) => report.overdue(waitingFor),
     log: logger,
   });
   return {
     authorizer,
     podFacts,
-    effective: () => (index === null ? null : effectivePolicy(index, podFacts.current())),
+    effective: () => ({ ...report.view(), ...(index === null ? {} : effectivePolicy(index, podFacts.current())) }),
     async start() {
       await source.start();
       podFacts.start();
     },
     async stop() {
+      report.stop();
       await Promise.allSettled([source.stop(), podFacts.stop()]);
     },
   };

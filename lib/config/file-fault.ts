@@ -37,7 +37,8 @@ export function fileFault(
 ): FileFault {
   const { code = '', message = String(error) } = error as NodeJS.ErrnoException;
   if (code === 'ENOENT') return { why: 'no such file or folder', remedy: missingRemedy(path, unknown) };
-  return known.get(code) ?? { why: code === '' ? message : code, remedy: '' };
+  // What open(2) says of a socket.
+  return known.get(code === 'ENXIO' ? notRegular : code) ?? { why: code === '' ? message : code, remedy: '' };
 }
 
 /** Of a path that leads nowhere: the one that was probably meant, or the first part of it that is not there. */

@@ -39,7 +39,19 @@ export const identityFaults = {
   ),
   'refused-by-openssl': fault('OpenSSL refuses certificate or key.', 'Use an ECDSA P-256 key and certificate.'),
   'certificate-expiring': fault(
-    'Our certificate expires within a day, or has expired; a warning.',
-    'See why nobody has renewed it.',
+    'Our certificate, or an intermediate of it, comes to its end; a warning.',
+    'See why nobody has renewed it; the files are read again by themselves.',
+  ),
+  'anchor-expiring': fault(
+    'A trust anchor comes to its end; a warning.',
+    'Add its successor to the bundle, here and at every peer, before certificates are issued by it.',
+  ),
+  'anchor-expired': fault(
+    'A trust anchor has expired, and clients whose certificates lead to it are refused; a warning.',
+    'Take it out of the bundle once its successor is there.',
+  ),
+  'identity-stale': fault(
+    'The identity on disk could not be used some time ago, and still cannot; the last good one stays in use.',
+    'Mend what its faults name before the certificate in use expires.',
   ),
 } as const satisfies Readonly<Record<string, FaultRow>>;

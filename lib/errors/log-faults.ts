@@ -8,6 +8,10 @@ export const logFaults = {
     'The policy on disk cannot be used; the last good one stays in force.',
     'Mend what the lines "Policy: …" before it name, or what its reason says.',
   ),
+  'policy-stale': fault(
+    'The policy on disk could not be used some time ago, and still cannot; the last good one stays in force.',
+    'Mend what its faults name; `lasted` says since when.',
+  ),
   'documents-removed': fault(
     'Documents that were in force are gone; a warning.',
     'Nothing where that is meant; the line lists what is wider without them.',
@@ -24,6 +28,10 @@ export const logFaults = {
   'pod-facts-kept': fault(
     'The files of the facts of the pod cannot be used; those of before stay.',
     'Mend the faults that the line lists, each with its code.',
+  ),
+  'pod-facts-stale': fault(
+    'The files of the facts of the pod could not be used some time ago, and still cannot; those of before stay.',
+    'Mend what its faults name.',
   ),
   'accept-failed': fault('A connection could not be accepted.', 'See the error in the line.'),
   'foreign-destination': fault(

@@ -1,6 +1,7 @@
 import { CodedError } from '../errors/coded-error.ts';
 import type { CodedLog } from '../errors/complaint.ts';
 import { boundChains } from './chain-depth.ts';
+import { type Clock, systemClock } from './clock.ts';
 import { readCredentialFiles } from './credential-files.ts';
 import {
   type CredentialBytes,
@@ -10,6 +11,7 @@ import {
   credentialFaultText,
   verifyCredentials,
 } from './credentials.ts';
+import { ExpiryWatch } from './expiry.ts';
 import { type Judgement, type Reading, Reloader } from './reloader.ts';
 import type { Times } from './settling.ts';
 import { filesOnDisk, type World } from './world.ts';
@@ -21,11 +23,12 @@ export interface CredentialSourceOptions extends CredentialFiles {
   readonly onLoaded: (credentials: Credentials) => void;
   /** Called when changed files cannot be used, once for each set of faults; the credentials of before stay in force. Not called for the first load. */
   readonly onFailed: (faults: readonly CredentialFault[]) => void;
+  /** Called when the files hold again what is in use, after `onFailed`. */
+  readonly onMended?: () => void;
   /** A load has not ended for 15 s, and what for it waits; null when it has ended at last. */
   readonly onOverdue?: (waitingFor: string | null) => void;
-  readonly log: Pick<CodedLog, 'info' | 'warn'>;
-  /** The clock; tests set it. */
-  readonly now?: () => Date;
+  readonly log: CodedLog;
+  readonly clock?: Clock;
   /** For tests. */
   readonly times?: Times;
   readonly retryMs?: number;
@@ -51,11 +54,8 @@ export class CredentialsUnusable extends CodedError {
   }
 }
 
-/** Expiry within a day is worth a warning, unless the certificate is short-lived and has not yet come to its renewal. */
-const warnBeforeExpiryMs = 24 * 60 * 60 * 1000;
-/** Linkerd renews at 70 % of a certificate's life. */
-const renewalShare = 0.7;
-const expiryCheckMs = 60 * 60 * 1000;
+/** A certificate that is not valid yet is looked at again when it is, and at least so often: clocks are set. */
+const longestWaitMs = 60 * 60 * 1000;
 
 /**
  * Certificate, key and trust anchors as files that may change at any time. They are read and verified together, and only
@@ -72,7 +72,8 @@ export function createCredentialSource(options: CredentialSourceOptions): Creden
 /** What the files say, verified. */
 type CredentialRead =
   | { readonly kind: 'usable'; readonly credentials: Credentials; readonly bytes: CredentialBytes }
-  | { readonly kind: 'faulty'; readonly faults: readonly CredentialFault[] }
+  /** `validFrom`: see `CredentialsResult`. */
+  | { readonly kind: 'faulty'; readonly faults: readonly CredentialFault[]; readonly validFrom: Date | null }
   /** What is served already. */
   | { readonly kind: 'served' };
 
@@ -88,13 +89,15 @@ class FollowedCredentials implements CredentialSource {
   #stage: CredentialStage = { kind: 'new' };
   /** The faults last reported: files that stay bad are one failure, however many events their folder sees. */
   #told = '';
-  #expiryTimer: NodeJS.Timeout | undefined;
-  /** The generation of which it was said that it expires. */
-  #expiryWarned = 0;
+  readonly #clock: Clock;
+  readonly #expiry: ExpiryWatch;
+  #notYet: () => void = () => {};
 
   constructor(options: CredentialSourceOptions) {
     const { certFile, keyFile, trustAnchorsFile, log, times, retryMs, overdueMs } = options;
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#expiry = new ExpiryWatch(log, this.#clock);
     const onWatchError = (error: Error): void =>
       log.warn({ code: 'not-watched', error: error.message }, 'Cannot watch the identity files; polling them');
     this.#reloader = new Reloader({
@@ -120,7 +123,6 @@ class FollowedCredentials implements CredentialSource {
       await this.stop();
       throw new CredentialsUnusable(starting.faults);
     }
-    this.#expiryTimer = setInterval(() => this.#warnOfExpiry(), expiryCheckMs).unref();
     return stage.credentials;
   }
 
@@ -130,7 +132,8 @@ class FollowedCredentials implements CredentialSource {
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.#expiryTimer);
+    this.#notYet();
+    this.#expiry.stop();
     await this.#reloader.stop();
   }
 
@@ -141,13 +144,13 @@ class FollowedCredentials implements CredentialSource {
 
   async #verified(held: CredentialRead | null): Promise<CredentialRead> {
     const read = await readCredentialFiles(this.#options);
-    if (read.kind === 'faulty') return read;
+    if (read.kind === 'faulty') return { ...read, validFrom: null };
     const { bytes } = read;
     const serving = this.#stage.kind === 'serving' ? this.#stage : null;
     if (serving !== null && sameBytes(serving.bytes, bytes)) return { kind: 'served' };
     if (held?.kind === 'usable' && sameBytes(held.bytes, bytes)) return held;
     const generation = (serving?.credentials.generation ?? 0) + 1;
-    const context = { names: this.#options.names, now: this.#now(), generation };
+    const context = { names: this.#options.names, now: this.#clock.now(), generation };
     const result = verifyCredentials(this.#options, bytes, context);
     return result.kind === 'usable' ? { ...result, bytes } : result;
   }
@@ -172,8 +175,10 @@ class FollowedCredentials implements CredentialSource {
       // Before they count as served: where that fails, the next attempt must not find them unchanged.
       this.#options.onLoaded(credentials);
       this.#stage = { kind: 'serving', credentials, bytes };
-      this.#warnOfExpiry();
+      this.#expiry.follow(credentials.validities);
     }
+    this.#notYet();
+    if (read.kind === 'faulty' && read.validFrom !== null) this.#readWhenValid(read.validFrom);
     this.#tell(read.kind === 'faulty' ? read.faults : []);
   }
 
@@ -186,24 +191,13 @@ class FollowedCredentials implements CredentialSource {
     if (told === this.#told) return;
     this.#told = told;
     if (faults.length > 0) this.#options.onFailed(faults);
+    else this.#options.onMended?.();
   }
 
-  /** Once for each set of credentials: that nobody has renewed them is known before clients start to fail. */
-  #warnOfExpiry(): void {
-    const { notBefore, notAfter, generation } = this.current();
-    if (this.#expiryWarned === generation) return;
-    const left = notAfter.getTime() - this.#now().getTime();
-    const life = notAfter.getTime() - notBefore.getTime();
-    if (left > warnBeforeExpiryMs || left > life * (1 - renewalShare)) return;
-    this.#expiryWarned = generation;
-    this.#options.log.warn(
-      { code: 'certificate-expiring', file: this.#options.certFile, notAfter: notAfter.toISOString() },
-      left > 0 ? 'Identity certificate expires within a day' : 'Identity certificate has expired',
-    );
-  }
-
-  #now(): Date {
-    return this.#options.now?.() ?? new Date();
+  /** Nothing else would tell: the files stay as they are. */
+  #readWhenValid(validFrom: Date): void {
+    const ms = validFrom.getTime() - this.#clock.now().getTime();
+    this.#notYet = this.#clock.after(Math.min(Math.max(0, ms), longestWaitMs), () => void this.#reloader.reload());
   }
 }
 

@@ -3,6 +3,7 @@ import tls from 'node:tls';
 import { dnsNamesOfCertificate } from '../certificate-names.ts';
 import { type Complaint, complaintText } from '../errors/complaint.ts';
 import { chainEndsAt } from './chain-end.ts';
+import type { Validity } from './expiry.ts';
 
 /** What TLS is served with. Immutable; each good load publishes a new one, and open connections keep theirs. */
 export interface Credentials {
@@ -18,8 +19,9 @@ export interface Credentials {
   readonly anchorIds: readonly string[];
   /** As `chainEndsAt`, to one of them, as of now. */
   readonly endOfChain: (leaf: X509Certificate, intermediates: readonly X509Certificate[]) => number | null;
-  readonly notBefore: Date;
   readonly notAfter: Date;
+  /** Of our certificate, its intermediates, and all anchors, expired ones included. */
+  readonly validities: readonly Validity[];
   /** Of our certificate. */
   readonly issuer: string;
   /** The subjects of the anchors. */
@@ -55,7 +57,8 @@ export interface LoadContext {
 
 export type CredentialsResult =
   | { readonly kind: 'usable'; readonly credentials: Credentials }
-  | { readonly kind: 'faulty'; readonly faults: readonly CredentialFault[] };
+  /** `validFrom`: where the certificate is not valid yet, when it will be. */
+  | { readonly kind: 'faulty'; readonly faults: readonly CredentialFault[]; readonly validFrom: Date | null };
 
 export function credentialFaultText(fault: CredentialFault): string {
   return `${fault.file}: ${complaintText(fault)}`;
@@ -78,8 +81,12 @@ export function verifyCredentials(
     // OpenSSL's own objections, such as a key of a kind or size it does not serve.
     const message = `refused by OpenSSL: ${oneLine((error as Error).message)}`;
     const hint = 'use an ECDSA P-256 key and certificate';
-    return { kind: 'faulty', faults: [{ file: files.certFile, code: 'refused-by-openssl', message, hint }] };
+    return faulty([{ file: files.certFile, code: 'refused-by-openssl', message, hint }]);
   }
+}
+
+function faulty(faults: readonly CredentialFault[], validFrom: Date | null = null): CredentialsResult {
+  return { kind: 'faulty', faults, validFrom };
 }
 
 function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadContext): CredentialsResult {
@@ -98,7 +105,7 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
   }
 
   const [leaf, ...intermediates] = chain;
-  if (leaf === undefined) return { kind: 'faulty', faults };
+  if (leaf === undefined) return faulty(faults);
   if (key !== null && !leaf.checkPrivateKey(key)) {
     faults.push({
       file: files.keyFile,
@@ -129,7 +136,9 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
       hint: 'set SALLYPORT_IDENTITY_NAME, or issue the certificate with a DNS SAN',
     });
   }
-  if (faults.length > 0 || key === null) return { kind: 'faulty', faults };
+  if (faults.length > 0 || key === null) {
+    return faulty(faults, context.now < leaf.validFromDate ? leaf.validFromDate : null);
+  }
 
   const options = secureContextOptions(chain, key, anchors);
   const secureContext = tls.createSecureContext(options);
@@ -146,8 +155,12 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
       anchorIds: Object.freeze(anchors.map(({ fingerprint256 }) => fingerprint256)),
       endOfChain: (certificate: X509Certificate, issuers: readonly X509Certificate[]) =>
         chainEndsAt(certificate, issuers, anchors, new Date()),
-      notBefore: leaf.validFromDate,
       notAfter: leaf.validToDate,
+      validities: Object.freeze([
+        validity('certificate', files.certFile, leaf),
+        ...intermediates.map((each) => validity('intermediate', files.certFile, each)),
+        ...bundle.map((each) => validity('trust anchor', files.trustAnchorsFile, each)),
+      ]),
       issuer: oneLine(leaf.issuer),
       trusts: Object.freeze(anchors.map(({ subject }) => oneLine(subject))),
       generation: context.generation,
@@ -259,6 +272,17 @@ function validityFaults(file: string, leaf: X509Certificate, now: Date): Credent
 /** Where the leaf itself has expired, that is a fault of its own. */
 function hasSoundIssuers(leaf: X509Certificate, endsAtMs: number | null, now: Date): boolean {
   return endsAtMs !== null && (now.getTime() <= endsAtMs || endsAtMs === leaf.validToDate.getTime());
+}
+
+function validity(kind: Validity['kind'], file: string, certificate: X509Certificate): Validity {
+  const {
+    subject,
+    subjectAltName = '',
+    fingerprint256: id,
+    validFromDate: notBefore,
+    validToDate: notAfter,
+  } = certificate;
+  return { kind, file, subject: oneLine(subject) || subjectAltName, id, notBefore, notAfter };
 }
 
 function latest(bundle: readonly X509Certificate[]): Date {

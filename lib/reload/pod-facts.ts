@@ -14,8 +14,10 @@ export interface PodFactsOptions {
   readonly initial: Workload;
   /** The pod's labels or addresses, or its node's, have changed; `current()` says the same from now on. */
   onChange(workload: Workload): void;
-  /** The files of the pod's facts cannot be believed, or can again. */
-  onRefused?(refused: boolean): void;
+  /** The files of the pod's facts cannot be believed, or can again: then there are no faults. */
+  onRefused?(faults: readonly string[]): void;
+  /** A reading has not ended for 15 s, and what for it waits; null when it has ended at last. */
+  onOverdue?(waitingFor: string | null): void;
   readonly log: CodedLog;
   readonly host: Host;
   /** How often to compare the host's addresses, of whose change nothing tells us. */
@@ -73,6 +75,7 @@ class FollowedPod implements PodFactsSource {
       read: async () => ({ kind: 'read', value: readWorkload(env, host), look: null }),
       judge: (facts, _now, meant) => this.#judge(facts, meant),
       onOverdue: (waitingFor) => {
+        options.onOverdue?.(waitingFor);
         if (waitingFor !== null)
           log.error({ code: 'load-overdue', waitingFor }, 'Reading the facts of the pod has not ended for 15 s');
         else log.info({}, 'The facts of the pod have been read after all');
@@ -154,7 +157,7 @@ class FollowedPod implements PodFactsSource {
     const told = faults.map(faultText).join('; ');
     if (told === this.#told) return;
     this.#told = told;
-    this.#options.onRefused?.(told !== '');
+    this.#options.onRefused?.(faults.map(faultText));
     if (told !== '') {
       this.#options.log.error(
         { code: 'pod-facts-kept', faults },

@@ -39,7 +39,7 @@ const other = 'other';
  * The text format is UTF-8 and ends at NUL; a value that is neither printable nor well-formed would break a scrape.
  * Groups are interned by these values, not by the raw ones: two raw values must not yield one series twice.
  */
-function labelValue(text: string): string {
+export function labelValue(text: string): string {
   if (text.length > maxValueLength) return other;
   return text.replace(unprintable, '?').toWellFormed();
 }

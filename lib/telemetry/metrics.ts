@@ -14,10 +14,11 @@ import { FaultLog } from './fault-log.ts';
 import { HandshakeLog } from './handshake-log.ts';
 import { LabelStore } from './labels.ts';
 import { LimitMetrics } from './limit-metrics.ts';
+import { type LoadMetrics, loadMetrics } from './load-metrics.ts';
 import type { CodedLogger } from './log.ts';
 import { ProcessMetrics } from './process-metrics.ts';
 import { RequestMetrics } from './request-metrics.ts';
-import { Cell, gaugeSample, type LabelGroup, registerCollected, sample } from './series.ts';
+import { gaugeSample, type LabelGroup, registerCollected } from './series.ts';
 import { TransportMetrics, type TransportSeries } from './transport-metrics.ts';
 
 export interface Build {
@@ -48,22 +49,11 @@ export interface Exposition {
   readonly body: string;
 }
 
-export interface Telemetry {
+export interface Telemetry extends LoadMetrics {
   readonly recorder: Recorder;
   readonly registry: Registry;
   /** Also forgets what has been idle for ten minutes. */
   exposition(): Promise<Exposition>;
-  /** `timeSeconds`: Unix time of the load. */
-  policyLoaded(generation: number, timeSeconds: number): void;
-  policyLoadFailed(): void;
-  /** The files are being waited for, or read, for longer than they should be. */
-  policyOverdue(overdue: boolean): void;
-  /** The files of the pod's facts are not what is believed of the pod. */
-  podFactsRefused(refused: boolean): void;
-  identityLoaded(identity: { readonly expiresAt: Date; readonly refreshedAt: Date }): void;
-  identityLoadFailed(): void;
-  /** As `policyOverdue`, of the identity's files. */
-  identityOverdue(overdue: boolean): void;
 }
 
 export function createTelemetry(options: TelemetryOptions): Telemetry {
@@ -82,8 +72,6 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     now,
   };
   const destination = fixedGroup('destination', { direction: 'inbound', peer: 'dst' });
-  const policy = policyMetrics(registry);
-  const identity = identityMetrics(registry);
   const processMetrics = new ProcessMetrics(registry, options.processStart, now);
   buildMetrics(registry, options.build);
   const limits = new LimitMetrics(registry, options.log, now);
@@ -146,8 +134,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       shared.transport.expireIdle(nowMs);
       return { contentType: registry.contentType, body: await registry.metrics() };
     },
-    ...policy,
-    ...identity,
+    ...loadMetrics(registry),
   };
 }
 
@@ -156,140 +143,6 @@ function fixedGroup(name: keyof typeof fixedIds, pairs: Record<string, string>):
   return { id: fixedIds[name], pairs };
 }
 const fixedIds = { inbound: -101, source: -102, destination: -103 } as const;
-
-function policyMetrics(
-  registry: Registry,
-): Pick<Telemetry, 'policyLoaded' | 'policyLoadFailed' | 'policyOverdue' | 'podFactsRefused'> {
-  let generation = 0;
-  let errors = 0;
-  let lastLoad = 0;
-  let refused = false;
-  let late = false;
-  let factsRefused = false;
-  registerCollected(
-    registry,
-    {
-      name: 'sallyport_pod_facts_refused',
-      help: "1 while the files of the pod's labels or manifest are bad, and those of before count.",
-      type: 'gauge',
-    },
-    () => [gaugeSample(Number(factsRefused))],
-  );
-  registerCollected(
-    registry,
-    {
-      name: 'sallyport_policy_refused',
-      help: '1 while the policy files hold what is not in force, because the last load of them was bad.',
-      type: 'gauge',
-    },
-    () => [gaugeSample(Number(refused))],
-  );
-  registerCollected(
-    registry,
-    {
-      name: 'sallyport_policy_reload_overdue',
-      help: '1 while a load of the policy has not ended for 15 seconds.',
-      type: 'gauge',
-    },
-    () => [gaugeSample(Number(late))],
-  );
-  registerCollected(
-    registry,
-    { name: 'sallyport_policy_generation', help: 'Policies loaded so far; 0 before the first.', type: 'gauge' },
-    () => [gaugeSample(generation)],
-  );
-  registerCollected(
-    registry,
-    {
-      name: 'sallyport_policy_load_errors_total',
-      help: 'Policies that did not load; the one before each stayed in force.',
-      type: 'counter',
-    },
-    () => [gaugeSample(errors)],
-  );
-  registerCollected(
-    registry,
-    {
-      name: 'sallyport_policy_last_load_success_timestamp_seconds',
-      help: 'When the policy in force was loaded, in Unix time; 0 before the first.',
-      type: 'gauge',
-    },
-    () => [gaugeSample(lastLoad)],
-  );
-  return {
-    policyLoaded(loaded, timeSeconds) {
-      generation = loaded;
-      lastLoad = timeSeconds;
-      refused = false;
-    },
-    policyLoadFailed() {
-      errors++;
-      refused = true;
-    },
-    policyOverdue(overdue) {
-      late = overdue;
-    },
-    podFactsRefused(bad) {
-      factsRefused = bad;
-    },
-  };
-}
-
-function identityMetrics(
-  registry: Registry,
-): Pick<Telemetry, 'identityLoaded' | 'identityLoadFailed' | 'identityOverdue'> {
-  let late = false;
-  let expires: number | null = null;
-  let refreshed: number | null = null;
-  const ok = new Cell({ result: 'ok' });
-  const failed = new Cell({ result: 'error' });
-  const time = (value: number | null) => (value === null ? [] : [gaugeSample(value)]);
-  registerCollected(
-    registry,
-    {
-      name: 'control_identity_cert_expiration_timestamp_seconds',
-      help: 'When the certificate in use expires, in Unix time.',
-      type: 'gauge',
-    },
-    () => time(expires),
-  );
-  registerCollected(
-    registry,
-    {
-      name: 'control_identity_cert_refresh_timestamp_seconds',
-      help: 'When the certificate in use was loaded, in Unix time.',
-      type: 'gauge',
-    },
-    () => time(refreshed),
-  );
-  registerCollected(
-    registry,
-    { name: 'control_identity_cert_refreshes_total', help: 'Loads of the certificate, by result.', type: 'counter' },
-    () => [sample(ok), sample(failed)],
-  );
-  registerCollected(
-    registry,
-    {
-      name: 'sallyport_identity_reload_overdue',
-      help: "1 while a load of the identity's files has not ended for 15 seconds.",
-      type: 'gauge',
-    },
-    () => [gaugeSample(Number(late))],
-  );
-  return {
-    identityLoaded({ expiresAt, refreshedAt }) {
-      expires = expiresAt.getTime() / 1000;
-      refreshed = refreshedAt.getTime() / 1000;
-      ok.value++;
-    },
-    identityLoadFailed() {
-      failed.value++;
-    },
-    identityOverdue(overdue) {
-      late = overdue;
-    },
-  };
-}
 
 function buildMetrics(registry: Registry, build: Build): void {
   const linkerd = {

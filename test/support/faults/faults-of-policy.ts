@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { get } from './clients.ts';
 import { type Fault, type Finding, firstPolicy, node, Stage } from './stage.ts';
 
-const anyPolicy = /^(?!.*Policy loaded).*(Policy|policy)/;
+const anyPolicy = /^(?!.*(Policy loaded|Server in force|No Server)).*(Policy|policy)/;
 
 /** A refused reload is told by all three. */
 async function refusedLoad(stage: Stage, wanted: RegExp): Promise<readonly Finding[]> {

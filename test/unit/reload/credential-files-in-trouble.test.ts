@@ -60,7 +60,7 @@ async function follow(
     onLoaded: ({ anchorIds }) => void anchors.push(anchorIds.length),
     onFailed: (faults) => void failures.push(faults.map(credentialFaultText).join('\n')),
     onOverdue: (waitingFor) => void overdue.push(waitingFor),
-    log: { info() {}, warn() {} },
+    log: { info() {}, warn() {}, error() {} },
     times,
     ...over,
   });

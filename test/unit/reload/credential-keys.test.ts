@@ -83,7 +83,7 @@ t.test('what is no certificate, and no file, is named, and keeps the last good o
     trustAnchorsFile,
     onLoaded() {},
     onFailed: (faults) => void failures.push(...faults.map(({ file, message }) => `${file}: ${message}`)),
-    log: { info() {}, warn() {} },
+    log: { info() {}, warn() {}, error() {} },
   });
   t.teardown(() => source.stop());
   const loaded = await source.start();
@@ -96,7 +96,7 @@ t.test('what is no certificate, and no file, is named, and keeps the last good o
       trustAnchorsFile,
       onLoaded() {},
       onFailed() {},
-      log: { info() {}, warn() {} },
+      log: { info() {}, warn() {}, error() {} },
     });
     return within(
       'an answer',

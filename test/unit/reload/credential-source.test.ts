@@ -7,6 +7,7 @@ import { text } from 'node:stream/consumers';
 import tls from 'node:tls';
 import t, { type Test } from 'tap';
 import { createAuthority, issueCertificate } from '../../../certs/authority.ts';
+import { systemClock } from '../../../lib/reload/clock.ts';
 import { CredentialsUnusable, createCredentialSource } from '../../../lib/reload/credential-source.ts';
 import { type CredentialFault, type Credentials, credentialFaultText } from '../../../lib/reload/credentials.ts';
 import {
@@ -66,10 +67,14 @@ function sourceOf(t: Test, files: Files, more: { names?: readonly string[]; now?
   const source = createCredentialSource({
     ...files,
     names: more.names,
-    now: () => more.now ?? new Date(),
+    clock: { ...systemClock, now: () => more.now ?? new Date() },
     onLoaded: (credentials) => void loaded.push(credentials),
     onFailed: (faults) => void failed.push(faults),
-    log: { info: () => {}, warn: (_fields, message) => void warnings.push(message) },
+    log: {
+      info: () => {},
+      warn: (_fields, message) => void warnings.push(message),
+      error: (_fields, message) => void warnings.push(message),
+    },
   });
   t.teardown(() => source.stop());
   return { source, loaded, failed, warnings };
@@ -113,7 +118,7 @@ t.test('credentials that could not be put in use are tried again', async (t) => 
       used.push(generation);
     },
     onFailed: ([fault]) => void failed.push(fault?.message ?? ''),
-    log: { info() {}, warn() {} },
+    log: { info() {}, warn() {}, error() {} },
     retryMs: 5,
   });
   t.teardown(() => source.stop());
@@ -446,11 +451,12 @@ t.test('a Kubernetes Secret: the ..data link is swapped', async (t) => {
   t.strictSame(failed, [], 'a swap is never seen half done');
 });
 
-t.test('expiry within a day is told once, and again for the next certificate', async (t) => {
+t.test('expiry is told ahead, of the trust anchor too', async (t) => {
   const monthly = testCertificate({ dnsNames: ['a.b'], days: 30 });
   const rows: readonly [string, number, string[]][] = [
-    ['two days before', 28, []],
-    ['an hour before', 30 - 1 / 24, ['Identity certificate expires within a day']],
+    ['two weeks before', 30 - 14, []],
+    ['two days before', 28, ['Identity certificate expires soon', 'Trust anchor expires soon']],
+    ['an hour before', 30 - 1 / 24, ['Identity certificate expires soon', 'Trust anchor expires soon']],
   ];
   for (const [name, days, expected] of rows) {
     const files = filesIn(t.testdir());

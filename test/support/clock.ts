@@ -1,0 +1,42 @@
+import type { Clock } from '../../lib/reload/clock.ts';
+
+export interface SetClock extends Clock {
+  /** Lets time go by; who is due is woken in order, at the very moment. */
+  advance(ms: number): void;
+  /** Sets the time of day, as a person does; nobody is woken by that. */
+  set(now: Date): void;
+  /** How many wait to be woken. */
+  readonly waiting: number;
+}
+
+/** A clock that goes when it is told to. */
+export function setClock(start: Date): SetClock {
+  let elapsed = 0;
+  let offset = start.getTime();
+  const waiting = new Set<{ readonly at: number; readonly run: () => void }>();
+  return {
+    now: () => new Date(offset + elapsed),
+    after(ms, run) {
+      const entry = { at: elapsed + ms, run };
+      waiting.add(entry);
+      return () => waiting.delete(entry);
+    },
+    advance(ms) {
+      const until = elapsed + ms;
+      for (;;) {
+        const [next] = [...waiting].filter(({ at }) => at <= until).sort((a, b) => a.at - b.at);
+        if (next === undefined) break;
+        waiting.delete(next);
+        elapsed = next.at;
+        next.run();
+      }
+      elapsed = until;
+    },
+    set(now) {
+      offset = now.getTime() - elapsed;
+    },
+    get waiting() {
+      return waiting.size;
+    },
+  };
+}
