@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { type ClientTls, clientId } from '../client.ts';
 import { systemErrorCode } from '../errors/coded-error.ts';
-import { type IpAddress, parseIp } from '../ip.ts';
+import { hostPort, type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, ConnectionProbes, PortPolicy } from '../policy/decision.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
 import { ConnectionWatch, type WatchServices } from './connection-watch.ts';
@@ -228,7 +228,9 @@ class InboundConnection implements LiveConnection, Unrecognized {
       guard: opening === null ? null : new TunnelGuard(opening),
       refused: () => scope.badRequest(policy, 'bytes in a tunnel became what some servers would take for a request'),
     };
-    const onError = (): void => scope.tcpError('i/o');
+    const { host, port } = destination.endpoint;
+    const onError = (error: unknown): void =>
+      scope.tcpError('i/o', { app: hostPort(host, port), errno: systemErrorCode(error) });
     const closed = (errno: string): void => transport.closed(errno);
     const forwarding = forwardTcp(permit, stream, destination.endpoint, upstreams, beginning, onError, closed);
     this.#stage = { kind: 'tcp', policy, scope, destroy: () => forwarding.destroy() };

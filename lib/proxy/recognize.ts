@@ -81,7 +81,7 @@ function detectTls(connection: Unrecognized, policy: PortPolicy): void {
       if (bytes.length === 0 && connection.probes().silence) endedSilent(connection, connection.identify(noTls));
       else connection.socket.destroy();
     } else if (result.kind === 'timeout') {
-      connection.identify(noTls).tcpError('tls detection timeout');
+      connection.identify(noTls).tcpError('tls detection timeout', null);
       connection.socket.destroy();
     } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
       takeHello(connection, policy, bytes, result.value.hello, result.value.hello.serverName);

@@ -16,11 +16,21 @@ export interface NetworkRefusal extends UnknownClient {
 /** Why a connection or a reply failed, in Linkerd's words (`inbound_{tcp,http}_errors_total{error}`). */
 export type ErrorLabel = 'loadshed' | 'i/o' | 'tls detection timeout' | 'gateway loop' | 'unexpected';
 
+/** What was met on the way to the app. */
+export interface AppFault {
+  /** Where the app was looked for, host and port. */
+  readonly app: string;
+  /** Of the system or a library, as `ECONNREFUSED`; empty where neither has said. */
+  readonly errno: string;
+}
+
 /** Why a permitted request was not served. */
 export interface RequestFailure {
   readonly code: RequestErrorCode;
   readonly label: ErrorLabel;
   readonly detail: string;
+  /** Null where the app was never asked. */
+  readonly met: AppFault | null;
 }
 
 /** Why a TLS handshake came to nothing, as `sallyport_tls_failures_total{reason}` has it, and the code of each. */
@@ -122,7 +132,7 @@ export interface ConnectionScope {
   ): void;
   /** The connection was a probe: nothing came on it, and nothing of it was forwarded. */
   probed(policy: PortPolicy): void;
-  tcpError(error: ErrorLabel): void;
+  tcpError(error: ErrorLabel, met: AppFault | null): void;
   /** The bytes ceased to be HTTP where nothing else may come, and the connection ends: counted as `unexpected`, not logged. */
   brokenProtocol(): void;
   /** Counts an HTTP decision, and logs denials and audits (with the failing clause, which `reasons` computes on demand). */

@@ -2,6 +2,7 @@
 import type { ConnectionDecision, PortPolicy, ProbeKind, RequestDecision, RequestPermit } from '../policy/decision.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type {
+  AppFault,
   ByteCounter,
   ConnectionScope,
   ErrorLabel,
@@ -223,10 +224,10 @@ export class Connection implements ConnectionScope {
     this.#shared.log.probed(this.#facts, policy);
   }
 
-  tcpError(error: ErrorLabel): void {
+  tcpError(error: ErrorLabel, met: AppFault | null): void {
     const target = this.#view?.target ?? this.#shared.labels.target(this.#facts, null);
     this.#shared.decisions.tcpError(error, target).value++;
-    this.#shared.log.tcpError(this.#facts, error);
+    this.#shared.log.tcpError(this.#facts, error, met);
   }
 
   brokenProtocol(): void {

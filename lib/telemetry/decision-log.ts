@@ -5,7 +5,14 @@
 import { type Client, clientId } from '../client.ts';
 import type { ConnectionDecision, PortPolicy, RequestDecision } from '../policy/decision.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
-import type { ErrorLabel, LazyReasons, NetworkRefusal, RequestFailure, RequestLog } from '../proxy/recorder.ts';
+import type {
+  AppFault,
+  ErrorLabel,
+  LazyReasons,
+  NetworkRefusal,
+  RequestFailure,
+  RequestLog,
+} from '../proxy/recorder.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import type { CodedLogger } from './log.ts';
 
@@ -129,9 +136,9 @@ export class DecisionLog {
     this.#log.info(fields, connection === 'new' ? 'Connection refused' : 'Connection terminated due to policy change');
   }
 
-  tcpError(facts: ConnectionFacts, error: ErrorLabel): void {
+  tcpError(facts: ConnectionFacts, error: ErrorLabel, met: AppFault | null): void {
     if (!this.#log.isLevelEnabled('info')) return;
-    this.#log.info({ error, ...connectionFields(facts) }, 'Connection failed');
+    this.#log.info({ error, ...appFields(met), ...connectionFields(facts) }, 'Connection failed');
   }
 
   request(facts: ConnectionFacts, decision: RequestDecision, request: RequestLog): void {
@@ -175,10 +182,21 @@ export class DecisionLog {
 
   httpError(facts: ConnectionFacts, policy: PortPolicy, failure: RequestFailure, request: RequestLog): void {
     if (!this.#log.isLevelEnabled('info')) return;
-    const { code, label, detail } = failure;
-    const fields = { server: refFields(policy.server), code, error: label, detail: clip(detail, maxText * 2) };
+    const { code, label, detail, met } = failure;
+    const fields = {
+      server: refFields(policy.server),
+      code,
+      error: label,
+      detail: clip(detail, maxText * 2),
+      ...appFields(met),
+    };
     this.#log.info({ ...fields, ...connectionFields(facts), ...requestFields(request) }, 'Request failed');
   }
+}
+
+/** Where the app was looked for, and what the system said. */
+function appFields(met: AppFault | null): object {
+  return met === null ? {} : { app: met.app, errno: clip(met.errno, maxText) };
 }
 
 /** Whatever was refused, or passed only because of audit, is shown by default. */

@@ -53,6 +53,8 @@ export interface Failure {
   readonly code: RequestErrorCode;
   readonly refusal: Refusal;
   readonly label: ErrorLabel;
+  /** What the system or a library called it; null where the app was never asked. */
+  readonly errno: string | null;
 }
 
 type FailureResponse = readonly [status: number, grpc: number, label: ErrorLabel, message: string, kept?: 'kept'];
@@ -81,7 +83,7 @@ const byCode: ReadonlyMap<string, Failure> = new Map(
   (Object.entries(failureResponses) as [RequestErrorCode, FailureResponse][]).map(
     ([code, [status, grpc, label, message, kept]]) => [
       code,
-      { code, label, refusal: { status, grpc, close: kept === undefined, location: null, message } },
+      { code, label, errno: null, refusal: { status, grpc, close: kept === undefined, location: null, message } },
     ],
   ),
 );
@@ -109,7 +111,8 @@ function ours(code: string): string {
 
 /** An error on the way to the app. One that has none of our codes is an I/O fault: 502 / UNAVAILABLE. */
 export function upstreamFailure(error: unknown): Failure {
-  return byCode.get(ours(systemErrorCode(error))) ?? failureOf('ERR_SALLYPORT_UNREACHABLE');
+  const errno = systemErrorCode(error);
+  return { ...(byCode.get(ours(errno)) ?? failureOf('ERR_SALLYPORT_UNREACHABLE')), errno };
 }
 
 /** The headers of a refusal. Only a client with an identity learns anything beyond the status (Linkerd does the same). */

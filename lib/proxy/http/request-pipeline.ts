@@ -1,3 +1,4 @@
+import { hostPort } from '../../ip.ts';
 import type { Authorizer, PortPolicy, RequestDecision } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { BufferBudget } from '../fairness/buffer-budget.ts';
@@ -157,8 +158,13 @@ export class RequestPipeline {
   /** Records that a permitted request could not be served. */
   failed(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
     const log = new LazyLog(this.#authorizer, policy, connection, request, null);
-    const { code, label, refusal } = failure;
-    connection.scope.httpError(policy, { code, label, detail: refusal.message }, log);
+    const { code, label, refusal, errno } = failure;
+    const { destination } = connection;
+    const met =
+      errno === null || destination.kind !== 'app'
+        ? null
+        : { app: hostPort(destination.endpoint.host, destination.endpoint.port), errno };
+    connection.scope.httpError(policy, { code, label, detail: refusal.message, met }, log);
   }
 
   /** `accessed` for an exchange whose response headers are a list. */

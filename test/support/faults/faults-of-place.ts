@@ -28,7 +28,7 @@ export const placeFaults: readonly Fault[] = [
       const stage = await Stage.start(t, { downApp: true });
       await get(stage.port, '/orders/7', '127.0.0.1');
       return [
-        await stage.log(/Request failed/, 'code', 'error', 'target.port', 'app', 'errno', 'hint'),
+        await stage.log(/Request failed/, 'code', 'error', 'detail', 'app', 'errno', 'client.ip', 'path'),
         await stage.metric('inbound_http_errors_total', { error: 'i/o' }, 1),
       ];
     },

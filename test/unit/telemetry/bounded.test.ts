@@ -59,7 +59,7 @@ t.test('a scan of all ports', async (t) => {
     const policy = fx.portPolicy({ port, server: defaultServer, protocol: 'detect' });
     const scope = telemetry.recorder.connection(fx.facts({ targetPort: port }));
     scope.connectionDecided(policy, { kind: 'deny', server: defaultServer });
-    scope.tcpError('i/o');
+    scope.tcpError('i/o', null);
   }
   const named = telemetry.recorder.connection(fx.facts({ targetPort: 9999, targetIp: '10.1.0.10' }));
   named.connectionDecided(fx.portPolicy({ port: 9999 }), fx.tcpDeny);
@@ -91,9 +91,14 @@ t.test('whatever a peer sends: SNI, statuses, codes, errors', async (t) => {
       const scope = telemetry.recorder.connection(fx.facts({ tls }));
       scope.connectionDecided(policy, fx.tcpPermit);
       scope.openSource(policy, { bytesRead: 1, bytesWritten: 1 }).closed(noise);
-      scope.tcpError(noise as ErrorLabel);
+      scope.tcpError(noise as ErrorLabel, null);
     }
-    const failure = { code: 'ERR_SALLYPORT_UNREACHABLE', label: noise as ErrorLabel, detail: noise } as const;
+    const failure = {
+      code: 'ERR_SALLYPORT_UNREACHABLE',
+      label: noise as ErrorLabel,
+      detail: noise,
+      met: null,
+    } as const;
     http.httpError(policy, failure, fx.requestLog({ path: noise, host: noise, method: noise }));
     const port = i % 2 === 0 ? fx.portPolicy({ protocol: 'grpc' }) : policy;
     const request = http.requestStarted(port, fx.permit, i % 2 === 0);

@@ -79,7 +79,7 @@ t.test('connections', async (t) => {
   scope.connectionDecided(policy, fx.tcpAudited, reasons);
   scope.connectionDecided(policy, fx.tcpDeny, reasons);
   scope.connectionTerminated(policy, reasons);
-  scope.tcpError('i/o');
+  scope.tcpError('i/o', { app: '127.0.0.1:5432', errno: 'ECONNREFUSED' });
   const [allowed, denied, terminated, failed, ...more] = parsed(lines);
   t.match(allowed, { level: 'info', msg: 'Connection allowed', server, authz: audit, client, ...noTls });
   t.match(denied, {
@@ -91,17 +91,36 @@ t.test('connections', async (t) => {
     candidates,
   });
   t.match(terminated, { level: 'info', msg: 'Connection terminated due to policy change', server, client, candidates });
-  t.match(failed, { level: 'info', msg: 'Connection failed', error: 'i/o', client });
+  t.match(failed, {
+    level: 'info',
+    msg: 'Connection failed',
+    error: 'i/o',
+    app: '127.0.0.1:5432',
+    errno: 'ECONNREFUSED',
+    client,
+  });
   t.same(more, []);
 });
 
 t.test('a request that failed', async (t) => {
   const { telemetry, lines } = fx.fixture();
   const scope = telemetry.recorder.connection(fx.facts());
-  const failure = { code: 'ERR_SALLYPORT_LOOP', label: 'gateway loop', detail: 'round and round' } as const;
+  const failure = {
+    code: 'ERR_SALLYPORT_LOOP',
+    label: 'gateway loop',
+    detail: 'round and round',
+    met: { app: '127.0.0.1:3000', errno: 'ECONNREFUSED' },
+  } as const;
   scope.httpError(fx.portPolicy(), failure, fx.requestLog());
   const [failed, ...more] = parsed(lines);
-  const wanted = { code: 'ERR_SALLYPORT_LOOP', error: 'gateway loop', detail: 'round and round', client };
+  const wanted = {
+    code: 'ERR_SALLYPORT_LOOP',
+    error: 'gateway loop',
+    detail: 'round and round',
+    app: '127.0.0.1:3000',
+    errno: 'ECONNREFUSED',
+    client,
+  };
   t.match(failed, { level: 'info', msg: 'Request failed', ...wanted });
   t.same(more, []);
 });
@@ -202,7 +221,12 @@ t.test('whatever a client sends stays inside one line', async (t) => {
       scope.requestDecided(fx.portPolicy(), fx.deny, request);
       scope.httpError(
         fx.portPolicy(),
-        { code: 'ERR_SALLYPORT_UNEXPECTED', label: 'unexpected', detail: text },
+        {
+          code: 'ERR_SALLYPORT_UNEXPECTED',
+          label: 'unexpected',
+          detail: text,
+          met: { app: '127.0.0.1:3000', errno: text },
+        },
         request,
       );
       // Not the text itself: TAP has its own idea of lines.

@@ -105,7 +105,7 @@ t.test('TCP decisions', async (t) => {
   scope.connectionDecided(policy, fx.tcpPermit);
   scope.connectionDecided(policy, fx.tcpDeny);
   scope.connectionTerminated(policy);
-  scope.tcpError('tls detection timeout');
+  scope.tcpError('tls detection timeout', null);
   const lines = await fx.scrape(telemetry);
   const skipped = { tls: 'no_identity', no_tls_reason: 'port_skipped' };
   const rows: [string, Record<string, string>][] = [
@@ -570,9 +570,9 @@ function everything(recorder: Recorder): void {
   scope.connectionDecided(policy, fx.tcpDeny);
   scope.connectionTerminated(policy);
   scope.detected(policy, 'http/2', 0.2);
-  scope.tcpError('i/o');
+  scope.tcpError('i/o', null);
   const code = 'ERR_SALLYPORT_UNREACHABLE';
-  scope.httpError(policy, { code, label: 'i/o', detail: 'the app did not answer' }, fx.requestLog());
+  scope.httpError(policy, { code, label: 'i/o', detail: 'the app did not answer', met: null }, fx.requestLog());
   const transport = scope.openSource(policy, { bytesRead: 1, bytesWritten: 2 });
   transport.closed('ECONNRESET');
   recorder.openDestination({ bytesRead: 1, bytesWritten: 2 });
