@@ -117,7 +117,7 @@ function readSettings(line: InjectLine): InjectSettings {
     if ('message' in read) throw new UsageError(read.code, `--${name}: ${read.message}`, read.hint);
     if (name in ports) ports[name as keyof typeof ports] = Number(read.value);
   }
-  const shared = sharedPort(ports);
+  const shared = sharedPort({ ...ports, 'inbound-ports': given['inbound-ports'] ?? null });
   if (shared !== null) throw new UsageError(shared.code, shared.message, shared.hint);
   return { version: version(), given, namespace: named(line, 'namespace') ?? 'default' };
 }

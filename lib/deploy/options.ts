@@ -199,9 +199,8 @@ export const options = {
   }),
   'shutdown-grace-period': linkerds({
     value: 'DURATION',
-    says: 'for work in flight after a stop',
+    says: "for work in flight after a stop, no longer than the pod's own",
     shown: "the pod's, at most 2m",
-    variable: 'SALLYPORT_SHUTDOWN_GRACE_PERIOD',
     parse: read.variableText('SALLYPORT_SHUTDOWN_GRACE_PERIOD'),
   }),
   'proxy-log-level': linkerds({

@@ -1,4 +1,4 @@
-import type { VariableName } from '../config/variables.ts';
+import { type VariableName, variables } from '../config/variables.ts';
 import type { Complaint } from '../errors/complaint.ts';
 import type { Coded } from '../errors/problems.ts';
 import { type PodNames, redirectPort } from './option-values.ts';
@@ -51,14 +51,14 @@ export function readOption<Name extends OptionName>(
   return { code, message, hint };
 }
 
-/** Why two listeners of one pod cannot have these ports; null where they can. */
-export function sharedPort({
-  'admin-port': admin,
-  'health-port': health,
-}: Pick<PodOptions, 'admin-port' | 'health-port'>): Complaint | null {
-  if (new Set([redirectPort, admin, health]).size === 3) return null;
-  const hint = `Choose three of ${redirectPort}, admin and health.`;
-  return { code: 'listeners-clash', message: 'two listeners cannot share a port', hint };
+/** Why the listeners of one pod cannot have these ports; null where they can. */
+export function sharedPort(chosen: Pick<PodOptions, 'admin-port' | 'health-port' | 'inbound-ports'>): Complaint | null {
+  const inbound = variables.SALLYPORT_INBOUND_PORTS.parse(chosen['inbound-ports'] ?? '');
+  const explicit = 'value' in inbound ? (inbound.value ?? []).map(({ listen }) => listen.port) : [];
+  const ports = [chosen['admin-port'], chosen['health-port']];
+  const isFree = new Set([redirectPort, ...ports]).size === 3 && !ports.some((port) => explicit.includes(port));
+  const hint = `Choose others than ${redirectPort} for the admin port and the health port, and than each other's.`;
+  return isFree ? null : { code: 'listeners-clash', message: 'two listeners cannot share a port', hint };
 }
 
 /**

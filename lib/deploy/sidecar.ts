@@ -1,3 +1,4 @@
+import { duration } from '../config/values.ts';
 import type { PodFacts } from '../policy/pod.ts';
 import { type Probe, type ProbesByPort, probeText } from '../policy/probes.ts';
 import { redirectPort } from './option-values.ts';
@@ -174,7 +175,6 @@ function environment({ options, facts, spec }: SidecarPod): EnvVar[] {
   const field = (name: string, fieldPath: string): EnvVar => ({ name, valueFrom: { fieldRef: { fieldPath } } });
   const identity = (name: string, file: string): EnvVar[] =>
     options['identity-secret'] === null ? [] : given(name, `${folder.identity}/${file}`);
-  const stated = new Map(statedVariables(options));
   return [
     field('SALLYPORT_POD_NAME', 'metadata.name'),
     field('SALLYPORT_POD_NAMESPACE', 'metadata.namespace'),
@@ -192,10 +192,8 @@ function environment({ options, facts, spec }: SidecarPod): EnvVar[] {
     ...identity('SALLYPORT_IDENTITY_CERT', 'tls.crt'),
     ...identity('SALLYPORT_IDENTITY_KEY', 'tls.key'),
     ...identity('SALLYPORT_IDENTITY_TRUST_ANCHORS', 'ca.crt'),
-    ...[...stated].flatMap(([name, value]) => given(name, value)),
-    ...(stated.has('SALLYPORT_SHUTDOWN_GRACE_PERIOD')
-      ? []
-      : given('SALLYPORT_SHUTDOWN_GRACE_PERIOD', `${shutdownGrace(spec?.terminationGracePeriodSeconds)}s`)),
+    ...statedVariables(options).flatMap(([name, value]) => given(name, value)),
+    ...given('SALLYPORT_SHUTDOWN_GRACE_PERIOD', shutdownGrace(options, spec)),
   ];
 }
 
@@ -204,9 +202,12 @@ function environment({ options, facts, spec }: SidecarPod): EnvVar[] {
  * sidecar after the app has ended and kills whatever is left at the end of the period, so a longer one for the pod
  * would only let a hanging app hang longer.
  */
-function shutdownGrace(ofPod: unknown): number {
+function shutdownGrace(options: PodOptions, spec: PodSpecValue | null | undefined): string {
+  const ofPod = spec?.terminationGracePeriodSeconds;
   const seconds = typeof ofPod === 'number' && Number.isInteger(ofPod) && ofPod >= 0 ? ofPod : grace.ofPods;
-  return Math.min(seconds, grace.longest);
+  const text = options['shutdown-grace-period'] ?? `${grace.longest}s`;
+  const stated = duration(text);
+  return 'value' in stated && stated.value <= seconds * 1000 ? text : `${seconds}s`;
 }
 
 /** Ports that the Pod declares without a name: no less reachable on loopback than those with one. Null where there is none. */

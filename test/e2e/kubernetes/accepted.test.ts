@@ -83,4 +83,19 @@ t.test('the real API server', { skip: unavailable }, async (t) => {
       });
     }
   });
+
+  await t.test('pods that are left as they are, refused, or guarded without redirect', async (t) => {
+    const pod = (spec: string): string => `apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: ${spec}\n`;
+    const windows = pod('{os: {name: windows}, containers: [{name: app, image: app:1}]}');
+    t.match(injected(windows), { texts: [windows], workloads: [{ outcome: 'skipped' }] });
+    const onNode = pod('{hostNetwork: true, containers: [{name: app, image: app:1, ports: [{containerPort: 3000}]}]}');
+    t.match(injected(onNode).problems, [{ severity: 'error', code: 'host-network' }]);
+    for (const text of [onNode, ...acceptable.filter(({ warns }) => warns === undefined).map(({ text }) => text)]) {
+      const { texts, problems } = injected(text, { 'inbound-ports': '8443=127.0.0.1:3000' });
+      const [result = ''] = texts;
+      t.ok(problems.every(({ code }) => code === 'no-redirect'));
+      t.same(refusals(await judged(cluster, result)), []);
+      t.equal(uninject([{ file: 'web.yaml', text: result }], 'default').texts[0], text);
+    }
+  });
 });

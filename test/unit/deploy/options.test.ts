@@ -202,6 +202,20 @@ t.test('names of ServiceAccounts', async (t) => {
   }
 });
 
+t.test('work in flight after a stop has no longer than the pod', async (t) => {
+  const grace = (ofPod: string, given: Given): string | undefined => {
+    const [, own] = specOf(run(deployment(`${ofPod}${app}`), given).texts[0])?.initContainers ?? [];
+    return own?.env?.find(({ name }) => name === 'SALLYPORT_SHUTDOWN_GRACE_PERIOD')?.value;
+  };
+  const of = (seconds: number): string => `      terminationGracePeriodSeconds: ${seconds}\n`;
+  t.equal(grace('', {}), '30s');
+  t.equal(grace(of(0), {}), '0s');
+  t.equal(grace(of(600), {}), '120s');
+  t.equal(grace('', { 'shutdown-grace-period': '5s' }), '5s');
+  t.equal(grace('', { 'shutdown-grace-period': '5m' }), '30s');
+  t.equal(grace(of(600), { 'shutdown-grace-period': '5m' }), '5m');
+});
+
 t.test('each option is described, and by one name', async (t) => {
   for (const name of optionNames) {
     const { says, shown, value } = options[name];
