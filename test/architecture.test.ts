@@ -445,6 +445,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
     [1, 'none: what an HTTP/2 app sends, within the windows that clients have given'],
   ],
   ['lib/proxy/http1/library/upgrade.ts', [1, 'none: the answer of an app that declines an upgrade']],
+  ['lib/proxy/http/tls-application.ts', [1, 'none: the answer of an app to a probe, at most 64 KiB']],
 ]);
 
 t.test('what reads a socket takes turns', async (t) => {
@@ -562,6 +563,8 @@ const steps: readonly Step[] = [
       /\b(?:net|tls|http2)\.(?:connect|createConnection)\(|\bnew (?:net\.|tls\.)?(?:Socket|TLSSocket)\(|socket\.connect\(|import \{(?:[^}]*[ ,])?(?:connect|createConnection)\b[^}]*\} from 'node:(?:net|tls|http2)'/g,
     places: {
       'lib/proxy/upstream/upstreams.ts': 2,
+      // TLS on a socket that was dialled there.
+      'lib/proxy/http/tls-application.ts': 1,
       // A handle to look at: it ends before its connect begins.
       'lib/proxy/node-internals.ts': 1,
     },
@@ -606,6 +609,8 @@ const steps: readonly Step[] = [
       'lib/proxy/http1/library/library-upstreams.ts': 1,
       'lib/proxy/http1/library/asterisk.ts': 1,
       'lib/proxy/http1/library/upgrade.ts': 1,
+      // On that TLS socket.
+      'lib/proxy/http/tls-application.ts': 1,
     },
     examples: {
       is: [
@@ -651,7 +656,8 @@ const askers: readonly (readonly [file: string, signature: RegExp])[] = [
   ['lib/proxy/http1/library/library-upstreams.ts', /\n {2}pool\(admitted: Admitted,/],
   ['lib/proxy/http1/library/library-upstreams.ts', /\n {2}agent\(admitted: Admitted,/],
   ['lib/proxy/http1/library/forward.ts', /function forwardHttp1\(\s*admitted: Admitted,/],
-  ['lib/proxy/http/application.ts', /function serveApplication\(\s*\{ scope \}: Admitted,/],
+  ['lib/proxy/http/application.ts', /function serveApplication\(\s*admitted: Admitted,/],
+  ['lib/proxy/http/application.ts', /\n {2}handle\(request: ApplicationRequest, admitted: Admitted\)/],
   ['lib/proxy/http/outgoing-fields.ts', /function outgoingFields\(client: Client, \{ permit \}: Admitted,/],
   ['lib/proxy/http/outgoing-fields.ts', /function outgoingLines\(client: Client, admitted: Admitted,/],
   ['lib/proxy/tcp/forward.ts', /function forwardTcp\(\s*permit: ConnectionPermit,/],

@@ -10,6 +10,7 @@ import { FastLane } from '../proxy/http1/fast/lane.ts';
 import { LibraryLane } from '../proxy/http1/library/lane.ts';
 import { Http2Lane } from '../proxy/http2/lane.ts';
 import { limitsOfFaults } from '../proxy/limits.ts';
+import type { ProbeTls } from '../proxy/probe-tls.ts';
 import type { Recorder } from '../proxy/recorder.ts';
 import type { Endpoint } from '../proxy/upstream/endpoint.ts';
 import { Upstreams } from '../proxy/upstream/upstreams.ts';
@@ -45,6 +46,7 @@ export function createDataPlane({ config, recorder, authorizer, identity, own }:
   const http1 = config.fastLane ? new FastLane({ pipeline, upstreams, library, onBadRequest: onBrokenHttp1 }) : library;
   const http2 = new Http2Lane({ pipeline, upstreams, onBadRequest });
   const anchors = () => identity.termination()?.anchors ?? null;
+  let probeTls: Promise<ProbeTls> | null = null;
   const services: ConnectionServices = {
     authorizer,
     recorder,
@@ -53,6 +55,10 @@ export function createDataPlane({ config, recorder, authorizer, identity, own }:
     upstreams,
     live,
     tls: identity.termination,
+    probeTls: () => {
+      probeTls ??= import('../proxy/probe-tls.ts').then((made) => new made.ProbeTls());
+      return probeTls;
+    },
     watch: { budget, limits, limitReached: recorder.limitReached, anchors },
     detectTimeoutMs: config.detectTimeoutMs,
   };

@@ -87,6 +87,8 @@ export type ConnectionDecision = ConnectionPermit | ConnectionDeny;
 export interface ConnectionProbes {
   /** Nothing comes, and it ends: a TCP probe. */
   readonly silence: boolean;
+  /** TLS, of which each request is decided: HTTPS probes. */
+  readonly tls: boolean;
 }
 
 /** RequestHeaderModifier, to be applied to the forwarded request in the order add, set, remove. Names in lower case. */
@@ -181,6 +183,7 @@ export interface Authorizer {
   connection(policy: PortPolicy, client: Client): ConnectionDecision;
   /** Of a connection that `connection` denies, or that has not been decided. */
   probes(policy: PortPolicy, client: Client): ConnectionProbes;
+  /** Of a client whose TLS is for another name only HTTPS probes are let in. */
   request(policy: PortPolicy, client: Client, request: RequestFacts): RequestDecision;
   /** The same decision with its reasons. Slower; for logs and `explain`. Spends no rate-limit token. */
   admissionReasons(port: number, ip: IpAddress): Reasons;

@@ -67,10 +67,11 @@ export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJso
       networkPolicies: admission.policies,
     };
   }
-  const client: Client = { ip: query.ip, tls: clientTls(query, policy) };
+  const client = clientOf(authorizer, query, policy);
   const protocol = query.protocol ?? 'http1';
   if (protocol === 'connect') return explainSilence(authorizer, policy, client);
-  if (isBytes(policy, client, protocol)) return explainConnection(authorizer, policy, client);
+  const inTls = client.tls.kind === 'passthrough' && protocol !== 'tcp' && takesTls(authorizer, policy, client);
+  if (!inTls && isBytes(policy, client, protocol)) return explainConnection(authorizer, policy, client);
 
   const request = requestFacts(query, protocol);
   if (typeof request === 'string') return malformed(policy, protocol, request);
@@ -108,6 +109,19 @@ const closed = {
   route: null,
   authz: null,
 } as const;
+
+/** On an opaque port, too, TLS is looked at where it may be an HTTPS probe. */
+function clientOf(authorizer: Authorizer, query: ExplainQuery, policy: PortPolicy): Client {
+  const { ip } = query;
+  const seen: Client = { ip, tls: clientTls(query, policy) };
+  if (policy.protocol !== 'opaque' || query.tls !== 'passthrough') return seen;
+  return takesTls(authorizer, policy, seen) ? { ip, tls: { kind: 'passthrough', sni: '' } } : seen;
+}
+
+/** TLS for others that would not go on as bytes, and may be an HTTPS probe: it ends here, and its requests are decided. */
+function takesTls(authorizer: Authorizer, policy: PortPolicy, client: Client): boolean {
+  return authorizer.probes(policy, client).tls && authorizer.connection(policy, client).kind === 'deny';
+}
 
 /** TLS as the data plane would see it: never looked at on an opaque port. */
 function clientTls({ identity, tls = 'none' }: ExplainQuery, policy: PortPolicy): ClientTls {

@@ -5,20 +5,22 @@ import { hostPort, type IpAddress, parseIp } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, ConnectionProbes, PortPolicy } from '../policy/decision.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
 import { ConnectionWatch, type WatchServices } from './connection-watch.ts';
+import type { ClientHello } from './detect/client-hello.ts';
 import type { Opening } from './detect/opening.ts';
 import { TunnelGuard } from './detect/tunnel-guard.ts';
 import type { Line } from './fairness/line.ts';
 import type { LiveConnection, LiveConnections, Spareable } from './fairness/live-connections.ts';
 import { type Source, sourceOf } from './fairness/sources.ts';
-import { guarded } from './guard.ts';
+import { guarded, internalFault } from './guard.ts';
 import type { Destination, HttpConnection, Occupant } from './http/request-pipeline.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
+import type { ProbeTls } from './probe-tls.ts';
 import { noTls, recognize, type Unrecognized } from './recognize.ts';
 import type { ConnectionScope, HandshakeFailure, Recorder, TransportScope, UnknownClient } from './recorder.ts';
 import { forwardTcp } from './tcp/forward.ts';
 import type { PeerSession } from './tls/peer-session.ts';
-import type { TlsTermination } from './tls/termination.ts';
+import type { AlpnPreference, Handshake, TlsTermination } from './tls/termination.ts';
 import type { Upstreams } from './upstream/upstreams.ts';
 
 export interface ConnectionServices {
@@ -30,6 +32,8 @@ export interface ConnectionServices {
   readonly live: LiveConnections;
   /** The current one; null when this proxy has no identity. */
   readonly tls: () => TlsTermination | null;
+  /** Made when it is first needed: most pods have no HTTPS probe. */
+  readonly probeTls: () => Promise<ProbeTls>;
   readonly watch: WatchServices;
   /** Milliseconds until a connection that sends nothing is closed, or counts as not TLS. */
   readonly detectTimeoutMs: number;
@@ -86,6 +90,8 @@ class InboundConnection implements LiveConnection, Unrecognized {
   /** From when on it carries something. */
   #watch: ConnectionWatch | null = null;
   #handshakeSince = 0;
+  /** The app as it speaks TLS, where a probe asks for that. */
+  #secured: Destination | null = null;
   /** What the client's identity rests on. */
   #session: PeerSession | null = null;
   /** What the connection has become; decides what recheck and drain mean. */
@@ -175,6 +181,26 @@ class InboundConnection implements LiveConnection, Unrecognized {
     return this.#services.authorizer.connection(this.policy(), this.#facts.client).kind === 'permit';
   }
 
+  probeHandshake(hello: ClientHello, done: (result: Handshake) => void): void {
+    const accept = (tls: ProbeTls): void => {
+      const { destination } = this.#arrival;
+      if (this.socket.destroyed || destination.kind !== 'app') {
+        this.destroy();
+        return;
+      }
+      const application = tls.application(this.#services.upstreams, destination.endpoint, sourceOf(this.ip));
+      this.#secured = { kind: 'in-process', application };
+      tls.termination.accept(this.socket, hello, 'http/1.1', done);
+    };
+    const failed = (error: unknown): void => internalFault('TLS for probes', this, error);
+    this.#services.probeTls().then(guarded('TLS for probes', this, accept), failed);
+  }
+
+  probing(stream: Socket, alpn: AlpnPreference, scope: ConnectionScope): void {
+    if (alpn === 'h2') this.http2(stream, Buffer.alloc(0), scope, this.policy());
+    else this.http1(stream, Buffer.alloc(0), scope, this.policy());
+  }
+
   http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
     const connection = this.#http(stream, scope, policy);
     this.#stage = http1;
@@ -190,7 +216,8 @@ class InboundConnection implements LiveConnection, Unrecognized {
 
   #http(stream: Socket, scope: ConnectionScope, policy: PortPolicy): HttpConnection {
     this.#transport = scope.openSource(policy, stream);
-    const { policyPort, destination } = this.#arrival;
+    const { policyPort } = this.#arrival;
+    const destination = this.#secured ?? this.#arrival.destination;
     const connection: HttpConnection = { facts: this.#facts, scope, policyPort, destination, occupant: null };
     const end = (): void => {
       stream.destroy();

@@ -35,6 +35,10 @@ export interface Unrecognized extends Ending {
   secured(socket: Socket, session: PeerSession | null): void;
   /** TLS has verified who the client is, or that it shows no certificate. */
   identify(tls: ClientTls): ConnectionScope;
+  /** As `TlsTermination.accept`, with a certificate that nobody knows. */
+  probeHandshake(hello: ClientHello, done: (result: Handshake) => void): void;
+  /** What comes from this socket are requests, of which only HTTPS probes are let in. */
+  probing(stream: Socket, alpn: AlpnPreference, scope: ConnectionScope): void;
   http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
   http2(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
   /** @param opening has read `bytes`, and goes on reading; null where the port's protocol is declared. */
@@ -53,20 +57,48 @@ export function recognize(connection: Unrecognized): void {
     return;
   }
   const scope = connection.identify({ kind: 'none', reason: 'port_skipped' });
-  if (connection.isAuthorized() || !connection.probes().silence)
-    connection.tcp(connection.socket, scope, nothing, null);
-  else awaitSilence(connection, scope);
+  const { silence, tls } = connection.probes();
+  if (connection.isAuthorized() || !(silence || tls)) connection.tcp(connection.socket, scope, nothing, null);
+  else awaitProbe(connection, scope);
 }
 
-/** Nothing authorizes it: it is a probe if it ends without a word, and else as denied as it was. */
-function awaitSilence(connection: Unrecognized, scope: ConnectionScope): void {
-  peek(connection.socket, nothing, connection.detectTimeoutMs, anything, ({ kind, bytes }) => {
+/** Nothing authorizes it: it is a probe if it ends without a word or speaks TLS, and else as denied as it was. */
+function awaitProbe(connection: Unrecognized, scope: ConnectionScope): void {
+  peek(connection.socket, nothing, connection.detectTimeoutMs, lookForTls(), (result) => {
+    const { kind, bytes } = result;
     if (kind === 'ended' && bytes.length === 0) endedSilent(connection, scope);
-    else connection.tcp(connection.socket, scope, bytes, null);
+    else if (kind === 'seen' && result.value.kind === 'hello' && mayProbeInTls(connection)) {
+      takeProbe(connection, bytes, result.value.hello);
+    } else connection.tcp(connection.socket, scope, bytes, null);
   });
 }
 
-const anything = (bytes: Buffer): true | undefined => (bytes.length > 0 ? true : undefined);
+/** TLS for others that would not go on as bytes. */
+function mayProbeInTls(connection: Unrecognized): boolean {
+  return connection.probes().tls && !connection.isAuthorized();
+}
+
+/** TLS ends here for a client that verifies nobody, so that each of its requests is decided. */
+function takeProbe(connection: Unrecognized, bytes: Buffer, hello: ClientHello): void {
+  if (!connection.mayHandshake()) {
+    connection.socket.destroy();
+    return;
+  }
+  putBack(connection.socket, bytes);
+  const sni = hello.serverName ?? '';
+  const established = (handshake: Handshake): void => {
+    if (handshake.kind === 'failed') {
+      connection.handshakeFailed(sni, handshake.failure);
+      connection.socket.destroy();
+      return;
+    }
+    const { socket } = handshake;
+    connection.secured(socket, null);
+    const scope = connection.identify({ kind: 'passthrough', sni });
+    connection.probing(socket, socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1', scope);
+  };
+  connection.probeHandshake(hello, guarded('the TLS handshake of a probe', connection, established));
+}
 
 /** Policy may have changed meanwhile. */
 function endedSilent(connection: Unrecognized, scope: ConnectionScope): void {
@@ -83,6 +115,8 @@ function detectTls(connection: Unrecognized, policy: PortPolicy): void {
     } else if (result.kind === 'timeout') {
       connection.identify(noTls).tcpError('tls detection timeout', null);
       connection.socket.destroy();
+    } else if (result.value.kind === 'hello' && !isForUs(connection, result.value.hello) && mayProbeInTls(connection)) {
+      takeProbe(connection, bytes, result.value.hello);
     } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
       takeHello(connection, policy, bytes, result.value.hello, result.value.hello.serverName);
     } else {
@@ -91,6 +125,10 @@ function detectTls(connection: Unrecognized, policy: PortPolicy): void {
       recognizePlain(connection, connection.socket, bytes, noTls, null);
     }
   });
+}
+
+function isForUs(connection: Unrecognized, { serverName }: ClientHello): boolean {
+  return serverName !== null && connection.termination()?.names.has(serverName) === true;
 }
 
 function takeHello(

@@ -130,6 +130,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     upstreams,
     live,
     tls: () => options.tls ?? null,
+    probeTls: () => Promise.reject(new Error('no HTTPS probes here')),
     watch: {
       budget,
       limits,
@@ -198,7 +199,7 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     admissionReasons: reasons,
     port: () => policy,
     connection: () => ({ kind: 'deny', server: resource }),
-    probes: () => ({ silence: false }),
+    probes: () => ({ silence: false, tls: false }),
     // Only policy makes permits; a test must forge them.
     request: (_policy, _client, request: RequestFacts) =>
       (request.path.startsWith('/DENIED') ? deny : permit) as unknown as RequestDecision,

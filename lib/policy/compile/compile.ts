@@ -136,7 +136,7 @@ class PortCompiler {
       routes,
       grants,
       rateLimit: limit === undefined || shut ? null : resolveRateLimit(limit, this.#port, this.#workload),
-      tcpProbe: spec.sealed ? null : this.#defaults.tcpProbe(this.#workload.probes.get(this.#port)),
+      ...this.#connectionProbes(attached),
     });
   }
 
@@ -159,13 +159,25 @@ class PortCompiler {
   }
 
   /** Linkerd's probes pass where no route counts; by choice, everywhere. */
-  #withProbes(own: RouteTable | null, attached: readonly RouteDocument[]): RouteTable | null {
-    const { probes, probesWithRoutes } = this.#workload;
+  #passProbes(attached: readonly RouteDocument[]): boolean {
     const isRouted = attached.some(({ spec }) => spec.refused === undefined);
-    const { protocol, sealed } = this.#document.spec;
-    if (own === null || sealed || (isRouted && !probesWithRoutes)) return own;
-    const kinds = protocol === 'grpc' ? (['grpc'] as const) : undefined;
-    return this.#defaults.withProbes(own, refOf(this.#document), probes.get(this.#port), kinds);
+    return !this.#document.spec.sealed && (!isRouted || this.#workload.probesWithRoutes);
+  }
+
+  #withProbes(own: RouteTable | null, attached: readonly RouteDocument[]): RouteTable | null {
+    if (own === null || !this.#passProbes(attached)) return own;
+    const kinds = this.#document.spec.protocol === 'grpc' ? (['grpc'] as const) : undefined;
+    return this.#defaults.withProbes(own, refOf(this.#document), this.#workload.probes.get(this.#port), kinds);
+  }
+
+  /** Of one that sends nothing, no route has anything to say; of what comes in TLS nobody reads but the probes. */
+  #connectionProbes(attached: readonly RouteDocument[]): Pick<CompiledPort, 'tcpProbe' | 'tlsProbes'> {
+    const probes = this.#workload.probes.get(this.#port);
+    const covers = attached.some(({ spec }) => spec.refused !== undefined);
+    return {
+      tcpProbe: this.#document.spec.sealed ? null : this.#defaults.tcpProbe(probes),
+      tlsProbes: covers || !this.#passProbes(attached) ? null : this.#defaults.tlsProbes(refOf(this.#document), probes),
+    };
   }
 
   /**
@@ -307,6 +319,7 @@ class CompiledIndex implements PolicyIndex {
       grants,
       rateLimit: null,
       tcpProbe: this.#defaults.tcpProbe(probes.get(port)),
+      tlsProbes: this.#defaults.tlsProbes(server, probes.get(port)),
     });
   }
 }

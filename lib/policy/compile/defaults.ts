@@ -12,7 +12,7 @@ export function defaultRef(name: string): ResourceRef {
   return Object.freeze({ group: '', kind: 'default', name });
 }
 
-type RequestKind = 'http' | 'hook' | 'grpc';
+type RequestKind = 'http' | 'hook' | 'grpc' | 'https' | 'https-hook';
 
 /** The built-in grants of one workload: the six default policies, localhost and the probes'. */
 export class DefaultGrants {
@@ -85,6 +85,15 @@ export class DefaultGrants {
     if (this.localhost !== null) entries.push(this.localhost);
     if (grant?.audit === true) entries.push(grant);
     return new GrantList(entries, null, broken);
+  }
+
+  /** In TLS for others: the probes, and nothing else. */
+  tlsProbes(server: ResourceRef, probes: readonly Probe[] = []): RouteTable | null {
+    const none = new DefaultHttpRoute(
+      compiledRule({ server, route: defaultRef('default'), grants: new GrantList([]) }),
+    );
+    const table = this.withProbes(none, server, probes, ['https', 'https-hook']);
+    return table === none ? null : table;
   }
 
   tcpProbe(probes: readonly Probe[] = []): Authorization | null {

@@ -1,5 +1,6 @@
 import { type IpAddress, parseIp } from '../../ip.ts';
 import type { Authorization, GrantList } from '../decide/client-match.ts';
+import { takesRequestsAlone } from '../decide/decide.ts';
 import type { CompiledPort, PolicyIndex } from '../decide/policy-index.ts';
 import { Question } from '../decide/question.ts';
 import { noOddNames, type RequestFacts } from '../decision.ts';
@@ -35,6 +36,7 @@ function refusalOf(port: CompiledPort, probe: Probe, workload: Workload): string
   // The kernel accepts before anybody is asked.
   if (probe.kind === 'tcp') return null;
   const { name } = port.server;
+  if (probe.kind === 'https' || probe.kind === 'https-hook') return refusalInTls(port, probe.path, workload);
   const isCall = probe.kind === 'grpc';
   if (port.routes === null) {
     const reads = `${name} is ${port.protocol}, so that nobody reads requests there, and no authorization of it covers the kubelet`;
@@ -51,6 +53,18 @@ function refusalOf(port: CompiledPort, probe: Probe, workload: Workload): string
   return admits(rule.grants, workload)
     ? null
     : `no authorization of ${rule.route.name} of ${name} covers the kubelet, which comes without TLS`;
+}
+
+/** It passes as such, or as bytes that nobody reads. */
+function refusalInTls(port: CompiledPort, path: string, workload: Workload): string | null {
+  if (!takesRequestsAlone(port) && admits(port.grants, workload)) return null;
+  const { name } = port.server;
+  const table = port.tlsProbes;
+  const isKubelets = table?.find(new Question(factsOf(path), null, table.traits))?.rule.grants;
+  if (isKubelets !== undefined && admits(isKubelets, workload)) return null;
+  return table === null
+    ? `${name} has routes or cannot be read, or nobody knows from where the kubelet comes`
+    : `no authorization of ${name} for HTTPS probes covers the kubelet`;
 }
 
 function factsOf(path: string | null): RequestFacts {

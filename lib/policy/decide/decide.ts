@@ -33,8 +33,16 @@ export function decideConnection(port: CompiledPort, client: Client): Connection
 }
 
 /** Only from the probe networks, and only on a port that is probed so. */
-export function decideProbes({ tcpProbe }: CompiledPort, client: Client): ConnectionProbes {
-  return { silence: tcpProbe !== null && covers(tcpProbe, client) };
+export function decideProbes({ tcpProbe, tlsProbes }: CompiledPort, client: Client): ConnectionProbes {
+  return {
+    silence: tcpProbe !== null && covers(tcpProbe, client),
+    tls: tlsProbes?.rules.some(({ grants }) => grants.find(client) !== null) ?? false,
+  };
+}
+
+/** The routes that a client's requests are decided by; null: none is. */
+export function routesFor({ routes, tlsProbes }: CompiledPort, { tls }: Client): RouteTable | null {
+  return tls.kind === 'passthrough' ? tlsProbes : routes;
 }
 
 /** Nothing but HTTP goes on, from any client. */
@@ -53,7 +61,7 @@ export function decideRequest(
   request: RequestFacts,
   limiter: RateLimiter | null,
 ): RequestDecision {
-  const table = port.routes;
+  const table = routesFor(port, client);
   if (table === null) return port.noRoute;
   const id = clientId(client);
   let match: RouteMatch | null;

@@ -87,6 +87,8 @@ export interface CompiledPort extends PortPolicy {
   readonly document: DocumentPlace | null;
   /** Who may connect to find out whether the port is open; null where it has no TCP probe. */
   readonly tcpProbe: Authorization | null;
+  /** What is decided of requests in TLS that is not for us, and would not go on as bytes; null where it has no HTTPS probe. */
+  readonly tlsProbes: RouteTable | null;
   readonly noRoute: NoRoute;
   readonly connectionDeny: ConnectionDeny;
   /** Filled by `decide.ts`. */
@@ -156,12 +158,14 @@ export function compiledPort(options: {
   readonly rateLimit: RateLimit | null;
   readonly document?: DocumentPlace | null;
   readonly tcpProbe?: Authorization | null;
+  readonly tlsProbes?: RouteTable | null;
 }): CompiledPort {
-  const { server, document = null, tcpProbe = null } = options;
+  const { server, document = null, tcpProbe = null, tlsProbes = null } = options;
   return Object.freeze({
     ...options,
     document,
     tcpProbe,
+    tlsProbes,
     decisionsLast: options.rateLimit === null,
     noRoute: Object.freeze({ kind: 'no-route', server } as const),
     connectionDeny: Object.freeze({ kind: 'deny', server } as const),

@@ -2,7 +2,7 @@ import { type Client, clientId } from '../../client.ts';
 import { type ResourceRef, refText } from '../../resource-ref.ts';
 import type { Candidate, Reasons, RequestDecision, RequestFacts } from '../decision.ts';
 import { type GrantList, tlsText } from './client-match.ts';
-import { decideConnection, takesRequestsAlone } from './decide.ts';
+import { decideConnection, routesFor, takesRequestsAlone } from './decide.ts';
 import type { CompiledPort, CompiledRule } from './policy-index.ts';
 import { Question, UnexaminedValue } from './question.ts';
 
@@ -58,12 +58,13 @@ export function requestReasons(
       };
     case 'deny': {
       // Which rule it was is known by its denial: a client that is refused does not make us look for it again.
-      const rule = port.routes?.rules.find(({ deny }) => deny === decision) ?? matchedRule(port, client, request);
+      const rule =
+        routesFor(port, client)?.rules.find(({ deny }) => deny === decision) ?? matchedRule(port, client, request);
       const candidates = rule === null ? [] : candidatesOf(rule.grants, client);
       return { reason: denied(port, client, rule, decision.route, candidates), candidates };
     }
     case 'no-route':
-      return port.routes === null
+      return routesFor(port, client) === null
         ? { reason: `${refText(port.server)} takes no requests: its protocol is ${port.protocol}`, candidates: [] }
         : { reason: `no route of ${refText(port.server)} matches the request`, candidates: [] };
     case 'redirect':
@@ -98,7 +99,7 @@ function denied(
 
 function matchedRule(port: CompiledPort, client: Client, request: RequestFacts) {
   try {
-    const { routes } = port;
+    const routes = routesFor(port, client);
     return routes?.find(new Question(request, clientId(client), routes.traits))?.rule ?? null;
   } catch (error) {
     if (error instanceof UnexaminedValue) return null;

@@ -3,6 +3,7 @@ import { CodedError } from '../../errors/coded-error.ts';
 import type { IpAddress } from '../../ip.ts';
 import type { Admitted } from './admitted.ts';
 import type { Exchange } from './exchange.ts';
+import type { HeaderList } from './headers.ts';
 
 /** A request to an application that lives in this process. */
 export interface ApplicationRequest {
@@ -13,6 +14,10 @@ export interface ApplicationRequest {
   readonly host: string;
   readonly clientIp: IpAddress;
   header(name: string): readonly string[];
+  /** End-to-end fields as they would go on, name and value in turn; empty where HTTP/2 carries the request. */
+  readonly fields: HeaderList;
+  /** Called once, when the client is gone before it has its response. */
+  onAborted(listener: () => void): void;
   /** The whole body. @throws when it exceeds the application's limit. */
   body(maxBytes: number): Promise<Buffer>;
 }
@@ -25,17 +30,21 @@ export interface ApplicationResponse {
 
 /** Served behind the inbound path, so that policy decides who reaches it. */
 export interface Application {
-  handle(request: ApplicationRequest): Promise<ApplicationResponse>;
+  /** `admitted`: evidence that policy has let it in. */
+  handle(request: ApplicationRequest, admitted: Admitted): Promise<ApplicationResponse>;
 }
 
 /** @param readBody reads the request's content, all of it. */
 export function serveApplication(
-  { scope }: Admitted,
+  admitted: Admitted,
   exchange: Exchange,
   readBody: ApplicationRequest['body'],
   application: Application,
   failed: (error: unknown) => void,
+  fields: HeaderList = [],
 ): void {
+  const { scope } = admitted;
+  let aborted: (() => void) | null = null;
   const request: ApplicationRequest = {
     method: exchange.method,
     path: exchange.path,
@@ -44,9 +53,16 @@ export function serveApplication(
     clientIp: exchange.connection.client.ip,
     header: (name) => exchange.header(name),
     body: readBody,
+    fields,
+    onAborted: (listener) => {
+      aborted = listener;
+    },
   };
-  exchange.onAborted = () => scope.responseEnded(null, '');
-  application.handle(request).then(
+  exchange.onAborted = () => {
+    scope.responseEnded(null, '');
+    aborted?.();
+  };
+  application.handle(request, admitted).then(
     (response) => {
       if (exchange.aborted) return;
       const body = typeof response.body === 'string' ? Buffer.from(response.body) : response.body;
@@ -66,7 +82,8 @@ export function serveApplication(
     },
     (error: unknown) => {
       if (exchange.aborted) return;
-      failed(new CodedError('ERR_SALLYPORT_UNEXPECTED', 'application failed', { cause: error }));
+      const isKnown = error instanceof CodedError;
+      failed(isKnown ? error : new CodedError('ERR_SALLYPORT_UNEXPECTED', 'application failed', { cause: error }));
       scope.responseEnded(null, 'unclassified');
     },
   );

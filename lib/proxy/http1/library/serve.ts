@@ -23,12 +23,12 @@ export function serveExchange(
   exchange.onPermitted?.();
   const failed = (error: unknown): void => pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
   const { destination } = connection;
+  const fields = outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders);
   if (destination.kind === 'in-process') {
     const readBody = (maxBytes: number): Promise<Buffer> => readStream(exchange.body, maxBytes);
-    serveApplication(admitted, exchange, readBody, destination.application, failed);
+    serveApplication(admitted, exchange, readBody, destination.application, failed, fields);
     return;
   }
-  const fields = outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders);
   const { endpoint } = destination;
   const isAsterisk = exchange.target === '*';
   const sender = isAsterisk ? asteriskSender(upstreams.agent(admitted, endpoint)) : upstreams.pool(admitted, endpoint);

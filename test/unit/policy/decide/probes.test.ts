@@ -13,6 +13,8 @@ const probes: readonly Probe[] = [
   { kind: 'hook', path: '/poststart' },
   { kind: 'grpc' },
   { kind: 'tcp' },
+  { kind: 'https', path: '/secure' },
+  { kind: 'https-hook', path: '/secure-stop' },
 ];
 const probed: Partial<Workload> = {
   probes: new Map([[8080, probes]]),
@@ -33,6 +35,9 @@ const rows: readonly Row[] = [
   ['a hook', { path: '/poststart' }, true],
   ['the health check', { protocol: 'grpc', path: check, host: 'web' }, true],
   ['a connection', { protocol: 'connect' }, true],
+  ['secured httpGet', { path: '/secure', tls: 'passthrough' }, true],
+  ['a secured httpGet over HTTP/2', { path: '/secure', tls: 'passthrough', protocol: 'http2', host: 'web' }, true],
+  ['a secured hook', { path: '/secure-stop', tls: 'passthrough' }, true],
 
   ['another path', { path: '/' }, false],
   ['a longer segment', { path: '/healthzX' }, false],
@@ -62,6 +67,15 @@ const rows: readonly Row[] = [
   ['the path of a call over HTTP/1', { path: check, method: 'POST' }, false],
   ['bytes', { protocol: 'tcp' }, false],
   ['TLS for somebody', { tls: 'passthrough' }, false],
+  ['bytes in TLS', { tls: 'passthrough', protocol: 'tcp' }, false],
+  ['httpGet in TLS', { path: '/healthz', tls: 'passthrough' }, false],
+  ['a hook in TLS', { path: '/poststart', tls: 'passthrough' }, false],
+  ['a call in TLS', { protocol: 'grpc', path: check, host: 'web', tls: 'passthrough' }, false],
+  ['a secured path without TLS', { path: '/secure' }, false],
+  ['a secured path in our TLS', { path: '/secure', tls: 'anonymous' }, false],
+  ['a secured path and more', { path: '/secure/x', tls: 'passthrough' }, false],
+  ['a secured path by POST', { path: '/secure', method: 'POST', tls: 'passthrough' }, false],
+  ['a secured path, escaped', { path: '/%73ecure', tls: 'passthrough' }, false],
 ];
 
 t.test('from the probe networks a probe passes, and nothing else', async (t) => {
@@ -88,7 +102,8 @@ t.test('each kind opens its own port alone, and only what it is', async (t) => {
   for (const probe of probes) {
     const { ask } = load('', { ...probed, probes: new Map([[8080, [probe]]]) });
     const passing = rows.filter(([, query]) => ask({ ip: kubelet, ...query }).verdict === 'permit');
-    const own = { http: 'httpGet', hook: 'hook', grpc: 'health check', tcp: 'connection', https: '', 'https-hook': '' };
+    const secured = { https: 'secured httpGet', 'https-hook': 'secured hook' };
+    const own = { http: 'httpGet', hook: 'hook', grpc: 'health check', tcp: 'connection', ...secured };
     t.ok(passing.length > 0 && passing.every(([title]) => title.includes(own[probe.kind])), probe.kind);
   }
 });
@@ -121,6 +136,7 @@ const covering = `${route('all', '{path: {value: /}}')}${policy('p', 'kind: HTTP
 
 t.test('on Servers of every protocol, and where routes are attached', async (t) => {
   const plain = { ip: kubelet, path: '/healthz' };
+  const secured = { ip: kubelet, path: '/secure', tls: 'passthrough' } as const;
   const call = { ip: kubelet, protocol: 'grpc', path: check, host: 'web' } as const;
   type Verdicts = readonly [title: string, documents: string, asked: Ask, off: string, on: string];
   const worlds: readonly Verdicts[] = [
@@ -137,6 +153,17 @@ t.test('on Servers of every protocol, and where routes are attached', async (t) 
     ['gRPC with routes', server('proxyProtocol: gRPC') + grpcRoute, call, 'no-route', 'permit'],
     ['opaque', server('proxyProtocol: opaque'), { ...call, protocol: 'connect' }, 'permit', 'permit'],
     ['opaque, httpGet', server('proxyProtocol: opaque'), plain, 'deny', 'deny'],
+    ['opaque, secured', server('proxyProtocol: opaque'), secured, 'permit', 'permit'],
+    ['TLS, secured', server('proxyProtocol: TLS'), secured, 'permit', 'permit'],
+    ['HTTP/1, secured', server('proxyProtocol: HTTP/1'), secured, 'permit', 'permit'],
+    ['secured, with routes', server() + orders, secured, 'deny', 'permit'],
+    [
+      'an open opaque port, secured',
+      server('proxyProtocol: opaque, accessPolicy: all-unauthenticated'),
+      secured,
+      'permit',
+      'permit',
+    ],
     ['a route for another path', server() + orders, plain, 'no-route', 'permit'],
     ['a route for it, closed', server() + covering, plain, 'deny', 'permit'],
     ['a connection, with routes', server() + orders, { ip: kubelet, protocol: 'connect' }, 'permit', 'permit'],

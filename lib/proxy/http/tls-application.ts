@@ -1,0 +1,120 @@
+import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import { connect as tlsConnect } from 'node:tls';
+import { CodedError } from '../../errors/coded-error.ts';
+import type { Asker } from '../fairness/fair-queue.ts';
+import { guarded } from '../guard.ts';
+import type { Endpoint } from '../upstream/endpoint.ts';
+import type { Upstreams } from '../upstream/upstreams.ts';
+import type { Admitted } from './admitted.ts';
+import type { Application, ApplicationRequest, ApplicationResponse } from './application.ts';
+
+/** A kubelet reads no more than the first 10 KiB of what a probe is answered; the rest would only be carried. */
+const mostContent = 64 * 1024;
+/** Milliseconds for one request, all in all. A kubelet waits for a second unless it is told to wait longer. */
+const longest = 60_000;
+
+/** Of the connection, not of the message; and framing, which is made anew (RFC 9110 section 7.6.1). */
+const hopByHop: ReadonlySet<string> = new Set(
+  'connection content-length keep-alive proxy-connection te trailer transfer-encoding upgrade'.split(' '),
+);
+
+/**
+ * The app as it speaks TLS, for requests that were decided: one connection a request, whose certificate nobody verifies, as
+ * the kubelet does not when it asks an app by HTTPS. For probes, hence `GET` without content and short responses.
+ */
+export function tlsApplication(upstreams: Upstreams, endpoint: Endpoint, asker: Asker): Application {
+  return {
+    handle: (request, admitted) =>
+      new Promise((resolve, reject) => {
+        const exchange = new TlsExchange(request, resolve, reject);
+        exchange.begin(upstreams, endpoint, asker, admitted);
+      }),
+  };
+}
+
+class TlsExchange {
+  readonly #request: ApplicationRequest;
+  readonly #resolve: (response: ApplicationResponse) => void;
+  readonly #reject: (error: Error) => void;
+  #sent: ClientRequest | null = null;
+  #socket: Socket | null = null;
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(
+    request: ApplicationRequest,
+    resolve: (response: ApplicationResponse) => void,
+    reject: (error: Error) => void,
+  ) {
+    this.#request = request;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    const late = (): void => this.#fail(new CodedError('ERR_SALLYPORT_REQUEST_TIMEOUT', 'no response in time'));
+    this.#timer = setTimeout(guarded('an HTTPS probe, late', null, late), longest);
+  }
+
+  begin(upstreams: Upstreams, endpoint: Endpoint, asker: Asker, admitted: Admitted): void {
+    const pending = upstreams.connect(admitted, endpoint, asker, (error, socket) => {
+      if (error === null) this.#speak(socket);
+      else this.#fail(error instanceof CodedError ? error : new CodedError('ERR_SALLYPORT_UNREACHABLE', error.message));
+    });
+    this.#request.onAborted(() => {
+      pending.cancel();
+      this.#fail(new Error('the client is gone'));
+    });
+  }
+
+  /** TLS without verification, then one request on it. */
+  #speak(socket: Socket): void {
+    this.#socket = socket;
+    const secured = tlsConnect({ socket, rejectUnauthorized: false, ALPNProtocols: ['http/1.1'] });
+    const failed = (error: Error): void =>
+      this.#fail(new CodedError('ERR_SALLYPORT_UNREACHABLE', error.message, { cause: error }));
+    secured.on('error', failed);
+    const { method, path, query, fields } = this.#request;
+    this.#sent = httpRequest({
+      method,
+      path: query === '' ? path : `${path}?${query}`,
+      headers: fields as string[],
+      setHost: false,
+      createConnection: () => secured,
+    });
+    this.#sent.on('error', failed);
+    this.#sent.once(
+      'response',
+      guarded('an HTTPS probe', secured, (response) => this.#receive(response)),
+    );
+    this.#sent.end();
+  }
+
+  #receive(response: IncomingMessage): void {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    const finish = (): void => {
+      const body = Buffer.concat(chunks).subarray(0, mostContent);
+      const pairs = Array.from({ length: response.rawHeaders.length / 2 }, (_, i) => {
+        return [response.rawHeaders[i * 2] ?? '', response.rawHeaders[i * 2 + 1] ?? ''] as const;
+      });
+      const headers = pairs.filter(([name]) => !hopByHop.has(name.toLowerCase()));
+      this.#release();
+      this.#resolve({ status: response.statusCode ?? 502, headers, body });
+    };
+    response.on('data', (chunk: Buffer) => {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size >= mostContent) finish();
+    });
+    response.once('end', finish);
+  }
+
+  #fail(error: Error): void {
+    this.#release();
+    this.#reject(error);
+  }
+
+  #release(): void {
+    clearTimeout(this.#timer);
+    this.#sent?.destroy();
+    this.#socket?.destroy();
+  }
+}
