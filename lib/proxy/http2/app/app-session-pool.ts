@@ -39,7 +39,7 @@ function begin(waiting: Waiting, session: AppSession): AppStream | null {
 
 /**
  * Warm HTTP/2 sessions (prior knowledge, RFC 9113 3.3) to one app address: as few as its stream limit allows, and one
- * more for each client that finds their windows full of what the app leaves unread of others. So whoever waits for room
+ * more for each client that finds their windows full of what the app leaves unread of others. So a client that waits for room
  * waits for the app to read content of its own, and no client has more of these sessions than connections.
  */
 export class AppSessionPool implements AppSessionHome {
@@ -87,7 +87,7 @@ export class AppSessionPool implements AppSessionHome {
     return own?.hasRoom === true && own.sendRoom >= room ? own : null;
   }
 
-  /** Whoever gives up what has not left yet costs the app nothing. */
+  /** A request that is given up before it has left costs the app nothing. */
   cancel(waiting: Waiting): void {
     this.#waiting.remove(waiting);
   }
@@ -183,7 +183,7 @@ export class AppSessionPool implements AppSessionHome {
     const at = this.#sessions.indexOf(session);
     if (at !== -1) this.#sessions.splice(at, 1);
     for (const [owner, own] of this.#own) if (own === session) this.#own.delete(owner);
-    // Whoever waited for its SETTINGS, or for it to take streams at all, has waited in vain.
+    // Requests that waited for its SETTINGS, or for it to take streams at all, have waited in vain.
     if (this.#attempt?.session === session || (this.#attempt === null && session.maxStreams === 0)) {
       this.#settled(new Error('the application closed the session'));
     } else {
@@ -191,7 +191,7 @@ export class AppSessionPool implements AppSessionHome {
     }
   }
 
-  /** Whoever waits is served, as far as there is room. */
+  /** Requests that wait are served, as far as there is room. */
   #serveWaiting(): void {
     for (const waiting of this.#waiting.forStreams) {
       const session = this.#find(waiting.owner, 0);

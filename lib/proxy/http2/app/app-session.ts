@@ -228,7 +228,7 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, Ending
   }
 
   brokenProtocol(): void {
-    // Whoever waits for its responses says so.
+    // Those that wait for its responses say so.
   }
 
   streamClosed(stream: AppStream): void {

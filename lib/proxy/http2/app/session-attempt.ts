@@ -9,7 +9,7 @@ import type { AppSession } from './app-session.ts';
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
 
 /**
- * Whom a session is for: whoever comes, or one client, whose content then has the window for itself. And the first of
+ * Whom a session is for: all clients, or one, whose content then has the window for itself. And the first of
  * those who want it, by whose permission it is dialled.
  */
 export type Audience = ({ readonly kind: 'everybody' } | { readonly kind: 'client'; readonly owner: object }) & {

@@ -183,7 +183,7 @@ export class ClientStream extends Stream implements Exchange {
   }
 
   /**
-   * The response takes too long: whoever deals with it is told that the client is gone, and the client that it is late.
+   * The response takes too long: the relay is told that the client is gone, and the client that it is late.
    *
    * @returns false where all of the response has left.
    */

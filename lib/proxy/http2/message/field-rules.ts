@@ -75,7 +75,7 @@ export function soundStatus(fields: HeaderList): number {
   return areSound(fields, 2) ? Number(text) : 0;
 }
 
-/** Framing and routing are not trailers' to tell (RFC 9110 6.5.1): whoever gets them may go by them. */
+/** Framing and routing are not trailers' to tell (RFC 9110 6.5.1): their receiver may go by them. */
 export function areSoundTrailers(fields: HeaderList): boolean {
   for (let i = 0; i < fields.length; i += 2) if (fields[i] === 'content-length' || fields[i] === 'host') return false;
   return areSound(fields, 0);

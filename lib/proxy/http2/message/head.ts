@@ -61,7 +61,7 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
         grpc = value.startsWith('application/grpc');
         break;
       case 'cookie':
-        // Crumbs are joined for whoever is not HTTP/2 (RFC 9113 8.2.3); for the app it is one value either way.
+        // Crumbs are joined for apps that are not HTTP/2 (RFC 9113 8.2.3); for the app it is one value either way.
         cookies.push(value);
         continue;
       default:

@@ -137,7 +137,7 @@ export class FlowControl {
     return due;
   }
 
-  /** The stream is over: whoever was to deal with what it holds may never do so. */
+  /** The stream is over: what it holds may never be dealt with. */
   settle(stream: StreamWindows): void {
     this.#unconsumed -= stream.unconsumed;
   }

@@ -157,7 +157,7 @@ export class FrameHandler<S extends Stream> implements BlockSink {
 
   /** A header block behind a message's head: its trailers, which end it. Undefined: of a stream that is not open. */
   trailers(streamId: number, stream: S | undefined, bytes: Buffer, from: number, to: number, endStream: boolean): void {
-    // Whoever they are for, the table must stay in step.
+    // Even where nobody wants them, the table must stay in step.
     const decoded = this.#home.decoder.decode(bytes, from, to);
     this.#home.work.spend(to - from + this.#home.decoder.decodedBytes);
     if (decoded.kind === 'malformed') {

@@ -19,7 +19,7 @@ import { Work } from './work.ts';
 
 /**
  * One HTTP/2 connection (RFC 9113): holds the parts that read frames, keep windows, settings and streams, and send; and ends
- * what breaks the rules. Whoever needs a part asks it, not the session.
+ * what breaks the rules. What needs a part asks it, not the session.
  */
 export class Session<S extends Stream> implements Reader, StreamHome {
   readonly socket: Socket;

@@ -35,7 +35,7 @@ export class StreamTable<S extends Numbered> {
     this.#open.set(stream.id, stream);
   }
 
-  /** False where it was gone before: whoever removes a stream deals with its end. */
+  /** False where it was gone before: the one that removes a stream deals with its end. */
   remove(streamId: number): boolean {
     return this.#open.delete(streamId);
   }

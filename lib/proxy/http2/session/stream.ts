@@ -82,7 +82,7 @@ export abstract class Stream implements Slow, Sending, Queued {
   /** No content may come yet, not even an empty piece (RFC 9113 8.1). */
   abstract readonly awaitsHead: boolean;
 
-  /** Bytes of the peer's message; `bytes` is only lent. Whoever takes them calls `consume` when they are dealt with. */
+  /** Bytes of the peer's message; `bytes` is only lent. The one that takes them calls `consume` when they are dealt with. */
   abstract received(bytes: Buffer, from: number, to: number): void;
   /** The peer's message is complete. */
   abstract ended(): void;
@@ -170,7 +170,7 @@ export abstract class Stream implements Slow, Sending, Queued {
     if (due > 0) this.#home.output.number(frameType.windowUpdate, this.id, due);
   }
 
-  /** The peer's message is complete, unless whoever got the last of it has broken the stream off. */
+  /** The peer's message is complete, unless its receiver has broken the stream off at the last of it. */
   messageEnded(): void {
     if (!this.#home.streams.isOpen(this.id)) return;
     this.ended();
