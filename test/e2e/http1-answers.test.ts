@@ -89,7 +89,7 @@ const responseChecks: Readonly<Record<string, Omit<ResponseRow, 'id' | 'title' |
     endsAfter: true,
     check(t, seen) {
       if (seen.first?.status === 502) return;
-      t.ok(seen.incomplete && seen.closed, 'the client can tell that the answer was cut');
+      t.ok(seen.incomplete && seen.closed, 'the client can tell that the response was cut');
       t.notMatch(seen.text, /\r\n0\r\n/, 'no last chunk');
     },
   },
@@ -151,7 +151,7 @@ interface Asked {
   readonly text: string;
 }
 
-/** One request on a connection of its own; waits for its final answer or the end, then closes in order. */
+/** One request on a connection of its own; waits for its final response or the end, then closes in order. */
 async function ask(port: number, method: string): Promise<Asked> {
   const client = await RawClient.open({ port });
   try {

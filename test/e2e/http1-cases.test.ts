@@ -92,13 +92,13 @@ async function runCase(http1Case: Http1Case, variants: readonly Variant[]): Prom
 
 async function observe(http1Case: Http1Case, variant: Variant, way: (typeof ways)[number]): Promise<Observation> {
   const bytes = caseBytes(http1Case);
-  // A refused client that is still writing can lose the answer to its own failing write before it reads; the proxy has
+  // A refused client that is still writing can lose the response to its own failing write before it reads; the proxy has
   // no part in that, so such a run is repeated.
   for (let attempt = 1; ; attempt++) {
     const seen = await observeOnce(http1Case, bytes, variant, way);
     if (seen !== 'answer lost' || attempt === 5) {
       if (seen !== 'answer lost') return seen;
-      throw new Error(`${http1Case.id}: the answer was lost ${attempt} times`);
+      throw new Error(`${http1Case.id}: the response was lost ${attempt} times`);
     }
   }
 }
@@ -135,7 +135,7 @@ async function observeOnce(
       const wanted = answersPossible(http1Case);
       await client.reaches(() => finals() >= wanted, 3_000);
       stalled = !client.ended && finals() < wanted;
-      // One 4xx may be all that comes before the end; the end may be a moment later than the answer.
+      // One 4xx may be all that comes before the end; the end may be a moment later than the response.
       if (!stalled && parsed().responses.some(({ status }) => status !== 200 && status !== 403 && status >= 200)) {
         await client.ends(3_000);
       }

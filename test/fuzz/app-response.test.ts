@@ -11,7 +11,7 @@ import { cut, cuts, response } from './mutations.ts';
 import { readResponse } from './node-parser.ts';
 
 /*
- * What the fast lane takes for an app's answer, Node's strict client takes for the same: status, body, end. What is
+ * What the fast lane takes for an app's response, Node's strict client takes for the same: status, body, end. What is
  * relayed to the client is correct HTTP by the letter. How the bytes were cut into packets changes nothing.
  */
 
@@ -112,8 +112,8 @@ async function difference(method: string, text: string, at: readonly number[] | 
   );
   if (stream.fault !== null && whole.end === 'complete') return `relays what is no HTTP: ${stream.fault}`;
   const final = stream.responses.find(({ status }) => status >= 200);
-  if (whole.end === 'failed') return final === undefined ? null : 'relays a whole answer, and fails';
-  if (final === undefined || stream.incomplete) return 'relays half an answer as a whole one';
+  if (whole.end === 'failed') return final === undefined ? null : 'relays a whole response, and fails';
+  if (final === undefined || stream.incomplete) return 'relays half a response as a whole one';
 
   const node = await readResponse(method, text);
   if (node.status !== whole.status) return `status ${whole.status}, Node ${node.status}, ${node.fault}`;
@@ -154,19 +154,19 @@ const regressions: readonly (readonly [name: string, text: string])[] = [
   ['framing in a trailer', `${chunked}0\r\nContent-Length: 5\r\n\r\n`],
   ['another framing in a trailer', `${chunked}0\r\nTransfer-Encoding: chunked\r\n\r\n`],
   [
-    'a length in an interim answer',
+    'a length in an interim response',
     'HTTP/1.1 103 Early Hints\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n',
   ],
   [
-    'an interim answer that ends its connection',
+    'an interim response that ends its connection',
     'HTTP/1.1 103 Early Hints\r\nConnection: close\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n',
   ],
   [
-    'an interim answer that ends its connection, by the name for proxies',
+    'an interim response that ends its connection, by the name for proxies',
     'HTTP/1.1 103 Early Hints\r\nProxy-Connection: close\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n',
   ],
   [
-    'an interim answer with a body',
+    'an interim response with a body',
     'HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n',
   ],
   ['tab after chunked', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\t\r\n\r\n0\r\n\r\n'],
@@ -183,7 +183,7 @@ t.test('cases once found', async (t) => {
   }
 });
 
-t.test('generated answers', async (t) => {
+t.test('generated responses', async (t) => {
   const ends = { complete: 0, failed: 0, open: 0 };
   const found = await search(
     fc.asyncProperty(fc.constantFrom('GET', 'GET', 'HEAD', 'POST'), response, cuts, async (method, text, at) => {

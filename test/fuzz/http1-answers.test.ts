@@ -9,9 +9,9 @@ import { inTurn, lastLook, patiently } from './looks.ts';
 import { cut, cuts, response } from './mutations.ts';
 
 /*
- * The same answers of an app, sound and hostile, through a proxy with the fast lane and through one without it. Where
- * the fast lane gives the client a whole answer, the library lane gives the same one. The next request, whatever became
- * of the first, gets its own answer from both.
+ * The same responses of an app, sound and hostile, through a proxy with the fast lane and through one without it. Where
+ * the fast lane gives the client a whole response, the library lane gives the same one. The next request, whatever became
+ * of the first, gets its own response from both.
  */
 
 t.setTimeout(timeLimitMs);
@@ -21,7 +21,7 @@ interface Script {
   readonly packets: readonly Buffer[];
   /** What the app does when it has said all that. */
   readonly ending: 'keep' | 'end' | 'reset';
-  /** The request is held back by this many bytes until the answer has been given. */
+  /** The request is held back by this many bytes until the response has been given. */
   readonly early: boolean;
 }
 
@@ -74,12 +74,12 @@ async function variants(t: Test): Promise<Variant[]> {
 }
 
 interface Observation {
-  /** The whole answer; null where there was none, or only part of one. */
+  /** The whole response; null where there was none, or only part of one. */
   readonly whole: ParsedResponse | null;
   readonly interim: readonly number[];
   readonly ended: boolean;
   readonly fault: string | null;
-  /** What went wrong with the second request; null when it got its own answer. */
+  /** What went wrong with the second request; null when it got its own response. */
   readonly second: string | null;
 }
 
@@ -107,7 +107,7 @@ async function observe(variant: Variant, script: Script, quietMs: number): Promi
   const whole = final() ?? null;
   const ended = client.ended;
   const second = await secondAnswer(variant, ended || whole === null || script.early ? null : client);
-  // Not merely ended: a client may end its side and wait for its answer.
+  // Not merely ended: a client may end its side and wait for its response.
   client.reset();
   const interim = stream.responses.map(({ status }) => status).filter((status) => status < 200);
   return { whole, interim, ended, fault: stream.fault, second };
@@ -123,10 +123,10 @@ async function secondAnswer(variant: Variant, kept: RawClient | null): Promise<s
   const { responses, fault } = parse();
   const [answer] = responses;
   if (kept === null) client.destroy();
-  // The proxy may have ended the connection as the request was on its way; then there is no answer.
+  // The proxy may have ended the connection as the request was on its way; then there is no response.
   if (answer === undefined && fault === null && client.ended && kept !== null) return secondAnswer(variant, null);
   if (answer?.status !== 200 || answer.body.toString() !== 'second') {
-    return `the second answer was ${JSON.stringify(client.received.subarray(before).toString('latin1'))}`;
+    return `the second response was ${JSON.stringify(client.received.subarray(before).toString('latin1'))}`;
   }
   return null;
 }
@@ -171,7 +171,7 @@ async function compared(
     if (fault !== null) return `${engine}: what the client gets is no HTTP: ${fault}`;
     if (second !== null) return `${engine}: ${second}`;
   }
-  // Narrower is allowed: the fast lane refuses, or breaks off, what it does not like in an answer.
+  // Narrower is allowed: the fast lane refuses, or breaks off, what it does not like in a response.
   const refused = fast.whole === null || (fast.whole.status === 502 && !sound);
   if (refused && !sound) return null;
   if (fast.whole === null || library.whole === null) {
@@ -179,14 +179,14 @@ async function compared(
       ? null
       : `whole: fast ${fast.whole !== null}, library ${library.whole !== null}`;
   }
-  // undici is narrower in places: a 100 that it did not ask for, a tab behind a length. Whether such an answer is sound is
+  // undici is narrower in places: a 100 that it did not ask for, a tab behind a length. Whether such a response is sound is
   // for Node's parser to say, in app-response.test.ts.
   if (library.whole.status === 502 && !sound) return null;
   const [a, b] = [seen(fast.whole), seen(library.whole)];
   if (a !== b) return `fast ${a}, library ${b}`;
   // A body without a length ends with the client's connection on the fast lane; the other one can chunk it.
   const measured = fast.whole.headers.some(([name]) => /^(?:content-length|transfer-encoding)$/i.test(name));
-  // undici delivers an answer whose length is followed by a blank, and then gives its connection up with the client's.
+  // undici delivers a response whose length is followed by a blank, and then gives its connection up with the client's.
   const text = Buffer.concat(script.packets.map((packet) => Buffer.from(packet))).toString('latin1');
   const blankLength = /^content-length:[^\r\n]*[ \t]\r$/im.test(text);
   if (blankLength && library.ended && !fast.ended) return null;
@@ -208,7 +208,7 @@ const soundAnswers: readonly (readonly [name: string, text: string, ending: Scri
   ],
   ['no length', `${ok}\r\nhello`, 'end'],
   ['no length, HTTP/1.0', 'HTTP/1.0 200 OK\r\n\r\nhello', 'end'],
-  ['an interim answer first', `HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${ok}Content-Length: 0\r\n\r\n`, 'keep'],
+  ['an interim response first', `HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${ok}Content-Length: 0\r\n\r\n`, 'keep'],
   ['a reason that is not UTF-8', 'HTTP/1.1 599 \xe9\r\nContent-Length: 0\r\n\r\n', 'keep'],
   ['trailers announced, and a length', `${ok}Trailer: X\r\nContent-Length: 5\r\n\r\nhello`, 'keep'],
   ['204', 'HTTP/1.1 204 No Content\r\n\r\n', 'keep'],
@@ -220,9 +220,9 @@ const soundAnswers: readonly (readonly [name: string, text: string, ending: Scri
   ['half of the chunks', `${ok}Transfer-Encoding: chunked\r\n\r\n5\r\nhel`, 'end'],
 ];
 
-t.test('answers', async (t) => {
+t.test('responses', async (t) => {
   const list = await variants(t);
-  await t.test('sound answers', async (t) => {
+  await t.test('sound responses', async (t) => {
     for (const [name, text, ending] of soundAnswers) {
       for (const at of [[], null]) {
         const script = { method: 'GET', packets: cut(text, at), ending, early: false };
@@ -231,7 +231,7 @@ t.test('answers', async (t) => {
     }
   });
 
-  await t.test('generated answers', async (t) => {
+  await t.test('generated responses', async (t) => {
     let runs = 0;
     const found = await search(
       fc.asyncProperty(

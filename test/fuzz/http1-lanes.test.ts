@@ -13,7 +13,7 @@ import { inTurn, lastLook } from './looks.ts';
 import { cut, cuts, mutate, mutation, soundRequest } from './mutations.ts';
 
 /*
- * The same bytes, cut alike, to a proxy with the fast lane and to one without it: the same answers in the same order,
+ * The same bytes, cut alike, to a proxy with the fast lane and to one without it: the same responses in the same order,
  * the same requests for the app, and both keep the connection or both end it. Each proxy has an app that reads
  * strictly, and one that reads as carelessly as servers do.
  */
@@ -37,7 +37,7 @@ interface Observation {
   readonly requests: readonly string[];
 }
 
-/** The last request of each stream, with an answer of its own: when that has come, there is no more to wait for. */
+/** The last request of each stream, with a response of its own: when that has come, there is no more to wait for. */
 const sentinel = '/sentinel';
 
 async function variants(t: Test): Promise<Variant[]> {
@@ -46,7 +46,7 @@ async function variants(t: Test): Promise<Variant[]> {
     for (const engine of engines) {
       const app = await startRawApp(t, {
         parser: reading === 'strict' ? strictParser : lenientParser,
-        // Without a body, an answer to HEAD looks like any other.
+        // Without a body, a response to HEAD looks like any other.
         answer: ({ target }, { socket }) =>
           socket.write(`HTTP/1.1 ${target === sentinel ? 299 : 200} OK\r\nContent-Length: 0\r\n\r\n`),
         // `Expect` never gets here. This takes content for it, and so it says at times what nobody asked for.
@@ -161,7 +161,7 @@ async function compared(list: readonly Variant[], text: string, at: readonly num
 
 function compare(fast: Observation, library: Observation, reading: string): string | null {
   const fault = fast.fault ?? library.fault;
-  if (fault !== null) return `${reading}: the answers are no HTTP: ${fault}`;
+  if (fault !== null) return `${reading}: the responses are no HTTP: ${fault}`;
   if (!sameAnswers(fast, library)) {
     return `${reading}: statuses: fast ${fast.statuses}, library ${library.statuses}, ended ${fast.ended}`;
   }

@@ -25,7 +25,7 @@ import { cut, cuts, response } from './mutations.ts';
 
 /*
  * The same bytes of an app, sound and hostile, through a proxy with our HTTP/2 engine and through one with nghttp2: what
- * the client gets is the same, and never looks whole where it is not. The next request gets its own answer from both.
+ * the client gets is the same, and never looks whole where it is not. The next request gets its own response from both.
  */
 
 t.setTimeout(timeLimitMs);
@@ -45,7 +45,7 @@ interface Script {
   readonly packets: readonly Buffer[];
   /** What the app does when it has said all that. */
   readonly ending: 'keep' | 'end' | 'reset';
-  /** The request's end is held back until the answer has been given. */
+  /** The request's end is held back until the response has been given. */
   readonly early: boolean;
 }
 
@@ -199,13 +199,13 @@ async function variants(t: Test): Promise<Variant[]> {
 interface Observation {
   /** What became of the first request, in a form in which equal ends are equal texts. */
   readonly text: string;
-  /** There was a whole answer, and not one of the proxy's own. */
+  /** There was a whole response, and not one of the proxy's own. */
   readonly whole: boolean;
   readonly body: Buffer;
   readonly fault: string | null;
   /** How often the app was asked. */
   readonly arrivals: number;
-  /** What went wrong with the second request; null when it got its own answer. */
+  /** What went wrong with the second request; null when it got its own response. */
   readonly second: string | null;
 }
 
@@ -277,13 +277,13 @@ async function secondAnswer(lane: Lane, kept: Http2Client | null, carried: [stri
   if (kept === null) client.raw.destroy();
   const body = Buffer.concat(answer.body).toString();
   if (answer.complete && answer.status === 200 && body === 'second') return null;
-  // The proxy may have ended the connection as the request was on its way; then there is no answer.
+  // The proxy may have ended the connection as the request was on its way; then there is no response.
   if (kept !== null && (client.goaway !== null || client.raw.ended)) return secondAnswer(lane, null, carried);
-  return `the second answer was ${answer.status}, ${JSON.stringify(body)}, complete ${answer.complete}, reset ${answer.reset}`;
+  return `the second response was ${answer.status}, ${JSON.stringify(body)}, complete ${answer.complete}, reset ${answer.reset}`;
 }
 
 /** What `secondAnswer` says of a request that the proxy has answered with 431. */
-const tooLarge = 'the second answer was 431, "", complete true';
+const tooLarge = 'the second response was 431, "", complete true';
 
 /** Fields that one lane may spell in another way than the other. */
 const mayBeSpelt = new Set(['date', 'content-length', 'trailer']);
@@ -348,9 +348,9 @@ async function compared(
   if (fast.text === library.text) return null;
   // We ask again after any GOAWAY that leaves the request out, Node only after one without an error.
   if (fast.arrivals > library.arrivals) return null;
-  // Narrower is allowed: we refuse, or break off, what we do not like in an answer.
+  // Narrower is allowed: we refuse, or break off, what we do not like in a response.
   if (!fast.whole && !sound) return null;
-  // undici is narrower in places; whether such an answer is sound is for Node's parser to say, in app-response.test.ts.
+  // undici is narrower in places; whether such a response is sound is for Node's parser to say, in app-response.test.ts.
   if (script.carrier === 'http1' && !library.whole && !sound) return null;
   if (mayBeWider(script, fast.text)) return null;
   return `fast ${fast.text}, library ${library.text}`;
@@ -361,8 +361,8 @@ async function compared(
  * - a status above 599, which Node's server does not send;
  * - TE in capitals, which it does not send either;
  * - a 204 that announces content, without the announcement (RFC 9110 8.6);
- * - an answer beside ALTSVC or ORIGIN: we know neither, and nghttp2 finds fault with them;
- * - an answer beside the answer to a PING that Node has not sent.
+ * - a response beside ALTSVC or ORIGIN: we know neither, and nghttp2 finds fault with them;
+ * - a response beside the acknowledgement of a PING that Node has not sent.
  */
 function mayBeWider({ carrier, packets }: Script, text: string): boolean {
   const status = Number(/^\[\[[^\]]*\],([0-9]*)/.exec(text)?.[1]);
@@ -378,7 +378,7 @@ function mayRepeat({ packets }: Script): boolean {
   return frames.some(({ type, payload }) => type === 7 || (type === 3 && payload.at(-1) === 7));
 }
 
-/** The app's next answer would not be read as one, or it lets nobody ask: what it says then tells nothing. */
+/** The app's next response would not be read as one, or it lets nobody ask: what it says then tells nothing. */
 function isOutOfStep({ carrier, greeting, packets }: Script): boolean {
   if (carrier === 'http1') return false;
   const bytes = Buffer.concat([greeting, ...packets]);
@@ -441,7 +441,7 @@ const badGateway = JSON.stringify([[], 502, ['content-length: 0'], '', null]);
 const again = JSON.stringify([[], 200, ['x-again: yes'], '', null]);
 const head = (...more: [string, string][]): Buffer => headersFrame(1, [[':status', '200'], ...more], false);
 
-/** Sound answers, and cases found by searching, or near to what was. */
+/** Sound responses, and cases found by searching, or near to what was. */
 const rows: readonly Row[] = [
   { name: 'no content', frames: [headersFrame(1, [[':status', '200']])], text: whole('') },
   { name: 'content', frames: [head(), dataFrame(1, 'hello', true)], text: whole('hello') },
@@ -451,7 +451,7 @@ const rows: readonly Row[] = [
     text: whole('hello', ['x-sum', '1']),
   },
   {
-    name: 'an interim answer first',
+    name: 'an interim response first',
     frames: [
       headersFrame(
         1,
@@ -466,7 +466,7 @@ const rows: readonly Row[] = [
     text: JSON.stringify([[103], 200, [], '', null]),
   },
   {
-    name: 'content of an answer to HEAD',
+    name: 'content of a response to HEAD',
     method: 'HEAD',
     frames: [head(), dataFrame(1, 'hello', true)],
     text: 'broken off',
@@ -492,7 +492,7 @@ const rows: readonly Row[] = [
     frames: [dataFrame(1, ''), headersFrame(1, [[':status', '200']])],
     text: badGateway,
   },
-  { name: 'no answer, and a reset without an error', frames: [resetFrame(1, 0)], text: badGateway },
+  { name: 'no response, and a reset without an error', frames: [resetFrame(1, 0)], text: badGateway },
   { name: 'refused: asked again', frames: [resetFrame(1, 7)], text: again },
   { name: 'going away before it: asked again', frames: [goawayFrame(0)], text: again },
   {
@@ -524,7 +524,7 @@ const rows: readonly Row[] = [
   },
 ];
 
-t.test('answers of an HTTP/2 app', async (t) => {
+t.test('responses of an HTTP/2 app', async (t) => {
   const list = await variants(t);
   await t.test('rows', async (t) => {
     for (const { name, frames, method = 'GET', greeting, ending = 'keep', text } of rows) {
@@ -609,7 +609,7 @@ const http1Rows: readonly (readonly [name: string, text: string, ending: Script[
     'keep',
   ],
   ['no length', `${ok}\r\nhello`, 'end'],
-  ['an interim answer first', `HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${ok}Content-Length: 0\r\n\r\n`, 'keep'],
+  ['an interim response first', `HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${ok}Content-Length: 0\r\n\r\n`, 'keep'],
   [
     'fields of the connection',
     `${ok}Connection: close, X-A\r\nX-A: 1\r\nKeep-Alive: timeout=5\r\nContent-Length: 5\r\n\r\nhello`,
@@ -623,7 +623,7 @@ const http1Rows: readonly (readonly [name: string, text: string, ending: Script[
   ['nothing', '', 'end'],
 ];
 
-t.test('answers of an HTTP/1 app', async (t) => {
+t.test('responses of an HTTP/1 app', async (t) => {
   const list = await variants(t);
   await t.test('rows', async (t) => {
     for (const [name, text, ending] of http1Rows) {

@@ -89,7 +89,7 @@ function headFields({ status, fields, odd, announced, body }: AppAnswer): Field[
   return head;
 }
 
-/** The frames of an app: its SETTINGS, their answer, and the answer to stream 1. */
+/** The frames of an app: its SETTINGS, their acknowledgement, and the response to stream 1. */
 export function answerFrames(answer: AppAnswer): RawFrame[] {
   const writer = new BlockWriter();
   const streamId = 1;

@@ -2,7 +2,7 @@ import { HpackDecoder } from '../../lib/proxy/http2/hpack/decoder.ts';
 import { flag, type } from '../support/http2-frames.ts';
 import { RawClient } from '../support/raw-http.ts';
 
-/** What a client has of one answer. */
+/** What a client has of one response. */
 export interface Answer {
   readonly interim: number[];
   status: number | null;
@@ -140,10 +140,10 @@ export class Http2Client {
       answer.trailers = fields;
       if (!endStream) this.faults.push('trailers that do not end the stream');
     } else if (fields[0] !== ':status' || !/^[1-9][0-9][0-9]$/.test(fields[1] ?? '')) {
-      this.faults.push(`an answer without a status: ${fields}`);
+      this.faults.push(`a response without a status: ${fields}`);
     } else if (Number(fields[1]) < 200) {
       answer.interim.push(Number(fields[1]));
-      if (endStream) this.faults.push('an interim answer that is the last');
+      if (endStream) this.faults.push('an interim response that is the last');
     } else {
       answer.status = Number(fields[1]);
       answer.fields = fields.slice(2);

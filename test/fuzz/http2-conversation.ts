@@ -259,7 +259,7 @@ const plan: Arbitrary<Plan> = fc.record({
 
 const settingId = fc.constantFrom(1, 2, 3, 4, 4, 4, 5, 6, 8, 0x99);
 const settingValue = fc.constantFrom(0, 1, 2, 100, 4096, 16_384, 65_535, 70_000, 2 ** 24 - 1, 2 ** 31 - 1, 2 ** 31);
-/** Enough room for the answers, so that most streams end. */
+/** Enough room for the responses, so that most streams end. */
 export const kindSettings = fc.constantFrom<(readonly [number, number])[]>(
   [],
   [[1, 0]],

@@ -64,7 +64,7 @@ interface Habits {
   window: number;
   /** After so many bytes the app looks away; 0: never. */
   pauseEvery: number;
-  /** Bytes of a piece of an answer. */
+  /** Bytes of a piece of a response. */
   piece: number;
 }
 
@@ -79,7 +79,7 @@ interface FlowApp {
   deaf: boolean;
   /** Is deaf no more, and reads what it has left unread: without reading it never learns that the other side is gone. */
   hear(): void;
-  /** Bytes of answers that it has begun to send. */
+  /** Bytes of responses that it has begun to send. */
   given: number;
   reset(): void;
 }
@@ -117,7 +117,7 @@ async function startFlowApp(t: Test): Promise<FlowApp> {
     });
     content.on('end', () => {
       if (reader.wrongAt !== null) app.faults.push(`${target}: wrong at ${reader.wrongAt}`);
-      // What was broken off ends as well, for Node; its answer is then closed.
+      // What was broken off ends as well, for Node; its response is then closed.
       if (reader.bytes !== up && !answer.destroyed) app.faults.push(`${target}: ${reader.bytes} bytes`);
     });
     let sent = 0;
@@ -346,7 +346,7 @@ async function play(lane: Lane, app: FlowApp, scenario: Scenario): Promise<strin
       if (reader.wrongAt !== null) return `stream ${id}: wrong at ${reader.wrongAt}`;
       if (reader.bytes !== exchange.down) return `stream ${id}: ${reader.bytes} bytes of ${exchange.down}`;
     }
-    // All of a request has been sent, so all of it must come to the app, whatever the client did with the answer.
+    // All of a request has been sent, so all of it must come to the app, whatever the client did with the response.
     return null;
   })();
   const stood = sides.map(({ id, sent, reader }) => `${id}: sent ${sent}, received ${reader.bytes}`);
@@ -414,7 +414,7 @@ const scenario: fc.Arbitrary<Scenario> = fc
 /** Found by searching, or near to what was. */
 const regressions: readonly (readonly [name: string, scenario: Scenario])[] = [
   [
-    'an answer that leaves more slowly than the rest of its request is read away',
+    'a response that leaves more slowly than the rest of its request is read away',
     {
       exchanges: [{ carrier: 'http1', up: 20_000, down: 4000, announced: false, piece: 5, abortAt: null }],
       window: 1,
@@ -565,7 +565,7 @@ t.test('readers that do not read', async (t) => {
       client.raw.socket.resume();
       const all = (): boolean =>
         Array.from({ length: streams }, (_, i) => 2 * i + 1).every((id) => client.isSettled(id));
-      await until('all answers', all, { timeoutMs: 30_000 });
+      await until('all responses', all, { timeoutMs: 30_000 });
       const bytes = [...client.answers.values()].map(({ body }) => body.reduce((sum, part) => sum + part.length, 0));
       t.ok(
         bytes.every((each) => each === mebibyte),
@@ -664,7 +664,7 @@ t.test('the room of what was broken off', async (t) => {
       app.deaf = false;
       t.ok(await over(), 'it is broken off everywhere');
       begin(id, 100_000);
-      await until('an answer', () => push(id, 100_000) > 0 && client.isSettled(id), { everyMs: 1 });
+      await until('a response', () => push(id, 100_000) > 0 && client.isSettled(id), { everyMs: 1 });
       t.equal(client.answer(id).status, 200);
       t.same(app.faults, []);
       client.raw.destroy();
@@ -673,7 +673,7 @@ t.test('the room of what was broken off', async (t) => {
       t.ok(await untilIdle(() => lane.counts.destinations === 0), 'no connection to the app');
     });
 
-    await t.test(`answers, ${carrier}`, async (t) => {
+    await t.test(`responses, ${carrier}`, async (t) => {
       const client = await Http2Client.open(lane.port);
       client.raw.send(Buffer.concat([preface, settingsFrame([[4, 0]]), frame(4, 1, 0)]));
       const download = (id: number): void => client.raw.send(headersFrame(id, requestFields('/1/0/100000', fields)));
@@ -689,7 +689,7 @@ t.test('the room of what was broken off', async (t) => {
       t.equal(id, 601, 'all of them are broken off everywhere');
       download(id);
       client.raw.send(Buffer.concat([windowFrame(id, 1 << 20), windowFrame(0, 1 << 20)]));
-      await until('an answer', () => client.isSettled(id));
+      await until('a response', () => client.isSettled(id));
       t.equal(
         client.answer(id).body.reduce((sum, part) => sum + part.length, 0),
         100_000,

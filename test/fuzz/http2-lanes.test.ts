@@ -80,7 +80,7 @@ async function variants(t: Test): Promise<Variant[]> {
 const neighbourPath = '/of-a-neighbour';
 let neighbourStream = -1;
 
-/** What is wrong with the answer to another client; null where nothing is. */
+/** What is wrong with the response to another client; null where nothing is. */
 async function asks(neighbour: FramePeer): Promise<string | null> {
   neighbourStream += 2;
   const id = neighbourStream;
@@ -186,7 +186,7 @@ async function leftBehind(list: readonly Variant[]): Promise<string | null> {
   return null;
 }
 
-/** An answer, in a form in which equal answers are equal texts. */
+/** A response, in a form in which equal responses are equal texts. */
 function seen({ interim, status, fields, body, trailers, complete, reset }: Answer): string {
   if (reset !== null && !complete) return 'broken off';
   if (!complete) return status === null ? 'nothing' : `incomplete ${status}`;
@@ -269,8 +269,8 @@ function field({ fields }: Sent, name: string): string | undefined {
  *   HTTP2-Settings, which belongs to a connection, and for framing and routing
  *   among the trailers;
  * - an HTTP/1 app has its request when it has as many bytes as were announced, END_STREAM or not;
- * - an answer without content can end though the client gives no window, for us only;
- * - an answer may overtake the client's own reset, and a refusal the fault that comes behind it, or not;
+ * - a response without content can end though the client gives no window, for us only;
+ * - a response may overtake the client's own reset, and a refusal the fault that comes behind it, or not;
  * - Node's client refuses to repeat a field that should be single, which is a 502.
  */
 function mayDiffer(sent: Sent, fast: string, library: string): boolean {
@@ -372,7 +372,7 @@ function tornFrom(request: string, streams: ReadonlyMap<number, Sent>): string |
 
 /**
  * Where Node ends a connection and we do not:
- * - at the answer to a PING that it has not sent;
+ * - at the acknowledgement of a PING that it has not sent;
  * - with INTERNAL_ERROR or STREAM_CLOSED where we end one stream;
  * - where the window of one stream becomes too large, or grows by nothing;
  * - where a frame is wrong by its first bytes, before the whole frame has come.

@@ -40,7 +40,7 @@ spec: {podSelector: {}, port: ${port}, proxyProtocol: ${proxyProtocol}, accessPo
 `;
 }
 
-/** What an HTTP/1 client is told: a status, or `ended` where the connection ended without an answer. */
+/** What an HTTP/1 client is told: a status, or `ended` where the connection ended without a response. */
 export async function http1Outcome(port: number, bytes: string, method = 'GET'): Promise<string> {
   const client = await RawClient.open({ port });
   try {

@@ -138,7 +138,7 @@ function asker(port: number): Asker {
         });
       },
     );
-    request.on('timeout', () => request.destroy(new Error('no answer in 10 s')));
+    request.on('timeout', () => request.destroy(new Error('no response in 10 s')));
     request.on('error', (error) => fail(error.message));
   };
   const take = (): Served => {

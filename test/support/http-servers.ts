@@ -10,7 +10,7 @@ import { until } from './until.ts';
 
 /*
  * Servers that are not ours, as an app may use them: what they take for a request, and which resource they
- * serve for it. Each answers every request with `taken ` and JSON, so the answer alone tells; nothing is read from logs.
+ * serve for it. Each answers every request with `taken ` and JSON, so the response alone tells; nothing is read from logs.
  */
 
 /** A request as a server's handler was told of it. */

@@ -67,7 +67,7 @@ export interface Observation {
 
 const httpFirstLine = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+ [\x21-\x7e]+ HTTP\/1\.[01]\r\n/;
 
-/** How many final answers a case can earn at most: so many are waited for. */
+/** How many final responses a case can earn at most: so many are waited for. */
 export function answersPossible(http1Case: Http1Case): number {
   const messages = http1Case.bytes.match(/(?:^|\r\n)(?:GET|POST) \/(?:ok|next|DENIED) HTTP/g) ?? [];
   // What follows a valid request without being one (H97) is answered too.
@@ -100,7 +100,7 @@ function alwaysForbidden(http1Case: Http1Case, seen: Observation): string[] {
   const faults: string[] = [];
   if (seen.responseFault !== null) faults.push(`the answer is not correct HTTP: ${seen.responseFault}`);
   if (!seen.ended) faults.push('the connection never ended');
-  if (seen.stalled) faults.push('no answer and no end until the client gave up');
+  if (seen.stalled) faults.push('no response and no end until the client gave up');
   for (const why of seen.malformed) faults.push(`malformed upstream: ${why}`);
   for (const { target } of seen.completed) {
     if (/SMUGGLED|DENIED/.test(target)) faults.push(`the upstream received ${target}`);
@@ -162,7 +162,7 @@ function missOf(outcome: Outcome, http1Case: Http1Case, seen: Observation): stri
       if (finals.length > 1 || finals.some((status) => status !== 400 && !statuses.includes(status))) {
         return `answers ${finals}`;
       }
-      if (seen.responses.length !== finals.length) return 'an interim answer to a refused request';
+      if (seen.responses.length !== finals.length) return 'an interim response to a refused request';
       return seen.closedByProxy || finals[0] === 403 || http1Case.then !== undefined ? null : 'the proxy did not close';
     case 'forward-one-request':
       return forwardMiss(http1Case, seen, finals);

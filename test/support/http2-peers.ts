@@ -32,7 +32,7 @@ export interface PeerOptions {
 
 /** What has become of one stream, as its receiver sees it. */
 export interface Message {
-  /** Header blocks in the order in which they came: interim answers, the head, trailers. */
+  /** Header blocks in the order in which they came: interim responses, the head, trailers. */
   readonly blocks: (readonly (readonly [name: string, value: string])[])[];
   readonly parts: Buffer[];
   bytes: number;
@@ -181,7 +181,7 @@ export class FramePeer {
       received.type === frameType.ping && received.flags === flag.ack && received.payload.equals(payload);
     let seen = 0;
     let answered = false;
-    await this.until('an answer to PING', () => {
+    await this.until('the acknowledgement of a PING', () => {
       for (; seen < this.frames.length; seen++) answered ||= isAnswer(this.frames[seen] as Frame);
       return answered || this.ended;
     });

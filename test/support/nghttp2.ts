@@ -132,7 +132,7 @@ export class NodeDecoder {
       socket.on('error', () => resolve());
       socket.on('close', () => resolve());
     });
-    // The answer to PING comes when all before it was read.
+    // The acknowledgement of the PING comes when all before it was read.
     socket.write(
       Buffer.concat([
         preface,

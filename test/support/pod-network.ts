@@ -135,7 +135,7 @@ export function startSidecar(t: Teardown, { pod }: PodNetwork, env: Environment)
 }
 
 export interface Curled extends Finished {
-  /** 0 where there was no answer. */
+  /** 0 where there was no response. */
   readonly status: number;
   readonly body: string;
 }

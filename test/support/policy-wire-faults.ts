@@ -27,7 +27,7 @@ export function tlsLabels(client: CaseClient, opaque: boolean): Labels {
   }
 }
 
-/** What is wrong with an answer; empty where it is the one that the check expects. `adminPort` is served by the proxy itself. */
+/** What is wrong with a response; empty where it is the one that the check expects. `adminPort` is served by the proxy itself. */
 export function wireFaults(
   { expect, client, request }: SingleCheck,
   result: ExchangeResult,

@@ -29,7 +29,7 @@ export interface SniffingAppOptions {
 
 /**
  * An app that answers whatever protocol arrives: HTTP/1 and HTTP/2 with a JSON description of the request, gRPC with an
- * empty message and status 0, TLS and any other bytes with their echo. `hold` delays the answer to an HTTP request.
+ * empty message and status 0, TLS and any other bytes with their echo. `hold` delays the response to an HTTP request.
  */
 export async function startSniffingApp(
   t: Teardown,

@@ -30,7 +30,7 @@ export type ExchangeResult =
       readonly status: number;
       /** From the trailers or, of a trailers-only answer, the headers. */
       readonly grpcStatus: string | null;
-      /** The answer had no body and no trailers: for gRPC, trailers-only. */
+      /** The response had no body and no trailers: for gRPC, trailers-only. */
       readonly bodiless: boolean;
       readonly headers: Readonly<Record<string, string>>;
       readonly body: string;
@@ -181,7 +181,7 @@ export class WireConnection {
         stream.on('data', (text: string) => {
           body += text;
         });
-        // What failed shows in the answer, or in there being none.
+        // What failed shows in the response, or in there being none.
         stream.on('error', () => {});
         stream.on('close', () => {
           if (answer === null) resolve({ kind: 'closed', text: '' });

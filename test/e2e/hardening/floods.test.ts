@@ -44,7 +44,7 @@ interface Flood {
   readonly together?: true;
   /** Sent again and again, for as long as it is taken. */
   readonly repeats?: Buffer;
-  /** Takes its answers. */
+  /** Takes its responses. */
   readonly reads?: true;
 }
 
@@ -106,7 +106,7 @@ const floods: readonly Flood[] = [
     together: true,
   },
   {
-    name: 'answers in many pieces, off the fast lane',
+    name: 'responses in many pieces, off the fast lane',
     connections: 100,
     to: 'http',
     sends: text(http1Request('/pieces', ['Connection: x'])),

@@ -141,7 +141,7 @@ const attacks: readonly Attack[] = [
     connections: 4,
     ended: true,
     run: (client) => {
-      // The answers are not read; otherwise this is only traffic.
+      // The responses are not read; otherwise this is only traffic.
       client.raw.socket.pause();
       return pour(
         client,

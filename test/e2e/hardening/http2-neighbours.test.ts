@@ -57,7 +57,7 @@ async function served(client: FramePeer, ms: number): Promise<Served> {
     const from = performance.now();
     if (took.length % 2 === 0) client.send(headersFrame(stream, requestFields('/')));
     else client.send(headersFrame(stream, requestFields('/', [], 'POST'), false), dataFrame(stream, content, true));
-    const outcome = await client.over(stream).catch(() => 'no answer');
+    const outcome = await client.over(stream).catch(() => 'no response');
     took.push(performance.now() - from);
     if (outcome !== '200') failed.push(`${stream}: ${outcome}`);
     if (client.ended) break;

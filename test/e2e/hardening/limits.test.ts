@@ -41,7 +41,7 @@ const get = http1Request('/');
 const ok = /^HTTP\/1\.1 200 /;
 
 async function answered(client: RawClient): Promise<string> {
-  await until('an answer', () => client.received.includes('\r\n\r\n') || client.ended);
+  await until('a response', () => client.received.includes('\r\n\r\n') || client.ended);
   return client.received.toString('latin1').slice(0, 12);
 }
 
@@ -213,11 +213,11 @@ const rows: readonly Row[] = [
       const busy = await open(http);
       let sent = 0;
       await until(
-        'an answer to say that it is the last',
+        'a response to say that it is the last',
         async () => {
           busy.send(latin1(get));
           sent++;
-          await until('its answer', () => busy.received.toString().split('HTTP/1.1 200').length > sent || busy.ended);
+          await until('its response', () => busy.received.toString().split('HTTP/1.1 200').length > sent || busy.ended);
           return /connection: close/i.test(busy.received.toString()) || busy.ended;
         },
         { everyMs: 5 },

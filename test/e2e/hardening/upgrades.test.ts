@@ -146,7 +146,7 @@ for (const { name, env } of lanes) {
       t.equal(String(response?.status), status, title);
       t.ok(await client.ends(5_000), `${title}: the connection ends, and with it what followed`);
       const after = parseResponses(client.received, [method, 'GET'], true);
-      t.equal(after.responses.length, 1, `${title}: one answer`);
+      t.equal(after.responses.length, 1, `${title}: one response`);
       client.destroy();
     }
     t.same(app.connections, [], 'the app was never called');
@@ -206,7 +206,7 @@ for (const [title, fields, protocol] of protocols) {
       const client = await RawClient.open({ port: open });
       client.send(latin1(`${http1Request('/chat', fields)}GET /SMUGGLED HTTP/1.1\r\nHost: web\r\n\r\n`));
       const [response] = await client.responses(['GET']);
-      t.equal(String(response?.status), status, `${what}: the app's answer is passed on`);
+      t.equal(String(response?.status), status, `${what}: the app's response is passed on`);
       client.send(latin1('GET /SMUGGLED HTTP/1.1\r\nHost: web\r\n\r\n'));
       t.ok(await client.ends(5_000), `${what}: then the connection ends`);
       t.equal(await http1Outcome(open, http1Request('/after')), '200', 'the next client is served');
@@ -237,7 +237,7 @@ for (const [title, fields, protocol] of protocols) {
   });
 }
 
-t.test('WebSocket answers are framed afresh', async (t) => {
+t.test('WebSocket responses are framed afresh', async (t) => {
   const app = await startScript(
     t,
     () =>

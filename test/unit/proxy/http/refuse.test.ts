@@ -96,7 +96,7 @@ t.test('failures', async (t) => {
   t.match(failureOf('ERR_SALLYPORT_BAD_RESPONSE'), { refusal: { status: 502, close: true }, label: 'i/o' });
 });
 
-t.test('every code that ends a request has its answer', async (t) => {
+t.test('every code that ends a request has its response', async (t) => {
   const codes = Object.entries(errorCatalogue).flatMap(([code, { ends }]) => (ends === 'request' ? [code] : []));
   t.ok(codes.length > 10, 'codes are found at all');
   for (const code of codes) t.match(upstreamFailure({ code }), { code, refusal: { status: /^[45]\d\d$/ } }, code);

@@ -13,7 +13,7 @@ import { startRawApp } from '../../../support/raw-app.ts';
 import { latin1, RawClient } from '../../../support/raw-http.ts';
 import { until } from '../../../support/until.ts';
 
-/* SALLYPORT_REQUEST_TIMEOUT, whichever versions client and app speak: 504 before an answer, cut in one. Counted once. */
+/* SALLYPORT_REQUEST_TIMEOUT, whichever versions client and app speak: 504 before a response, cut in one. Counted once. */
 
 const requestTimeoutMs = 1000;
 const marker: Fields = [['l5d-orig-proto', 'HTTP/1.1']];
@@ -25,26 +25,26 @@ interface Row {
   readonly more?: Fields;
   /** The request goes on: some of its content, and never its end. */
   readonly uploads?: number;
-  /** Room for the answer; all of it unless it is named. */
+  /** Room for the response; all of it unless it is named. */
   readonly window?: number;
   readonly expect: string;
   readonly trailers?: Fields;
 }
 
 const rows: readonly Row[] = [
-  { title: 'no answer', path: '/hang', expect: '504' },
-  { title: 'no answer, content on its way', path: '/hang', uploads: 3, expect: '504' },
-  { title: 'no answer, content that the app leaves unread', path: '/unread', uploads: 60_000, expect: '504' },
-  { title: 'no answer to a gRPC call', path: '/hang', more: grpc, uploads: 3, expect: '200' },
-  { title: 'half an answer', path: '/half', expect: '200 INTERNAL_ERROR' },
-  { title: 'half an answer, content on its way', path: '/half', uploads: 3, expect: '200 INTERNAL_ERROR' },
-  { title: 'an answer that its client does not read', path: '/large', window: 0, expect: '200 INTERNAL_ERROR' },
+  { title: 'no response', path: '/hang', expect: '504' },
+  { title: 'no response, content on its way', path: '/hang', uploads: 3, expect: '504' },
+  { title: 'no response, content that the app leaves unread', path: '/unread', uploads: 60_000, expect: '504' },
+  { title: 'no response to a gRPC call', path: '/hang', more: grpc, uploads: 3, expect: '200' },
+  { title: 'half a response', path: '/half', expect: '200 INTERNAL_ERROR' },
+  { title: 'half a response, content on its way', path: '/half', uploads: 3, expect: '200 INTERNAL_ERROR' },
+  { title: 'a response that its client does not read', path: '/large', window: 0, expect: '200 INTERNAL_ERROR' },
 ];
 
 /** Of gRPC over HTTP/2 to the app: an HTTP/1 app has no trailers. */
 const grpcRows: readonly Row[] = [
   {
-    title: 'half an answer to a gRPC call',
+    title: 'half a response to a gRPC call',
     path: '/half',
     more: grpc,
     uploads: 3,
@@ -52,7 +52,7 @@ const grpcRows: readonly Row[] = [
     trailers: [['grpc-status', '14']],
   },
   {
-    title: 'half an answer to a gRPC call that its client does not read',
+    title: 'half a response to a gRPC call that its client does not read',
     path: '/half',
     more: grpc,
     uploads: 3,
@@ -149,14 +149,14 @@ for (const [kind, start] of [
 
 for (const engine of engines) {
   for (const [title, request, expect] of [
-    ['no answer', 'GET /hang HTTP/1.1\r\nHost: a\r\n\r\n', /^HTTP\/1\.1 504 /],
+    ['no response', 'GET /hang HTTP/1.1\r\nHost: a\r\n\r\n', /^HTTP\/1\.1 504 /],
     ['content on its way', 'POST /hang HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc', /^HTTP\/1\.1 504 /],
     [
       'chunks on their way',
       'POST /hang HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n',
       /^HTTP\/1\.1 504 /,
     ],
-    ['half an answer', 'GET /half HTTP/1.1\r\nHost: a\r\n\r\n', /^HTTP\/1\.1 200 .*half$/s],
+    ['half a response', 'GET /half HTTP/1.1\r\nHost: a\r\n\r\n', /^HTTP\/1\.1 200 .*half$/s],
   ] as const) {
     t.test(`an HTTP/1 client, ${engine}: ${title}`, async (t) => {
       const app = await http1App(t);
@@ -169,7 +169,7 @@ for (const engine of engines) {
       await until('it to be counted out', () => lane.counts.started === lane.counts.ended);
       await until('the app to be told', () => app.released());
       t.same(lane.counts.limits, ['request_timeout'], 'counted once');
-      t.same(lane.counts.httpErrors, title === 'half an answer' ? [] : ['i/o']);
+      t.same(lane.counts.httpErrors, title === 'half a response' ? [] : ['i/o']);
     });
   }
 }

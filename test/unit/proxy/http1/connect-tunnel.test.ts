@@ -13,7 +13,7 @@ t.setTimeout(60_000);
 
 const connect = 'CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\n\r\n';
 const forged = 'GET /admin HTTP/1.1\r\nHost: a\r\nl5d-client-id: root\r\n\r\n';
-/** Such an app, and all that it got behind its answer. */
+/** Such an app, and all that it got behind its response. */
 function keepsHttp(content: string): {
   readonly got: () => string;
   readonly raw: (c: AppSocket, chunk: Buffer) => void;

@@ -33,7 +33,7 @@ const scenarios: Scenario[] = [
         if (target === '/after') await until('the app connection to be given up', () => app.sockets.at(-1)?.closed);
         second.send(get('/mine'));
         const [answer] = await second.responses(['GET']);
-        t.equal(answer?.body.toString(), 'mine', `${target}: the next client's own answer`);
+        t.equal(answer?.body.toString(), 'mine', `${target}: the next client's own response`);
         t.notMatch(first.received.toString(), /POISON/);
         t.ok(used);
       }
@@ -69,7 +69,7 @@ const scenarios: Scenario[] = [
     },
   },
   {
-    name: 'an app that goes away is a 502, or an answer that breaks off',
+    name: 'an app that goes away is a 502, or a response that breaks off',
     run: async (t, engine) => {
       const chunks = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n';
       const rows: [name: string, answer: string, ends: 'end' | 'reset', status: number][] = [
@@ -83,7 +83,7 @@ const scenarios: Scenario[] = [
         ['chunks without the last', chunks, 'end', 200],
         ['chunks without the last, reset', chunks, 'reset', 200],
       ];
-      // undici takes a reset for the end of such an answer, so the library lane cannot tell.
+      // undici takes a reset for the end of such a response, so the library lane cannot tell.
       if (engine === 'fast')
         rows.push(['a body of unknown length, reset', 'HTTP/1.1 200 OK\r\n\r\nhello', 'reset', 200]);
       for (const [name, answer, ends, status] of rows) {
@@ -93,7 +93,7 @@ const scenarios: Scenario[] = [
               if (ends === 'end') socket.end();
               else socket.resetAndDestroy();
             };
-            // A reset overtakes what has been written, so the answer gets a head start.
+            // A reset overtakes what has been written, so the response gets a head start.
             if (answer === '') gone();
             else socket.write(answer, () => setTimeout(gone, 30));
           },
@@ -153,12 +153,12 @@ const scenarios: Scenario[] = [
       await client.responses(['GET']);
       client.send(get('/second'));
       const [, second] = await client.responses(['GET', 'GET']);
-      t.equal(second?.status, 502, 'a second loss is an answer');
+      t.equal(second?.status, 502, 'a second loss is a response');
       t.equal(app.requests.length, 3, 'tried twice');
     },
   },
   {
-    name: 'an answer that has begun is never asked for again',
+    name: 'a response that has begun is never asked for again',
     run: async (t, engine) => {
       for (const beginning of ['HTTP/1.1 2', 'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n']) {
         const { open, app } = await stage(t, engine, {

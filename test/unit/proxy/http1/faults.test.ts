@@ -27,7 +27,7 @@ const rows: readonly (readonly [title: string, faulty: Partial<LaneOptions>, req
     'GET /DENIED HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(40).concat('GET /fault HTTP/1.1\r\nHost: a\r\n\r\n'),
   ],
   [
-    'in an answer',
+    'in a response',
     { access: (_facts, { uri }) => (uri === '/fault' ? boom('logging') : undefined) },
     'GET /fault HTTP/1.1\r\nHost: a\r\n\r\n',
   ],
@@ -37,7 +37,7 @@ const rows: readonly (readonly [title: string, faulty: Partial<LaneOptions>, req
     'GET /DENIED HTTP/1.1\r\nHost: a\r\n\r\n',
   ],
   [
-    'in an answer to chunks',
+    'in a response to chunks',
     { access: (_facts, { uri }) => (uri === '/fault' ? boom('logging') : undefined) },
     'POST /fault HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n',
   ],
@@ -47,12 +47,12 @@ const rows: readonly (readonly [title: string, faulty: Partial<LaneOptions>, req
     'GET /fault HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n',
   ],
   [
-    'in an answer to an upgrade',
+    'in a response to an upgrade',
     { access: (_facts, { uri }) => (uri === '/fault' ? boom('logging') : undefined) },
     'GET /fault HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n',
   ],
   [
-    'in an answer to another upgrade',
+    'in a response to another upgrade',
     { access: (_facts, { uri }) => (uri === '/fault' ? boom('logging') : undefined) },
     'GET /fault HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n',
   ],

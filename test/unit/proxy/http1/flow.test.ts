@@ -22,7 +22,7 @@ import { until } from '../../../support/until.ts';
 
 const scenarios: Scenario[] = [
   {
-    name: 'an answer before the end of its request leaves no app connection behind',
+    name: 'a response before the end of its request leaves no app connection behind',
     run: async (t, engine) => {
       const { open, app } = await stage(t, engine, {
         partial: (connection) => {
@@ -114,10 +114,10 @@ const scenarios: Scenario[] = [
       });
       client.socket.pause();
       client.send(get('/big'));
-      await until('the answer to begin', () => written > 0);
+      await until('the response to begin', () => written > 0);
       t.ok((await still('the app to be held up', () => written)) < bounded, 'what is under way is bounded');
       client.socket.resume();
-      await until('the whole answer', () => received > size, { lastSeen: () => String(received) });
+      await until('the whole response', () => received > size, { lastSeen: () => String(received) });
     },
   },
   {
@@ -171,7 +171,7 @@ const scenarios: Scenario[] = [
       // app on which the last answer to the slow one came.
       for (let slowAnswers = 0; slowAnswers < 300; slowAnswers++) {
         slow.send(get('/slow'));
-        const done = await until('an answer or its delay', () => lane.counts.ended > slowAnswers + quickAnswers, {
+        const done = await until('a response or its delay', () => lane.counts.ended > slowAnswers + quickAnswers, {
           timeoutMs: 500,
           everyMs: 1,
         }).catch(() => false);
@@ -202,7 +202,7 @@ const scenarios: Scenario[] = [
     },
   },
   {
-    name: 'a large answer arrives whole though an upgrade waits behind it',
+    name: 'a large response arrives whole though an upgrade waits behind it',
     run: async (t, engine) => {
       const large = Buffer.alloc(8 * megabyte, 'x');
       const { open } = await stage(t, engine, {
@@ -266,7 +266,7 @@ const scenarios: Scenario[] = [
     },
   },
   {
-    name: 'a drain lets answers finish, says so, and closes who is idle',
+    name: 'a drain lets responses finish, says so, and closes who is idle',
     run: async (t, engine) => {
       const held: (() => void)[] = [];
       const { open, lane, app } = await stage(t, engine, {

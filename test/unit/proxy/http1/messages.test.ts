@@ -145,7 +145,7 @@ const scenarios: Scenario[] = [
     },
   },
   {
-    name: 'early hints pass, other interim answers do not, and none declares a body',
+    name: 'early hints pass, other interim responses do not, and none declares a body',
     run: async (t, engine) => {
       const { open } = await stage(t, engine, {
         answer: (_request, { socket }) =>
@@ -261,7 +261,7 @@ const scenarios: Scenario[] = [
     },
   },
   {
-    name: 'a client that ends its side after a request gets its answers',
+    name: 'a client that ends its side after a request gets its responses',
     run: async (t, engine) => {
       const { open, app } = await stage(t, engine, {
         answer: (_request, { socket }) => setTimeout(() => socket.write(ok), 50),

@@ -94,7 +94,7 @@ const scenarios: Scenario[] = [
     },
   },
   {
-    name: 'an answer has the fields that the app gave it, and says when it is the last',
+    name: 'a response has the fields that the app gave it, and says when it is the last',
     run: async (t, engine) => {
       const { open } = await stage(t, engine, {
         answer: (_request, { socket }) =>

@@ -6,7 +6,7 @@ const ok = (...fields: readonly string[]): string => head('HTTP/1.1 200 OK', ...
 const chunked = { framing: { kind: 'chunked' }, keepAlive: true };
 const none = { framing: { kind: 'none' } };
 
-t.test('answers that are understood', async (t) => {
+t.test('responses that are understood', async (t) => {
   const rows: readonly (readonly [name: string, method: string, text: string, wanted: object])[] = [
     [
       'a length',
@@ -86,7 +86,7 @@ t.test('answers that are understood', async (t) => {
       { ...none, forward: 'HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n' },
     ],
     [
-      'an interim answer',
+      'an interim response',
       'GET',
       head('HTTP/1.1 103 Early Hints', 'Link: </a>', 'Content-Length: 0'),
       { status: 103, ...none, keepAlive: true, forward: 'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n' },
@@ -116,7 +116,7 @@ t.test('answers that are understood', async (t) => {
   for (const [name, method, text, wanted] of rows) t.match(readResponseHead(text, method), wanted, name);
 });
 
-t.test('answers that are not', async (t) => {
+t.test('responses that are not', async (t) => {
   const rows: readonly (readonly [name: string, text: string])[] = [
     ['no HTTP', head('+OK ready')],
     ['HTTP/2', head('HTTP/2 200 OK')],

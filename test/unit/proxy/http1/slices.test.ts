@@ -12,7 +12,7 @@ import { until } from '../../../support/until.ts';
 const rows: readonly (readonly [title: string, request: string])[] = [
   ['refusals', 'GET /DENIED HTTP/1.1\r\nHost: a\r\n\r\n'],
   ['refusals that only the library lane gives', 'GET /DENIED HTTP/1.0\r\nConnection: keep-alive\r\n\r\n'],
-  ['answers', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'],
+  ['responses', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'],
   ['content', 'POST /DENIED HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx'],
   ['chunks', 'POST /DENIED HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n'],
 ];
@@ -33,13 +33,13 @@ const scenarios: Scenario[] = rows.map(([title, request]) => ({
     };
     turn();
     client.send(latin1(request.repeat(count)));
-    await until('a good part of the answers', () => lane.counts.decided >= Math.min(count, 400));
+    await until('a good part of the responses', () => lane.counts.decided >= Math.min(count, 400));
     const bystander = await open();
     const decided = lane.counts.decided;
     bystander.send(get('/'));
     await bystander.responses(['GET']);
     t.ok(lane.counts.decided - decided < 64 * sliceRequests, 'another client does not wait for all of them');
-    await until('all answers', () => lane.counts.decided === count + 1, { timeoutMs: 30_000 });
+    await until('all responses', () => lane.counts.decided === count + 1, { timeoutMs: 30_000 });
     over = true;
     // A turn may see the end of one slice and the beginning of another.
     t.ok(most <= 2 * sliceRequests + 1, `${most} in one turn`);

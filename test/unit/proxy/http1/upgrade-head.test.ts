@@ -116,7 +116,7 @@ for (const protocol of protocols) {
       const before = heads.length;
       const client = await open();
       client.send(request(protocol, sent));
-      t.equal(await answered(client), agreed(protocol), `${title}: the app's answer`);
+      t.equal(await answered(client), agreed(protocol), `${title}: the app's response`);
       client.destroy();
       const gone = new Set([...dropped, ...nominated]);
       const kept = sent.filter((line) => !gone.has(line.slice(0, line.indexOf(':')).toLowerCase()));
@@ -206,7 +206,7 @@ t.test('CONNECT that also names a protocol asks for none', async (t) => {
   t.notMatch(heads.at(-1) ?? '', /upgrade/i);
 });
 
-t.test('an answer that is no switch goes out like any other', async (t) => {
+t.test('a response that is no switch goes out like any other', async (t) => {
   const answers: readonly (readonly [title: string, bytes: string, status: number, body: string])[] = [
     [
       'with a length',

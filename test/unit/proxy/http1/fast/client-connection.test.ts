@@ -71,7 +71,7 @@ t.test('a client that ends without a request', async (t) => {
   const { client, socket } = await connected(t);
   client.halfClose();
   t.ok(await client.ends(3000));
-  t.equal(socket.timeout, halfOpenMs, 'and were there an answer, it would have this long');
+  t.equal(socket.timeout, halfOpenMs, 'and were there a response, it would have this long');
 });
 
 t.test('what is not plain is handed over whole, and at once where more cannot help', async (t) => {

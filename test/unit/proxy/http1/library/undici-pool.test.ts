@@ -48,7 +48,7 @@ t.test('undici is loaded a little in each turn, and only as much as is needed', 
     if (statuses.length < 3) setImmediate(look);
   };
   look();
-  await until('the answers', () => statuses.length === 3);
+  await until('the responses', () => statuses.length === 3);
   t.same(statuses, [200, 200, 200]);
   t.ok(most > 0 && most <= mostInOneTurn, `${most} modules in one turn`);
   t.ok(known < 40, `${known} modules in all`);

@@ -128,7 +128,7 @@ t.test('an app that takes no streams', async (t) => {
   const other = await openClient(t, lane.port);
   session.send(settingsFrame([[setting.maxConcurrentStreams, 1]]));
   other.send(get(1));
-  t.equal(await other.over(1), '200', 'and whoever comes when it does is served');
+  t.equal(await other.over(1), '200', 'and a request that comes when it does is served');
   session.send(settingsFrame([[setting.maxConcurrentStreams, 0]]));
   await session.lives();
   other.send(get(3));

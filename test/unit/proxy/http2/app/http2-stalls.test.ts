@@ -12,8 +12,8 @@ import { type Lane, startLane } from '../../../../support/lanes.ts';
 import { until } from '../../../../support/until.ts';
 
 /*
- * What waits for somebody slow: it is bounded over all connections, and so is the time. Whoever has stood still longest
- * goes first; others get their answers all the while.
+ * What waits for somebody slow: it is bounded over all connections, and so is the time. The client that has stood still longest
+ * goes first; others get their responses all the while.
  */
 
 const get = (id: number, path: string, more: Fields = []): Buffer => headersFrame(id, requestFields(path, more));
@@ -52,7 +52,7 @@ async function isServed(
   t.equal(lane.counts.limits.includes('max_connections'), false, 'without a limit of another kind');
 }
 
-t.test('unread answers: no more than the budget, the longest unread go first', async (t) => {
+t.test('unread responses: no more than the budget, the longest unread go first', async (t) => {
   const maxBufferedBytes = 1 << 20;
   const { lane, app } = await stage(t, { maxBufferedBytes });
   const other = await openClient(t, lane.port);
@@ -101,7 +101,7 @@ t.test('content that the app does not read', async (t) => {
   t.ok(lane.counts.limits.includes('max_buffered_bytes'));
 });
 
-t.test('an answer that nobody reads for long is given up, one that moves is not', async (t) => {
+t.test('a response that nobody reads for long is given up, one that moves is not', async (t) => {
   const { lane } = await stage(t, { stallTimeoutMs: 1500 });
   const still = await openClient(t, lane.port, { consumes: false, settings: [[setting.initialWindowSize, 0]] });
   const slow = await openClient(t, lane.port, { consumes: false, settings: [[setting.initialWindowSize, 0]] });
@@ -177,7 +177,7 @@ t.test('uploads that wait for the room of a session that clients share', async (
         t.equal(await victim.over(1), '200', 'and what it held is the others again');
       } else {
         t.equal(await victim.over(1), '504', 'nobody waits for ever');
-        t.equal(holder.outcome(1), 'nothing', 'who waits for its answer goes on to do so');
+        t.equal(holder.outcome(1), 'nothing', 'who waits for its response goes on to do so');
         const late = await openClient(t, lane.port);
         late.send(post(1, '/answered'), dataFrame(1, Buffer.alloc(1000), true));
         t.equal(await late.over(1), '200', 'what begins now has another session');

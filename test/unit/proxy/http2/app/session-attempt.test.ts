@@ -65,7 +65,7 @@ function tried(t: Test, connectTimeoutMs = 60_000, audience = everybody, isExtra
   };
 }
 
-t.test('it dials by the permission of whoever wants it', async (t) => {
+t.test('it dials by the permission of the request that wants it', async (t) => {
   for (const isExtra of [false, true]) {
     const admitted = {} as Admitted;
     const { asked } = tried(t, 60_000, { kind: 'client', owner: {}, admitted }, isExtra);

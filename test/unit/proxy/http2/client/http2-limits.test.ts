@@ -118,7 +118,7 @@ t.test('what begins must come to its end', async (t) => {
 
 const patient: readonly (readonly [title: string, packets: readonly Buffer[]])[] = [
   ['an idle connection', [first]],
-  ['one that waits for an answer', [first, get(1)]],
+  ['one that waits for a response', [first, get(1)]],
   ['half of DATA', [first, post(1), dataFrame(1, 'hello').subarray(0, 12)]],
 ];
 
@@ -279,7 +279,7 @@ t.test('a fault while one connection is written to ends that one alone', async (
     // In one turn, the faulty one first.
     faulty.session.session.intake.receive(get(id(round)));
     sound.session.session.intake.receive(get(id(round)));
-    await until('the answer on the sound one', () => sound.client.receivedLength > before);
+    await until('the response on the sound one', () => sound.client.receivedLength > before);
     t.same(faults, [error], 'it is told once');
     t.ok(faulty.socket.destroyed);
   }

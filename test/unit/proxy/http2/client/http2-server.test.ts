@@ -456,7 +456,7 @@ const rows: readonly Row[] = [
   // 6.7
   { title: '6.7 PING is answered with its payload', run: pinged, expect: '' },
   {
-    title: '6.7 an answer that nobody asked for',
+    title: '6.7 an acknowledgement that nobody asked for',
     send: [frame(frameType.ping, flag.ack, 0, Buffer.alloc(8))],
     expect: '',
     library: 'GOAWAY INTERNAL_ERROR',
@@ -474,7 +474,7 @@ const rows: readonly Row[] = [
     send: [frame(frameType.goaway, 0, 0, Buffer.alloc(7))],
     expect: 'GOAWAY FRAME_SIZE_ERROR',
   },
-  { title: '6.8 a client that goes away still gets its answers', run: goingAway, expect: '1: 200', library: null },
+  { title: '6.8 a client that goes away still gets its responses', run: goingAway, expect: '1: 200', library: null },
   // 6.9
   { title: '6.9 WINDOW_UPDATE of 0 on the connection', send: [windowFrame(0, 0)], expect: fatal },
   {
@@ -618,7 +618,7 @@ const rows: readonly Row[] = [
     expect: '1: PROTOCOL_ERROR, 3: 200',
   },
   {
-    title: '8.1 an answer before the request is complete, which is then stopped',
+    title: '8.1 a response before the request is complete, which is then stopped',
     run: stopped,
     expect: '1: 200 NO_ERROR, 3: 200',
   },
@@ -745,7 +745,7 @@ async function acknowledged(client: FramePeer): Promise<void> {
 async function pinged(client: FramePeer): Promise<void> {
   const payload = Buffer.from('payload!');
   client.send(frame(frameType.ping, 0, 0, payload));
-  await client.until('the answer', () =>
+  await client.until('the response', () =>
     client.frames.some((got) => got.type === frameType.ping && got.flags === flag.ack && got.payload.equals(payload)),
   );
 }
@@ -774,7 +774,7 @@ async function beyondConnection(client: FramePeer): Promise<void> {
 }
 
 async function negative(client: FramePeer): Promise<void> {
-  // The answer is 40,000 bytes. 30,000 of room, of which the app's answer takes all; then it is 20,000 less than none.
+  // The response is 40,000 bytes. 30,000 of room, of which the app's response takes all; then it is 20,000 less than none.
   client.send(settingsFrame([[setting.initialWindowSize, 30_000]]), get(1, '/40000'));
   await client.until('30,000 bytes', () => client.message(1).bytes === 30_000);
   client.send(settingsFrame([[setting.initialWindowSize, 10_000]]));

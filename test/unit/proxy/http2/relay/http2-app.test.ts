@@ -40,7 +40,7 @@ import { until } from '../../../../support/until.ts';
 import { waitingRequest } from '../../../../support/waiting.ts';
 
 /*
- * The engine as a client of an app that does what it likes. Whatever that is, a client never takes half an answer for a
+ * The engine as a client of an app that does what it likes. Whatever that is, a client never takes half a response for a
  * whole one, one client's trouble is not another's, and nobody's memory or room is used up.
  */
 
@@ -78,7 +78,7 @@ interface Answer {
 const protocolError = { expect: '200 INTERNAL_ERROR', error: 'h2(PROTOCOL_ERROR)' } as const;
 const bad = { expect: '502', error: 'h2(PROTOCOL_ERROR)' } as const;
 
-/** The app's answer to stream 1 of a connection of its own. */
+/** The app's response to stream 1 of a connection of its own. */
 const answers: readonly Answer[] = [
   {
     title: 'a head alone',
@@ -92,7 +92,7 @@ const answers: readonly Answer[] = [
     ],
   },
   {
-    title: 'interim answers',
+    title: 'interim responses',
     send: [
       headersFrame(1, [[':status', '100']], false),
       headersFrame(
@@ -116,7 +116,7 @@ const answers: readonly Answer[] = [
     ],
     library: '200',
   },
-  { title: 'an interim answer that ends the stream', send: [headersFrame(1, [[':status', '103']], true)], ...bad },
+  { title: 'an interim response that ends the stream', send: [headersFrame(1, [[':status', '103']], true)], ...bad },
   {
     title: '101, which HTTP/2 has not',
     send: [headersFrame(1, [[':status', '101']], false), head(1, [], true)],
@@ -162,14 +162,14 @@ const answers: readonly Answer[] = [
     error: 'h2(CANCEL)',
   },
   {
-    title: 'gRPC that the app cancels, behind interim answers',
+    title: 'gRPC that the app cancels, behind interim responses',
     request: post(1, '/', grpc),
     send: [headersFrame(1, [[':status', '103']], false), resetFrame(1, 8)],
     expect: 'CANCEL',
     error: 'h2(CANCEL)',
   },
   {
-    title: 'gRPC that the app cancels within its answer',
+    title: 'gRPC that the app cancels within its response',
     request: post(1, '/', grpc),
     send: [head(1, grpc), dataFrame(1, 'abc'), resetFrame(1, 8)],
     expect: '200 CANCEL',
@@ -217,19 +217,19 @@ const answers: readonly Answer[] = [
     error: 'h2(INTERNAL_ERROR)',
   },
   {
-    title: '100 interim answers',
+    title: '100 interim responses',
     send: [...Array.from({ length: 100 }, () => headersFrame(1, [[':status', '103']], false)), head(1, [], true)],
     expect: '200',
   },
   {
-    title: 'interim answers without end',
+    title: 'interim responses without end',
     send: Array.from({ length: 200 }, () => headersFrame(1, [[':status', '103']], false)),
     expect: '502',
     library: null,
     error: 'h2(PROTOCOL_ERROR)',
   },
   {
-    title: 'interim answers of 70 KiB',
+    title: 'interim responses of 70 KiB',
     send: Array.from({ length: 7 }, () =>
       headersFrame(
         1,
@@ -361,7 +361,7 @@ const answers: readonly Answer[] = [
   { title: 'DATA before HEADERS', send: [dataFrame(1, 'abc', true)], ...bad },
   { title: 'END_STREAM before HEADERS', send: [dataFrame(1, '', true)], ...bad },
   { title: 'END_STREAM twice', send: [head(1, [], true), dataFrame(1, '', true)], expect: '200', content: '' },
-  { title: 'a second answer', send: [head(1, [], true), head(1, [], true)], expect: '200' },
+  { title: 'a second response', send: [head(1, [], true), head(1, [], true)], expect: '200' },
   { title: 'capitals in a name', send: [head(1, [['X', 'y']], true)], ...bad },
   { title: 'a field of a connection', send: [head(1, [['connection', 'close']], true)], ...bad },
   { title: 'a line end in a value', send: [head(1, [['x', 'a\r\nb: c']], true)], ...bad, library: '200' },
@@ -396,7 +396,7 @@ const answers: readonly Answer[] = [
     ...bad,
   },
   {
-    title: 'an answer to a request that nobody has sent',
+    title: 'a response to a request that nobody has sent',
     send: [headersFrame(3, okFields), head(1, [], true)],
     ...bad,
   },
@@ -454,7 +454,7 @@ const resets: readonly Answer[] = [...Array(14).keys(), 0xfe].flatMap((code): An
       title: `RST_STREAM ${reasonName(code)} after the head`,
       send: [head(1), dataFrame(1, 'abc'), resetFrame(1, code)],
       expect: after,
-      // It takes what there is for a whole answer.
+      // It takes what there is for a whole response.
       ...(code === 0 ? { library: null } : {}),
       content: 'abc',
       error,
@@ -575,7 +575,7 @@ const scenarios: readonly Scenario[] = [
   },
   ...[false, true].map(
     (abruptly): Scenario => ({
-      title: `the app is gone in the middle of an answer${abruptly ? ', abruptly' : ''}`,
+      title: `the app is gone in the middle of a response${abruptly ? ', abruptly' : ''}`,
       run: async (t, engine) => {
         const s = await stage(t, engine, {
           onEnd: ({ connection, id, path }) => {
@@ -663,7 +663,7 @@ const scenarios: readonly Scenario[] = [
       t.equal(s.app.connections.length, 1, 'nor is another session tried');
       app.send(settingsFrame([[setting.maxConcurrentStreams, 1]]));
       for (const id of [1, 5, 7]) t.equal(await client.over(id), '200');
-      t.equal(s.app.requests.length, 3, 'whoever has given up is not asked for');
+      t.equal(s.app.requests.length, 3, 'a request that was given up is not asked for');
     },
   },
   {
@@ -770,14 +770,14 @@ const scenarios: readonly Scenario[] = [
     },
   },
   {
-    title: 'an answer while the request is still coming',
+    title: 'a response while the request is still coming',
     run: async (t, engine) => {
       const s = await stage(t, engine, {
         onRequest: ({ connection, id }) => connection.send(head(id), dataFrame(id, 'early', true)),
       });
       const client = await s.open();
       client.send(post(1), dataFrame(1, 'abc'));
-      await client.until('the answer', () => client.message(1).ended);
+      await client.until('the response', () => client.message(1).ended);
       t.equal(client.content(1), 'early');
       client.send(dataFrame(1, 'more', true), get(3));
       t.match(await client.over(3), '200', 'the rest of the request did no harm');
@@ -786,7 +786,7 @@ const scenarios: readonly Scenario[] = [
     },
   },
   {
-    title: 'an early answer for a client that is slow to take it',
+    title: 'an early response for a client that is slow to take it',
     library: false,
     run: async (t, engine) => {
       const s = await stage(t, engine, {
@@ -795,8 +795,8 @@ const scenarios: readonly Scenario[] = [
       });
       const client = await s.open({ consumes: false, settings: [[setting.initialWindowSize, 1_000]] });
       client.send(post(1), dataFrame(1, Buffer.alloc(1_000)));
-      await client.until('some of the answer', () => client.message(1).bytes === 1_000);
-      // Longer than is waited for the rest of the request when the answer has left.
+      await client.until('some of the response', () => client.message(1).bytes === 1_000);
+      // Longer than is waited for the rest of the request when the response has left.
       await new Promise((resolve) => setTimeout(resolve, 1300));
       t.equal(client.outcome(1), '200 open');
       client.send(windowFrame(1, 100_000));
@@ -953,7 +953,7 @@ const scenarios: readonly Scenario[] = [
     },
   },
   {
-    title: 'answers that are given up leave room for those of other clients',
+    title: 'responses that are given up leave room for those of other clients',
     library: false,
     run: async (t, engine) => {
       const s = await stage(t, engine, {
@@ -1105,7 +1105,7 @@ const scenarios: readonly Scenario[] = [
       t.ok(sent < 12_000_000, `meanwhile the other one has sent ${sent} of 16,000,000 bytes`);
       await all;
       for (const id of ids) t.equal(await greedy.over(id), '200');
-      // One more for whoever finds no room on the first.
+      // One more for a request that finds no room on the first.
       t.ok(s.app.connections.length <= 2, `${s.app.connections.length} sessions`);
     },
   },

@@ -18,7 +18,7 @@ import { until } from '../../../../support/until.ts';
 
 /*
  * Meshed clients carry HTTP/1 over HTTP/2 (Linkerd's orig-proto): the app gets HTTP/1.1, in bytes that no parser can take
- * apart differently, and its answers come back as HTTP/2.
+ * apart differently, and its responses come back as HTTP/2.
  */
 
 type Stage = Http2Stage<RawApp>;
@@ -162,9 +162,13 @@ const answers: readonly Answer[] = [
     ],
     reused: false,
   },
-  { title: 'interim answers without end', send: 'HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n'.repeat(200), ...bad },
   {
-    title: 'interim answers of 70 KiB',
+    title: 'interim responses without end',
+    send: 'HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n'.repeat(200),
+    ...bad,
+  },
+  {
+    title: 'interim responses of 70 KiB',
     send: `HTTP/1.1 103 Early Hints\r\nLink: </${'x'.repeat(10_000)}>\r\n\r\n`.repeat(7),
     ...bad,
   },
@@ -249,7 +253,7 @@ const answers: readonly Answer[] = [
     reused: false,
   },
   {
-    title: 'more than the answer',
+    title: 'more than the response',
     send: `${ok}Content-Length: 2\r\n\r\nok${ok}Content-Length: 4\r\n\r\nevil`,
     expect: '200',
     content: 'ok',
@@ -514,7 +518,7 @@ const races: readonly (readonly [title: string, second: readonly Buffer[], expec
 
 const scenarios: readonly Scenario[] = [
   {
-    title: 'the answer says that it was HTTP/1',
+    title: 'the response says that it was HTTP/1',
     run: async (t, engine) => {
       const s = await stage(t, engine, {});
       const client = await s.open();
@@ -631,7 +635,7 @@ const scenarios: readonly Scenario[] = [
     },
   },
   {
-    title: 'an answer while the request is still coming',
+    title: 'a response while the request is still coming',
     run: async (t, engine) => {
       const s = await stage(t, engine, {
         partial: ({ socket, pending }) => {
@@ -640,7 +644,7 @@ const scenarios: readonly Scenario[] = [
       });
       const client = await s.open();
       client.send(post(1), dataFrame(1, 'abc'));
-      await client.until('the answer', () => client.message(1).ended);
+      await client.until('the response', () => client.message(1).ended);
       t.equal(client.content(1), 'early');
       await until('the app to be left', () => s.app.sockets.every(({ closed, ended }) => closed || ended));
       client.send(dataFrame(1, 'more', true), get(3));
@@ -752,7 +756,7 @@ t.setTimeout(200_000);
 for (const engine of engines) {
   await t.test(engine, { timeout: 100_000 }, async (t) => {
     const isAsked = ({ library }: { readonly library?: unknown }): boolean => engine === 'fast' || library !== false;
-    for (const row of answers.filter(isAsked)) await t.test(`answers: ${row.title}`, (t) => play(t, engine, row));
+    for (const row of answers.filter(isAsked)) await t.test(`responses: ${row.title}`, (t) => play(t, engine, row));
     for (const row of requests.filter(isAsked)) await t.test(`requests: ${row.title}`, (t) => ask(t, engine, row));
     for (const { title, run } of scenarios.filter(isAsked)) {
       await t.test(title, { timeout: 30_000 }, (t) => run(t, engine));

@@ -62,7 +62,7 @@ t.test('a change of the initial window moves open streams, below 0 if need be (R
   }
 });
 
-t.test("the connection's window is given back by halves, whoever reads or not", async (t) => {
+t.test("the connection's window is given back by halves, also where nobody reads", async (t) => {
   const flow = new FlowControl(limits);
   t.same(
     [4999, 1, 5001, 4000, 1000].map((bytes) => flow.arrived(bytes)),

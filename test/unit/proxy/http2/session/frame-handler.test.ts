@@ -328,7 +328,7 @@ t.test('frames that do no work have an end', async (t) => {
     let sent = 0;
     while (sent < 50_000 && !stage.told.includes('limit http2_overhead')) {
       stage.send(bytes);
-      // Whoever reset the stream once may reset it again.
+      // The peer that reset the stream once may reset it again.
       if (name.startsWith('DATA of')) stage.streams.rememberReset(5);
       sent++;
     }

@@ -154,7 +154,7 @@ t.test('long work waits for the next turn, in its order, and nothing is read mea
   for (const one of pings.slice(8)) reader.intake.receive(one);
   t.equal(reader.framesTold.length, atOnce, 'what comes later waits behind');
   reader.intake.resume();
-  t.ok(reader.isPaused, 'whoever has read what it was sent does not change that');
+  t.ok(reader.isPaused, 'that it has read what it was sent does not change that');
   await until('all of them', () => reader.framesTold.length === 10);
   t.same(
     reader.framesTold,

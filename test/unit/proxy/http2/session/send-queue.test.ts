@@ -69,7 +69,7 @@ t.test('everyone has a turn, in their order, until nothing waits', async (t) => 
   t.notOk(long.queued);
 });
 
-t.test('whoever is closed or removed has none', async (t) => {
+t.test('a stream that is closed or removed has none', async (t) => {
   const told: string[] = [];
   const { queue } = parts();
   const gone = stream('gone', told, () => true);
