@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { hostname, networkInterfaces, totalmem } from 'node:os';
+import { endianness, hostname, networkInterfaces, totalmem } from 'node:os';
 import { readRegularFile } from '../regular-file.ts';
 import type { readManifest } from './manifest.ts';
 import type { Environment } from './variables.ts';
@@ -11,6 +11,8 @@ export interface Host {
   hostname(): string;
   /** Addresses of the host's own interfaces, without loopback and link-local ones. */
   addresses(): readonly string[];
+  /** The default gateways, without link-local ones: where many network plugins let a node's own connections come from. */
+  gateways(): readonly string[];
   /** How many file descriptors this process may have open. */
   descriptors(): number;
   /** Memory that this process may use: its container's limit, or the machine's. */
@@ -30,6 +32,10 @@ export const thisHost: Host = {
       .flatMap((addresses) => addresses ?? [])
       .filter((address) => !address.internal && !/^fe[89ab]/i.test(address.address))
       .map((address) => address.address),
+  gateways: () => [
+    ...defaultGateways('/proc/net/route', readGateway),
+    ...defaultGateways('/proc/net/ipv6_route', readGateway6),
+  ],
   descriptors: () => {
     try {
       // Node has raised the soft limit to the hard one at its start.
@@ -46,6 +52,32 @@ export const thisHost: Host = {
   },
   readManifest: null,
 };
+
+/** Of the kernel's table of routes; none where there is no such table. */
+function defaultGateways(table: string, read: (columns: readonly string[]) => string | null): readonly string[] {
+  let text: string;
+  try {
+    text = readFileSync(table, 'latin1');
+  } catch {
+    // No Linux, or a family that the kernel does without.
+    return [];
+  }
+  return [...new Set(text.split('\n').flatMap((line) => read(line.trim().split(/\s+/)) ?? []))];
+}
+
+/** Columns: device, destination, gateway, addresses in hexadecimal and in the machine's order of bytes (proc_net(5)). */
+function readGateway([, destination, gateway = '']: readonly string[]): string | null {
+  if (destination !== '00000000' || gateway === '00000000') return null;
+  const bytes = Buffer.from(gateway, 'hex');
+  return [...(endianness() === 'LE' ? bytes.reverse() : bytes)].join('.');
+}
+
+/** Columns: destination, length of its prefix, source, length of its prefix, next hop. */
+function readGateway6([destination, length, , , gateway = '']: readonly string[]): string | null {
+  if (length !== '00' || !/^0{32}$/.test(destination ?? '') || !/^[0-9a-f]{32}$/.test(gateway)) return null;
+  if (/^0{32}$|^fe[89ab]/.test(gateway)) return null;
+  return gateway.replaceAll(/.{4}(?=.)/g, '$&:');
+}
 
 /** This host, with all that the environment asks for. */
 export async function hostFor(env: Environment): Promise<Host> {

@@ -28,6 +28,7 @@ export const variables = {
   SALLYPORT_POD_NAME: optional('host name', read.dnsName, 'the pod, in logs'),
   SALLYPORT_POD_NAMESPACE: optional('default', read.dnsName, 'where documents without a namespace live'),
   SALLYPORT_POD_IPS: optional("the host's own addresses", read.list(read.ip), 'what podClusterIp means'),
+  SALLYPORT_NODE_IPS: optional('none', read.list(read.ip), "the node's addresses; default gateways count beside them"),
   SALLYPORT_POD_LABELS: optional('none', read.labels, 'k=v,…, for podSelector'),
   SALLYPORT_POD_LABELS_FILE: optional('none', read.text, "the downward API's file of labels, watched"),
   SALLYPORT_POD_PORTS: optional('none', read.namedPorts, 'named ports, http=8080,…'),

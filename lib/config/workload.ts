@@ -43,7 +43,7 @@ export function assembleWorkload(
     ips: ips.length > 0 ? ips : ownAddresses(host),
     ipsStated: ips.length > 0,
     containerPorts: pod?.containerPorts ?? new Set(),
-    nodeIps: pod?.nodeIps ?? [],
+    nodeIps: nodeAddresses(get('SALLYPORT_NODE_IPS'), host) ?? pod?.nodeIps ?? [],
     namedPorts,
     adminPort,
     probes,
@@ -86,6 +86,13 @@ function opaquePortsOf(reader: VariableReader, annotated: PortSet | null, probed
 
 function ownAddresses(host: Host): readonly IpAddress[] {
   return host.addresses().flatMap((address) => parseIp(address) ?? []);
+}
+
+/** Null where none is stated. */
+function nodeAddresses(stated: readonly IpAddress[] | null, host: Host): readonly IpAddress[] | null {
+  if (stated === null) return null;
+  const gateways = host.gateways().flatMap((address) => parseIp(address) ?? []);
+  return [...stated, ...gateways.filter(({ text }) => stated.every((ip) => ip.text !== text))];
 }
 
 /** From the variable, or else from the file; null where neither is set. */

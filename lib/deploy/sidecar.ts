@@ -179,6 +179,7 @@ function environment({ options, facts, spec }: SidecarPod): EnvVar[] {
     field('SALLYPORT_POD_NAME', 'metadata.name'),
     field('SALLYPORT_POD_NAMESPACE', 'metadata.namespace'),
     field('SALLYPORT_POD_IPS', 'status.podIPs'),
+    field('SALLYPORT_NODE_IPS', 'status.hostIP'),
     ...given('SALLYPORT_POD_LABELS_FILE', `${folder.pod}/labels`),
     // The sidecar's own port is the pod's, too: NetworkPolicies may open it by its name.
     ...given('SALLYPORT_POD_PORTS', namedPortList(facts.namedPorts, options['admin-port'])),

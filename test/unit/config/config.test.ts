@@ -39,6 +39,7 @@ const host: Host = {
     return text;
   },
   hostname: () => 'host-1',
+  gateways: () => ['10.9.0.254', '10.9.0.1'],
   addresses: () => ['192.0.2.7', '2001:db8::7'],
   descriptors: () => 20_000,
   memoryBytes: () => 512 * 1024 * 1024,
@@ -138,6 +139,7 @@ t.test('each variable, well written', async (t) => {
       (c) => c.workload.probes.get(8080),
       httpProbes('/healthz', '/r'),
     ],
+    ['SALLYPORT_NODE_IPS', '10.9.0.1', (c) => c.workload.nodeIps.map(({ text }) => text), ['10.9.0.1', '10.9.0.254']],
     ['SALLYPORT_PROBES', '4191/live', (c) => c.workload.probes.get(4191), httpProbes('/live', '/ready')],
     ['SALLYPORT_CLUSTER_NETWORKS', '10.1.2.3,fd00::/8', (c) => c.workload.clusterNetworks, ['10.1.2.3', 'fd00::/8']],
     ['SALLYPORT_PROBE_NETWORKS', '', (c) => c.workload.probeNetworks, []],

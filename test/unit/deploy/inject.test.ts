@@ -157,6 +157,7 @@ t.test('the environment is one that Sallyport accepts, and says what the pod say
           workload.ips.map(({ text }) => text),
           ['10.1.2.3', 'fd00::7'],
         );
+        t.equal(workload.nodeIps[0]?.text, '10.9.0.1');
         t.equal(workload.namespace, 'shop');
       }
     }
@@ -251,6 +252,7 @@ function configOf(pod: AnyPod): { readonly value: Config | null; readonly faults
     'metadata.name': 'web-7d4b',
     'metadata.namespace': 'shop',
     'status.podIPs': '10.1.2.3,fd00::7',
+    'status.hostIP': '10.9.0.1',
   };
   const env: Record<string, string> = {};
   for (const { name, value, valueFrom } of own?.env ?? []) {
