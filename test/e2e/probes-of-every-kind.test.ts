@@ -22,6 +22,8 @@ const check = '/grpc.health.v1.Health/Check';
 type Seen = Readonly<Record<string, unknown>>;
 
 interface Scene {
+  readonly inside: Namespace;
+  readonly ports: Record<'http' | 'https' | 'grpc', number>;
   readonly seen: readonly Seen[];
   readonly driver: WireDriver;
   readonly sallyport: Sallyport;
@@ -63,6 +65,8 @@ async function setUp(t: Test): Promise<Scene> {
   });
   const always = ['-sk', '--max-time', '30', '-o', '/dev/null', '-w', '%{http_code}', '--path-as-is'];
   return {
+    inside,
+    ports,
     seen,
     driver,
     sallyport,
@@ -214,10 +218,41 @@ async function inItsPlace(t: Test, { ask, requests, seen, curl }: Scene): Promis
   t.same(requests().slice(before.requests), ['https GET /healthz']);
 }
 
+/** With the networks that `inject` leaves as they are, and the node's address beside which the gateway counts. */
+async function asInjected(t: Test, { inside, ports, driver, curl, requests }: Scene): Promise<void> {
+  const sallyport = await startSallyport(t, {
+    within: inside.within,
+    health: async (path, port) => (await driver.get(port, path)).status ?? undefined,
+    env: {
+      SALLYPORT_INBOUND_PORTS: `18080=127.0.0.1:${ports.http},18443=127.0.0.1:${ports.https}`,
+      SALLYPORT_ADMIN_LISTEN: 'off',
+      SALLYPORT_PROBES: '18080/healthz,hook:18080/prestop,https:18443/healthz,https-hook:18443/prestop',
+      SALLYPORT_NODE_IPS: '203.0.113.1',
+    },
+  });
+  const before = requests().length;
+  const from = ['--interface', outsider];
+  t.equal(await curl(`http://${pod}:18080/prestop`), '200', 'a hook, from the gateway');
+  t.equal(await curl(`https://${pod}:18443/prestop`), '200', 'a hook in TLS, from the gateway');
+  t.equal(await curl(`http://${pod}:18080/prestop`, ...from), '403', 'a hook, from elsewhere');
+  t.equal(await curl(`https://${pod}:18443/prestop`, ...from), '403', 'a hook in TLS, from elsewhere');
+  t.equal(await curl(`http://${pod}:18080/healthz`, ...from), '200', 'httpGet, from elsewhere');
+  t.equal(await curl(`https://${pod}:18443/healthz`, ...from), '200', 'HTTPS, from elsewhere');
+  t.equal(await curl(`https://${pod}:18443/admin`, ...from), '403', 'another path in TLS');
+  t.same(requests().slice(before), [
+    'http GET /prestop',
+    'https GET /prestop',
+    'http GET /healthz',
+    'https GET /healthz',
+  ]);
+  t.match(await sallyport.stop(), { code: 0 });
+}
+
 async function everyKind(t: Test): Promise<void> {
   const scene = await setUp(t);
   await t.test('as the kubelet', (t) => asKubelet(t, scene));
   await t.test('in its place', (t) => inItsPlace(t, scene));
+  await t.test('as injected', (t) => asInjected(t, scene));
   const denied = scene.sallyport.logs().filter(({ msg }) => msg === 'Connection denied');
   t.ok(
     denied.length > 0 && denied.every(({ reason }) => /nothing is authorized|no authorization/.test(String(reason))),
