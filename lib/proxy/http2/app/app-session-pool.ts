@@ -185,7 +185,7 @@ export class AppSessionPool implements AppSessionHome {
     for (const [owner, own] of this.#own) if (own === session) this.#own.delete(owner);
     // Requests that waited for its SETTINGS, or for it to take streams at all, have waited in vain.
     if (this.#attempt?.session === session || (this.#attempt === null && session.maxStreams === 0)) {
-      this.#settled(new Error('the application closed the session'));
+      this.#settled(new Error('the application closed the session', { cause: session.fault ?? undefined }));
     } else {
       this.#connect();
     }

@@ -82,6 +82,11 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, Ending
     return !this.#retired && this.session.streams.size < this.maxStreams;
   }
 
+  /** What the system says of a connection that has broken; null of one that has not. */
+  get fault(): Error | null {
+    return this.session.socket.errored;
+  }
+
   get isUnused(): boolean {
     return this.session.streams.size === 0;
   }

@@ -1,0 +1,113 @@
+import { type AddressInfo, connect, createServer, type Server } from 'node:net';
+import t, { type Test } from 'tap';
+import { missing, runToEnd } from '../support/children.ts';
+import { temporaryFolder } from '../support/files.ts';
+import { openServer, policyEnvironment } from '../support/open-policy.ts';
+import { freePort, freePorts } from '../support/ports.ts';
+import { type LogLine, type Sallyport, startSallyport } from '../support/sallyport.ts';
+import { until } from '../support/until.ts';
+
+/* Where the app was looked for, and what the system said, is in the log, on every way to it; the client is told neither. */
+
+t.setTimeout(120_000);
+
+const needed = { skip: await missing(t, 'curl') };
+
+/** An app that resets each connection as soon as anything comes. */
+async function startResettingApp(t: Test): Promise<number> {
+  const server: Server = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.once('data', () => socket.resetAndDestroy());
+  });
+  t.teardown(() => server.close());
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return (server.address() as AddressInfo).port;
+}
+
+const ways: readonly {
+  readonly name: string;
+  readonly protocol: 'unknown' | 'HTTP/2';
+  readonly args: readonly string[];
+}[] = [
+  { name: 'HTTP/1, plain', protocol: 'unknown', args: [] },
+  { name: 'HTTP/1, chunked', protocol: 'unknown', args: ['-H', 'Transfer-Encoding: chunked', '-d', 'content'] },
+  { name: 'HTTP/1, an upgrade', protocol: 'unknown', args: ['-H', 'Connection: Upgrade', '-H', 'Upgrade: chat'] },
+  { name: 'HTTP/2', protocol: 'HTTP/2', args: ['--http2-prior-knowledge'] },
+];
+
+interface Stage {
+  readonly sallyport: Sallyport;
+  readonly http: number;
+  readonly http2: number;
+  readonly opaque: number;
+}
+
+async function started(t: Test, appPort: number): Promise<Stage> {
+  const [http = 0, http2 = 0, opaque = 0] = await freePorts(3);
+  const documents =
+    openServer('web', http) + openServer('http2', http2, 'HTTP/2') + openServer('tcp', opaque, 'opaque');
+  const sallyport = await startSallyport(t, {
+    env: {
+      ...policyEnvironment(temporaryFolder(t), documents),
+      SALLYPORT_INBOUND_PORTS: [http, http2, opaque].map((port) => `${port}=127.0.0.1:${appPort}`).join(),
+    },
+  });
+  return { sallyport, http, http2, opaque };
+}
+
+async function lineAfter({ sallyport }: Stage, count: number, msg: string): Promise<LogLine> {
+  const lines = (): LogLine[] => sallyport.logs().filter((line) => line.msg === msg);
+  return until(msg, () => lines()[count], { lastSeen: () => JSON.stringify(sallyport.logs().slice(-3)) });
+}
+
+t.test('requests', needed, async (t) => {
+  const apps = [
+    {
+      what: 'nobody listens',
+      port: await freePort(),
+      errno: 'ECONNREFUSED',
+    },
+    { what: 'the app resets', port: await startResettingApp(t), errno: 'ECONNRESET' },
+  ];
+  for (const { what, port, errno } of apps) {
+    const stage = await started(t, port);
+    for (const [index, { name, protocol, args }] of ways.entries()) {
+      const asked = protocol === 'HTTP/2' ? stage.http2 : stage.http;
+      const answer = await runToEnd(t, 'curl', ['-si', ...args, `http://127.0.0.1:${asked}/x`]);
+      t.match(answer.stdout, /^HTTP\/[12](\.1)? 502/, `${what}: ${name}`);
+      t.notMatch(answer.stdout, /ECONN|127\.0\.0\.1/, 'the client is not told');
+      t.match(
+        await lineAfter(stage, index, 'Request failed'),
+        { code: 'ERR_SALLYPORT_UNREACHABLE', error: 'i/o', app: `127.0.0.1:${port}`, errno, path: '/x' },
+        `${what}: ${name}`,
+      );
+    }
+  }
+});
+
+t.test('connections', async (t) => {
+  for (const [port, errno] of [
+    [await freePort(), 'ECONNREFUSED'],
+    [await startResettingApp(t), 'ECONNRESET'],
+  ] as const) {
+    const stage = await started(t, port);
+    const socket = connect(stage.opaque, '127.0.0.1');
+    socket.on('error', () => {});
+    socket.write('hello');
+    t.match(await lineAfter(stage, 0, 'Connection failed'), { error: 'i/o', app: `127.0.0.1:${port}`, errno });
+    socket.destroy();
+  }
+});
+
+t.test('localhost, which is two addresses', needed, async (t) => {
+  const [port, gone] = [await freePort(), await freePort()];
+  const sallyport = await startSallyport(t, {
+    env: {
+      ...policyEnvironment(temporaryFolder(t), openServer('web', port)),
+      SALLYPORT_INBOUND_PORTS: `${port}=localhost:${gone}`,
+    },
+  });
+  await runToEnd(t, 'curl', ['-s', `http://127.0.0.1:${port}/`]);
+  const line = await sallyport.waitForLog('the failure', ({ msg }) => msg === 'Request failed');
+  t.match(line, { app: `localhost:${gone}`, errno: 'ECONNREFUSED' });
+});
