@@ -1,4 +1,4 @@
-import { dnsName, list, oneOf, type Parsed, portNumber } from '../config/values.ts';
+import { list, oneOf, type Parsed, type Parser, portNumber } from '../config/values.ts';
 import { type VariableName, variables } from '../config/variables.ts';
 import { parsePortRanges, portRangeText } from '../policy/workload.ts';
 import { subnets } from '../redirect/exemptions.ts';
@@ -41,15 +41,25 @@ export const image: OptionParser<string> = (value) =>
 
 export const pullPolicy: OptionParser<string> = oneOf(['Always', 'IfNotPresent', 'Never']);
 
-export const names: OptionParser<readonly string[]> = list(dnsName);
+/** RFC 1123's subdomain, as Kubernetes names objects: stricter than what may be a name in a certificate. */
+const kubernetesName: Parser<string> = (given) =>
+  given.length <= 253 && /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/.test(given)
+    ? { value: given }
+    : {
+        code: 'bad-name',
+        fault: `${quote(given)} is not a DNS name`,
+        hint: 'use lower-case letters, digits, "-" and ".", at most 253 in all',
+      };
+
+export const names: OptionParser<readonly string[]> = list(kubernetesName);
 
 const placeholder = '{serviceaccount}';
 
 /** The name of a ConfigMap or Secret, which may have the pod's ServiceAccount in it. */
 export const objectName: OptionParser<string> = (given, { serviceAccount }) => {
-  const read = dnsName(given.replaceAll(placeholder, serviceAccount ?? 'default'));
-  const hint = `${'hint' in read ? read.hint : ''}; ${placeholder} stands for the pod's ServiceAccount`;
-  return 'fault' in read ? { ...read, hint } : read;
+  // Not by a text to replace it with: `$&` in that would be the placeholder again.
+  const read = kubernetesName(given.replaceAll(placeholder, () => serviceAccount ?? 'default'));
+  return 'fault' in read ? { ...read, hint: `${read.hint}; ${placeholder} stands for the pod's ServiceAccount` } : read;
 };
 
 export const port: OptionParser<number> = (given) => {

@@ -25,7 +25,7 @@ const always: Readonly<Record<Part, Amounts>> = {
 const asTheOthers: Amounts = { cpu: { limits: '1' }, 'ephemeral-storage': { requests: '64Mi', limits: '256Mi' } };
 
 /** With less the program itself has no room, and the kernel ends it over and over. */
-const leastMemory: Readonly<Record<Part, string>> = { proxy: '128Mi', init: '96Mi' };
+const leastMemory: Readonly<Record<Part, string>> = { proxy: '128Mi', init: '64Mi' };
 
 /** As a container has them. */
 export type Resources = Readonly<Partial<Record<Side, Readonly<Partial<Record<Kind, string>>>>>>;

@@ -1,5 +1,7 @@
+import fc from 'fast-check';
 import t from 'tap';
 import { inject, uninject } from '../../../lib/deploy/inject.ts';
+import { optionNames } from '../../../lib/deploy/options.ts';
 import type { InjectSettings } from '../../../lib/deploy/settings.ts';
 import { kubernetesUnavailable, startKubernetes } from '../../support/kubernetes.ts';
 import { judged, lost, refusals, warningsOf } from '../../support/kubernetes-judge.ts';
@@ -98,4 +100,31 @@ t.test('the real API server', { skip: unavailable }, async (t) => {
       t.equal(uninject([{ file: 'web.yaml', text: result }], 'default').texts[0], text);
     }
   });
+
+  await t.test('whatever is said of them', async (t) => {
+    const choice = fc.array(fc.constantFrom(...said), { maxLength: 5 });
+    // What a pod has as a whole may be less than what is said of its sidecar; only the API server adds it all up.
+    const row = fc.constantFrom(...acceptable.filter(({ name }) => !name.startsWith('resources of the pod')));
+    let accepted = 0;
+    await fc.assert(
+      fc.asyncProperty(row, choice, async ({ text }, chosen) => {
+        const { texts, problems } = injected(text, Object.fromEntries(chosen));
+        if (problems.some(({ severity }) => severity === 'error')) return texts[0] === text;
+        accepted++;
+        return refusals(await judged(cluster, texts[0] ?? '')).length === 0;
+      }),
+      { numRuns: 150, ...(process.env.CI === undefined ? {} : { seed: 1 }) },
+    );
+    t.ok(accepted > 30, `${accepted} of 150 are injected, and accepted`);
+  });
+});
+
+/** What might be said of any option, and what is said of this one with a meaning. */
+const words = ['1', 'a', 'a_b', 'a..b', 'A', '-', 'none', 'x'.repeat(300), '$(A)', '10.0.0.0/8', '30s', 'true', '{a}'];
+const amounts = ['none', '1', '0', '500m', '0.5', '0.001', '1Mi', '200Mi', '1Gi', '1G', '0.0001', '1e3'];
+const said = optionNames.flatMap((name) => {
+  const isAmount = /-(cpu|memory|ephemeral-storage)-(request|limit)$/.test(name);
+  const meant = everything[name];
+  const texts = isAmount ? amounts : [...words, ...(meant === undefined ? [] : words.map(() => meant))];
+  return texts.map((text) => [name, text] as const);
 });
