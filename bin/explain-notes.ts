@@ -6,7 +6,7 @@ import { parseCidr, withoutHostBits } from '../lib/policy/networks.ts';
 import type { Workload } from '../lib/policy/workload.ts';
 
 /*
- * What a question can be answered without, and what whoever asks it should know: a name that no certificate gives, a
+ * What a question can be answered without, and what the person who asks it should know: a name that no certificate gives, a
  * client that could not have come.
  */
 

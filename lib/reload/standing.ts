@@ -60,7 +60,7 @@ export class Standing {
   /** How long it has lasted counts from the first fault, whatever came after. */
   #broken(cause: StaleCause, reason: string, faults: readonly string[]): void {
     this.#causes.set(cause, { reason, faults: faults.slice(0, maxFaults) });
-    // Whoever reports a fault has just written a line.
+    // The one that reports a fault has just written a line.
     if (this.#since !== null) return;
     this.#since = this.#options.clock.now();
     this.#options.onChange(true);

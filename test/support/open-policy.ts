@@ -3,6 +3,11 @@ import { replaceFile } from './files.ts';
 
 /** A Server that anybody may use, on a port; `proxyProtocol` as in the document. */
 export function openServer(name: string, port: number | string, proxyProtocol = 'unknown'): string {
+  return guardedServer(name, port, proxyProtocol, '');
+}
+
+/** A Server for those who meet `refs`, the authentications that its policy requires. */
+export function guardedServer(name: string, port: number | string, proxyProtocol: string, refs: string): string {
   return `---
 apiVersion: policy.linkerd.io/v1beta3
 kind: Server
@@ -14,7 +19,7 @@ kind: AuthorizationPolicy
 metadata: {name: ${name}, namespace: shop}
 spec:
   targetRef: {group: policy.linkerd.io, kind: Server, name: ${name}}
-  requiredAuthenticationRefs: []
+  requiredAuthenticationRefs: [${refs}]
 `;
 }
 

@@ -340,13 +340,17 @@ t.test('max_pending_connects', async (t) => {
   t.ok((await scrape(sallyport.adminPort)).sum('sallyport_limit_reached_total', { limit: 'max_pending_connects' }) > 0);
 });
 
-t.test('the many requests of one connection leave others their descriptors', async (t) => {
-  const [web = 0] = await freePorts(1);
-  const app = await startWitness(t, (request, response) => {
+/** An app that answers everything but `/hang`. */
+const startHanging = (t: Test): Promise<Witness> =>
+  startWitness(t, (request, response) => {
     if (request.url === '/hang') return;
     response.statusCode = 200;
     (response as NodeJS.WritableStream).end();
   });
+
+t.test('the many requests of one connection leave others their descriptors', async (t) => {
+  const [web = 0] = await freePorts(1);
+  const app = await startHanging(t);
   const sallyport = await startSallyport(t, {
     env: {
       ...policyEnvironment(t.testdir(), openServer('http', web)),
@@ -371,11 +375,7 @@ t.test('the many requests of one connection leave others their descriptors', asy
 
 t.test('without descriptors: the app is not dialled, nobody waits for ever, and all is well afterwards', async (t) => {
   const [web = 0] = await freePorts(1);
-  const app = await startWitness(t, (request, response) => {
-    if (request.url === '/hang') return;
-    response.statusCode = 200;
-    (response as NodeJS.WritableStream).end();
-  });
+  const app = await startHanging(t);
   const sallyport = await startSallyport(t, {
     env: {
       ...policyEnvironment(t.testdir(), openServer('http', web)),

@@ -4,7 +4,7 @@ import { testCertificate, workloadCertificate, workloadName } from '../../suppor
 import { missing, startChild } from '../../support/children.ts';
 import { identityEnvironment, replaceFile, temporaryFolder } from '../../support/files.ts';
 import { parseExposition } from '../../support/metrics.ts';
-import { openServer } from '../../support/open-policy.ts';
+import { guardedServer, openServer } from '../../support/open-policy.ts';
 import {
   address,
   applyRules,
@@ -28,34 +28,12 @@ const ownName = workloadName('web', 'shop');
 const redisPort = 6379;
 
 /** A Server for meshed clients of one ServiceAccount. */
-const meshedServer = (name: string, port: number, protocol: string): string => `---
-apiVersion: policy.linkerd.io/v1beta3
-kind: Server
-metadata: {name: ${name}, namespace: shop}
-spec: {podSelector: {}, port: ${port}, proxyProtocol: ${protocol}}
----
-apiVersion: policy.linkerd.io/v1alpha1
-kind: AuthorizationPolicy
-metadata: {name: ${name}, namespace: shop}
-spec:
-  targetRef: {group: policy.linkerd.io, kind: Server, name: ${name}}
-  requiredAuthenticationRefs: [{kind: ServiceAccount, name: orders}]
-`;
+const meshedServer = (name: string, port: number, protocol: string): string =>
+  guardedServer(name, port, protocol, '{kind: ServiceAccount, name: orders}');
 
 /** A Server for all clients in the networks of the cluster. */
-const clusterServer = (name: string, port: number, protocol: string): string => `---
-apiVersion: policy.linkerd.io/v1beta3
-kind: Server
-metadata: {name: ${name}, namespace: shop}
-spec: {podSelector: {}, port: ${port}, proxyProtocol: ${protocol}}
----
-apiVersion: policy.linkerd.io/v1alpha1
-kind: AuthorizationPolicy
-metadata: {name: ${name}, namespace: shop}
-spec:
-  targetRef: {group: policy.linkerd.io, kind: Server, name: ${name}}
-  requiredAuthenticationRefs: [{group: policy.linkerd.io, kind: NetworkAuthentication, name: cluster}]
-`;
+const clusterServer = (name: string, port: number, protocol: string): string =>
+  guardedServer(name, port, protocol, '{group: policy.linkerd.io, kind: NetworkAuthentication, name: cluster}');
 
 const networks = `---
 apiVersion: policy.linkerd.io/v1alpha1

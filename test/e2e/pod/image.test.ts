@@ -237,7 +237,7 @@ function engine(t: Test, pod: Place, { root, config }: BuiltImage, policy: strin
       const child = await startChild(t, command, args(user, words));
       const firstProcess = (): string | undefined =>
         readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8').split(' ').find(Boolean);
-      // It outlives whoever started it: to become another user is to forget that one should end with one's parent.
+      // It outlives the one that started it: to become another user is to forget that one should end with one's parent.
       t.teardown(() => child.process.exitCode === null && process.kill(Number(firstProcess() ?? child.pid), 'SIGKILL'));
       const pid = await until('the first process', () => {
         const first = firstProcess();

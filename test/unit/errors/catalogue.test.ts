@@ -68,7 +68,7 @@ const utterances: readonly Utterance[] = [
     pattern: /\bstderr\.write\(/g,
     allowed: new Map([
       ['bin/arguments.ts', 'complain: the way with a code'],
-      ['bin/explain.ts', 'problems, which have codes'],
+      ['bin/explain-policy.ts', 'problems, which have codes'],
       ['bin/inject.ts', 'problems and workloads'],
       ['bin/main.ts', 'usage, UsageError, and what nobody has foreseen'],
       ['bin/standard-input.ts', 'says what it waits for'],
@@ -83,7 +83,8 @@ const utterances: readonly Utterance[] = [
     // Errors without a code: a person sees them as faults of the program, with a stack, or through another one that has it.
     pattern: /\bnew (?:Error|TypeError|RangeError)\(/g,
     // What fails a request there gets its code in http/refuse.ts, without which there is no line.
-    beside: /^lib\/proxy\/http/,
+    // What builds the image is run by its author.
+    beside: /^lib\/(?:proxy\/http|deploy\/image\/)/,
     allowed: new Map([
       ['bin/health.ts', 'becomes the message of "unhealthy"'],
       ['bin/standard-input.ts', 'becomes the problem "unreadable"'],
