@@ -12,7 +12,7 @@ export interface FileFault {
 const known: ReadonlyMap<string, FileFault> = new Map([
   ['EACCES', { why: 'permission denied', remedy: 'Let the user that runs Sallyport read it.' }],
   ['EPERM', { why: 'permission denied', remedy: 'Let the user that runs Sallyport read it.' }],
-  ['EISDIR', { why: 'is a folder', remedy: 'Name the files in it.' }],
+  ['EISDIR', { why: 'is a folder', remedy: 'Name a file in it.' }],
   ['ENOTDIR', { why: 'a part of the path is a file, not a folder', remedy: 'Correct the path.' }],
   ['ELOOP', { why: 'symbolic links lead in a circle', remedy: 'Repair the link.' }],
   ['EIO', { why: 'the disk reports an error', remedy: 'See the log of the system.' }],
@@ -21,7 +21,10 @@ const known: ReadonlyMap<string, FileFault> = new Map([
   ['ERR_ENCODING_INVALID_ENCODED_DATA', { why: 'is not UTF-8 text', remedy: 'Save the file as UTF-8.' }],
   [
     notRegular,
-    { why: 'is no regular file but a pipe, a socket or a device', remedy: 'Name a file, or - for standard input.' },
+    {
+      why: 'is no regular file but a pipe, a socket or a device',
+      remedy: 'Name a regular file; commands take - for standard input.',
+    },
   ],
   [tooLarge, { why: 'is too large', remedy: 'Name the file that was meant.' }],
 ]);

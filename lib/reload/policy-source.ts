@@ -189,10 +189,9 @@ class FollowedFiles implements PolicySource {
 
   /** Why a load may not come into force, or null. */
   #refusal(load: PolicyLoad, problems: readonly Problem[]): string | null {
-    const errors = problems.filter((problem) => problem.severity === 'error').length;
-    if (load.broken) return 'a policy file cannot be read, or nobody knows what it holds';
-    if (this.#good === null || errors === 0) return null;
-    return `the changed policy has ${errors} ${errors === 1 ? 'error' : 'errors'}`;
+    const errors = problems.filter((problem) => problem.severity === 'error');
+    if (!load.broken && (this.#good === null || errors.length === 0)) return null;
+    return refusalText(errors);
   }
 
   #accept(load: PolicyLoad, now: Look, loss: Loss): Promise<void> {
@@ -225,6 +224,15 @@ class FollowedFiles implements PolicySource {
       this.#good = { ...this.#good, index };
     });
   }
+}
+
+/** The first error with its place and its remedy, so that this line alone says what to mend; and how many more there are. */
+function refusalText([first, ...more]: readonly Problem[]): string {
+  if (first === undefined) return 'nobody knows what a policy file holds';
+  const { file, line, column, resource, message, hint } = first;
+  const about = resource === null ? '' : `${resource.kind} ${resource.namespace}/${resource.name}: `;
+  const others = more.length === 0 ? '' : `; and ${more.length} more ${more.length === 1 ? 'error' : 'errors'}`;
+  return `${file}:${line}:${column}: ${about}${message}${hint === '' ? '' : ` (${hint})`}${others}`;
 }
 
 function worldOf({ path, world, log, pollMs }: PolicySourceOptions): PolicyWorld {

@@ -77,5 +77,10 @@ function whyNot(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   if (code === 'EADDRINUSE') return 'something else listens there; stop it or choose another port';
   if (code === 'EACCES') return 'ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one';
+  if (code === 'EADDRNOTAVAIL')
+    return 'no interface of this machine has that address; name one that it has, or 0.0.0.0';
+  if (code === 'EAFNOSUPPORT') return 'this machine has no IPv6; name an IPv4 address, such as 0.0.0.0';
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return 'the name leads to no address; write an address';
+  if (code === 'EMFILE' || code === 'ENFILE') return 'no file descriptor is left; raise the limit (ulimit -n)';
   return message;
 }

@@ -87,7 +87,11 @@ t.test('each path that leads nowhere has its own hint', async (t) => {
     [at('elsewhere/a/b.yaml'), 'no such file or folder', `There is no "${at('elsewhere')}". ${generic}`],
     [at('policy/web.yaml/x'), 'a part of the path is a file, not a folder', 'Correct the path.'],
     [at('loop'), 'symbolic links lead in a circle', 'Repair the link.'],
-    ['/dev/null', 'is no regular file but a pipe, a socket or a device', 'Name a file, or - for standard input.'],
+    [
+      '/dev/null',
+      'is no regular file but a pipe, a socket or a device',
+      'Name a regular file; commands take - for standard input.',
+    ],
   ];
   const paths = rows.map(([path]) => path);
   const checked = await runSallyport(t, ['check', ...paths]);

@@ -36,7 +36,7 @@ t.test('files', async (t) => {
   t.match(missing, {
     code: 1,
     stdout: '',
-    stderr: /none\.yaml.*no such file[\s\S]*is a folder[\s\S]*Name the files in it/,
+    stderr: /none\.yaml.*no such file[\s\S]*is a folder[\s\S]*Name a file in it/,
   });
 
   const nothing = await runSallyport(t, ['inject', other]);
