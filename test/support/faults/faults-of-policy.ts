@@ -3,15 +3,9 @@ import { join } from 'node:path';
 import { get } from './clients.ts';
 import { type Fault, type Finding, firstPolicy, node, Stage } from './stage.ts';
 
-const anyPolicy = /^(?!.*(Policy loaded|Server in force|No Server)).*(Policy|policy)/;
-
-/** A refused reload is told by all three. */
-async function refusedLoad(stage: Stage, wanted: RegExp): Promise<readonly Finding[]> {
-  return [
-    await stage.log(wanted),
-    await stage.log(/Policy not loaded/),
-    await stage.metric('sallyport_policy_refused', {}, 1),
-  ];
+/** One line says all of a refused reload; the metric lasts for as long as the files are so. */
+async function refusedLoad(stage: Stage): Promise<readonly Finding[]> {
+  return [await stage.log(/Policy not loaded/), await stage.metric('sallyport_policy_refused', {}, 1)];
 }
 
 export const policyFaults: readonly Fault[] = [
@@ -95,7 +89,7 @@ spec: { networks: [{ cidr: 10.1.0.0/16, except: [10.1.0.1] }] }
     async provoke(t) {
       const stage = await Stage.start(t);
       stage.write('policy/web.yaml', firstPolicy.replace('spec:', 'spec'));
-      return [...(await refusedLoad(stage, anyPolicy)), await stage.check(/error/)];
+      return [...(await refusedLoad(stage)), await stage.check(/error/)];
     },
   },
   {
@@ -103,7 +97,7 @@ spec: { networks: [{ cidr: 10.1.0.0/16, except: [10.1.0.1] }] }
     async provoke(t) {
       const stage = await Stage.start(t);
       stage.write('policy/web.yaml', '');
-      return [...(await refusedLoad(stage, anyPolicy)), await stage.check(/no-documents|error|warning/)];
+      return [...(await refusedLoad(stage)), await stage.check(/no-documents|error|warning/)];
     },
   },
   {
@@ -122,7 +116,7 @@ spec: { networks: [{ cidr: 10.1.0.0/16, except: [10.1.0.1] }] }
       symlinkSync('..data/web.yaml', join(folder, 'web.yaml'));
       await stage.run();
       swap('..2', firstPolicy.replace('kind: ServiceAccount', 'kind: ServiceAcount'));
-      return [...(await refusedLoad(stage, anyPolicy)), await stage.check(/error/)];
+      return [...(await refusedLoad(stage)), await stage.check(/error/)];
     },
   },
   {
@@ -132,7 +126,7 @@ spec: { networks: [{ cidr: 10.1.0.0/16, except: [10.1.0.1] }] }
         policy: firstPolicy.replace('kind: AuthorizationPolicy', 'kind: AuthorisationPolicy'),
         awaitReady: false,
       });
-      return [await stage.log(anyPolicy), await stage.check(/near-miss|error/)];
+      return [await stage.log(/nearly what is/), await stage.check(/near-miss|error/)];
     },
   },
 ];
