@@ -5,6 +5,7 @@ import { CodedError } from '../lib/errors/coded-error.ts';
 import type { CodedLog } from '../lib/errors/complaint.ts';
 import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import { hostPort } from '../lib/ip.ts';
+import { reportReady } from '../lib/ops/service-manager.ts';
 import { faultsAreHeard, internalFault } from '../lib/proxy/guard.ts';
 import { createLog } from '../lib/telemetry/log.ts';
 import { flushOutputs } from '../lib/telemetry/output.ts';
@@ -60,6 +61,10 @@ export async function run(io: Io, running: Running): Promise<ExitStatus> {
       },
       'Listening',
     );
+    const unreported = reportReady(io.env);
+    if (unreported !== null) {
+      logger.warn({ code: 'service-manager', error: unreported }, 'systemd does not learn that the start is over');
+    }
     running.started?.();
     signals.drain(app);
     const drained = await app.stopped;

@@ -20,6 +20,10 @@ export const logFaults = {
     'A load has not ended for 15 s.',
     'See what it waits for: a writer that goes on, a file system that does not answer.',
   ),
+  'service-manager': fault(
+    'The socket NOTIFY_SOCKET, by which systemd learns that the start is over, takes no message; a warning.',
+    'Allow AF_UNIX in RestrictAddressFamilies=, or use Type=exec.',
+  ),
   'load-failed': fault('A load failed for a reason of the system; it is tried again.', 'See the error in the line.'),
   'not-watched': fault(
     'The system does not report changes of files, which are looked at from time to time; a warning.',

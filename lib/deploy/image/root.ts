@@ -76,8 +76,8 @@ function putNode(): void {
 
 function putPackage(): void {
   cpSync(packageFolder, join(root, '/sallyport'), { recursive: true, verbatimSymlinks: true });
-  // The launcher is a shell script, and there is no shell.
-  run('rm', '-r', join(root, '/sallyport/bin'));
+  // The launcher is a shell script, and there is no shell; nor is there systemd.
+  for (const folder of ['bin', 'lib']) run('rm', '-r', join(root, '/sallyport', folder));
   putLibraries(...filesBelow(join(packageFolder, 'node_modules')).filter((file) => file.endsWith('.node')));
 }
 
