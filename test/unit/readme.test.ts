@@ -139,6 +139,27 @@ t.test('every command, and nothing that is none', async (t) => {
   for (const name of new Set(scripts)) t.ok(Object.hasOwn(manifest.scripts, name), `npm run ${name}`);
 });
 
+t.test('install: this version, on the Node that the package asks for', async (t) => {
+  const least = manifest.engines.node.replace('>=', '');
+  const [machine, engine] = table('Install', 'where').map((cells) => cells.join(' '));
+  const page = readFileSync(join(root, 'lib/deploy/systemd/README.md'), 'utf8');
+  for (const text of [machine ?? '', page]) {
+    t.ok(text.includes(`npm install --global ./sallyport-${manifest.version}.tgz`), manifest.version);
+    t.ok(text.includes(`Node ${least} `), least);
+  }
+  const containerfile = readFileSync(join(root, 'Containerfile'), 'utf8');
+  for (const command of ['podman build -t sallyport .', 'podman run --read-only --cap-drop=all sallyport']) {
+    t.ok(engine?.includes(command) && containerfile.includes(command), command);
+  }
+  for (const page of ['CHANGELOG.md', 'SECURITY.md', 'CONTRIBUTING.md']) {
+    t.ok(section('Install').includes(`](${page})`), `${page} is linked where people look for it`);
+  }
+  t.match(
+    readFileSync(join(root, 'CHANGELOG.md'), 'utf8'),
+    new RegExp(`^## ${manifest.version.replaceAll('.', '\\.')}$`, 'm'),
+  );
+});
+
 t.test('links lead somewhere', async (t) => {
   const links = [...readme.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
   t.ok(links.length > 30, 'links are found at all');
@@ -173,7 +194,8 @@ t.test('every page links to what is there, and names no file that is not', async
       readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((file) => basename(file)),
     ),
   );
-  for (const file of ['CONTRIBUTING.md', 'lib/README.md', 'lib/decisions.md']) {
+  const pages = ['CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md', 'lib/README.md', 'lib/decisions.md'];
+  for (const file of [...pages, 'lib/deploy/README.md', 'lib/deploy/systemd/README.md']) {
     const page = readFileSync(join(root, file), 'utf8');
     const folder = dirname(file);
     for (const [, target = ''] of page.matchAll(/\]\(([^)\s]+)\)/g)) {
