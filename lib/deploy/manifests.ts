@@ -1,4 +1,4 @@
-import { stringify } from 'yaml';
+import { Scalar, stringify } from 'yaml';
 import type { Problem } from '../problem.ts';
 import { injectedAnnotation } from './record.ts';
 import { adminPortName, proxyName } from './sidecar.ts';
@@ -29,7 +29,7 @@ export function policyConfigMap(
       hint,
     } as const,
   });
-  const data: Record<string, string> = Object.create(null);
+  const data: Record<string, string | Scalar<string>> = Object.create(null);
   let bytes = 0;
   for (const { file, name, text } of files) {
     if (!/^[-._a-zA-Z0-9]{1,253}$/.test(name) || name.startsWith('..')) {
@@ -40,7 +40,7 @@ export function policyConfigMap(
       );
     }
     if (Object.hasOwn(data, name)) return refused(file, `two files are named ${name}`, 'Rename one of them.');
-    data[name] = text;
+    data[name] = isPlain(text) ? text : quoted(text);
     bytes += Buffer.byteLength(text);
     if (bytes > mostBytes) {
       const message = `the policy is larger than the ${mostBytes} bytes that a ConfigMap holds`;
@@ -74,10 +74,29 @@ export function podMonitor(metadata: ObjectName): string {
   });
 }
 
+/** What Kubernetes' reader of YAML takes for an end of a line, or refuses, and the library writes as it is, even in quotes. */
+const raw = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/;
+
+/**
+ * Whether that reader takes a literal block for this text: none whose first line begins with a tab or spaces, and none with
+ * control characters, which in quotes the library escapes.
+ */
+function isPlain(text: string): boolean {
+  return !/^\s|[^\P{Cc}\n\t]/u.test(text) && !raw.test(text);
+}
+
+function quoted(text: string): Scalar<string> {
+  const scalar = new Scalar(text);
+  scalar.type = Scalar.QUOTE_DOUBLE;
+  return scalar;
+}
+
 function metadataOf({ name, namespace }: ObjectName): Record<string, string> {
   return namespace === null ? { name } : { name, namespace };
 }
 
 function yamlOf(value: object): string {
-  return stringify(value, { lineWidth: 0, version: '1.1', blockQuote: 'literal' });
+  const text = stringify(value, { lineWidth: 0, version: '1.1', blockQuote: 'literal' });
+  // They stand in double quotes alone, where this is what they are.
+  return text.replaceAll(new RegExp(raw, 'g'), (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }

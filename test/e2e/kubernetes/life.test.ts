@@ -1,6 +1,8 @@
+import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
 import { inject, uninject } from '../../../lib/deploy/inject.ts';
+import { policyConfigMap } from '../../../lib/deploy/manifests.ts';
 import type { InjectSettings } from '../../../lib/deploy/settings.ts';
 import { type Kubernetes, kubernetesUnavailable, startKubernetes } from '../../support/kubernetes.ts';
 
@@ -87,6 +89,7 @@ t.test('a workload in the cluster', { skip: unavailable }, async (t) => {
   const back = (await cluster.expect('PUT', path, texts[0])) as unknown as Stored;
   t.same(back.spec, original.spec, 'taken out, it is what it would have been without');
   await debugged(t, cluster);
+  await configured(t, cluster);
 });
 
 /** kubectl debug: a container that comes later. */
@@ -97,4 +100,51 @@ async function debugged(t: Test, cluster: Kubernetes): Promise<void> {
   const type = 'application/strategic-merge-patch+json';
   const of = '/api/v1/namespaces/shop/pods/web/ephemeralcontainers';
   t.equal((await cluster.ask('PATCH', of, patch, type)).status, 200, 'an injected pod may be debugged');
+}
+
+/** The policy folder as a ConfigMap: whatever is in a file comes back. */
+async function configured(t: Test, cluster: Kubernetes): Promise<void> {
+  const known = [
+    'a: yes # it is\n',
+    'no line end',
+    '',
+    'CRLF\r\n',
+    '--- |\n  a block\n...\n',
+    '\u0085 漢字\n',
+    '\ttab \n\n',
+  ];
+  const piece = fc.constantFrom(
+    ...known,
+    ' ',
+    '\t',
+    '\n',
+    '\r',
+    '\u0007',
+    '\u007f',
+    '\u0090',
+    '\u2028',
+    '\ufeff',
+    '#',
+    ':',
+    '"',
+    "'",
+    '\\',
+    '😀',
+    '\u{e0041}',
+  );
+  const file = fc.array(piece, { maxLength: 6 }).map((pieces) => pieces.join(''));
+  let count = 0;
+  const holds = async (texts: readonly string[]): Promise<void> => {
+    const files = texts.map((text, index) => ({ file: 'x', name: `${index}.yaml`, text }));
+    const made = policyConfigMap({ name: `policy-${count++}`, namespace: 'shop' }, files);
+    if (!('yaml' in made)) throw new Error(made.problem.message);
+    const { status, body } = await cluster.create(made.yaml, 'default', true);
+    if (status !== 201) throw new Error(String(body.message));
+    const { data = {} } = body as { data?: Readonly<Record<string, string>> };
+    const lost = texts.filter((text, index) => data[`${index}.yaml`] !== text);
+    if (lost.length > 0) throw new Error(`came back otherwise: ${JSON.stringify(lost)}`);
+  };
+  await holds(known);
+  await fc.assert(fc.asyncProperty(fc.array(file, { maxLength: 4 }), holds), { numRuns: 200 });
+  t.ok(count > 200, `${count} folders come back byte for byte`);
 }

@@ -223,6 +223,12 @@ t.test('what annotations and flags become', async (t) => {
   t.equal(cache.pod.metadata?.annotations?.['prometheus.io/port'], '9121', "the user's scraping stays");
   t.notOk(cache.pod.metadata?.annotations?.['prometheus.io/path'], 'and is not mixed with ours');
 
+  const alone = of(ports, { 'inbound-ports': '8443=127.0.0.1:8080' });
+  t.equal(alone.config.inboundListen, null, 'without redirect nothing waits for redirected connections');
+  t.match(alone.config.inboundPorts, [{ policyPort: 8443, app: { host: '127.0.0.1', port: 8080 } }]);
+  t.notOk(alone.pod.spec.initContainers?.some(({ name }) => name === 'sallyport-init'));
+  t.notOk(alone.pod.spec.volumes?.some(({ name }) => name === 'sallyport-run'));
+
   const args = of(ports).pod.spec.initContainers?.[0]?.args ?? [];
   t.ok(args.includes('--skip-inbound-ports=7946,7000-7002'), 'a name to skip is its port');
   t.same(
