@@ -1,0 +1,90 @@
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
+import t from 'tap';
+import { type Finished, missing, runToEnd, startChild } from '../support/children.ts';
+import { temporaryFolder } from '../support/files.ts';
+import { freePorts } from '../support/ports.ts';
+import { bareEnvironment, checkout } from '../support/sallyport.ts';
+import { until } from '../support/until.ts';
+
+/*
+ * README's first policy before an app, as somebody types it who follows the page: a shell, a proxy, curl. Only the ports
+ * are others, and the admin server is off.
+ */
+t.setTimeout(180_000);
+
+const [port = 0, app = 0, health = 0] = await freePorts(3);
+const readme = readFileSync(join(checkout, 'README.md'), 'utf8').split('\n## First policy\n')[1] ?? '';
+const [policy = ''] = [...readme.matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
+const [first = '', second = ''] = [...readme.matchAll(/```console\n(.*?)```/gs)].map(([, text = '']) => text);
+
+interface Step {
+  readonly command: string;
+  readonly shown: string;
+}
+
+function stepsOf(session: string): Step[] {
+  return session
+    .split(/^\$ /m)
+    .slice(1)
+    .map((step) => {
+      const end = step.indexOf('\n');
+      return { command: step.slice(0, end), shown: step.slice(end + 1) };
+    });
+}
+
+const ownPorts = (text: string): string =>
+  text.replace(/\b(8080|3000)\b/g, (known) => String(known === '8080' ? port : app));
+
+/** What is shown, as a pattern: `…` is anything. */
+function patternOf(shown: string): RegExp {
+  const parts = shown.split('…').map((part) => part.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
+  return new RegExp(`^${parts.join('[\\s\\S]*')}$`);
+}
+
+t.test('what is shown, as a pattern', async (t) => {
+  t.match('a (1)\nb', patternOf('a (1)\nb'));
+  t.match('a 1 b\n', patternOf('a … b\n'));
+  t.notMatch('a 1 bc\n', patternOf('a … b\n'));
+  t.notMatch('xa\n', patternOf('a\n'));
+});
+
+t.test('the walk', { skip: await missing(t, 'curl', 'sh', 'grep') }, async (t) => {
+  const folder = temporaryFolder(t);
+  mkdirSync(join(folder, 'policy'));
+  writeFileSync(join(folder, 'policy', 'web.yaml'), ownPorts(policy));
+  const path = [join(checkout, 'bin'), dirname(process.execPath), process.env.PATH].join(delimiter);
+  const env: Record<string, string> = {
+    PATH: path,
+    SALLYPORT_ADMIN_LISTEN: 'off',
+    SALLYPORT_HEALTH_LISTEN: `127.0.0.1:${health}`,
+  };
+  // What the first session has set and mended holds for the second.
+  const kept = stepsOf(first).filter(({ command }) => /^(export|sed) /.test(command));
+  t.equal(kept.length, 2);
+  const steps = stepsOf(second);
+  t.ok(steps.length > 8, 'commands are found at all');
+  for (const { command: typed, shown } of [...kept, ...steps]) {
+    const command = ownPorts(typed);
+    if (command.startsWith('export ')) {
+      for (const [, name = '', value = ''] of command.matchAll(/(\w+)=(\S+)/g)) env[name] = value;
+      continue;
+    }
+    const options = { cwd: folder, env: bareEnvironment(env) };
+    if (command.endsWith(' &')) {
+      await startChild(t, 'sh', ['-c', `exec ${command.slice(0, -2)}`], options);
+      continue;
+    }
+    const run = (): Promise<Finished> => runToEnd(t, 'sh', ['-c', command], { ...options, timeoutMs: 60_000 });
+    // The log is written a moment after the answer, and nobody types as fast.
+    const looks = command.startsWith('grep ');
+    const { stdout, stderr } = looks
+      ? await until(typed, async () => {
+          const found = await run();
+          return found.code === 0 && found;
+        })
+      : await run();
+    t.match(stdout.replaceAll('\r', ''), patternOf(ownPorts(shown)), typed);
+    t.equal(stderr, '', typed);
+  }
+});
