@@ -88,3 +88,26 @@ t.test('the walk', { skip: await missing(t, 'curl', 'sh', 'grep') }, async (t) =
     t.equal(stderr, '', typed);
   }
 });
+
+t.test('Start: what the demo prints, word for word', { skip: await missing(t, 'sh') }, async (t) => {
+  const start = readFileSync(join(checkout, 'README.md'), 'utf8').split('\n## Start\n')[1]?.split('\n## ')[0] ?? '';
+  const [step, ...more] = stepsOf(/```console\n(.*?)```/s.exec(start)?.[1] ?? '');
+  t.same(more, []);
+  t.equal(step?.command, 'npm start');
+  // What npm runs when all is installed.
+  const { scripts } = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8'));
+  const env = bareEnvironment({ PATH: [dirname(process.execPath), process.env.PATH].join(delimiter) });
+  const demo = await startChild(t, 'sh', ['-c', scripts.start], { cwd: checkout, env });
+  await until('the demo to say what to try', () => demo.stdout().includes('Ctrl-C ends the demo.\n'), {
+    timeoutMs: 30_000,
+    lastSeen: () => demo.stdout() + demo.stderr(),
+  });
+  let printed = demo.stdout();
+  for (const [line, taken = '', given = ''] of printed.matchAll(/^Port (\d+) is taken: the \w+ is on (\d+)\.\n/gm)) {
+    printed = printed.replace(line, '').replaceAll(`:${given}`, `:${taken}`);
+  }
+  const [said = ''] = /^Sallyport stands.*Ctrl-C ends the demo\.$/ms.exec(printed) ?? [];
+  const [, folder = ''] = / --cacert (\S+)\/ca\.crt/.exec(said) ?? [];
+  t.equal(said.replaceAll(folder, '/tmp/sallyport-demo'), step?.shown.trim());
+  await demo.end('SIGTERM', 15_000);
+});

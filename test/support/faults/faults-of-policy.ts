@@ -27,7 +27,8 @@ export const policyFaults: readonly Fault[] = [
       const stage = await Stage.start(t, { env: { SALLYPORT_POD_LABELS: 'app=wbe' } });
       await get(stage.port, '/orders/7');
       return [
-        await stage.log(/Server/),
+        await stage.log(/selects-no-pod/),
+        await stage.log(/No Server/),
         await stage.log(/Request denied/, 'server', 'reason'),
         await stage.check(/app=wbe|selects/),
       ];
@@ -39,7 +40,8 @@ export const policyFaults: readonly Fault[] = [
       const stage = await Stage.start(t, { env: { SALLYPORT_POD_NAMESPACE: '' } });
       await get(stage.port, '/orders/7');
       return [
-        await stage.log(/namespace/),
+        await stage.log(/other-namespace/),
+        await stage.log(/No Server/),
         await stage.log(/Request denied/, 'server', 'reason'),
         await stage.check(/namespace/),
       ];
@@ -81,7 +83,11 @@ spec: { networks: [{ cidr: 10.1.0.0/16, except: [10.1.0.1] }] }
     async provoke(t) {
       const stage = await Stage.start(t, { policy: firstPolicy.replace('port: PORT', 'port: 9999') });
       await get(stage.port, '/orders/7');
-      return [await stage.check(/port-without-server/), await stage.log(/Request denied/, 'server', 'reason')];
+      return [
+        await stage.log(/No Server/),
+        await stage.check(/port-without-server/),
+        await stage.log(/Request denied/, 'server', 'reason'),
+      ];
     },
   },
   {
