@@ -1,17 +1,17 @@
 import type { Socket } from 'node:net';
 
-/** Milliseconds without a byte after which a client is taken to have read what was sent last. */
+/** Milliseconds without a byte after which a peer is taken to have read what was sent last. */
 const quietMs = 1000;
-/** Milliseconds for which a client may go on sending after that, and bytes. It has had time to see that nobody listens. */
+/** Milliseconds for which a peer may go on sending after that, and bytes. It has had time to see that nobody listens. */
 const lingerMs = 10_000;
 const lingerBytes = 16 * 1024 * 1024;
 
 /**
- * Ends our side, and the connection once the client has ended its own, or has had the time to read what was sent last.
+ * Ends our side, and the connection once the peer has ended its own, or has had the time to read what was sent last.
  * What it still sends is read away, never parsed: bytes that nobody reads make the kernel reset the connection, and a
- * client whose next write fails for it never reads its response (RFC 9112 9.6).
+ * peer whose next write fails for it never reads its response (RFC 9112 9.6), or why its session ended (RFC 9113 6.8).
  *
- * @param patience a slow client may take its time for what is on its way (`patient`), one that has broken a rule or a
+ * @param patience a slow peer may take its time for what is on its way (`patient`), one that has broken a rule or a
  *   deadline may not.
  */
 export function endAfterLastBytes(socket: Socket, patience: 'patient' | 'impatient'): void {

@@ -2,12 +2,12 @@ import type { Socket } from 'node:net';
 import type { IpAddress } from '../../../ip.ts';
 import type { BufferBudget } from '../../fairness/buffer-budget.ts';
 import { internalFault } from '../../guard.ts';
+import { endAfterLastBytes } from '../../last-bytes.ts';
 import { HpackDecoder } from '../hpack/decoder.ts';
 import { FloodLedger } from './flood-ledger.ts';
 import { FlowControl } from './flow-control.ts';
 import { FrameHandler } from './frame-handler.ts';
 import { Intake, type Reader } from './intake.ts';
-import { endAfterLastFrames } from './last-frames.ts';
 import { Output } from './output.ts';
 import { headerTableBytes, PeerSettings } from './peer-settings.ts';
 import { defaultWindow, errorCode, frameType } from './protocol.ts';
@@ -133,7 +133,8 @@ export class Session<S extends Stream> implements Reader, StreamHome {
     this.output.flush();
     this.over = true;
     this.abortAll(code);
-    endAfterLastFrames(this.socket, code === errorCode.noError);
+    // A slow peer may take its time to read its last responses; one that broke the rules may not.
+    endAfterLastBytes(this.socket, code === errorCode.noError ? 'patient' : 'impatient');
   }
 
   /** The connection is gone, or as good as gone. */

@@ -1,0 +1,39 @@
+import { once } from 'node:events';
+import t from 'tap';
+import { endAfterLastBytes } from '../../../lib/proxy/last-bytes.ts';
+import { connectedPair } from '../../support/lane-stage.ts';
+import { until } from '../../support/until.ts';
+
+const rows: readonly (readonly [
+  name: string,
+  patience: 'patient' | 'impatient',
+  peerEnds: boolean,
+  isPaused: boolean,
+])[] = [
+  ['a peer that ends', 'patient', true, false],
+  ['one that was not read for a while', 'patient', true, true],
+  ['a peer that does not end', 'patient', false, false],
+  ['one that broke the rules, and ends', 'impatient', true, false],
+  ['one that broke the rules, and does not end', 'impatient', false, true],
+];
+
+t.test('a connection is over once its peer has read the last bytes, or has had the time for it', async (t) => {
+  for (const [name, patience, peerEnds, isPaused] of rows) {
+    const { client, socket } = await connectedPair(t);
+    const peer = client.socket;
+    socket.on('data', () => {});
+    if (isPaused) socket.pause();
+    const ended = once(peer, 'end');
+    socket.write('last');
+    endAfterLastBytes(socket, patience);
+    const began = performance.now();
+    // It still sends: unread, that would be a reset, and the last bytes would be lost.
+    peer.write(Buffer.alloc(100_000));
+    await ended;
+    t.equal(client.received.toString(), 'last', `${name}: all is read`);
+    if (peerEnds) peer.end();
+    await until(`${name}: its end`, () => socket.destroyed);
+    if (!peerEnds) t.ok(performance.now() - began >= 900, `${name}: it has a second for that`);
+    peer.destroy();
+  }
+});
