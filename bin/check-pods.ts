@@ -11,12 +11,13 @@ const mostPods = 100;
 /**
  * How the documents point at each other, as seen from the pod; or, where the environment does not say which pod, from
  * every pod that their Servers and NetworkPolicies select. Without that, a check outside a cluster would find that nothing selects
- * anything, and no more: not two Servers on one port, not an HTTPRoute on an opaque one.
+ * anything, and no more: not two Servers on one port, not an HTTPRoute on an opaque one. `trying` is called before each pod.
  */
 export function linkingProblems(
   documents: readonly PolicyDocument[],
   workload: Workload,
   env: Environment,
+  trying: (pod: number, of: number) => void,
 ): { readonly problems: readonly Problem[]; readonly untried: number } {
   const isSet = (...names: string[]): boolean => names.some((name) => (env[name]?.trim() ?? '') !== '');
   const known = {
@@ -38,7 +39,9 @@ export function linkingProblems(
     })),
   );
   const found = new Map<string, Problem>();
-  for (const pod of pods.slice(0, mostPods)) {
+  const tried = pods.slice(0, mostPods);
+  for (const [i, pod] of tried.entries()) {
+    trying(i + 1, tried.length);
     // Of a supposed pod of another namespace it says nothing that this one is not for it.
     const isOwn = pod.namespace === workload.namespace && (known.namespace || known.labels || known.ports);
     for (const problem of compileNow(documents, pod).problems) {

@@ -7,6 +7,7 @@ import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { complain, type Io, type Main, UsageError } from './arguments.ts';
 import { linkingProblems } from './check-pods.ts';
+import { Progress } from './progress.ts';
 import { loadGiven } from './standard-input.ts';
 
 export const main: Main<'check'> = async (line, io) => {
@@ -23,7 +24,11 @@ export const main: Main<'check'> = async (line, io) => {
   if (!facts.ok) throw new UsageError(facts.faults.map(faultText));
 
   const load = await loadGiven({ paths, namespace: facts.workload.namespace }, io);
-  const linking = linkingProblems(load.documents, facts.workload, io.env);
+  const progress = new Progress(io.stderr);
+  const linking = linkingProblems(load.documents, facts.workload, io.env, (pod, of) =>
+    progress.say(() => `checking for pod ${pod} of ${of} that are selected`),
+  );
+  progress.end();
   const problems = inReadingOrder([...load.problems, ...linking.problems.map(withRemedy)]);
   const errors = problems.filter((problem) => problem.severity === 'error').length;
   if (linking.untried > 0) {

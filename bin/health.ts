@@ -4,6 +4,7 @@ import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
 import { duration } from '../lib/config/values.ts';
 import { hostPort } from '../lib/ip.ts';
+import { jsonText } from '../lib/printable.ts';
 import { complain, type Main, UsageError } from './arguments.ts';
 
 /** Less than the 30 s after which container engines give a health check up, more than a busy machine takes. */
@@ -37,10 +38,9 @@ export const main: Main<'health'> = async (line, io) => {
     await pause(pauseMs);
     ({ ok, said } = await ask(host, listen.port, path));
   }
-  if (!ok) {
-    const message = `http://${hostPort(host, listen.port)}${path}: ${said}`;
-    complain(io, 'sallyport health', { code: 'unhealthy', message, hint: '' });
-  }
+  const url = `http://${hostPort(host, listen.port)}${path}`;
+  if (line.has('json')) io.stdout.write(`${jsonText({ ok, url, said })}\n`);
+  if (!ok) complain(io, 'sallyport health', { code: 'unhealthy', message: `${url}: ${said}`, hint: '' });
   return ok ? 0 : 1;
 };
 

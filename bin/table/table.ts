@@ -53,7 +53,7 @@ export const commandTable = {
   iptables: iptablesCommand,
   health: command({
     does: 'whether the proxy in this container is ready, for a health check without an HTTP client',
-    usage: ['health [--live] [--wait DURATION]'],
+    usage: ['health [--live] [--wait DURATION] [--json]'],
     about: [
       "Asks the health server of the proxy in this container, found by the same environment: for a container's health check or an exec probe where no HTTP client is installed. Says nothing when all is well.",
     ],
@@ -61,6 +61,7 @@ export const commandTable = {
     flags: {
       live: toggle('whether it runs, rather than whether it is ready'),
       wait: once('DURATION', 'ask again and again, for so long at most, until it is: after a start'),
+      json: toggle('the last answer as one object: { "ok": …, "url": …, "said": … }'),
     },
     exits: 'health',
   }),

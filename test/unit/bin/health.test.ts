@@ -34,6 +34,13 @@ t.test('asks the health server that the environment names', async (t) => {
     t.match(await ask(listen), { code: 0, stdout: '', stderr: '' }, listen);
   }
   t.match(await ask(`127.0.0.1:${nobody}`, '--live'), { code: 1, stderr: /ECONNREFUSED/ });
+  const url = `http://127.0.0.1:${port}/ready`;
+  const said = await ask(`127.0.0.1:${port}`, '--json');
+  t.match(said, { code: 0, stderr: '' });
+  t.match(JSON.parse(said.stdout), { ok: true, url, said: /^200/ });
+  const unsaid = await ask(`127.0.0.1:${nobody}`, '--json');
+  t.match(unsaid, { code: 1, stderr: /ECONNREFUSED/ });
+  t.match(JSON.parse(unsaid.stdout), { ok: false, said: /ECONNREFUSED/ });
   t.match(await ask('off'), { code: 64, stderr: /is off, so there is nobody to ask/ });
   t.match(await ask(`127.0.0.1:${port}`, '--dead'), { code: 64, stderr: /unknown flag --dead/ });
   t.match(await ask('loud'), { code: 64, stderr: /not that of a running proxy/ });
