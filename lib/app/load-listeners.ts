@@ -1,13 +1,13 @@
-import type { CodedLog } from '../errors/complaint.ts';
 import type { Readiness } from '../ops/readiness.ts';
 import type { StandingState } from '../reload/standing.ts';
+import type { CodedLogger } from '../telemetry/log.ts';
 import type { Telemetry } from '../telemetry/metrics.ts';
 
 /** What is informed about each load of policy, credentials or the pod's facts. */
 export interface LoadListeners {
   readonly readiness: Readiness;
   readonly telemetry: Telemetry;
-  readonly logger: CodedLog;
+  readonly logger: CodedLogger;
 }
 
 /** For `/policy`: since when, and why, what is in force is not what the files hold. */

@@ -1,5 +1,6 @@
 import type { Problem } from '../problem.ts';
 import { systemClock } from '../reload/clock.ts';
+import type { LoadedPolicy } from '../reload/policy-source.ts';
 import { Standing } from '../reload/standing.ts';
 import { type LoadListeners, standingView } from './load-listeners.ts';
 
@@ -47,14 +48,15 @@ export class PolicyReport {
     }
   }
 
-  loaded({ documents, changed }: { readonly documents: number; readonly changed: boolean }): void {
+  loaded({ documents, changes }: LoadedPolicy): void {
     const { readiness, telemetry, logger } = this.#listeners;
     const generation = this.#generation();
     readiness.up('policy');
     this.#loadedAt = new Date();
     telemetry.policyLoaded(generation, this.#loadedAt.getTime() / 1000);
     this.#policy.accepted();
-    if (changed) logger.info({ documents, generation }, 'Policy loaded');
+    if (changes === 'same') logger.debug({ documents, generation }, 'Policy loaded; no document says anything else');
+    else logger.info({ documents, generation, ...(changes === 'first' ? {} : changes) }, 'Policy loaded');
   }
 
   failed(reason: string): void {

@@ -2,21 +2,13 @@ import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import type { PolicyDocument } from '../policy/documents/types.ts';
-import type { Problem } from '../problem.ts';
 import type { LoadRequest, PolicyLoad } from './load.ts';
 import { Slices } from './slices.ts';
 
 /** What the worker says, in this order: any number of `documents`, then `loaded`; or `unchanged` alone. */
 export type LoadAnswer =
   | { readonly kind: 'documents'; readonly documents: readonly PolicyDocument[] }
-  | {
-      readonly kind: 'loaded';
-      readonly problems: readonly Problem[];
-      readonly broken: boolean;
-      readonly digest: string;
-      readonly look: PolicyLoad['look'];
-      readonly holding: readonly string[];
-    }
+  | ({ readonly kind: 'loaded' } & Omit<PolicyLoad, 'documents'>)
   | { readonly kind: 'unchanged' };
 
 /** A thread that has had nothing to do for so long ends, and gives 20 MB back: long enough for a burst of saves. */
@@ -101,18 +93,11 @@ async function collect(port: MessagePort): Promise<PolicyLoad | 'unchanged'> {
     if (received === undefined) throw new Error('the loading thread gave no answer');
     const answer = received.message;
     if (answer.kind === 'unchanged') return 'unchanged';
-    if (answer.kind === 'loaded') return { documents, ...withoutKind(answer) };
+    if (answer.kind === 'loaded') {
+      const { kind: _kind, ...loaded } = answer;
+      return { documents, ...loaded };
+    }
     documents.push(...answer.documents);
     await slices.rest();
   }
-}
-
-function withoutKind({
-  problems,
-  broken,
-  digest,
-  look,
-  holding,
-}: Extract<LoadAnswer, { kind: 'loaded' }>): Omit<PolicyLoad, 'documents'> {
-  return { problems, broken, digest, look, holding };
 }

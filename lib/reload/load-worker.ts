@@ -21,12 +21,12 @@ parentPort?.on('message', async ({ request, knownDigest, port }: LoadMessage) =>
   if (load === 'unchanged') {
     port.postMessage({ kind: 'unchanged' } satisfies LoadAnswer);
   } else {
-    const { documents, problems, broken, digest, look, holding } = load;
+    const { documents, ...loaded } = load;
     for (let start = 0; start < documents.length; start += batchSize) {
       const batch = documents.slice(start, start + batchSize);
       port.postMessage({ kind: 'documents', documents: batch } satisfies LoadAnswer);
     }
-    port.postMessage({ kind: 'loaded', problems, broken, digest, look, holding } satisfies LoadAnswer);
+    port.postMessage({ kind: 'loaded', ...loaded } satisfies LoadAnswer);
   }
   parentPort?.postMessage('answered');
 });

@@ -5,6 +5,7 @@ import { readDocuments, type SourceDocument } from '../policy/documents/read.ts'
 import type { PolicyDocument } from '../policy/documents/types.ts';
 import type { Problem } from '../problem.ts';
 import { type ReadYaml, readYaml } from '../yaml.ts';
+import { digestsOf } from './changes.ts';
 import { readClusterListing } from './cluster-listing.ts';
 import type { Look } from './look.ts';
 import { atTop, type PolicyText, readPolicyFiles } from './policy-files.ts';
@@ -18,6 +19,8 @@ export interface PolicyLoad {
    * so the set is not to be used.
    */
   readonly broken: boolean;
+  /** What each document says, by its key; see `digestsOf`. */
+  readonly digests: ReadonlyMap<string, string>;
   /** Equal for equal contents; what keeps an unchanged policy from being swapped for itself. */
   readonly digest: string;
   /** The files as they stood when they were read; null where several paths were. */
@@ -71,6 +74,7 @@ export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLo
     documents: validated.documents,
     problems: [...problems, ...validated.problems].map(withRemedy),
     broken: broken || validated.unknown,
+    digests: digestsOf(validated.documents),
     digest,
     look,
     holding: validated.holding,

@@ -39,7 +39,10 @@ export function policyOnDisk(options: DiskOptions): PolicyWorld {
 }
 
 const noLook: Look = { files: new Map(), generation: '', stamp: '', takenMs: 0 };
-const noDocuments: PolicyLoad = { documents: [], problems: [], broken: false, digest: '', look: null, holding: [] };
+const noDocuments: PolicyLoad = {
+  ...{ documents: [], problems: [], holding: [] },
+  ...{ broken: false, digests: new Map(), digest: '', look: null },
+};
 
 /** Where no path is given: the empty set of documents, whole and for good. */
 export function noPolicy(): PolicyWorld {

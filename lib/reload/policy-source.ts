@@ -5,6 +5,7 @@ import { widened } from '../policy/widening.ts';
 import type { Workload } from '../policy/workload.ts';
 import type { Problem } from '../problem.ts';
 import { Attempts } from './attempts.ts';
+import { type Changes, type Compared, changesBetween } from './changes.ts';
 import { compileInSlices, Turns } from './compiling.ts';
 import type { PolicyLoad } from './load.ts';
 import type { Look } from './look.ts';
@@ -21,6 +22,15 @@ export interface RemovedDocuments {
   readonly wider: readonly string[];
 }
 
+export interface LoadedPolicy {
+  readonly documents: number;
+  /**
+   * `first`; `same`: its contents are those in force already, or none of its documents says anything else than before;
+   * else what is different.
+   */
+  readonly changes: 'first' | 'same' | Changes;
+}
+
 export interface PolicySourceOptions {
   /** Null: an empty document set, in force at once; every port then follows the default inbound policy. */
   readonly path: string | null;
@@ -30,8 +40,8 @@ export interface PolicySourceOptions {
   swap(index: PolicyIndex, documents: readonly PolicyDocument[]): void;
   /** Everything found in one load, errors and warnings; called before the outcome, and with none when it is clean. */
   onProblems(problems: readonly Problem[]): void;
-  /** A load was good. `changed` false: its contents are those in force already. */
-  onLoaded(load: { readonly documents: number; readonly changed: boolean }): void;
+  /** A load was good, and is in force. */
+  onLoaded(load: LoadedPolicy): void;
   /** A load was bad: what was in force, if anything, stays so whole. */
   onFailed(reason: string): void;
   /** Called after `swap` where documents went. */
@@ -177,7 +187,7 @@ class FollowedFiles implements PolicySource {
       this.#triedDigest = load.digest;
       this.#good = { ...this.#good, inForce: inForce(now, this.#good.load.documents) };
       options.onProblems(load.problems);
-      options.onLoaded({ documents: load.documents.length, changed: false });
+      options.onLoaded({ documents: load.documents.length, changes: 'same' });
     } else if (reason !== null) {
       this.#triedDigest = load.digest;
       options.onProblems(problems);
@@ -205,10 +215,17 @@ class FollowedFiles implements PolicySource {
       options.swap(index, load.documents);
       this.#triedDigest = load.digest;
       this.#good = { load, inForce: inForce(now, load.documents), index };
-      options.onLoaded({ documents: load.documents.length, changed: true });
+      const changes = before === null ? 'first' : await this.#changes(before, this.#good);
+      options.onLoaded({ documents: load.documents.length, changes });
       if (before === null || loss.kind !== 'removed') return;
       options.onRemoved?.({ files: loss.files, documents: loss.documents, wider: widened(before.index, index) });
     });
+  }
+
+  async #changes(before: Good, after: Good): Promise<Changes | 'same'> {
+    const compared = ({ load, index }: Good): Compared => ({ documents: load.documents, digests: load.digests, index });
+    const { namespace } = this.#options.workload();
+    return (await changesBetween(compared(before), compared(after), namespace)) ?? 'same';
   }
 
   #recompile(): Promise<void> {

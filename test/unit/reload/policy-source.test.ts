@@ -19,7 +19,7 @@ import type { Workload } from '../../../lib/policy/workload.ts';
 import type { Problem } from '../../../lib/problem.ts';
 import { loadPolicy } from '../../../lib/reload/load.ts';
 import { lookNow } from '../../../lib/reload/look.ts';
-import { createPolicySource, type PolicySource } from '../../../lib/reload/policy-source.ts';
+import { createPolicySource, type LoadedPolicy, type PolicySource } from '../../../lib/reload/policy-source.ts';
 import { until } from '../../support/until.ts';
 
 const neverPoll = 3_600_000;
@@ -45,7 +45,7 @@ interface Seen {
   readonly source: PolicySource;
   /** Names of the documents of each swap, in order. */
   readonly swaps: string[][];
-  readonly loads: { documents: number; changed: boolean }[];
+  readonly loads: LoadedPolicy[];
   readonly failures: string[];
   /** Codes of each report. */
   readonly problems: string[][];
@@ -92,7 +92,7 @@ t.test('without a path the empty set is in force at once', async (t) => {
   const seen = follow(t, null);
   await seen.source.start();
   t.same(seen.swaps, [[]]);
-  t.same(seen.loads, [{ documents: 0, changed: true }]);
+  t.same(seen.loads, [{ documents: 0, changes: 'first' }]);
 });
 
 t.test('the first load', async (t) => {
@@ -157,7 +157,7 @@ t.test('a reload', async (t) => {
 
   writeFileSync(path, server('web') + server('api', 8081));
   await until('the repair', () => seen.loads.length === 3);
-  t.same(last(seen.loads), { documents: 2, changed: false }, 'repaired to what was in force: no swap');
+  t.same(last(seen.loads), { documents: 2, changes: 'same' }, 'repaired to what was in force: no swap');
   t.equal(seen.swaps.length, 2);
 
   writeFileSync(path, server('other'));
@@ -330,7 +330,7 @@ spec: { networks: [{ cidr: 10.${i % 256}.0.0/16 }] }
   setImmediate(tick);
   await seen.source.start();
   watching = false;
-  t.same(seen.loads, [{ documents: 10_000, changed: true }]);
+  t.same(seen.loads, [{ documents: 10_000, changes: 'first' }]);
   t.ok(longest < 50, `the longest turn took ${longest.toFixed(1)} ms`);
 });
 
