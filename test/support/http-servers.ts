@@ -214,7 +214,16 @@ export const serverKinds: readonly ServerKind[] = [
   configured(
     'nginx',
     [['nginx', '/usr/sbin/nginx']],
-    (file, folder) => ['nginx', '-p', folder, '-c', file, '-e', join(folder, 'error.log')],
+    // Only root has /usr/sbin on its path.
+    (file, folder) => [
+      existsSync('/usr/sbin/nginx') ? '/usr/sbin/nginx' : 'nginx',
+      '-p',
+      folder,
+      '-c',
+      file,
+      '-e',
+      join(folder, 'error.log'),
+    ],
     (port, folder) => `
 daemon off;
 master_process off;

@@ -13,7 +13,9 @@ import { documentKinds } from '../../lib/policy/documents/kinds.ts';
 import { refusals } from '../../lib/policy/refusals.ts';
 import { defaultPolicies } from '../../lib/policy/workload.ts';
 import { type Failure, failureOf, failures, upstreamFailure } from '../../lib/proxy/http/refuse.ts';
+import { limits as labelLimits } from '../../lib/telemetry/labels.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
+import { claims, noClaim, proseOf } from '../support/readme-claims.ts';
 import { withOptions, withTables, withTestMap } from '../support/readme-tables.ts';
 import { testsOfRooms } from '../support/test-map.ts';
 import { slowTests, unitTests } from '../support/unit-tests.ts';
@@ -262,4 +264,31 @@ t.test('the first policy: what the commands print is what is shown', async (t) =
     t.equal(stdout.trimEnd(), shown.join('\n'), command);
     t.equal(stderr, '', `${command}: nothing on stderr`);
   }
+});
+
+t.test('prose: what checks each paragraph is named, and is there', async (t) => {
+  const left = new Set(
+    Object.entries(claims).flatMap(([title, ones]) => Object.keys(ones).map((one) => `${title}: ${one}`)),
+  );
+  for (const [title, text] of proseOf(readme)) {
+    const [begins, tests] = Object.entries(claims[title] ?? {}).find(([one]) => text.startsWith(one)) ?? [];
+    t.ok(begins, `in test/support/readme-claims.ts, "${title}": what checks "${text.slice(0, 60)}"`);
+    left.delete(`${title}: ${begins}`);
+    for (const test of tests === undefined || tests === noClaim ? [] : tests.split(' ')) {
+      t.ok(existsSync(join(root, 'test', `${test}.test.ts`)), `${title}, "${begins}": ${test}`);
+    }
+  }
+  t.same([...left], [], 'nothing is checked that is not said any more');
+});
+
+t.test('prose: the numbers are those of the code', async (t) => {
+  const rows: readonly (readonly [said: string, value: number])[] = [
+    ['(\\S+) client identities', labelLimits.clientIds],
+    ['(\\S+) targets that no document names', labelLimits.unnamedTargets],
+    ['(\\S+) that one does', labelLimits.namedTargets],
+    ['(\\S+) names by which TLS for others asked', labelLimits.snis],
+  ];
+  const prose = readme.replace(/\s+/g, ' ');
+  for (const [said, value] of rows)
+    t.equal(Number(new RegExp(said).exec(prose)?.[1]?.replaceAll(',', '')), value, said);
 });

@@ -1,0 +1,149 @@
+/**
+ * What checks README's prose: for each paragraph and list item, by its first words, the tests that fail where it is untrue.
+ * test/unit/readme.test.ts fails where one is not here: say what checks it, or leave the sentence out. Tables and console
+ * blocks are checked by that test itself.
+ */
+type Checks = Readonly<Record<string, string>>;
+
+/** It claims nothing that a program does: it says what a thing is for, or leads to another page. */
+export const noClaim = 'no claim';
+
+export const claims: Readonly<Record<string, Checks>> = {
+  Sallyport: {
+    'Sallyport is a sidecar proxy': 'e2e/workshop-table e2e/policy-cases-wire',
+    'It is for teams': 'e2e/real-clients e2e/demo',
+    'A sallyport is a gate': noClaim,
+    '**Contents:**': 'unit/readme',
+  },
+  Start: {
+    'Two commands on a fresh clone': 'unit/bin/launcher e2e/demo',
+    '- `npm start`': 'e2e/demo',
+    '- `npm test`': 'unit/readme',
+    'The demo starts': 'e2e/demo e2e/readme-walk',
+    'They are answered': 'e2e/demo',
+  },
+  Install: {
+    'From a checkout': 'e2e/installed e2e/pod/image',
+    'Two builds': 'e2e/pod/image',
+  },
+  'The path of a connection': { '[`lib/proxy/connection.ts`]': 'architecture' },
+  'First policy': {
+    'Port 8080 of the pods': 'unit/readme',
+    '`check` is the validator': 'unit/readme',
+    'Before an app': 'e2e/readme-walk',
+    'What is printed above': 'unit/readme e2e/readme-walk',
+  },
+  Commands: { '`--help`': 'unit/bin/command-line unit/bin/inputs' },
+  Environment: { 'Durations are': 'unit/config/config' },
+  'Policy documents': {
+    "Linkerd's own YAML": 'unit/policy/documents/read cases/policy-cases',
+    'The last three': 'unit/policy/documents/read unit/policy/documents/near-miss',
+    '- **Defaults.**': 'unit/policy/documents/read cases/linkerd-recorded',
+    '- **Refused**': 'unit/policy/documents/read cases/admission-gaps',
+    '- **Warned of**': 'unit/policy/compile/compile unit/policy/compile/doubts',
+    '- **`podClusterIp`**': 'e2e/pod-scrapes-itself cases/admission-gaps',
+    '- **`except`**': 'cases/admission-gaps',
+    '**First load.**': 'unit/policy/documents/stand-ins',
+    'A file that cannot be read': 'unit/reload/policy-source',
+    '**Reload.**': 'unit/reload/policy-source e2e/stale',
+    '- *Emptied is not removed.*': 'unit/reload/policy-files-in-trouble',
+    '- *Removal is believed': 'unit/reload/reloader unit/reload/policy-files-in-trouble',
+    '- *A file that is written in place*': 'unit/reload/reloader',
+    '- A load that has not ended': 'unit/reload/policy-source',
+  },
+  'How a decision is made': {
+    '1. **Server.**': 'unit/policy/compile/compile unit/policy/decide/route-match cases/linkerd-recorded',
+    '- **Probes**': 'unit/policy/decide/probes',
+    '- **Localhost.**': 'unit/policy/decide/client-match cases/linkerd-recorded',
+    '- **Rate limits.**': 'unit/policy/authorizer',
+    '- **Spellings of a path.**': 'unit/policy/decide/path-readings fuzz/readings e2e/hardening/paths',
+    '- **Spellings of a query.**': 'fuzz/readings unit/policy/decide/evasion',
+    "- **Spellings of a header's name.**": 'e2e/hardening/identity-header unit/policy/decide/evasion',
+    '- **The price of a decision**': 'unit/policy/decide/decision-cost',
+  },
+  Probes: {
+    'What the kubelet asks': 'unit/policy/decide/probes e2e/probes-of-every-kind e2e/probes-from-anywhere',
+    '- The path must begin': 'unit/policy/pod e2e/hardening/probes',
+    '- **HTTPS.**': 'e2e/probes-of-every-kind',
+    '- A TCP probe': 'e2e/probes-of-every-kind',
+    '- Attaching a route': 'unit/policy/decide/probes unit/bin/check',
+    '- On a gRPC Server': 'unit/policy/decide/probes',
+  },
+  NetworkPolicies: {
+    'The ingress side': 'unit/policy/decide/network-policy e2e/pod/network-policy',
+    'Peers that are selected': 'unit/reload/cluster-listing e2e/pod/network-policy',
+    'Only names, labels': 'unit/reload/cluster-listing',
+    '- **Never kept out**': 'unit/policy/decide/network-policy',
+    "- **Nobody's peer**": 'unit/policy/decide/network-policy',
+    '- **A fault closes.**': 'unit/policy/decide/network-policy',
+    '- **Open connections**': 'e2e/pod/network-policy',
+    '- `policyTypes: [Egress]`': 'unit/policy/decide/network-policy',
+    '`check` points at': 'unit/policy/decide/network-policy',
+  },
+  Refusals: {
+    '- Bodies are empty.': 'unit/proxy/http/refuse',
+    '- Raw TCP that is denied': 'e2e/hardening/detection e2e/workshop-table',
+    '- HTTP/1 that is malformed': 'unit/proxy/http1/messages e2e/bad-input e2e/hardening/methods',
+    '- A response after which': 'e2e/hardening/last-response',
+    '- Why, the client is not told': 'unit/proxy/http/refuse',
+  },
+  Metrics: {
+    '`GET /metrics`': 'e2e/metrics-as-linkerd e2e/metrics-of-traffic',
+    "Node's own `nodejs_*`": 'unit/telemetry/metrics',
+    'For N well-formed requests': 'unit/telemetry/metrics unit/telemetry/bounded',
+  },
+  Logs: {
+    'One JSON object': 'unit/telemetry/decision-log unit/telemetry/log',
+    'The access log': 'unit/telemetry/access-log',
+  },
+  'Finding a fault': { 'Each of these': 'e2e/faults' },
+  Errors: { 'What a command says': 'unit/errors/catalogue', 'Requests that failed': 'unit/errors/catalogue' },
+  'Admin and health': {
+    'The admin server is': 'unit/ops/admin-app e2e/hardening/admin-surface',
+    'From this machine': 'unit/ops/admin-app',
+    "An exception in Sallyport's own code": 'e2e/internal-faults unit/ops/soundness',
+  },
+  'Deliberate differences from Linkerd': { 'Everywhere else': 'cases/linkerd-recorded e2e/linkerd-recorded-wire' },
+  Operation: {
+    '**Forwarding.**': 'e2e/hardening/http2-to-http1 unit/proxy/http1/oddities',
+    '**Reload.**': 'unit/reload/watch unit/reload/pod-facts e2e/change-under-load',
+    '**Certificates.**': 'unit/reload/credential-source unit/reload/expiry e2e/removed-anchor e2e/hardening/tls',
+    '**Stop.**': 'e2e/stop-under-load e2e/stop-at-odd-moments unit/ops/stop-sequence',
+  },
+  'Threat model': {
+    'Sallyport is the boundary': noClaim,
+    '**What is trusted.**': 'unit/certificate-names e2e/hardening/believed-headers',
+    '**What an application may believe.**': 'e2e/hardening/identity-header e2e/hardening/tunnels fuzz/detection',
+    '**What is not defended.**': noClaim,
+    'Every class of attack': 'unit/readme',
+    'Not held yet': noClaim,
+    "Other people's judges": noClaim,
+  },
+  'The house': {
+    '[`lib/README.md`]': 'unit/walks',
+    'Imports go one way': 'architecture',
+    '`npm run check`': 'unit/readme',
+    'TLS and the library lanes': noClaim,
+  },
+  'Not there yet': {
+    '- Documents from the API server': noClaim,
+    '- Direct connections to 4143': 'e2e/redirected',
+    '- JWT, explicit deny rules': noClaim,
+    '- Outbound traffic': noClaim,
+    'Licensed under': noClaim,
+  },
+};
+
+/** The paragraphs and list items of a page's prose: neither tables, nor code, nor headings. */
+export function proseOf(page: string): readonly (readonly [section: string, text: string])[] {
+  let section = '';
+  const found: [string, string][] = [];
+  const prose = page.replace(/^```.*?^```$/gms, '').replace(/^(?:\||<).*$/gm, '');
+  for (const block of prose.split(/\n\s*\n|\n(?=- |#)/)) {
+    const text = block.trim();
+    const [, heading] = /^##? (.*)/.exec(text) ?? [];
+    if (heading !== undefined) section = heading;
+    else if (text !== '' && !text.startsWith('#')) found.push([section, text.replace(/\s+/g, ' ')]);
+  }
+  return found;
+}
