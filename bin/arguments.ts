@@ -92,7 +92,11 @@ interface OptionToken {
   readonly inlineValue?: boolean | undefined;
 }
 
-function valueGiven({ rawName, value, inlineValue }: OptionToken, { takes }: FlagRow, again: boolean): string[] {
+function valueGiven(
+  { rawName, value, inlineValue }: OptionToken,
+  { takes, value: named }: FlagRow,
+  again: boolean,
+): string[] {
   if (takes === 'switch') {
     if (value !== undefined) throw new UsageError('flag-value', `${rawName} takes no value`, `write ${rawName} alone`);
     return [];
@@ -105,15 +109,22 @@ function valueGiven({ rawName, value, inlineValue }: OptionToken, { takes }: Fla
       `a value that begins with "-" is written ${rawName}=…`,
     );
   }
+  if (value === '' && /^(?:PATH|FILE|FOLDER|DIR)/.test(named ?? '')) throw emptyPath(`the path of ${rawName}`);
   if (takes === 'value' && again)
     throw new UsageError('flag-repeated', `${rawName} is given twice`, 'keep one of them');
   return [value];
+}
+
+/** `sallyport check "$POLICY"`, and no POLICY. */
+function emptyPath(what: string): UsageError {
+  return new UsageError('missing-argument', `${what} is empty`, 'is a variable in it unset?');
 }
 
 function refuseSurplus(takes: Words, words: readonly string[]): void {
   const [first, second] = words;
   switch (takes.kind) {
     case 'paths':
+      if (words.includes('')) throw emptyPath('a path');
       return;
     case 'none':
       if (first !== undefined)
@@ -168,7 +179,7 @@ export function flagBeforeCommand(flag: string): UsageError {
 export function commandNamed(word: string): CommandName {
   const found = (Object.keys(commandTable) as CommandName[]).find((name) => name === word);
   if (found !== undefined) return found;
-  throw new UsageError('unknown-command', `unknown command ${word}`, commandHint(word));
+  throw new UsageError('unknown-command', `unknown command ${word === '' ? '""' : word}`, commandHint(word));
 }
 
 /** `did you mean check?`, also where a file or a flag's value stands in the command's place. */

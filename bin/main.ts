@@ -35,13 +35,13 @@ const loaders: Loaders = {
   help: () => import('./help.ts'),
 };
 
-const inPlaceOfCommands: Readonly<Record<string, CommandName>> = {
-  '--help': 'help',
-  '-h': 'help',
-  '--version': 'version',
-  '-v': 'version',
-  '-V': 'version',
-};
+const inPlaceOfCommands: ReadonlyMap<string, CommandName> = new Map([
+  ['--help', 'help'],
+  ['-h', 'help'],
+  ['--version', 'version'],
+  ['-v', 'version'],
+  ['-V', 'version'],
+]);
 
 async function dispatch(argv: readonly string[], io: Io): Promise<ExitStatus> {
   const [first, ...args] = argv;
@@ -49,7 +49,7 @@ async function dispatch(argv: readonly string[], io: Io): Promise<ExitStatus> {
     io.stderr.write(overview(widthOf(io.stderr)));
     return usageExit;
   }
-  const short = inPlaceOfCommands[first];
+  const short = inPlaceOfCommands.get(first);
   if (short !== undefined) return call(short, args, io);
   if (first.startsWith('-')) throw flagBeforeCommand(first);
   const name = commandNamed(first);
