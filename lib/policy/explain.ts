@@ -70,7 +70,9 @@ export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJso
   const client = clientOf(authorizer, query, policy);
   const protocol = query.protocol ?? 'http1';
   if (protocol === 'connect') return explainSilence(authorizer, policy, client);
-  const inTls = client.tls.kind === 'passthrough' && protocol !== 'tcp' && takesTls(authorizer, policy, client);
+  const inTls = client.tls.kind === 'passthrough' && takesTls(authorizer, policy, client);
+  if (inTls && protocol === 'tcp')
+    return malformed(policy, 'http1', 'TLS ends here for HTTPS probes, and in it is none');
   if (!inTls && isBytes(policy, client, protocol)) return explainConnection(authorizer, policy, client);
 
   const request = requestFacts(query, protocol);

@@ -67,15 +67,15 @@ function awaitProbe(connection: Unrecognized, scope: ConnectionScope): void {
   peek(connection.socket, nothing, connection.detectTimeoutMs, lookForTls(), (result) => {
     const { kind, bytes } = result;
     if (kind === 'ended' && bytes.length === 0) endedSilent(connection, scope);
-    else if (kind === 'seen' && result.value.kind === 'hello' && mayProbeInTls(connection)) {
+    else if (kind === 'seen' && result.value.kind === 'hello' && mayProbeInTls(connection, result.value.hello)) {
       takeProbe(connection, bytes, result.value.hello);
     } else connection.tcp(connection.socket, scope, bytes, null);
   });
 }
 
 /** TLS for others that would not go on as bytes. */
-function mayProbeInTls(connection: Unrecognized): boolean {
-  return connection.probes().tls && !connection.isAuthorized();
+function mayProbeInTls(connection: Unrecognized, hello: ClientHello): boolean {
+  return connection.probes().tls && !isForUs(connection, hello) && !connection.isAuthorized();
 }
 
 /** TLS ends here for a client that verifies nobody, so that each of its requests is decided. */
@@ -115,7 +115,7 @@ function detectTls(connection: Unrecognized, policy: PortPolicy): void {
     } else if (result.kind === 'timeout') {
       connection.identify(noTls).tcpError('tls detection timeout', null);
       connection.socket.destroy();
-    } else if (result.value.kind === 'hello' && !isForUs(connection, result.value.hello) && mayProbeInTls(connection)) {
+    } else if (result.value.kind === 'hello' && mayProbeInTls(connection, result.value.hello)) {
       takeProbe(connection, bytes, result.value.hello);
     } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
       takeHello(connection, policy, bytes, result.value.hello, result.value.hello.serverName);

@@ -17,7 +17,7 @@ export interface RandomRequest {
   readonly client: string;
   /** A name of one of the clients' certificates, or what there is in its place. */
   readonly tls: 'none' | 'anonymous' | 'passthrough' | { readonly identity: string };
-  readonly protocol: 'http1' | 'http2' | 'grpc' | 'tcp';
+  readonly protocol: 'http1' | 'http2' | 'grpc' | 'tcp' | 'connect';
   readonly method: string;
   readonly path: string;
   readonly host: string;
@@ -256,13 +256,16 @@ export function randomRequest(ports: readonly number[]): fc.Arbitrary<RandomRequ
       'none',
       'anonymous',
       'passthrough',
+      'passthrough',
       ...Object.values(identities).map((name) => ({ identity: name })),
     ),
-    protocol: of('http1', 'http1', 'http1', 'http2', 'http2', 'grpc', 'tcp'),
+    protocol: of('http1', 'http1', 'http1', 'http2', 'http2', 'grpc', 'tcp', 'connect'),
     method: of('GET', 'GET', 'GET', 'POST', 'HEAD', 'DELETE', 'OPTIONS', 'PROPFIND', 'get'),
     path: of(
       ...['/', '/', '/a', '/a', '/a/b', '/a/', '/A', '/a;x', '/a/../b', '/a/%2e%2e/b', '/a%2fb', '//a', '/%61', '/a#f'],
-      ...['/healthz', '/healthz', '/healthz?x=1', '/svc.Foo/Bar', '/svc.Foo/Bar', '/svc.Foo/Baz', '/svc.Foo/Bar/'],
+      ...['/healthz', '/healthz', '/healthz?x=1', '/secure', '/secure', '/secure?x=1', '/stop', '/Stop', '/secure/'],
+      ...['/grpc.health.v1.Health/Check', '/grpc.health.v1.Health/Check', '/grpc.health.v1.Health/Watch'],
+      ...['/svc.Foo/Bar', '/svc.Foo/Bar', '/svc.Foo/Baz', '/svc.Foo/Bar/'],
       ...['/a?x=1', '/a?x=2&y=1', '/a?X=1', '/a?x=1;y=2', '/b?x=%31', '/a\\b', '/a%00', '*', 'http://web.shop/a'],
     ),
     host: of('web.shop', 'web.shop', 'WEB.shop:80', 'a.web.shop', 'other.test.', '10.0.0.1', '[::1]:80', 'a@web.shop'),

@@ -25,6 +25,8 @@ export interface SniffingAppOptions {
   readonly port?: number;
   /** PEM of the app's own TLS: connections that begin with a ClientHello are terminated with it and then echoed. */
   readonly tls?: { readonly cert: string; readonly key: string };
+  /** In its own TLS, requests of HTTP/1 are answered as outside of it. */
+  readonly servesInTls?: boolean;
 }
 
 /**
@@ -46,10 +48,24 @@ export async function startSniffingApp(
     if (String(request.headers['content-type'] ?? '').startsWith('application/grpc')) answerGrpc(request, response);
     else describe(request, (seen) => void hold(seen.url).then(() => respond(response, seen)));
   });
-  const tls = options.tls === undefined ? null : createTlsServer({ ...options.tls, allowHalfOpen: true }, echo);
+  const inTls = (socket: Socket): void => {
+    socket.once('data', (first: Buffer) => {
+      socket.pause();
+      socket.unshift(first);
+      if (/^[A-Z]+ \S+ HTTP\/1\./.test(first.toString('latin1'))) http1.emit('connection', socket);
+      else echo(socket);
+      socket.resume();
+    });
+  };
+  const secured = options.servesInTls === true ? inTls : echo;
+  const tls = options.tls === undefined ? null : createTlsServer({ ...options.tls, allowHalfOpen: true }, secured);
   const serve = (socket: Socket): void => {
     counts.connections += 1;
+    // Who says nothing gets no answer.
+    const ended = (): void => void socket.end();
+    socket.once('end', ended);
     socket.once('data', (first: Buffer) => {
+      socket.off('end', ended);
       socket.pause();
       socket.unshift(first);
       const text = first.toString('latin1');

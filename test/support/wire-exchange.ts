@@ -14,7 +14,11 @@ export interface Exchange {
   readonly host: string;
   readonly port: number;
   readonly localAddress?: string;
-  readonly tls?: { readonly servername: string; readonly ca: string; readonly cert?: string; readonly key?: string };
+  readonly tls?: { readonly servername: string; readonly ca: string; readonly cert?: string; readonly key?: string } & {
+    /** Whoever answers will do. */
+    readonly anybody?: boolean;
+    readonly alpn?: readonly string[];
+  };
   readonly proto: 'http/1.1' | 'http/2' | 'grpc' | 'tcp';
   readonly method?: string;
   readonly path?: string;
@@ -225,8 +229,9 @@ export async function runExchange(exchange: Exchange): Promise<ExchangeResult> {
 }
 
 /** The test CA signs both the proxy's certificate and the app's own; their names are checked by SNI alone. */
-function verification({ ca }: { readonly ca: string }): ConnectionOptions {
-  return { ca, checkServerIdentity: () => undefined };
+function verification({ ca, anybody = false, alpn }: NonNullable<Exchange['tls']>): ConnectionOptions {
+  const offered = alpn === undefined ? {} : { ALPNProtocols: [...alpn] };
+  return { ca, checkServerIdentity: () => undefined, rejectUnauthorized: !anybody, ...offered };
 }
 
 export interface BurstResult {

@@ -14,7 +14,7 @@ export interface ApplicationRequest {
   readonly host: string;
   readonly clientIp: IpAddress;
   header(name: string): readonly string[];
-  /** End-to-end fields as they would go on, name and value in turn; empty where HTTP/2 carries the request. */
+  /** End-to-end fields as they would go on over HTTP/1, name and value in turn. */
   readonly fields: HeaderList;
   /** Called once, when the client is gone before it has its response. */
   onAborted(listener: () => void): void;
@@ -41,7 +41,7 @@ export function serveApplication(
   readBody: ApplicationRequest['body'],
   application: Application,
   failed: (error: unknown) => void,
-  fields: HeaderList = [],
+  fields: HeaderList,
 ): void {
   const { scope } = admitted;
   let aborted: (() => void) | null = null;

@@ -84,7 +84,9 @@ export class Http2Lane implements Http2Engine, ClientLane {
       const failed = (error: unknown): void => pipeline.fail(connection, admitted, stream, upstreamFailure(error));
       const body = new CollectedBody(stream);
       stream.relay = body;
-      serveApplication(admitted, stream, (max) => body.read(max), destination.application, failed);
+      const { head } = stream.requestHead;
+      const fields = outgoingFields(connection.facts.client, admitted, ['host', head.host, ...head.forward]);
+      serveApplication(admitted, stream, (max) => body.read(max), destination.application, failed, fields);
       return;
     }
     const failed = (error: unknown): void => {
