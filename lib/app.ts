@@ -17,7 +17,7 @@ import { checkNode } from './proxy/node-internals.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
 import type { Log } from './telemetry/log.ts';
 import { type Build, createTelemetry } from './telemetry/metrics.ts';
-import { droppedLines, failedWrites } from './telemetry/output.ts';
+import { droppedLines, failedWrites, waitingLines } from './telemetry/output.ts';
 
 export interface AppOptions {
   readonly config: Config;
@@ -54,6 +54,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     processStart: Date.now() / 1000 - process.uptime(),
     droppedLogLines: droppedLines,
     failedLogWrites: failedWrites,
+    waitingLogLines: waitingLines,
   });
   const ignoreFaults = onInternalFault((fault) => {
     soundness.fault(fault.ended);

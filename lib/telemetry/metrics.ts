@@ -40,6 +40,8 @@ export interface TelemetryOptions {
   readonly droppedLogLines?: () => number;
   /** Writes of log lines that failed so far, by the system's code. */
   readonly failedLogWrites?: () => ReadonlyMap<string, number>;
+  /** Lines that wait to be written now. */
+  readonly waitingLogLines?: () => number;
   /** Monotonic milliseconds; tests bring their own. */
   readonly now?: () => number;
 }
@@ -86,6 +88,15 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       type: 'counter',
     },
     () => [gaugeSample(dropped())],
+  );
+  registerCollected(
+    registry,
+    {
+      name: 'sallyport_log_waiting_lines',
+      help: 'Log lines that wait for a reader that stands still, or for room.',
+      type: 'gauge',
+    },
+    () => [gaugeSample(options.waitingLogLines?.() ?? 0)],
   );
   registerCollected(
     registry,

@@ -44,6 +44,11 @@ export function droppedLines(): number {
   return outputs.reduce((sum, output) => sum + output.dropped, 0);
 }
 
+/** Lines that wait to be written now, on all outputs of this process: many where a reader stands still. */
+export function waitingLines(): number {
+  return outputs.reduce((sum, output) => sum + output.waitingLines, 0);
+}
+
 /** Writes that failed so far, on all outputs of this process, by the system's code. A full pipe is no failure. */
 export function failedWrites(): ReadonlyMap<string, number> {
   return failures;
@@ -98,6 +103,10 @@ class BufferedSink implements LineSink {
     if (this.#piece !== null) return;
     if (this.#waitingChars >= pieceChars) this.#next();
     else this.#timer ??= setTimeout(this.#onTimer, flushEveryMs).unref();
+  }
+
+  get waitingLines(): number {
+    return this.#waiting.reduce((sum, { lines }) => sum + lines, this.#piece?.lines ?? 0);
   }
 
   /** Resolves when nothing is left to be written. */

@@ -133,6 +133,8 @@ t.test('policy is followed while nobody reads', async (t) => {
   await ask(port, 600);
   const generation = async () => (await scrape(sallyport.adminPort)).sum('sallyport_policy_generation');
   const before = await generation();
+  const waiting = (await scrape(sallyport.adminPort)).sum('sallyport_log_waiting_lines');
+  t.ok(waiting > 100, `it shows: ${waiting} lines wait`);
   policyEnvironment(folder, openServer('web', port));
   await until('the new policy', async () => (await generation()) > before);
   await ask(port, 100);
@@ -148,6 +150,12 @@ t.test('readers that go away', async (t) => {
   await ask(port, 200);
   const scraped = await scrape(sallyport.adminPort);
   t.ok(scraped.sum('sallyport_log_lines_dropped_total') > 0, 'what nobody can get is counted');
+  t.equal(
+    scraped.sum('sallyport_log_write_failures_total', { errno: 'EPIPE' }),
+    2,
+    'of each output that nobody is there',
+  );
+  t.equal(scraped.sum('sallyport_log_waiting_lines'), 0, 'nothing waits for nobody');
   t.equal(scraped.sum('sallyport_internal_errors_total'), 0);
   t.match(await sallyport.stop(), { code: 0, signal: null });
 });
