@@ -137,6 +137,7 @@ class PortCompiler {
       grants,
       rateLimit: limit === undefined || shut ? null : resolveRateLimit(limit, this.#port, this.#workload),
       ...this.#connectionProbes(attached),
+      nodeIps: this.#workload.nodeIps,
     });
   }
 
@@ -302,7 +303,7 @@ class CompiledIndex implements PolicyIndex {
   }
 
   #defaultPort(port: number): CompiledPort {
-    const { defaultPolicy, opaquePorts, requireIdentityPorts, probes, detectTimeoutMs } = this.#workload;
+    const { defaultPolicy, opaquePorts, requireIdentityPorts, probes, detectTimeoutMs, nodeIps } = this.#workload;
     if (this.#elsewhere !== null) return closedPort(port, detectTimeoutMs, this.#elsewhere);
     const policy = requireIdentityPorts.has(port) ? requireIdentity(defaultPolicy) : defaultPolicy;
     const server = defaultRef(policy);
@@ -320,6 +321,7 @@ class CompiledIndex implements PolicyIndex {
       rateLimit: null,
       tcpProbe: this.#defaults.tcpProbe(probes.get(port)),
       tlsProbes: this.#defaults.tlsProbes(server, probes.get(port)),
+      nodeIps,
     });
   }
 }

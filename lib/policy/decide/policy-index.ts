@@ -1,3 +1,4 @@
+import type { IpAddress } from '../../ip.ts';
 import type { ResourceRef } from '../../resource-ref.ts';
 import { byteText } from '../bytes.ts';
 import type {
@@ -89,6 +90,8 @@ export interface CompiledPort extends PortPolicy {
   readonly tcpProbe: Authorization | null;
   /** What is decided of requests in TLS that is not for us, and would not go on as bytes; null where it has no HTTPS probe. */
   readonly tlsProbes: RouteTable | null;
+  /** Addresses of the pod's node, behind which NAT may hide clients: for reasons, never for decisions. */
+  readonly nodeIps: readonly IpAddress[];
   readonly noRoute: NoRoute;
   readonly connectionDeny: ConnectionDeny;
   /** Filled by `decide.ts`. */
@@ -159,13 +162,15 @@ export function compiledPort(options: {
   readonly document?: DocumentPlace | null;
   readonly tcpProbe?: Authorization | null;
   readonly tlsProbes?: RouteTable | null;
+  readonly nodeIps?: readonly IpAddress[];
 }): CompiledPort {
-  const { server, document = null, tcpProbe = null, tlsProbes = null } = options;
+  const { server, document = null, tcpProbe = null, tlsProbes = null, nodeIps = [] } = options;
   return Object.freeze({
     ...options,
     document,
     tcpProbe,
     tlsProbes,
+    nodeIps,
     decisionsLast: options.rateLimit === null,
     noRoute: Object.freeze({ kind: 'no-route', server } as const),
     connectionDeny: Object.freeze({ kind: 'deny', server } as const),

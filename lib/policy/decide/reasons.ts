@@ -17,10 +17,13 @@ function who(client: Client): string {
   return `${client.ip.text} (${tlsText(client.tls)})`;
 }
 
-function notCovered(what: string, client: Client, candidates: readonly Candidate[]): string {
-  return candidates.length === 0
-    ? `nothing is authorized on ${what}`
-    : `no authorization of ${what} covers ${who(client)}`;
+function notCovered(what: string, port: CompiledPort, client: Client, candidates: readonly Candidate[]): string {
+  if (candidates.length === 0) return `nothing is authorized on ${what}`;
+  const isNode = port.nodeIps.some(({ text }) => text === client.ip.text);
+  const whose = isNode
+    ? ", which is an address of the pod's own node: NAT may have put it in place of the client's"
+    : '';
+  return `no authorization of ${what} covers ${who(client)}${whose}`;
 }
 
 function grantedBy(authz: ResourceRef, audit: boolean, client: Client): string {
@@ -41,7 +44,7 @@ export function connectionReasons(port: CompiledPort, client: Client): Reasons {
         : `${server} serves ${port.protocol}: bytes of another protocol are never let in`;
     return { reason, candidates };
   }
-  return { reason: notCovered(server, client, candidates), candidates };
+  return { reason: notCovered(server, port, client, candidates), candidates };
 }
 
 export function requestReasons(
@@ -94,7 +97,7 @@ function denied(
 ): string {
   return rule?.sealed === true
     ? `a document about this part of ${refText(route)} cannot be read, and what it may cover is refused until it is mended`
-    : notCovered(`${refText(port.server)} for ${refText(route)}`, client, candidates);
+    : notCovered(`${refText(port.server)} for ${refText(route)}`, port, client, candidates);
 }
 
 function matchedRule(port: CompiledPort, client: Client, request: RequestFacts) {

@@ -54,14 +54,14 @@ export const policyFaults: readonly Fault[] = [
 apiVersion: policy.linkerd.io/v1alpha1
 kind: NetworkAuthentication
 metadata: { name: pods, namespace: shop }
-spec: { networks: [{ cidr: 10.1.0.0/16, except: [10.1.0.1] }] }
+spec: { networks: [{ cidr: 10.2.0.0/16 }] }
 `;
-      const stage = await Stage.set(t, { policy });
-      await stage.run();
+      const stage = await Stage.start(t, { policy, env: { SALLYPORT_NODE_IPS: node } });
       await get(stage.port, '/orders/7', node);
       return [
         await stage.log(/Request denied/, 'client.ip', 'reason', 'candidates'),
-        await stage.explain(/network: wanted/, '--client', '10.1.0.1', '--path', '/orders/7'),
+        await stage.explain(/reason /, '--client', node, '--path', '/orders/7'),
+        await stage.explain(/network: wanted/, '--client', node, '--path', '/orders/7'),
       ];
     },
   },
