@@ -37,7 +37,12 @@ export function endAfterLastBytes(socket: Socket, patience: 'patient' | 'impatie
     socket.end(end);
     return;
   }
-  socket.once('end', end);
+  // A client that has ended its own side may still be reading: what waits for it is not dropped, as a response that ends with
+  // its connection would look whole without it. One that reads nothing is the stall timeout's.
+  socket.once('end', () => {
+    if (socket.writableFinished) end();
+    else socket.once('finish', end);
+  });
   if (patience === 'patient' && socket.writableLength > 0) {
     socket.end(linger);
   } else {
