@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import t from 'tap';
@@ -17,6 +17,9 @@ const manifest = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')
   readonly version: string;
   readonly engines: { readonly node: string };
 };
+interface Lock {
+  readonly packages: Readonly<Record<string, { readonly version: string; readonly dev?: boolean }>>;
+}
 const absent = await missing(t, 'npm', 'tar');
 
 /** No name server, no route, nobody there: as npm says it. */
@@ -46,6 +49,22 @@ t.test('npm install --global, from the tarball', { skip: absent, timeout: 280_00
   for (const name of ['sallyport.service', 'sallyport-redirect.service', 'sallyport.sysusers']) {
     t.ok(statSync(join(root, 'lib/deploy/systemd', name)).isFile(), name);
   }
+  const lock = JSON.parse(readFileSync(join(checkout, 'package-lock.json'), 'utf8')) as Lock;
+  const there = JSON.parse(readFileSync(join(root, 'npm-shrinkwrap.json'), 'utf8')) as Lock;
+  t.same(there.packages, lock.packages, 'the package names the versions that were tested');
+  const needed = Object.entries(lock.packages).filter(([path, one]) => path !== '' && one.dev !== true);
+  const versions = needed.flatMap(([path, { version }]) => {
+    const file = join(root, path, 'package.json');
+    return existsSync(file) ? [{ path, version, installed: JSON.parse(readFileSync(file, 'utf8')).version }] : [];
+  });
+  t.ok(versions.length > 25, `${versions.length} packages`);
+  t.same(
+    versions.filter(({ version, installed }) => installed !== version),
+    [],
+    'and those are installed',
+  );
+  const tools = ['typescript', 'tap', 'node'].filter((name) => existsSync(join(root, 'node_modules', name)));
+  t.same(tools, [], 'without the tools');
   t.match(await sallyport({}, '--version'), { code: 0, stdout: `sallyport ${manifest.version}\n`, stderr: '' });
 
   const [port, health, appPort] = [await freePort(), await freePort(), await freePort()];

@@ -93,7 +93,7 @@ async function contains(t: Test, { root }: BuiltImage): Promise<void> {
   const [interpreter] = readFileSync(join(root, 'usr/local/bin/sallyport'), 'utf8').split('\n');
   t.equal(interpreter, '#!/usr/local/bin/node', 'the command needs no shell');
   t.same(readdirSync(join(root, 'sallyport')).sort(), [
-    ...['LICENSE', 'README.md', 'dist', 'node_modules', 'package-lock.json', 'package.json'],
+    ...['LICENSE', 'README.md', 'dist', 'node_modules', 'npm-shrinkwrap.json', 'package.json'],
   ]);
   const own = paths(files).filter((path) => path.startsWith('/sallyport/') && !path.includes('/node_modules/'));
   t.same(
