@@ -75,7 +75,9 @@ function putNode(): void {
 }
 
 function putPackage(): void {
-  cpSync(packageFolder, join(root, '/sallyport'), { recursive: true, verbatimSymlinks: true });
+  // Types and source maps are for who develops: a thousand files that no program reads.
+  const filter = (source: string): boolean => !/\.([cm]?ts|map)$/.test(source);
+  cpSync(packageFolder, join(root, '/sallyport'), { recursive: true, verbatimSymlinks: true, filter });
   // The launcher is a shell script, and there is no shell; nor is there systemd.
   for (const folder of ['bin', 'lib']) run('rm', '-r', join(root, '/sallyport', folder));
   putLibraries(...filesBelow(join(packageFolder, 'node_modules')).filter((file) => file.endsWith('.node')));
