@@ -109,6 +109,11 @@ async function starts(t: Test, setting: Setting): Promise<void> {
   await until('it to be started again', async () => (await shown(setting, 'sallyport', 'NRestarts')) === '1');
   await until('the proxy', async () => (await ask(setting, 'client', 8080)) === 200);
 
+  await machine.sh('kill -STOP $(systemctl show --property MainPID --value sallyport)');
+  const patience = { timeoutMs: 60_000, everyMs: 500 };
+  await until('the watchdog', async () => (await shown(setting, 'sallyport', 'NRestarts')) === '2', patience);
+  await until('the proxy that turns', async () => (await ask(setting, 'client', 8080)) === 200);
+
   const wrong = await machine.sh(
     'systemctl stop sallyport; echo SALLYPORT_DETECT_TIMEOUT=soon >> /etc/sallyport/sallyport.env; systemctl start sallyport',
   );
