@@ -6,14 +6,14 @@ const SOCK_CLOEXEC = 0o2000000;
 /** A word that cannot be taken now is lost; nothing waits for systemd. */
 const MSG_DONTWAIT = 0x40;
 
-type Environment = Readonly<Record<string, string | undefined>>;
+type Variables = Readonly<Record<string, string | undefined>>;
 
 /**
  * Tells systemd that the service is up, where its unit says `Type=notify`, and from then on, where it says `WatchdogSec=`,
  * that the event loop turns (sd_notify(3): datagrams to the socket that NOTIFY_SOCKET names). Node has no datagrams in the
  * Unix domain, so these are foreign calls. Yields what went wrong; null where nothing did, or nobody asked.
  */
-export function reportReady(env: Environment): string | null {
+export function reportReady(env: Variables): string | null {
   const path = env.NOTIFY_SOCKET;
   if (path === undefined || path === '') return null;
   // An address is the family and up to 108 bytes; `@` stands for the zero of an abstract one.
@@ -29,7 +29,7 @@ export function reportReady(env: Environment): string | null {
 }
 
 /** Half of what systemd waits for a sign of life, as it asks for; null where it waits for none of this process. */
-function watchdogMs({ WATCHDOG_USEC, WATCHDOG_PID }: Environment): number | null {
+function watchdogMs({ WATCHDOG_USEC, WATCHDOG_PID }: Variables): number | null {
   if (WATCHDOG_PID !== undefined && WATCHDOG_PID !== `${process.pid}`) return null;
   const ms = Number(WATCHDOG_USEC ?? '') / 2000;
   return ms >= 1 ? ms : null;
