@@ -104,6 +104,40 @@ status: {podIP: 10.1.1.1, podIPs: [{ip: 10.1.1.1}, {ip: "fd00::1"}, {ip: nonsens
   ]);
 });
 
+t.test('probes and hooks of every kind', async (t) => {
+  const spec = parse(`
+containers:
+  - name: a
+    ports: [{name: web, containerPort: 8080}, {name: tls, containerPort: 8443}]
+    startupProbe: {grpc: {port: 9000, service: shop}}
+    readinessProbe: {httpGet: {path: /ready, port: tls, scheme: HTTPS}}
+    livenessProbe: {tcpSocket: {port: web}}
+    lifecycle:
+      postStart: {httpGet: {path: /warm, port: web}}
+      preStop: {httpGet: {path: /stop?now, port: 8443, scheme: HTTPS}}
+  - name: b
+    livenessProbe: {exec: {command: ["true"]}}
+    readinessProbe: {tcpSocket: {port: none}}
+    lifecycle: {preStop: {sleep: {seconds: 3}}}
+`);
+  const { facts, problems } = readPod({ kind: 'Pod', metadata: {}, spec });
+  t.same(
+    [...(facts?.probes ?? [])],
+    [
+      [8080, [{ kind: 'tcp' }, { kind: 'hook', path: '/warm' }]],
+      [
+        8443,
+        [
+          { kind: 'https', path: '/ready' },
+          { kind: 'https-hook', path: '/stop' },
+        ],
+      ],
+      [9000, [{ kind: 'grpc' }]],
+    ],
+  );
+  t.match(problems, [{ code: 'probe-port', path: ['spec', 'containers', 1, 'readinessProbe', 'tcpSocket', 'port'] }]);
+});
+
 t.test("a probe's path is that of its URI reference, and none where it has none", async (t) => {
   const rows: readonly (readonly [text: string, path: string | undefined])[] = [
     ['/', '/'],
