@@ -7,6 +7,7 @@ import type { Complaint } from '../lib/errors/complaint.ts';
 import type { ExitStatus } from '../lib/errors/exits.ts';
 import type { FaultCode } from '../lib/errors/faults.ts';
 import { type CommandLine, complain, type FlagOf, type Io, UsageError } from './arguments.ts';
+import { shellWord } from './shell-word.ts';
 
 /** The streams as this command uses them. */
 export interface CertsIo extends Pick<Io, 'env'> {
@@ -328,8 +329,4 @@ function textOf(report: Report): string {
 
 function jsonOf({ written, notAfter, identity, environment }: Report): string {
   return `${JSON.stringify({ written, notAfter, identity, environment })}\n`;
-}
-
-function shellWord(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

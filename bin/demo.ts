@@ -7,6 +7,7 @@ import { createAuthority, issueCertificate } from '../certs/authority.ts';
 import type { Io, Main } from './arguments.ts';
 import { demoPolicy } from './demo-policy.ts';
 import { run } from './run.ts';
+import { shellWord } from './shell-word.ts';
 
 /** The ports of the demo, as everybody knows them; one that is taken gives way to a free one. */
 const wellKnown = { app: 3000, proxy: 8080, admin: 4191, health: 4192 } as const;
@@ -125,8 +126,9 @@ function withoutOurs(env: Io['env']): Record<string, string | undefined> {
 
 function instructions(folder: string, ports: Ports): string {
   const { app, proxy: proxyPort, admin, health } = ports;
-  const tls = `--resolve ${webName}:${proxyPort}:127.0.0.1 --cacert ${folder}/ca.crt`;
-  const identity = `--cert ${folder}/orders.crt --key ${folder}/orders.key`;
+  const file = (name: string): string => shellWord(join(folder, name));
+  const tls = `--resolve ${webName}:${proxyPort}:127.0.0.1 --cacert ${file('ca.crt')}`;
+  const identity = `--cert ${file('orders.crt')} --key ${file('orders.key')}`;
   const moved = (Object.keys(wellKnown) as (keyof Ports)[]).filter((name) => ports[name] !== wellKnown[name]);
   const others = moved.map((name) => `Port ${wellKnown[name]} is taken: the ${name} is on ${ports[name]}.\n`).join('');
   return `

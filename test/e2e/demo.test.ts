@@ -31,13 +31,14 @@ function copyOfCheckout(t: Test): string {
   symlinkSync(join(checkout, 'node_modules'), join(folder, 'node_modules'));
   // Older than what is installed, or `npm start` would install it again, through the link.
   utimesSync(join(folder, 'package-lock.json'), 0, 0);
-  mkdirSync(join(folder, 'tmp'));
+  // With a blank in its name, which the printed lines must quote.
+  mkdirSync(join(folder, 'tmp dir'));
   return folder;
 }
 
 async function npmStart(t: Test): Promise<Demo> {
   const folder = copyOfCheckout(t);
-  const temporary = join(folder, 'tmp');
+  const temporary = join(folder, 'tmp dir');
   // What the shell has set must not bend the demo.
   const env = bareEnvironment({ TMPDIR: temporary, SALLYPORT_POLICY: '/nowhere', npm_config_update_notifier: 'false' });
   const npm = await startChild(t, 'npm', ['start'], { cwd: folder, env });
