@@ -528,8 +528,8 @@ const steps: readonly Step[] = [
       'lib/proxy/http1/fast/request.ts': 1,
       'lib/proxy/http1/library/serve.ts': 1,
       'lib/proxy/http1/library/upgrade.ts': 1,
-      // To HTTP/2, to HTTP/1, and to an application in this process.
-      'lib/proxy/http2/lane.ts': 3,
+      // To HTTP/2; and as HTTP/1 has it, for applications in this process, too.
+      'lib/proxy/http2/lane.ts': 2,
     },
     examples: {
       is: ['outgoingFields(client, admitted, fields)', 'const lines = outgoingLines(client, admitted, lines);'],

@@ -188,8 +188,9 @@ class InboundConnection implements LiveConnection, Unrecognized {
         this.destroy();
         return;
       }
-      const application = tls.application(this.#services.upstreams, destination.endpoint, sourceOf(this.ip));
-      this.#secured = { kind: 'in-process', application };
+      const { endpoint } = destination;
+      const application = tls.application(this.#services.upstreams, endpoint, sourceOf(this.ip));
+      this.#secured = { kind: 'app-in-tls', endpoint, application };
       tls.termination.accept(this.socket, hello, 'http/1.1', done);
     };
     const failed = (error: unknown): void => internalFault('TLS for probes', this, error);

@@ -15,6 +15,8 @@ import { type Failure, failures, refusalFor } from './refuse.ts';
 /** What stands behind a port. */
 export type Destination =
   | { readonly kind: 'app'; readonly endpoint: Endpoint }
+  /** The app as it speaks TLS, asked by an application of ours: a load on both like any other. */
+  | { readonly kind: 'app-in-tls'; readonly endpoint: Endpoint; readonly application: Application }
   /** An application inside this process: the admin server, which obeys policy like any other. */
   | { readonly kind: 'in-process'; readonly application: Application };
 
@@ -121,7 +123,7 @@ export class RequestPipeline {
   /** Counts a request in: how it is counted out, or the limit that it is beyond. */
   #take({ destination }: HttpConnection, { headBytes }: Request): (() => void) | LimitName {
     // The admin server's responses are at hand, and wanted above all when there are too many.
-    if (destination.kind !== 'app') {
+    if (destination.kind === 'in-process') {
       this.#inFlight++;
       return this.#ended;
     }
@@ -161,7 +163,7 @@ export class RequestPipeline {
     const { code, label, refusal, errno } = failure;
     const { destination } = connection;
     const met =
-      errno === null || destination.kind !== 'app'
+      errno === null || destination.kind === 'in-process'
         ? null
         : { app: hostPort(destination.endpoint.host, destination.endpoint.port), errno };
     connection.scope.httpError(policy, { code, label, detail: refusal.message, met }, log);

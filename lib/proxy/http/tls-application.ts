@@ -5,7 +5,7 @@ import { CodedError } from '../../errors/coded-error.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
 import { guarded } from '../guard.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
-import type { Upstreams } from '../upstream/upstreams.ts';
+import type { Done, Upstreams } from '../upstream/upstreams.ts';
 import type { Admitted } from './admitted.ts';
 import type { Application, ApplicationRequest, ApplicationResponse } from './application.ts';
 
@@ -20,16 +20,25 @@ const hopByHop: ReadonlySet<string> = new Set(
 );
 
 /**
- * The app as it speaks TLS, for requests that were decided: one connection a request, whose certificate nobody verifies, as
- * the kubelet does not when it asks an app by HTTPS. For probes, hence `GET` without content and short responses.
+ * The app as it speaks TLS, for the requests of one client's connection that were decided: one connection a request, whose
+ * certificate nobody verifies, as the kubelet does not when it asks an app by HTTPS. For probes, hence `GET` without content
+ * and short responses.
  */
 export function tlsApplication(upstreams: Upstreams, endpoint: Endpoint, asker: Asker): Application {
+  let open = 0;
   return {
-    handle: (request, admitted) =>
-      new Promise((resolve, reject) => {
-        const exchange = new TlsExchange(request, resolve, reject);
-        exchange.begin(upstreams, endpoint, asker, admitted);
-      }),
+    handle: async (request, admitted) => {
+      const isExtra = open > 0;
+      open++;
+      try {
+        return await new Promise((resolve, reject) => {
+          const exchange = new TlsExchange(request, resolve, reject);
+          exchange.begin(upstreams, endpoint, asker, admitted, isExtra);
+        });
+      } finally {
+        open--;
+      }
+    },
   };
 }
 
@@ -53,11 +62,13 @@ class TlsExchange {
     this.#timer = setTimeout(guarded('an HTTPS probe, late', null, late), longest);
   }
 
-  begin(upstreams: Upstreams, endpoint: Endpoint, asker: Asker, admitted: Admitted): void {
-    const pending = upstreams.connect(admitted, endpoint, asker, (error, socket) => {
+  /** @param isExtra see `Upstreams.connect`. */
+  begin(upstreams: Upstreams, endpoint: Endpoint, asker: Asker, admitted: Admitted, isExtra: boolean): void {
+    const connected: Done = (error, socket) => {
       if (error === null) this.#speak(socket);
       else this.#fail(error instanceof CodedError ? error : new CodedError('ERR_SALLYPORT_UNREACHABLE', error.message));
-    });
+    };
+    const pending = upstreams.connect(admitted, endpoint, asker, connected, undefined, isExtra);
     this.#request.onAborted(() => {
       pending.cancel();
       this.#fail(new Error('the client is gone'));
@@ -80,6 +91,10 @@ class TlsExchange {
       createConnection: () => secured,
     });
     this.#sent.on('error', failed);
+    this.#sent.once(
+      'upgrade',
+      guarded('an HTTPS probe, upgraded', secured, () => this.#broken('switched protocols')),
+    );
     this.#sent.once(
       'response',
       guarded('an HTTPS probe', secured, (response) => this.#receive(response)),
@@ -105,6 +120,13 @@ class TlsExchange {
       if (size >= mostContent) finish();
     });
     response.once('end', finish);
+    // Node takes a response that breaks off for no error where nobody listens for one.
+    const closed = (): void => this.#broken('ended its response early');
+    response.once('close', guarded('an HTTPS probe, ended', this.#socket, closed));
+  }
+
+  #broken(what: string): void {
+    this.#fail(new CodedError('ERR_SALLYPORT_BAD_RESPONSE', `the application ${what}`));
   }
 
   #fail(error: Error): void {

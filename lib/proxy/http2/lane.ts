@@ -80,12 +80,11 @@ export class Http2Lane implements Http2Engine, ClientLane {
     stream.admitted = admitted;
     const { policy } = admitted;
     const { destination } = connection;
-    if (destination.kind === 'in-process') {
+    if (destination.kind !== 'app') {
       const failed = (error: unknown): void => pipeline.fail(connection, admitted, stream, upstreamFailure(error));
       const body = new CollectedBody(stream);
+      const fields = http1Fields(connection, admitted, stream);
       stream.relay = body;
-      const { head } = stream.requestHead;
-      const fields = outgoingFields(connection.facts.client, admitted, ['host', head.host, ...head.forward]);
       serveApplication(admitted, stream, (max) => body.read(max), destination.application, failed, fields);
       return;
     }
@@ -127,8 +126,12 @@ function http2BlockFor(connection: HttpConnection, admitted: Admitted, { request
 function http1TextFor(connection: HttpConnection, admitted: Admitted, stream: ClientStream): string {
   const { requestHead, remoteEnded } = stream;
   const { head, contentLength } = requestHead;
-  const received = (): HeaderList => ['host', head.host, ...head.forward];
-  const fields = (): HeaderList => outgoingFields(connection.facts.client, admitted, received());
+  const fields = (): HeaderList => http1Fields(connection, admitted, stream);
   if (admitted.permit.headerChanges === null) return requestHead.http1(fields, !remoteEnded);
   return http1Text(head, fields(), contentLength, !remoteEnded);
+}
+
+function http1Fields(connection: HttpConnection, admitted: Admitted, { requestHead }: ClientStream): HeaderList {
+  const { host, forward } = requestHead.head;
+  return outgoingFields(connection.facts.client, admitted, ['host', host, ...forward]);
 }

@@ -112,8 +112,7 @@ export class NodeHttp2Lane implements Http2Engine {
     const exchange = new Http2Exchange(connection.facts, pipeline, stream, head, endStream);
     if (exchange.downgraded) exchange.forwardHeaders.unshift('host', exchange.host);
     const { destination } = connection;
-    if (exchange.downgraded || destination.kind === 'in-process')
-      serveExchange(pipeline, this.#library, connection, exchange);
+    if (exchange.downgraded || destination.kind !== 'app') serveExchange(pipeline, this.#library, connection, exchange);
     else this.#forward(connection, exchange, destination.endpoint);
   }
 

@@ -24,7 +24,7 @@ export function serveExchange(
   const failed = (error: unknown): void => pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
   const { destination } = connection;
   const fields = outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders);
-  if (destination.kind === 'in-process') {
+  if (destination.kind !== 'app') {
     const readBody = (maxBytes: number): Promise<Buffer> => readStream(exchange.body, maxBytes);
     serveApplication(admitted, exchange, readBody, destination.application, failed, fields);
     return;
