@@ -243,3 +243,38 @@ for (const lane of lanes) {
     t.match(await sallyport.stop(), { code: 0 });
   });
 }
+
+t.test('nobody is read away for ever', async (t) => {
+  const folder = t.testdir();
+  const [ruled = 0] = await freePorts(1);
+  const sallyport = await startSallyport(t, {
+    env: {
+      ...policyEnvironment(folder, closedServer('ruled', ruled)),
+      SALLYPORT_INBOUND_PORTS: `${ruled}=127.0.0.1:1`,
+    },
+  });
+  const refused = 'GET /public HTTP/1.1\r\nHost: web\r\nno field\r\n\r\n';
+  for (const [title, piece] of [
+    ['a client that is silent and does not end', Buffer.alloc(0)],
+    ['one that sends a little now and then', Buffer.from('x')],
+    ['one that sends as much as it can', Buffer.alloc(1024 * 1024)],
+  ] as const) {
+    const socket = await open(ruled, false);
+    let isOver = false;
+    socket.on('error', () => {});
+    socket.on('close', () => {
+      isOver = true;
+    });
+    socket.write(refused);
+    socket.resume();
+    const from = performance.now();
+    await until(title, () => {
+      if (piece.length > 0 && !socket.writableNeedDrain) socket.write(piece);
+      // Of its own side it says nothing: only a write tells it that the other is gone.
+      if (piece.length === 0 && performance.now() - from > 1_500) socket.write('x');
+      return isOver;
+    });
+    t.pass(`${title}: after ${Math.round(performance.now() - from)} ms`);
+  }
+  t.match(await sallyport.stop(), { code: 0 });
+});
