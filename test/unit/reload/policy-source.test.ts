@@ -334,22 +334,26 @@ spec: { networks: [{ cidr: 10.${i % 256}.0.0/16 }] }
   t.ok(longest < 50, `the longest turn took ${longest.toFixed(1)} ms`);
 });
 
-t.test('a reload lets the traffic go first', { skip: process.platform === 'linux' ? false : 'needs /proc' }, async (t) => {
-  const many = (edition: string): string =>
-    Array.from({ length: 1_000 }, (_, i) => server(`${edition}${i}`, 10_000 + i)).join('');
-  const folder = t.testdir({ 'p.yaml': many('a') });
-  const path = join(folder, 'p.yaml');
-  const own = getPriority();
-  const lowered = Math.min(19, own + 10);
-  const seen = follow(t, path);
-  await seen.source.start();
-  writeFileSync(path, many('b'));
-  const reloading = seen.source.reload();
-  await until('a thread of low priority', () => nicenessOfThreads().includes(lowered), { everyMs: 1 });
-  await reloading;
-  t.equal(last(seen.swaps)?.[0], 'b0');
-  t.equal(getPriority(), own, 'the thread with the traffic keeps its own');
-});
+t.test(
+  'a reload lets the traffic go first',
+  { skip: process.platform === 'linux' ? false : 'needs /proc' },
+  async (t) => {
+    const many = (edition: string): string =>
+      Array.from({ length: 1_000 }, (_, i) => server(`${edition}${i}`, 10_000 + i)).join('');
+    const folder = t.testdir({ 'p.yaml': many('a') });
+    const path = join(folder, 'p.yaml');
+    const own = getPriority();
+    const lowered = Math.min(19, own + 10);
+    const seen = follow(t, path);
+    await seen.source.start();
+    writeFileSync(path, many('b'));
+    const reloading = seen.source.reload();
+    await until('a thread of low priority', () => nicenessOfThreads().includes(lowered), { everyMs: 1 });
+    await reloading;
+    t.equal(last(seen.swaps)?.[0], 'b0');
+    t.equal(getPriority(), own, 'the thread with the traffic keeps its own');
+  },
+);
 
 t.test('a file that was made in place is not believed where its first write is told while it is read', async (t) => {
   const folder = t.testdir({ 'p.yaml': server('a') });
