@@ -34,7 +34,7 @@ export async function run(io: Io, running: Running): Promise<ExitStatus> {
   const { config } = read;
   const log = createLog({ level: config.logLevel, format: config.logFormat });
   const { logger } = log;
-  for (const { message, ...about } of config.warnings) logger.warn(about, message);
+  for (const { message, ...about } of config.warnings) logger.warn(about, `${about.variable}: ${message}`);
 
   // The last net. What reaches it belongs to no connection, or none that anybody knows of; the others go on, for a while.
   const uncaught = (where: string, error: unknown): void => {

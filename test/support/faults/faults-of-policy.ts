@@ -5,7 +5,7 @@ import { type Fault, type Finding, firstPolicy, node, Stage } from './stage.ts';
 
 /** One line says all of a refused reload; the metric lasts for as long as the files are so. */
 async function refusedLoad(stage: Stage): Promise<readonly Finding[]> {
-  return [await stage.log(/Policy not loaded/), await stage.metric('sallyport_policy_refused', {}, 1)];
+  return [await stage.log(/Policy not loaded/), await stage.metric('sallyport_policy_stale', {}, 1)];
 }
 
 export const policyFaults: readonly Fault[] = [

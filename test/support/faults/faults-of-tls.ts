@@ -85,6 +85,14 @@ export const tlsFaults: readonly Fault[] = [
     },
   },
   {
+    title: 'our certificate on disk is broken',
+    async provoke(t) {
+      const stage = await Stage.start(t);
+      stage.write('identity/own.crt', 'nothing');
+      return [await stage.log(/Identity not reloaded/), await stage.metric('sallyport_identity_stale', {}, 1)];
+    },
+  },
+  {
     title: 'our certificate expires while we run',
     async provoke(t) {
       const seconds = 4;
@@ -102,6 +110,7 @@ export const tlsFaults: readonly Fault[] = [
       );
       await handshakeByOpenssl(t, stage, workloadCertificate('checkout', 'shop'), short.trustAnchorsPem);
       return [
+        await stage.log(/Identity certificate has expired/, 'names', 'notAfter', 'code', 'hint'),
         await stage.log(/TLS handshake failed/, 'reason', 'detail', 'client.ip', 'own.names', 'own.notAfter'),
         await stage.metric('sallyport_tls_failures_total', { reason: 'own_expired' }, 1),
       ];
