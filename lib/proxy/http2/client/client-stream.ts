@@ -13,7 +13,7 @@ import type { RequestHead } from '../message/request-head.ts';
 import { Http2ResponseHead } from '../message/response-head.ts';
 import { errorCode } from '../session/protocol.ts';
 import { Stream, type StreamHome } from '../session/stream.ts';
-import { drainMs } from './limits.ts';
+import { drainMs, maxProbeContent } from './limits.ts';
 
 /** The connection of a client. */
 export interface ClientStreamHome {
@@ -63,6 +63,8 @@ export class ClientStream extends Stream implements Exchange {
   #unwanted: UnwantedContent | null = null;
   #contentStall: Stall | null = null;
   #lags = false;
+  /** Bytes of content, counted of gRPC probes alone. */
+  #probed = 0;
   protected override readonly isTimed = true;
 
   constructor(home: ClientStreamHome, id: number, head: RequestHead, sendWindow: number, receiveWindow: number) {
@@ -225,7 +227,9 @@ export class ClientStream extends Stream implements Exchange {
 
   override received(bytes: Buffer, from: number, to: number): void {
     if (this.relay !== null) {
-      this.relay.content(bytes, from, to);
+      if (this.#isProbe) this.#probed += to - from;
+      if (this.#probed > maxProbeContent) this.#refuseProbe();
+      else this.relay.content(bytes, from, to);
       return;
     }
     const unwanted = this.#unwanted;
@@ -238,6 +242,20 @@ export class ClientStream extends Stream implements Exchange {
       }
     }
     this.consume(to - from);
+  }
+
+  /** Only that makes it permitted: it is one short message, at once. */
+  get #isProbe(): boolean {
+    return this.admitted?.permit.probe === 'grpc';
+  }
+
+  #refuseProbe(): void {
+    const { admitted } = this;
+    if (admitted !== null) {
+      const reason = 'a gRPC probe with more content than a health check has';
+      this.#home.connection.scope.badRequest(admitted.policy, reason);
+    }
+    this.cutOff(errorCode.enhanceYourCalm);
   }
 
   override ended(): void {
@@ -265,11 +283,12 @@ export class ClientStream extends Stream implements Exchange {
 
   /**
    * Looks whether the client keeps the app waiting for content. The app may take its time, and so may a client whose
-   * response has begun, or whose gRPC call may be silent for as long as it likes.
+   * response has begun, or whose gRPC call may be silent for as long as it likes. A probe may not.
    */
   lookForContent(): void {
     const { receive, unconsumed } = this.windows;
-    const lags = !this.remoteEnded && !this.responded && !this.grpc && receive > 0 && unconsumed === 0;
+    const isPatient = this.grpc && !this.#isProbe;
+    const lags = !this.remoteEnded && !this.responded && !isPatient && receive > 0 && unconsumed === 0;
     if (lags === this.#lags) return;
     this.#lags = lags;
     if (lags) this.stall.hold(0);

@@ -17,6 +17,9 @@ export const clientLimits = {
 /** Milliseconds in which the rest of a request body is read away after an early response (see `maxDrainBytes`). */
 export const drainMs = 1000;
 
+/** Bytes of content of a gRPC probe: a health check's message is the name of a service. */
+export const maxProbeContent = 4096;
+
 /** What clients may do, of what is configured. */
 export function clientSessionLimits({ maxStreams, maxHeaderBytes, maxHeaderFields, maxResets }: Limits): SessionLimits {
   return {
