@@ -5,6 +5,7 @@ import t from 'tap';
 import { closedServer, http1Request, lanes, openRoute, route } from '../../support/attacked-routes.ts';
 import { meshClient, testCertificate, workloadCertificate, workloadName } from '../../support/certificates.ts';
 import { identityEnvironment } from '../../support/files.ts';
+import { dataFrame, frame, preface, settingsFrame, type } from '../../support/http2-frames.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { latin1 } from '../../support/raw-http.ts';
@@ -162,7 +163,23 @@ const rows: readonly Row[] = [
     status: '502',
   },
   { title: 'pipelined to an app that is not there', port: 'gone', begins: next, goesOn: next, status: '502' },
+  {
+    title: 'HTTP/2 that breaks the rules',
+    port: 'plain',
+    begins: Buffer.concat([preface, settingsFrame([]), dataFrame(0, 'content of no stream')]).toString('latin1'),
+    goesOn: frame(type.ping, 0, 0, Buffer.alloc(8)).toString('latin1'),
+    status: 'GOAWAY',
+  },
 ];
+
+/** What was answered, if that has come whole: the status of HTTP/1, or the end that HTTP/2 announces. */
+function answered(received: string): string | undefined {
+  const bytes = latin1(received);
+  for (let at = 0; at + 9 <= bytes.length; at += 9 + bytes.readUIntBE(at, 3)) {
+    if (bytes[at + 3] === type.goaway) return 'GOAWAY';
+  }
+  return /^HTTP\/1\.1 (\d{3}) .*\r\n\r\n/s.exec(received)?.[1];
+}
 
 const ownName = workloadName('web', 'shop');
 const tls = meshClient(ownName, workloadCertificate('orders', 'shop'));
@@ -199,7 +216,7 @@ async function seen(port: number, row: Row, mesh: boolean): Promise<string> {
       received += bytes.toString('latin1');
     });
     socket.resume();
-    const status = (): string | undefined => /^HTTP\/1\.1 (\d{3}) .*\r\n\r\n/s.exec(received)?.[1];
+    const status = (): string | undefined => answered(received);
     await until('a response or the end', () => status() !== undefined || isOver, { lastSeen: () => received });
     return status() ?? `no response: ${failed ?? 'closed'}`;
   } finally {
