@@ -25,11 +25,13 @@ export class HandshakeLog {
     (Object.keys(handshakeCodes) as HandshakeReason[]).map((reason) => [reason, new Cell({ reason })]),
   );
   readonly #log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>;
-  readonly #repeats: Repeats;
+  readonly #failures: Repeats;
+  readonly #notForUs: Repeats;
 
   constructor(registry: Registry, log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>, nowMs: () => number) {
     this.#log = log;
-    this.#repeats = new Repeats(nowMs);
+    this.#failures = new Repeats(nowMs);
+    this.#notForUs = new Repeats(nowMs);
     registerCollected(
       registry,
       {
@@ -45,7 +47,7 @@ export class HandshakeLog {
     const cell = this.#cells.get(failure.reason);
     if (cell !== undefined) cell.value++;
     if (!this.#log.isLevelEnabled('info')) return;
-    const occasion = this.#repeats.occasion(`${failure.reason} ${client.clientIp.text}`);
+    const occasion = this.#failures.occasion(`${failure.reason} ${client.clientIp.text}`);
     if (occasion === null) return;
     const fields = { ...reasonFields(failure), ...clientFields(client), sni: clip(serverName, maxText) };
     this.#log.info({ ...fields, ...occasionFields(occasion) }, 'TLS handshake failed');
@@ -53,9 +55,10 @@ export class HandshakeLog {
 
   notForUs(client: UnknownClient, serverName: string | null, ours: readonly string[], outcome: string): void {
     if (!this.#log.isLevelEnabled('info')) return;
-    const sni = serverName === null ? null : clip(serverName, maxText);
-    const occasion = this.#repeats.occasion(`sni ${client.clientIp.text} ${sni ?? ''}`);
+    // Whatever the name: a client makes up as many as it likes.
+    const occasion = this.#notForUs.occasion(client.clientIp.text);
     if (occasion === null) return;
+    const sni = serverName === null ? null : clip(serverName, maxText);
     const fields = {
       code: 'tls-not-for-us',
       sni,

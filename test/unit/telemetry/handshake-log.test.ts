@@ -95,3 +95,19 @@ t.test('a line a minute for each client and reason, sixty for all', async (t) =>
   const counted = find(await scrape(telemetry), 'sallyport_tls_failures_total', { reason: 'unknown_issuer' });
   t.equal(counted[0]?.value, 1000 + 1 + 1 + 65_536 + 1, 'all are counted');
 });
+
+t.test('names that one client makes up cost no other its line', async (t) => {
+  const { telemetry, lines, advance } = fixture();
+  const call = (ip: string, name: string): void =>
+    telemetry.recorder.helloNotForUs(from(ip), name, ['web.shop'], 'passed through');
+  for (let i = 0; i < 100_000; i++) call('10.0.0.1', `${i}.example`);
+  call('10.0.0.2', 'elsewhere.shop');
+  t.match(parsed(lines), [{ sni: '0.example' }, { sni: 'elsewhere.shop' }]);
+  for (let i = 0; i < 65_536; i++) call(`10.9.${i >> 8}.${i & 255}`, 'elsewhere.shop');
+  t.equal(lines.length, 60);
+  telemetry.recorder.handshakeFailed(from('10.0.0.3'), 'web.shop', failure());
+  t.match(parsed(lines).at(-1), { msg: 'TLS handshake failed' }, 'lines of the other kind have room of their own');
+  advance(60_000);
+  call('10.0.0.1', 'last.example');
+  t.match(parsed(lines).at(-1), { sni: 'last.example', times: 100_000 });
+});
