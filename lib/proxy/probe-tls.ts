@@ -2,6 +2,7 @@ import { constants } from 'node:crypto';
 import type { Asker } from './fairness/fair-queue.ts';
 import type { Application } from './http/application.ts';
 import { tlsApplication } from './http/tls-application.ts';
+import { HandshakeTurns } from './tls/handshake-turns.ts';
 import { TlsTermination } from './tls/termination.ts';
 import { throwawayCertificate } from './tls/throwaway.ts';
 import type { Endpoint } from './upstream/endpoint.ts';
@@ -13,6 +14,7 @@ import type { Upstreams } from './upstream/upstreams.ts';
  */
 export class ProbeTls {
   readonly termination: TlsTermination;
+  readonly #turns = new HandshakeTurns();
 
   constructor() {
     const { cert, key } = throwawayCertificate();
@@ -26,6 +28,6 @@ export class ProbeTls {
   }
 
   application(upstreams: Upstreams, endpoint: Endpoint, asker: Asker): Application {
-    return tlsApplication(upstreams, endpoint, asker);
+    return tlsApplication(upstreams, endpoint, asker, this.#turns);
   }
 }

@@ -24,26 +24,40 @@ const hopByHop: ReadonlySet<string> = new Set(
  * certificate nobody verifies, as the kubelet does not when it asks an app by HTTPS. For probes, hence `GET` without content
  * and short responses.
  */
-export function tlsApplication(upstreams: Upstreams, endpoint: Endpoint, asker: Asker): Application {
-  let open = 0;
+export function tlsApplication(upstreams: Upstreams, endpoint: Endpoint, asker: Asker, turns: TlsTurns): Application {
+  // One after the other, as the kubelet asks: each is a handshake here and in the app, for a few bytes of the client's.
+  let before: Promise<unknown> = Promise.resolve();
   return {
-    handle: async (request, admitted) => {
-      const isExtra = open > 0;
-      open++;
-      try {
-        return await new Promise((resolve, reject) => {
-          const exchange = new TlsExchange(request, resolve, reject);
-          exchange.begin(upstreams, endpoint, asker, admitted, isExtra);
+    handle(request, admitted) {
+      let isGone = false;
+      request.onAborted(() => {
+        isGone = true;
+      });
+      const ask = (): Promise<ApplicationResponse> =>
+        new Promise((resolve, reject) => {
+          if (isGone) reject(gone());
+          else new TlsExchange(request, turns, resolve, reject).begin(upstreams, endpoint, asker, admitted);
         });
-      } finally {
-        open--;
-      }
+      const response = before.then(ask);
+      before = Promise.allSettled([response]);
+      return response;
     },
   };
 }
 
+function gone(): Error {
+  return new Error('the client is gone');
+}
+
+/** Handshakes that begin and end a few at a time, by the client's address (see `HandshakeTurns`). */
+interface TlsTurns {
+  add(source: string, socket: Socket, begin: () => void): void;
+  over(socket: Socket): void;
+}
+
 class TlsExchange {
   readonly #request: ApplicationRequest;
+  readonly #turns: TlsTurns;
   readonly #resolve: (response: ApplicationResponse) => void;
   readonly #reject: (error: Error) => void;
   #sent: ClientRequest | null = null;
@@ -52,36 +66,49 @@ class TlsExchange {
 
   constructor(
     request: ApplicationRequest,
+    turns: TlsTurns,
     resolve: (response: ApplicationResponse) => void,
     reject: (error: Error) => void,
   ) {
     this.#request = request;
+    this.#turns = turns;
     this.#resolve = resolve;
     this.#reject = reject;
     const late = (): void => this.#fail(new CodedError('ERR_SALLYPORT_REQUEST_TIMEOUT', 'no response in time'));
     this.#timer = setTimeout(guarded('an HTTPS probe, late', null, late), longest);
   }
 
-  /** @param isExtra see `Upstreams.connect`. */
-  begin(upstreams: Upstreams, endpoint: Endpoint, asker: Asker, admitted: Admitted, isExtra: boolean): void {
+  begin(upstreams: Upstreams, endpoint: Endpoint, asker: Asker, admitted: Admitted): void {
     const connected: Done = (error, socket) => {
-      if (error === null) this.#speak(socket);
+      if (error === null) this.#wait(socket);
       else this.#fail(error instanceof CodedError ? error : new CodedError('ERR_SALLYPORT_UNREACHABLE', error.message));
     };
-    const pending = upstreams.connect(admitted, endpoint, asker, connected, undefined, isExtra);
+    const pending = upstreams.connect(admitted, endpoint, asker, connected);
     this.#request.onAborted(() => {
       pending.cancel();
-      this.#fail(new Error('the client is gone'));
+      this.#fail(gone());
     });
+  }
+
+  #wait(socket: Socket): void {
+    this.#socket = socket;
+    socket.once(
+      'close',
+      guarded('an HTTPS probe, closed', null, () => this.#turns.over(socket)),
+    );
+    this.#turns.add(this.#request.clientIp.text, socket, () => this.#speak(socket));
   }
 
   /** TLS without verification, then one request on it. */
   #speak(socket: Socket): void {
-    this.#socket = socket;
     const secured = tlsConnect({ socket, rejectUnauthorized: false, ALPNProtocols: ['http/1.1'] });
     const failed = (error: Error): void =>
       this.#fail(new CodedError('ERR_SALLYPORT_UNREACHABLE', error.message, { cause: error }));
     secured.on('error', failed);
+    secured.once(
+      'secureConnect',
+      guarded('an HTTPS probe, secured', secured, () => this.#turns.over(socket)),
+    );
     const { method, path, query, fields } = this.#request;
     this.#sent = httpRequest({
       method,

@@ -138,7 +138,7 @@ t.test('requests in flight', async (t) => {
   await until('those beyond the bound', () => statuses.length >= 8);
   t.equal(statuses[0], 503, 'beyond the bound');
   t.notOk(statuses.includes(200));
-  await until('the others', () => app.hosts.length === 4);
+  await until('the first of the others', () => app.hosts.length === 1);
   app.release();
   await until('all', () => statuses.length === 12);
   t.same(statuses.slice(8), Array(4).fill(200), 'within it');
@@ -147,13 +147,13 @@ t.test('requests in flight', async (t) => {
 });
 
 t.test('connections to the app', async (t) => {
-  const { app, port, sallyport } = await setUp(t, { SALLYPORT_MAX_CONNECTIONS: '5' });
+  const { app, port, sallyport } = await setUp(t, {});
   const statuses = manyProbes(t, port, 40);
-  await until('those beyond the bound', () => statuses.length >= 35);
-  await until('the others', () => app.hosts.length === 5);
+  await until('the first', () => app.hosts.length === 1);
   app.release();
   await until('all', () => statuses.length === 40);
-  t.equal(statuses.filter((status) => status === 200).length, 5);
-  t.equal(app.mostOpen(), 5);
+  t.same(new Set(statuses), new Set([200]));
+  // The app may hear of the end of one after the beginning of the next.
+  t.ok(app.mostOpen() <= 2, 'one at a time for each connection of a client');
   t.match(await sallyport.stop(), { code: 0 });
 });
