@@ -62,9 +62,11 @@ export const claims: Readonly<Record<string, Checks>> = {
     '- **The price of a decision**': 'unit/policy/decide/decision-cost',
   },
   Probes: {
-    'What the kubelet asks': 'unit/policy/decide/probes e2e/probes-of-every-kind e2e/probes-from-anywhere',
+    'What the kubelet asks':
+      'unit/policy/decide/probes e2e/probes-of-every-kind e2e/probes-from-anywhere e2e/hardening/grpc-probes',
     '- The path must begin': 'unit/policy/pod e2e/hardening/probes',
-    '- **HTTPS.**': 'e2e/probes-of-every-kind',
+    '- **HTTPS.**': 'e2e/probes-of-every-kind e2e/hardening/https-probes',
+    '- **Hooks** come': 'e2e/probes-of-every-kind',
     '- A TCP probe': 'e2e/probes-of-every-kind',
     '- Attaching a route': 'unit/policy/decide/probes unit/bin/check',
     '- On a gRPC Server': 'unit/policy/decide/probes',
