@@ -73,7 +73,8 @@ export async function run(io: Io, running: Running): Promise<ExitStatus> {
     const { message } = error as Error;
     const code = error instanceof CodedError ? error.code : 'ERR_SALLYPORT_UNEXPECTED';
     logger.fatal({ code, error: message }, 'Cannot start');
-    complain(io, 'sallyport', { code, message, hint: '' });
+    // One fault a line, as those of the variables: an identity may have several.
+    for (const fault of message.split('\n')) complain(io, 'sallyport', { code, message: fault, hint: '' });
     return 1;
   } finally {
     await flushOutputs();

@@ -219,7 +219,7 @@ export const dnsName: Parser<string> = (given) =>
 
 /** `8080=127.0.0.1:3000` or `[addr]:8080=host:port`. */
 export const inboundPort: Parser<InboundPort> = (given) => {
-  const hint = 'write port=host:port, such as 8080=127.0.0.1:3000, or [addr]:port=host:port';
+  const hint = 'write port=host:port, such as 8080=127.0.0.1:3000 or 8080=[::1]:3000, or [addr]:port=host:port';
   const equals = given.indexOf('=');
   if (equals === -1) return bad('bad-inbound-port', `${quote(given)} names no app`, hint);
   const [left, right] = [given.slice(0, equals).trim(), given.slice(equals + 1).trim()];

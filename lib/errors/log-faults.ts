@@ -54,6 +54,10 @@ export const logFaults = {
     'A client began TLS for a name that is not ours, or for none, so that TLS does not end here.',
     'Let it call by a name that the line lists (curl --connect-to), or add its name to the certificate or to SALLYPORT_IDENTITY_NAME.',
   ),
+  'other-http': fault(
+    'A client speaks HTTP/1 where the Server declares HTTP/2 or gRPC, or HTTP/2 where it declares HTTP/1, and is not understood.',
+    'Correct proxyProtocol of the Server, leave it out so that the protocol is detected, or let the client speak what it declares.',
+  ),
   'log-not-written': fault(
     'The log cannot be written; once its reader has gone its lines are dropped. On standard error.',
     'Keep the reader of standard output running, and make room where it leads.',

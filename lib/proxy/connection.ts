@@ -156,6 +156,10 @@ class InboundConnection implements LiveConnection, Unrecognized {
     this.#services.recorder.helloNotForUs(this.#unknown(), serverName, [...ours], outcome);
   }
 
+  speaksOtherHttp(spoken: 'http/1' | 'http/2'): void {
+    this.#services.recorder.otherHttp(this.#unknown(), this.policy(), spoken);
+  }
+
   #unknown(): UnknownClient {
     const { policyPort, targetIp } = this.#arrival;
     return { clientIp: this.ip, clientPort: this.#clientPort, targetIp, targetPort: policyPort };

@@ -3,7 +3,7 @@ import type { ClientTls } from '../client.ts';
 import { now } from '../moment.ts';
 import type { ConnectionProbes, PortPolicy } from '../policy/decision.ts';
 import { type ClientHello, type HelloResult, HelloScan } from './detect/client-hello.ts';
-import { type HttpGuess, HttpScan } from './detect/http-guess.ts';
+import { type HttpGuess, HttpScan, otherHttp } from './detect/http-guess.ts';
 import { Opening } from './detect/opening.ts';
 import { type Peek, peek, putBack } from './detect/peek.ts';
 import { type Ending, guarded } from './guard.ts';
@@ -29,6 +29,8 @@ export interface Unrecognized extends Ending {
   mayHandshake(): boolean;
   /** TLS that does not end here, though it does for `ours`. `outcome`: in words. */
   helloNotForUs(serverName: string | null, ours: ReadonlySet<string>, outcome: string): void;
+  /** The client speaks the other HTTP than the port is declared to speak, and will not be understood. */
+  speaksOtherHttp(spoken: 'http/1' | 'http/2'): void;
   /** Nobody knows who the client is. */
   handshakeFailed(serverName: string, failure: HandshakeFailure): void;
   /** The handshake has succeeded; what comes is read from this socket. */
@@ -205,16 +207,30 @@ function recognizePlain(
       return;
     case 'http2':
     case 'grpc':
+      if (alpn !== 'h2') tellOtherHttp(connection, 'http/2', alpn === 'http/1.1' ? 'http/1' : null, bytes);
       connection.http2(stream, bytes, scope, policy);
       return;
     case 'http1':
       // Without TLS the Server's word is taken; a meshed peer may send HTTP/2 (Linkerd's orig-proto).
-      if (tls.kind === 'none') connection.http1(stream, bytes, scope, policy);
-      else detectHttp(connection, stream, bytes, scope, policy, alpn);
+      if (tls.kind === 'none') {
+        tellOtherHttp(connection, 'http/1', null, bytes);
+        connection.http1(stream, bytes, scope, policy);
+      } else detectHttp(connection, stream, bytes, scope, policy, alpn);
       return;
     case 'detect':
       detectHttp(connection, stream, bytes, scope, policy, alpn);
   }
+}
+
+/** The Server's word is taken nonetheless, and the connection will come to nothing. */
+function tellOtherHttp(
+  connection: Unrecognized,
+  declared: 'http/1' | 'http/2',
+  agreed: 'http/1' | null,
+  bytes: Buffer,
+): void {
+  const spoken = agreed ?? otherHttp(declared, bytes);
+  if (spoken !== null) connection.speaksOtherHttp(spoken);
 }
 
 function detectHttp(

@@ -193,6 +193,8 @@ export interface Recorder {
    * `outcome`: what becomes of it, in words of ours.
    */
   helloNotForUs(client: UnknownClient, serverName: string | null, ours: readonly string[], outcome: string): void;
+  /** A client speaks the other HTTP than the Server declares, and will not be understood: logged a bounded number of times. */
+  otherHttp(client: UnknownClient, policy: PortPolicy, spoken: 'http/1' | 'http/2'): void;
   /**
    * A limit was reached, and somebody refused or cut off because of it: counted, and logged in one line every ten seconds.
    * `client`: whose connection it was; null where it was nobody's in particular.

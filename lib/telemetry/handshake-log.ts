@@ -1,4 +1,5 @@
 import type { Registry } from 'prom-client';
+import type { PortPolicy } from '../policy/decision.ts';
 import {
   type HandshakeFailure,
   type HandshakeReason,
@@ -17,8 +18,8 @@ const maxText = 256;
 const maxNames = 5;
 
 /**
- * `sallyport_tls_failures_total`, and lines about TLS that does not end here as its client may have meant it: for each client
- * and reason one a minute.
+ * `sallyport_tls_failures_total`, and lines about TLS that does not end here as its client may have meant it, or HTTP that
+ * is not what the Server declares: for each client and reason one a minute.
  */
 export class HandshakeLog {
   readonly #cells: ReadonlyMap<HandshakeReason, Cell> = new Map(
@@ -27,11 +28,13 @@ export class HandshakeLog {
   readonly #log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>;
   readonly #failures: Repeats;
   readonly #notForUs: Repeats;
+  readonly #otherHttp: Repeats;
 
   constructor(registry: Registry, log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>, nowMs: () => number) {
     this.#log = log;
     this.#failures = new Repeats(nowMs);
     this.#notForUs = new Repeats(nowMs);
+    this.#otherHttp = new Repeats(nowMs);
     registerCollected(
       registry,
       {
@@ -68,6 +71,23 @@ export class HandshakeLog {
       ...occasionFields(occasion),
     };
     this.#log.info(fields, 'TLS not for our names');
+  }
+
+  otherHttp(client: UnknownClient, policy: PortPolicy, spoken: 'http/1' | 'http/2'): void {
+    if (!this.#log.isLevelEnabled('info')) return;
+    const occasion = this.#otherHttp.occasion(`${spoken} ${client.targetPort} ${client.clientIp.text}`);
+    if (occasion === null) return;
+    const { group, kind, name } = policy.server;
+    const fields = {
+      code: 'other-http',
+      server: { group, kind, name },
+      protocol: policy.protocol,
+      spoken,
+      hint: 'Correct proxyProtocol of the Server, or leave it out.',
+      ...clientFields(client),
+      ...occasionFields(occasion),
+    };
+    this.#log.info(fields, 'Not the HTTP that the Server declares');
   }
 }
 

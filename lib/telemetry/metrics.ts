@@ -129,6 +129,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       handshakes.failed(client, serverName, failure);
     },
     helloNotForUs: (client, serverName, ours, outcome) => handshakes.notForUs(client, serverName, ours, outcome),
+    otherHttp: (client, policy, spoken) => handshakes.otherHttp(client, policy, spoken),
     limitReached: (limit, client) => limits.reached(limit, client?.text ?? null),
     internalFault: (fault) => faults.record(fault),
     openDestination: (bytes: ByteCounter): TransportScope => toApp().add(bytes),

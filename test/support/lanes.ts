@@ -256,6 +256,7 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
     networkRefused: () => {},
     handshakeFailed: () => {},
     helloNotForUs: () => {},
+    otherHttp: () => {},
     limitReached: (limit) => {
       counts.limits.push(limit);
     },

@@ -12,6 +12,7 @@ import {
 import { cidrOf, type NetworkEntry, networkSet } from '../networks.ts';
 import { type Labels, type Selector, selectorText, selects } from '../selectors.ts';
 import type { PortRange } from '../workload.ts';
+import { nameThePort } from './link-servers.ts';
 import { byText, inSlices, type Linking, refOf } from './linking.ts';
 
 /**
@@ -125,7 +126,7 @@ class PolicyLinker {
     const numbers = workload.namedPorts.get(port.name) ?? [];
     if (numbers.length === 0) {
       const message = `pod ${workload.podName} has no port named "${port.name}", so this opens none`;
-      const hint = hints.for(port.name, () => workload.namedPorts.keys());
+      const hint = hints.for(port.name, () => workload.namedPorts.keys()) || nameThePort(port.name);
       this.#linking.warn(this.#policy, path, 'port-name-unknown', message, hint);
     }
     return numbers.map((number) => ({ first: number, last: number }));

@@ -65,10 +65,15 @@ function selectedPorts(server: ServerDocument, linking: Linking): readonly numbe
       `pod ${workload.podName} has no port named "${port}", so this Server has no effect`,
       /^\d+$/.test(port)
         ? 'A number in quotes is a name: remove the quotes.'
-        : hints.for(port, () => serverPortNames(workload)),
+        : hints.for(port, () => serverPortNames(workload)) || nameThePort(port),
     );
   }
   return ports;
+}
+
+/** Where a Pod is not at hand, nothing but the variable gives its ports names. */
+export function nameThePort(port: string): string {
+  return `Give the port its name, SALLYPORT_POD_PORTS=${port}=NUMBER, or let the document name a port that the pod has.`;
 }
 
 /** The one label that keeps the pod out, where it is nearly the pod's own. */

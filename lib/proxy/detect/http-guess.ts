@@ -10,6 +10,21 @@ export type HttpGuess = 'http/1' | 'http/2' | 'request-like' | 'other';
 /** The first line of HTTP/2 decides alone: no HTTP/1 server may accept it (RFC 9113 3.4). */
 const preface = Buffer.from('PRI * HTTP/2.0', 'latin1');
 
+function mayBeHttp2(bytes: Buffer): boolean {
+  const shared = Math.min(bytes.length, preface.length);
+  return bytes.compare(preface, 0, shared, 0, shared) === 0;
+}
+
+/**
+ * The HTTP that these first bytes are, where the port has been declared to speak the other one. Null where they are what
+ * was declared, none at all, or cannot be told yet: for a word in the log, and nothing that decides.
+ */
+export function otherHttp(declared: 'http/1' | 'http/2', bytes: Buffer): 'http/1' | 'http/2' | null {
+  if (declared === 'http/1') return bytes.length >= preface.length && mayBeHttp2(bytes) ? 'http/2' : null;
+  if (mayBeHttp2(bytes)) return null;
+  return new HttpScan().guess(bytes) === 'http/1' ? 'http/1' : null;
+}
+
 /** A request line without an end by now goes to the HTTP engine, which knows how to refuse it. */
 const maxRequestLine = 8192;
 
@@ -44,8 +59,7 @@ export class HttpScan {
     // What lies beyond must not count: it may be here already, or not yet.
     const bytes = stream.length > maxRequestLine ? stream.subarray(0, maxRequestLine) : stream;
     if (bytes.length === 0) return undefined;
-    const shared = Math.min(bytes.length, preface.length);
-    if (bytes.compare(preface, 0, shared, 0, shared) === 0) return shared === preface.length ? 'http/2' : undefined;
+    if (mayBeHttp2(bytes)) return bytes.length >= preface.length ? 'http/2' : undefined;
     if (this.#method === 'before' || this.#method === 'in') this.#findMethod(bytes);
     if (this.#method === 'over') {
       // The target and version follow. Only a whole line tells, and the line of nearly all is whole at once.

@@ -1,7 +1,8 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { get } from './clients.ts';
-import { type Fault, type Finding, firstPolicy, node, Stage } from './stage.ts';
+import { type Fault, type Finding, firstPolicy, node, outside, Stage } from './stage.ts';
 
 /** One line says all of a refused reload; the metric lasts for as long as the files are so. */
 async function refusedLoad(stage: Stage): Promise<readonly Finding[]> {
@@ -135,4 +136,21 @@ spec: { networks: [{ cidr: 10.2.0.0/16 }] }
       return [await stage.log(/nearly what is/), await stage.check(/near-miss|error/)];
     },
   },
+  otherHttp('HTTP/2, as of gRPC, to a Server of HTTP/1', 'HTTP/1', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
+  otherHttp('HTTP/1 to a Server of gRPC', 'gRPC', 'GET /orders/7 HTTP/1.1\r\nhost: web\r\n\r\n'),
 ];
+
+/** A client that speaks the other HTTP than the Server declares. */
+function otherHttp(title: string, declared: string, spoken: string): Fault {
+  return {
+    title,
+    async provoke(t) {
+      const server = firstPolicy.slice(0, firstPolicy.indexOf('---'));
+      const stage = await Stage.start(t, { policy: `${server}  proxyProtocol: ${declared}\n` });
+      const client = connect({ host: '127.0.0.1', port: stage.port, localAddress: outside });
+      t.teardown(() => client.destroy());
+      client.on('error', () => {}).write(spoken);
+      return [await stage.log(/not the HTTP/i, 'code', 'server', 'protocol', 'spoken', 'hint', 'client.ip')];
+    },
+  };
+}

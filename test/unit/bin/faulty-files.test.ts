@@ -16,7 +16,7 @@ metadata: { name: web, namespace: shop }
 spec: { podSelector: {}, port: ${port} }
 `;
 
-t.test('at the start: one line on standard error, and the exit status', async (t) => {
+t.test('at the start: one line on standard error for each fault, and the exit status', async (t) => {
   const folder = temporaryFolder(t);
   const at = (name: string): string => join(folder, name);
   mkdirSync(at('folder'));
@@ -70,6 +70,14 @@ t.test('at the start: one line on standard error, and the exit status', async (t
       { ...identity, SALLYPORT_IDENTITY_CERT: at('text') },
       1,
       `${at('text')}: the file holds no PEM certificate where a certificate should be (the file must hold PEM blocks that begin with -----BEGIN CERTIFICATE-----) [no-certificate] [ERR_SALLYPORT_IDENTITY]`,
+    ],
+    [
+      { ...identity, SALLYPORT_IDENTITY_CERT: at('text'), SALLYPORT_IDENTITY_KEY: at('text') },
+      1,
+      [
+        `${at('text')}: the file holds no PEM certificate where a certificate should be (the file must hold PEM blocks that begin with -----BEGIN CERTIFICATE-----) [no-certificate] [ERR_SALLYPORT_IDENTITY]`,
+        `${at('text')}: the file holds no readable private key (the file must hold a PEM block that begins with -----BEGIN PRIVATE KEY-----) [no-key] [ERR_SALLYPORT_IDENTITY]`,
+      ].join('\nsallyport: '),
     ],
     [
       { SALLYPORT_POD_LABELS_FILE: at('folder') },

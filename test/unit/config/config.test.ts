@@ -224,6 +224,7 @@ t.test('each variable, badly written: named, with a remedy', async (t) => {
   t.match(faults({ SALLYPORT_DEFAULT_INBOUND_POLICY: 'all-unauthenticatd' })[0], 'did you mean all-unauthenticated?');
   t.match(faults({ SALLYPORT_POD_LABELS_FILE: '/pod/bad-labels' })[0], 'line 2');
   t.match(faults({ SALLYPORT_POD_MANIFEST: '/pod/broken.yaml' })[0], '2:1');
+  t.match(faults({ SALLYPORT_INBOUND_PORTS: '8080=::1:3000' })[0], '8080=[::1]:3000', 'an app at an address of IPv6');
 });
 
 t.test('all faults together', async (t) => {

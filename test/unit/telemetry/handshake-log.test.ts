@@ -1,7 +1,7 @@
 import t from 'tap';
 import { parseIp } from '../../../lib/ip.ts';
 import type { HandshakeFailure, ShownCertificate, UnknownClient } from '../../../lib/proxy/recorder.ts';
-import { find, fixture, scrape } from './fixtures.ts';
+import { find, fixture, portPolicy, scrape } from './fixtures.ts';
 
 const own = {
   names: ['web.shop'],
@@ -110,4 +110,27 @@ t.test('names that one client makes up cost no other its line', async (t) => {
   advance(60_000);
   call('10.0.0.1', 'last.example');
   t.match(parsed(lines).at(-1), { sni: 'last.example', times: 100_000 });
+});
+
+t.test('the other HTTP: a line a minute for each client, port and protocol', async (t) => {
+  const { telemetry, lines, advance } = fixture();
+  const tell = (ip: string, spoken: 'http/1' | 'http/2'): void =>
+    telemetry.recorder.otherHttp(from(ip), portPolicy({ protocol: 'grpc' }), spoken);
+  for (let i = 0; i < 1000; i++) tell('10.0.0.1', 'http/1');
+  tell('10.0.0.2', 'http/1');
+  tell('10.0.0.2', 'http/2');
+  t.equal(lines.length, 3);
+  t.match(parsed(lines)[0], {
+    level: 'info',
+    msg: 'Not the HTTP that the Server declares',
+    code: 'other-http',
+    protocol: 'grpc',
+    spoken: 'http/1',
+    hint: /proxyProtocol/,
+    client: { ip: '10.0.0.1', port: 4711 },
+    target: { ip: '10.1.0.9', port: 8080 },
+  });
+  advance(60_000);
+  tell('10.0.0.1', 'http/1');
+  t.match(parsed(lines)[3], { times: 1000 });
 });

@@ -83,6 +83,11 @@ t.test('what is doubtful about references is named, with its place and the neare
       { code: 'port-name-unknown', hint: /"http"/ },
     ],
     [
+      'a port name like none of the pod',
+      document('Server', 'web', '{podSelector: {}, port: unheard-of}', beta3),
+      { code: 'port-name-unknown', hint: /SALLYPORT_POD_PORTS=unheard-of=NUMBER/ },
+    ],
+    [
       'a port number in quotes',
       document('Server', 'web', '{podSelector: {}, port: "8080"}', beta3),
       { code: 'port-name-unknown', hint: /quotes/ },

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { type HttpGuess, HttpScan } from '../../../../lib/proxy/detect/http-guess.ts';
+import { type HttpGuess, HttpScan, otherHttp } from '../../../../lib/proxy/detect/http-guess.ts';
 import { latin1 } from '../../../support/raw-http.ts';
 
 type Guess = HttpGuess | 'undecided';
@@ -94,4 +94,25 @@ t.test('the answer does not depend on the packets', async (t) => {
     }),
     { numRuns: 2000 },
   );
+});
+
+t.test('the other HTTP than the declared one, by the first bytes', async (t) => {
+  const rows: readonly (readonly [declared: 'http/1' | 'http/2', bytes: string, other: 'http/1' | 'http/2' | null])[] =
+    [
+      ['http/1', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'http/2'],
+      ['http/1', 'PRI * HTT', null],
+      ['http/1', 'GET / HTTP/1.1\r\n', null],
+      ['http/1', '\x16\x03\x01', null],
+      ['http/1', '', null],
+      ['http/2', 'GET / HTTP/1.1\r\n', 'http/1'],
+      ['http/2', 'POST /a.B/C HTTP/1.0\r\n', 'http/1'],
+      ['http/2', 'GET', null],
+      ['http/2', 'PRI * HTTP/2.0\r\n', null],
+      ['http/2', 'P', null],
+      ['http/2', '\x16\x03\x01', null],
+      ['http/2', '', null],
+    ];
+  for (const [declared, bytes, other] of rows) {
+    t.equal(otherHttp(declared, latin1(bytes)), other, `${declared}: ${JSON.stringify(bytes)}`);
+  }
 });
