@@ -33,7 +33,7 @@ export const errorCatalogue = {
   ),
   ERR_SALLYPORT_BAD_RESPONSE: request(
     'The application sent what is no HTTP response.',
-    'Mend the application; see that the port speaks HTTP/1 where the Server says so.',
+    'Mend the application; see that it speaks the HTTP, 1 or 2, that it is asked in: HTTP/2, and so gRPC, is handed on as HTTP/2.',
   ),
   ERR_SALLYPORT_NOT_PROCESSED: request(
     'An HTTP/2 application refused the stream unprocessed, and so does Sallyport (REFUSED_STREAM).',

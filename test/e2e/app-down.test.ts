@@ -85,6 +85,25 @@ t.test('requests', needed, async (t) => {
   }
 });
 
+t.test('HTTP/2 to an app that speaks HTTP/1 alone', needed, async (t) => {
+  const app = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.once('data', () => socket.write('HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n'));
+  });
+  t.teardown(() => app.close());
+  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+  const { port } = app.address() as AddressInfo;
+  const stage = await started(t, port);
+  const answer = await runToEnd(t, 'curl', ['-si', '--http2-prior-knowledge', `http://127.0.0.1:${stage.http2}/x`]);
+  t.match(answer.stdout, /^HTTP\/2 502/);
+  t.match(await lineAfter(stage, 0, 'Request failed'), {
+    code: 'ERR_SALLYPORT_BAD_RESPONSE',
+    error: 'i/o',
+    app: `127.0.0.1:${port}`,
+    version: 'HTTP/2.0',
+  });
+});
+
 t.test('connections', async (t) => {
   for (const [port, errno] of [
     [await freePort(), 'ECONNREFUSED'],

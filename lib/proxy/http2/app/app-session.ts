@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { CodedError } from '../../../errors/coded-error.ts';
 import type { BufferBudget } from '../../fairness/buffer-budget.ts';
 import { type Ending, guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
@@ -56,6 +57,7 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, Ending
   readonly intake: Intake;
   readonly #blocks: HeaderBlocks<Http2ResponseHead>;
   #retired = false;
+  #broken: Error | null = null;
   #resets = 0;
   /** Some of its streams have only so much time for what waits. */
   #limitsWaits = false;
@@ -82,9 +84,9 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, Ending
     return !this.#retired && this.session.streams.size < this.maxStreams;
   }
 
-  /** What the system says of a connection that has broken; null of one that has not. */
+  /** What it has broken with: what is no HTTP/2, or as the system says; null where it has not. */
   get fault(): Error | null {
-    return this.session.socket.errored;
+    return this.#broken ?? this.session.socket.errored;
   }
 
   get isUnused(): boolean {
@@ -233,7 +235,7 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, Ending
   }
 
   brokenProtocol(): void {
-    // Those that wait for its responses say so.
+    this.#broken = new CodedError('ERR_SALLYPORT_BAD_RESPONSE', 'the application sent what is no HTTP/2');
   }
 
   streamClosed(stream: AppStream): void {
