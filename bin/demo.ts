@@ -52,7 +52,7 @@ export const main: Main<'demo'> = async (_line, io) => {
       SALLYPORT_LOG_FORMAT: 'plain',
       SALLYPORT_SHUTDOWN_GRACE_PERIOD: '2s',
     };
-    const started = (): void => void io.stdout.write(instructions(folder, ports));
+    const started = (): void => void io.stdout.write(instructions(folder, ports, curlFor(io.env)));
     // Ctrl-C reaches npm and the demo, and npm hands it on: the demo gets it twice.
     return await run({ ...io, env }, { started, endings: (end) => ending.by(end), again: 'joins' });
   } finally {
@@ -124,7 +124,15 @@ function withoutOurs(env: Io['env']): Record<string, string | undefined> {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('SALLYPORT_')));
 }
 
-function instructions(folder: string, ports: Ports): string {
+/** Where a proxy for the web is configured, curl would ask that one for what listens here. */
+function curlFor(env: Io['env']): string {
+  const isProxied = Object.entries(env).some(
+    ([name, value]) => /^(https?|all)_proxy$/i.test(name) && (value ?? '') !== '',
+  );
+  return isProxied ? "curl --noproxy '*'" : 'curl';
+}
+
+function instructions(folder: string, ports: Ports, curl: string): string {
   const { app, proxy: proxyPort, admin, health } = ports;
   const file = (name: string): string => shellWord(join(folder, name));
   const tls = `--resolve ${webName}:${proxyPort}:127.0.0.1 --cacert ${file('ca.crt')}`;
@@ -135,19 +143,19 @@ function instructions(folder: string, ports: Ports): string {
 ${others === '' ? '' : `${others}\n`}Sallyport stands before the app on 127.0.0.1:${app}. In another terminal:
 
   # allowed: everybody may read /public
-  curl -i http://127.0.0.1:${proxyPort}/public/hello
+  ${curl} -i http://127.0.0.1:${proxyPort}/public/hello
 
   # refused, 403: /orders wants an identity
-  curl -i http://127.0.0.1:${proxyPort}/orders/1
+  ${curl} -i http://127.0.0.1:${proxyPort}/orders/1
 
   # allowed: the same, with the certificate of the ServiceAccount "orders"
-  curl -i ${tls} ${identity} https://${webName}:${proxyPort}/orders/1
+  ${curl} -i ${tls} ${identity} https://${webName}:${proxyPort}/orders/1
 
   # the metrics, behind the policy of their own port
-  curl -s http://127.0.0.1:${admin}/metrics | grep authz
+  ${curl} -s http://127.0.0.1:${admin}/metrics | grep authz
 
   # ready? (on a port that no policy governs)
-  curl -i http://127.0.0.1:${health}/ready
+  ${curl} -i http://127.0.0.1:${health}/ready
 
 The policy is ${folder}/policy.yaml: edit it, save it, ask again. Ctrl-C ends the demo.
 

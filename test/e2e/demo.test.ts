@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { type Child, missing, runToEnd, startChild } from '../support/children.ts';
 import { temporaryFolder } from '../support/files.ts';
-import { bareEnvironment, checkout } from '../support/sallyport.ts';
+import { bareEnvironment, checkout, type Environment } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
 
 /*
@@ -36,11 +36,12 @@ function copyOfCheckout(t: Test): string {
   return folder;
 }
 
-async function npmStart(t: Test): Promise<Demo> {
+async function npmStart(t: Test, more: Environment = {}): Promise<Demo> {
   const folder = copyOfCheckout(t);
   const temporary = join(folder, 'tmp dir');
   // What the shell has set must not bend the demo.
-  const env = bareEnvironment({ TMPDIR: temporary, SALLYPORT_POLICY: '/nowhere', npm_config_update_notifier: 'false' });
+  const quiet = { npm_config_update_notifier: 'false' };
+  const env = bareEnvironment({ TMPDIR: temporary, SALLYPORT_POLICY: '/nowhere', ...quiet, ...more });
   const npm = await startChild(t, 'npm', ['start'], { cwd: folder, env });
   const pids = async (): Promise<number[]> => {
     const { stdout } = await runToEnd(t, 'ps', ['-eo', 'pid=,args=']);
@@ -78,8 +79,16 @@ const outcomes: readonly RegExp[] = [
 
 const wellKnown = [3000, 8080, 4191, 4192];
 
-t.test('what it prints holds, where its ports are taken too', { skip }, async (t) => {
-  for (const taken of [[], [3000], [8080, 4192], wellKnown]) {
+/** Nobody listens there: what curl asks of it fails. */
+const webProxy = { http_proxy: 'http://127.0.0.1:9', https_proxy: 'http://127.0.0.1:9' };
+
+t.test('what it prints holds, where its ports are taken or a web proxy is set, too', { skip }, async (t) => {
+  for (const [taken, shell] of [
+    [[], {}],
+    [[3000], {}],
+    [[8080, 4192], webProxy],
+    [wellKnown, {}],
+  ] as const) {
     const holders = taken.map((port) => net.createServer().listen(port, '127.0.0.1'));
     await Promise.all(
       holders.map(
@@ -88,7 +97,7 @@ t.test('what it prints holds, where its ports are taken too', { skip }, async (t
           new Promise((resolve) => holder.once('listening', resolve).once('error', resolve)),
       ),
     );
-    const demo = await npmStart(t);
+    const demo = await npmStart(t, shell);
     const printed = await ready(demo);
     for (const port of taken) {
       t.match(printed, new RegExp(`^Port ${port} is taken: the (app|proxy|admin|health) is on \\d+\\.$`, 'm'));
@@ -97,7 +106,7 @@ t.test('what it prints holds, where its ports are taken too', { skip }, async (t
     const lines = printed.match(/^ {2}curl .*$/gm) ?? [];
     t.equal(lines.length, outcomes.length);
     for (const [i, outcome] of outcomes.entries()) {
-      const { stdout } = await runToEnd(t, 'sh', ['-c', lines[i] ?? 'false']);
+      const { stdout } = await runToEnd(t, 'sh', ['-c', lines[i] ?? 'false'], { env: bareEnvironment(shell) });
       t.match(stdout, outcome, `${taken}: ${lines[i]}`);
     }
     t.same(await demo.npm.end('SIGTERM', 15_000), { code: 0, signal: null }, 'a stop that was asked for is no failure');
