@@ -92,10 +92,13 @@ class TlsExchange {
 
   #wait(socket: Socket): void {
     this.#socket = socket;
-    socket.once(
-      'close',
-      guarded('an HTTPS probe, closed', null, () => this.#turns.over(socket)),
-    );
+    const closed = (): void => {
+      this.#turns.over(socket);
+      // Its turn never comes.
+      if (this.#sent === null)
+        this.#fail(new CodedError('ERR_SALLYPORT_UNREACHABLE', 'the application closed the connection before TLS'));
+    };
+    socket.once('close', guarded('an HTTPS probe, closed', null, closed));
     this.#turns.add(this.#request.clientIp.text, socket, () => this.#speak(socket));
   }
 

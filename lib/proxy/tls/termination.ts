@@ -75,6 +75,9 @@ function readKnown(certificate: X509Certificate): KnownCertificate {
  */
 const underWay = new AsyncLocalStorage<number>();
 
+/** Of all terminations: a handshake of one may end inside an event of another's. */
+let lastId = 0;
+
 /** Milliseconds from the ClientHello to the end of the handshake: node:tls grants no more for bytes on the way. */
 const handshakeMs = 10_000;
 
@@ -96,7 +99,6 @@ export class TlsTermination {
   readonly #own: OwnCertificate;
   readonly #servers: ReadonlyMap<AlpnPreference | 'none', tls.Server>;
   readonly #pending = new Map<number, Pending>();
-  #lastId = 0;
   readonly #turns = new HandshakeTurns();
   /** By the whole certificate, which alone decides. */
   readonly #certificates = new Map<string, KnownCertificate>();
@@ -145,7 +147,7 @@ export class TlsTermination {
   accept(socket: Socket, hello: ClientHello, prefer: AlpnPreference, done: (result: Handshake) => void): void {
     const offersKnown = hello.alpn.includes('h2') || hello.alpn.includes('http/1.1');
     const server = this.#servers.get(offersKnown ? prefer : 'none') as tls.Server;
-    const id = ++this.#lastId;
+    const id = ++lastId;
     this.#pending.set(id, { socket, done, result: null });
     // A client that vanishes in the middle of the handshake may cause no TLS event.
     const vanished = (): void => {
