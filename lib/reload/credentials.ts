@@ -210,7 +210,7 @@ function certificates(file: string, text: string, what: string, faults: Credenti
         file,
         code: 'bad-certificate',
         message: `certificate ${index + 1} of ${blocks.length} cannot be parsed`,
-        hint,
+        hint: 'copy it again whole; openssl x509 -text -noout -in FILE shows what can be read',
       });
       return [];
     }

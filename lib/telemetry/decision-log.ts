@@ -15,6 +15,7 @@ import type {
 } from '../proxy/recorder.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import type { CodedLogger } from './log.ts';
+import { occasionFields, Repeats } from './repeats.ts';
 
 const maxPath = 2048;
 const maxText = 256;
@@ -77,13 +78,15 @@ function candidate(value: unknown): unknown {
 
 export class DecisionLog {
   readonly #log: CodedLogger;
+  readonly #malformed: Repeats;
   #candidatesLeft = maxCandidatesATurn;
   readonly #nextTurn = (): void => {
     this.#candidatesLeft = maxCandidatesATurn;
   };
 
-  constructor(log: CodedLogger) {
+  constructor(log: CodedLogger, nowMs: () => number) {
     this.#log = log;
+    this.#malformed = new Repeats(nowMs);
   }
 
   #reasonFields(reasons: LazyReasons | undefined): Fields {
@@ -173,11 +176,13 @@ export class DecisionLog {
     }
   }
 
-  /** At debug: a client that speaks another protocol would fill the log. */
+  /** One a minute for each client, the others at debug: a client that speaks another protocol would fill the log. */
   badRequest(facts: ConnectionFacts, policy: PortPolicy, reason: string): void {
-    if (!this.#log.isLevelEnabled('debug')) return;
+    const occasion = this.#log.isLevelEnabled('info') ? this.#malformed.occasion(facts.client.ip.text) : null;
+    if (occasion === null && !this.#log.isLevelEnabled('debug')) return;
     const fields = { server: refFields(policy.server), ...connectionFields(facts), reason: clip(reason, maxText) };
-    this.#log.debug(fields, 'Request malformed');
+    if (occasion === null) this.#log.debug(fields, 'Request malformed');
+    else this.#log.info({ ...fields, ...occasionFields(occasion) }, 'Request malformed');
   }
 
   httpError(facts: ConnectionFacts, policy: PortPolicy, failure: RequestFailure, request: RequestLog): void {

@@ -67,7 +67,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     decisions: new DecisionMetrics(registry),
     requests: new RequestMetrics(registry),
     transport: new TransportMetrics(registry),
-    log: new DecisionLog(options.log),
+    log: new DecisionLog(options.log, now),
     views: new Views(),
     inbound: fixedGroup('inbound', { direction: 'inbound' }),
     source: fixedGroup('source', { direction: 'inbound', peer: 'src' }),

@@ -3,7 +3,7 @@ import type { Problem } from '../../problem.ts';
 import { didYouMean } from '../nearest.ts';
 import { type DocumentKind, documentKinds } from './kinds.ts';
 import { isPolicyOfUnknownKind, nearMiss } from './near-miss.ts';
-import { AdmissionReport, type Path, pathText } from './report.ts';
+import { AdmissionReport, type Path, pathText, withInput } from './report.ts';
 import { fieldsAt } from './shape-fields.ts';
 import { metadataShape, unattachedRouteShape } from './shapes.ts';
 import {
@@ -157,7 +157,7 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
   const scope = type.clusterScoped === true ? '' : defaultNamespace;
   const refused = (report: AdmissionReport, known: Partial<DocumentMeta> = {}): ReadOne =>
     refusedAs(type, report, known);
-  const metadata = metadataShape.safeParse(withoutNulls(value.metadata ?? {}));
+  const metadata = metadataShape.safeParse(withoutNulls(value.metadata ?? {}), withInput);
   if (!metadata.success) {
     const raw = isObject(value.metadata) ? value.metadata : {};
     const parts = { namespace: raw.namespace, name: raw.name };
@@ -200,7 +200,9 @@ function readSpec(
   if (type.concerns !== undefined && !type.concerns(spec)) {
     // Linkerd's own routes are known whole; the Gateway API's may hold what is unknown here and concerns others.
     const known = type.group === linkerdGroup ? shape : unattachedRouteShape;
-    const faults = (known.safeParse(spec ?? {}).error?.issues ?? []).filter(({ code }) => code !== 'unrecognized_keys');
+    const faults = (known.safeParse(spec ?? {}, withInput).error?.issues ?? []).filter(
+      ({ code }) => code !== 'unrecognized_keys',
+    );
     report.issues(faults, ['spec'], 'refuse');
     refuseStrays(value, spec, shape, report);
     if (report.refused) return undefined;
@@ -209,13 +211,13 @@ function readSpec(
     return type.admit(shape.parse({}), version, context);
   }
   const sealed: Path[] = [];
-  let result = shape.safeParse(spec);
+  let result = shape.safeParse(spec, withInput);
   if (!result.success) {
     const unknown = result.error.issues.filter((issue) => issue.code === 'unrecognized_keys');
     for (const issue of unknown) {
       dropUnknown(issue.path as Path, issue.keys, { type, shape, spec, namespace: meta.namespace, report, sealed });
     }
-    if (unknown.length > 0) result = shape.safeParse(spec);
+    if (unknown.length > 0) result = shape.safeParse(spec, withInput);
   }
   if (!result.success) {
     report.issues(result.error.issues, ['spec'], 'refuse');

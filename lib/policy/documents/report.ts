@@ -1,9 +1,13 @@
 import type { z } from 'zod';
 import type { Coded, CodeOf } from '../../errors/problems.ts';
 import type { Problem } from '../../problem.ts';
+import { didYouMean } from '../nearest.ts';
 import type { DocumentMeta } from './types.ts';
 
 export type Path = readonly (string | number)[];
+
+/** For hints: an issue of a shape then has the value that it is about. */
+export const withInput = { reportInput: true } as const;
 
 /**
  * Collects what is wrong with one document. An error means that the document is refused, as admission would refuse it:
@@ -42,14 +46,14 @@ export class AdmissionReport {
     this.#add({ severity: 'warning', code }, path, message, hint);
   }
 
-  /** What a shape found, each at its field; `fate` says whether the document is refused. */
+  /** What a shape found, each at its field (`withInput`, if there is to be a hint); `fate` says whether the document is refused. */
   issues(issues: readonly z.core.$ZodIssue[], base: Path, fate: 'refuse' | 'fault'): void {
     for (const issue of issues) {
       const path = [...base, ...(issue.path as Path)];
       const missing = issue.code === 'invalid_type' && /received undefined$/.test(issue.message);
       const enumerated = issue.code === 'invalid_value' ? `must be one of ${issue.values.join(', ')}` : undefined;
       const text = missing ? 'is required' : (enumerated ?? issue.message.replace(/^Invalid input: /, ''));
-      this[fate](missing ? 'missing-field' : 'invalid-field', path, `${pathText(path)} ${text}`);
+      this[fate](missing ? 'missing-field' : 'invalid-field', path, `${pathText(path)} ${text}`, hintFor(issue, path));
     }
   }
 
@@ -57,6 +61,21 @@ export class AdmissionReport {
     const { file, line, column } = this.#locate(path);
     this.problems.push({ ...coded, message, file, line, column, resource: this.#resource, hint });
   }
+}
+
+/** How to write what has the wrong form; empty where the message says all there is to say. */
+function hintFor(issue: z.core.$ZodIssue, path: Path): string {
+  const { input } = issue;
+  if (issue.code === 'invalid_value' && typeof input === 'string') {
+    const values = issue.values.map(String);
+    const holding = values.filter((value) => value.toLowerCase().includes(input.toLowerCase()));
+    return didYouMean(input, values, input !== '' && holding.length === 1 ? `Did you mean "${holding[0]}"?` : '');
+  }
+  if (issue.code !== 'invalid_type' || input === undefined || input === null) return '';
+  if (issue.expected === 'array') return 'Write it as a list, with - before each item or in [ ].';
+  if (issue.expected === 'string' && typeof input !== 'object') return 'Write it in quotes.';
+  if (issue.expected !== 'object' || typeof input !== 'string') return '';
+  return path.at(-2) === 'networks' ? `Write { cidr: ${input.slice(0, 64)} }.` : 'Write its fields: { name: value }.';
 }
 
 /** `spec.networks[2].cidr` */

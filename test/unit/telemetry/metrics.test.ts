@@ -123,7 +123,24 @@ t.test('malformed messages count as 400s and as nothing else', async (t) => {
   const lines = await fx.scrape(telemetry);
   const moved = lines.filter((line) => /^(inbound|sallyport_http|request|response)/.test(line.name));
   t.same(moved, [{ name: 'sallyport_http_invalid_requests_total', labels: { ...target, ...srv, ...noTls }, value: 1 }]);
-  t.match(JSON.parse(log[0] ?? ''), { level: 'debug', msg: 'Request malformed', reason: 'two\ncontent-lengths' });
+  t.match(JSON.parse(log[0] ?? ''), { level: 'info', msg: 'Request malformed', reason: 'two\ncontent-lengths' });
+});
+
+t.test('of malformed messages each client has a line a minute, and the rest at debug', (t) => {
+  for (const [level, wanted] of [
+    ['info', ['info', 'info', 'info 3']],
+    ['debug', ['info', 'debug', 'debug', 'info', 'info 3']],
+    ['warn', []],
+  ] as const) {
+    const { telemetry, lines, advance } = fx.fixture('json', level);
+    const bad = (ip: string): void => telemetry.recorder.connection(fx.facts({ ip })).badRequest(fx.portPolicy(), 'no');
+    for (const ip of ['10.0.0.1', '10.0.0.1', '10.0.0.1', '10.0.0.2']) bad(ip);
+    advance(60_000);
+    bad('10.0.0.1');
+    const seen = lines.map((line) => JSON.parse(line)).map(({ level, times }) => [level, times].join(' ').trim());
+    t.same(seen, wanted, level);
+  }
+  t.end();
 });
 
 t.test('a connection that NetworkPolicies do not admit', async (t) => {

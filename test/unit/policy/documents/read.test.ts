@@ -24,6 +24,27 @@ function granting(documents: readonly PolicyDocument[]): readonly PolicyDocument
   );
 }
 
+t.test('a field of the wrong form is told how to be written', (t) => {
+  const serverOf = (more: string): string => document('Server', 's', `{podSelector: {}, port: 80, ${more}}`, beta3);
+  const rows: readonly (readonly [title: string, text: string, hint: string])[] = [
+    ['a method in lower case', routeOf('{matches: [{method: get}]}'), 'Did you mean "GET"?'],
+    ['part of a name', routeOf('{matches: [{path: {type: Prefix, value: /x}}]}'), 'Did you mean "PathPrefix"?'],
+    ['part of two names', serverOf('proxyProtocol: http'), ''],
+    ['no name', serverOf('proxyProtocol: ""'), ''],
+    ['a network alone', authOf('[10.0.0.0/8]'), 'Write { cidr: 10.0.0.0/8 }.'],
+    ['one in place of a list', authOf('{cidr: 10.0.0.0/8}'), 'Write it as a list, with - before each item or in [ ].'],
+    ['a number in place of text', routeOf('{matches: [{path: {type: Exact, value: 1}}]}'), 'Write it in quotes.'],
+    ['text in place of fields', routeOf('rule'), 'Write its fields: { name: value }.'],
+    ['nothing', document('Server', 's', '{podSelector: {}}', beta3), ''],
+  ];
+  for (const [title, text, hint] of rows) {
+    const [problem, ...others] = read(text).problems.filter(({ severity }) => severity === 'error');
+    t.same(others, [], `${title}: one error`);
+    t.equal(problem?.hint, hint, title);
+  }
+  t.end();
+});
+
 t.test('refused documents grant nothing and say why', async (t) => {
   const rows: readonly (readonly [title: string, text: string, code: string])[] = [
     ['Server without port', document('Server', 's', '{podSelector: {}}', beta3), 'invalid-field'],
