@@ -83,6 +83,8 @@ const contentOf = (index: number, bytes: number): Buffer => {
 interface App {
   readonly port: number;
   readonly attempts: Attempt[];
+  /** It has reset a connection: what it had not read by then, it never saw. */
+  readonly hasReset: () => boolean;
 }
 
 type Choose = (path: string, attempt: number) => { readonly act: Act; readonly waits: boolean };
@@ -90,6 +92,7 @@ type Choose = (path: string, attempt: number) => { readonly act: Act; readonly w
 /** A connection to an HTTP/2 app. */
 class Http2Losses {
   readonly attempts = new Map<number, Attempt>();
+  hasReset = false;
   readonly #connection: AppPeer;
   /** What comes from here on was not taken: GOAWAY has said so. */
   #goneFrom = Number.POSITIVE_INFINITY;
@@ -113,7 +116,10 @@ class Http2Losses {
       else if (!isKnown) attempt.fate = 'unknown';
     }
     if (isKnown) this.#connection.socket.end();
-    else this.#connection.socket.resetAndDestroy();
+    else {
+      this.hasReset = true;
+      this.#connection.socket.resetAndDestroy();
+    }
   }
 
   #mayGoAway(id: number): boolean {
@@ -184,11 +190,12 @@ async function http2App(t: Teardown, choose: Choose): Promise<App> {
     },
     onEnd: (request) => act(request, true),
   });
-  return { port, attempts };
+  return { port, attempts, hasReset: () => [...connections.values()].some(({ hasReset }) => hasReset) };
 }
 
 async function http1App(t: Teardown, choose: Choose): Promise<App> {
   const attempts: Attempt[] = [];
+  let hasReset = false;
   const { port } = await startRawApp(t, {
     answer: ({ target, body }, connection: AppSocket) => {
       const { socket } = connection;
@@ -222,12 +229,13 @@ async function http1App(t: Teardown, choose: Choose): Promise<App> {
         case 'end':
         case 'destroy':
           attempt.fate = connection.requests > 1 ? 'idle' : 'lost';
+          hasReset ||= act === 'destroy';
           if (act === 'destroy') socket.resetAndDestroy();
           else socket.end();
       }
     },
   });
-  return { port, attempts };
+  return { port, attempts, hasReset: () => hasReset };
 }
 
 function problems(script: readonly Sent[], app: App, outcomes: readonly string[], wasSentAway: boolean): string[] {
@@ -258,7 +266,9 @@ function problems(script: readonly Sent[], app: App, outcomes: readonly string[]
     } else if (last?.fate === 'answered') said('a response lost');
     if (outcome.includes('REFUSED') && last !== undefined && !['unprocessed', 'unknown'].includes(last.fate))
       said('refused by nobody');
-    if (last === undefined && !(wasSentAway && /^(nothing|REFUSED_STREAM)$/.test(outcome))) said('never sent');
+    const neverCame =
+      (wasSentAway && /^(nothing|REFUSED_STREAM)$/.test(outcome)) || (app.hasReset() && outcome === '502');
+    if (last === undefined && !neverCame) said('never sent');
   }
   return found;
 }
