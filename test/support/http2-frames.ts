@@ -1,6 +1,6 @@
 import type { ConnectionOptions } from 'node:tls';
 import { RawClient, type RawTarget } from './raw-http.ts';
-import { ConditionTimeout, crowding } from './until.ts';
+import { ConditionTimeout, patience } from './until.ts';
 
 /*
  * HTTP/2 by hand: node:http2 will not send what these tests must send. Header blocks are literals without Huffman coding
@@ -179,7 +179,7 @@ export class FrameClient {
 
   /** Waits until it is known what became of the stream; throws where that stays open. */
   async outcome(streamId: number, leastMs = 5_000): Promise<Outcome> {
-    const timeoutMs = leastMs * crowding();
+    const timeoutMs = leastMs * patience();
     await this.raw.reaches(() => this.#outcome(streamId) !== undefined, timeoutMs);
     const outcome = this.#outcome(streamId);
     if (outcome !== undefined) return outcome;

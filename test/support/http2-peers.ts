@@ -16,7 +16,7 @@ import {
   settingsFrame,
   windowFrame,
 } from './http2-frames.ts';
-import { ConditionTimeout, crowding } from './until.ts';
+import { ConditionTimeout, patience } from './until.ts';
 
 /*
  * HTTP/2 written by hand, as either side of a connection. What is sent is the test's, byte for byte; what is received is
@@ -156,7 +156,7 @@ export class FramePeer {
 
   /** Waits for something that only a frame, or the end of the connection, can bring about. */
   async until(what: string, condition: () => boolean, leastMs = 5000): Promise<void> {
-    const timeoutMs = leastMs * crowding();
+    const timeoutMs = leastMs * patience();
     const deadline = Date.now() + timeoutMs;
     while (!condition()) {
       const left = deadline - Date.now();

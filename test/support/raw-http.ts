@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as tlsConnect } from 'node:tls';
-import { ConditionTimeout, crowding } from './until.ts';
+import { ConditionTimeout, patience } from './until.ts';
 
 /** Latin-1: each character is one byte, as in the shared cases. */
 export function latin1(text: string): Buffer {
@@ -125,7 +125,7 @@ export class RawClient {
 
   /** Waits until `count` final responses have arrived; throws where they do not. */
   async responses(methods: readonly string[], leastMs = 5_000): Promise<ParsedResponse[]> {
-    const timeoutMs = leastMs * crowding();
+    const timeoutMs = leastMs * patience();
     const parsed = (): ResponseStream => parseResponses(this.received, methods, this.#ended);
     const finals = (): ParsedResponse[] => parsed().responses.filter((response) => response.status >= 200);
     if (await this.reaches(() => finals().length >= methods.length, timeoutMs)) return finals();
