@@ -44,9 +44,10 @@ async function difference(head: string): Promise<string | null> {
   const method = METHODS.includes(plain.method) ? plain.method : 'POST';
   const asked = method + head.slice(plain.method.length);
   // A body that looks like requests: taken for anything but a body, it would show.
-  const size = Math.min(fields.contentLength, 4096);
+  const length = fields.framing.kind === 'none' ? 0 : fields.framing.bytes;
+  const size = Math.min(length, 4096);
   const body = next.repeat(Math.ceil(size / next.length)).slice(0, size);
-  const whole = size === fields.contentLength;
+  const whole = size === length;
   const { requests, fault } = await readRequests(asked + body + (whole && fields.keepAlive ? next : ''));
   if (fault !== null) return `refused by Node: ${fault}`;
   const [first, second] = requests;

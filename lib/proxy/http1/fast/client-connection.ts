@@ -8,10 +8,9 @@ import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
 import type { AppPool } from '../app-pool.ts';
 import { halfOpenMs, sliceMs, sliceRequests } from '../limits.ts';
 import { Unread } from '../unread.ts';
+import { noContent, RequestContent } from './content.ts';
 import { maxPlainHead, PlainRequest, readPlainHead } from './plain-request.ts';
 import { FastRequest, type RequestHome } from './request.ts';
-
-const nothing = Buffer.alloc(0);
 
 /** Where a fault of ours was met. */
 const entry = 'HTTP/1, the fast lane';
@@ -146,11 +145,11 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
       if (this.#resting !== null) return;
       if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
       else this.#advance();
-    } else if (state.contentLeft > 0) {
+    } else if (!state.requestComplete) {
       if (chunk.length >= bulkRead && !turn.take(chunk.length, this)) this.socket.pause();
-      const left = state.contentLeft;
-      if (chunk.length > left) this.#unread.append(chunk.subarray(left));
-      state.receive(chunk.length > left ? chunk.subarray(0, left) : chunk);
+      const end = state.content.take(chunk, 0);
+      if (end < chunk.length) this.#unread.append(chunk.subarray(end));
+      state.receive();
     } else {
       // Pipelined: its turn comes when this response is complete.
       this.#unread.append(chunk);
@@ -164,7 +163,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const state = this.#state;
     if (state.kind === 'over') this.socket.end();
     else if (state.kind !== 'request') this.#advance();
-    else if (state.contentLeft > 0) this.socket.destroy();
+    else if (!state.requestComplete) this.socket.destroy();
     else if (!this.hasNext) state.isLast = true;
   }
 
@@ -277,24 +276,23 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
 
   /** @param from where what follows the head begins among what is unread. */
   #take(request: PlainRequest, from: number): void {
-    const { contentLength, keepAlive } = request.fields;
-    const { bytes } = this.#unread;
-    if (this.#clientEnded && bytes.length - from < contentLength) {
+    const { framing, keepAlive } = request.fields;
+    const content = framing.kind === 'none' ? noContent : new RequestContent(framing);
+    const end = framing.kind === 'none' ? from : content.take(this.#unread.bytes, from);
+    if (this.#clientEnded && !content.isComplete) {
       // The rest of its content will never come.
       this.#state = over;
       this.socket.destroySoon();
       return;
     }
-    const took = Math.min(bytes.length - from, contentLength);
-    const content = took === 0 ? nothing : bytes.subarray(from, from + took);
-    this.#unread.keep(from + took);
+    this.#unread.keep(end);
     const isLast = !keepAlive || this.#isEnding || (this.#clientEnded && !this.hasNext);
     // While requests wait, the stream does too, so that its end is seen in its turn.
     if (this.hasNext) this.socket.pause();
     else if (this.socket.isPaused()) this.socket.resume();
-    const taken = new FastRequest(this, request, contentLength - took, isLast);
+    const taken = new FastRequest(this, request, content, isLast);
     this.#state = taken;
-    taken.begin(content);
+    taken.begin();
   }
 
   get #isEnding(): boolean {
@@ -304,7 +302,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   finished(request: FastRequest): void {
     if (request.isLast || this.#isEnding) {
       this.#state = over;
-      this.#close(request.contentLeft === 0 && (request.endsByClient || this.#clientEnded));
+      this.#close(request.requestComplete && (request.endsByClient || this.#clientEnded));
       return;
     }
     this.#wait(idle);
@@ -333,7 +331,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const state = this.#state;
     if (state.kind === 'over') return;
     // The app says when more of the content may come.
-    if (state.kind === 'request' && state.contentLeft > 0 ? state.takesContent : !this.hasNext) this.socket.resume();
+    if (state.kind === 'request' && !state.requestComplete ? state.takesContent : !this.hasNext) this.socket.resume();
   }
 
   get betweenRequests(): boolean {
@@ -341,7 +339,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   }
 
   get awaitsContent(): boolean {
-    return this.#state.kind === 'request' && this.#state.contentLeft > 0;
+    return this.#state.kind === 'request' && !this.#state.requestComplete;
   }
 
   get heldBytes(): number {

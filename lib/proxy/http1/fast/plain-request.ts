@@ -6,6 +6,7 @@ import { fieldPairs, fieldValues } from '../../http/field-lines.ts';
 import { isIdentityAlias } from '../../http/headers.ts';
 import { isLastRequest } from '../../http/last-request.ts';
 import { isPlainMethod, requestLine } from '../request-line.ts';
+import { type ContentFraming, withoutContent } from './content.ts';
 
 /*
  * What the fast lane takes: requests whose framing and routing leave nothing to interpret. Everything here is narrower
@@ -32,8 +33,7 @@ export interface PlainFields {
   /** As received; every line ends with CRLF. */
   readonly text: string;
   readonly host: string;
-  /** Bytes of the body; 0 where no Content-Length was sent. */
-  readonly contentLength: number;
+  readonly framing: ContentFraming;
   /** False after `Connection: close`. */
   readonly keepAlive: boolean;
   /** What the app gets: without Connection and without anything that claims to be an identity. */
@@ -122,7 +122,7 @@ function readPlainFields(text: string): PlainFields | null {
   return {
     text,
     host,
-    contentLength: length === null ? 0 : Number(length),
+    framing: length === null || Number(length) === 0 ? withoutContent : { kind: 'length', bytes: Number(length) },
     keepAlive,
     forward: keptFrom === 0 ? text : forward + text.slice(keptFrom),
   };
@@ -152,7 +152,7 @@ export class PlainRequest implements Request {
     this.target = head.target;
     this.fields = head.fields;
     this.host = head.fields.host;
-    this.carries = head.fields.contentLength === 0 ? 'nothing' : 'body';
+    this.carries = head.fields.framing.kind === 'none' ? 'nothing' : 'body';
     this.isLast = isLastRequest(head.method, this.carries === 'body');
     const mark = head.target.indexOf('?');
     this.path = mark === -1 ? head.target : head.target.slice(0, mark);

@@ -15,6 +15,7 @@ import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
 import type { ResponseHead } from '../plain-response.ts';
+import type { RequestContent } from './content.ts';
 import type { PlainRequest } from './plain-request.ts';
 
 const nothing = Buffer.alloc(0);
@@ -60,8 +61,7 @@ export class FastRequest implements ResponseSink {
   readonly #request: PlainRequest;
   /** On the clock of `performance.now()`; 0 where nobody asks. */
   readonly #startedAt: number;
-  /** Bytes of its content that are to come. */
-  #contentLeft: number;
+  readonly #content: RequestContent;
   /** Null once its end is recorded; of a request that is refused, always. */
   #admitted: Admitted | null = null;
   #way: Way = noWay;
@@ -71,16 +71,17 @@ export class FastRequest implements ResponseSink {
   /** Bytes of content that are still read away when the response came first. */
   #drainLeft = 0;
 
-  constructor(home: RequestHome, request: PlainRequest, contentLeft: number, isLast: boolean) {
+  constructor(home: RequestHome, request: PlainRequest, content: RequestContent, isLast: boolean) {
     this.#home = home;
     this.#request = request;
-    this.#contentLeft = contentLeft;
+    this.#content = content;
     this.isLast = isLast;
     this.#startedAt = home.pipeline.needsStart ? performance.now() : 0;
   }
 
-  get contentLeft(): number {
-    return this.#contentLeft;
+  /** What more of its content comes is taken by this, and then received. */
+  get content(): RequestContent {
+    return this.#content;
   }
 
   /** The client has said so, and sends nothing more. */
@@ -89,19 +90,15 @@ export class FastRequest implements ResponseSink {
   }
 
   get requestComplete(): boolean {
-    return this.#contentLeft === 0;
+    return this.#content.isComplete;
   }
 
   get #repeatable(): Repeatable {
-    return repeatable(this.#request.method, this.#request.fields.contentLength > 0);
+    return repeatable(this.#request.method, this.#request.carries !== 'nothing');
   }
 
-  /**
-   * Decides on it, and sends it on or refuses it.
-   *
-   * @param content what came with its head.
-   */
-  begin(content: Buffer): void {
+  /** Decides on it, and sends it on with the content that came with its head; or refuses it. */
+  begin(): void {
     const { pipeline, connection, pool } = this.#home;
     const request = this.#request;
     const admitted = pipeline.admit(connection, request);
@@ -111,24 +108,26 @@ export class FastRequest implements ResponseSink {
     }
     this.#admitted = admitted;
     const { scope } = admitted;
-    if (content.length > 0) scope.requestFrame(content.length);
-    if (this.#contentLeft === 0) scope.requestEnded();
+    const { size } = this.#content;
+    const part = this.#content.handOn();
+    if (size > 0) scope.requestFrame(size);
+    if (this.#content.isComplete) scope.requestEnded();
     const { fields, isLast, line } = request;
     const lines = outgoingLines(connection.facts.client, admitted, fields.forward);
     const head = `${line}${lines}${isLast ? 'connection: close\r\n' : ''}\r\n`;
     const app = pool.take(admitted, this.#repeatable);
     if (app === null) {
-      this.#connect(admitted, head, content);
+      this.#connect(admitted, head, part);
       return;
     }
-    if (fields.contentLength === 0) this.#repeat = head;
-    this.#send(admitted, app, head, content);
+    if (request.carries === 'nothing') this.#repeat = head;
+    this.#send(admitted, app, head, part);
   }
 
   #connect(admitted: Admitted, head: string, content: Buffer): void {
     const { connection, socket, pool } = this.#home;
     // What follows must wait for the app.
-    if (this.#contentLeft > 0) socket.pause();
+    if (!this.#content.isComplete) socket.pause();
     const connected = (error: Error | null, app: AppConnection | null): void => {
       this.#way = noWay;
       if (app === null) {
@@ -136,7 +135,7 @@ export class FastRequest implements ResponseSink {
         return;
       }
       this.#send(admitted, app, head, content);
-      if (this.#contentLeft > 0 && !app.socket.writableNeedDrain) socket.resume();
+      if (!this.#content.isComplete && !app.socket.writableNeedDrain) socket.resume();
     };
     this.#way = {
       kind: 'connecting',
@@ -158,19 +157,20 @@ export class FastRequest implements ResponseSink {
     }
   }
 
-  /** Content that comes later; at most what is left of it. */
-  receive(content: Buffer): void {
-    this.#contentLeft -= content.length;
+  /** Content that came later has been taken. */
+  receive(): void {
+    const { size, isComplete } = this.#content;
+    const part = this.#content.handOn();
     if (this.#way.kind === 'app') {
-      this.#admitted?.scope.requestFrame(content.length);
-      this.#relay(this.#way, content);
+      this.#admitted?.scope.requestFrame(size);
+      this.#relay(this.#way, part);
     } else if (this.#response === 'complete') {
       // Nobody wants it: the response came first. A little is read away to keep the connection.
-      this.#drainLeft -= content.length;
+      this.#drainLeft -= part.length;
       if (this.#drainLeft < 0) this.isLast = true;
     }
     const isOver = this.#response === 'complete';
-    if (this.#contentLeft > 0) {
+    if (!isComplete) {
       if (isOver && this.isLast) this.#home.finished(this);
       return;
     }
@@ -184,7 +184,7 @@ export class FastRequest implements ResponseSink {
     const { socket } = this.#home;
     socket.pause();
     app.socket.once('drain', () => {
-      if (this.#contentLeft > 0 || !this.#home.hasNext) socket.resume();
+      if (!this.#content.isComplete || !this.#home.hasNext) socket.resume();
     });
   }
 
@@ -350,7 +350,7 @@ export class FastRequest implements ResponseSink {
   #over(): void {
     this.#response = 'complete';
     this.#drainLeft = maxDrainBytes;
-    if (this.#contentLeft > 0 && !this.isLast) this.#home.socket.resume();
+    if (!this.#content.isComplete && !this.isLast) this.#home.socket.resume();
     else this.#home.finished(this);
   }
 

@@ -10,18 +10,26 @@ t.test('plain requests', async (t) => {
     [
       'the least',
       get(),
-      { method: 'GET', target: '/', fields: { host: 'a', contentLength: 0, keepAlive: true, forward: 'Host: a\r\n' } },
+      {
+        method: 'GET',
+        target: '/',
+        fields: { host: 'a', framing: { kind: 'none' }, keepAlive: true, forward: 'Host: a\r\n' },
+      },
     ],
     [
       'a query',
       head('OPTIONS /a?b=c HTTP/1.1', 'host:a:80'),
       { method: 'OPTIONS', target: '/a?b=c', fields: { host: 'a:80' } },
     ],
-    ['a body', head('POST / HTTP/1.1', 'Host: a', 'content-length: 007'), { fields: { contentLength: 7 } }],
+    [
+      'a body',
+      head('POST / HTTP/1.1', 'Host: a', 'content-length: 007'),
+      { fields: { framing: { kind: 'length', bytes: 7 } } },
+    ],
     [
       'the longest length',
       head('PUT / HTTP/1.1', 'Host: a', 'Content-Length: 999999999999999'),
-      { fields: { contentLength: 999_999_999_999_999 } },
+      { fields: { framing: { kind: 'length', bytes: 999_999_999_999_999 } } },
     ],
     ['asterisk-form', head('OPTIONS * HTTP/1.1', 'Host: a'), { method: 'OPTIONS', target: '*' }],
     ['a method that nobody knows', head('FOO /a HTTP/1.1', 'Host: a'), { method: 'FOO', target: '/a' }],
