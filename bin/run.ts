@@ -5,6 +5,7 @@ import { CodedError } from '../lib/errors/coded-error.ts';
 import type { CodedLog } from '../lib/errors/complaint.ts';
 import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import { hostPort } from '../lib/ip.ts';
+import { restWhenQuiet } from '../lib/ops/returned-memory.ts';
 import { reportReady } from '../lib/ops/service-manager.ts';
 import { faultsAreHeard, internalFault } from '../lib/proxy/guard.ts';
 import { createLog } from '../lib/telemetry/log.ts';
@@ -65,6 +66,7 @@ export async function run(io: Io, running: Running): Promise<ExitStatus> {
     if (unreported !== null) {
       logger.warn({ code: 'service-manager', error: unreported }, 'systemd does not learn that the start is over');
     }
+    restWhenQuiet();
     running.started?.();
     signals.drain(app);
     const drained = await app.stopped;

@@ -67,7 +67,7 @@ t.test('the launcher takes the Node that the package asks for, and none below', 
 t.test('a Node without one of the flags runs without it, and that is said', async (t) => {
   t.testdir();
   const version = `v${major + 1}.0.0`;
-  const all = ['--max-semi-space-size=4', '--single-threaded-gc', '--no-allocation-site-pretenuring'];
+  const all = ['--max-semi-space-size=4', '--single-threaded-gc', '--no-allocation-site-pretenuring', '--expose-gc'];
   const returning = '--no-memory-pool-share-memory-on-teardown';
   for (const gone of [[], [returning], ['--single-threaded-gc'], [...all, returning]]) {
     const node = join(t.testdirName, `without-${gone.length}-${gone.join('').length}`);

@@ -1,0 +1,84 @@
+import { readFileSync, readlinkSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { RestingMemory } from './resting-memory.ts';
+
+/** Looks at this process for as long as it runs. Yields what ends that. */
+export function restWhenQuiet(): () => void {
+  let giveBack: (() => void) | null = null;
+  let last = performance.eventLoopUtilization();
+  const memory = new RestingMemory({
+    nowMs: () => performance.now(),
+    busy: () => {
+      const now = performance.eventLoopUtilization();
+      const { utilization } = performance.eventLoopUtilization(now, last);
+      last = now;
+      return utilization;
+    },
+    residentBytes: () => process.memoryUsage.rss(),
+    giveBack: () => {
+      giveBack ??= loadGiveBack();
+      giveBack();
+    },
+  });
+  const timer = setInterval(() => memory.look(), 1000).unref();
+  return () => clearInterval(timer);
+}
+
+/** In turn: V8's heap, malloc's, and the mapped pages of Node's program. Each is left out where there is no way to it. */
+function loadGiveBack(): () => void {
+  // `last-resort` is how V8 itself collects before it would give up: twice, and it hands back what it held in reserve,
+  // the halves of the young generation above all (7 MB).
+  const collect = globalThis.gc as ((how: { type: 'major'; flavor: 'last-resort' }) => void) | undefined;
+  const libc = loadLibc();
+  return () => {
+    collect?.({ type: 'major', flavor: 'last-resort' });
+    if (libc === null) return;
+    libc.trim(0);
+    for (const { start, length } of unwrittenProgram()) libc.advise(start, length, MADV_DONTNEED);
+  };
+}
+
+const MADV_DONTNEED = 4;
+
+/** Null without glibc: Node runs on musl, and elsewhere, and keeps what it has. */
+function loadLibc() {
+  try {
+    const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
+    const libc = koffi.load('libc.so.6');
+    return {
+      trim: libc.func('int malloc_trim(size_t pad)'),
+      advise: libc.func('int madvise(uintptr_t address, size_t length, int advice)'),
+    };
+  } catch {
+    // What it saves is no condition for anything.
+    return null;
+  }
+}
+
+interface Range {
+  readonly start: bigint;
+  readonly length: number;
+}
+
+/**
+ * The mappings of Node's executable file that this process can only read, and has no page of its own in: to let go of those
+ * loses nothing, since the system finds each page again in its file, or rather in the cache of it. They stay where they are
+ * for the life of a process, unlike those of libraries.
+ */
+function unwrittenProgram(): Range[] {
+  const program = readlinkSync('/proc/self/exe');
+  const found: Range[] = [];
+  let range: Range | null = null;
+  for (const line of readFileSync('/proc/self/smaps', 'utf8').split('\n')) {
+    const head = /^([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \S+ *(.*)$/.exec(line);
+    if (head !== null) {
+      const [, from, to, access = '', file] = head;
+      const ours = file === program && /^r-.p$/.test(access);
+      const start = BigInt(`0x${from}`);
+      range = ours ? { start, length: Number(BigInt(`0x${to}`) - start) } : null;
+    } else if (range !== null && /^Anonymous: +0 kB$/.test(line)) {
+      found.push(range);
+    }
+  }
+  return found;
+}

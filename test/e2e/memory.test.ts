@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import t from 'tap';
+import { publishedCommand } from '../../benchmarks/published.ts';
+import { startChild } from '../support/children.ts';
+import { temporaryFolder } from '../support/files.ts';
+import { openServer, policyEnvironment } from '../support/open-policy.ts';
+import { freePorts } from '../support/ports.ts';
+import { startRawApp } from '../support/raw-app.ts';
+import { bareEnvironment } from '../support/sallyport.ts';
+import { mapBounded, until } from '../support/until.ts';
+
+/** glibc is asked to hand memory back; what /proc says is Linux's. */
+const glibc = (process.report.getReport() as { header: { glibcVersionRuntime?: string } }).header.glibcVersionRuntime;
+const skip = glibc === undefined && 'needs Linux with glibc';
+
+// The published form, whose memory README promises: when a process is quiet, it has no more than it needs.
+t.test('resident memory of a quiet process', { skip, timeout: 280_000 }, async (t) => {
+  t.setTimeout(280_000);
+  const folder = temporaryFolder(t);
+  const app = await startRawApp(t);
+  const [port = 0, admin = 0] = await freePorts(2);
+  const child = await startChild(t, await publishedCommand(), ['run'], {
+    env: bareEnvironment({
+      ...policyEnvironment(folder, openServer('web', port)),
+      SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${app.port}`,
+      SALLYPORT_ADMIN_LISTEN: `127.0.0.1:${admin}`,
+      SALLYPORT_HEALTH_LISTEN: 'off',
+    }),
+  });
+  const resident = (): number => {
+    const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
+    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
+  };
+  const falls = (what: string, mebibytes: number): Promise<boolean> =>
+    until(`${what} to take less than ${mebibytes} MiB`, () => resident() < mebibytes, {
+      timeoutMs: 60_000,
+      lastSeen: () => `${resident()} MiB`,
+    });
+  await until('the proxy to listen', () => child.stdout().includes('"Listening"'), { timeoutMs: 30_000 });
+  t.ok(await falls('an idle process', 60));
+
+  const sockets: Socket[] = [];
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  const open = async (): Promise<void> => void sockets.push(await answered(port));
+  await mapBounded(Array.from({ length: 1500 }), 32, open);
+  t.ok(resident() > 60, 'connections take memory');
+  t.ok(await falls('a process with 1500 idle connections', 75));
+  for (const socket of sockets) socket.destroy();
+  t.ok(await falls('a process that has had them', 60));
+  (await answered(port)).destroy();
+  t.pass('which still serves');
+  t.equal((await child.end()).code, 0, child.stderr());
+});
+
+/** A connection with one request behind it. */
+function answered(port: number): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ host: '127.0.0.1', port });
+    socket.on('error', reject).once('connect', () => socket.write('GET / HTTP/1.1\r\nHost: web\r\n\r\n'));
+    socket.once('data', () => resolve(socket));
+  });
+}

@@ -1,0 +1,56 @@
+import t from 'tap';
+import { RestingMemory } from '../../../lib/ops/resting-memory.ts';
+
+interface Look {
+  readonly busy?: number;
+  /** MiB, before the look. */
+  readonly resident: number;
+  readonly rests?: boolean;
+}
+
+const quiet = (resident: number, rests = false): Look => ({ resident, rests });
+const busy = (resident: number): Look => ({ busy: 0.5, resident });
+const repeated = (times: number, look: Look): Look[] => Array.from({ length: times }, () => look);
+
+/** One look a second; a rest leaves 40 MiB. */
+const rows: readonly { readonly name: string; readonly looks: readonly Look[] }[] = [
+  { name: 'once after the start', looks: [quiet(90), quiet(90, true), ...repeated(30, quiet(42))] },
+  { name: 'not before two quiet looks in a row', looks: [busy(90), quiet(90), busy(90), quiet(90), quiet(90, true)] },
+  { name: 'never under load', looks: repeated(60, busy(500)) },
+  {
+    name: 'again after a load that made it grow',
+    looks: [quiet(90), quiet(90, true), quiet(45), ...repeated(20, busy(130)), quiet(130), quiet(130, true)],
+  },
+  {
+    name: 'not for a little',
+    looks: [quiet(90), quiet(90, true), quiet(45), ...repeated(20, busy(60)), ...repeated(20, quiet(60))],
+  },
+  {
+    name: 'not soon after the last',
+    looks: [quiet(90), quiet(90, true), quiet(45), ...repeated(8, quiet(90)), quiet(90, true)],
+  },
+  {
+    name: 'what comes back at once is in use',
+    looks: [quiet(90), quiet(90, true), ...repeated(60, quiet(85))],
+  },
+];
+
+for (const { name, looks } of rows) {
+  t.test(name, async (t) => {
+    let second = 0;
+    let rests = 0;
+    const memory = new RestingMemory({
+      nowMs: () => second * 1000,
+      busy: () => looks[second]?.busy ?? 0,
+      residentBytes: () => (looks[second]?.resident ?? 0) * 2 ** 20,
+      giveBack: () => {
+        rests += 1;
+      },
+    });
+    for (; second < looks.length; second++) {
+      const before = rests;
+      memory.look();
+      t.equal(rests > before, looks[second]?.rests ?? false, `second ${second}`);
+    }
+  });
+}
