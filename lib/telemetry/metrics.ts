@@ -16,6 +16,7 @@ import { LabelStore } from './labels.ts';
 import { LimitMetrics } from './limit-metrics.ts';
 import { type LoadMetrics, loadMetrics } from './load-metrics.ts';
 import type { CodedLogger } from './log.ts';
+import { pauseMetrics } from './pause-metrics.ts';
 import { ProcessMetrics } from './process-metrics.ts';
 import { RequestMetrics } from './request-metrics.ts';
 import { gaugeSample, type LabelGroup, registerCollected } from './series.ts';
@@ -75,6 +76,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   };
   const destination = fixedGroup('destination', { direction: 'inbound', peer: 'dst' });
   const processMetrics = new ProcessMetrics(registry, options.processStart, now);
+  pauseMetrics(registry);
   buildMetrics(registry, options.build);
   const limits = new LimitMetrics(registry, options.log, now);
   const handshakes = new HandshakeLog(registry, options.log, now);

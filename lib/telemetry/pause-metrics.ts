@@ -1,0 +1,87 @@
+/** How long the event loop served nobody: while it collected garbage, compiled, or did one thing for too long. */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import type { Registry } from 'prom-client';
+import { HistogramCell, histogramSamples, registerCollected } from './series.ts';
+
+const name = 'sallyport_event_loop_pause_seconds';
+const bounds = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 1];
+
+/** A native timer is due as often, and its lateness is a pause, to within this time. */
+const everyNanos = 1e6;
+/**
+ * Under this share of time at work the timer rests: a thousand turns a second for nothing would cost a sleeping process one
+ * percent of a core. It is more than the timer's own share, or that would keep it going.
+ */
+const quietShare = 0.03;
+const lookEveryMs = 1000;
+
+interface Delays {
+  enable(): boolean;
+  disable(): boolean;
+  reset(): void;
+  readonly count: number;
+  readonly mean: number;
+  /** The share of samples up to so many nanoseconds. Node 26 has it; what an older one tells is too coarse to count with. */
+  cdf?(nanos: number): number;
+}
+
+/** Of one thread, for as long as it runs. */
+class PauseWatch {
+  readonly cell = new HistogramCell({}, bounds);
+  readonly #delays: Delays;
+  #on = false;
+  #last = performance.eventLoopUtilization();
+
+  constructor(delays: Delays) {
+    this.#delays = delays;
+  }
+
+  look(): void {
+    const now = performance.eventLoopUtilization();
+    const { utilization } = performance.eventLoopUtilization(now, this.#last);
+    this.#last = now;
+    if (this.#on) this.#take();
+    if (utilization < quietShare === this.#on) this.#switch();
+  }
+
+  #switch(): void {
+    if (this.#on) this.#delays.disable();
+    else this.#delays.enable();
+    this.#on = !this.#on;
+  }
+
+  #take(): void {
+    const { count, mean } = this.#delays;
+    if (count === 0) return;
+    const { cell } = this;
+    let below = 0;
+    for (const [bucket, bound] of bounds.entries()) {
+      const upTo = Math.round((this.#delays.cdf?.(bound * 1e9 + everyNanos) ?? 1) * count);
+      cell.counts[bucket] = (cell.counts[bucket] as number) + upTo - below;
+      below = upTo;
+    }
+    cell.counts[bounds.length] = (cell.counts[bounds.length] as number) + count - below;
+    cell.sum += Math.max(0, ((mean - everyNanos) * count) / 1e9);
+    this.#delays.reset();
+  }
+}
+
+let watch: PauseWatch | null = null;
+
+/** Null where Node cannot tell. */
+function watched(): PauseWatch | null {
+  if (watch !== null) return watch;
+  const delays: Delays = monitorEventLoopDelay({ resolution: everyNanos / 1e6 });
+  if (delays.cdf === undefined) return null;
+  const made = new PauseWatch(delays);
+  setInterval(() => made.look(), lookEveryMs).unref();
+  watch = made;
+  return made;
+}
+
+export function pauseMetrics(registry: Registry): void {
+  const of = watched();
+  if (of === null) return;
+  const help = 'How late the event loop came to a timer that is due each millisecond, while the process is not idle.';
+  registerCollected(registry, { name, help, type: 'histogram' }, () => histogramSamples(name, of.cell));
+}
