@@ -1,6 +1,6 @@
-import type { HeaderList } from '../../http/headers.ts';
 import type { LostBy } from '../../http/retry.ts';
 import type { Http2ResponseHead } from '../message/response-head.ts';
+import type { Trailers } from '../message/trailers.ts';
 import type { HeldBytes } from '../session/held-bytes.ts';
 
 /** How an exchange with the app ends before its time. */
@@ -23,7 +23,7 @@ export interface Http2ResponseSink {
   /** False: they wait for the client, and the exchange's `consume` says when they have left. */
   data(bytes: Buffer, from: number, to: number): boolean;
   /** The response is complete. */
-  ended(trailers: HeaderList): void;
+  ended(trailers: Trailers): void;
   /** Once, instead of `ended`. */
   lost(loss: ExchangeLoss): void;
   /** So many bytes of the request's content have left. */
@@ -43,10 +43,10 @@ export interface AppExchange {
    *
    * @param end trailers of a request that is complete; null while it is not.
    */
-  takeOver(early: HeldBytes | null, end: HeaderList | null): void;
+  takeOver(early: HeldBytes | null, end: Trailers | null): void;
   /** Content, which is only lent. `isLast`: `contentEnded` follows. */
   content(bytes: Buffer, from: number, to: number, isLast: boolean): void;
-  contentEnded(trailers: HeaderList): void;
+  contentEnded(trailers: Trailers): void;
   /** So many bytes of the response that had to wait have left. */
   consume(bytes: number): void;
   /** Nobody waits for the response any more. */

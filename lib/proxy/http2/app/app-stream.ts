@@ -1,9 +1,8 @@
 import type { StallLimit } from '../../fairness/buffer-budget.ts';
 import { internalFault } from '../../guard.ts';
-import type { HeaderList } from '../../http/headers.ts';
 import { InterimCount } from '../../http/interim-count.ts';
-import { encodeFields } from '../hpack/encoder.ts';
 import type { Http2ResponseHead } from '../message/response-head.ts';
+import type { Trailers } from '../message/trailers.ts';
 import type { HeldBytes } from '../session/held-bytes.ts';
 import { errorCode } from '../session/protocol.ts';
 import { Stream, type StreamHome } from '../session/stream.ts';
@@ -44,7 +43,7 @@ export class AppStream extends Stream implements AppExchange {
     return this.#sink.owner;
   }
 
-  takeOver(early: HeldBytes | null, end: HeaderList | null): void {
+  takeOver(early: HeldBytes | null, end: Trailers | null): void {
     this.#sink.holds(0);
     for (const bytes of early?.takeAll() ?? []) this.content(bytes, 0, bytes.length);
     if (end !== null) this.contentEnded(end);
@@ -62,8 +61,8 @@ export class AppStream extends Stream implements AppExchange {
     });
   }
 
-  contentEnded(trailers: HeaderList): void {
-    this.finish(trailers.length === 0 ? null : encodeFields(trailers));
+  contentEnded(trailers: Trailers): void {
+    this.finish(trailers.block);
   }
 
   abandon(): void {

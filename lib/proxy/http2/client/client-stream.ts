@@ -8,9 +8,10 @@ import { failures, type Refusal, refusalHeaders } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { encodeFields } from '../hpack/encoder.ts';
-import { lowerCase, mayEndInTrailers, type OriginalProtocol } from '../message/head.ts';
+import { lowerCase, type OriginalProtocol } from '../message/head.ts';
 import type { RequestHead } from '../message/request-head.ts';
 import { Http2ResponseHead } from '../message/response-head.ts';
+import { noTrailers, Trailers } from '../message/trailers.ts';
 import { errorCode } from '../session/protocol.ts';
 import { Stream, type StreamHome } from '../session/stream.ts';
 import { drainMs, maxProbeContent } from './limits.ts';
@@ -146,7 +147,7 @@ export class ClientStream extends Stream implements Exchange {
   respondWith(head: Http2ResponseHead, hasBody: boolean): void {
     if (this.closed || this.responded) return;
     // What the client has of such a response may be ended by a status of ours.
-    this.#response = this.grpc && hasBody && mayEndInTrailers(head.fields) ? 'ends in trailers' : 'begun';
+    this.#response = this.grpc && hasBody && head.mayEndInTrailers ? 'ends in trailers' : 'begun';
     this.#home.session.output.headers(this.id, head.block, !hasBody);
     this.#home.pipeline.responded(this, head.status, head.fields, this.startedAt);
     if (hasBody) return;
@@ -156,7 +157,12 @@ export class ClientStream extends Stream implements Exchange {
 
   /** The response is complete. */
   end(trailers: HeaderList): void {
-    this.finish(trailers.length === 0 ? null : encodeFields(lowerCase(trailers)));
+    this.endWith(trailers.length === 0 ? noTrailers : new Trailers(lowerCase(trailers)));
+  }
+
+  /** The same, for trailers of an HTTP/2 app. */
+  endWith(trailers: Trailers): void {
+    this.finish(trailers.block);
     this.#stopBody();
   }
 

@@ -23,6 +23,11 @@ const overhead = 32;
  */
 const integerBytes = 5;
 
+const nothing: string[] = [];
+
+/** Bytes of a block of which `additions` are noted: what they hold is not given back before the next block. */
+export const repeatableBytes = 1024;
+
 /** For the strings that were Huffman coded; everything here is synchronous, so one is enough. */
 const scratch = Buffer.allocUnsafeSlow(16 * 1024);
 
@@ -44,6 +49,10 @@ export class HpackDecoder {
 
   /** Bytes of the list that was decoded last, as `maxListBytes` counts them, and no more than that. */
   decodedBytes = 0;
+  /** The block that was decoded last has named entries of the dynamic table, or resized it, or is long. */
+  #usedTable = false;
+  /** What it has added to the table: name, value, name, value …; as a rule nothing. */
+  #added: string[] = nothing;
   /** Where reading goes on in the block; -1 after a fault. */
   #at = 0;
   /** Where the bytes of the string that was read last are, decoded. */
@@ -74,6 +83,23 @@ export class HpackDecoder {
   }
 
   /**
+   * What the block that was decoded last has added to the table (name, value, name, value …), where it was decoded to
+   * fields and means the same whatever is in the table; null where it depends on that, and of long ones.
+   */
+  get additions(): readonly string[] | null {
+    return this.#usedTable ? null : this.#added;
+  }
+
+  /** Does to the table what a block did that had these additions. */
+  addAgain(additions: readonly string[]): void {
+    for (let i = 0; i + 1 < additions.length; i += 2) {
+      const name = additions[i] as string;
+      const value = additions[i + 1] as string;
+      this.#insert(name, value, name.length + value.length + overhead);
+    }
+  }
+
+  /**
    * Decodes one whole header block: bytes[from, to).
    *
    * 'too-large': the list exceeded a bound. It was decoded to its end all the same, so that the table stays in step, but
@@ -81,6 +107,8 @@ export class HpackDecoder {
    */
   decode(bytes: Buffer, from: number, to: number): Decoded {
     this.#at = from;
+    this.#usedTable = to - from > repeatableBytes;
+    this.#added = nothing;
     const decoded = this.#fields(bytes, to);
     // Not the block's, which may be part of something large.
     this.#source = scratch;
@@ -111,6 +139,7 @@ export class HpackDecoder {
         } else {
           const age = index - staticEntries - 1;
           if (age >= this.#entries) return malformed;
+          this.#usedTable = true;
           const place = (this.#newest - age) & this.#mask;
           name = this.#names[place] as string;
           value = this.#values[place] as string;
@@ -141,6 +170,7 @@ export class HpackDecoder {
           } else {
             const age = index - staticEntries - 1;
             if (age >= this.#entries) return malformed;
+            this.#usedTable = true;
             name = this.#names[(this.#newest - age) & this.#mask] as string;
           }
           size = overhead + name.length;
@@ -149,7 +179,7 @@ export class HpackDecoder {
         if (length < 0) return malformed;
         size += length;
         value = size <= useful ? this.#text(length) : '';
-        if (indexing) this.#insert(name, value, size);
+        if (indexing) this.#add(name, value, size);
       }
       if (size <= bytesLeft && fieldsLeft > 0) {
         fields.push(name, value);
@@ -169,6 +199,7 @@ export class HpackDecoder {
       const limit = this.#integer(bytes, to, 0x1f);
       if (limit < 0 || limit > this.#maxTableBytes) return false;
       this.#generation++;
+      this.#usedTable = true;
       this.#tableLimit = limit;
       this.#evict(limit);
     }
@@ -225,6 +256,13 @@ export class HpackDecoder {
   /** The string that #string has read. */
   #text(length: number): string {
     return latin1(this.#source, this.#start, length);
+  }
+
+  #add(name: string, value: string, size: number): void {
+    this.#insert(name, value, size);
+    if (this.#usedTable) return;
+    if (this.#added === nothing) this.#added = [name, value];
+    else this.#added.push(name, value);
   }
 
   #insert(name: string, value: string, size: number): void {

@@ -1,5 +1,5 @@
 import type { HeaderList } from '../../http/headers.ts';
-import type { HpackDecoder } from '../hpack/decoder.ts';
+import { type HpackDecoder, repeatableBytes } from '../hpack/decoder.ts';
 
 /** How reading a header block ended. */
 export type Block<Head> =
@@ -14,20 +14,25 @@ const malformed: Block<never> = { kind: 'malformed' };
 const tooLarge: Block<never> = { kind: 'too-large' };
 const undecodable: Block<never> = { kind: 'undecodable' };
 
-/** A block longer than this is not kept. */
-const maxKept = 1024;
+const nothing: readonly string[] = [];
+
+/** Bytes that an entry of the table costs to look at, by the texts that it is made of: two. */
+const additionCost = 4;
 
 /**
  * Reads header blocks into heads. Peers repeat themselves: once their table has settled, the same request or response is
- * the same few bytes, and then the head that was read last is given again, with all that has been made of it since.
+ * the same few bytes, and then the head that was read last is given again, with all that has been made of it since. Some
+ * (nginx) never let it settle: they add the same fields to it with every message, and name none of them.
  */
 export class HeaderBlocks<Head> {
   readonly #decoder: HpackDecoder;
   readonly #read: (fields: HeaderList, listBytes: number) => Head | null;
   #keptBytes = Buffer.alloc(0);
   #keptLength = 0;
-  /** The table's generation in which the kept bytes mean the kept head. */
+  /** The table's generation in which the kept bytes mean the kept head, where they do not in all. */
   #keptGeneration = -1;
+  /** They mean it whatever is in the table, and add this to it. */
+  #keptAdditions: readonly string[] | null = null;
   #kept: Block<Head> = malformed;
   /** What it took to read the last block, in bytes that were looked at; next to nothing for one that was known. */
   cost = 0;
@@ -44,11 +49,13 @@ export class HeaderBlocks<Head> {
     const { generation } = decoder;
     const length = to - from;
     if (
-      generation === this.#keptGeneration &&
       length === this.#keptLength &&
+      (this.#keptAdditions !== null || generation === this.#keptGeneration) &&
       bytes.compare(this.#keptBytes, 0, length, from, to) === 0
     ) {
-      this.cost = 0;
+      const additions = this.#keptAdditions ?? nothing;
+      this.cost = additionCost * additions.length;
+      decoder.addAgain(additions);
       return this.#kept;
     }
     const decoded = decoder.decode(bytes, from, to);
@@ -58,11 +65,13 @@ export class HeaderBlocks<Head> {
     const head = this.#read(decoded.fields, decoder.decodedBytes);
     if (head === null) return malformed;
     const block: Block<Head> = { kind: 'head', head };
-    if (decoder.generation === generation && length <= maxKept) {
+    const { additions } = decoder;
+    if ((additions !== null || decoder.generation === generation) && length <= repeatableBytes) {
       if (this.#keptBytes.length < length) this.#keptBytes = Buffer.alloc(Math.max(256, length));
       bytes.copy(this.#keptBytes, 0, from, to);
       this.#keptLength = length;
       this.#keptGeneration = generation;
+      this.#keptAdditions = additions;
       this.#kept = block;
     }
     return block;

@@ -1,6 +1,6 @@
-import type { HeaderList } from '../../http/headers.ts';
+import { type HeaderList, headerValue } from '../../http/headers.ts';
 import { encodeFields } from '../hpack/encoder.ts';
-import { originalProtocolHeader } from './head.ts';
+import { mayEndInTrailers, originalProtocolHeader } from './head.ts';
 
 /** The head of a response for an HTTP/2 client. */
 export class Http2ResponseHead {
@@ -10,6 +10,8 @@ export class Http2ResponseHead {
   /** Bytes of content by Content-Length; -1 where there is none. */
   readonly contentLength: number;
   #block: Buffer | null = null;
+  #grpcStatus: string | null | undefined;
+  #mayEndInTrailers: boolean | undefined;
 
   constructor(status: number, fields: HeaderList, contentLength: number) {
     this.status = status;
@@ -21,6 +23,18 @@ export class Http2ResponseHead {
   get block(): Buffer {
     this.#block ??= encodeFields([':status', String(this.status), ...this.fields]);
     return this.#block;
+  }
+
+  /** Of a response without trailers. */
+  get grpcStatus(): string | null {
+    if (this.#grpcStatus === undefined) this.#grpcStatus = headerValue(this.fields, 'grpc-status');
+    return this.#grpcStatus;
+  }
+
+  /** See `mayEndInTrailers`. */
+  get mayEndInTrailers(): boolean {
+    this.#mayEndInTrailers ??= mayEndInTrailers(this.fields);
+    return this.#mayEndInTrailers;
   }
 
   /** For a client whose request was upgraded to HTTP/2 by Linkerd's proxy: it gets the original version back (`l5d-orig-proto`). */

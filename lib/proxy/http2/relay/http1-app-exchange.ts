@@ -12,6 +12,7 @@ import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppExchange } from '../app/app-exchange.ts';
 import { lowerCase, type OriginalProtocol } from '../message/head.ts';
 import { Http2ResponseHead } from '../message/response-head.ts';
+import { noTrailers, Trailers } from '../message/trailers.ts';
 import { HeldBytes } from '../session/held-bytes.ts';
 import type { AppSide, Relay } from './relay.ts';
 
@@ -81,7 +82,8 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
   /** The connection is another's, or nobody's. */
   #isOver = false;
   #chunks: ChunkScanner | null = null;
-  #trailers: HeaderList = [];
+  /** Of the response. */
+  #trailers: HeaderList | null = null;
 
   /** Sends its head. */
   constructor(app: AppConnection, relay: Relay<string>, protocol: OriginalProtocol) {
@@ -103,7 +105,7 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
     if (relay.isComplete) this.contentEnded();
   }
 
-  takeOver(early: HeldBytes | null, end: HeaderList | null): void {
+  takeOver(early: HeldBytes | null, end: Trailers | null): void {
     if (early !== null) this.#held = early;
     this.#isEnded = end !== null;
     this.#advance();
@@ -188,12 +190,13 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
   }
 
   chunkTrailer(name: string, value: string): void {
+    this.#trailers ??= [];
     this.#trailers.push(name, value);
   }
 
   onEnd(): void {
     this.#isOver = true;
-    this.#relay.ended(this.#trailers);
+    this.#relay.ended(this.#trailers === null ? noTrailers : new Trailers(lowerCase(this.#trailers)));
   }
 
   onFailed(error: Error): void {

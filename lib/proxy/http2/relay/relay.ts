@@ -1,11 +1,12 @@
 import type { IpAddress } from '../../../ip.ts';
 import type { Admitted } from '../../http/admitted.ts';
-import { type HeaderList, headerValue, withoutIdentity } from '../../http/headers.ts';
+import { withoutIdentity } from '../../http/headers.ts';
 import { maySendAgain, type Repeatable, repeatable } from '../../http/retry.ts';
 import type { AppExchange, ExchangeLoss, Http2ResponseSink } from '../app/app-exchange.ts';
 import { appLimits } from '../app/limits.ts';
 import type { ClientStream, RequestRelay } from '../client/client-stream.ts';
 import type { Http2ResponseHead } from '../message/response-head.ts';
+import { Trailers } from '../message/trailers.ts';
 import { HeldBytes } from '../session/held-bytes.ts';
 import { errorCode } from '../session/protocol.ts';
 import { clientReset, errorOf, lostBy, streamError } from './loss.ts';
@@ -108,7 +109,7 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
 
   /** There is no more of the request than its head. */
   get isComplete(): boolean {
-    return this.#isEnded && this.#early === null && this.#client.trailers.length === 0;
+    return this.#isEnded && this.#early === null && this.#client.trailers.isEmpty;
   }
 
   get owner(): object {
@@ -149,8 +150,9 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     return state.kind === 'sending' || state.kind === 'answering' ? state.app : null;
   }
 
-  get #trailers(): HeaderList {
-    return withoutIdentity(this.#client.trailers);
+  get #trailers(): Trailers {
+    const { trailers } = this.#client;
+    return trailers.isEmpty ? trailers : new Trailers(withoutIdentity(trailers.fields));
   }
 
   clientGone(): void {
@@ -200,7 +202,7 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
 
   head(head: Http2ResponseHead, endStream: boolean): void {
     this.#answered();
-    if (this.#client.grpc) this.#grpcStatus = headerValue(head.fields, 'grpc-status');
+    if (this.#client.grpc) this.#grpcStatus = head.grpcStatus;
     this.admitted.scope.responseHead(head.status);
     this.#client.respondWith(head, !endStream);
   }
@@ -217,12 +219,12 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     return false;
   }
 
-  ended(trailers: HeaderList): void {
+  ended(trailers: Trailers): void {
     const client = this.#client;
     this.#state = over;
     client.relay = null;
-    if (client.grpc) this.#grpcStatus = headerValue(trailers, 'grpc-status') ?? this.#grpcStatus;
-    client.end(trailers);
+    if (client.grpc) this.#grpcStatus = trailers.grpcStatus ?? this.#grpcStatus;
+    client.endWith(trailers);
     this.admitted.scope.responseEnded(this.#grpcStatus, '');
   }
 

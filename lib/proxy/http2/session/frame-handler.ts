@@ -1,5 +1,6 @@
 import type { HpackDecoder } from '../hpack/decoder.ts';
-import { areSoundTrailers } from '../message/field-rules.ts';
+import { HeaderBlocks } from '../message/header-blocks.ts';
+import { readTrailers, type Trailers } from '../message/trailers.ts';
 import type { FloodLedger } from './flood-ledger.ts';
 import type { FlowControl } from './flow-control.ts';
 import { dependsOnItself, formFault } from './frame-form.ts';
@@ -38,6 +39,8 @@ export class FrameHandler<S extends Stream> implements BlockSink {
   readonly #home: FramesHome<S>;
   readonly #role: SessionRole<S>;
   readonly #blocks: HeaderAssembly;
+  /** Made with the first that come: most connections never have any. */
+  #trailers: HeaderBlocks<Trailers> | null = null;
 
   constructor(home: FramesHome<S>, role: SessionRole<S>, maxListBytes: number) {
     this.#home = home;
@@ -158,9 +161,10 @@ export class FrameHandler<S extends Stream> implements BlockSink {
   /** A header block behind a message's head: its trailers, which end it. Undefined: of a stream that is not open. */
   trailers(streamId: number, stream: S | undefined, bytes: Buffer, from: number, to: number, endStream: boolean): void {
     // Even where nobody wants them, the table must stay in step.
-    const decoded = this.#home.decoder.decode(bytes, from, to);
-    this.#home.work.spend(to - from + this.#home.decoder.decodedBytes);
-    if (decoded.kind === 'malformed') {
+    this.#trailers ??= new HeaderBlocks(this.#home.decoder, readTrailers);
+    const block = this.#trailers.read(bytes, from, to);
+    this.#home.work.spend(this.#trailers.cost);
+    if (block.kind === 'undecodable') {
       this.#home.fail(errorCode.compressionError);
       return;
     }
@@ -169,11 +173,11 @@ export class FrameHandler<S extends Stream> implements BlockSink {
       this.passOver(verdict, streamId, stream, endStream);
       return;
     }
-    if (decoded.kind !== 'fields' || !endStream || !areSoundTrailers(decoded.fields) || !stream.count(0, true)) {
+    if (block.kind !== 'head' || !endStream || !stream.count(0, true)) {
       stream.malformed();
       return;
     }
-    stream.trailers = decoded.fields;
+    stream.trailers = block.head;
     stream.happened('END_STREAM received');
     stream.messageEnded();
   }

@@ -1,6 +1,6 @@
 import type { IpAddress } from '../../../ip.ts';
 import { type BufferBudget, type Slow, Stall, type StallLimit } from '../../fairness/buffer-budget.ts';
-import type { HeaderList } from '../../http/headers.ts';
+import { noTrailers, type Trailers } from '../message/trailers.ts';
 import { type FlowControl, StreamWindows } from './flow-control.ts';
 import { HeldBytes } from './held-bytes.ts';
 import type { Output } from './output.ts';
@@ -28,8 +28,6 @@ export interface StreamHome {
   streamError(stream: Stream, code: number): void;
 }
 
-const noTrailers: HeaderList = [];
-
 /** One stream of either side: its state, its windows, and what of its data must wait. */
 export abstract class Stream implements Slow, Sending, Queued {
   readonly id: number;
@@ -38,7 +36,7 @@ export abstract class Stream implements Slow, Sending, Queued {
   /** Bytes of content still to come by Content-Length; -1 where none was given. */
   expected = -1;
   /** What came behind the content of the peer's message. */
-  trailers: HeaderList = noTrailers;
+  trailers: Trailers = noTrailers;
   /** Called once when `write` has returned false and everything has left since. */
   protected drained: (() => void) | null = null;
   queued = false;

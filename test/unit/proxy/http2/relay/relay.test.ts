@@ -3,6 +3,7 @@ import type { Admitted } from '../../../../../lib/proxy/http/admitted.ts';
 import type { AppExchange, ExchangeLoss } from '../../../../../lib/proxy/http2/app/app-exchange.ts';
 import type { ClientStream } from '../../../../../lib/proxy/http2/client/client-stream.ts';
 import { Http2ResponseHead } from '../../../../../lib/proxy/http2/message/response-head.ts';
+import { noTrailers, Trailers } from '../../../../../lib/proxy/http2/message/trailers.ts';
 import { type AppSide, Relay } from '../../../../../lib/proxy/http2/relay/relay.ts';
 import { errorCode, reasonName } from '../../../../../lib/proxy/http2/session/protocol.ts';
 
@@ -19,7 +20,7 @@ interface Given {
 class Stage {
   readonly told: string[] = [];
   readonly relay: Relay<string>;
-  readonly stream: { remoteEnded: boolean; responded: boolean; trailers: string[]; relay: object | null };
+  readonly stream: { remoteEnded: boolean; responded: boolean; trailers: Trailers; relay: object | null };
   /** The client takes no more for now. */
   isFull = false;
   #drained: (() => void) | null = null;
@@ -35,7 +36,7 @@ class Stage {
       grpc,
       remoteEnded: !hasContent,
       responded: false,
-      trailers: [] as string[],
+      trailers: noTrailers,
       relay: null,
       isAlone: true,
       requestHead: { contentLength: -1, listBytes: 100 },
@@ -54,7 +55,7 @@ class Stage {
       onDrain: (resume: () => void) => {
         this.#drained = resume;
       },
-      end: (trailers: readonly string[]) => tell(`client: end ${trailers}`),
+      endWith: (trailers: Trailers) => tell(`client: end ${trailers.fields}`),
       abort: (code: number) => tell(`client: ${reasonName(code)}`),
       destroy: () => tell('client: connection ended'),
     };
@@ -81,10 +82,11 @@ class Stage {
   }
 
   readonly app: AppExchange = {
-    takeOver: (early, end) => this.told.push(`app: early ${early?.bytes ?? 0}${end === null ? '' : `, end ${end}`}`),
+    takeOver: (early, end) =>
+      this.told.push(`app: early ${early?.bytes ?? 0}${end === null ? '' : `, end ${end.fields}`}`),
     content: (bytes, from, to, isLast) =>
       this.told.push(`app: ${bytes.toString('latin1', from, to)}${isLast ? ', last' : ''}`),
-    contentEnded: (trailers) => this.told.push(`app: end ${trailers}`),
+    contentEnded: (trailers) => this.told.push(`app: end ${trailers.fields}`),
     consume: (bytes) => this.told.push(`app: ${bytes} more`),
     abandon: () => this.told.push('app: abandoned'),
   };
@@ -99,7 +101,7 @@ class Stage {
   }
 
   contentEnded(trailers: string[] = []): void {
-    this.stream.trailers = trailers;
+    this.stream.trailers = new Trailers(trailers);
     this.stream.remoteEnded = true;
     this.relay.contentEnded();
   }
@@ -132,7 +134,7 @@ const exchanges: readonly (readonly [
     (stage) => {
       stage.relay.head(ok, false);
       stage.data('abc');
-      stage.relay.ended(['t', 'v']);
+      stage.relay.ended(new Trailers(['t', 'v']));
     },
     [...begins, 'counted 200', 'client: 200', 'counted 3 back', 'client: abc', 'client: end t,v', 'counted the end'],
   ],
@@ -142,7 +144,7 @@ const exchanges: readonly (readonly [
     (stage) => {
       stage.relay.interim(early);
       stage.relay.head(ok, true);
-      stage.relay.ended([]);
+      stage.relay.ended(noTrailers);
     },
     [...begins, 'client: 103', 'counted 200', 'client: 200, end', 'client: end ', 'counted the end'],
   ],
@@ -151,7 +153,7 @@ const exchanges: readonly (readonly [
     { grpc: true },
     (stage) => {
       stage.relay.head(ok, false);
-      stage.relay.ended(['grpc-status', '5']);
+      stage.relay.ended(new Trailers(['grpc-status', '5']));
     },
     [...begins, 'counted 200', 'client: 200', 'client: end grpc-status,5', 'counted the end 5'],
   ],
@@ -160,7 +162,7 @@ const exchanges: readonly (readonly [
     { grpc: true },
     (stage) => {
       stage.relay.head(new Http2ResponseHead(200, ['grpc-status', '7'], -1), true);
-      stage.relay.ended([]);
+      stage.relay.ended(noTrailers);
     },
     [...begins, 'counted 200', 'client: 200, end', 'client: end ', 'counted the end 7'],
   ],

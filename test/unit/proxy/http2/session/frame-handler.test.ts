@@ -124,7 +124,7 @@ class TestStream extends Stream {
     this.#stage.tell(`got ${bytes.toString('latin1', from, to)}`);
   }
   ended(): void {
-    this.#stage.tell(`ended${this.trailers.length === 0 ? '' : ` with ${this.trailers}`}`);
+    this.#stage.tell(`ended${this.trailers.isEmpty ? '' : ` with ${this.trailers.fields}`}`);
   }
   broken(code: number): void {
     this.#stage.tell(`broken: ${reasonName(code)}`);
