@@ -44,11 +44,13 @@ async function difference(head: string): Promise<string | null> {
   const method = METHODS.includes(plain.method) ? plain.method : 'POST';
   const asked = method + head.slice(plain.method.length);
   // A body that looks like requests: taken for anything but a body, it would show.
-  const length = fields.framing.kind === 'none' ? 0 : fields.framing.bytes;
+  const { framing } = fields;
+  const length = framing.kind === 'none' ? 0 : framing.kind === 'chunked' ? 100 : framing.bytes;
   const size = Math.min(length, 4096);
   const body = next.repeat(Math.ceil(size / next.length)).slice(0, size);
+  const sent = framing.kind === 'chunked' ? `${size.toString(16)}\r\n${body}\r\n0\r\n\r\n` : body;
   const whole = size === length;
-  const { requests, fault } = await readRequests(asked + body + (whole && fields.keepAlive ? next : ''));
+  const { requests, fault } = await readRequests(asked + sent + (whole && fields.keepAlive ? next : ''));
   if (fault !== null) return `refused by Node: ${fault}`;
   const [first, second] = requests;
   if (first === undefined) return 'no request for Node';

@@ -8,6 +8,33 @@ export interface ChunkReceiver {
   chunkTrailer(name: string, value: string): void;
 }
 
+/** Who must know in which form the framing comes. */
+export interface FramingReceiver {
+  /**
+   * A size line is complete.
+   *
+   * @param to offset behind it.
+   * @param bytes of the whole line; some of them may have come before.
+   * @param isPlain it has digits and CRLF alone, and no leading zeros.
+   */
+  sizeLine(to: number, bytes: number, size: number, isPlain: boolean): void;
+  /** The first trailer begins at `from`. */
+  trailersFrom(from: number): void;
+}
+
+/** What a scan lets pass. */
+export interface ChunkRules {
+  /** Bytes of the extensions of one chunk, of those of all chunks of a body, and of all trailers. */
+  readonly maxExtension: number;
+  readonly maxExtensions: number;
+  readonly maxTrailers: number;
+  /** Extensions may lack their name or value, and sizes have any number of leading zeros; as Node's parser takes them. */
+  readonly isLoose: boolean;
+}
+
+/** For what is relayed as it is. */
+const strict: ChunkRules = { maxExtension: 4096, maxExtensions: 128 * 1024, maxTrailers: 16 * 1024, isLoose: false };
+
 /** Where a scan stopped. */
 export type ScanResult =
   /** All given bytes belong to the body; more must follow. */
@@ -23,10 +50,9 @@ const COLON = 0x3a;
 const SEMICOLON = 0x3b;
 const EQUALS = 0x3d;
 const BACKSLASH = 0x5c;
-/** Bytes of the extensions of one chunk, and of all chunks of a body. */
-const maxExtension = 4096;
-const maxExtensions = 128 * 1024;
-const maxTrailers = 16 * 1024;
+
+/** More significant digits than these make sizes that no number holds exactly. */
+const maxDigits = 13;
 
 /** Fields that have no business behind a body: framing (RFC 9110 6.5.1), and the app's own connection. */
 const notTrailers: ReadonlySet<string> = new Set([
@@ -75,25 +101,41 @@ type State =
  * Follows chunked framing (RFC 9112 7.1) without touching it, so that the bytes can be relayed as they are, or what they
  * carry can be taken out. As strict as
  * the grammar: 1 to 13 hexadecimal digits, CRLF everywhere, no bare CR or LF, no space around extensions; bounded
- * extensions and trailers.
+ * extensions and trailers. Loose rules are for framing that is made anew.
  */
 export class ChunkScanner {
   /** Offset just behind the message, valid after `done`. */
   end = 0;
+  /** Bytes of content so far. */
+  content = 0;
+  /** What is `invalid` is so for its size alone. */
+  isTooLong = false;
+  /** Bytes of a size line that is not complete yet. */
+  lineBytes = 0;
   #state: State = 'size';
+  /** Of the size, without leading zeros. */
   #digits = 0;
+  #zeros = 0;
   #left = 0;
   /** Bytes of the extensions of this chunk, or of all trailers. */
   #skipped = 0;
   #extensions = 0;
+  readonly #rules: ChunkRules;
   /** Bytes of this extension's name or value. */
   #part = 0;
   #name = '';
   #value = '';
   readonly #receiver: ChunkReceiver | null;
+  readonly #framing: FramingReceiver | null;
 
-  constructor(receiver: ChunkReceiver | null = null) {
+  constructor(
+    receiver: ChunkReceiver | null = null,
+    framing: FramingReceiver | null = null,
+    rules: ChunkRules = strict,
+  ) {
     this.#receiver = receiver;
+    this.#framing = framing;
+    this.#rules = rules;
   }
 
   scan(bytes: Buffer, from: number, to: number): ScanResult {
@@ -102,11 +144,13 @@ export class ChunkScanner {
       if (this.#state === 'data') {
         const step = Math.min(this.#left, to - at);
         this.#left -= step;
+        this.content += step;
         this.#receiver?.chunkData(bytes, at, at + step);
         at += step;
         if (this.#left === 0) this.#state = 'data-cr';
         continue;
       }
+      const before = this.#state;
       const next = this.#after(bytes[at++] as number);
       if (next === 'done') {
         this.end = at;
@@ -114,25 +158,31 @@ export class ChunkScanner {
       }
       if (next === 'invalid') return 'invalid';
       this.#state = next;
+      if (before === 'size-lf') this.#lineEnded(at);
+      else if (before === 'line' && next === 'trailer-name') this.#framing?.trailersFrom(at - 1);
     }
     return 'more';
+  }
+
+  #lineEnded(at: number): void {
+    const digits = this.#digits + this.#zeros;
+    const isPlain = digits + 2 === this.lineBytes && (this.#zeros === 0 || digits === 1);
+    this.#framing?.sizeLine(at, this.lineBytes, this.#left, isPlain);
+    this.#digits = 0;
+    this.#zeros = 0;
+    this.#skipped = 0;
+    this.lineBytes = 0;
   }
 
   /** The state behind one byte that is not data. */
   #after(byte: number): State | 'done' | 'invalid' {
     const state = this.#state;
     switch (state) {
-      case 'size': {
-        const digit = hex(byte);
-        if (digit >= 0) {
-          this.#left = this.#left * 16 + digit;
-          return ++this.#digits > 13 ? 'invalid' : 'size';
-        }
-        return this.#digits === 0 ? 'invalid' : this.#behindPart(byte);
-      }
+      case 'size':
+        this.lineBytes++;
+        return this.#size(byte);
       case 'size-lf':
-        this.#digits = 0;
-        this.#skipped = 0;
+        this.lineBytes++;
         if (byte !== LF) return 'invalid';
         return this.#left === 0 ? 'line' : 'data';
       case 'data-cr':
@@ -148,7 +198,8 @@ export class ChunkScanner {
       case 'trailer-value':
         if (byte === CR) return 'trailer-lf';
         if (this.#receiver !== null) this.#value += String.fromCharCode(byte);
-        return isText(byte) && ++this.#skipped <= maxTrailers ? 'trailer-value' : 'invalid';
+        if (++this.#skipped > this.#rules.maxTrailers) return this.#tooLong();
+        return isText(byte) ? 'trailer-value' : 'invalid';
       case 'trailer-lf':
         if (byte !== LF) return 'invalid';
         this.#receiver?.chunkTrailer(this.#name, trimBlanks(this.#value));
@@ -157,17 +208,40 @@ export class ChunkScanner {
       case 'last-lf':
         return byte === LF ? 'done' : 'invalid';
       default:
-        if (++this.#skipped > maxExtension || ++this.#extensions > maxExtensions) return 'invalid';
+        this.lineBytes++;
+        if (++this.#skipped > this.#rules.maxExtension) return this.#tooLong();
+        if (++this.#extensions > this.#rules.maxExtensions) return this.#tooLong();
         return this.#extension(state, byte);
     }
+  }
+
+  #size(byte: number): State | 'invalid' {
+    const digit = hex(byte);
+    if (digit < 0) return this.#digits + this.#zeros === 0 ? 'invalid' : this.#behindPart(byte);
+    if (digit === 0 && this.#digits === 0) {
+      this.#zeros++;
+      if (this.#rules.isLoose) return this.#zeros > this.#rules.maxExtension ? this.#tooLong() : 'size';
+    } else {
+      this.#digits++;
+    }
+    this.#left = this.#left * 16 + digit;
+    const counted = this.#rules.isLoose ? this.#digits : this.#digits + this.#zeros;
+    return counted > maxDigits ? 'invalid' : 'size';
+  }
+
+  #tooLong(): 'invalid' {
+    this.isTooLong = true;
+    return 'invalid';
   }
 
   #extension(state: State, byte: number): State | 'invalid' {
     switch (state) {
       case 'extension-value':
         if (byte === QUOTE) return 'extension-quoted';
-        return isTokenChar(byte) ? 'extension-token' : 'invalid';
+        if (isTokenChar(byte)) return 'extension-token';
+        return this.#rules.isLoose ? this.#behindPart(byte) : 'invalid';
       case 'extension-token':
+        if (byte === QUOTE && this.#rules.isLoose) return 'extension-quoted';
         return isTokenChar(byte) ? state : this.#behindPart(byte);
       case 'extension-quoted':
         if (byte === QUOTE) return 'extension-end';
@@ -182,7 +256,7 @@ export class ChunkScanner {
           this.#part++;
           return 'extension-name';
         }
-        if (this.#part === 0) return 'invalid';
+        if (this.#part === 0 && (byte === CR || !this.#rules.isLoose)) return 'invalid';
         return byte === EQUALS ? 'extension-value' : this.#behindPart(byte);
     }
   }
@@ -195,7 +269,7 @@ export class ChunkScanner {
   }
 
   #trailerName(byte: number): State | 'invalid' {
-    if (++this.#skipped > maxTrailers) return 'invalid';
+    if (++this.#skipped > this.#rules.maxTrailers) return this.#tooLong();
     if (isTokenChar(byte)) {
       this.#name += String.fromCharCode(byte);
       return 'trailer-name';

@@ -147,7 +147,13 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
       else this.#advance();
     } else if (!state.requestComplete) {
       if (chunk.length >= bulkRead && !turn.take(chunk.length, this)) this.socket.pause();
-      const end = state.content.take(chunk, 0);
+      const { content } = state;
+      const end = content.take(chunk, 0);
+      if (content.fault !== null) {
+        this.#state = over;
+        state.refuseContent(content.fault);
+        return;
+      }
       if (end < chunk.length) this.#unread.append(chunk.subarray(end));
       state.receive();
     } else {
@@ -277,8 +283,13 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   /** @param from where what follows the head begins among what is unread. */
   #take(request: PlainRequest, from: number): void {
     const { framing, keepAlive } = request.fields;
-    const content = framing.kind === 'none' ? noContent : new RequestContent(framing);
-    const end = framing.kind === 'none' ? from : content.take(this.#unread.bytes, from);
+    const hasContent = framing.kind !== 'none';
+    const content = hasContent ? new RequestContent(framing, this.pipeline.limits.maxHeaderBytes) : noContent;
+    const end = hasContent ? content.take(this.#unread.bytes, from) : from;
+    if (content.fault !== null) {
+      this.#handOver();
+      return;
+    }
     if (this.#clientEnded && !content.isComplete) {
       // The rest of its content will never come.
       this.#state = over;

@@ -1,11 +1,21 @@
+import { ChunkScanner, type FramingReceiver } from '../chunk-scanner.ts';
+import { maxFramingBytes, maxFramingRatio } from '../limits.ts';
+
 /** How the end of a request's content is found (RFC 9112 6.3), as its head says. */
 export type ContentFraming =
   /** There is none. */
-  { readonly kind: 'none' } | { readonly kind: 'length'; readonly bytes: number };
+  { readonly kind: 'none' } | { readonly kind: 'length'; readonly bytes: number } | { readonly kind: 'chunked' };
+
+export const withoutContent: ContentFraming = { kind: 'none' };
+export const inChunks: ContentFraming = { kind: 'chunked' };
+
+/** Why content cannot be read any further. */
+export type ContentFault = 'malformed' | 'too-long';
 
 const nothing = Buffer.alloc(0);
 
-export const withoutContent: ContentFraming = { kind: 'none' };
+/** Of one chunk, as Node's parser bounds them. */
+const maxExtension = 16 * 1024;
 
 /** The content of one request, on its way from the client. */
 export class RequestContent {
@@ -13,25 +23,41 @@ export class RequestContent {
   isComplete: boolean;
   /** Bytes of content in what was taken last. */
   size = 0;
+  fault: ContentFault | null = null;
   #left: number;
   #part: Buffer = nothing;
+  readonly #chunks: RequestChunks | null;
 
-  constructor(framing: ContentFraming) {
-    this.#left = framing.kind === 'none' ? 0 : framing.bytes;
-    this.isComplete = this.#left === 0;
+  /** @param maxTrailers bytes of all trailers. */
+  constructor(framing: ContentFraming, maxTrailers: number) {
+    this.#left = framing.kind === 'length' ? framing.bytes : 0;
+    this.#chunks = framing.kind === 'chunked' ? new RequestChunks(maxTrailers) : null;
+    this.isComplete = framing.kind === 'none';
   }
 
   /**
-   * Takes what belongs to it of bytes that have come.
+   * Takes what belongs to it of bytes that have come. Behind a `fault` nothing can be told apart any more.
    *
    * @returns where what follows it begins among them.
    */
   take(bytes: Buffer, from: number): number {
+    if (this.#chunks !== null) return this.#takeChunks(this.#chunks, bytes, from);
     const to = Math.min(bytes.length, from + this.#left);
     this.size = to - from;
     this.#left -= this.size;
     this.isComplete = this.#left === 0;
     this.#part = from === 0 && to === bytes.length ? bytes : bytes.subarray(from, to);
+    return to;
+  }
+
+  #takeChunks(chunks: RequestChunks, bytes: Buffer, from: number): number {
+    const before = chunks.content;
+    const to = chunks.take(bytes, from);
+    this.size = chunks.content - before;
+    this.isComplete = chunks.isComplete;
+    this.#part = chunks.part;
+    chunks.part = nothing;
+    this.fault = chunks.fault;
     return to;
   }
 
@@ -44,4 +70,79 @@ export class RequestContent {
 }
 
 /** Of every request that has none: it never changes. */
-export const noContent = new RequestContent(withoutContent);
+export const noContent = new RequestContent(withoutContent, 0);
+
+/**
+ * The chunks of a request (RFC 9112 7.1), as they go on: sizes and content as they came, but in one form only. An app gets
+ * no extension, no leading zero and no trailer (which the library lane drops, too); nor a size line of which only a part has
+ * come. So whatever it makes of those, it reads no other message than we do.
+ */
+class RequestChunks implements FramingReceiver {
+  isComplete = false;
+  fault: ContentFault | null = null;
+  part: Buffer = nothing;
+  readonly #scanner: ChunkScanner;
+  /** All that has come of it. */
+  #came = 0;
+  /** In what is being taken: where it begins, from where on it has not been kept or replaced, and what has. */
+  #bytes: Buffer = nothing;
+  #from = 0;
+  #rest = 0;
+  #pieces: Buffer[] | null = null;
+  #hasTrailers = false;
+
+  constructor(maxTrailers: number) {
+    const maxExtensions = Number.POSITIVE_INFINITY;
+    this.#scanner = new ChunkScanner(null, this, { maxExtension, maxExtensions, maxTrailers, isLoose: true });
+  }
+
+  get content(): number {
+    return this.#scanner.content;
+  }
+
+  take(bytes: Buffer, from: number): number {
+    this.#bytes = bytes;
+    this.#from = from;
+    this.#rest = from;
+    const scanner = this.#scanner;
+    const result = scanner.scan(bytes, from, bytes.length);
+    const to = result === 'done' ? scanner.end : bytes.length;
+    this.#came += to - from;
+    this.isComplete = result === 'done';
+    const isFramingAlone = this.#came - this.content > maxFramingBytes + maxFramingRatio * this.content;
+    if (result === 'invalid') this.fault = scanner.isTooLong ? 'too-long' : 'malformed';
+    else if (isFramingAlone && !this.isComplete) this.fault = 'too-long';
+    else this.#keep(this.#hasTrailers ? this.#rest : to - scanner.lineBytes);
+    this.#bytes = nothing;
+    return to;
+  }
+
+  sizeLine(to: number, bytes: number, size: number, isPlain: boolean): void {
+    const began = to - bytes;
+    if (isPlain && began >= this.#from) return;
+    this.#replace(began, to, `${size.toString(16)}\r\n`);
+  }
+
+  trailersFrom(from: number): void {
+    if (!this.#hasTrailers) this.#replace(from, this.#bytes.length, '');
+    this.#hasTrailers = true;
+  }
+
+  #replace(from: number, to: number, text: string): void {
+    this.#pieces ??= [];
+    if (from > this.#rest) this.#pieces.push(this.#bytes.subarray(this.#rest, from));
+    this.#pieces.push(Buffer.from(text, 'latin1'));
+    this.#rest = to;
+  }
+
+  /** What has come up to `to` goes on. */
+  #keep(to: number): void {
+    const bytes = this.#bytes;
+    const tail = this.#rest === 0 && to === bytes.length ? bytes : bytes.subarray(this.#rest, Math.max(to, this.#rest));
+    const pieces = this.#pieces ?? [];
+    this.#pieces = null;
+    // The empty line behind trailers, which has been left out with them.
+    if (this.#hasTrailers && this.isComplete) pieces.push(Buffer.from('\r\n'));
+    this.part = pieces.length === 0 ? tail : Buffer.concat([...pieces, tail]);
+  }
+}

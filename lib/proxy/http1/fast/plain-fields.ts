@@ -1,12 +1,15 @@
 import { isFramingAlias, trimBlanks } from '../../../http-message.ts';
 import { isHost } from '../../../request-target.ts';
 import { isIdentityAlias } from '../../http/headers.ts';
-import { type ContentFraming, withoutContent } from './content.ts';
+import { type ContentFraming, inChunks, withoutContent } from './content.ts';
 
 /** Field lines with a token for a name and only visible characters, space, tab and obs-text in the value. */
 const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)+$/;
 
 const contentLength = /^[0-9]{1,15}$/;
+
+/** Behind the colon. Without tabs: Node's parser does not take `chunked` before one for chunked. */
+const chunkedCoding = /^ *chunked *$/i;
 
 /** More fields than this are for the library lane to judge. */
 const maxFields = 100;
@@ -17,9 +20,11 @@ export interface PlainFields {
   readonly text: string;
   readonly host: string;
   readonly framing: ContentFraming;
+  /** `Expect: 100-continue` (RFC 9110 10.1.1). */
+  readonly expectsContinue: boolean;
   /** False after `Connection: close`. */
   readonly keepAlive: boolean;
-  /** What the app gets: without Connection and without anything that claims to be an identity. */
+  /** What the app gets: without what is the connection's, Expect, and anything that claims to be an identity. */
   readonly forward: string;
 }
 
@@ -28,6 +33,8 @@ export function readPlainFields(text: string): PlainFields | null {
   if (!fieldSection.test(text)) return null;
   let host: string | null = null;
   let length: string | null = null;
+  let chunked = false;
+  let expectsContinue = false;
   let keepAlive = true;
   let sawConnection = false;
   let forward = '';
@@ -60,10 +67,17 @@ export function readPlainFields(text: string): PlainFields | null {
         break;
       }
       case 'transfer-encoding':
-      case 'upgrade':
+        if (chunked || !chunkedCoding.test(text.slice(colon + 1, end - 2))) return null;
+        chunked = true;
+        drop = true;
+        break;
       case 'expect':
+        if (expectsContinue || value().toLowerCase() !== '100-continue') return null;
+        expectsContinue = true;
+        drop = true;
+        break;
+      case 'upgrade':
       case 'te':
-      case 'trailer':
       case 'keep-alive':
       case 'proxy-connection':
       case 'http2-settings':
@@ -78,12 +92,17 @@ export function readPlainFields(text: string): PlainFields | null {
     }
     at = end;
   }
-  if (host === null || !isHost(host)) return null;
+  if (host === null || !isHost(host) || (chunked && length !== null)) return null;
   return {
     text,
     host,
-    framing: length === null || Number(length) === 0 ? withoutContent : { kind: 'length', bytes: Number(length) },
+    framing: chunked ? inChunks : framingOf(Number(length ?? 0)),
+    expectsContinue,
     keepAlive,
     forward: keptFrom === 0 ? text : forward + text.slice(keptFrom),
   };
+}
+
+function framingOf(length: number): ContentFraming {
+  return length === 0 ? withoutContent : { kind: 'length', bytes: length };
 }

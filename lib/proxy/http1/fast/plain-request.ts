@@ -56,6 +56,8 @@ export class PlainRequest implements Request {
   readonly fields: PlainFields;
   /** On its connection to the app. */
   readonly isLast: boolean;
+  /** What ends its head for the app: fields of that connection, and the empty line. */
+  readonly ending: string;
   decided: Decided | null = null;
 
   constructor(head: PlainHead) {
@@ -67,6 +69,8 @@ export class PlainRequest implements Request {
     this.host = head.fields.host;
     this.carries = head.fields.framing.kind === 'none' ? 'nothing' : 'body';
     this.isLast = isLastRequest(head.method, this.carries === 'body');
+    const coding = head.fields.framing.kind === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
+    this.ending = `${coding}${this.isLast ? 'connection: close\r\n' : ''}\r\n`;
     const mark = head.target.indexOf('?');
     this.path = mark === -1 ? head.target : head.target.slice(0, mark);
     this.query = mark === -1 ? '' : head.target.slice(mark + 1);

@@ -15,7 +15,7 @@ import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
 import type { ResponseHead } from '../plain-response.ts';
-import type { RequestContent } from './content.ts';
+import type { ContentFault, RequestContent } from './content.ts';
 import type { PlainRequest } from './plain-request.ts';
 
 const nothing = Buffer.alloc(0);
@@ -112,9 +112,10 @@ export class FastRequest implements ResponseSink {
     const part = this.#content.handOn();
     if (size > 0) scope.requestFrame(size);
     if (this.#content.isComplete) scope.requestEnded();
-    const { fields, isLast, line } = request;
-    const lines = outgoingLines(connection.facts.client, admitted, fields.forward);
-    const head = `${line}${lines}${isLast ? 'connection: close\r\n' : ''}\r\n`;
+    // One final response or 100, never both: the permit comes before the client is asked for its content.
+    if (request.fields.expectsContinue && !this.#content.isComplete) this.#write('HTTP/1.1 100 Continue\r\n\r\n');
+    const lines = outgoingLines(connection.facts.client, admitted, request.fields.forward);
+    const head = request.line + lines + request.ending;
     const app = pool.take(admitted, this.#repeatable);
     if (app === null) {
       this.#connect(admitted, head, part);
@@ -162,11 +163,11 @@ export class FastRequest implements ResponseSink {
     const { size, isComplete } = this.#content;
     const part = this.#content.handOn();
     if (this.#way.kind === 'app') {
-      this.#admitted?.scope.requestFrame(size);
-      this.#relay(this.#way, part);
+      if (size > 0) this.#admitted?.scope.requestFrame(size);
+      if (part.length > 0) this.#relay(this.#way, part);
     } else if (this.#response === 'complete') {
       // Nobody wants it: the response came first. A little is read away to keep the connection.
-      this.#drainLeft -= part.length;
+      this.#drainLeft -= size;
       if (this.#drainLeft < 0) this.isLast = true;
     }
     const isOver = this.#response === 'complete';
@@ -280,6 +281,15 @@ export class FastRequest implements ResponseSink {
     this.#ended('unclassified');
   }
 
+  /** What comes of its content cannot be read any further. Its connection ends with it. */
+  refuseContent(fault: ContentFault): void {
+    const { socket } = this.#home;
+    this.#leaveApp();
+    if (this.#isBegun) this.#breakOff();
+    else endWithStatus(socket, fault === 'too-long' ? '431 Request Header Fields Too Large' : '400 Bad Request');
+    this.#ended('');
+  }
+
   /** Ends it with 504 if it began before `since` and has no complete response. */
   endOverdue(since: number): void {
     if (this.#admitted === null || this.#startedAt > since) return;
@@ -337,7 +347,8 @@ export class FastRequest implements ResponseSink {
   }
 
   #refuse(refusal: Refusal): void {
-    if (refusal.close) this.isLast = true;
+    // With Expect the client may or may not send its content now: the next bytes could be either (RFC 9110 10.1.1).
+    if (refusal.close || this.#request.fields.expectsContinue) this.isLast = true;
     const headers = refusalHeaders(refusal, this.#home.connection.facts, false);
     if (this.isLast) headers.push('connection', 'close');
     const lines = fieldLines(headers);
