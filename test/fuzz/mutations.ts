@@ -175,13 +175,17 @@ export const soundRequest: Arbitrary<string> = fc
     }),
     body: fc.constantFrom(null, null, '', 'hello', 'GET /SMUGGLED HTTP/1.1\r\nHost: x\r\n\r\n', '0\r\n\r\n'),
     chunked: fc.boolean(),
+    expects: fc.constantFrom('', '', '', 'Expect: 100-continue\r\n'),
+    size: fc.constantFrom('', '', '0', '000'),
+    extension: fc.constantFrom('', '', '', ';a', ';a=b;c="d;\\""', ';;a='),
+    trailer: fc.constantFrom('', '', '', 'X-T: 1\r\n', 'l5d-client-id: admin\r\nX:\r\n'),
   })
-  .map(({ method, target, before, after, body, chunked }) => {
-    const head = `${method} ${target} HTTP/1.1\r\n${before.join('')}Host: a.example\r\n${after.join('')}`;
+  .map(({ method, target, before, after, body, chunked, expects, size, extension, trailer }) => {
+    const head = `${method} ${target} HTTP/1.1\r\n${before.join('')}Host: a.example\r\n${after.join('')}${expects}`;
     if (body === null) return `${head}\r\n`;
     if (!chunked) return `${head}Content-Length: ${body.length}\r\n\r\n${body}`;
-    const chunk = body === '' ? '' : `${body.length.toString(16)}\r\n${body}\r\n`;
-    return `${head}Transfer-Encoding: chunked\r\n\r\n${chunk}0\r\n\r\n`;
+    const chunk = body === '' ? '' : `${size}${body.length.toString(16)}${extension}\r\n${body}\r\n`;
+    return `${head}Transfer-Encoding: chunked\r\n\r\n${chunk}${size}0${extension}\r\n${trailer}\r\n`;
   });
 
 /** A plain head with some lines that may make it something else. */

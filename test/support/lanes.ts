@@ -49,6 +49,8 @@ export interface Counts {
   limits: string[];
   /** Open connections to the app. */
   destinations: number;
+  /** Connections that the library lane has taken over from the fast lane. */
+  handedOver: number;
 }
 
 export interface LaneOptions {
@@ -95,6 +97,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     httpErrors: [],
     limits: [],
     destinations: 0,
+    handedOver: 0,
   };
   const recorder = countingRecorder(counts, options);
   const authorizer = pathAuthorizer(options.protocol ?? 'http1', options.headerChanges ?? null);
@@ -117,7 +120,9 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     scope.badRequest(authorizer.port(8080), reason);
   const library = new LibraryLane({ pipeline, upstreams, onBadRequest });
   const http1: Http1Engine =
-    options.engine === 'fast' ? new FastLane({ pipeline, upstreams, library, onBadRequest }) : library;
+    options.engine === 'fast'
+      ? new FastLane({ pipeline, upstreams, library: countingTakeovers(library, counts), onBadRequest })
+      : library;
   const http2: Http2Engine =
     options.http2Engine === 'library'
       ? new NodeHttp2Lane({ pipeline, upstreams, onBadRequest })
@@ -169,6 +174,18 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     http2,
     live,
     heldBytes: () => budget.bytes,
+  };
+}
+
+function countingTakeovers(library: Http1Engine, counts: Counts): Http1Engine {
+  return {
+    serve: (connection, socket, bytes) => {
+      counts.handedOver++;
+      library.serve(connection, socket, bytes);
+    },
+    drain: () => library.drain(),
+    closeIdle: () => library.closeIdle(),
+    close: () => library.close(),
   };
 }
 

@@ -286,7 +286,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const hasContent = framing.kind !== 'none';
     const content = hasContent ? new RequestContent(framing, this.pipeline.limits.maxHeaderBytes) : noContent;
     const end = hasContent ? content.take(this.#unread.bytes, from) : from;
-    if (content.fault !== null) {
+    if (content.isOdd) {
       this.#handOver();
       return;
     }

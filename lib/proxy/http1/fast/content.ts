@@ -17,6 +17,9 @@ const nothing = Buffer.alloc(0);
 /** Of one chunk, as Node's parser bounds them. */
 const maxExtension = 16 * 1024;
 
+/** More framing than this, and many times the content, no client begins with. */
+const oddFramingBytes = 4 * 1024;
+
 /** The content of one request, on its way from the client. */
 export class RequestContent {
   /** All of it has come. */
@@ -59,6 +62,11 @@ export class RequestContent {
     chunks.part = nothing;
     this.fault = chunks.fault;
     return to;
+  }
+
+  /** What came with the head is nothing that the fast lane should begin with. */
+  get isOdd(): boolean {
+    return this.fault !== null || this.#chunks?.isFramingBeyond(oddFramingBytes) === true;
   }
 
   /** Of what was taken last, that which the app gets: once, so that no bytes are kept that have gone on. */
@@ -109,12 +117,15 @@ class RequestChunks implements FramingReceiver {
     const to = result === 'done' ? scanner.end : bytes.length;
     this.#came += to - from;
     this.isComplete = result === 'done';
-    const isFramingAlone = this.#came - this.content > maxFramingBytes + maxFramingRatio * this.content;
     if (result === 'invalid') this.fault = scanner.isTooLong ? 'too-long' : 'malformed';
-    else if (isFramingAlone && !this.isComplete) this.fault = 'too-long';
+    else if (!this.isComplete && this.isFramingBeyond(maxFramingBytes)) this.fault = 'too-long';
     else this.#keep(this.#hasTrailers ? this.#rest : to - scanner.lineBytes);
     this.#bytes = nothing;
     return to;
+  }
+
+  isFramingBeyond(bytes: number): boolean {
+    return this.#came - this.content > bytes + maxFramingRatio * this.content;
   }
 
   sizeLine(to: number, bytes: number, size: number, isPlain: boolean): void {

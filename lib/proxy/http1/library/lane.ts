@@ -175,6 +175,8 @@ export class LibraryLane implements Http1Engine {
   #over(served: LibraryConnection): void {
     served.exchange = null;
     const { socket } = served;
+    // Nothing is served behind a response that has ended the connection (RFC 9112 9.6).
+    if (socket.writableEnded) served.waiting.length = 0;
     const next = served.waiting.shift();
     if (next !== undefined) {
       // The others have their turn first: responses that need no app would follow each other without end.
