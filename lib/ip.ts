@@ -51,6 +51,28 @@ function fromV4Bytes(bytes: readonly number[]): IpAddress {
   return { family: 4, value: ((a << 24) | (b << 16) | (c << 8) | d) >>> 0, text: `${a}.${b}.${c}.${d}` };
 }
 
+const recentV4 = new Map<number, IpAddress>();
+
+/** @param value 32 bits. */
+export function ipv4(value: number): IpAddress {
+  let ip = recentV4.get(value);
+  if (ip === undefined) {
+    ip = fromV4Bytes([value >>> 24, (value >>> 16) & 255, (value >>> 8) & 255, value & 255]);
+    if (recentV4.size >= maxRecent) recentV4.clear();
+    recentV4.set(value, ip);
+  }
+  return ip;
+}
+
+/** From four words of 32 bits, most significant first. */
+export function ipv6(...words: readonly [number, number, number, number]): IpAddress {
+  const [a, b, c, d] = words;
+  if (a === 0 && b === 0 && c === 0xffff) return ipv4(d);
+  const text = words.map((word) => `${(word >>> 16).toString(16)}:${(word & 0xffff).toString(16)}`).join(':');
+  // Eight groups are an address.
+  return parseIp(text) as IpAddress;
+}
+
 /** 127.0.0.0/8 or ::1. */
 export function isLoopback(ip: IpAddress): boolean {
   if (ip.family === 4) return ip.value >>> 24 === 127;

@@ -93,7 +93,8 @@ const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; r
 };
 
 const policyAsSeen = /^lib\/policy\/(decision|refusals)\.ts$/;
-const proxyBase = /^lib\/proxy\/(connection-facts|guard|last-bytes|limits|node-internals|recorder|token)\.ts$/;
+const proxyBase =
+  /^lib\/proxy\/(connection-facts|guard|last-bytes|limits|node-internals|recorder|socket-calls|token)\.ts$/;
 const inRoom = (room: string): RegExp => new RegExp(`^lib/proxy/${room}/[^/]+$`);
 
 const dataPlane: readonly Rule[] = [

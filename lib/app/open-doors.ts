@@ -7,9 +7,9 @@ import type { HealthServer } from '../ops/health-server.ts';
 import { adminArrivals, explicitArrivals, redirectedArrivals } from '../proxy/accept/arrivals.ts';
 import type { Doors } from '../proxy/accept/doors.ts';
 import { LocalAddresses } from '../proxy/accept/local-addresses.ts';
-import { loadOriginalDestination } from '../proxy/accept/original-destination.ts';
 import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
 import type { Destination } from '../proxy/http/request-pipeline.ts';
+import { loadSocketCalls, redirectedFrom, tryLoadSocketCalls } from '../proxy/socket-calls.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { FollowedPolicy } from './policy.ts';
 
@@ -43,6 +43,7 @@ interface DoorParts {
 /** Opens them in the order in which they are of use, the one that is redirected to last. */
 export async function openDoors(parts: DoorParts): Promise<Omit<Addresses, 'health'>> {
   const { config, doors, own, policy, admin, logger } = parts;
+  tryLoadSocketCalls();
   const ports = new Map<number, AddressInfo>();
   for (const { listen, policyPort, app } of config.inboundPorts) {
     const arrive = explicitArrivals(listen.host, policyPort, app);
@@ -59,9 +60,10 @@ export async function openDoors(parts: DoorParts): Promise<Omit<Addresses, 'heal
           adminArrivals(adminListen.host, adminListen.port, destination),
         );
   const openRedirected = (address: ListenAddress): Promise<AddressInfo> => {
+    loadSocketCalls();
     const local = new LocalAddresses(interfaceAddresses);
     const arrive = redirectedArrivals({
-      originalDestination: loadOriginalDestination(),
+      originalDestination: (socket, client) => redirectedFrom(socket, client.ip.family),
       appHost: config.appHost,
       admin: adminListen === null ? null : { port: adminListen.port, destination },
       pod: () => policy.podFacts.current(),

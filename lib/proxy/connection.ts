@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { type ClientTls, clientId } from '../client.ts';
 import { systemErrorCode } from '../errors/coded-error.ts';
-import { hostPort, type IpAddress, parseIp } from '../ip.ts';
+import { hostPort, type IpAddress } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, ConnectionProbes, PortPolicy } from '../policy/decision.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
 import { ConnectionWatch, type WatchServices } from './connection-watch.ts';
@@ -18,6 +18,7 @@ import type { Http2Engine, Http2Session } from './http2/engine.ts';
 import type { ProbeTls } from './probe-tls.ts';
 import { noTls, recognize, type Unrecognized } from './recognize.ts';
 import type { ConnectionScope, HandshakeFailure, Recorder, TransportScope, UnknownClient } from './recorder.ts';
+import type { SocketEnd } from './socket-calls.ts';
 import { forwardTcp } from './tcp/forward.ts';
 import type { PeerSession } from './tls/peer-session.ts';
 import type { AlpnPreference, Handshake, TlsTermination } from './tls/termination.ts';
@@ -47,14 +48,13 @@ export interface Arrival {
 }
 
 /** Takes an accepted connection through its life: admission, TLS, detection, decision, forwarding. */
-export function serveConnection(services: ConnectionServices, socket: Socket, arrival: Arrival): void {
-  const ip = parseIp(socket.remoteAddress ?? '');
-  // A peer that is gone already has no address any more.
-  if (ip === undefined) {
-    socket.destroy();
-    return;
-  }
-  const connection = new InboundConnection(services, socket, arrival, ip);
+export function serveConnection(
+  services: ConnectionServices,
+  socket: Socket,
+  client: SocketEnd,
+  arrival: Arrival,
+): void {
+  const connection = new InboundConnection(services, socket, client, arrival);
   if (connection.isAdmitted('new') && services.live.admit(connection)) connection.start();
   else socket.destroy();
 }
@@ -97,13 +97,13 @@ class InboundConnection implements LiveConnection, Unrecognized {
   /** What the connection has become; decides what recheck and drain mean. */
   #stage: Stage = detecting;
 
-  constructor(services: ConnectionServices, socket: Socket, arrival: Arrival, ip: IpAddress) {
+  constructor(services: ConnectionServices, socket: Socket, client: SocketEnd, arrival: Arrival) {
     this.#services = services;
     this.socket = socket;
     this.#arrival = arrival;
     this.isInternal = arrival.destination.kind === 'in-process';
-    this.ip = ip;
-    this.#clientPort = socket.remotePort ?? 0;
+    this.ip = client.ip;
+    this.#clientPort = client.port;
     this.#facts = this.#factsOf(noTls);
   }
 

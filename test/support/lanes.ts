@@ -20,6 +20,7 @@ import type { Http2Engine } from '../../lib/proxy/http2/engine.ts';
 import { Http2Lane } from '../../lib/proxy/http2/lane.ts';
 import type { Limits } from '../../lib/proxy/limits.ts';
 import type { ConnectionScope, Recorder } from '../../lib/proxy/recorder.ts';
+import { peerOf } from '../../lib/proxy/socket-calls.ts';
 import type { TlsTermination } from '../../lib/proxy/tls/termination.ts';
 import { Upstreams } from '../../lib/proxy/upstream/upstreams.ts';
 import type { Teardown } from './children.ts';
@@ -147,12 +148,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
   const listener: Listener = await listen({
     host: '127.0.0.1',
     port: 0,
-    onConnection: (socket: Socket) =>
-      serveConnection(services, socket, {
-        targetIp: '127.0.0.1',
-        policyPort: 8080,
-        destination: { kind: 'app', endpoint: { host: options.appHost ?? '127.0.0.1', port: options.app } },
-      }),
+    onConnection: (socket: Socket) => serve(services, socket, options),
     onError: (error) => {
       throw error;
     },
@@ -175,6 +171,16 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     live,
     heldBytes: () => budget.bytes,
   };
+}
+
+function serve(services: ConnectionServices, socket: Socket, { app, appHost = '127.0.0.1' }: LaneOptions): void {
+  const client = peerOf(socket);
+  if (client === null) {
+    socket.destroy();
+    return;
+  }
+  const destination = { kind: 'app', endpoint: { host: appHost, port: app } } as const;
+  serveConnection(services, socket, client, { targetIp: '127.0.0.1', policyPort: 8080, destination });
 }
 
 function countingTakeovers(library: Http1Engine, counts: Counts): Http1Engine {

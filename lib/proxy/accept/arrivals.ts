@@ -4,25 +4,27 @@ import type { FaultCode } from '../../errors/faults.ts';
 import { type IpAddress, parseIp } from '../../ip.ts';
 import type { Arrival } from '../connection.ts';
 import type { Destination } from '../http/request-pipeline.ts';
+import { arrivedAt, type SocketEnd } from '../socket-calls.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
-import { appEndpoint, leadsToLoopback, type ReadOriginalDestination } from './original-destination.ts';
+import { appEndpoint, leadsToLoopback } from './original-destination.ts';
 import type { OwnEndpoints } from './own-endpoints.ts';
 
 /** Where a connection that has come to a listener was meant to go; null: it is closed. */
-export type Arrive = (socket: Socket) => Arrival | null;
+export type Arrive = (socket: Socket, client: SocketEnd) => Arrival | null;
 
 /** At a port of the proxy that stands for one of the app. `host` null: every address of this machine. */
 export function explicitArrivals(host: string | null, policyPort: number, app: Endpoint): Arrive {
   const destination: Destination = { kind: 'app', endpoint: app };
-  const at = (ip: string | undefined): Arrival => ({
-    targetIp: parseIp(ip ?? '')?.text ?? '',
-    policyPort,
-    destination,
-  });
   // Bound to one address, every connection arrives there, and the kernel need not be asked each time.
-  const one = parseIp(host ?? '')?.text;
-  const fixed = one === undefined || one === '0.0.0.0' || one === '::' ? null : at(one);
-  return (socket) => fixed ?? at(socket.localAddress);
+  const one = parseIp(host ?? '');
+  const isOne = one !== undefined && one.text !== '0.0.0.0' && one.text !== '::';
+  let last: Arrival = { targetIp: isOne ? one.text : '', policyPort, destination };
+  return (socket) => {
+    if (isOne) return last;
+    const targetIp = arrivedAt(socket)?.ip.text ?? '';
+    if (targetIp !== last.targetIp) last = { targetIp, policyPort, destination };
+    return last;
+  };
 }
 
 /** At the admin server's own port. */
@@ -32,7 +34,8 @@ export function adminArrivals(host: string | null, port: number, destination: De
 }
 
 export interface RedirectedOptions {
-  readonly originalDestination: ReadOriginalDestination;
+  /** Null where the kernel knows no other destination: the connection was not redirected. */
+  readonly originalDestination: (socket: Socket, client: SocketEnd) => SocketEnd | null;
   readonly appHost: string;
   /** What is reached at the admin server's port; null where there is none. */
   readonly admin: { readonly port: number; readonly destination: Destination } | null;
@@ -87,18 +90,18 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
     return ips.some(({ text }) => text === ip.text) ? 'as ours' : 'as not ours';
   };
   // Packets for loopback can come from a wire (CVE-2020-8558), and for any address at all: they are not this machine's.
-  const isOurs = (ip: IpAddress, client: string | undefined): boolean =>
-    leadsToLoopback(ip.text) ? leadsToLoopback(client ?? '') : named(ip) !== 'as not ours';
+  const isOurs = (ip: IpAddress, client: IpAddress): boolean =>
+    leadsToLoopback(ip.text) ? leadsToLoopback(client.text) : named(ip) !== 'as not ours';
   const closed = (fields: { readonly port?: number; readonly ip?: string }, warning: Warning): null => {
     warnOnce(fields, warning);
     return null;
   };
-  return (socket) => {
-    const target = options.originalDestination(socket);
+  return (socket, client) => {
+    const target = options.originalDestination(socket, client);
     // Not redirected, or meant for this port itself: forwarding would come back here.
-    if (target === null || target.port === socket.localPort) return null;
+    if (target === null || target.port === arrivedAt(socket)?.port) return null;
     const { ip, port } = target;
-    if (!isOurs(ip, socket.remoteAddress)) return closed({ ip: ip.text }, foreign);
+    if (!isOurs(ip, client.ip)) return closed({ ip: ip.text }, foreign);
     if (port === admin?.port) return { targetIp: ip.text, policyPort: port, destination: admin.destination };
     // The app would be this proxy. Whatever listens there should have been left out of the redirection.
     if (

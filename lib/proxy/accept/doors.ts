@@ -3,6 +3,7 @@ import { CodedError } from '../../errors/coded-error.ts';
 import type { CodedLog } from '../../errors/complaint.ts';
 import { type ConnectionServices, serveConnection } from '../connection.ts';
 import { internalFault } from '../guard.ts';
+import { peerOf } from '../socket-calls.ts';
 import { isWantOfDescriptors } from '../upstream/upstreams.ts';
 import type { Arrive } from './arrivals.ts';
 import { type Listener, listen } from './listener.ts';
@@ -35,9 +36,11 @@ export class Doors {
         port: address.port,
         onConnection: (socket) => {
           try {
-            const arrival = arrive(socket);
-            if (arrival === null) socket.destroy();
-            else serveConnection(this.#services, socket, arrival);
+            const client = peerOf(socket);
+            // One that is gone already has no address any more.
+            const arrival = client === null ? null : arrive(socket, client);
+            if (client === null || arrival === null) socket.destroy();
+            else serveConnection(this.#services, socket, client, arrival);
           } catch (error) {
             internalFault('a new connection', socket, error);
           }

@@ -12,9 +12,13 @@ import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-re
 export interface ResponseSink {
   /** Whether the whole request has been written; until then its connection is no use to another. */
   readonly requestComplete: boolean;
-  /** A 1xx before the response, or the response's head together with what came of its body. */
-  onHead(head: ResponseHead, body: Buffer): void;
-  onBody(body: Buffer): void;
+  /**
+   * A 1xx before the response, or the response's head together with what came of its body.
+   *
+   * @param isEnd as below: this is all of it, and `onEnd` follows in the same turn.
+   */
+  onHead(head: ResponseHead, body: Buffer, isEnd: boolean): void;
+  onBody(body: Buffer, isEnd: boolean): void;
   /** The response is complete. The connection may have been returned to its pool already. */
   onEnd(): void;
   /** Once, instead of `onEnd`. */
@@ -177,7 +181,7 @@ export class AppConnection implements TurnTaker {
           this.#fail(badResponse('too many interim responses'));
           return;
         }
-        sink.onHead(head, nothing);
+        sink.onHead(head, nothing, false);
         all = all.subarray(at + 4);
         if (all.length === 0) return;
         continue;
@@ -218,7 +222,7 @@ export class AppConnection implements TurnTaker {
         const result = chunks.scan(bytes, from, to);
         if (result === 'invalid') {
           // The head may be out already: the client then sees a message that breaks off, never a wrong end.
-          if (first) sink.onHead(head, nothing);
+          if (first) sink.onHead(head, nothing, false);
           this.#fail(badResponse('malformed chunk'));
           return;
         }
@@ -233,15 +237,15 @@ export class AppConnection implements TurnTaker {
     }
     const body = from === 0 && to === bytes.length ? bytes : bytes.subarray(from, to);
     if (!done) {
-      if (first) sink.onHead(head, body);
-      else if (body.length > 0) sink.onBody(body);
+      if (first) sink.onHead(head, body, false);
+      else if (body.length > 0) sink.onBody(body, false);
       return;
     }
     this.#sink = null;
     const settled = sink.requestComplete && this.socket.writableLength === 0;
     const reusable = head.keepAlive && !this.#isLast && to === bytes.length && settled;
-    if (first) sink.onHead(head, body);
-    else if (body.length > 0) sink.onBody(body);
+    if (first) sink.onHead(head, body, true);
+    else if (body.length > 0) sink.onBody(body, true);
     this.#head = null;
     if (reusable) {
       // The last client may have been too slow for its response; the next one has nothing to do with that.

@@ -10,6 +10,7 @@ import type { HttpConnection, RequestPipeline } from '../../http/request-pipelin
 import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
 import { endWithStatus } from '../../last-bytes.ts';
 import { maxDrainBytes } from '../../limits.ts';
+import { holdBack } from '../../socket-calls.ts';
 import { resetOrDestroy } from '../../tcp/forward.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink } from '../app-connection.ts';
@@ -200,7 +201,7 @@ export class FastRequest implements ResponseSink {
     return this.#way.kind === 'none' || !this.#way.socket.writableNeedDrain;
   }
 
-  onHead(head: ResponseHead, body: Buffer): void {
+  onHead(head: ResponseHead, body: Buffer, isEnd: boolean): void {
     if (head.status < 200) {
       // 100 was never asked for here; 103 is the client's to use.
       if (head.status === 103) this.#write(`${head.forward}\r\n`);
@@ -213,6 +214,7 @@ export class FastRequest implements ResponseSink {
     scope?.responseHead(head.status);
     const lines = this.isLast ? `${head.forward}connection: close\r\n\r\n` : `${head.forward}\r\n`;
     if (body.length > 0) scope?.responseFrame(body.length);
+    if (isEnd) this.#holdBack();
     if (body.length <= oneWrite) {
       this.#write(body.length === 0 ? lines : lines + body.toString('latin1'));
     } else {
@@ -222,9 +224,15 @@ export class FastRequest implements ResponseSink {
     this.#accessed(head.status, head.forward);
   }
 
-  onBody(body: Buffer): void {
+  onBody(body: Buffer, isEnd: boolean): void {
     this.#admitted?.scope.responseFrame(body.length);
+    if (isEnd) this.#holdBack();
     this.#writeBody(body);
+  }
+
+  /** The last bytes of a connection leave with its end. */
+  #holdBack(): void {
+    if (this.isLast) holdBack(this.#home.socket);
   }
 
   #write(text: string): void {
@@ -352,6 +360,7 @@ export class FastRequest implements ResponseSink {
     const headers = refusalHeaders(refusal, this.#home.connection.facts, false);
     if (this.isLast) headers.push('connection', 'close');
     const lines = fieldLines(headers);
+    this.#holdBack();
     this.#write(`HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ''}\r\n${lines}\r\n`);
     this.#accessed(refusal.status, lines);
     this.#over();

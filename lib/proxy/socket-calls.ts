@@ -1,0 +1,131 @@
+import { createRequire } from 'node:module';
+import type { Socket } from 'node:net';
+import { endianness } from 'node:os';
+import { type IpAddress, ipv4, ipv6, parseIp } from '../ip.ts';
+import { descriptorOf } from './node-internals.ts';
+
+/*
+ * System calls on a socket that Node does not make, or makes at a price: it tells an address as text, which takes three
+ * times as long as to ask for it, and a connection with a single request asks twice.
+ */
+
+/** One end of a connection. */
+export interface SocketEnd {
+  readonly ip: IpAddress;
+  readonly port: number;
+}
+
+type NameCall = (fd: number, address: Buffer, length: Buffer) => number;
+
+interface Calls {
+  readonly getpeername: NameCall;
+  readonly getsockname: NameCall;
+  getsockopt(fd: number, level: number, name: number, value: Buffer, length: Buffer): number;
+  setsockopt(fd: number, level: number, name: number, value: Buffer, length: number): number;
+}
+
+const SOL_IP = 0;
+const SOL_TCP = 6;
+const SOL_IPV6 = 41;
+const TCP_CORK = 3;
+const SO_ORIGINAL_DST = 80;
+const AF_INET = 2;
+const AF_INET6 = 10;
+
+const isLittle = endianness() === 'LE';
+/** A `sockaddr_in6`, the larger one, and what else a call reads and writes. Each call is over before the next begins. */
+const address = Buffer.allocUnsafeSlow(28);
+const length = Buffer.allocUnsafeSlow(4);
+const one = int(1, Buffer.allocUnsafeSlow(4));
+
+function int(value: number, into: Buffer): Buffer {
+  if (isLittle) into.writeInt32LE(value);
+  else into.writeInt32BE(value);
+  return into;
+}
+
+let calls: Calls | null = null;
+
+/**
+ * Makes the calls possible, once for the process: some milliseconds, 3 MB of memory. Until then, and where there is no
+ * such library, Node is asked.
+ *
+ * @throws when koffi or the C library cannot be loaded.
+ */
+export function loadSocketCalls(): void {
+  if (calls !== null) return;
+  const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
+  const libc = koffi.load('libc.so.6');
+  calls = {
+    getpeername: libc.func('int getpeername(int fd, void *address, void *length)'),
+    getsockname: libc.func('int getsockname(int fd, void *address, void *length)'),
+    getsockopt: libc.func('int getsockopt(int fd, int level, int name, void *value, void *length)'),
+    setsockopt: libc.func('int setsockopt(int fd, int level, int name, void *value, uint32_t length)'),
+  };
+}
+
+/** The same where nothing depends on them. */
+export function tryLoadSocketCalls(): void {
+  try {
+    loadSocketCalls();
+  } catch {
+    // Node runs on musl, and elsewhere; what the calls save is no condition for anything.
+  }
+}
+
+/** What the last call has written to `address`; null where it is no Internet address. */
+function written(): SocketEnd | null {
+  const family = isLittle ? address.readUInt16LE(0) : address.readUInt16BE(0);
+  const port = address.readUInt16BE(2);
+  if (family === AF_INET) return { ip: ipv4(address.readUInt32BE(4)), port };
+  if (family !== AF_INET6) return null;
+  const word = (at: number): number => address.readUInt32BE(at);
+  return { ip: ipv6(word(8), word(12), word(16), word(20)), port };
+}
+
+function nameBy(call: NameCall, fd: number): SocketEnd | null {
+  return call(fd, address, int(address.length, length)) === 0 ? written() : null;
+}
+
+/** Who is at the other end; null once nobody is. */
+export function peerOf(socket: Socket): SocketEnd | null {
+  const fd = calls === null ? null : descriptorOf(socket);
+  if (calls !== null && fd !== null) return nameBy(calls.getpeername, fd);
+  return asNodeSays(socket.remoteAddress, socket.remotePort);
+}
+
+/** Where a connection has arrived. */
+export function arrivedAt(socket: Socket): SocketEnd | null {
+  const fd = calls === null ? null : descriptorOf(socket);
+  if (calls !== null && fd !== null) return nameBy(calls.getsockname, fd);
+  return asNodeSays(socket.localAddress, socket.localPort);
+}
+
+function asNodeSays(text: string | undefined, port: number | undefined): SocketEnd | null {
+  const ip = parseIp(text ?? '');
+  return ip === undefined ? null : { ip, port: port ?? 0 };
+}
+
+/**
+ * Where a redirected connection was meant to go (netfilter's SO_ORIGINAL_DST); null where the kernel knows no other
+ * destination.
+ *
+ * @param family of the client: an IPv4 connection on a listener of both needs the call of IPv4.
+ */
+export function redirectedFrom(socket: Socket, family: 4 | 6): SocketEnd | null {
+  const fd = descriptorOf(socket);
+  if (calls === null || fd === null) return null;
+  const [level, size] = family === 4 ? [SOL_IP, 16] : [SOL_IPV6, address.length];
+  return calls.getsockopt(fd, level, SO_ORIGINAL_DST, address, int(size, length)) === 0 ? written() : null;
+}
+
+/**
+ * What is written from here on leaves with the end of the connection, for as far as it does not fill a packet, or after
+ * 200 ms (TCP_CORK). A client that sees its last response before the end of the connection often closes first, and then has
+ * to keep the port.
+ */
+export function holdBack(socket: Socket): void {
+  if (calls === null) return;
+  const fd = descriptorOf(socket);
+  if (fd !== null) calls.setsockopt(fd, SOL_TCP, TCP_CORK, one, one.length);
+}
