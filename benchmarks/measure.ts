@@ -94,7 +94,12 @@ async function startContenders(bench: Workbench, scenario: Scenario, peers: read
   const appPort = await startApp(bench, app);
   const started: { contender: Contender; port: number; pid: number | null }[] = [];
   for (const peer of peers) {
-    if (!peer.can(scenario) || (peer.program !== null && !isInstalled(peer.program))) continue;
+    if (
+      !peer.can(scenario) ||
+      peer.name === scenario.without?.peer ||
+      (peer.program !== null && !isInstalled(peer.program))
+    )
+      continue;
     const port = await bench.freePort();
     const site = { bench, name: `${name}-${peer.name}`, carriage, mutualTls, listenPort: port, appPort };
     const pid = await blaming(peer.name, scenario, async () => {

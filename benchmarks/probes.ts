@@ -212,15 +212,11 @@ function receive(socket: Socket, enough: (bytes: Buffer) => boolean): Promise<Bu
   });
 }
 
-/** The length of one whole answer, head and body, to the GET that a load will send with these headers. */
-export async function answerBytes(asked: {
-  readonly port: number;
-  readonly host: string;
-  readonly headers: readonly string[];
-}): Promise<number> {
-  const socket = connectTcp({ host: '127.0.0.1', port: asked.port });
+/** The length of one whole answer, head and body, to the request that a load will send over and over. */
+export async function answerBytes(port: number, asked: string): Promise<number> {
+  const socket = connectTcp({ host: '127.0.0.1', port });
   try {
-    socket.write(['GET / HTTP/1.1', `Host: ${asked.host}`, ...asked.headers, '\r\n'].join('\r\n'));
+    socket.write(asked);
     const answer = await within('an answer', timeoutMs, receive(socket, isWholeAnswer));
     const text = answer.toString('latin1');
     if (!text.startsWith('HTTP/1.1 200 ') || !text.includes(answers.http.trimEnd())) throw new WrongAnswers(text);

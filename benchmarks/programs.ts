@@ -7,6 +7,7 @@ export const programs = {
   nginx: { package: 'nginx-light', version: ['-v'] },
   caddy: { package: 'caddy', version: ['version'] },
   wrk: { package: 'wrk', version: ['-v'] },
+  ab: { package: 'apache2-utils', version: ['-V'] },
   h2load: { package: 'nghttp2-client', version: ['--version'] },
   taskset: { package: 'util-linux', version: ['--version'] },
   setpriv: { package: 'util-linux', version: ['--version'] },

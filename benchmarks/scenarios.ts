@@ -1,4 +1,5 @@
 import type { App } from './apps/apps.ts';
+import { ab } from './loads/ab.ts';
 import { h2load } from './loads/h2load.ts';
 import { halfLoad } from './loads/half-load.ts';
 import type { Load } from './loads/load.ts';
@@ -20,6 +21,8 @@ export interface Scenario extends Way {
   readonly unit: 'request' | 'message' | 'MiB';
   /** Whether the load can also speak to the app itself, which shows the ceiling that load and app set. */
   readonly direct: boolean;
+  /** Whom the load cannot be asked of, and why. */
+  readonly without?: { readonly peer: 'caddy'; readonly why: string };
 }
 
 const plain = { mutualTls: false, direct: true } as const;
@@ -32,37 +35,63 @@ const http2Load = {
   answerLength: answers.http.length,
 } as const;
 
+/** Plain HTTP/1 to an HTTP/1.1 app. */
+function http1(named: Pick<Scenario, 'name' | 'about' | 'load' | 'needs' | 'without'>): Scenario {
+  return { ...plain, carriage: 'http1', app: 'http1', unit: 'request', ...named };
+}
+
+function post(name: string, about: string, framing: 'length' | 'chunked', bytes: number): Scenario {
+  const load = wrk({ connections: 32, close: false, request: { method: 'POST', body: { framing, bytes } } });
+  return http1({ name, about: `HTTP/1.1, ${about}, 32 connections kept alive`, load, needs: ['wrk'] });
+}
+
 export const scenarios: readonly Scenario[] = [
-  {
-    ...plain,
+  http1({
     name: 'http1-keepalive',
     about: 'HTTP/1.1, 32 connections kept alive',
-    carriage: 'http1',
-    app: 'http1',
     load: wrk({ connections: 32, close: false }),
     needs: ['wrk'],
-    unit: 'request',
-  },
-  {
-    ...plain,
+  }),
+  http1({
     name: 'http1-half-load',
     about: "HTTP/1.1, 32 connections kept alive, at half of Sallyport's highest rate: for the latencies",
-    carriage: 'http1',
-    app: 'http1',
     load: halfLoad({ connections: 32 }),
     needs: ['wrk', 'h2load'],
-    unit: 'request',
-  },
-  {
-    ...plain,
+  }),
+  http1({
     name: 'http1-connection-per-request',
-    about: 'HTTP/1.1, a new connection for each request, 32 at a time',
-    carriage: 'http1',
-    app: 'http1',
-    load: wrk({ connections: 32, close: true }),
+    about: 'HTTP/1.1, a new connection for each request, 16 at a time',
+    load: wrk({ connections: 16, close: true }),
     needs: ['wrk'],
-    unit: 'request',
-  },
+  }),
+  http1({
+    name: 'http10-keepalive',
+    about: 'HTTP/1.0, 32 connections kept alive',
+    load: ab({ connections: 32, keepAlive: true, method: 'GET' }),
+    needs: ['ab'],
+  }),
+  http1({
+    name: 'http10-connection-per-request',
+    about: 'HTTP/1.0, a new connection for each request, 32 at a time: what nginx sends unless told',
+    load: ab({ connections: 32, keepAlive: false, method: 'GET' }),
+    needs: ['ab'],
+  }),
+  post('http1-post', 'POST of 5 bytes with their length', 'length', 5),
+  post('http1-post-10k', 'POST of 10 KB with their length', 'length', 10_000),
+  post('http1-post-chunked', 'POST of 5 bytes in a chunk', 'chunked', 5),
+  http1({
+    name: 'http1-post-expect',
+    about: 'HTTP/1.1, POST of 5 bytes that waits for 100 Continue, 32 connections kept alive',
+    load: socketLoad({ exchange: 'expect', connections: 32 }),
+    needs: [],
+    without: { peer: 'caddy', why: 'it closes a connection whose app has answered before the content' },
+  }),
+  http1({
+    name: 'http1-head',
+    about: 'HEAD, HTTP/1.0, 32 connections kept alive',
+    load: ab({ connections: 32, keepAlive: true, method: 'HEAD' }),
+    needs: ['ab'],
+  }),
   {
     ...overTls,
     name: 'mtls-keepalive',
@@ -71,6 +100,16 @@ export const scenarios: readonly Scenario[] = [
     app: 'http1',
     load: wrk({ connections: 32, close: false }),
     needs: ['wrk', nginxStream],
+    unit: 'request',
+  },
+  {
+    ...overTls,
+    name: 'mtls-http10-keepalive',
+    about: 'HTTP/1.0 in mutual TLS 1.3, 32 connections kept alive',
+    carriage: 'http1',
+    app: 'http1',
+    load: ab({ connections: 32, keepAlive: true, method: 'GET' }),
+    needs: ['ab', nginxStream],
     unit: 'request',
   },
   {

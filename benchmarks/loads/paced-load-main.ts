@@ -14,10 +14,11 @@ const [port = 0, rate = 0, seconds = 0, connections = 0] = process.argv.slice(2,
 const file = process.argv[6] ?? '';
 
 const host = `127.0.0.1:${port}`;
-const request = Buffer.from(`GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
+const get = `GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
+const request = Buffer.from(get);
 const statusLine = Buffer.from('HTTP/1.1 200 ');
 const body = Buffer.from(answers.http);
-const answerLength = await answerBytes({ port, host, headers: [] });
+const answerLength = await answerBytes(port, get);
 
 const total = Math.round(rate * seconds);
 const columns = new Float64Array(2 * total);

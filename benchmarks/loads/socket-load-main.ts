@@ -1,7 +1,8 @@
 /**
- * `socket-load-main.ts tcp|websocket|bulk PORT CONNECTIONS SECONDS`: prints a LoadResult.
+ * `socket-load-main.ts tcp|websocket|expect|bulk PORT CONNECTIONS SECONDS`: prints a LoadResult.
  *
- * tcp and websocket: each connection sends 64 bytes, waits for the same 64 back, compares, sends the next. bulk: each
+ * tcp and websocket: each connection sends 64 bytes, waits for the same 64 back, compares, sends the next. expect: each
+ * connection sends the head of a POST, waits to be told to go on, sends the body, waits for the answer. bulk: each
  * connection orders 64 MiB at a time. The kernel's bytes land in a buffer that is made once, because what this process
  * spends is time taken from the app, on the same core.
  */
@@ -9,6 +10,7 @@ import { connect, type Socket } from 'node:net';
 import { createHistogram } from 'node:perf_hooks';
 import { block, orderLength } from '../apps/pattern.ts';
 import { type Answer, clientFrame, handshake, handshakeAnswered, serverFrame } from '../apps/websocket.ts';
+import { answers } from '../rule.ts';
 import type { LoadResult } from './load.ts';
 import { wrongAnswersExit } from './own-load.ts';
 
@@ -119,6 +121,41 @@ function dialWebSocket(): void {
   );
 }
 
+const headEnd = '\r\n\r\n';
+
+/** Expect: 100-continue, as a client does it that waits. */
+function dialExpect(): void {
+  const head = Buffer.from(
+    `POST / HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n`,
+  );
+  const body = Buffer.from('hello');
+  let sentAt = 0;
+  let received = '';
+  let asked = false;
+  const send = (socket: Socket): void => {
+    sentAt = performance.now();
+    asked = false;
+    socket.write(head);
+  };
+  dial(4096, send, (piece, socket) => {
+    received += piece.toString('latin1');
+    while (received.startsWith('HTTP/1.1 100 ') && received.includes(headEnd)) {
+      // A proxy may say it, and hand on the app's as well.
+      if (!asked) socket.write(body);
+      asked = true;
+      received = received.slice(received.indexOf(headEnd) + headEnd.length);
+    }
+    if (received === '' || !received.includes(headEnd)) return;
+    if (!asked || !received.startsWith('HTTP/1.1 200 ')) wrong(`was answered: ${received}`);
+    if (!received.endsWith(answers.http)) return;
+    received = '';
+    latencyNanos.record(Math.max(1, Math.round((performance.now() - sentAt) * 1e6)));
+    units += 1;
+    if (closing) socket.end();
+    else send(socket);
+  });
+}
+
 function dialBulk(): void {
   let left = 0;
   let at = 0;
@@ -156,7 +193,7 @@ function finish(): void {
   process.stdout.write(`${JSON.stringify(result)}\n`);
 }
 
-const dialOne = { tcp: dialTcp, websocket: dialWebSocket, bulk: dialBulk }[exchange];
+const dialOne = { tcp: dialTcp, websocket: dialWebSocket, expect: dialExpect, bulk: dialBulk }[exchange];
 if (dialOne === undefined) throw new Error(`unknown exchange ${exchange}`);
 for (let i = 0; i < Number(connections); i++) dialOne();
 setTimeout(() => {

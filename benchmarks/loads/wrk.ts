@@ -1,15 +1,20 @@
 import { answerBytes } from '../probes.ts';
+import { type Http1Request, requestText } from './http1-request.ts';
 import { graceMs, type Load, WrongAnswers } from './load.ts';
 
 export interface WrkOptions {
   readonly connections: number;
   /** A new connection for each request. */
   readonly close: boolean;
+  /** A GET where absent. */
+  readonly request?: Omit<Http1Request, 'headers'>;
 }
 
 /** wrk keeps its report to itself; this hands it over as JSON, with a mark to find it by. */
 const mark = 'wrk-summary ';
-const script = `
+const script = (request: string): string => `
+local text = ${JSON.stringify(request)}
+request = function() return text end
 done = function(summary, latency)
   local errors = summary.errors
   io.write(string.format('${mark}{"requests":%d,"bytes":%d,"micros":%d,"p50":%d,"p99":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d}\\n',
@@ -22,14 +27,13 @@ type Summary = Record<'requests' | 'bytes' | 'micros' | 'p50' | 'p99' | (typeof 
 const errorKinds = ['connect', 'read', 'write', 'status', 'timeout'] as const;
 
 /** HTTP/1.1 from one thread. wrk counts wrong statuses itself; wrong bodies show in the number of bytes. */
-export function wrk({ connections, close }: WrkOptions): Load {
+export function wrk({ connections, close, request = { method: 'GET' } }: WrkOptions): Load {
   return async ({ bench, port, host, seconds }) => {
-    const headers = close ? ['Connection: close'] : [];
-    const expected = await answerBytes({ port, host, headers });
+    const asked = requestText({ ...request, headers: close ? ['Connection: close'] : [] }, host);
+    const expected = await answerBytes(port, asked);
     const args = [
       ...['--threads', '1', '--connections', String(connections), '--duration', `${seconds}s`],
-      ...['--script', bench.write('wrk.lua', script)],
-      ...[`Host: ${host}`, ...headers].flatMap((header) => ['--header', header]),
+      ...['--script', bench.write('wrk.lua', script(asked))],
       `http://127.0.0.1:${port}/`,
     ];
     const { stdout } = await bench.run('load', { command: 'wrk', args }, seconds * 1000 + graceMs);
