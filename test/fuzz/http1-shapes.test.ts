@@ -55,6 +55,37 @@ const taken: readonly Shape[] = [
     text: `${request('GET /DENIED HTTP/1.1', expecting)}${request('GET /b HTTP/1.1')}`,
   },
   { name: 'Expect that is refused', text: `${request('POST /DENIED HTTP/1.1', 'Content-Length: 5', expecting)}hello` },
+  { name: 'HTTP/1.0, kept', text: 'GET /1 HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n' },
+  { name: 'HTTP/1.0 without keep-alive', text: 'GET /1 HTTP/1.0\r\nHost: a\r\n\r\n' },
+  { name: 'HTTP/1.0 without any field', text: 'GET /1 HTTP/1.0\r\n\r\n' },
+  {
+    name: 'HTTP/1.0 with content',
+    text: 'POST /1 HTTP/1.0\r\nContent-Length: 5\r\nConnection: Keep-Alive\r\n\r\nhello',
+  },
+  { name: 'HTTP/1.0, refused', text: 'GET /DENIED HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n' },
+  { name: 'HEAD', text: request('HEAD /1 HTTP/1.1') },
+  { name: 'HEAD, HTTP/1.0, kept', text: 'HEAD /1 HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n' },
+  { name: 'absolute-form', text: request('GET http://b.example/1?2 HTTP/1.1') },
+  { name: 'absolute-form, refused', text: request('GET http://b.example/DENIED HTTP/1.1') },
+  {
+    name: 'absolute-form without a path',
+    text: request('POST https://[::1]:80 HTTP/1.1', 'Content-Length: 5').concat('hello'),
+  },
+  { name: 'absolute-form, HTTP/1.0', text: 'GET http://b.example?1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n' },
+  { name: 'OPTIONS *', text: request('OPTIONS * HTTP/1.1') },
+  { name: 'TE', text: request('GET /1 HTTP/1.1', 'TE: trailers', 'Connection: TE') },
+  {
+    name: 'TE of other codings',
+    text: request('GET /1 HTTP/1.1', 'TE: deflate,gzip;q=0.3', 'Connection: TE, keep-alive'),
+  },
+  {
+    name: 'a field that Connection names',
+    text: request('GET /1 HTTP/1.1', 'X-A: 1', 'Connection: x-a', 'X-B: 2', 'x-A: 3'),
+  },
+  { name: 'Trailer', text: request('GET /1 HTTP/1.1', 'Trailer: X-Sum') },
+  { name: 'Keep-Alive', text: request('GET /1 HTTP/1.1', 'Connection: keep-alive', 'Keep-Alive: timeout=5, max=100') },
+  { name: 'Proxy-Connection', text: request('GET /1 HTTP/1.1', 'Proxy-Connection: keep-alive') },
+  { name: 'HTTP2-Settings', text: request('GET /1 HTTP/1.1', 'HTTP2-Settings: AAMAAABkAAQAAP__') },
 ];
 
 /** The library lane's from the first packet on, or 400 in mid-content. */
@@ -79,6 +110,12 @@ const odd: readonly Shape[] = [
     text: `${request('POST /a HTTP/1.1', inChunks)}${chunk('hello')}1;\nx\r\n${last}`,
   },
   { name: 'a length in a trailer', text: `${request('POST /a HTTP/1.1', inChunks)}0\r\nContent-Length: 5\r\n\r\n` },
+  { name: 'chunks in HTTP/1.0', text: `POST /a HTTP/1.0\r\n${inChunks}\r\n\r\n${chunk('hello')}${last}` },
+  { name: 'Expect in HTTP/1.0', text: `POST /a HTTP/1.0\r\n${expecting}\r\nContent-Length: 5\r\n\r\nhello` },
+  { name: 'two Hosts, HTTP/1.0', text: 'GET /a HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n' },
+  { name: 'an odd authority', text: request('GET http://b@a.example/ HTTP/1.1') },
+  { name: 'an authority and no Host', text: 'GET http://a.example/ HTTP/1.1\r\nX: 1\r\n\r\n' },
+  { name: 'both options of a connection', text: request('GET /a HTTP/1.1', 'Connection: close, keep-alive') },
   { name: 'another expectation', text: `${request('POST /a HTTP/1.1', 'Content-Length: 5', 'Expect: x')}hello` },
 ];
 
@@ -101,6 +138,19 @@ t.test('shapes of requests', async (t) => {
       const looks = (text.length + 1) * fast.length;
       t.ok(decided() - asked >= looks, `${name}: ${decided() - asked} requests in ${looks} looks`);
     }
+  });
+
+  await t.test('are taken however long they are', async (t) => {
+    const before = handedOver();
+    for (const length of [5_000, 17_000, 60_000]) {
+      const text = request('GET /a HTTP/1.1', `Cookie: ${'a=b; '.repeat(length / 5)}`);
+      for (const at of [[], [length - 300, length]]) {
+        t.equal(await difference(list, text + text, at), null, `${length} bytes, cut at ${at}`);
+      }
+    }
+    t.equal(handedOver(), before, 'nothing of it goes to the library lane');
+    const beyond = request('GET /a HTTP/1.1', `Cookie: ${'a=b; '.repeat(16_000)}`);
+    t.equal(await difference(list, beyond, []), null, 'what is longer than the limit');
   });
 
   await t.test('are refused alike where they are odd', async (t) => {

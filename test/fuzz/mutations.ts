@@ -42,6 +42,8 @@ const fragments: readonly string[] = [
   'HTTP/1.0',
   'HTTP/1.1',
   'HTTP/2.0',
+  'http://b.example',
+  'http://',
   '0\r\n\r\n',
   '5\r\nhello\r\n',
   ';a=b',
@@ -74,6 +76,10 @@ const lines: readonly string[] = [
   'Connection:\tclose\r\n',
   'connection: Keep-Alive\r\n',
   'Connection: close, x\r\n',
+  'Connection: keep-alive, TE\r\n',
+  'Connection: X-A,  close\r\n',
+  'Connection: close, keep-alive\r\n',
+  'Connection: close\t, x\r\n',
   'Connection: content-length\r\n',
   'Connection: upgrade\r\n',
   'Connection:\r\n',
@@ -83,9 +89,13 @@ const lines: readonly string[] = [
   'Host:\r\n',
   'Expect: 100-continue\r\n',
   'TE: trailers\r\n',
+  'TE: Trailers \r\n',
+  'TE: gzip;q=0.3, deflate\r\n',
+  'TE: chunked\r\n',
   'Trailer: x\r\n',
   'Keep-Alive: timeout=1\r\n',
   'Proxy-Connection: close\r\n',
+  'Proxy-Connection: Keep-Alive\r\n',
   'HTTP2-Settings: AAA\r\n',
   'l5d-client-id: admin\r\n',
   'L5D_CLIENT.ID: admin\r\n',
@@ -164,15 +174,35 @@ const fieldLine = fc.oneof(
   { weight: 1, arbitrary: fc.constantFrom(...lines) },
 );
 
+/** Fields that say something of the connection without a doubt. */
+const ofTheConnection = fc.constantFrom(
+  'Connection: keep-alive\r\n',
+  'Connection: Keep-Alive, TE\r\nTE: trailers\r\n',
+  'TE: deflate,gzip;q=0.3\r\nConnection: TE, keep-alive\r\n',
+  'Connection: x-a, keep-alive\r\n',
+  'Connection: keep-alive\r\nProxy-Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n',
+);
+
+/** The rest of a request line, which tells where the request is to go. */
+const version = fc.constantFrom('1.1', '1.1', '1.0');
+const origin = fc.constantFrom('', '', 'http://b.example:80', 'https://[::1]');
+
 /** Requests that are valid, most of them plain. */
 export const soundRequest: Arbitrary<string> = fc
   .record({
     method: fc.constantFrom('GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'),
+    origin,
     target: fc.constantFrom('/', '/a', '/a?b=c', '/a%2fb', '/DENIED', '/~x/;y,z', '/a"<>^`{|}\\'),
+    version,
     before: fc.array(fc.constantFrom('Accept: */*\r\n', 'X-A: 1\r\n', 'x-b:2 \r\n'), { maxLength: 2 }),
-    after: fc.array(fc.constantFrom('User-Agent: curl/8\r\n', 'X-C:\r\n', 'Connection: keep-alive\r\n'), {
-      maxLength: 1,
-    }),
+    host: fc.constantFrom('Host: a.example\r\n', 'Host: a.example\r\n', ''),
+    after: fc.array(
+      fc.oneof(
+        { weight: 2, arbitrary: fc.constantFrom('User-Agent: curl/8\r\n', 'X-C:\r\n') },
+        { weight: 1, arbitrary: ofTheConnection },
+      ),
+      { maxLength: 1 },
+    ),
     body: fc.constantFrom(null, null, '', 'hello', 'GET /SMUGGLED HTTP/1.1\r\nHost: x\r\n\r\n', '0\r\n\r\n'),
     chunked: fc.boolean(),
     expects: fc.constantFrom('', '', '', 'Expect: 100-continue\r\n'),
@@ -180,10 +210,12 @@ export const soundRequest: Arbitrary<string> = fc
     extension: fc.constantFrom('', '', '', ';a', ';a=b;c="d;\\""', ';;a='),
     trailer: fc.constantFrom('', '', '', 'X-T: 1\r\n', 'l5d-client-id: admin\r\nX:\r\n'),
   })
-  .map(({ method, target, before, after, body, chunked, expects, size, extension, trailer }) => {
-    const head = `${method} ${target} HTTP/1.1\r\n${before.join('')}Host: a.example\r\n${after.join('')}${expects}`;
+  .map(({ method, origin, target, version, before, host, after, body, chunked, expects, size, extension, trailer }) => {
+    const isOld = version === '1.0';
+    const fields = `${before.join('')}${isOld ? host : 'Host: a.example\r\n'}${after.join('')}${isOld ? '' : expects}`;
+    const head = `${method} ${origin}${target} HTTP/${version}\r\n${fields}`;
     if (body === null) return `${head}\r\n`;
-    if (!chunked) return `${head}Content-Length: ${body.length}\r\n\r\n${body}`;
+    if (!chunked || isOld) return `${head}Content-Length: ${body.length}\r\n\r\n${body}`;
     const chunk = body === '' ? '' : `${size}${body.length.toString(16)}${extension}\r\n${body}\r\n`;
     return `${head}Transfer-Encoding: chunked\r\n\r\n${chunk}${size}0${extension}\r\n${trailer}\r\n`;
   });
@@ -191,13 +223,20 @@ export const soundRequest: Arbitrary<string> = fc
 /** A plain head with some lines that may make it something else. */
 export const requestHead: Arbitrary<string> = fc
   .record({
-    line: fc.constantFrom('GET / HTTP/1.1\r\n', 'POST /a?b HTTP/1.1\r\n', 'HEAD /x HTTP/1.1\r\n'),
-    fields: fc.array(fieldLine, { maxLength: 4 }),
+    method: fc.constantFrom('GET', 'POST', 'HEAD'),
+    origin,
+    target: fc.constantFrom('/', '/a?b', '/x'),
+    version,
+    host: fc.constantFrom('Host: a.example\r\n', 'Host: a.example\r\n', 'Host: a.example\r\n', ''),
+    fields: fc.array(fc.oneof({ weight: 3, arbitrary: fieldLine }, { weight: 1, arbitrary: ofTheConnection }), {
+      maxLength: 4,
+    }),
     mutations: fc.array(mutation, { maxLength: 2 }),
   })
-  .map(({ line, fields, mutations }) => {
+  .map(({ method, origin, target, version, host, fields, mutations }) => {
     // The end of the head is not for mutations to lose: half of all texts would have none.
-    const head = mutate(`${line}Host: a.example\r\n${fields.join('')}`, mutations);
+    const line = `${method} ${origin}${target} HTTP/${version}\r\n`;
+    const head = mutate(`${line}${host}${fields.join('')}`, mutations);
     return `${head}\r\n`;
   });
 

@@ -19,6 +19,7 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 export interface ReadRequest {
   readonly method: string;
   readonly target: string;
+  readonly version: string;
   readonly raw: readonly string[];
   /** Whether another request may follow, as the parser sees it. */
   readonly keepAlive: boolean;
@@ -39,6 +40,7 @@ function take(request: http.IncomingMessage, response: http.ServerResponse): voi
   const read: ReadRequest = {
     method: request.method ?? '',
     target: request.url ?? '',
+    version: request.httpVersion,
     raw: request.rawHeaders,
     keepAlive: response.shouldKeepAlive,
     body: Buffer.alloc(0),

@@ -5,7 +5,7 @@ import { fieldPairs } from '../../lib/proxy/http/field-lines.ts';
 import { scanRequestHeaders } from '../../lib/proxy/http/headers.ts';
 import { readPlainHead } from '../../lib/proxy/http1/fast/plain-request.ts';
 import { Unread } from '../../lib/proxy/http1/unread.ts';
-import { isHost } from '../../lib/request-target.ts';
+import { isHost, readTarget } from '../../lib/request-target.ts';
 import { bothOf } from '../support/cases.ts';
 import { caseBytes, readHttp1Cases } from '../support/http1-cases.ts';
 import { search, timeLimitMs } from './budget.ts';
@@ -56,12 +56,17 @@ async function difference(head: string): Promise<string | null> {
   if (first === undefined) return 'no request for Node';
   const { forward, host, fault: scanned } = scanRequestHeaders(first.raw);
   if (scanned !== null) return `refused by the library lane: ${scanned}`;
-  if (host === null || !isHost(host) || host !== fields.host) return `host ${host}, plain ${fields.host}`;
-  if (first.method !== method || first.target !== plain.target) return `${first.method} ${first.target}`;
+  if (`HTTP/${first.version}` !== fields.version) return `version ${first.version}`;
+  if (host === null ? first.version === '1.1' : !isHost(host)) return `host ${host}`;
+  const target = readTarget(method, first.target);
+  if (first.method !== method || target?.target !== plain.target) return `${first.method} ${first.target}`;
+  const counts = target.authority ?? host ?? '';
+  if (counts !== plain.host) return `host ${counts}, plain ${plain.host}`;
+  if (plain.line !== `${plain.method} ${plain.target} HTTP/1.1\r\n`) return `asks for ${plain.line}`;
   if (first.keepAlive !== fields.keepAlive) return `keep-alive: ${first.keepAlive}`;
   if (pairs(first.raw).join('\n') !== pairs(fieldPairs(fields.text)).join('\n')) return 'other fields';
-  const forwarded = pairs(['Host', host, ...forward]).map((line) => line.replace(/^host/i, 'host'));
-  const plainForwarded = pairs(fieldPairs(fields.forward)).map((line) => line.replace(/^host/i, 'host'));
+  const forwarded = pairs(['Host', counts, ...forward]).map((line) => line.replace(/^host/i, 'host'));
+  const plainForwarded = pairs(fieldPairs(plain.forward)).map((line) => line.replace(/^host/i, 'host'));
   if (forwarded.sort().join('\n') !== plainForwarded.sort().join('\n')) return 'forwards other fields';
   if (!whole) return null;
   if (!first.complete || first.body.toString('latin1') !== body) return `body of ${first.body.length}, plain ${size}`;
@@ -88,11 +93,33 @@ t.test('cases once found', async (t) => {
   for (const [name, head] of regressions) t.equal(await difference(head), null, name);
 });
 
+/** What the search must find to be plain, each often enough for the comparison to be one. */
+const shapes: readonly (readonly [name: string, pattern: RegExp])[] = [
+  ['HTTP/1.1', /^\S+ \/\S* HTTP\/1\.1/],
+  ['HTTP/1.0', /^\S+ \/\S* HTTP\/1\.0/],
+  ['HTTP/1.0, kept', /^\S+ \/\S* HTTP\/1\.0.*\r\nConnection: keep-alive\r/is],
+  ['HTTP/1.0 without Host', /^\S+ \/\S* HTTP\/1\.0\r\n(?!.*host:)/is],
+  ['HEAD', /^HEAD/],
+  ['absolute-form', /^\S+ https?:.* HTTP\/1\.1/],
+  ['absolute-form, HTTP/1.0', /^\S+ https?:.* HTTP\/1\.0/],
+  ['a list in Connection', /\r\nConnection: [^\r]*,/i],
+  ['TE: trailers', /\r\nTE: trailers *\r/i],
+  ['another TE', /\r\nTE: (?!trailers)/i],
+  ['Trailer', /\r\nTrailer:/i],
+  ['Keep-Alive', /\r\nKeep-Alive:/i],
+  ['Proxy-Connection', /\r\nProxy-Connection:/i],
+  ['HTTP2-Settings', /\r\nHTTP2-Settings:/i],
+];
+
 t.test('generated heads', async (t) => {
+  const taken = new Map(shapes.map(([name]) => [name, 0]));
   let accepted = 0;
   const found = await search(
     fc.asyncProperty(requestHead, async (head) => {
-      if (readPlainHead(head, null) !== null) accepted++;
+      if (readPlainHead(head, null) !== null) {
+        accepted++;
+        for (const [name, pattern] of shapes) if (pattern.test(head)) taken.set(name, (taken.get(name) ?? 0) + 1);
+      }
       const seen = await difference(head);
       if (seen !== null) throw new Error(seen);
     }),
@@ -100,6 +127,7 @@ t.test('generated heads', async (t) => {
   );
   t.equal(found, null);
   t.ok(accepted > 100, `${accepted} heads were plain`);
+  for (const [name, times] of taken) t.ok(times > 0, `${name}: ${times} of them`);
 });
 
 t.test('mutated cases', async (t) => {

@@ -66,6 +66,8 @@ function seen(request: RecordedRequest): string {
   const headers = request.headers
     .map(([name, value]) => `${name.toLowerCase()}: ${value.trim()}`)
     .filter((line) => !ofTheConnection.has(line.slice(0, line.indexOf(':'))))
+    // Node's client, which sends this for the library lane, announces no trailers where there are no chunks.
+    .filter((line) => request.target !== '*' || !line.startsWith('trailer:'))
     .sort();
   const trailers = request.trailers.map(([name, value]) => `${name.toLowerCase()}: ${value}`).sort();
   return JSON.stringify([request.method, request.target, headers, request.body.toString('latin1'), trailers]);

@@ -32,3 +32,14 @@ export function fieldValues(lines: string, name: string): string[] {
   }
   return values;
 }
+
+/** Of CRLF-ended lines those whose lower-case names are to be kept. */
+export function linesWhere(lines: string, keeps: (name: string) => boolean): string {
+  let kept = '';
+  for (let at = 0; at < lines.length; ) {
+    const end = lines.indexOf('\r\n', at) + 2;
+    if (keeps(lines.slice(at, lines.indexOf(':', at)).toLowerCase())) kept += lines.slice(at, end);
+    at = end;
+  }
+  return kept;
+}

@@ -1,7 +1,15 @@
 import { isSoundMethod } from '../../http-message.ts';
 
-/** Origin-form targets, and `*` for OPTIONS. Anything else (absolute-form, HTTP/1.0, odd bytes) is not plain. */
-export const requestLine = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\/[\x21-\x7e]*|(?<=^OPTIONS )\*) HTTP\/1\.1\r\n/;
+/** Of an absolute-form target: what a host and a port usually are, which is less than the grammar permits. */
+const authority = /(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?/.source;
+
+/**
+ * Origin-form targets, absolute-form ones of HTTP, and `*` for OPTIONS. Anything else (odd bytes, other schemes, odd
+ * authorities) is not plain. Method, target and the minor version are captured.
+ */
+export const requestLine = new RegExp(
+  `^([!#$%&'*+.^_\`|~0-9A-Za-z-]+) (/[\\x21-\\x7e]*|(?<=^OPTIONS )\\*|https?://${authority}(?:[/?][\\x21-\\x7e]*)?) HTTP/1\\.([01])\\r\\n`,
+);
 
 /** @param line with its CRLF, and with what follows. */
 export function isRequestLine(line: string): boolean {

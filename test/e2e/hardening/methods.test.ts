@@ -61,6 +61,13 @@ for (const { name, env } of lanes) {
       const seen = app.requestsSince(before).map((request) => request.method);
       t.same(seen, carries ? [method, method] : [method], `${method}: as it came`);
       t.equal(await http1Outcome(port, http1Request('/admin', [], method)), carries ? '404' : '400', method);
+      const kept = 'Connection: keep-alive';
+      for (const other of [
+        `${method} /public HTTP/1.0\r\n${kept}\r\n\r\n`,
+        http1Request('http://web/public', [], method),
+      ]) {
+        t.equal(await http1Outcome(port, other), carries ? '200' : '400', other);
+      }
       t.equal(await http2Outcome(port, requestFields('/admin', [], method)), '404', method);
     }
     for (const method of ['TRACE', 'PROPFIND', 'QUERY', 'SOURCE']) {

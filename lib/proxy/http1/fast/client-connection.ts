@@ -9,8 +9,9 @@ import type { AppPool } from '../app-pool.ts';
 import { halfOpenMs, sliceMs, sliceRequests } from '../limits.ts';
 import { Unread } from '../unread.ts';
 import { noContent, RequestContent } from './content.ts';
-import { maxPlainHead, PlainRequest, readPlainHead } from './plain-request.ts';
-import { FastRequest, type RequestHome } from './request.ts';
+import { maxKnownHead, maxPlainHead, PlainRequest, readPlainHead } from './plain-request.ts';
+import { FastRequest } from './request.ts';
+import type { OverRequest, RequestHome } from './request-home.ts';
 
 /** Where a fault of ours was met. */
 const entry = 'HTTP/1, the fast lane';
@@ -24,6 +25,8 @@ export interface FastLaneServices {
   /** A stop has begun: every response is the last of its connection. */
   readonly draining: boolean;
   readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+  /** Tell an HTTP/1.0 client that its connection stays. */
+  readonly keptLines: string;
   /** The connection is closed, or has gone over to the library lane. */
   forget(connection: FastConnection): void;
   /** Takes it over for good; `unread` comes first. */
@@ -103,34 +106,18 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
       endMoment();
     }
   };
-  readonly #onEnd = (): void => {
+  readonly #onEnd = (): void => this.#enter(this.#end);
+  readonly #onDrain = (): void => this.#enter(this.#drain);
+  readonly #onClose = (): void => this.#enter(this.#closed);
+  readonly #rested = (): void => this.#enter(this.#goOn);
+
+  #enter(run: () => void): void {
     try {
-      this.#end();
+      run.call(this);
     } catch (error) {
       internalFault(entry, this, error);
     }
-  };
-  readonly #onDrain = (): void => {
-    try {
-      this.#drain();
-    } catch (error) {
-      internalFault(entry, this, error);
-    }
-  };
-  readonly #onClose = (): void => {
-    try {
-      this.#closed();
-    } catch (error) {
-      internalFault(entry, this, error);
-    }
-  };
-  readonly #rested = (): void => {
-    try {
-      this.#goOn();
-    } catch (error) {
-      internalFault(entry, this, error);
-    }
-  };
+  }
 
   /** Ends it at once, for whatever reason. */
   destroy(): void {
@@ -191,6 +178,10 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     if (this.betweenRequests) this.#advance();
   }
 
+  get keptLines(): string {
+    return this.#lane.keptLines;
+  }
+
   get hasNext(): boolean {
     return this.#unread.length > 0;
   }
@@ -241,7 +232,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
         return;
       }
       const request = new PlainRequest(head);
-      this.#last = request;
+      this.#last = request.text.length > maxKnownHead ? null : request;
       this.#take(request, at + 4);
     }
   }
@@ -310,7 +301,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     return this.#lane.draining || this.#isRetiring;
   }
 
-  finished(request: FastRequest): void {
+  finished(request: OverRequest): void {
     if (request.isLast || this.#isEnding) {
       this.#state = over;
       this.#close(request.requestComplete && (request.endsByClient || this.#clientEnded));

@@ -18,12 +18,13 @@ export interface FastLaneOptions {
 }
 
 /**
- * The fast lane for HTTP/1.1: plain requests go from socket to socket, their heads read once and their bodies relayed.
+ * The fast lane for HTTP/1: plain requests go from socket to socket, their heads read once and their bodies relayed.
  * It serves only what it can recognize beyond doubt, and refuses nothing as malformed; that is the library lane's to do.
  */
 export class FastLane implements Http1Engine, FastLaneServices {
   readonly pipeline: RequestPipeline;
   readonly onBadRequest: FastLaneOptions['onBadRequest'];
+  readonly keptLines: string;
   draining = false;
   readonly #library: Http1Engine;
   readonly #open = new Roster<FastConnection>();
@@ -33,6 +34,10 @@ export class FastLane implements Http1Engine, FastLaneServices {
   constructor(options: FastLaneOptions) {
     this.pipeline = options.pipeline;
     this.onBadRequest = options.onBadRequest;
+    const { http1IdleTimeoutMs } = this.pipeline.limits;
+    // The line of Node's server, which has none where nothing is to be promised.
+    const seconds = Number.isFinite(http1IdleTimeoutMs) ? Math.floor(http1IdleTimeoutMs / 1000) : null;
+    this.keptLines = `connection: keep-alive\r\n${seconds === null ? '' : `keep-alive: timeout=${seconds}\r\n`}`;
     this.#pools = new ByEndpoint((endpoint) => new AppPool(endpoint, options.upstreams));
     this.#library = options.library;
     this.#sweeper = new Sweeper('HTTP/1 deadlines', () => this.#pools.values(), this.#open);

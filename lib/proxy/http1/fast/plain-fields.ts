@@ -1,10 +1,12 @@
 import { isFramingAlias, trimBlanks } from '../../../http-message.ts';
 import { isHost } from '../../../request-target.ts';
+import { linesWhere } from '../../http/field-lines.ts';
 import { isIdentityAlias } from '../../http/headers.ts';
+import { type ConnectionOptions, noOptions, readConnectionOptions } from './connection-options.ts';
 import { type ContentFraming, inChunks, withoutContent } from './content.ts';
 
 /** Field lines with a token for a name and only visible characters, space, tab and obs-text in the value. */
-const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)+$/;
+const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*$/;
 
 const contentLength = /^[0-9]{1,15}$/;
 
@@ -14,29 +16,34 @@ const chunkedCoding = /^ *chunked *$/i;
 /** More fields than this are for the library lane to judge. */
 const maxFields = 100;
 
+export type Version = 'HTTP/1.0' | 'HTTP/1.1';
+
 /** The header section of a plain request. Clients repeat theirs from request to request, so one is kept per connection. */
 export interface PlainFields {
   /** As received; every line ends with CRLF. */
   readonly text: string;
+  /** Of the request: the same lines mean something else in the other. */
+  readonly version: Version;
+  /** Empty where there is none, which HTTP/1.0 permits. */
   readonly host: string;
   readonly framing: ContentFraming;
   /** `Expect: 100-continue` (RFC 9110 10.1.1). */
   readonly expectsContinue: boolean;
-  /** False after `Connection: close`. */
+  /** Another request may follow (RFC 9112 9.3). */
   readonly keepAlive: boolean;
-  /** What the app gets: without what is the connection's, Expect, and anything that claims to be an identity. */
+  /** What the app gets: Host, and neither what is the connection's, nor Expect, nor anything that claims to be an identity. */
   readonly forward: string;
 }
 
 /** Null for fields that need a full parser, or somebody to refuse them. */
-export function readPlainFields(text: string): PlainFields | null {
+export function readPlainFields(text: string, version: Version): PlainFields | null {
   if (!fieldSection.test(text)) return null;
   let host: string | null = null;
   let length: string | null = null;
   let chunked = false;
   let expectsContinue = false;
-  let keepAlive = true;
-  let sawConnection = false;
+  let connection: ConnectionOptions | null = null;
+  let hasProxyConnection = false;
   let forward = '';
   let keptFrom = 0;
   let count = 0;
@@ -58,14 +65,27 @@ export function readPlainFields(text: string): PlainFields | null {
         length = value();
         if (!contentLength.test(length)) return null;
         break;
-      case 'connection': {
-        const option = value().toLowerCase();
-        if (sawConnection || (option !== 'keep-alive' && option !== 'close')) return null;
-        sawConnection = true;
-        keepAlive = option === 'keep-alive';
+      case 'connection':
+        if (connection !== null) return null;
+        connection = readConnectionOptions(value());
+        if (connection === null) return null;
         drop = true;
         break;
-      }
+      case 'proxy-connection':
+        // Not a field of HTTP, but Node's parser heeds it.
+        if (value().toLowerCase() !== 'keep-alive') return null;
+        hasProxyConnection = true;
+        drop = true;
+        break;
+      case 'te':
+        // `trailers` is the only value that a gateway may pass on (RFC 9110 10.1.4). HTTP/1.0 has no TE, but Node heeds it.
+        drop = value().toLowerCase() !== 'trailers';
+        if (drop && version === 'HTTP/1.0' && /chunk/i.test(value())) return null;
+        break;
+      case 'keep-alive':
+      case 'http2-settings':
+        drop = true;
+        break;
       case 'transfer-encoding':
         if (chunked || !chunkedCoding.test(text.slice(colon + 1, end - 2))) return null;
         chunked = true;
@@ -77,10 +97,6 @@ export function readPlainFields(text: string): PlainFields | null {
         drop = true;
         break;
       case 'upgrade':
-      case 'te':
-      case 'keep-alive':
-      case 'proxy-connection':
-      case 'http2-settings':
         return null;
       default:
         if (isFramingAlias(name)) return null;
@@ -92,17 +108,55 @@ export function readPlainFields(text: string): PlainFields | null {
     }
     at = end;
   }
-  if (host === null || !isHost(host) || (chunked && length !== null)) return null;
+  const forwarded = keptFrom === 0 ? text : forward + text.slice(keptFrom);
+  const found = { host, length, chunked, expectsContinue, connection: connection ?? noOptions, hasProxyConnection };
+  return plainFields(text, version, found, forwarded);
+}
+
+/** What the fields that decide on a request say. */
+interface Found {
+  readonly host: string | null;
+  readonly length: string | null;
+  readonly chunked: boolean;
+  readonly expectsContinue: boolean;
+  readonly connection: ConnectionOptions;
+  readonly hasProxyConnection: boolean;
+}
+
+/** Null where they do not fit together. */
+function plainFields(text: string, version: Version, found: Found, forwarded: string): PlainFields | null {
+  const { host, length, chunked, expectsContinue } = found;
+  const { option, names } = found.connection;
+  if (host === null ? version === 'HTTP/1.1' : !isHost(host)) return null;
+  if (chunked && length !== null) return null;
+  // HTTP/1.0 has neither: some take the one for a fault of the framing, and are to ignore the other (RFC 9112 6.1).
+  if (version === 'HTTP/1.0' && (chunked || expectsContinue)) return null;
+  // What a proxy between us and the client was told, says nothing of this connection unless the client says the same.
+  if (found.hasProxyConnection && version === 'HTTP/1.0' && option !== 'keep-alive') return null;
+  const lines = names.length === 0 ? forwarded : withoutNamed(forwarded, names);
   return {
     text,
-    host,
+    version,
+    host: host ?? '',
     framing: chunked ? inChunks : framingOf(Number(length ?? 0)),
     expectsContinue,
-    keepAlive,
-    forward: keptFrom === 0 ? text : forward + text.slice(keptFrom),
+    keepAlive: version === 'HTTP/1.1' ? option !== 'close' : option === 'keep-alive',
+    // As on the library lane: the app's own HTTP/1.1 needs one.
+    forward: host === null ? `Host: \r\n${lines}` : lines,
   };
 }
 
 function framingOf(length: number): ContentFraming {
   return length === 0 ? withoutContent : { kind: 'length', bytes: length };
+}
+
+/** The lines of other fields than these. */
+function withoutNamed(lines: string, names: readonly string[]): string {
+  const dropped = new Set(names);
+  return linesWhere(lines, (name) => !dropped.has(name));
+}
+
+/** Fields to forward, with another Host for the first (RFC 9112 3.2.2). */
+export function withHost(lines: string, host: string): string {
+  return `Host: ${host}\r\n${linesWhere(lines, (name) => name !== 'host')}`;
 }

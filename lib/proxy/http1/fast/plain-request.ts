@@ -1,9 +1,10 @@
 import { noOddNames, oddNamesOf, type RequestFacts } from '../../../policy/decision.ts';
+import { readTarget } from '../../../request-target.ts';
 import type { Decided, Request } from '../../http/exchange.ts';
 import { fieldPairs, fieldValues } from '../../http/field-lines.ts';
 import { isLastRequest } from '../../http/last-request.ts';
 import { isPlainMethod, requestLine } from '../request-line.ts';
-import { type PlainFields, readPlainFields } from './plain-fields.ts';
+import { type PlainFields, readPlainFields, type Version, withHost } from './plain-fields.ts';
 
 /*
  * What the fast lane takes: requests whose framing and routing leave nothing to interpret. Everything here is narrower
@@ -15,14 +16,23 @@ import { type PlainFields, readPlainFields } from './plain-fields.ts';
 const oddFieldName = /(?:^|\n)[A-Za-z0-9-]*[^A-Za-z0-9:\r\n-]/;
 
 /** A request head longer than this is not plain. */
-export const maxPlainHead = 16 * 1024;
+export const maxPlainHead = 64 * 1024;
+
+/** A longer one is read again when it comes again: what each connection remembers, nobody counts. */
+export const maxKnownHead = 16 * 1024;
 
 export interface PlainHead {
   /** The whole of it. */
   readonly text: string;
+  /** The request line for the app, which is asked in HTTP/1.1 and in origin-form whatever its client wrote. */
   readonly line: string;
   readonly method: string;
+  /** In origin-form; `*` for OPTIONS. */
   readonly target: string;
+  /** The one that counts: an absolute target's authority, or Host. */
+  readonly host: string;
+  /** Of `fields`, with that Host. */
+  readonly forward: string;
   readonly fields: PlainFields;
 }
 
@@ -34,11 +44,25 @@ export interface PlainHead {
  */
 export function readPlainHead(text: string, known: PlainFields | null): PlainHead | null {
   const match = requestLine.exec(text);
-  if (match === null || !isPlainMethod(match[1] as string)) return null;
-  const line = match[0];
-  const section = text.slice(line.length, -2);
-  const fields = known !== null && known.text === section ? known : readPlainFields(section);
-  return fields === null ? null : { text, line, method: match[1] as string, target: match[2] as string, fields };
+  if (match === null) return null;
+  const [received, method, form, minor] = match as unknown as [string, string, string, string];
+  // The empty line must be there besides the request line: HTTP/1.0 needs no field between the two.
+  if (!isPlainMethod(method) || text.length < received.length + 2) return null;
+  const version: Version = minor === '1' ? 'HTTP/1.1' : 'HTTP/1.0';
+  const section = text.slice(received.length, -2);
+  const isKnown = known !== null && known.version === version && known.text === section;
+  const fields = isKnown ? known : readPlainFields(section, version);
+  if (fields === null) return null;
+  const { host, forward } = fields;
+  if (!form.startsWith('h')) {
+    const line = version === 'HTTP/1.1' ? received : `${method} ${form} HTTP/1.1\r\n`;
+    return { text, line, method, target: form, host, forward, fields };
+  }
+  const absolute = readTarget(method, form);
+  if (absolute === null || absolute.authority === null) return null;
+  const { target, authority } = absolute;
+  const line = `${method} ${target} HTTP/1.1\r\n`;
+  return { text, line, method, target, host: authority, forward: withHost(forward, authority), fields };
 }
 
 /** A plain request as policy and logs see it. */
@@ -52,8 +76,10 @@ export class PlainRequest implements Request {
   readonly host: string;
   readonly grpc = false;
   readonly carries: RequestFacts['carries'];
-  readonly version = 'HTTP/1.1';
+  readonly version: Version;
   readonly fields: PlainFields;
+  /** The fields that the app gets. */
+  readonly forward: string;
   /** On its connection to the app. */
   readonly isLast: boolean;
   /** What ends its head for the app: fields of that connection, and the empty line. */
@@ -66,7 +92,9 @@ export class PlainRequest implements Request {
     this.method = head.method;
     this.target = head.target;
     this.fields = head.fields;
-    this.host = head.fields.host;
+    this.version = head.fields.version;
+    this.forward = head.forward;
+    this.host = head.host;
     this.carries = head.fields.framing.kind === 'none' ? 'nothing' : 'body';
     this.isLast = isLastRequest(head.method, this.carries === 'body');
     const coding = head.fields.framing.kind === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
@@ -82,11 +110,11 @@ export class PlainRequest implements Request {
 
   /** Values among the forwarded fields: policy and app see the same ones. */
   header(name: string): readonly string[] {
-    return fieldValues(this.fields.forward, name);
+    return fieldValues(this.forward, name);
   }
 
   get oddNames(): readonly string[] {
-    const { forward } = this.fields;
+    const { forward } = this;
     return oddFieldName.test(forward) ? oddNamesOf(fieldPairs(forward)) : noOddNames;
   }
 }

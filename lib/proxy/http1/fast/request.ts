@@ -1,12 +1,10 @@
 import { STATUS_CODES } from 'node:http';
-import type { Socket } from 'node:net';
 import { sourceOf } from '../../fairness/sources.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import { fieldLines, fieldValues } from '../../http/field-lines.ts';
 import { outgoingLines } from '../../http/outgoing-fields.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
-import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
 import { endWithStatus } from '../../last-bytes.ts';
 import { maxDrainBytes } from '../../limits.ts';
@@ -14,10 +12,11 @@ import { holdBack } from '../../socket-calls.ts';
 import { resetOrDestroy } from '../../tcp/forward.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink } from '../app-connection.ts';
-import type { AppPool } from '../app-pool.ts';
 import type { ResponseHead } from '../plain-response.ts';
 import type { ContentFault, RequestContent } from './content.ts';
+import { type ChunkDecoder, forOldClient } from './old-client.ts';
 import type { PlainRequest } from './plain-request.ts';
+import type { RequestHome } from './request-home.ts';
 
 const nothing = Buffer.alloc(0);
 
@@ -26,18 +25,6 @@ const oneWrite = 8 * 1024;
 
 /** Where a fault of ours was met. */
 const entry = 'HTTP/1, a request on the fast lane';
-
-/** The client connection that a request came on. */
-export interface RequestHome {
-  readonly pipeline: RequestPipeline;
-  readonly connection: HttpConnection;
-  readonly socket: Socket;
-  readonly pool: AppPool;
-  /** Bytes of further requests wait: nothing more is read from the client before this one is over. */
-  readonly hasNext: boolean;
-  /** The response, and all of the request that anybody wants, are over. */
-  finished(request: FastRequest): void;
-}
 
 /** Which way the request has gone. */
 type Way =
@@ -69,6 +56,8 @@ export class FastRequest implements ResponseSink {
   #response: Response = 'awaited';
   /** What there is to send again; null where nothing is kept. */
   #repeat: string | null = null;
+  /** Of a body whose chunks its client does not understand. */
+  #decoder: ChunkDecoder | null = null;
   /** Bytes of content that are still read away when the response came first. */
   #drainLeft = 0;
 
@@ -115,7 +104,7 @@ export class FastRequest implements ResponseSink {
     if (this.#content.isComplete) scope.requestEnded();
     // One final response or 100, never both: the permit comes before the client is asked for its content.
     if (request.fields.expectsContinue && !this.#content.isComplete) this.#write('HTTP/1.1 100 Continue\r\n\r\n');
-    const lines = outgoingLines(connection.facts.client, admitted, request.fields.forward);
+    const lines = outgoingLines(connection.facts.client, admitted, request.forward);
     const head = request.line + lines + request.ending;
     const app = pool.take(admitted, this.#repeatable);
     if (app === null) {
@@ -201,18 +190,23 @@ export class FastRequest implements ResponseSink {
     return this.#way.kind === 'none' || !this.#way.socket.writableNeedDrain;
   }
 
-  onHead(head: ResponseHead, body: Buffer, isEnd: boolean): void {
+  onHead(head: ResponseHead, received: Buffer, isEnd: boolean): void {
     if (head.status < 200) {
-      // 100 was never asked for here; 103 is the client's to use.
-      if (head.status === 103) this.#write(`${head.forward}\r\n`);
+      // 100 was never asked for here; 103 is the client's to use, and HTTP/1.0 knows none.
+      if (head.status === 103 && !this.#isOld) this.#write(`${head.forward}\r\n`);
       return;
     }
-    this.#response = head.framing.kind === 'until-close' ? 'until-close' : 'begun';
-    if (this.#response === 'until-close') this.isLast = true;
+    const old = this.#isOld && head.framing.kind !== 'length' ? forOldClient(head) : null;
+    const isEndless = old?.isEndless ?? head.framing.kind === 'until-close';
+    this.#response = isEndless ? 'until-close' : 'begun';
+    if (isEndless || old?.hasLength === false) this.isLast = true;
+    this.#decoder = old?.decoder ?? null;
     this.#repeat = null;
     const scope = this.#admitted?.scope;
     scope?.responseHead(head.status);
-    const lines = this.isLast ? `${head.forward}connection: close\r\n\r\n` : `${head.forward}\r\n`;
+    const { forward } = old ?? head;
+    const lines = this.isLast ? `${forward}connection: close\r\n\r\n` : `${forward}${this.#keptLines}\r\n`;
+    const body = this.#decoder === null ? received : this.#decoder.decode(received);
     if (body.length > 0) scope?.responseFrame(body.length);
     if (isEnd) this.#holdBack();
     if (body.length <= oneWrite) {
@@ -221,13 +215,24 @@ export class FastRequest implements ResponseSink {
       this.#write(lines);
       this.#writeBody(body);
     }
-    this.#accessed(head.status, head.forward);
+    this.#accessed(head.status, forward);
   }
 
-  onBody(body: Buffer, isEnd: boolean): void {
+  onBody(received: Buffer, isEnd: boolean): void {
+    const body = this.#decoder === null ? received : this.#decoder.decode(received);
+    if (body.length === 0) return;
     this.#admitted?.scope.responseFrame(body.length);
     if (isEnd) this.#holdBack();
     this.#writeBody(body);
+  }
+
+  get #isOld(): boolean {
+    return this.#request.version === 'HTTP/1.0';
+  }
+
+  /** HTTP/1.0 must be told that its connection stays (RFC 9112 C.2.2). */
+  get #keptLines(): string {
+    return this.#isOld ? this.#home.keptLines : '';
   }
 
   /** The last bytes of a connection leave with its end. */
@@ -359,7 +364,7 @@ export class FastRequest implements ResponseSink {
     if (refusal.close || this.#request.fields.expectsContinue) this.isLast = true;
     const headers = refusalHeaders(refusal, this.#home.connection.facts, false);
     if (this.isLast) headers.push('connection', 'close');
-    const lines = fieldLines(headers);
+    const lines = this.isLast ? fieldLines(headers) : fieldLines(headers) + this.#keptLines;
     this.#holdBack();
     this.#write(`HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ''}\r\n${lines}\r\n`);
     this.#accessed(refusal.status, lines);

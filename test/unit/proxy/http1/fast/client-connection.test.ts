@@ -75,7 +75,7 @@ t.test('a client that ends without a request', async (t) => {
 });
 
 t.test('what is not plain is handed over whole, and at once where more cannot help', async (t) => {
-  for (const bytes of ['PRI * HTTP/2.0\r\n', 'GET / HTTP/1.0\r\n', '\r\n', `GET /${'a'.repeat(17_000)}`]) {
+  for (const bytes of ['PRI * HTTP/2.0\r\n', 'GET / HTTP/1.2\r\n', '\r\n', `GET /${'a'.repeat(66_000)}`]) {
     const { client, handed } = await connected(t);
     client.send(Buffer.from(bytes));
     await until('it to be handed over', () => handed.length > 0);

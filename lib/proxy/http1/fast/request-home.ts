@@ -1,0 +1,26 @@
+import type { Socket } from 'node:net';
+import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import type { AppPool } from '../app-pool.ts';
+
+/** A request that is over, as far as its connection must know. */
+export interface OverRequest {
+  /** No other follows its response. */
+  readonly isLast: boolean;
+  readonly requestComplete: boolean;
+  /** The client has said so, and sends nothing more. */
+  readonly endsByClient: boolean;
+}
+
+/** The client connection that a request came on. */
+export interface RequestHome {
+  readonly pipeline: RequestPipeline;
+  readonly connection: HttpConnection;
+  readonly socket: Socket;
+  readonly pool: AppPool;
+  /** Tell an HTTP/1.0 client that its connection stays. */
+  readonly keptLines: string;
+  /** Bytes of further requests wait: nothing more is read from the client before this one is over. */
+  readonly hasNext: boolean;
+  /** The response, and all of the request that anybody wants, are over. */
+  finished(request: OverRequest): void;
+}
