@@ -3,13 +3,14 @@ import { followIdentity } from './app/identity.ts';
 import type { LoadListeners } from './app/load-listeners.ts';
 import { type Addresses, openDoors, openHealth } from './app/open-doors.ts';
 import { followPolicy } from './app/policy.ts';
+import { stopSequence } from './app/stop.ts';
+import { startWorkers } from './app/workers/start.ts';
 import type { Config } from './config/config.ts';
 import type { Host } from './config/host.ts';
 import { createAdminApp } from './ops/admin-app.ts';
 import { createHealthServer } from './ops/health-server.ts';
 import { Readiness } from './ops/readiness.ts';
 import { Soundness } from './ops/soundness.ts';
-import { StopSequence } from './ops/stop-sequence.ts';
 import { Doors } from './proxy/accept/doors.ts';
 import { OwnEndpoints } from './proxy/accept/own-endpoints.ts';
 import { onInternalFault, requestFault } from './proxy/guard.ts';
@@ -18,6 +19,7 @@ import { createAccessLog } from './telemetry/access-log.ts';
 import type { Log } from './telemetry/log.ts';
 import { type Build, createTelemetry } from './telemetry/metrics.ts';
 import { droppedLines, failedWrites, waitingLines } from './telemetry/output.ts';
+import { workerMetrics } from './telemetry/worker-metrics.ts';
 
 export interface AppOptions {
   readonly config: Config;
@@ -61,38 +63,44 @@ export async function startApp(options: AppOptions): Promise<App> {
     telemetry.recorder.internalFault(fault);
   });
   const loadListeners: LoadListeners = { readiness, telemetry, logger: log.logger };
-  const policy = followPolicy(options, loadListeners);
-  const identity = await followIdentity(config.identity, loadListeners);
+  const workers = await startWorkers({
+    config,
+    build,
+    log,
+    admin: () => admin,
+    fault: (ended) => soundness.fault(ended),
+  });
+  workerMetrics(telemetry.registry, workers);
+  const policy = followPolicy(options, loadListeners, workers);
+  const identity = await followIdentity(config.identity, loadListeners, workers);
   const own = new OwnEndpoints(() => policy.podFacts.current().ips);
   const plane = createDataPlane({ config, recorder: telemetry.recorder, authorizer: policy.authorizer, identity, own });
-  const { live, http1, services } = plane;
-  const doors = new Doors(services, own, (fields, message) => log.logger.error(fields, message));
+  const doors = new Doors(plane.services, own, (fields, message) => log.logger.error(fields, message));
   const health = createHealthServer({ ready: () => readiness.state(), live: () => soundness.live });
   const release = async (): Promise<void> => {
-    await Promise.allSettled([policy.stop(), identity.source?.stop(), plane.close(), health.close()]);
+    await Promise.allSettled([
+      policy.stop(),
+      identity.source?.stop(),
+      workers.release(),
+      plane.close(),
+      health.close(),
+    ]);
     ignoreFaults();
   };
-  const sequence = new StopSequence({
-    graceMs: config.shutdownGracePeriodMs,
-    connections: () => live.size,
-    unready: () => readiness.drain(),
-    closeDoors: () => doors.close(),
-    announce() {
-      http1.drain();
-      live.announceDrain();
-    },
-    empty: (timeoutMs) => live.empty(timeoutMs),
-    closeIdle: () => http1.closeIdle(),
-    drain: (timeoutMs) => live.drain(timeoutMs),
-    release,
-    log: log.logger,
-  });
+  const sequence = stopSequence({ config, plane, doors, workers, readiness, release, log: log.logger });
   const admin = createAdminApp({
     ready: () => readiness.state(),
     live: () => soundness.live,
     metrics: () => telemetry.exposition(),
     policy: () => ({ ...policy.effective(), identity: identity.view() }),
-    log,
+    log: {
+      level: () => log.level(),
+      setLevel(text) {
+        const isLevel = log.setLevel(text);
+        if (isLevel) workers.logLevel(log.level());
+        return isLevel;
+      },
+    },
     shutdown: () => void sequence.stop(),
     failed: (path, error) => requestFault(`the admin server, ${path}`, error),
   });
@@ -100,7 +108,8 @@ export async function startApp(options: AppOptions): Promise<App> {
     const healthAddress = await openHealth(config, doors, health);
     await identity.source?.start();
     await policy.start();
-    const addresses = await openDoors({ config, doors, own, policy, admin, logger: log.logger });
+    const { addresses, listeners } = await openDoors({ config, own, policy, admin, logger: log.logger }, doors);
+    await workers.open(listeners, own.ports);
     readiness.up('listeners');
     return {
       addresses: { ...addresses, health: healthAddress },
@@ -108,7 +117,7 @@ export async function startApp(options: AppOptions): Promise<App> {
       stop: () => sequence.stop(),
     };
   } catch (error) {
-    await doors.close();
+    await Promise.all([workers.closeDoors(), doors.close()]);
     await release();
     throw error;
   }

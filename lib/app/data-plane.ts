@@ -20,9 +20,11 @@ interface PlaneParts {
   readonly config: Config;
   readonly recorder: Recorder;
   readonly authorizer: PolicyAuthorizer;
-  readonly identity: FollowedIdentity;
+  readonly identity: Pick<FollowedIdentity, 'termination'>;
   readonly own: OwnEndpoints;
 }
+
+export type DataPlane = ReturnType<typeof createDataPlane>;
 
 /** Sockets → decisions → the app. */
 export function createDataPlane({ config, recorder, authorizer, identity, own }: PlaneParts) {

@@ -5,6 +5,7 @@ import type { CredentialSource } from '../reload/credential-source.ts';
 import type { Credentials } from '../reload/credentials.ts';
 import { Standing } from '../reload/standing.ts';
 import { type LoadListeners, standingView } from './load-listeners.ts';
+import type { Workers } from './workers/workers.ts';
 
 export interface FollowedIdentity {
   /** Null where this proxy has no identity, or not yet. */
@@ -18,13 +19,14 @@ export interface FollowedIdentity {
 export async function followIdentity(
   identity: Config['identity'],
   { readiness, telemetry, logger }: LoadListeners,
+  workers: Pick<Workers, 'change'>,
 ): Promise<FollowedIdentity> {
   if (identity === null) {
     readiness.up('identity');
     return { termination: () => null, source: null, view: () => null };
   }
   // Loaded here alone: what reads certificates takes 3 MB of memory, and many sidecars have none.
-  const { TlsTermination } = await import('../proxy/tls/termination.ts');
+  const { terminationOf } = await import('./termination.ts');
   const { createCredentialSource } = await import('../reload/credential-source.ts');
   const { credentialFaultText } = await import('../reload/credentials.ts');
   let termination: TlsTermination | null = null;
@@ -45,17 +47,16 @@ export async function followIdentity(
   const source = createCredentialSource({
     ...identity,
     names: identity.names ?? undefined,
-    onLoaded: (loaded) => {
+    onLoaded: async (loaded, origin) => {
       // One more anchor leaves all sessions as sound as they were; one less puts all in doubt.
       if (anchorIds.some((id) => !loaded.anchorIds.includes(id))) anchorsRemoved++;
       anchorIds = loaded.anchorIds;
-      termination = new TlsTermination({
-        names: new Set(loaded.names),
-        options: loaded.secureContextOptions,
-        anchors: { generation: anchorsRemoved, endOfChain: loaded.endOfChain },
-        own: loaded,
+      const { certFile, keyFile, trustAnchorsFile } = identity;
+      const files = { certFile, keyFile, trustAnchorsFile };
+      await workers.change({ kind: 'identity', identity: { files, ...origin, anchorsRemoved } }, () => {
+        termination = terminationOf(loaded, anchorsRemoved);
+        inUse = loaded;
       });
-      inUse = loaded;
       const anchors = loaded.validities.filter(({ kind, id }) => kind === 'trust anchor' && anchorIds.includes(id));
       telemetry.identityLoaded({ expiresAt: loaded.notAfter, refreshedAt: new Date(), anchors });
       readiness.up('identity');

@@ -4,14 +4,16 @@ import type { Config } from '../config/config.ts';
 import type { ListenAddress } from '../config/values.ts';
 import type { AdminApp } from '../ops/admin-app.ts';
 import type { HealthServer } from '../ops/health-server.ts';
-import { adminArrivals, explicitArrivals, redirectedArrivals } from '../proxy/accept/arrivals.ts';
+import type { PolicyAuthorizer } from '../policy/authorizer.ts';
+import { type Arrive, adminArrivals, explicitArrivals, redirectedArrivals } from '../proxy/accept/arrivals.ts';
 import type { Doors } from '../proxy/accept/doors.ts';
+import type { Listener } from '../proxy/accept/listener.ts';
 import { LocalAddresses } from '../proxy/accept/local-addresses.ts';
 import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
 import type { Destination } from '../proxy/http/request-pipeline.ts';
 import { loadSocketCalls, redirectedFrom, tryLoadSocketCalls } from '../proxy/socket-calls.ts';
-import type { Log } from '../telemetry/log.ts';
-import type { FollowedPolicy } from './policy.ts';
+import type { PodFactsSource } from '../reload/pod-facts.ts';
+import type { CodedLogger } from '../telemetry/log.ts';
 
 /** Where the proxy really listens; null for what is switched off. */
 export interface Addresses {
@@ -31,50 +33,89 @@ export async function openHealth(
   return doors.bind('SALLYPORT_HEALTH_LISTEN', healthListen, () => health.listen(host ?? '::', port));
 }
 
-interface DoorParts {
-  readonly config: Config;
-  readonly doors: Doors;
-  readonly own: OwnEndpoints;
-  readonly policy: FollowedPolicy;
-  readonly admin: AdminApp;
-  readonly logger: Log['logger'];
+/** The policy in force, and the pod for which it is compiled. */
+export interface PolicyInForce {
+  readonly authorizer: Pick<PolicyAuthorizer, 'port'>;
+  readonly podFacts: Pick<PodFactsSource, 'current'>;
 }
 
-/** Opens them in the order in which they are of use, the one that is redirected to last. */
-export async function openDoors(parts: DoorParts): Promise<Omit<Addresses, 'health'>> {
-  const { config, doors, own, policy, admin, logger } = parts;
+interface DoorParts {
+  readonly config: Config;
+  readonly own: OwnEndpoints;
+  readonly policy: PolicyInForce;
+  readonly admin: AdminApp;
+  readonly logger: Pick<CodedLogger, 'warn'>;
+}
+
+/** A listener for the app's clients. */
+export interface ClientDoor {
+  readonly variable: 'SALLYPORT_INBOUND_PORTS' | 'SALLYPORT_INBOUND_LISTEN';
+  readonly listen: ListenAddress;
+  readonly arrive: Arrive;
+}
+
+/** In the order in which they are of use, the one that is redirected to last. */
+export function clientDoors({ config, own, policy, admin, logger }: DoorParts): readonly ClientDoor[] {
   tryLoadSocketCalls();
-  const ports = new Map<number, AddressInfo>();
-  for (const { listen, policyPort, app } of config.inboundPorts) {
-    const arrive = explicitArrivals(listen.host, policyPort, app);
-    ports.set(policyPort, await doors.open('SALLYPORT_INBOUND_PORTS', listen, arrive));
-  }
+  const explicit = config.inboundPorts.map(({ listen, policyPort, app }): ClientDoor => {
+    return { variable: 'SALLYPORT_INBOUND_PORTS', listen, arrive: explicitArrivals(listen.host, policyPort, app) };
+  });
   const { adminListen, inboundListen } = config;
-  const destination: Destination = { kind: 'in-process', application: admin };
-  const adminAddress =
+  if (inboundListen === null) return explicit;
+  loadSocketCalls();
+  const local = new LocalAddresses(interfaceAddresses);
+  const arrive = redirectedArrivals({
+    originalDestination: (socket, client) => redirectedFrom(socket, client.ip.family),
+    appHost: config.appHost,
+    admin: adminListen === null ? null : { port: adminListen.port, destination: destinationOf(admin) },
+    pod: () => policy.podFacts.current(),
+    isLocal: (ip) => local.has(ip),
+    isDeclared: (port) => isDeclared(port, config, policy),
+    own,
+    warn: (fields, message) => logger.warn(fields, message),
+  });
+  return [...explicit, { variable: 'SALLYPORT_INBOUND_LISTEN', listen: inboundListen, arrive }];
+}
+
+export interface OpenDoors {
+  readonly addresses: Omit<Addresses, 'health'>;
+  /** As `clientDoors` has them. */
+  readonly listeners: readonly Listener[];
+}
+
+/** The admin server's first. */
+export async function openDoors(parts: DoorParts, doors: Doors): Promise<OpenDoors> {
+  const { config, admin } = parts;
+  const { adminListen, inboundListen, inboundPorts } = config;
+  const listeners: Listener[] = [];
+  const atAdmin =
     adminListen === null
       ? null
       : await doors.open(
           'SALLYPORT_ADMIN_LISTEN',
           adminListen,
-          adminArrivals(adminListen.host, adminListen.port, destination),
+          adminArrivals(adminListen.host, adminListen.port, destinationOf(admin)),
         );
-  const openRedirected = (address: ListenAddress): Promise<AddressInfo> => {
-    loadSocketCalls();
-    const local = new LocalAddresses(interfaceAddresses);
-    const arrive = redirectedArrivals({
-      originalDestination: (socket, client) => redirectedFrom(socket, client.ip.family),
-      appHost: config.appHost,
-      admin: adminListen === null ? null : { port: adminListen.port, destination },
-      pod: () => policy.podFacts.current(),
-      isLocal: (ip) => local.has(ip),
-      isDeclared: (port) => isDeclared(port, config, policy),
-      own,
-      warn: (fields, message) => logger.warn(fields, message),
-    });
-    return doors.open('SALLYPORT_INBOUND_LISTEN', address, arrive);
+  for (const { variable, listen, arrive } of clientDoors(parts)) {
+    listeners.push(await doors.open(variable, listen, arrive));
+  }
+  const addresses = listeners.map(({ address }) => address);
+  return {
+    addresses: {
+      inbound: inboundListen === null ? null : (addresses.at(-1) ?? null),
+      ports: new Map(inboundPorts.flatMap(({ policyPort }, at) => pairOf(policyPort, addresses[at]))),
+      admin: atAdmin?.address ?? null,
+    },
+    listeners,
   };
-  return { inbound: inboundListen === null ? null : await openRedirected(inboundListen), ports, admin: adminAddress };
+}
+
+function pairOf(port: number, address: AddressInfo | undefined): (readonly [number, AddressInfo])[] {
+  return address === undefined ? [] : [[port, address]];
+}
+
+function destinationOf(admin: AdminApp): Destination {
+  return { kind: 'in-process', application: admin };
 }
 
 function interfaceAddresses(): string[] {
@@ -82,7 +123,7 @@ function interfaceAddresses(): string[] {
 }
 
 /** The Pod declares the port or has it probed, a Server selects it, or it is listed. */
-function isDeclared(port: number, { loopbackPorts }: Config, { podFacts, authorizer }: FollowedPolicy): boolean {
+function isDeclared(port: number, { loopbackPorts }: Config, { podFacts, authorizer }: PolicyInForce): boolean {
   const { containerPorts, namedPorts, probes } = podFacts.current();
   return (
     containerPorts.has(port) ||

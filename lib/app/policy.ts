@@ -9,6 +9,8 @@ import { createPolicySource } from '../reload/policy-source.ts';
 import type { LoadListeners } from './load-listeners.ts';
 import { PolicyReport } from './policy-report.ts';
 import { PortLines } from './port-lines.ts';
+import { podStateOf } from './workers/messages.ts';
+import type { Workers } from './workers/workers.ts';
 
 export interface FollowedPolicy {
   readonly authorizer: PolicyAuthorizer;
@@ -26,7 +28,11 @@ export interface PolicyOptions {
 }
 
 /** Policy: files → index → authorizer; and the pod's facts, for which it is compiled. */
-export function followPolicy({ config, env, host }: PolicyOptions, listeners: LoadListeners): FollowedPolicy {
+export function followPolicy(
+  { config, env, host }: PolicyOptions,
+  listeners: LoadListeners,
+  workers: Pick<Workers, 'change' | 'pod'>,
+): FollowedPolicy {
   const { logger } = listeners;
   const authorizer = createAuthorizer({ nowMs: () => performance.now() });
   let index: PolicyIndex | null = null;
@@ -36,7 +42,10 @@ export function followPolicy({ config, env, host }: PolicyOptions, listeners: Lo
     env,
     initial: config.workload,
     host,
-    onChange: () => void source.workloadChanged(),
+    onChange: (workload) => {
+      workers.pod(podStateOf(workload));
+      void source.workloadChanged();
+    },
     onRefused: (faults) => report.factsRefused(faults),
     onOverdue: (waitingFor) => report.factsOverdue(waitingFor),
     log: logger,
@@ -44,11 +53,12 @@ export function followPolicy({ config, env, host }: PolicyOptions, listeners: Lo
   const source = createPolicySource({
     path: config.policyPath,
     workload: () => podFacts.current(),
-    swap: (next) => {
-      index = next;
-      authorizer.swap(next);
-      lines.tell(next, podFacts.current());
-    },
+    swap: (next, documents, workload) =>
+      workers.change({ kind: 'policy', documents, pod: podStateOf(workload) }, () => {
+        index = next;
+        authorizer.swap(next);
+        lines.tell(next, podFacts.current());
+      }),
     onProblems: (problems) => report.problems(problems),
     onLoaded: (load) => report.loaded(load),
     onFailed: (reason) => report.failed(reason),

@@ -13,6 +13,7 @@ import {
   type VariableValue,
   variables,
 } from './variables.ts';
+import { readWorkers } from './workers.ts';
 import { assembleWorkload } from './workload.ts';
 
 export interface Config extends Listeners {
@@ -32,6 +33,8 @@ export interface Config extends Listeners {
   readonly detectTimeoutMs: number;
   readonly connectTimeoutMs: number;
   readonly limits: ReturnType<typeof readLimits>;
+  /** Threads that serve, the main one included; at least 1. */
+  readonly workers: number;
   /** False: every HTTP/1 request goes through Node's own parser and client. */
   readonly fastLane: boolean;
   readonly shutdownGracePeriodMs: number;
@@ -51,6 +54,7 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
   const get = reader.get.bind(reader);
   const machine = { ...thisHost, ...host };
   const { workload, warnings } = assembleWorkload(reader, machine);
+  const { workers, warnings: ofWorkers } = readWorkers(reader, machine);
   const config: Config = {
     policyPath: get('SALLYPORT_POLICY'),
     ...listenersOf(reader),
@@ -61,13 +65,14 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
     detectTimeoutMs: get('SALLYPORT_DETECT_TIMEOUT'),
     connectTimeoutMs: get('SALLYPORT_CONNECT_TIMEOUT'),
     limits: readLimits(reader, machine),
+    workers,
     fastLane: get('SALLYPORT_HTTP1_FAST_LANE'),
     shutdownGracePeriodMs: get('SALLYPORT_SHUTDOWN_GRACE_PERIOD'),
     logLevel: get('SALLYPORT_LOG'),
     logFormat: get('SALLYPORT_LOG_FORMAT'),
     accessLog: get('SALLYPORT_ACCESS_LOG'),
     workload,
-    warnings: [...unknownVariables(env), ...warnings],
+    warnings: [...unknownVariables(env), ...warnings, ...ofWorkers],
   };
   refuseSharedPorts(reader, config);
   // A variable that several values need is read more than once; it is one fault.

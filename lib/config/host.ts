@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
-import { endianness, hostname, networkInterfaces, totalmem } from 'node:os';
+import { availableParallelism, endianness, hostname, networkInterfaces, totalmem } from 'node:os';
 import { readRegularFile } from '../regular-file.ts';
+import { cpuLimit } from './cpu-limit.ts';
 import type { readManifest } from './manifest.ts';
 import type { Environment } from './variables.ts';
 
@@ -17,6 +18,10 @@ export interface Host {
   descriptors(): number;
   /** Memory that this process may use: its container's limit, or the machine's. */
   memoryBytes(): number;
+  /** Cores that this process may use, 1.5, say, as its cgroup limits them; null where nothing does. */
+  cpuLimit(): number | null;
+  /** How many threads can run at a time. */
+  parallelism(): number;
   /** Null where nobody names a Pod manifest: what reads YAML and checks its shape takes 6 MB of memory. */
   readonly readManifest: typeof readManifest | null;
 }
@@ -50,6 +55,8 @@ export const thisHost: Host = {
     // 0 where it is not known; without a limit cgroups tell a number that no machine has.
     return constrained > 0 ? Math.min(constrained, totalmem()) : totalmem();
   },
+  cpuLimit: () => cpuLimit(),
+  parallelism: availableParallelism,
   readManifest: null,
 };
 

@@ -54,6 +54,7 @@ export const variables = {
   SALLYPORT_CONNECT_TIMEOUT: always('1s', read.duration, 'for connecting to the app'),
   SALLYPORT_SHUTDOWN_GRACE_PERIOD: always('2m', read.duration, 'for work in flight after a stop'),
   ...limitVariables,
+  SALLYPORT_WORKERS: optional('whole cores of the CPU limit', read.count, 'threads that serve'),
   SALLYPORT_HTTP1_FAST_LANE: always('true', read.boolean, 'plain HTTP/1 requests take the short way'),
   SALLYPORT_LOG: always('info', read.oneOf(['trace', 'debug', 'info', 'warn', 'error', 'off']), 'level'),
   SALLYPORT_LOG_FORMAT: always('json', read.oneOf(['json', 'plain']), 'of the log on stdout'),

@@ -37,6 +37,10 @@ export const logFaults = {
     'The files of the facts of the pod could not be used some time ago, and still cannot; those of before stay.',
     'Mend what its faults name.',
   ),
+  'worker-died': fault(
+    'One of several threads that serve has ended, and with it its connections; another takes its place.',
+    'See why: for want of memory raise the limit or lower SALLYPORT_WORKERS; report any other reason.',
+  ),
   'accept-failed': fault('A connection could not be accepted.', 'See the error in the line.'),
   'foreign-destination': fault(
     'Redirected connections were meant for an address that is not of the pod, and are closed; a warning.',

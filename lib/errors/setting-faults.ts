@@ -12,6 +12,10 @@ export const settingFaults = {
     'A number is not whole, or out of its range.',
     'Write a whole number in the range that the message names.',
   ),
+  'too-many-workers': fault(
+    'More workers were asked for than there are cores for the process; there are as many as cores. A warning.',
+    'Set SALLYPORT_WORKERS to no more than the cores that it may use, or leave it out.',
+  ),
   'bad-size': fault(
     'A size is no number of bytes, or out of its range.',
     'Write bytes, or a number with its unit: 64KiB, 256MiB, 1GiB.',

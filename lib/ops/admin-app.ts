@@ -57,7 +57,8 @@ interface Resource {
   handle(request: AdminRequest): AdminResponse | Promise<AdminResponse>;
 }
 
-const maxBodyBytes = 4096;
+/** Of a request's content; more is refused. */
+export const maxBodyBytes = 4096;
 
 const textType = 'text/plain; charset=utf-8';
 const jsonType = 'application/json';

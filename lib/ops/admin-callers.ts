@@ -4,18 +4,22 @@
  */
 import { type IpAddress, parseIp } from '../ip.ts';
 
+/** On what changes something. A page may add it to requests of its own origin only (Fetch standard, 4.9). */
+export const adminHeader = 'sallyport-admin';
+
+/** Every header that the admin server reads: what hands a request on to it from another thread sends these. */
+export const adminFields = ['host', 'origin', 'sec-fetch-site', 'accept-encoding', adminHeader] as const;
+export type AdminField = (typeof adminFields)[number];
+
 /** What a request says of its sender. */
 export interface AdminCaller {
   /** Whom the client means: the target's authority, or Host; empty where it names nobody. */
   readonly host: string;
   /** Of the connection, IPv4-mapped addresses already unwrapped; never from a header. */
   readonly clientIp: IpAddress;
-  /** Every value of a header, by lower-case name; empty where absent. */
-  header(name: string): readonly string[];
+  /** Every value of a header; empty where absent. */
+  header(name: AdminField): readonly string[];
 }
-
-/** On what changes something. A page may add it to requests of its own origin only (Fetch standard, 4.9). */
-export const adminHeader = 'sallyport-admin';
 
 const localhost: readonly string[] = ['127.0.0.1', '::1'];
 

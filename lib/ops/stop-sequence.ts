@@ -5,7 +5,7 @@ export interface StopSteps {
   /** Milliseconds for work in flight, from the beginning of the stop. */
   readonly graceMs: number;
   /** How many connections are open. */
-  connections(): number;
+  connections(): number | Promise<number>;
   /** `/ready` says no from now on. */
   unready(): void;
   /** No new connections from now on; resolves when nothing listens any more. */
@@ -52,7 +52,8 @@ export class StopSequence {
     const steps = this.#steps;
     const { graceMs, log } = steps;
     steps.unready();
-    log.info({ connections: steps.connections() }, 'Draining');
+    const connections = await steps.connections();
+    log.info({ connections }, 'Draining');
     const closed = steps.closeDoors();
     // Clients that are about to send are served, with a notice that this connection ends; only then are idle ones closed.
     // Closing them at once would lose the requests that are on their way.
@@ -63,8 +64,8 @@ export class StopSequence {
     const left = graceMs - (performance.now() - startedAt);
     const drained = await steps.drain(Math.max(0, left));
     if (!drained) {
-      const connections = steps.connections();
-      log.warn({ code: 'cut-at-stop', connections }, 'Grace period over; remaining connections were cut');
+      const left = await steps.connections();
+      log.warn({ code: 'cut-at-stop', connections: left }, 'Grace period over; remaining connections were cut');
     }
     await closed;
     await steps.release();

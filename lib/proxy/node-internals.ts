@@ -35,9 +35,9 @@ export function queuedBytes(socket: object): number {
   return handleOf(socket)?.writeQueueSize ?? 0;
 }
 
-/** Null for a socket that is closed. */
-export function descriptorOf(socket: net.Socket): number | null {
-  const fd = handleOf(socket)?.fd;
+/** Of a socket, or of a listener; null for one that is closed. */
+export function descriptorOf(holder: net.Socket | net.Server): number | null {
+  const fd = handleOf(holder)?.fd;
   return fd === undefined || fd < 0 ? null : fd;
 }
 

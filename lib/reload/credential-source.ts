@@ -9,6 +9,7 @@ import {
   type CredentialFiles,
   type Credentials,
   credentialFaultText,
+  type LoadContext,
   verifyCredentials,
 } from './credentials.ts';
 import { ExpiryWatch } from './expiry.ts';
@@ -19,8 +20,8 @@ import { filesOnDisk, type World } from './world.ts';
 export interface CredentialSourceOptions extends CredentialFiles {
   /** SNI names for which TLS is terminated here; the certificate's DNS SANs where absent. */
   readonly names?: readonly string[] | undefined;
-  /** Called after each good load, the first included. */
-  readonly onLoaded: (credentials: Credentials) => void;
+  /** Called after each good load, the first included; they count as in use when it resolves. */
+  readonly onLoaded: (credentials: Credentials, origin: CredentialOrigin) => void | Promise<void>;
   /** Called when changed files cannot be used, once for each set of faults; the credentials of before stay in force. Not called for the first load. */
   readonly onFailed: (faults: readonly CredentialFault[]) => void;
   /** Called when the files hold again what is in use, after `onFailed`. */
@@ -34,6 +35,12 @@ export interface CredentialSourceOptions extends CredentialFiles {
   readonly retryMs?: number;
   readonly overdueMs?: number;
   readonly world?: World;
+}
+
+/** Of what credentials were made: the same again makes the same. */
+export interface CredentialOrigin {
+  readonly bytes: CredentialBytes;
+  readonly context: LoadContext;
 }
 
 export interface CredentialSource {
@@ -71,7 +78,7 @@ export function createCredentialSource(options: CredentialSourceOptions): Creden
 
 /** What the files say, verified. */
 type CredentialRead =
-  | { readonly kind: 'usable'; readonly credentials: Credentials; readonly bytes: CredentialBytes }
+  | { readonly kind: 'usable'; readonly credentials: Credentials; readonly origin: CredentialOrigin }
   /** `validFrom`: see `CredentialsResult`. */
   | { readonly kind: 'faulty'; readonly faults: readonly CredentialFault[]; readonly validFrom: Date | null }
   /** What is served already. */
@@ -148,11 +155,11 @@ class FollowedCredentials implements CredentialSource {
     const { bytes } = read;
     const serving = this.#stage.kind === 'serving' ? this.#stage : null;
     if (serving !== null && sameBytes(serving.bytes, bytes)) return { kind: 'served' };
-    if (held?.kind === 'usable' && sameBytes(held.bytes, bytes)) return held;
+    if (held?.kind === 'usable' && sameBytes(held.origin.bytes, bytes)) return held;
     const generation = (serving?.credentials.generation ?? 0) + 1;
     const context = { names: this.#options.names, now: this.#clock.now(), generation };
     const result = verifyCredentials(this.#options, bytes, context);
-    return result.kind === 'usable' ? { ...result, bytes } : result;
+    return result.kind === 'usable' ? { ...result, origin: { bytes, context } } : result;
   }
 
   #judge(read: CredentialRead, meant: (file: string) => boolean): Judgement {
@@ -169,12 +176,12 @@ class FollowedCredentials implements CredentialSource {
     return this.#stage.credentials.anchorIds.filter((id) => !anchorIds.includes(id));
   }
 
-  #conclude(read: CredentialRead): void {
+  async #conclude(read: CredentialRead): Promise<void> {
     if (read.kind === 'usable') {
-      const { credentials, bytes } = read;
+      const { credentials, origin } = read;
       // Before they count as served: where that fails, the next attempt must not find them unchanged.
-      this.#options.onLoaded(credentials);
-      this.#stage = { kind: 'serving', credentials, bytes };
+      await this.#options.onLoaded(credentials, origin);
+      this.#stage = { kind: 'serving', credentials, bytes: origin.bytes };
       this.#expiry.follow(credentials.validities);
     }
     this.#notYet();

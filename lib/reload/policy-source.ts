@@ -36,8 +36,8 @@ export interface PolicySourceOptions {
   readonly path: string | null;
   /** Asked anew for every compile. */
   workload(): Workload;
-  /** The new policy: whole, compiled, and in force from this call on. */
-  swap(index: PolicyIndex, documents: readonly PolicyDocument[]): void;
+  /** The new policy, whole, and compiled of these documents for this pod: in force when this resolves, at the latest. */
+  swap(index: PolicyIndex, documents: readonly PolicyDocument[], workload: Workload): void | Promise<void>;
   /** Everything found in one load, errors and warnings; called before the outcome, and with none when it is clean. */
   onProblems(problems: readonly Problem[]): void;
   /** A load was good, and is in force. */
@@ -207,12 +207,14 @@ class FollowedFiles implements PolicySource {
   #accept(load: PolicyLoad, now: Look, loss: Loss): Promise<void> {
     const options = this.#options;
     return this.#turns.take(async () => {
-      const { index, problems } = await compileInSlices(load.documents, options.workload());
+      const { documents } = load;
+      const workload = options.workload();
+      const { index, problems } = await compileInSlices(documents, workload);
       if (this.#reloader.signal.aborted) return;
       const before = this.#good;
       options.onProblems([...load.problems, ...problems]);
       // Before it counts as tried: where that fails, the next attempt must not find it unchanged.
-      options.swap(index, load.documents);
+      await options.swap(index, documents, workload);
       this.#triedDigest = load.digest;
       this.#good = { load, inForce: inForce(now, load.documents), index };
       const changes = before === null ? 'first' : await this.#changes(before, this.#good);
@@ -233,10 +235,12 @@ class FollowedFiles implements PolicySource {
       // Who asks from now on asks for another turn.
       this.#recompiling = null;
       if (this.#good === null) return;
-      const { index, problems } = await compileInSlices(this.#good.load.documents, this.#options.workload());
+      const { documents } = this.#good.load;
+      const workload = this.#options.workload();
+      const { index, problems } = await compileInSlices(documents, workload);
       if (this.#reloader.signal.aborted) return;
       this.#options.onProblems(problems);
-      this.#options.swap(index, this.#good.load.documents);
+      await this.#options.swap(index, documents, workload);
       // Meanwhile the files may have been found as they were.
       this.#good = { ...this.#good, index };
     });

@@ -37,6 +37,8 @@ export interface Log {
   level(): Level;
   /** False, and nothing changed, when the text is no level. */
   setLevel(text: string): boolean;
+  /** Whole lines of this log as another thread has made them. */
+  write(lines: string): void;
 }
 
 export function createLog(options: LogOptions): Log {
@@ -60,6 +62,7 @@ export function createLog(options: LogOptions): Log {
       logger.level = pinoLevel(level);
       return true;
     },
+    write: (lines) => sink.write(lines),
   };
 }
 

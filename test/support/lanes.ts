@@ -146,8 +146,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     detectTimeoutMs: 1000,
   };
   const listener: Listener = await listen({
-    host: '127.0.0.1',
-    port: 0,
+    at: { host: '127.0.0.1', port: 0 },
     onConnection: (socket: Socket) => serve(services, socket, options),
     onError: (error) => {
       throw error;

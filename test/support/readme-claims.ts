@@ -112,6 +112,9 @@ export const claims: Readonly<Record<string, Checks>> = {
     '**Certificates.**': 'unit/reload/credential-source unit/reload/expiry e2e/removed-anchor e2e/hardening/tls',
     '**Stop.**': 'e2e/stop-under-load e2e/stop-at-odd-moments unit/ops/stop-sequence',
   },
+  'Every core': {
+    'One thread serves': 'e2e/workers unit/config/cpu-limit',
+  },
   'Threat model': {
     'Sallyport is the boundary': noClaim,
     '**What is trusted.**': 'unit/certificate-names e2e/hardening/believed-headers',

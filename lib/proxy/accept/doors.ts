@@ -6,7 +6,7 @@ import { internalFault } from '../guard.ts';
 import { peerOf } from '../socket-calls.ts';
 import { isWantOfDescriptors } from '../upstream/upstreams.ts';
 import type { Arrive } from './arrivals.ts';
-import { type Listener, listen } from './listener.ts';
+import { type ListenAt, type Listener, listen } from './listener.ts';
 import type { OwnEndpoints } from './own-endpoints.ts';
 
 /** `host` null: every address of this machine. */
@@ -29,38 +29,50 @@ export class Doors {
   }
 
   /** Takes connections there. @throws as `bind`. */
-  open(variable: string, address: DoorAddress, arrive: Arrive): Promise<AddressInfo> {
-    return this.bind(variable, address, async () => {
-      const listener = await listen({
-        host: address.host ?? undefined,
-        port: address.port,
-        onConnection: (socket) => {
-          try {
-            const client = peerOf(socket);
-            // One that is gone already has no address any more.
-            const arrival = client === null ? null : arrive(socket, client);
-            if (client === null || arrival === null) socket.destroy();
-            else serveConnection(this.#services, socket, client, arrival);
-          } catch (error) {
-            internalFault('a new connection', socket, error);
-          }
-        },
-        onError: (error) => {
-          // Node has closed what it could not accept, and goes on listening; the next ones find room if there is any.
-          if (isWantOfDescriptors(error)) this.#services.live.outOfDescriptors();
-          else this.#error({ code: 'accept-failed', error: error.message }, `Accepting on ${variable} failed`);
-        },
-      });
-      this.#listeners.push(listener);
-      return listener.address;
+  open(variable: string, address: DoorAddress, arrive: Arrive): Promise<Listener> {
+    const at = { host: address.host ?? undefined, port: address.port };
+    return this.#bound(variable, address, () => this.listen(variable, at, arrive));
+  }
+
+  /** Takes connections at a port that is bound already, or will be. */
+  async listen(variable: string, at: ListenAt, arrive: Arrive): Promise<Listener> {
+    const listener = await listen({
+      at,
+      onConnection: (socket) => {
+        try {
+          const client = peerOf(socket);
+          // One that is gone already has no address any more.
+          const arrival = client === null ? null : arrive(socket, client);
+          if (client === null || arrival === null) socket.destroy();
+          else serveConnection(this.#services, socket, client, arrival);
+        } catch (error) {
+          internalFault('a new connection', socket, error);
+        }
+      },
+      onError: (error) => {
+        // Node has closed what it could not accept, and goes on listening; the next ones find room if there is any.
+        if (isWantOfDescriptors(error)) this.#services.live.outOfDescriptors();
+        else this.#error({ code: 'accept-failed', error: error.message }, `Accepting on ${variable} failed`);
+      },
     });
+    this.#listeners.push(listener);
+    return listener;
   }
 
   /** For what listens by itself: its port counts as our own. @throws naming the variable and the remedy. */
   async bind(variable: string, address: DoorAddress, bind: () => Promise<AddressInfo>): Promise<AddressInfo> {
+    const bound = await this.#bound(variable, address, async () => ({ address: await bind() }));
+    return bound.address;
+  }
+
+  async #bound<T extends { readonly address: AddressInfo }>(
+    variable: string,
+    address: DoorAddress,
+    bind: () => Promise<T>,
+  ): Promise<T> {
     try {
       const bound = await bind();
-      this.#own.add(bound.port);
+      this.#own.add(bound.address.port);
       return bound;
     } catch (error) {
       const where = `${address.host ?? '*'}:${address.port}`;

@@ -1,12 +1,17 @@
 import type { AddressInfo, Socket } from 'node:net';
 import net from 'node:net';
 import { turn } from '../fairness/turn.ts';
-import { setOnListener } from '../node-internals.ts';
+import { descriptorOf, setOnListener } from '../node-internals.ts';
+
+/** Where to listen: at an address, or at what another thread has bound. */
+export type ListenAt =
+  /** `host` undefined: every address, IPv4 and IPv6. */
+  | { readonly host: string | undefined; readonly port: number }
+  /** A descriptor of a listening socket, which is the listener's from then on. */
+  | { readonly fd: number };
 
 export interface ListenerOptions {
-  /** Undefined: every address, IPv4 and IPv6. */
-  readonly host: string | undefined;
-  readonly port: number;
+  readonly at: ListenAt;
   readonly onConnection: (socket: Socket) => void;
   /** Accept errors (descriptors used up, say): logged; the listener goes on. */
   readonly onError: (error: Error) => void;
@@ -14,10 +19,14 @@ export interface ListenerOptions {
 
 export interface Listener {
   readonly address: AddressInfo;
+  /** Null where it is closed. */
+  descriptor(): number | null;
   /** Stops accepting; open connections go on. */
   close(): Promise<void>;
 }
 
+/** Connections that wait to be accepted. */
+const backlog = 4096;
 const keepAliveMs = 10_000;
 const perConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveMs };
 
@@ -30,15 +39,17 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     options.onConnection(socket);
   });
   await new Promise<void>((resolve, reject) => {
-    const bind = (host: string | undefined): void => {
+    const { at } = options;
+    const bind = (host: string | undefined, port: number): void => {
       server.once('error', (error: NodeJS.ErrnoException) => {
         // A kernel without IPv6 still has IPv4.
-        if (host === '::' && (error.code === 'EAFNOSUPPORT' || error.code === 'EADDRNOTAVAIL')) bind('0.0.0.0');
+        if (host === '::' && (error.code === 'EAFNOSUPPORT' || error.code === 'EADDRNOTAVAIL')) bind('0.0.0.0', port);
         else reject(error);
       });
-      server.listen({ host, port: options.port, backlog: 4096 }, resolve);
+      server.listen({ host, port, backlog }, resolve);
     };
-    bind(options.host ?? '::');
+    if ('port' in at) bind(at.host ?? '::', at.port);
+    else server.once('error', reject).listen({ fd: at.fd, backlog }, resolve);
   });
   if (inherited && !setOnListener(server, keepAliveMs)) {
     server.prependListener('connection', (socket) => socket.setNoDelay(true).setKeepAlive(true, keepAliveMs));
@@ -47,6 +58,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   server.on('error', options.onError);
   return {
     address: server.address() as AddressInfo,
+    descriptor: () => descriptorOf(server),
     close: () => new Promise((resolve) => server.close(() => resolve())),
   };
 }

@@ -15,6 +15,10 @@ export class OwnEndpoints {
     this.#ports.add(port);
   }
 
+  get ports(): readonly number[] {
+    return [...this.#ports];
+  }
+
   /** Its host is this one: loopback, unspecified, an address of the pod, or `arrivedAt`, where a client has reached it. */
   has(endpoint: Endpoint, arrivedAt: IpAddress | null = null): boolean {
     if (!this.#ports.has(endpoint.port)) return false;

@@ -43,6 +43,8 @@ const host: Host = {
   addresses: () => ['192.0.2.7', '2001:db8::7'],
   descriptors: () => 20_000,
   memoryBytes: () => 512 * 1024 * 1024,
+  cpuLimit: () => null,
+  parallelism: () => 2,
   readManifest,
 };
 

@@ -97,6 +97,8 @@ const utterances: readonly Utterance[] = [
       ['lib/reload/chain-depth.ts', 'an OpenSSL that Node does not come with'],
       ['lib/reload/credential-files.ts', 'becomes a fault with a code'],
       ['lib/reload/credential-source.ts', 'used wrong by us'],
+      ['lib/app/workers/remote-admin.ts', 'becomes status 413'],
+      ['lib/app/workers/thread.ts', 'becomes the error of "worker-died"'],
       ['lib/reload/load-thread.ts', 'becomes the reason of "policy-not-loaded"'],
       ['lib/reload/load.ts', 'used wrong by us'],
       ['lib/reload/policy-source.ts', 'becomes the reason of "policy-not-loaded"'],

@@ -117,8 +117,7 @@ t.test('without the options of a listener each connection is asked', async (t) =
   const restore = without(handleClass, 'setKeepAlive');
   const accepted = Promise.withResolvers<net.Socket>();
   const listener = await listen({
-    host: '127.0.0.1',
-    port: 0,
+    at: { host: '127.0.0.1', port: 0 },
     onConnection: accepted.resolve,
     onError: (error) => t.fail(error.message),
   });

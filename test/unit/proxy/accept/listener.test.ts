@@ -23,7 +23,11 @@ t.test(
       const accepted = new Promise<net.Socket>((resolve) => {
         accept = resolve;
       });
-      const listener = await listen({ host, port: 0, onConnection: accept, onError: (error) => t.fail(error.message) });
+      const listener = await listen({
+        at: { host, port: 0 },
+        onConnection: accept,
+        onError: (error) => t.fail(error.message),
+      });
       const client = net.connect(listener.address.port, '127.0.0.1');
       const socket = await accepted;
       const { fd } = (socket as unknown as { readonly _handle: { readonly fd: number } })._handle;

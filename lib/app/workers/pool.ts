@@ -1,0 +1,285 @@
+import { getHeapStatistics } from 'node:v8';
+import type { Config } from '../../config/config.ts';
+import type { AdminApp } from '../../ops/admin-app.ts';
+import { loadDescriptors } from '../../proxy/accept/descriptors.ts';
+import type { Listener } from '../../proxy/accept/listener.ts';
+import type { InternalFault } from '../../proxy/recorder.ts';
+import { Slices } from '../../reload/slices.ts';
+import type { Log } from '../../telemetry/log.ts';
+import type { Build } from '../../telemetry/metrics.ts';
+import { GivenDescriptors } from './given.ts';
+import { type Death, Member } from './member.ts';
+import {
+  type JointChange,
+  type PodState,
+  plainConfig,
+  podStateOf,
+  type ThreadStart,
+  type WorkerReport,
+} from './messages.ts';
+import { answerAdmin } from './remote-admin.ts';
+import { beatMs, Vitals } from './vitals.ts';
+import type { Workers } from './workers.ts';
+
+export interface PoolOptions {
+  readonly config: Config;
+  readonly build: Build;
+  readonly log: Log;
+  readonly admin: () => AdminApp;
+  /** A worker reports a fault of its own, or is one. */
+  fault(ended: InternalFault['ended']): void;
+}
+
+/** Documents a message: small enough that a thread receives one in a millisecond. */
+const batchSize = 50;
+/** Beats that may fail to come, one after the other; of a worker that is still starting, which loads its modules. */
+const mostMissed = { serving: 10, starting: 60 };
+/** Milliseconds until a worker that has died is replaced: doubled each time, unless it has lived for a while. */
+const backoff = { first: 100, most: 30_000, lived: 60_000 };
+/** Megabytes below which no worker could live. */
+const leastMemory = 64;
+
+/** A further worker by its number, and which thread that is now. */
+interface Seat {
+  member: Member;
+  /** Deaths in a row. */
+  deaths: number;
+  beats: number;
+  missed: number;
+  /** What it is told in order: what is in force when it starts, then each change. */
+  queue: Promise<void>;
+  stage: 'starting' | 'ready' | 'serving';
+}
+
+/**
+ * Further threads that serve beside the main one. The main thread reads and admits policy, identity and the pod's facts;
+ * every thread has its own data plane and accepts for itself, from listening sockets that all share.
+ */
+export class WorkerPool implements Workers {
+  readonly #options: PoolOptions;
+  readonly #start: Omit<ThreadStart, 'worker' | 'logLevel'>;
+  readonly #vitals: Vitals;
+  readonly #given = new GivenDescriptors<Member>(loadDescriptors());
+  readonly #seats = new Map<number, Seat>();
+  readonly #deaths = new Map<Death, number>();
+  readonly #mostMemory: number;
+  readonly #watchdog: NodeJS.Timeout;
+  /** In force, by kind. */
+  readonly #inForce = new Map<JointChange['kind'], JointChange>();
+  #lastChange = 0;
+  #pod: PodState;
+  #doors: { readonly listeners: readonly Listener[]; readonly ownPorts: readonly number[] } | null = null;
+  #stage: 'running' | 'stopping' = 'running';
+
+  constructor(options: PoolOptions) {
+    const { config, build } = options;
+    this.#options = options;
+    this.#vitals = new Vitals(config.workers);
+    this.#start = { config: plainConfig(config), build, vitals: this.#vitals.shared };
+    this.#pod = podStateOf(config.workload);
+    // All of them together may fill what one would have.
+    const all = getHeapStatistics().heap_size_limit / 2 ** 20;
+    this.#mostMemory = Math.max(leastMemory, Math.floor(all / config.workers));
+    for (let worker = 1; worker < config.workers; worker++) this.#fill(worker, 0);
+    this.#watchdog = setInterval(() => this.#watch(), beatMs).unref();
+  }
+
+  serving(): number {
+    return 1 + this.#all().filter(({ stage }) => stage === 'serving').length;
+  }
+
+  deaths(): ReadonlyMap<Death, number> {
+    return this.#deaths;
+  }
+
+  async change(change: JointChange, commit: () => void): Promise<void> {
+    const id = ++this.#lastChange;
+    const prepared = new Set<Seat>();
+    // Also those that start meanwhile.
+    for (let rest = this.#all(); rest.length > 0; rest = this.#all().filter((seat) => !prepared.has(seat))) {
+      await Promise.all(
+        rest.map(async (seat) => {
+          await inTurn(seat, () => prepare(seat.member, id, change));
+          prepared.add(seat);
+        }),
+      );
+    }
+    commit();
+    this.#inForce.set(change.kind, change);
+    await Promise.all(this.#all().map(({ member }) => member.call<'commit'>({ kind: 'commit', change: id })));
+  }
+
+  pod(pod: PodState): void {
+    this.#pod = pod;
+    for (const { member } of this.#all()) member.tell({ kind: 'pod', pod });
+  }
+
+  logLevel(level: string): void {
+    for (const { member } of this.#all()) member.tell({ kind: 'log-level', level });
+  }
+
+  async open(listeners: readonly Listener[], ownPorts: readonly number[]): Promise<void> {
+    this.#doors = { listeners, ownPorts };
+    await Promise.all(this.#all().map((seat) => inTurn(seat, () => this.#listen(seat))));
+  }
+
+  async connections(): Promise<number> {
+    const open = await Promise.all(
+      this.#all().map(({ member }) => member.call<'connections'>({ kind: 'connections' })),
+    );
+    return open.reduce<number>((sum, each) => sum + (each ?? 0), 0);
+  }
+
+  async closeDoors(): Promise<void> {
+    this.#stage = 'stopping';
+    await Promise.all(this.#all().map(({ member }) => member.call<'close-doors'>({ kind: 'close-doors' })));
+  }
+
+  announce(): void {
+    for (const { member } of this.#all()) member.tell({ kind: 'announce' });
+  }
+
+  async empty(timeoutMs: number): Promise<boolean> {
+    const empty = await Promise.all(
+      this.#all().map(({ member }) => member.call<'empty'>({ kind: 'empty', timeoutMs })),
+    );
+    return empty.every((each) => each !== false);
+  }
+
+  closeIdle(): void {
+    for (const { member } of this.#all()) member.tell({ kind: 'close-idle' });
+  }
+
+  async drain(timeoutMs: number): Promise<boolean> {
+    const drained = await Promise.all(
+      this.#all().map(({ member }) => member.call<'drain'>({ kind: 'drain', timeoutMs })),
+    );
+    // One that has died has cut its connections off.
+    return drained.every((each) => each === true);
+  }
+
+  async release(): Promise<void> {
+    this.#stage = 'stopping';
+    clearInterval(this.#watchdog);
+    await Promise.all(
+      this.#all().map(async ({ member }) => {
+        await member.call<'release'>({ kind: 'release' });
+        await member.end();
+      }),
+    );
+  }
+
+  #all(): Seat[] {
+    return [...this.#seats.values()].filter(({ member }) => !member.isGone);
+  }
+
+  #fill(worker: number, deaths: number): void {
+    const member = new Member({ ...this.#start, worker, logLevel: this.#options.log.level() }, this.#mostMemory, {
+      report: (report) => this.#hear(seat, report),
+      died: (death, error) => this.#died(worker, seat, death, error),
+    });
+    const seat: Seat = { member, deaths, beats: 0, missed: 0, queue: Promise.resolve(), stage: 'starting' };
+    this.#seats.set(worker, seat);
+    void inTurn(seat, () => this.#begin(seat));
+  }
+
+  /** All that is in force, then the doors. */
+  async #begin(seat: Seat): Promise<void> {
+    const { member } = seat;
+    member.tell({ kind: 'pod', pod: this.#pod });
+    for (const kind of ['identity', 'policy'] as const) {
+      const change = this.#inForce.get(kind);
+      if (change === undefined) continue;
+      const id = ++this.#lastChange;
+      await prepare(member, id, change);
+      await member.call<'commit'>({ kind: 'commit', change: id });
+    }
+    seat.stage = 'ready';
+    await this.#listen(seat);
+  }
+
+  async #listen(seat: Seat): Promise<void> {
+    if (this.#doors === null || this.#stage === 'stopping' || seat.stage !== 'ready') return;
+    const { listeners, ownPorts } = this.#doors;
+    const bound = listeners.flatMap((listener) => listener.descriptor() ?? []);
+    const { member } = seat;
+    const fds = this.#given.give(member, bound);
+    if (fds === null || fds.length < listeners.length) {
+      member.kill('failed', 'no file descriptor is left for its listeners');
+      return;
+    }
+    const doors = fds.map((fd, door) => ({ fd, door }));
+    const answer = await member.call<'listen'>({ kind: 'listen', doors, ownPorts });
+    if (answer === undefined) return;
+    this.#given.taken(member);
+    seat.stage = 'serving';
+  }
+
+  #hear(seat: Seat, report: Exclude<WorkerReport, { kind: 'answer' | 'failed' }>): void {
+    const { log, fault } = this.#options;
+    switch (report.kind) {
+      case 'lines':
+        log.write(report.text);
+        return;
+      case 'fault':
+        fault(report.ended);
+        return;
+      case 'admin': {
+        const { asked, request } = report;
+        const tell = (answer: Awaited<ReturnType<typeof answerAdmin>>): void =>
+          seat.member.tell({ kind: 'admin', asked, answer });
+        answerAdmin(this.#options.admin(), request).then(tell, () => tell(null));
+      }
+    }
+  }
+
+  #died(worker: number, seat: Seat, death: Death, error: string): void {
+    const { log, fault } = this.#options;
+    this.#given.over(seat.member);
+    this.#deaths.set(death, (this.#deaths.get(death) ?? 0) + 1);
+    fault('nothing');
+    const hasLived = performance.now() - seat.member.startedAt >= backoff.lived;
+    const deaths = hasLived ? 1 : seat.deaths + 1;
+    const replacedInMs = Math.min(backoff.most, backoff.first * 2 ** (deaths - 1));
+    const isReplaced = this.#stage === 'running';
+    const fields = { code: 'worker-died', worker, why: death, error, ...(isReplaced ? { replacedInMs } : {}) } as const;
+    log.logger.error(fields, 'A worker has died; its connections are lost');
+    if (!isReplaced) return;
+    const replace = (): void => {
+      if (this.#stage === 'running') this.#fill(worker, deaths);
+    };
+    setTimeout(replace, replacedInMs).unref();
+  }
+
+  #watch(): void {
+    for (const [worker, seat] of this.#seats) {
+      const beats = this.#vitals.beats(worker);
+      seat.missed = beats === seat.beats ? seat.missed + 1 : 0;
+      seat.beats = beats;
+      const most = seat.stage === 'starting' ? mostMissed.starting : mostMissed.serving;
+      if (seat.missed < most || seat.member.isGone) continue;
+      seat.missed = 0;
+      seat.member.kill('hung', `its event loop has not turned for ${(most * beatMs) / 1000} s`);
+    }
+  }
+}
+
+/** What a worker that is gone is told is nothing. */
+function inTurn(seat: Seat, work: () => Promise<void>): Promise<void> {
+  seat.queue = seat.queue.then(work);
+  return seat.queue;
+}
+
+async function prepare(member: Member, id: number, change: JointChange): Promise<void> {
+  if (change.kind === 'identity') {
+    await member.call<'prepare'>({ kind: 'prepare', change: id, what: change });
+    return;
+  }
+  const { documents, pod } = change;
+  const slices = new Slices();
+  for (let start = 0; start < documents.length; start += batchSize) {
+    member.tell({ kind: 'documents', change: id, documents: documents.slice(start, start + batchSize) });
+    await slices.rest();
+  }
+  await member.call<'prepare'>({ kind: 'prepare', change: id, what: { kind: 'policy', pod } });
+}

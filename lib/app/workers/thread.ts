@@ -1,0 +1,173 @@
+/** The composition root of a further worker: a data plane of its own, for what the main thread has read and admitted. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { createAuthorizer } from '../../policy/authorizer.ts';
+import type { PolicyDocument } from '../../policy/documents/types.ts';
+import type { Workload } from '../../policy/workload.ts';
+import { Doors } from '../../proxy/accept/doors.ts';
+import { OwnEndpoints } from '../../proxy/accept/own-endpoints.ts';
+import { internalFault, onInternalFault } from '../../proxy/guard.ts';
+import type { TlsTermination } from '../../proxy/tls/termination.ts';
+import { compileInSlices } from '../../reload/compiling.ts';
+import { createAccessLog } from '../../telemetry/access-log.ts';
+import { createLog } from '../../telemetry/log.ts';
+import { createTelemetry } from '../../telemetry/metrics.ts';
+import { createDataPlane } from '../data-plane.ts';
+import { clientDoors } from '../open-doors.ts';
+import {
+  type Answers,
+  type Calling,
+  configOf,
+  type IdentityChange,
+  type Order,
+  type PlainChange,
+  type PodState,
+  type ThreadStart,
+  type WorkerReport,
+} from './messages.ts';
+import { RemoteAdmin } from './remote-admin.ts';
+import { beatMs, Vitals } from './vitals.ts';
+
+const port = parentPort;
+if (port === null) throw new Error('a worker is started by the pool');
+const start = workerData as ThreadStart;
+const config = configOf(start.config);
+const report = (message: WorkerReport): void => port.postMessage(message);
+
+const log = createLog({
+  level: start.logLevel,
+  format: config.logFormat,
+  destination: { write: (text) => report({ kind: 'lines', text }) },
+});
+const telemetry = createTelemetry({
+  log: log.logger,
+  accessLog: config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog }),
+  build: start.build,
+  processStart: Date.now() / 1000 - process.uptime(),
+});
+onInternalFault((fault) => {
+  telemetry.recorder.internalFault(fault);
+  report({ kind: 'fault', ended: fault.ended });
+});
+// The last net, as for the main thread.
+process.on('uncaughtException', (error) => internalFault('an uncaught exception', null, error));
+process.on('unhandledRejection', (reason) => internalFault('an unhandled rejection', null, reason));
+
+const vitals = new Vitals(start.vitals);
+vitals.beat(start.worker);
+setInterval(() => vitals.beat(start.worker), beatMs);
+
+const authorizer = createAuthorizer({ nowMs: () => performance.now() });
+let workload: Workload = config.workload;
+let termination: TlsTermination | null = null;
+const own = new OwnEndpoints(() => workload.ips);
+const { recorder } = telemetry;
+const identity = { termination: () => termination };
+const plane = createDataPlane({ config, recorder, authorizer, identity, own });
+const { live, http1 } = plane;
+const doors = new Doors(plane.services, own, (fields, message) => log.logger.error(fields, message));
+const admin = new RemoteAdmin((asked, request) => report({ kind: 'admin', asked, request }));
+
+/** Prepared, and put in force when it is called. */
+type Commit = () => void;
+const prepared = new Map<number, Commit>();
+const documentsOf = new Map<number, PolicyDocument[]>();
+
+async function prepare(change: number, what: PlainChange): Promise<Commit> {
+  if (what.kind === 'identity') return prepareIdentity(what.identity);
+  const documents = documentsOf.get(change) ?? [];
+  documentsOf.delete(change);
+  const { index } = await compileInSlices(documents, { ...config.workload, ...what.pod });
+  return () => authorizer.swap(index);
+}
+
+async function prepareIdentity({ files, bytes, context, anchorsRemoved }: IdentityChange): Promise<Commit> {
+  // Loaded here alone: what reads certificates takes 3 MB of memory, and many sidecars have none.
+  const { verifyCredentials } = await import('../../reload/credentials.ts');
+  const { terminationOf } = await import('../termination.ts');
+  const verified = verifyCredentials(files, bytes, context);
+  if (verified.kind === 'faulty') throw new Error('the identity that the main thread has verified does not verify');
+  const next = terminationOf(verified.credentials, anchorsRemoved);
+  return () => {
+    termination = next;
+  };
+}
+
+async function listen({ doors: given, ownPorts }: Extract<Order, { kind: 'listen' }>): Promise<void> {
+  for (const each of ownPorts) own.add(each);
+  const policy = { authorizer, podFacts: { current: () => workload } };
+  const plans = clientDoors({ config, own, policy, admin, logger: log.logger });
+  for (const { door, fd } of given) {
+    const plan = plans[door];
+    if (plan === undefined) throw new Error(`there is no door ${door}`);
+    await doors.listen(plan.variable, { fd }, plan.arrive);
+  }
+}
+
+/** Resolves to what is answered. */
+async function obey(order: Extract<Order, { kind: Calling }>): Promise<Answers[Calling]> {
+  switch (order.kind) {
+    case 'prepare':
+      prepared.set(order.change, await prepare(order.change, order.what));
+      return null;
+    case 'commit': {
+      const commit = prepared.get(order.change);
+      prepared.delete(order.change);
+      if (commit === undefined) throw new Error('what comes into force was not prepared');
+      commit();
+      return null;
+    }
+    case 'listen':
+      await listen(order);
+      return null;
+    case 'connections':
+      return live.size;
+    case 'close-doors':
+      await doors.close();
+      return null;
+    case 'empty':
+      return live.empty(order.timeoutMs);
+    case 'drain':
+      return live.drain(order.timeoutMs);
+    case 'release':
+      await plane.close();
+      return null;
+  }
+}
+
+function pod(state: PodState): void {
+  workload = Object.freeze({ ...workload, ...state });
+}
+
+function take(order: Order): void {
+  switch (order.kind) {
+    case 'documents':
+      documentsOf.set(order.change, [...(documentsOf.get(order.change) ?? []), ...order.documents]);
+      return;
+    case 'pod':
+      pod(order.pod);
+      return;
+    case 'log-level':
+      log.setLevel(order.level);
+      return;
+    case 'admin':
+      admin.answered(order.asked, order.answer);
+      return;
+    case 'announce':
+      http1.drain();
+      live.announceDrain();
+      return;
+    case 'close-idle':
+      http1.closeIdle();
+      return;
+    default: {
+      const { call } = order;
+      obey(order).then(
+        (value) => report({ kind: 'answer', call, value }),
+        (error: unknown) =>
+          report({ kind: 'failed', call, error: error instanceof Error ? error.message : String(error) }),
+      );
+    }
+  }
+}
+
+port.on('message', take);

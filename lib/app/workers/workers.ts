@@ -1,0 +1,26 @@
+import type { Listener } from '../../proxy/accept/listener.ts';
+import type { Death } from './member.ts';
+import type { JointChange, PodState } from './messages.ts';
+
+/** The further workers, as the rest of the composition root sees them. */
+export interface Workers {
+  /** How many serve now, the main thread included. */
+  serving(): number;
+  /** How many have died so far, by why. */
+  deaths(): ReadonlyMap<Death, number>;
+  /** Has every worker prepare it; then calls `commit`, for the main thread, while all others do the same. Resolves when all have. */
+  change(change: JointChange, commit: () => void): Promise<void>;
+  pod(state: PodState): void;
+  logLevel(level: string): void;
+  /** Lets all of them accept at the main thread's listeners. Resolves when they do. */
+  open(doors: readonly Listener[], ownPorts: readonly number[]): Promise<void>;
+  connections(): Promise<number>;
+  /** No worker is replaced from now on. */
+  closeDoors(): Promise<void>;
+  announce(): void;
+  empty(timeoutMs: number): Promise<boolean>;
+  closeIdle(): void;
+  /** True when all of them have drained by themselves. */
+  drain(timeoutMs: number): Promise<boolean>;
+  release(): Promise<void>;
+}
