@@ -30,7 +30,9 @@ async function startTwo(t: Test, env: Record<string, string> = {}): Promise<Stag
       ...env,
     },
   });
-  return { sallyport, port, thread: () => threadsOf(threads, 1).at(-1) ?? '' };
+  const thread = (): string => threadsOf(threads, 1).at(-1) ?? '';
+  await until('worker 1 to take orders', () => thread() !== '');
+  return { sallyport, port, thread };
 }
 
 async function serves(port: number): Promise<RawClient> {
@@ -65,13 +67,14 @@ const deaths: readonly (readonly [how: WorkerOrder, why: string])[] = [
 
 for (const [how, why] of deaths) {
   t.test(`a worker that dies is replaced: ${why}`, async (t) => {
-    const { sallyport, port, thread } = await startTwo(t);
+    const memory = { NODE_OPTIONS: `${workerFaults('').NODE_OPTIONS} --max-old-space-size=128` };
+    const { sallyport, port, thread } = await startTwo(t, memory);
     const first = thread();
     await order(first, how);
     const line = await sallyport.waitForLog('the death', ({ code }) => code === 'worker-died', 30_000);
     t.match(line, { level: 'error', worker: 1, why });
     await serves(port);
-    await until('another thread in its place', () => thread() !== first);
+    await until('another thread in its place', () => !['', first].includes(thread()));
     await until('the new one to serve', async () => {
       await serves(port);
       return Number(await order(thread(), 'sockets')) > 0;

@@ -16,7 +16,7 @@ if (!isMainThread && folder !== undefined && typeof workerData?.worker === 'numb
     },
     exhaust: () => {
       const kept = [];
-      for (;;) kept.push(new Array(1_000).fill({}));
+      for (;;) kept.push(new Array(1_000_000).fill(kept));
     },
     hang: () => {
       for (;;);
