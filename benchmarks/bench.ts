@@ -2,6 +2,7 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Cores, divideCores, machineFacts, stayOn } from './machine.ts';
+import { markdown } from './markdown.ts';
 import { everyPeer, measure, type ScenarioResult } from './measure.ts';
 import { type MicroBenchmark, type MicroResult, microBenchmarks, microTable, runMicro } from './micro/micro.ts';
 import type { Peer } from './peers/peer.ts';
@@ -11,7 +12,8 @@ import { json, summary, table } from './report.ts';
 import { type Scenario, scenarios } from './scenarios.ts';
 import { Workbench } from './workbench.ts';
 
-const help = `Usage: npm run bench -- [NAME…] [--rounds N] [--seconds S] [--requests N] [--quick] [--before FOLDER] [--json FILE] [--install]
+const help = `Usage: npm run bench -- [NAME…] [--rounds N] [--seconds S] [--requests N] [--quick] [--before FOLDER] [--json FILE]
+                     [--markdown FILE] [--install]
 
 Measures Sallyport beside HAProxy, nginx and Caddy, each on one core, with the same rule. Without names: everything.
 
@@ -25,6 +27,7 @@ ${names(microBenchmarks)}
   --quick      two rounds of one second, and smaller micro benchmarks: to see that everything works
   --before FOLDER  beside another checkout of Sallyport alone (packages installed there): what a change did
   --json FILE  writes everything measured, round by round
+  --markdown FILE  writes the tables of benchmarks/README.md
   --install    installs what is missing with apt-get (as root)
 
 Exit status: 0; 1 when an answer was wrong or something could not be run; 64 for usage; 130 when interrupted.
@@ -42,6 +45,7 @@ interface Options {
   readonly quick: boolean;
   readonly peers: readonly Peer[];
   readonly json: string | null;
+  readonly markdown: string | null;
   readonly install: boolean;
 }
 
@@ -59,6 +63,7 @@ function parse(args: readonly string[]): Options | 'help' {
       quick: { type: 'boolean', default: false },
       before: { type: 'string' },
       json: { type: 'string' },
+      markdown: { type: 'string' },
       install: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
     },
@@ -76,6 +81,7 @@ function parse(args: readonly string[]): Options | 'help' {
     quick: values.quick,
     peers: values.before === undefined ? everyPeer : [before(checkoutAt(values.before)), sallyport],
     json: values.json ?? null,
+    markdown: values.markdown ?? null,
     install: values.install,
   };
 }
@@ -108,7 +114,7 @@ async function runScenario(
   expectInstalled(scenario.name, [...scenario.needs, 'nginx', 'taskset', 'setpriv']);
   const bench = new Workbench(cores);
   try {
-    return await measure(bench, scenario, { rounds, seconds, peers, progress });
+    return await measure(bench, scenario, { rounds, seconds, peers, pauses: true, progress });
   } finally {
     await bench.end();
     progress('');
@@ -194,14 +200,26 @@ async function main(args: readonly string[]): Promise<number> {
     });
   }
   if (results.length > 1) process.stdout.write(`${summary(results)}\n`);
+  const versions = Object.fromEntries(
+    [...options.peers.flatMap(({ program }) => program ?? []), ...(['wrk', 'ab', 'h2load'] as const)]
+      .filter((program) => isInstalled(program))
+      .map((program) => [program, versionOf(program)]),
+  );
+  const { rounds, seconds } = options;
   if (options.json !== null) {
-    const versions = Object.fromEntries(
-      [...options.peers.flatMap(({ program }) => program ?? []), ...(['wrk', 'h2load'] as const)]
-        .filter((program) => isInstalled(program))
-        .map((program) => [program, versionOf(program)]),
-    );
-    const { rounds, seconds } = options;
     writeFileSync(options.json, json({ machine, versions, startedAt, rounds, seconds, results, micro, failures }));
+  }
+  if (options.markdown !== null) {
+    const known = Object.entries(versions).map(([program, version]) => `${program} ${version}`);
+    const head =
+      `${startedAt.toISOString().slice(0, 10)}; ${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB, ` +
+      `Linux ${machine.kernel}, Node ${machine.node}; ${known.join(', ')}; commit ${machine.commit ?? 'unknown'}, ` +
+      `${rounds} rounds of ${seconds} s.`;
+    const tables = microBenchmarks.flatMap((benchmark) => {
+      const result = micro[benchmark.name];
+      return result === undefined ? [] : [{ benchmark, result }];
+    });
+    writeFileSync(options.markdown, markdown(head, results, tables));
   }
   return failures.length === 0 ? 0 : 1;
 }

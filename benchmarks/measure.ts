@@ -1,14 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { startApp } from './apps/apps.ts';
 import { startTlsFront } from './apps/tls-front.ts';
+import { counted, disturbance, isClean } from './disturbance.ts';
 import type { LoadResult } from './loads/load.ts';
+import { pausesSoFar } from './pauses.ts';
 import { caddy } from './peers/caddy.ts';
 import { haproxy } from './peers/haproxy.ts';
 import { nginx } from './peers/nginx.ts';
 import type { Peer } from './peers/peer.ts';
 import { sallyport } from './peers/sallyport.ts';
 import { expectAllowed, expectRefused, hostOf, type Probe } from './probes.ts';
-import { coreSeconds, cpuSeconds, peakResidentBytes } from './process-usage.ts';
+import { coreTimes, cpuSeconds, peakResidentBytes } from './process-usage.ts';
 import { isInstalled } from './programs.ts';
 import type { Scenario } from './scenarios.ts';
 import { median } from './statistics.ts';
@@ -26,6 +28,10 @@ export interface Round {
   readonly busy: number | null;
   /** How much of the proxy's core went elsewhere: to other programs, or to other guests of the host. */
   readonly disturbed: number;
+  /** Of that, what the host took. */
+  readonly stolen: number;
+  /** Pauses of the event loop above a millisecond; null where there is none that tells. */
+  readonly pausesPerSecond: number | null;
   readonly p50Micros: number | null;
   readonly p99Micros: number | null;
 }
@@ -33,7 +39,10 @@ export interface Round {
 export interface ContenderResult {
   readonly contender: Contender;
   readonly rounds: readonly Round[];
+  /** Of the rounds that nothing disturbed, where these are at least half. */
   readonly median: Round;
+  /** Why no ratio of its figures is worth anything; null where they are. */
+  readonly disturbance: string | null;
   readonly peakResidentBytes: number | null;
 }
 
@@ -46,6 +55,8 @@ export interface MeasureOptions {
   readonly peers: readonly Peer[];
   readonly rounds: number;
   readonly seconds: number;
+  /** Ask for pauses, which takes a second before and after each round. */
+  readonly pauses: boolean;
   readonly progress: (line: string) => void;
 }
 
@@ -56,6 +67,7 @@ interface Running {
   readonly loadPort: number;
   /** Null for `direct`. */
   readonly pid: number | null;
+  readonly metricsPort: number | null;
   readonly rounds: Round[];
 }
 
@@ -66,8 +78,11 @@ interface Running {
  * @throws with the contender's name when any answer, before, in or after the rounds, is not the app's or not the rule's.
  */
 export async function measure(bench: Workbench, scenario: Scenario, options: MeasureOptions): Promise<ScenarioResult> {
-  const running = await startContenders(bench, scenario, options.peers);
-  for (let round = 0; round <= options.rounds; round++) {
+  const running = await startContenders(bench, scenario, options);
+  // A round that was disturbed is made up for, within limits.
+  const isMissing = (): boolean =>
+    running.some(({ rounds, pid }) => pid !== null && rounds.filter(isClean).length < options.rounds);
+  for (let round = 0; round <= options.rounds || (round <= 2 * options.rounds && isMissing()); round++) {
     for (const one of running) {
       const what = round === 0 ? 'warm-up' : `round ${round}/${options.rounds}`;
       options.progress(`${scenario.name}: ${what}, ${one.contender}`);
@@ -81,18 +96,23 @@ export async function measure(bench: Workbench, scenario: Scenario, options: Mea
     contenders.push({
       contender: one.contender,
       rounds: one.rounds,
-      median: medianOf(one.rounds),
+      median: medianOf(counted(one.rounds)),
+      disturbance: one.pid === null ? null : disturbance(one.rounds),
       peakResidentBytes: one.pid === null ? null : peakResidentBytes(one.pid),
     });
   }
   return { scenario, contenders };
 }
 
-async function startContenders(bench: Workbench, scenario: Scenario, peers: readonly Peer[]): Promise<Running[]> {
+async function startContenders(
+  bench: Workbench,
+  scenario: Scenario,
+  { peers, pauses }: MeasureOptions,
+): Promise<Running[]> {
   const { app, carriage, mutualTls, name } = scenario;
   const { credentials } = bench;
   const appPort = await startApp(bench, app);
-  const started: { contender: Contender; port: number; pid: number | null }[] = [];
+  const started: (Pick<Running, 'contender' | 'pid' | 'metricsPort'> & { readonly port: number })[] = [];
   for (const peer of peers) {
     if (
       !peer.can(scenario) ||
@@ -102,24 +122,25 @@ async function startContenders(bench: Workbench, scenario: Scenario, peers: read
       continue;
     const port = await bench.freePort();
     const site = { bench, name: `${name}-${peer.name}`, carriage, mutualTls, listenPort: port, appPort };
-    const pid = await blaming(peer.name, scenario, async () => {
-      const child = await bench.start('proxy', await peer.configure(site), [port]);
-      return child.pid;
+    await blaming(peer.name, scenario, async () => {
+      const prepared = await peer.configure(site);
+      const { pid } = await bench.start('proxy', prepared, [port]);
+      started.push({ contender: peer.name, port, pid, metricsPort: (pauses ? prepared.metricsPort : null) ?? null });
     });
-    started.push({ contender: peer.name, port, pid });
   }
-  if (scenario.direct) started.push({ contender: 'direct', port: appPort, pid: null });
+  if (scenario.direct) started.push({ contender: 'direct', port: appPort, pid: null, metricsPort: null });
   const fronts = mutualTls
     ? await startTlsFront(
         bench,
         started.map(({ port }) => port),
       )
     : null;
-  const running = started.map(({ contender, port, pid }) => ({
+  const running = started.map(({ contender, port, pid, metricsPort }) => ({
     contender,
     probe: { port, app, carriage, mutualTls, credentials },
     loadPort: fronts?.get(port) ?? port,
     pid,
+    metricsPort,
     rounds: [],
   }));
   for (const one of running) {
@@ -137,22 +158,34 @@ const settleMs = 200;
 async function oneRound(bench: Workbench, scenario: Scenario, one: Running, seconds: number): Promise<Round> {
   await delay(settleMs);
   const host = hostOf(scenario.mutualTls, bench.credentials, one.loadPort);
-  const coreBefore = coreSeconds(bench.cores.proxy);
+  const pausesBefore = await pausesOf(one);
+  const coreBefore = coreTimes(bench.cores.proxy);
   const startedMs = performance.now();
   const cpuBefore = one.pid === null ? 0 : cpuSeconds(one.pid);
   const result: LoadResult = await scenario.load({ bench, port: one.loadPort, host, seconds });
   const cpu = one.pid === null ? null : cpuSeconds(one.pid) - cpuBefore;
   const wallSeconds = (performance.now() - startedMs) / 1000;
-  const elsewhere = coreSeconds(bench.cores.proxy) - coreBefore - (cpu ?? 0);
+  const core = coreTimes(bench.cores.proxy);
+  const elsewhere = core.spent - coreBefore.spent - (cpu ?? 0);
   if (cpu !== null && cpu === 0) throw new Error('the proxy used no CPU time: it is not the process that served');
+  const pauses = await pausesOf(one);
   return {
     unitsPerSecond: result.units / result.seconds,
     cpuMicrosPerUnit: cpu === null ? null : (cpu * 1e6) / result.units,
     busy: cpu === null ? null : cpu / result.seconds,
     disturbed: Math.max(0, elsewhere / wallSeconds),
+    stolen: (core.stolen - coreBefore.stolen) / wallSeconds,
+    pausesPerSecond: pauses === null || pausesBefore === null ? null : (pauses - pausesBefore) / wallSeconds,
     p50Micros: result.p50Micros,
     p99Micros: result.p99Micros,
   };
+}
+
+/** The metric is a second late: a second after a round it has all of it. */
+async function pausesOf({ metricsPort }: Running): Promise<number | null> {
+  if (metricsPort === null) return null;
+  await delay(1100);
+  return pausesSoFar(metricsPort);
 }
 
 /** Says whose turn it was. */
@@ -175,6 +208,8 @@ function medianOf(rounds: readonly Round[]): Round {
     cpuMicrosPerUnit: of('cpuMicrosPerUnit'),
     busy: of('busy'),
     disturbed: of('disturbed') ?? 0,
+    stolen: of('stolen') ?? 0,
+    pausesPerSecond: of('pausesPerSecond'),
     p50Micros: of('p50Micros'),
     p99Micros: of('p99Micros'),
   };

@@ -25,11 +25,23 @@ export function threadCpuMs(): number {
   return (user + system) / 1000;
 }
 
-/** CPU seconds that a core has spent on anything at all so far, stolen time included; proc(5), /proc/stat. */
-export function coreSeconds(core: string): number {
+/** CPU seconds of a core so far; proc(5), /proc/stat. */
+export interface CoreTimes {
+  /** Spent on anything at all, stolen time included. */
+  readonly spent: number;
+  /** Taken by the host for others. */
+  readonly stolen: number;
+}
+
+export function coreTimes(core: string): CoreTimes {
   const line = new RegExp(`^cpu${core} (.*)$`, 'm').exec(readFileSync('/proc/stat', 'utf8'))?.[1] ?? '';
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = line.split(' ').map(Number);
-  return (user + nice + system + irq + softirq + steal) / ticksPerSecond;
+  const spent = (user + nice + system + irq + softirq + steal) / ticksPerSecond;
+  return { spent, stolen: steal / ticksPerSecond };
+}
+
+export function coreSeconds(core: string): number {
+  return coreTimes(core).spent;
 }
 
 /** The largest resident set so far, summed over the process and its descendants. */

@@ -1,37 +1,64 @@
 import type { MachineFacts } from './machine.ts';
 import type { Contender, ContenderResult, ScenarioResult } from './measure.ts';
+import { linkerdProxy, recordedLines } from './recorded.ts';
 
-/** Best of the others over this one: 1 is parity, more is better. Null where there is nothing to compare. */
+/** Null where there is nothing to compare; 'disturbed' where a figure of the two tells more about the machine. */
+export type Ratio = number | 'disturbed' | null;
+
+/** Best of the others over this one: 1 is parity, more is better. */
 export interface Ratios {
-  readonly cpuToBestPeer: number | null;
-  readonly rateToBestPeer: number | null;
-  readonly cpuToHaproxy: number | null;
-  readonly cpuToCaddy: number | null;
+  readonly cpuToBestPeer: Ratio;
+  readonly rateToBestPeer: Ratio;
+  readonly cpuToHaproxy: Ratio;
+  readonly cpuToCaddy: Ratio;
 }
 
 /** A proxy is compared with every other proxy; the app without any is no peer. */
 export function ratios(result: ScenarioResult, of: ContenderResult): Ratios {
   const others = result.contenders.filter(({ contender }) => contender !== of.contender && contender !== 'direct');
-  const own = of.median.cpuMicrosPerUnit;
-  const cpuRatio = (costs: readonly (number | null)[]): number | null => {
-    const known = costs.filter((cost) => cost !== null);
-    return own === null || known.length === 0 ? null : Math.min(...known) / own;
+  const compare = (figure: (each: ContenderResult) => number | null, more: boolean, names?: Contender): Ratio => {
+    const own = figure(of);
+    const known = others
+      .filter(({ contender }) => names === undefined || contender === names)
+      .flatMap((each) => {
+        const value = figure(each);
+        return value === null ? [] : [{ value, each }];
+      })
+      .sort((a, b) => (more ? b.value - a.value : a.value - b.value));
+    const best = known[0];
+    if (own === null || best === undefined) return null;
+    // A disturbed one might have been the best of all.
+    const concerned = names === undefined ? [of, ...known.map(({ each }) => each)] : [of, best.each];
+    if (concerned.some(({ disturbance }) => disturbance !== null)) return 'disturbed';
+    return more ? own / best.value : best.value / own;
   };
-  const costOf = (name: Contender): (number | null)[] =>
-    others.filter(({ contender }) => contender === name).map(({ median }) => median.cpuMicrosPerUnit);
-  const bestRate = Math.max(...others.map(({ median }) => median.unitsPerSecond));
+  const cost = ({ median }: ContenderResult): number | null => median.cpuMicrosPerUnit;
+  const rate = ({ median }: ContenderResult): number | null =>
+    median.cpuMicrosPerUnit === null ? null : median.unitsPerSecond;
   return {
-    cpuToBestPeer: cpuRatio(others.map(({ median }) => median.cpuMicrosPerUnit)),
-    rateToBestPeer: own === null || others.length === 0 ? null : of.median.unitsPerSecond / bestRate,
-    cpuToHaproxy: cpuRatio(costOf('haproxy')),
-    cpuToCaddy: cpuRatio(costOf('caddy')),
+    cpuToBestPeer: compare(cost, false),
+    rateToBestPeer: compare(rate, true),
+    cpuToHaproxy: compare(cost, false, 'haproxy'),
+    cpuToCaddy: compare(cost, false, 'caddy'),
   };
 }
 
-const columns = ['', 'rate /s', 'CPU us', 'busy', 'p50 us', 'p99 us', 'peak MiB', 'CPU ratio', 'rate ratio'] as const;
+export function shownRatio(ratio: Ratio): string {
+  return ratio === 'disturbed' ? ratio : fixed(ratio, 2);
+}
 
-/** Above this share, rates and latencies say more about the machine than about the proxy. */
-const disturbing = 0.1;
+const columns = [
+  '',
+  'rate /s',
+  'CPU us',
+  'busy',
+  'p50 us',
+  'p99 us',
+  'pauses /s',
+  'peak MiB',
+  'CPU ratio',
+  'rate ratio',
+] as const;
 
 function percent(share: number): string {
   return `${Math.round(share * 100)}%`;
@@ -50,17 +77,15 @@ export function table(result: ScenarioResult): string {
       median.busy === null ? '-' : percent(Math.min(1, median.busy)),
       grouped(median.p50Micros),
       grouped(median.p99Micros),
+      fixed(median.pausesPerSecond, 1),
       fixed(peakResidentBytes === null ? null : peakResidentBytes / 2 ** 20, 0),
-      fixed(cpuToBestPeer, 2),
-      fixed(rateToBestPeer, 2),
+      shownRatio(cpuToBestPeer),
+      shownRatio(rateToBestPeer),
     ];
   });
   const title = `${scenario.name}: ${scenario.about} (CPU and rate per ${scenario.unit})`;
-  const disturbed = contenders.filter(
-    ({ contender, median }) => contender !== 'direct' && median.disturbed > disturbing,
-  );
-  const warning = disturbed.map(
-    ({ contender, median }) => `\n  ${contender}: other programs had ${percent(median.disturbed)} of the proxy's core`,
+  const warning = contenders.map(({ contender, disturbance }) =>
+    disturbance === null ? '' : `\n  ${contender} was disturbed: ${disturbance}`,
   );
   return `${title}\n${aligned([[...columns], ...rows])}${warning.join('')}`;
 }
@@ -75,15 +100,15 @@ export function summary(results: readonly ScenarioResult[]): string {
       [
         result.scenario.name,
         fixed(ours.median.cpuMicrosPerUnit, 1),
-        fixed(cpuToHaproxy, 2),
-        fixed(cpuToCaddy, 2),
-        fixed(cpuToBestPeer, 2),
-        fixed(rateToBestPeer, 2),
+        shownRatio(cpuToHaproxy),
+        shownRatio(cpuToCaddy),
+        shownRatio(cpuToBestPeer),
+        shownRatio(rateToBestPeer),
       ],
     ];
   });
   const head = ['Sallyport', 'CPU us', 'CPU to HAProxy', 'CPU to Caddy', 'CPU to best', 'rate to best'];
-  return `Ratios: 1 is parity, above 1 Sallyport is cheaper or faster.\n${aligned([head, ...rows])}`;
+  return `Ratios: 1 is parity, above 1 Sallyport is cheaper or faster.\n${aligned([head, ...rows])}\n\n${recordedLines()}`;
 }
 
 /** First column to the left, numbers to the right. */
@@ -118,10 +143,11 @@ export function json(run: {
   readonly failures: readonly string[];
 }): string {
   const { results, startedAt, ...rest } = run;
+  const recorded = linkerdProxy;
   const scenarios = results.map((result) => ({
     name: result.scenario.name,
     unit: result.scenario.unit,
     contenders: result.contenders.map((each) => ({ ...each, ratios: ratios(result, each) })),
   }));
-  return `${JSON.stringify({ startedAt: startedAt.toISOString(), ...rest, scenarios }, null, 2)}\n`;
+  return `${JSON.stringify({ startedAt: startedAt.toISOString(), ...rest, scenarios, recorded }, null, 2)}\n`;
 }

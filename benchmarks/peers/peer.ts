@@ -19,6 +19,11 @@ export interface Site extends Way {
   readonly appPort: number;
 }
 
+export interface Prepared extends Command {
+  /** Where its metrics tell of pauses of its event loop; absent where it has none. */
+  readonly metricsPort?: number;
+}
+
 export interface Peer {
   /** `before`: another checkout of Sallyport. */
   readonly name: 'sallyport' | 'before' | 'haproxy' | 'nginx' | 'caddy';
@@ -27,5 +32,5 @@ export interface Peer {
   /** False where the proxy cannot do this, or not with Debian's build. */
   can(way: Way): boolean;
   /** Writes its configuration and says how to start it: one process, one thread for traffic, in the foreground. */
-  configure(site: Site): Promise<Command>;
+  configure(site: Site): Promise<Prepared>;
 }

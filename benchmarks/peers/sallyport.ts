@@ -15,11 +15,15 @@ function peerFrom(name: Peer['name'], checkout: string | undefined): Peer {
     name,
     program: null,
     can: () => true,
-    configure: async (site) => ({
-      command: await publishedCommand(checkout),
-      args: ['run'],
-      env: environment(site, await site.bench.freePort()),
-    }),
+    configure: async (site) => {
+      const metricsPort = await site.bench.freePort();
+      return {
+        command: await publishedCommand(checkout),
+        args: ['run'],
+        env: environment(site, metricsPort),
+        metricsPort,
+      };
+    },
   };
 }
 
@@ -30,7 +34,11 @@ function environment(
 ): Record<string, string> {
   const { files, clientName } = bench.credentials;
   return {
-    SALLYPORT_POLICY: policyFile(bench, name, policy(carriage, listenPort, mutualTls ? clientName : null)),
+    SALLYPORT_POLICY: policyFile(
+      bench,
+      name,
+      policy(carriage, listenPort, mutualTls ? clientName : null) + scraping(adminPort),
+    ),
     SALLYPORT_INBOUND_PORTS: `[127.0.0.1]:${listenPort}=127.0.0.1:${appPort}`,
     SALLYPORT_ADMIN_LISTEN: `127.0.0.1:${adminPort}`,
     SALLYPORT_HEALTH_LISTEN: 'off',
@@ -65,7 +73,7 @@ function policyFile(bench: Workbench, name: string, text: string): string {
 }
 
 /** A Server, a route where there are requests, and one AuthorizationPolicy; with an identity where there is TLS. */
-export function policy(carriage: Carriage, port: number, identity: string | null): string {
+function policy(carriage: Carriage, port: number, identity: string | null): string {
   const route = carriage === 'grpc' ? grpcRoute : carriage === 'tcp' ? '' : httpRoute;
   const target = carriage === 'grpc' ? 'GRPCRoute' : carriage === 'tcp' ? 'Server' : 'HTTPRoute';
   const group = carriage === 'grpc' ? 'gateway.networking.k8s.io' : 'policy.linkerd.io';
@@ -92,6 +100,22 @@ spec:
     - { group: policy.linkerd.io, kind: NetworkAuthentication, name: load }
 ${identity === null ? '' : '    - { group: policy.linkerd.io, kind: MeshTLSAuthentication, name: load }\n'}`;
 }
+
+/** Lets the benchmark read the metrics between rounds. */
+const scraping = (port: number): string => `---
+apiVersion: policy.linkerd.io/v1beta3
+kind: Server
+metadata: { name: metrics, namespace: bench }
+spec: { podSelector: { matchLabels: { app: web } }, port: ${port} }
+---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: AuthorizationPolicy
+metadata: { name: metrics, namespace: bench }
+spec:
+  targetRef: { group: policy.linkerd.io, kind: Server, name: metrics }
+  requiredAuthenticationRefs:
+    - { group: policy.linkerd.io, kind: NetworkAuthentication, name: load }
+`;
 
 const httpRoute = `---
 apiVersion: policy.linkerd.io/v1beta3

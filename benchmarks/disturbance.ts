@@ -1,0 +1,40 @@
+import type { Round } from './measure.ts';
+import { median } from './statistics.ts';
+
+type Measured = Pick<Round, 'disturbed' | 'stolen' | 'cpuMicrosPerUnit'>;
+
+/** Shares of the proxy's core that went to other programs, and to other guests of the host. */
+const mostElsewhere = 0.1;
+const mostStolen = 0.02;
+/** By how much of their median the dearest and the cheapest of the clean rounds may differ. */
+const widestSpread = 0.25;
+
+export function isClean({ disturbed, stolen }: Measured): boolean {
+  return disturbed <= mostElsewhere && stolen <= mostStolen;
+}
+
+/** The rounds that figures are made of: the clean ones, where these are at least half. */
+export function counted<Each extends Measured>(rounds: readonly Each[]): readonly Each[] {
+  const clean = rounds.filter(isClean);
+  return clean.length > 0 && clean.length * 2 >= rounds.length ? clean : rounds;
+}
+
+/**
+ * Why these rounds tell more about the machine than about the proxy; null where they do not. A ratio of such figures is
+ * not to be printed. No rounds at all say nothing, either.
+ */
+export function disturbance(rounds: readonly Measured[]): string | null {
+  if (rounds.length === 0) return 'nothing was measured';
+  const used = counted(rounds);
+  const share = (of: (round: Measured) => number): number => median(used.map(of));
+  const percent = (value: number): string => `${Math.round(value * 100)}%`;
+  if (used.some((round) => !isClean(round))) {
+    const [elsewhere, stolen] = [share(({ disturbed }) => disturbed), share((round) => round.stolen)];
+    return stolen > mostStolen
+      ? `the host took ${percent(stolen)} of the proxy's core`
+      : `other programs had ${percent(elsewhere)} of the proxy's core`;
+  }
+  const costs = used.flatMap(({ cpuMicrosPerUnit }) => (cpuMicrosPerUnit === null ? [] : [cpuMicrosPerUnit]));
+  const spread = costs.length === 0 ? 0 : (Math.max(...costs) - Math.min(...costs)) / median(costs);
+  return spread > widestSpread ? `its rounds differ by ${percent(spread)}` : null;
+}
