@@ -36,10 +36,16 @@ export class AppPool {
   readonly #endpoint: Endpoint;
   readonly #upstreams: Upstreams;
   readonly #idle: AppConnection[] = [];
+  #isClosed = false;
 
   constructor(endpoint: Endpoint, upstreams: Upstreams) {
     this.#endpoint = endpoint;
     this.#upstreams = upstreams;
+  }
+
+  /** For whom connections to the same address are not to be shared with others. */
+  apart(): AppPool {
+    return new AppPool(this.#endpoint, this.#upstreams);
   }
 
   /**
@@ -85,7 +91,7 @@ export class AppPool {
       const { socket } = rested;
       const lives = !socket.destroyed && socket.writable && !socket.readableEnded;
       if (cancelled) {
-        if (lives) this.#idle.push(rested);
+        if (lives) this.#keep(rested);
       } else if (lives) {
         done(null, rested);
       } else {
@@ -130,7 +136,12 @@ export class AppPool {
 
   release(connection: AppConnection): void {
     connection.idleSince = now();
-    this.#idle.push(connection);
+    this.#keep(connection);
+  }
+
+  #keep(connection: AppConnection): void {
+    if (this.#isClosed) connection.socket.destroy();
+    else this.#idle.push(connection);
   }
 
   forget(connection: AppConnection): void {
@@ -145,6 +156,7 @@ export class AppPool {
   }
 
   close(): void {
+    this.#isClosed = true;
     for (const { socket } of [...this.#idle]) socket.destroy();
   }
 }

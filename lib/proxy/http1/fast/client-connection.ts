@@ -57,6 +57,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   readonly pool: AppPool;
   readonly #lane: FastLaneServices;
   readonly #maxHead: number;
+  #ownPool: AppPool | null = null;
   readonly #unread = new Unread();
   #state: State = idle;
   /** When it became idle, or the first byte of the head came. */
@@ -169,13 +170,23 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const state = this.#state;
     this.#state = over;
     if (this.#resting !== null) this.#resting.run = null;
-    this.#lane.forget(this);
+    this.#forget();
     if (state.kind === 'request') state.abandon();
   }
 
   #goOn(): void {
     this.#resting = null;
     if (this.betweenRequests) this.#advance();
+  }
+
+  #forget(): void {
+    this.#lane.forget(this);
+    this.#ownPool?.close();
+  }
+
+  get ownPool(): AppPool {
+    this.#ownPool ??= this.pool.apart();
+    return this.#ownPool;
   }
 
   get keptLines(): string {
@@ -266,7 +277,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     socket.removeListener('end', this.#onEnd);
     socket.removeListener('close', this.#onClose);
     socket.removeListener('drain', this.#onDrain);
-    this.#lane.forget(this);
+    this.#forget();
     this.#lane.handOver(this.connection, socket, this.#unread.bytes);
     this.#unread.keep(this.#unread.length);
   }
@@ -371,6 +382,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   sweep(nowMs: number): void {
     const { limits } = this.pipeline;
     const waited = nowMs - this.#since;
+    this.#ownPool?.sweep(nowMs);
     if (this.#state.kind === 'head' && waited > limits.headerTimeoutMs) {
       this.#state = over;
       this.#lane.onBadRequest(this.connection, 'ERR_HTTP_REQUEST_TIMEOUT');

@@ -80,6 +80,8 @@ export class PlainRequest implements Request {
   readonly fields: PlainFields;
   /** The fields that the app gets. */
   readonly forward: string;
+  /** By a connection to the app that its client has for HEAD alone (../../http/last-request.ts says why). */
+  readonly isApart: boolean;
   /** On its connection to the app. */
   readonly isLast: boolean;
   /** What ends its head for the app: fields of that connection, and the empty line. */
@@ -96,7 +98,9 @@ export class PlainRequest implements Request {
     this.forward = head.forward;
     this.host = head.host;
     this.carries = head.fields.framing.kind === 'none' ? 'nothing' : 'body';
-    this.isLast = isLastRequest(head.method, this.carries === 'body');
+    const hasContent = this.carries === 'body';
+    this.isApart = head.method === 'HEAD' && !hasContent && head.fields.keepAlive;
+    this.isLast = !this.isApart && isLastRequest(head.method, hasContent);
     const coding = head.fields.framing.kind === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
     this.ending = `${coding}${this.isLast ? 'connection: close\r\n' : ''}\r\n`;
     const mark = head.target.indexOf('?');

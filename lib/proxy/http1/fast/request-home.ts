@@ -17,6 +17,8 @@ export interface RequestHome {
   readonly connection: HttpConnection;
   readonly socket: Socket;
   readonly pool: AppPool;
+  /** Of connections to the app that answer no other client. */
+  readonly ownPool: AppPool;
   /** Tell an HTTP/1.0 client that its connection stays. */
   readonly keptLines: string;
   /** Bytes of further requests wait: nothing more is read from the client before this one is over. */

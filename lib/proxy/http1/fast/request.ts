@@ -12,6 +12,7 @@ import { holdBack } from '../../socket-calls.ts';
 import { resetOrDestroy } from '../../tcp/forward.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink } from '../app-connection.ts';
+import type { AppPool } from '../app-pool.ts';
 import type { ResponseHead } from '../plain-response.ts';
 import type { ContentFault, RequestContent } from './content.ts';
 import { type ChunkDecoder, forOldClient } from './old-client.ts';
@@ -89,7 +90,7 @@ export class FastRequest implements ResponseSink {
 
   /** Decides on it, and sends it on with the content that came with its head; or refuses it. */
   begin(): void {
-    const { pipeline, connection, pool } = this.#home;
+    const { pipeline, connection } = this.#home;
     const request = this.#request;
     const admitted = pipeline.admit(connection, request);
     if (admitted.kind === 'refused') {
@@ -106,7 +107,7 @@ export class FastRequest implements ResponseSink {
     if (request.fields.expectsContinue && !this.#content.isComplete) this.#write('HTTP/1.1 100 Continue\r\n\r\n');
     const lines = outgoingLines(connection.facts.client, admitted, request.forward);
     const head = request.line + lines + request.ending;
-    const app = pool.take(admitted, this.#repeatable);
+    const app = this.#pool.take(admitted, this.#repeatable);
     if (app === null) {
       this.#connect(admitted, head, part);
       return;
@@ -115,8 +116,12 @@ export class FastRequest implements ResponseSink {
     this.#send(admitted, app, head, part);
   }
 
+  get #pool(): AppPool {
+    return this.#request.isApart ? this.#home.ownPool : this.#home.pool;
+  }
+
   #connect(admitted: Admitted, head: string, content: Buffer): void {
-    const { connection, socket, pool } = this.#home;
+    const { connection, socket } = this.#home;
     // What follows must wait for the app.
     if (!this.#content.isComplete) socket.pause();
     const connected = (error: Error | null, app: AppConnection | null): void => {
@@ -130,7 +135,7 @@ export class FastRequest implements ResponseSink {
     };
     this.#way = {
       kind: 'connecting',
-      pending: pool.connect(admitted, sourceOf(connection.facts.client.ip), guarded(entry, this, connected)),
+      pending: this.#pool.connect(admitted, sourceOf(connection.facts.client.ip), guarded(entry, this, connected)),
     };
   }
 
