@@ -25,6 +25,7 @@ import {
   startFrameApp,
 } from '../../../../support/http2-peers.ts';
 import { type Engine, engines, type Lane, startLane } from '../../../../support/lanes.ts';
+import { until } from '../../../../support/until.ts';
 
 /*
  * The engine as a server, held to RFC 9113 by frames that no library would send. Where the RFC leaves no choice both
@@ -753,7 +754,7 @@ async function pinged(client: FramePeer): Promise<void> {
 async function goingAway(client: FramePeer, { app }: Stage): Promise<void> {
   client.send(get(1, '/hold'));
   await client.lives();
-  await client.until('the app to be asked', () => app.requests.length > 0 || client.ended);
+  await until('the app to be asked', () => app.requests.length > 0 || client.ended);
   client.send(goawayFrame(0));
   await client.lives();
   const request = app.requests[0];
