@@ -6,7 +6,6 @@ import { serveApplication } from '../http/application.ts';
 import { type HeaderList, headerValue } from '../http/headers.ts';
 import type { HeldHeads } from '../http/held-heads.ts';
 import { outgoingFields } from '../http/outgoing-fields.ts';
-import { upstreamFailure } from '../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../http/request-pipeline.ts';
 import { AppPool } from '../http1/app-pool.ts';
 import { ByEndpoint } from '../upstream/endpoint.ts';
@@ -20,7 +19,6 @@ import type { Http2Engine, Http2Session } from './engine.ts';
 import { http1Text, http2Block } from './message/request-head.ts';
 import { Http2ResponseHead } from './message/response-head.ts';
 import { Http1Side } from './relay/http1-app-exchange.ts';
-import { ToldByReset } from './relay/loss.ts';
 import { Relay } from './relay/relay.ts';
 import type { SessionLimits } from './session/session-role.ts';
 
@@ -78,35 +76,24 @@ export class Http2Lane implements Http2Engine, ClientLane {
       return;
     }
     stream.admitted = admitted;
-    const { policy } = admitted;
     const { destination } = connection;
     if (destination.kind !== 'app') {
-      const failed = (error: unknown): void => pipeline.fail(connection, admitted, stream, upstreamFailure(error));
+      const failed = (error: unknown): void => stream.failed(error, null);
       const body = new CollectedBody(stream);
       const fields = http1Fields(connection, admitted, stream);
       stream.relay = body;
       serveApplication(admitted, stream, (max) => body.read(max), destination.application, failed, fields);
       return;
     }
-    const failed = (error: unknown): void => {
-      const failure = upstreamFailure(error);
-      if (error instanceof ToldByReset) {
-        // The client knows what to do; a 502 would say that nobody knows what has become of it.
-        pipeline.failed(connection, policy, stream, failure);
-        stream.abort(error.reset);
-      } else {
-        pipeline.fail(connection, admitted, stream, failure);
-      }
-    };
     const { endpoint } = destination;
     if (stream.originalProtocol === null) {
       const block = http2BlockFor(connection, admitted, stream);
-      new Relay(admitted, stream, this.#sessions.at(endpoint), block, failed).start();
+      new Relay(admitted, stream, this.#sessions.at(endpoint), block).start();
     } else {
       const head = http1TextFor(connection, admitted, stream);
       if (!stream.remoteEnded && headerValue(stream.requestHead.head.forward, 'expect') !== null) stream.inform(goOn);
       const side = new Http1Side(this.#pools.at(endpoint), stream.originalProtocol);
-      new Relay(admitted, stream, side, head, failed).start();
+      new Relay(admitted, stream, side, head).start();
     }
   }
 
@@ -118,17 +105,24 @@ export class Http2Lane implements Http2Engine, ClientLane {
 }
 
 function http2BlockFor(connection: HttpConnection, admitted: Admitted, { requestHead }: ClientStream): Buffer {
+  const isLasting = admitted.permit.headerChanges === null;
+  if (isLasting && requestHead.http2 !== null) return requestHead.http2;
   const { head } = requestHead;
-  const fields = (): HeaderList => outgoingFields(connection.facts.client, admitted, head.forward);
-  return admitted.permit.headerChanges === null ? requestHead.http2(fields) : http2Block(head, fields());
+  const block = http2Block(head, outgoingFields(connection.facts.client, admitted, head.forward));
+  if (isLasting) requestHead.http2 = block;
+  return block;
 }
 
 function http1TextFor(connection: HttpConnection, admitted: Admitted, stream: ClientStream): string {
   const { requestHead, remoteEnded } = stream;
+  const isLasting = admitted.permit.headerChanges === null;
+  const known = remoteEnded ? requestHead.http1 : requestHead.http1WithContent;
+  if (isLasting && known !== null) return known;
   const { head, contentLength } = requestHead;
-  const fields = (): HeaderList => http1Fields(connection, admitted, stream);
-  if (admitted.permit.headerChanges === null) return requestHead.http1(fields, !remoteEnded);
-  return http1Text(head, fields(), contentLength, !remoteEnded);
+  const text = http1Text(head, http1Fields(connection, admitted, stream), contentLength, !remoteEnded);
+  if (isLasting && remoteEnded) requestHead.http1 = text;
+  else if (isLasting) requestHead.http1WithContent = text;
+  return text;
 }
 
 function http1Fields(connection: HttpConnection, admitted: Admitted, { requestHead }: ClientStream): HeaderList {

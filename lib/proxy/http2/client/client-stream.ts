@@ -4,7 +4,7 @@ import { Stall } from '../../fairness/buffer-budget.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import type { Decided, Exchange } from '../../http/exchange.ts';
 import { type HeaderList, headerValues } from '../../http/headers.ts';
-import { failures, type Refusal, refusalHeaders } from '../../http/refuse.ts';
+import { failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { encodeFields } from '../hpack/encoder.ts';
@@ -188,6 +188,25 @@ export class ClientStream extends Stream implements Exchange {
     this.respond(this.grpc ? 200 : refusal.status, '', headers, false);
     if (refusal.close) this.#home.drain();
     this.#stopBody();
+  }
+
+  /**
+   * It was permitted, and could not be served.
+   *
+   * @param reset what the client is to be told: it knows what to do then, and a 502 would say that nobody knows what has become
+   * of its request. Null: a response of ours.
+   */
+  failed(error: unknown, reset: number | null): void {
+    const { admitted } = this;
+    if (admitted === null) return;
+    const { pipeline, connection } = this.#home;
+    const failure = upstreamFailure(error);
+    if (reset === null) {
+      pipeline.fail(connection, admitted, this, failure);
+      return;
+    }
+    pipeline.failed(connection, admitted.policy, this, failure);
+    this.abort(reset);
   }
 
   /**

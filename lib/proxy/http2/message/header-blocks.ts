@@ -16,6 +16,15 @@ const undecodable: Block<never> = { kind: 'undecodable' };
 
 const nothing: readonly string[] = [];
 
+/** To call `compare` takes as long as to look at so many bytes. */
+const longBlock = 96;
+
+function isEqual(bytes: Buffer, from: number, kept: Buffer, length: number): boolean {
+  if (length > longBlock) return bytes.compare(kept, 0, length, from, from + length) === 0;
+  for (let i = 0; i < length; i++) if (bytes[from + i] !== kept[i]) return false;
+  return true;
+}
+
 /** Bytes that an entry of the table costs to look at, by the texts that it is made of: two. */
 const additionCost = 4;
 
@@ -51,7 +60,7 @@ export class HeaderBlocks<Head> {
     if (
       length === this.#keptLength &&
       (this.#keptAdditions !== null || generation === this.#keptGeneration) &&
-      bytes.compare(this.#keptBytes, 0, length, from, to) === 0
+      isEqual(bytes, from, this.#keptBytes, length)
     ) {
       const additions = this.#keptAdditions ?? nothing;
       this.cost = additionCost * additions.length;

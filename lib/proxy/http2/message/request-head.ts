@@ -15,35 +15,18 @@ export class RequestHead {
   /** What was decided on it: as a request that ends with its head, and as one that goes on. */
   decided: Decided | null = null;
   decidedWithContent: Decided | null = null;
-  #http2: Buffer | null = null;
-  #http1: string | null = null;
-  #http1WithBody: string | null = null;
+  /**
+   * What it is for the app, where that is the same each time: the header block for one that speaks HTTP/2, and for one of
+   * HTTP/1 the head with its empty line, one character per byte, of a request without content and of one with. Null until made.
+   */
+  http2: Buffer | null = null;
+  http1: string | null = null;
+  http1WithContent: string | null = null;
 
   constructor(head: Http2Head, length: number, listBytes: number) {
     this.head = head;
     this.contentLength = length;
     this.listBytes = listBytes;
-  }
-
-  /**
-   * The header block for an HTTP/2 app.
-   *
-   * @param fields makes the fields for the app; they must be the same each time.
-   */
-  http2(fields: () => HeaderList): Buffer {
-    this.#http2 ??= http2Block(this.head, fields());
-    return this.#http2;
-  }
-
-  /**
-   * The same for an HTTP/1 app: the head with its empty line, one character per byte.
-   *
-   * @param fields Host among them.
-   */
-  http1(fields: () => HeaderList, hasBody: boolean): string {
-    if (hasBody) this.#http1WithBody ??= http1Text(this.head, fields(), this.contentLength, true);
-    else this.#http1 ??= http1Text(this.head, fields(), this.contentLength, false);
-    return (hasBody ? this.#http1WithBody : this.#http1) as string;
   }
 }
 

@@ -9,7 +9,7 @@ import type { Http2ResponseHead } from '../message/response-head.ts';
 import { Trailers } from '../message/trailers.ts';
 import { HeldBytes } from '../session/held-bytes.ts';
 import { errorCode } from '../session/protocol.ts';
-import { clientReset, errorOf, lostBy, streamError } from './loss.ts';
+import { clientReset, errorOf, lostBy, streamError, ToldByReset } from './loss.ts';
 
 /** How requests get to the app, in one version of HTTP. */
 export interface AppSide<Head> {
@@ -51,7 +51,6 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
   waitsSince = 0;
   readonly #client: ClientStream;
   readonly #side: AppSide<Head>;
-  readonly #onFailed: (error: unknown) => void;
   #state: State = connecting;
   #repeatable: Repeatable;
   /** All of the request has come. */
@@ -64,15 +63,8 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
 
   /**
    * @param head the same that `side` takes.
-   * @param onFailed called instead of a response, at most once.
    */
-  constructor(
-    admitted: Admitted,
-    client: ClientStream,
-    side: AppSide<Head>,
-    head: Head,
-    onFailed: (error: unknown) => void,
-  ) {
+  constructor(admitted: Admitted, client: ClientStream, side: AppSide<Head>, head: Head) {
     const { method, remoteEnded } = client;
     const { contentLength } = client.requestHead;
     this.admitted = admitted;
@@ -84,7 +76,6 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     this.room = remoteEnded ? 0 : Math.max(1, known);
     this.#client = client;
     this.#side = side;
-    this.#onFailed = onFailed;
     this.#repeatable = repeatable(method, !remoteEnded);
     this.#isEnded = remoteEnded;
   }
@@ -228,6 +219,10 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     this.admitted.scope.responseEnded(this.#grpcStatus, '');
   }
 
+  #failed(error: Error): void {
+    this.#client.failed(error, error instanceof ToldByReset ? error.reset : null);
+  }
+
   lost(loss: ExchangeLoss): void {
     const client = this.#client;
     const isAnswered = this.#state.kind === 'answering';
@@ -240,7 +235,7 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     client.relay = null;
     if (client.responded) client.abort(clientReset(loss));
     else if (loss.kind === 'fault') client.abort(errorCode.internalError);
-    else this.#onFailed(errorOf(loss, isAnswered, client.grpc));
+    else this.#failed(errorOf(loss, isAnswered, client.grpc));
     this.admitted.scope.responseEnded(this.#grpcStatus, streamError(loss));
   }
 }

@@ -9,9 +9,66 @@ interface Numbered {
   readonly state: StreamState;
 }
 
+/** Places of a new table, and of one that grows no more: as many as streams are open on most connections, and at most. */
+const firstPlaces = 32;
+const mostPlaces = 512;
+
+/** Streams by their numbers, which are odd and go up: each has a place, and one whose place is taken is in the map. */
+class Places<S extends Numbered> {
+  size = 0;
+  #places: (S | null)[] = new Array<S | null>(firstPlaces).fill(null);
+  #mask = firstPlaces - 1;
+  /** Made with the first: a Map makes garbage all the time while members come and go. */
+  #others: Map<number, S> | null = null;
+
+  get(id: number): S | undefined {
+    const stream = this.#places[(id >>> 1) & this.#mask];
+    if (stream !== null && stream?.id === id) return stream;
+    return this.#others?.get(id);
+  }
+
+  add(stream: S): void {
+    this.size++;
+    let place = (stream.id >>> 1) & this.#mask;
+    if (this.#places[place] !== null && 2 * this.size > this.#mask && this.#mask < mostPlaces - 1) {
+      this.#grow();
+      place = (stream.id >>> 1) & this.#mask;
+    }
+    if (this.#places[place] === null) {
+      this.#places[place] = stream;
+      return;
+    }
+    this.#others ??= new Map();
+    this.#others.set(stream.id, stream);
+  }
+
+  #grow(): void {
+    const before = this.#places;
+    this.#mask = 2 * before.length - 1;
+    this.#places = new Array<S | null>(2 * before.length).fill(null);
+    // Those that had a place each have one each.
+    for (const stream of before) if (stream !== null) this.#places[(stream.id >>> 1) & this.#mask] = stream;
+  }
+
+  delete(id: number): boolean {
+    const place = (id >>> 1) & this.#mask;
+    if (this.#places[place]?.id === id) this.#places[place] = null;
+    else if (this.#others?.delete(id) !== true) return false;
+    this.size--;
+    return true;
+  }
+
+  /** In the order of their numbers. */
+  all(): S[] {
+    const all = this.#places.filter((stream) => stream !== null);
+    if (this.#others !== null) all.push(...this.#others.values());
+    return all.sort((one, other) => one.id - other.id);
+  }
+}
+
 /** The streams of one connection. All are the client's: an app opens none, since pushes are not wanted. */
 export class StreamTable<S extends Numbered> {
-  readonly #open = new Map<number, S>();
+  #open = new Places<S>();
   readonly #reset = new Set<number>();
   /** The highest that the client has opened; 0 before the first. */
   last = 0;
@@ -27,12 +84,13 @@ export class StreamTable<S extends Numbered> {
     return this.#open.get(streamId);
   }
 
-  values(): IterableIterator<S> {
-    return this.#open.values();
+  /** In the order of their numbers; they may come and go meanwhile. */
+  values(): readonly S[] {
+    return this.#open.all();
   }
 
   add(stream: S): void {
-    this.#open.set(stream.id, stream);
+    this.#open.add(stream);
   }
 
   /** False where it was gone before: the one that removes a stream deals with its end. */
@@ -41,13 +99,13 @@ export class StreamTable<S extends Numbered> {
   }
 
   isOpen(streamId: number): boolean {
-    return this.#open.has(streamId);
+    return this.#open.get(streamId) !== undefined;
   }
 
   /** Removes all. */
   clear(): readonly S[] {
-    const streams = [...this.#open.values()];
-    this.#open.clear();
+    const streams = this.#open.all();
+    this.#open = new Places();
     return streams;
   }
 

@@ -56,6 +56,8 @@ class Stage {
         this.#drained = resume;
       },
       endWith: (trailers: Trailers) => tell(`client: end ${trailers.fields}`),
+      failed: (error: Error, reset: number | null) =>
+        tell(`failed: ${error.message}${reset === null ? '' : `, told ${reasonName(reset)}`}`),
       abort: (code: number) => tell(`client: ${reasonName(code)}`),
       destroy: () => tell('client: connection ended'),
     };
@@ -76,9 +78,7 @@ class Stage {
       cancel: () => tell('app: cancelled'),
     };
     const admitted = { scope } as unknown as Admitted;
-    this.relay = new Relay(admitted, stream as unknown as ClientStream, side, 'head', (error) =>
-      tell(`failed: ${(error as Error).message}`),
-    );
+    this.relay = new Relay(admitted, stream as unknown as ClientStream, side, 'head');
   }
 
   readonly app: AppExchange = {
@@ -306,7 +306,10 @@ const losses: readonly (readonly [loss: ExchangeLoss, at: At, given: Given, told
     refused,
     'sent',
     { hasContent: true },
-    ['failed: the application ended the stream: REFUSED_STREAM', 'counted the end: h2(REFUSED_STREAM)'],
+    [
+      'failed: the application ended the stream: REFUSED_STREAM, told REFUSED_STREAM',
+      'counted the end: h2(REFUSED_STREAM)',
+    ],
   ],
   [refused, 'after a 103', {}, ['failed: the application closed the stream', 'counted the end: h2(REFUSED_STREAM)']],
   [refused, 'after the head', {}, ['client: INTERNAL_ERROR', 'counted the end: h2(REFUSED_STREAM)']],
@@ -315,7 +318,7 @@ const losses: readonly (readonly [loss: ExchangeLoss, at: At, given: Given, told
     cancelled,
     'sent',
     { grpc: true },
-    ['failed: the application ended the stream: CANCEL', 'counted the end: h2(CANCEL)'],
+    ['failed: the application ended the stream: CANCEL, told CANCEL', 'counted the end: h2(CANCEL)'],
   ],
   [cancelled, 'after the head', {}, ['client: CANCEL', 'counted the end: h2(CANCEL)']],
   [
@@ -384,7 +387,7 @@ t.test('content asks for room, as much as it may need at once', async (t) => {
   ] as const) {
     const stream = { method: 'POST', remoteEnded: !hasContent, requestHead: { contentLength } };
     const side = { open: () => null, cancel: () => {} };
-    const relay = new Relay({} as Admitted, stream as unknown as ClientStream, side, '', () => {});
+    const relay = new Relay({} as Admitted, stream as unknown as ClientStream, side, '');
     t.equal(relay.room, room, `${contentLength}`);
   }
 });

@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import t from 'tap';
 import type { StreamState } from '../../../../../lib/proxy/http2/session/stream-state.ts';
 import { StreamTable } from '../../../../../lib/proxy/http2/session/stream-table.ts';
@@ -78,4 +79,34 @@ t.test('streams are missing from the first look that finds none', async (t) => {
     table.last = last;
     t.equal(table.unusedMs(now), ms, name);
   }
+});
+
+/** Streams come and go in any order: of a connection that has few, of one whose numbers leap, beside others that stay long. */
+t.test('the table holds what a Map would hold', async () => {
+  const step = fc.oneof(
+    fc.record({ kind: fc.constant('open' as const), gap: fc.constantFrom(1, 1, 1, 1, 2, 16, 32, 64, 1000) }),
+    fc.record({ kind: fc.constant('end' as const), which: fc.nat(500) }),
+  );
+  const property = fc.property(fc.array(step, { minLength: 50, maxLength: 1500, size: 'max' }), (steps) => {
+    const table = new StreamTable<Stub>();
+    const wanted = new Map<number, Stub>();
+    let last = -1;
+    for (const one of steps) {
+      if (one.kind === 'open') {
+        last += 2 * one.gap;
+        const stream = stub(last);
+        wanted.set(last, stream);
+        table.add(stream);
+        continue;
+      }
+      const id = [...wanted.keys()][one.which % Math.max(1, wanted.size)] ?? 1;
+      if (table.get(id) !== wanted.get(id) || table.remove(id) !== wanted.delete(id)) throw new Error(`stream ${id}`);
+      if (table.get(id) !== undefined || table.isOpen(id)) throw new Error(`stream ${id} is still there`);
+    }
+    for (const [id, stream] of wanted) if (table.get(id) !== stream) throw new Error(`stream ${id} is lost`);
+    if (table.size !== wanted.size) throw new Error(`${table.size} streams of ${wanted.size}`);
+    if (String(table.values().map(({ id }) => id)) !== String([...wanted.keys()])) throw new Error('another order');
+    if (table.get(last + 2) !== undefined || table.get(0) !== undefined) throw new Error('a stream from nowhere');
+  });
+  fc.assert(property, { numRuns: 150 });
 });
