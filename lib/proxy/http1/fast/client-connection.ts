@@ -7,9 +7,9 @@ import type { HttpConnection, Occupant, RequestPipeline } from '../../http/reque
 import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
 import type { AppPool } from '../app-pool.ts';
 import { halfOpenMs, sliceMs, sliceRequests } from '../limits.ts';
-import { Unread } from '../unread.ts';
 import { noContent, RequestContent } from './content.ts';
-import { maxKnownHead, maxPlainHead, PlainRequest, readPlainHead } from './plain-request.ts';
+import { PlainHeads } from './plain-heads.ts';
+import { maxPlainHead, type PlainRequest } from './plain-request.ts';
 import { FastRequest } from './request.ts';
 import type { OverRequest, RequestHome } from './request-home.ts';
 
@@ -56,14 +56,11 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   readonly socket: Socket;
   readonly pool: AppPool;
   readonly #lane: FastLaneServices;
-  readonly #maxHead: number;
   #ownPool: AppPool | null = null;
-  readonly #unread = new Unread();
+  readonly #unread: PlainHeads;
   #state: State = idle;
   /** When it became idle, or the first byte of the head came. */
   #since = now();
-  /** Clients repeat themselves; this spares reading the same again. */
-  #last: PlainRequest | null = null;
   /** Requests are being taken: the one that is finished leaves the next to that loop. */
   #isAdvancing = false;
   /** The next of many pipelined requests waits for its turn. */
@@ -79,7 +76,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     this.connection = connection;
     this.socket = socket;
     this.pool = pool;
-    this.#maxHead = Math.min(maxPlainHead, lane.pipeline.limits.maxHeaderBytes - 4);
+    this.#unread = new PlainHeads(Math.min(maxPlainHead, lane.pipeline.limits.maxHeaderBytes - 4));
     connection.occupant = this;
     socket.on('data', this.#onData);
     socket.on('end', this.#onEnd);
@@ -130,9 +127,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     if (state.kind === 'over') return;
     if (state.kind !== 'request') {
       this.#unread.append(chunk);
-      if (this.#resting !== null) return;
-      if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
-      else this.#advance();
+      if (this.#resting === null) this.#advance(chunk.length < longRead);
     } else if (!state.requestComplete) {
       if (chunk.length >= bulkRead && !turn.take(chunk.length, this)) this.socket.pause();
       const { content } = state;
@@ -197,11 +192,15 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     return this.#unread.length > 0;
   }
 
-  /** Takes requests from what is unread for as long as none is being answered, then waits for the client. */
-  #advance(): void {
+  /**
+   * Takes requests from what is unread for as long as none is being answered, then waits for the client.
+   *
+   * @param hasTurn false where that may be long work, which nobody has asked for a turn for.
+   */
+  #advance(hasTurn = true): void {
     if (this.#resting !== null) return;
     this.#isAdvancing = true;
-    this.#takeNext();
+    this.#takeNext(hasTurn);
     this.#isAdvancing = false;
     if (!this.betweenRequests) return;
     if (this.socket.writableNeedDrain) {
@@ -213,7 +212,8 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     }
   }
 
-  #takeNext(): void {
+  #takeNext(hasTurn: boolean): void {
+    let mayWork = hasTurn;
     let taken = 0;
     let startedAt = 0;
     // A client that does not take its responses gets no more of them: they would all wait in our memory.
@@ -223,27 +223,26 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
         this.#rest();
         return;
       }
-      taken++;
-      const chunk = this.#unread.bytes;
-      const last = this.#last;
-      if (last !== null && last.text.length === chunk.length && last.text === chunk.toString('latin1')) {
-        this.#take(last, chunk.length);
-        continue;
+      const at = this.#unread.find();
+      // One request with all its content is no long work: what counts is its head, and what is pipelined behind it.
+      const work = taken === 0 && typeof at === 'number' ? at : this.#unread.length;
+      mayWork ||= work < longRead || turn.mayWork();
+      if (!mayWork) {
+        this.#rest();
+        return;
       }
-      const at = this.#unread.look();
+      taken++;
       if (typeof at === 'string') {
         if (this.#clientEnded) return;
-        if (at === 'not-plain' || chunk.length > this.#maxHead) this.#handOver();
+        if (at === 'not-plain') this.#handOver();
         else if (this.#state.kind === 'idle') this.#wait(inHead);
         return;
       }
-      const head = at > this.#maxHead ? null : readPlainHead(chunk.toString('latin1', 0, at + 4), last?.fields ?? null);
-      if (head === null) {
+      const request = this.#unread.read(at);
+      if (request === null) {
         this.#handOver();
         return;
       }
-      const request = new PlainRequest(head);
-      this.#last = request.text.length > maxKnownHead ? null : request;
       this.#take(request, at + 4);
     }
   }
@@ -392,7 +391,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
       this.socket.destroySoon();
     } else if (this.#state.kind === 'idle' && waited > rememberMs) {
       // A head may have 16 KiB; those who use their connection seldom can have it read again.
-      this.#last = null;
+      this.#unread.forget();
     }
   }
 }

@@ -3,6 +3,7 @@ import { readTarget } from '../../../request-target.ts';
 import type { Decided, Request } from '../../http/exchange.ts';
 import { fieldPairs, fieldValues } from '../../http/field-lines.ts';
 import { isLastRequest } from '../../http/last-request.ts';
+import { latin1Slice } from '../../node-internals.ts';
 import { isPlainMethod, requestLine } from '../request-line.ts';
 import { type PlainFields, readPlainFields, type Version, withHost } from './plain-fields.ts';
 
@@ -14,6 +15,8 @@ import { type PlainFields, readPlainFields, type Version, withHost } from './pla
 
 /** A field whose name holds anything but letters, digits and hyphens, anywhere in CRLF-ended lines. */
 const oddFieldName = /(?:^|\n)[A-Za-z0-9-]*[^A-Za-z0-9:\r\n-]/;
+
+const LF = 10;
 
 /** A request head longer than this is not plain. */
 export const maxPlainHead = 64 * 1024;
@@ -106,6 +109,13 @@ export class PlainRequest implements Request {
     const mark = head.target.indexOf('?');
     this.path = mark === -1 ? head.target : head.target.slice(0, mark);
     this.query = mark === -1 ? '' : head.target.slice(mark + 1);
+  }
+
+  /** Whether these bytes begin with the very same head. */
+  begins(bytes: Buffer): boolean {
+    const { length } = this.text;
+    if (bytes.length < length || bytes[length - 1] !== LF || bytes[length - 3] !== LF) return false;
+    return latin1Slice(bytes, 0, length) === this.text;
   }
 
   get headBytes(): number {

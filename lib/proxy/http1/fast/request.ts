@@ -13,6 +13,7 @@ import { resetOrDestroy } from '../../tcp/forward.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
+import { writeJoined } from '../joined-write.ts';
 import type { ResponseHead } from '../plain-response.ts';
 import type { ContentFault, RequestContent } from './content.ts';
 import { type ChunkDecoder, forOldClient } from './old-client.ts';
@@ -20,9 +21,6 @@ import type { PlainRequest } from './plain-request.ts';
 import type { RequestHome } from './request-home.ts';
 
 const nothing = Buffer.alloc(0);
-
-/** Bodies up to this size travel as one string with their head: one write, and the lent buffer is free again. */
-const oneWrite = 8 * 1024;
 
 /** Where a fault of ours was met. */
 const entry = 'HTTP/1, a request on the fast lane';
@@ -143,14 +141,7 @@ export class FastRequest implements ResponseSink {
     this.#way = app;
     const { method, isLast } = this.#request;
     app.begin(admitted, method, isLast, this);
-    if (content.length === 0) {
-      app.socket.write(head, 'latin1');
-    } else if (content.length <= oneWrite) {
-      app.socket.write(head + content.toString('latin1'), 'latin1');
-    } else {
-      app.socket.write(head, 'latin1');
-      this.#relay(app, content);
-    }
+    if (!writeJoined(app.socket, head, content, false)) this.#awaitApp(app);
   }
 
   /** Content that came later has been taken. */
@@ -159,7 +150,7 @@ export class FastRequest implements ResponseSink {
     const part = this.#content.handOn();
     if (this.#way.kind === 'app') {
       if (size > 0) this.#admitted?.scope.requestFrame(size);
-      if (part.length > 0) this.#relay(this.#way, part);
+      if (part.length > 0 && !this.#way.socket.write(part)) this.#awaitApp(this.#way);
     } else if (this.#response === 'complete') {
       // Nobody wants it: the response came first. A little is read away to keep the connection.
       this.#drainLeft -= size;
@@ -175,8 +166,9 @@ export class FastRequest implements ResponseSink {
     if (isOver) this.#home.finished(this);
   }
 
-  #relay(app: AppConnection, content: Buffer): void {
-    if (app.socket.write(content)) return;
+  /** The app is slow: what more there is of the content waits. */
+  #awaitApp(app: AppConnection): void {
+    if (this.#content.isComplete) return;
     const { socket } = this.#home;
     socket.pause();
     app.socket.once('drain', () => {
@@ -214,12 +206,7 @@ export class FastRequest implements ResponseSink {
     const body = this.#decoder === null ? received : this.#decoder.decode(received);
     if (body.length > 0) scope?.responseFrame(body.length);
     if (isEnd) this.#holdBack();
-    if (body.length <= oneWrite) {
-      this.#write(body.length === 0 ? lines : lines + body.toString('latin1'));
-    } else {
-      this.#write(lines);
-      this.#writeBody(body);
-    }
+    if (!writeJoined(this.#home.socket, lines, body, true)) this.#hold();
     this.#accessed(head.status, forward);
   }
 
@@ -228,7 +215,8 @@ export class FastRequest implements ResponseSink {
     if (body.length === 0) return;
     this.#admitted?.scope.responseFrame(body.length);
     if (isEnd) this.#holdBack();
-    this.#writeBody(body);
+    // The buffer is lent, and a write may take longer than the loan.
+    if (!this.#home.socket.write(Buffer.from(body))) this.#hold();
   }
 
   get #isOld(): boolean {
@@ -247,11 +235,6 @@ export class FastRequest implements ResponseSink {
 
   #write(text: string): void {
     if (!this.#home.socket.write(text, 'latin1')) this.#hold();
-  }
-
-  /** The buffer is lent, and a write may take longer than the loan. */
-  #writeBody(body: Buffer): void {
-    if (!this.#home.socket.write(Buffer.from(body))) this.#hold();
   }
 
   /** The client is slow. */
