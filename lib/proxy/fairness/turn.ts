@@ -30,6 +30,9 @@ const turnMs = 2;
  */
 const calmMs = 5;
 
+/** Bytes of such a turn between two looks at the clock: less than a tenth of a millisecond's work. */
+const calmBytes = 256 * 1024;
+
 /** Pieces of such work in one turn at most. */
 const turnSlices = 32;
 
@@ -50,6 +53,8 @@ class Turn {
   #bytes = 0;
   /** When the first of these were read. */
   #startedAt = 0;
+  /** How many may be read before it is asked again whether the turn is over. */
+  #bytesLet = 0;
   readonly #nextTurn = new NextTurn(() => this.#over());
   /** In both of these the first `…Taken` have had their turn. */
   #readers: TurnTaker[] = [];
@@ -80,11 +85,17 @@ class Turn {
 
   /** Counts a large read; false when the reader has to stop; `nextTurn` is called when it may go on. */
   take(bytes: number, reader: TurnTaker): boolean {
-    if (this.#bytes === 0) this.#startedAt = performance.now();
+    if (this.#bytes === 0) {
+      this.#startedAt = performance.now();
+      this.#bytesLet = turnBytes;
+      this.#nextTurn.schedule();
+    }
     this.#bytes += bytes;
-    this.#nextTurn.schedule();
-    if (this.#bytes <= turnBytes) return true;
-    if (this.#isCalm && performance.now() - this.#startedAt < calmMs) return true;
+    if (this.#bytes <= this.#bytesLet) return true;
+    if (this.#isCalm && performance.now() - this.#startedAt < calmMs) {
+      this.#bytesLet = this.#bytes + calmBytes;
+      return true;
+    }
     this.#readers.push(reader);
     return false;
   }

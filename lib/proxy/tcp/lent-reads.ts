@@ -54,11 +54,7 @@ export class LentReads implements OnRead, TurnTaker {
     }
     const filled = ring[this.#next] as Buffer;
     this.#next = (this.#next + 1) % ringSize;
-    this.#lent++;
-    this.#sink.write(filled.subarray(0, length), () => {
-      this.#lent--;
-      if (this.#stopped) this.#resume();
-    });
+    this.#write(filled.subarray(0, length));
     if (length < bulkRead && this.#lent === 0) {
       this.#ring = null;
       this.#next = 0;
@@ -66,6 +62,27 @@ export class LentReads implements OnRead, TurnTaker {
     if (this.#lent < ringSize) return length < bulkRead || turn.take(length, this);
     this.#stopped = true;
     return false;
+  };
+
+  /**
+   * Most writes are done when they return, and then the buffer is free: a callback that says so costs a job of its own. One
+   * that is not done, and is long enough, ends with `drain`.
+   */
+  #write(bytes: Buffer): void {
+    const sink = this.#sink;
+    if (this.#lent === 0 && bytes.length >= sink.writableHighWaterMark && sink.writableLength === 0) {
+      if (sink.write(bytes)) return;
+      this.#lent++;
+      sink.once('drain', this.#written);
+      return;
+    }
+    this.#lent++;
+    sink.write(bytes, this.#written);
+  }
+
+  readonly #written = (): void => {
+    this.#lent--;
+    if (this.#stopped) this.#resume();
   };
 
   nextTurn(): void {
