@@ -526,7 +526,7 @@ const steps: readonly Step[] = [
       // The two forms of it, and one made of the other.
       'lib/proxy/http/outgoing-fields.ts': 3,
       // Each way there asks for it once.
-      'lib/proxy/http1/fast/request.ts': 1,
+      'lib/proxy/http1/fast/plain-request.ts': 1,
       'lib/proxy/http1/library/serve.ts': 1,
       'lib/proxy/http1/library/upgrade.ts': 1,
       // To HTTP/2; and as HTTP/1 has it, for applications in this process, too.

@@ -114,8 +114,10 @@ async function observe(variant: Variant, script: Script, quietMs: number): Promi
     if (await client.reaches(() => final() !== undefined && variant.played, quietMs)) break;
     if (client.ended || (client.receivedLength === came && variant.played)) break;
   }
-  // What the app sent last may still be on its way to the proxy.
-  await client.reaches(() => false, 8);
+  // What the app sends last may still be on its way to the proxy, even if that has ended the client's connection.
+  const isSaid = (): boolean => variant.played;
+  if (client.ended) await until('the app to have said all', isSaid, { timeoutMs: quietMs, everyMs: 1 }).catch(() => {});
+  await new Promise((resolve) => setTimeout(resolve, 8));
   const stream = parse();
   const whole = final() ?? null;
   const ended = client.ended;

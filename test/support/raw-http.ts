@@ -178,7 +178,8 @@ export function headerValues(message: Pick<ParsedResponse, 'headers'>, name: str
   return message.headers.filter(([key]) => key.toLowerCase() === name).map(([, value]) => value);
 }
 
-const statusLine = /^HTTP\/1\.[01] ([1-5]\d\d) [\t\x20-\x7e\x80-\xff]*$/;
+/** Any status of three digits: those from 600 on are not HTTP's, but they can be read (RFC 9110 15). */
+const statusLine = /^HTTP\/1\.[01] ([1-9]\d\d) [\t\x20-\x7e\x80-\xff]*$/;
 const fieldLine =
   /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*$/;
 

@@ -1,8 +1,11 @@
-import { noOddNames, oddNamesOf, type RequestFacts } from '../../../policy/decision.ts';
+import type { Client } from '../../../client.ts';
+import { noOddNames, oddNamesOf, type RequestFacts, type RequestPermit } from '../../../policy/decision.ts';
 import { readTarget } from '../../../request-target.ts';
+import type { Admitted } from '../../http/admitted.ts';
 import type { Decided, Request } from '../../http/exchange.ts';
 import { fieldPairs, fieldValues } from '../../http/field-lines.ts';
 import { isLastRequest } from '../../http/last-request.ts';
+import { outgoingLines } from '../../http/outgoing-fields.ts';
 import { latin1Slice } from '../../node-internals.ts';
 import { isPlainMethod, requestLine } from '../request-line.ts';
 import { type PlainFields, readPlainFields, type Version, withHost } from './plain-fields.ts';
@@ -23,6 +26,8 @@ export const maxPlainHead = 64 * 1024;
 
 /** A longer one is read again when it comes again: what each connection remembers, nobody counts. */
 export const maxKnownHead = 16 * 1024;
+/** The same of what the app got of it. */
+const maxKeptOutgoing = 8 * 1024;
 
 export interface PlainHead {
   /** The whole of it. */
@@ -90,6 +95,9 @@ export class PlainRequest implements Request {
   /** What ends its head for the app: fields of that connection, and the empty line. */
   readonly ending: string;
   decided: Decided | null = null;
+  #outgoing = '';
+  /** What it was made for. */
+  #permit: RequestPermit | null = null;
 
   constructor(head: PlainHead) {
     this.text = head.text;
@@ -109,6 +117,22 @@ export class PlainRequest implements Request {
     const mark = head.target.indexOf('?');
     this.path = mark === -1 ? head.target : head.target.slice(0, mark);
     this.query = mark === -1 ? '' : head.target.slice(mark + 1);
+  }
+
+  /**
+   * The head for the app: the same as before where the same permit lets it through.
+   *
+   * @param client the one on whose connection it comes each time.
+   */
+  outgoing(client: Client, admitted: Admitted): string {
+    const { permit } = admitted;
+    if (permit === this.#permit) return this.#outgoing;
+    const head = this.line + outgoingLines(client, admitted, this.forward) + this.ending;
+    if (this.text.length <= maxKeptOutgoing) {
+      this.#outgoing = head;
+      this.#permit = permit;
+    }
+    return head;
   }
 
   /** Whether these bytes begin with the very same head. */

@@ -3,7 +3,6 @@ import { sourceOf } from '../../fairness/sources.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import { fieldLines, fieldValues } from '../../http/field-lines.ts';
-import { outgoingLines } from '../../http/outgoing-fields.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
 import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
 import { endWithStatus } from '../../last-bytes.ts';
@@ -103,8 +102,7 @@ export class FastRequest implements ResponseSink {
     if (this.#content.isComplete) scope.requestEnded();
     // One final response or 100, never both: the permit comes before the client is asked for its content.
     if (request.fields.expectsContinue && !this.#content.isComplete) this.#write('HTTP/1.1 100 Continue\r\n\r\n');
-    const lines = outgoingLines(connection.facts.client, admitted, request.forward);
-    const head = request.line + lines + request.ending;
+    const head = request.outgoing(connection.facts.client, admitted);
     const app = this.#pool.take(admitted, this.#repeatable);
     if (app === null) {
       this.#connect(admitted, head, part);

@@ -1,4 +1,6 @@
 import t from 'tap';
+import type { Client } from '../../../../../lib/client.ts';
+import type { Admitted } from '../../../../../lib/proxy/http/admitted.ts';
 import { fieldLines, fieldPairs, fieldValues } from '../../../../../lib/proxy/http/field-lines.ts';
 import { PlainRequest, readPlainHead } from '../../../../../lib/proxy/http1/fast/plain-request.ts';
 
@@ -229,6 +231,27 @@ t.test('what policy sees', async (t) => {
   t.same(request.header('l5d-client-id'), [], 'what the app does not get, policy does not see');
   t.same(request.header('connection'), []);
   t.same(request.header('y'), []);
+});
+
+t.test('the head for the app is made anew where another permit lets it through', async (t) => {
+  const client = { tls: { kind: 'none' } } as unknown as Client;
+  const admitted = (set: readonly (readonly [string, string])[] | null): Admitted =>
+    ({ permit: { headerChanges: set === null ? null : { add: [], set, remove: [] } } }) as unknown as Admitted;
+  const [plain, changing] = [admitted(null), admitted([['x', '2']])];
+  for (const length of [1, 10_000]) {
+    const read = readPlainHead(get(`X: ${'1'.repeat(length)}`, 'Connection: close'), null);
+    if (read === null) throw new Error('not plain');
+    const request = new PlainRequest(read);
+    const whole = `GET / HTTP/1.1\r\nHost: a\r\nX: ${'1'.repeat(length)}\r\n\r\n`;
+    for (const [by, wanted] of [
+      [plain, whole],
+      [plain, whole],
+      [changing, 'GET / HTTP/1.1\r\nHost: a\r\nx: 2\r\n\r\n'],
+      [plain, whole],
+    ] as const) {
+      t.equal(request.outgoing(client, by), wanted, `${length} bytes`);
+    }
+  }
 });
 
 t.test('lines and pairs', async (t) => {
