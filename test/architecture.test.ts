@@ -567,6 +567,8 @@ const steps: readonly Step[] = [
       'lib/proxy/upstream/upstreams.ts': 2,
       // TLS on a socket that was dialled there.
       'lib/proxy/http/tls-application.ts': 1,
+      // And on one that was accepted.
+      'lib/proxy/tls/handshake.ts': 1,
       // A handle to look at: it ends before its connect begins.
       'lib/proxy/node-internals.ts': 1,
     },

@@ -5,7 +5,7 @@ import type { Credentials } from '../reload/credentials.ts';
 export function terminationOf(loaded: Credentials, anchorsRemoved: number): TlsTermination {
   return new TlsTermination({
     names: new Set(loaded.names),
-    options: loaded.secureContextOptions,
+    secureContext: loaded.secureContext,
     anchors: { generation: anchorsRemoved, endOfChain: loaded.endOfChain },
     own: loaded,
   });

@@ -20,8 +20,9 @@ import { noTls, recognize, type Unrecognized } from './recognize.ts';
 import type { ConnectionScope, HandshakeFailure, Recorder, TransportScope, UnknownClient } from './recorder.ts';
 import type { SocketEnd } from './socket-calls.ts';
 import { forwardTcp } from './tcp/forward.ts';
+import type { Handshake } from './tls/handshake.ts';
 import type { PeerSession } from './tls/peer-session.ts';
-import type { AlpnPreference, Handshake, TlsTermination } from './tls/termination.ts';
+import type { AlpnPreference, TlsTermination } from './tls/termination.ts';
 import type { Upstreams } from './upstream/upstreams.ts';
 
 export interface ConnectionServices {
@@ -185,7 +186,7 @@ class InboundConnection implements LiveConnection, Unrecognized {
     return this.#services.authorizer.connection(this.policy(), this.#facts.client).kind === 'permit';
   }
 
-  probeHandshake(hello: ClientHello, done: (result: Handshake) => void): void {
+  probeHandshake(unread: Buffer, hello: ClientHello, done: (result: Handshake) => void): void {
     const accept = (tls: ProbeTls): void => {
       const { destination } = this.#arrival;
       if (this.socket.destroyed || destination.kind !== 'app') {
@@ -195,7 +196,7 @@ class InboundConnection implements LiveConnection, Unrecognized {
       const { endpoint } = destination;
       const application = tls.application(this.#services.upstreams, endpoint, sourceOf(this.ip));
       this.#secured = { kind: 'app-in-tls', endpoint, application };
-      tls.termination.accept(this.socket, hello, 'http/1.1', done);
+      tls.termination.accept(this.socket, unread, hello, 'http/1.1', done);
     };
     const failed = (error: unknown): void => internalFault('TLS for probes', this, error);
     this.#services.probeTls().then(guarded('TLS for probes', this, accept), failed);

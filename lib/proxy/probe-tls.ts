@@ -1,4 +1,5 @@
 import { constants } from 'node:crypto';
+import { createSecureContext } from 'node:tls';
 import type { Asker } from './fairness/fair-queue.ts';
 import type { Application } from './http/application.ts';
 import { tlsApplication } from './http/tls-application.ts';
@@ -21,7 +22,13 @@ export class ProbeTls {
     this.termination = new TlsTermination({
       names: new Set(),
       // Nobody's certificate leads to this anchor, which is a leaf.
-      options: { cert, key, ca: cert, minVersion: 'TLSv1.2', secureOptions: constants.SSL_OP_NO_TICKET },
+      secureContext: createSecureContext({
+        cert,
+        key,
+        ca: cert,
+        minVersion: 'TLSv1.2',
+        secureOptions: constants.SSL_OP_NO_TICKET,
+      }),
       anchors: { generation: 0, endOfChain: () => null },
       own: { names: [], issuer: '', notAfter: new Date(8.64e15), trusts: [] },
     });

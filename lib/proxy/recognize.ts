@@ -5,12 +5,13 @@ import type { ConnectionProbes, PortPolicy } from '../policy/decision.ts';
 import { type ClientHello, type HelloResult, HelloScan } from './detect/client-hello.ts';
 import { type HttpGuess, HttpScan, otherHttp } from './detect/http-guess.ts';
 import { Opening } from './detect/opening.ts';
-import { type Peek, peek, putBack } from './detect/peek.ts';
+import { type Peek, peek } from './detect/peek.ts';
 import { type Ending, guarded } from './guard.ts';
 import { endWithStatus } from './last-bytes.ts';
 import type { ConnectionScope, HandshakeFailure } from './recorder.ts';
+import type { Handshake } from './tls/handshake.ts';
 import type { PeerSession } from './tls/peer-session.ts';
-import type { AlpnPreference, Handshake, TlsTermination } from './tls/termination.ts';
+import type { AlpnPreference, TlsTermination } from './tls/termination.ts';
 
 /** A connection whose client and protocol are not known yet. At most one of the last three is called, once. */
 export interface Unrecognized extends Ending {
@@ -38,7 +39,7 @@ export interface Unrecognized extends Ending {
   /** TLS has verified who the client is, or that it shows no certificate. */
   identify(tls: ClientTls): ConnectionScope;
   /** As `TlsTermination.accept`, with a certificate that nobody knows. */
-  probeHandshake(hello: ClientHello, done: (result: Handshake) => void): void;
+  probeHandshake(unread: Buffer, hello: ClientHello, done: (result: Handshake) => void): void;
   /** What comes from this socket are requests, of which only HTTPS probes are let in. */
   probing(stream: Socket, alpn: AlpnPreference, scope: ConnectionScope): void;
   http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
@@ -86,7 +87,7 @@ function takeProbe(connection: Unrecognized, bytes: Buffer, hello: ClientHello):
     connection.socket.destroy();
     return;
   }
-  putBack(connection.socket, bytes);
+  connection.socket.pause();
   const sni = hello.serverName ?? '';
   const established = (handshake: Handshake): void => {
     if (handshake.kind === 'failed') {
@@ -99,7 +100,7 @@ function takeProbe(connection: Unrecognized, bytes: Buffer, hello: ClientHello):
     const scope = connection.identify({ kind: 'passthrough', sni });
     connection.probing(socket, socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1', scope);
   };
-  connection.probeHandshake(hello, guarded('the TLS handshake of a probe', connection, established));
+  connection.probeHandshake(bytes, hello, guarded('the TLS handshake of a probe', connection, established));
 }
 
 /** Policy may have changed meanwhile. */
@@ -150,7 +151,7 @@ function takeHello(
     connection.socket.destroy();
     return;
   }
-  putBack(connection.socket, bytes);
+  connection.socket.pause();
   const prefer: AlpnPreference = policy.protocol === 'http2' || policy.protocol === 'grpc' ? 'h2' : 'http/1.1';
   const established = (handshake: Handshake): void => {
     if (handshake.kind === 'failed') {
@@ -163,7 +164,7 @@ function takeHello(
     const alpn = socket.alpnProtocol === false ? null : socket.alpnProtocol;
     recognizePlain(connection, socket, nothing, { kind: 'mesh', identity }, alpn);
   };
-  termination.accept(connection.socket, hello, prefer, guarded('a TLS handshake', connection, established));
+  termination.accept(connection.socket, bytes, hello, prefer, guarded('a TLS handshake', connection, established));
 }
 
 /** Who configures an identity expects TLS to end here. Where the port's TLS is declared to be the app's, nothing is odd. */

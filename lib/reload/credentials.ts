@@ -8,11 +8,6 @@ import type { Validity } from './expiry.ts';
 /** What TLS is served with. Immutable; each good load publishes a new one, and open connections keep theirs. */
 export interface Credentials {
   readonly secureContext: tls.SecureContext;
-  /**
-   * For `tls.createServer`. The SNI callback hands out `secureContext`, because a server that makes its own context
-   * from these options leaves out `allowPartialTrustChain`; what it does take says the same, anchors included.
-   */
-  readonly secureContextOptions: Readonly<tls.TlsOptions>;
   /** SNI names for which TLS is terminated here: lower case, never empty. */
   readonly names: readonly string[];
   /** By their SHA-256: those that have not expired. */
@@ -140,17 +135,10 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
     return faulty(faults, context.now < leaf.validFromDate ? leaf.validFromDate : null);
   }
 
-  const options = secureContextOptions(chain, key, anchors);
-  const secureContext = tls.createSecureContext(options);
   return {
     kind: 'usable',
     credentials: Object.freeze({
-      secureContext,
-      secureContextOptions: Object.freeze({
-        ...options,
-        SNICallback: (_name: string, done: (error: Error | null, context: tls.SecureContext) => void) =>
-          done(null, secureContext),
-      }),
+      secureContext: tls.createSecureContext(secureContextOptions(chain, key, anchors)),
       names: Object.freeze(names),
       anchorIds: Object.freeze(anchors.map(({ fingerprint256 }) => fingerprint256)),
       endOfChain: (certificate: X509Certificate, issuers: readonly X509Certificate[]) =>
@@ -189,6 +177,9 @@ function secureContextOptions(
     ciphers: 'TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256',
     ecdhCurve: 'X25519MLKEM768:X25519:P-256:P-384',
     secureOptions: constants.SSL_OP_NO_TICKET,
+    honorCipherOrder: true,
+    // A session that came back without one, if any did, would be an error in OpenSSL.
+    sessionIdContext: 'sallyport',
   };
 }
 

@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto';
+import { createSecureContext } from 'node:tls';
 import { TlsTermination } from '../../lib/proxy/tls/termination.ts';
 import type { TestCertificate } from './certificates.ts';
 
@@ -6,7 +7,12 @@ import type { TestCertificate } from './certificates.ts';
 export function terminationOf(own: TestCertificate, name: string, timeoutMs?: number): TlsTermination {
   const credentials = {
     names: new Set([name]),
-    options: { cert: own.certificatePem, key: own.keyPem, ca: own.trustAnchorsPem, minVersion: 'TLSv1.3' },
+    secureContext: createSecureContext({
+      cert: own.certificatePem,
+      key: own.keyPem,
+      ca: own.trustAnchorsPem,
+      minVersion: 'TLSv1.3',
+    }),
     anchors: { generation: 0, endOfChain: () => Number.POSITIVE_INFINITY },
     own: {
       names: [name],

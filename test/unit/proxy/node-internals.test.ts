@@ -4,7 +4,16 @@ import net from 'node:net';
 import tls from 'node:tls';
 import t from 'tap';
 import { listen } from '../../../lib/proxy/accept/listener.ts';
-import { checkNode, latin1Slice, queuedBytes, takeFeed } from '../../../lib/proxy/node-internals.ts';
+import {
+  checkNode,
+  checkTls,
+  feedTls,
+  latin1Slice,
+  queuedBytes,
+  takeFeed,
+  verifyErrorOf,
+} from '../../../lib/proxy/node-internals.ts';
+import { testCertificate } from '../../support/certificates.ts';
 
 /** The class of all handles of TCP sockets and listeners. */
 const handleClass: object = (() => {
@@ -151,6 +160,52 @@ t.test('what a socket has queued: nothing where it has no handle, and TLS socket
   t.equal(queuedBytes(secure), 0);
   secure.on('error', () => {}).destroy();
   raw.on('error', () => {}).destroy();
+});
+
+t.test('what TLS takes that ends here is looked for', async (t) => {
+  const own = testCertificate({ dnsNames: ['web.shop'] });
+  const secureContext = tls.createSecureContext({ cert: own.certificatePem, key: own.keyPem });
+  const secure = new tls.TLSSocket(new net.Socket(), { isServer: true, secureContext });
+  const { _handle } = secure as unknown as { readonly _handle: object };
+  const tlsHandle: object = Object.getPrototypeOf(_handle);
+  t.doesNotThrow(() => checkTls(secure));
+  const silent = (): void => {};
+  const rows: readonly (readonly [holder: object, name: string, instead: unknown, said: RegExp])[] = [
+    [tlsHandle, 'verifyError', undefined, /_handle\.verifyError/],
+    [tlsHandle, 'receive', undefined, /_handle\.receive/],
+    [tls.TLSSocket.prototype, '_releaseControl', undefined, /_releaseControl/],
+    [tls.TLSSocket.prototype, '_finishInit', silent, /event 'secure'/],
+  ];
+  for (const [holder, name, instead, said] of rows) {
+    const restore = without(holder, name, instead);
+    t.throws(() => checkTls(secure), { code: 'ERR_SALLYPORT_NODE', message: said }, name);
+    restore();
+  }
+  t.doesNotThrow(() => checkTls(secure), 'all is as it was');
+  // Only a null that OpenSSL has said is a certificate that verifies.
+  for (const [answer, fault] of [
+    [null, null],
+    [undefined, 'UNSPECIFIED'],
+    [{}, 'UNSPECIFIED'],
+    [{ code: 'CERT_HAS_EXPIRED' }, 'CERT_HAS_EXPIRED'],
+  ] as const) {
+    const restore = without(tlsHandle, 'verifyError', () => answer);
+    t.equal(verifyErrorOf(secure), fault, String(fault));
+    restore();
+  }
+  const restore = without(tlsHandle, 'verifyError');
+  t.equal(verifyErrorOf(secure), 'UNSPECIFIED', 'nobody who could say');
+  restore();
+  // The first buffer is never full: that would make a second, 16 times as large, for as long as the connection lives.
+  const fed: number[] = [];
+  const restoreReceive = without(tlsHandle, 'receive', (bytes: Buffer) => void fed.push(bytes.length));
+  for (const length of [0, 1, 1023, 1024, 5000]) feedTls(secure, Buffer.alloc(length));
+  restoreReceive();
+  t.same(fed, [1, 1023, 1023, 1, 1023, 1023, 1023, 1023, 908]);
+  secure.on('error', () => {}).destroy();
+  await new Promise((resolve) => secure.once('close', resolve));
+  t.equal(verifyErrorOf(secure), 'UNSPECIFIED', 'a socket that is closed');
+  t.doesNotThrow(() => feedTls(secure, Buffer.alloc(10)));
 });
 
 t.test('a slice of bytes is what toString says', async (t) => {

@@ -42,8 +42,13 @@ for (const [name, options, usable] of kinds) {
   });
 }
 
+type ContextFound = (error: Error | null, context: tls.SecureContext) => void;
+
 async function handshakes(result: CredentialsResult, { cert, key }: { cert: string; key: string }): Promise<boolean> {
-  const made = result.kind === 'usable' ? result.credentials.secureContextOptions : { cert, key };
+  const made =
+    result.kind === 'usable'
+      ? { SNICallback: (_name: string, done: ContextFound) => done(null, result.credentials.secureContext) }
+      : { cert, key };
   const server = tls.createServer({ ...made, minVersion: 'TLSv1.3' }).listen(0, '127.0.0.1');
   server.on('tlsClientError', () => server.emit('ended'));
   await new Promise((resolve) => server.once('listening', resolve));

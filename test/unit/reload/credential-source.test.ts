@@ -1,7 +1,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { copyFile, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import tls from 'node:tls';
@@ -291,9 +291,9 @@ t.test('who is believed', async (t) => {
   const files = filesIn(t.testdir());
   // An issuer as the only anchor, as Linkerd takes it; OpenSSL left to itself would want the root.
   await write(files, { cert: own.certificatePem, key: own.keyPem, anchors: between.certificatePem });
-  const { secureContextOptions } = await sourceOf(t, files).source.start();
+  const { secureContext } = await sourceOf(t, files).source.start();
   const asked = { requestCert: true, rejectUnauthorized: false };
-  const server = tls.createServer({ ...secureContextOptions, ...asked }, (socket) => {
+  const server = tls.createServer({ SNICallback: (_name, done) => done(null, secureContext), ...asked }, (socket) => {
     socket.on('error', () => {});
     socket.end(JSON.stringify([socket.authorized, socket.getPeerX509Certificate() !== undefined]));
   });
@@ -504,18 +504,28 @@ t.test('no session resumes', { skip: openssl ? false : 'openssl is not installed
   await write(client, { cert: orders.certificatePem, key: orders.keyPem, anchors });
 
   const resumed: boolean[] = [];
-  const { SNICallback: _, ...plain } = { ...credentials.secureContextOptions, secureOptions: 0 };
-  const rows: readonly [string, tls.TlsOptions, RegExp[], boolean[]][] = [
-    ['ours', credentials.secureContextOptions, [/^New, TLSv1\.3/m, /^New, TLSv1\.3/m], [false, false]],
+  const plain = tls.createSecureContext({
+    cert: web.certificatePem,
+    key: web.keyPem,
+    ca: anchors,
+    minVersion: 'TLSv1.3',
+    sessionIdContext: 'test',
+  });
+  const rows: readonly [string, tls.SecureContext, RegExp[], boolean[]][] = [
+    ['ours', credentials.secureContext, [/^New, TLSv1\.3/m, /^New, TLSv1\.3/m], [false, false]],
     // Without the option the same steps do resume, so the row above proves something.
     ['with tickets', plain, [/^New, TLSv1\.3/m, /^Reused, TLSv1\.3/m], [false, true]],
   ];
-  for (const [name, options, outputs, expected] of rows) {
+  for (const [name, secureContext, outputs, expected] of rows) {
     resumed.length = 0;
-    const server = tls.createServer({ ...options, requestCert: true, rejectUnauthorized: false }, (socket) => {
-      resumed.push(socket.isSessionReused());
+    // As the proxy does: no tls.Server.
+    const server = createServer((raw) => {
+      const socket = new tls.TLSSocket(raw, { isServer: true, secureContext, requestCert: true });
       socket.on('error', () => {});
-      socket.end('over\n');
+      socket.once('secure', () => {
+        resumed.push(socket.isSessionReused());
+        socket.end('over\n');
+      });
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;

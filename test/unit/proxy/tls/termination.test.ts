@@ -1,7 +1,7 @@
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import tls from 'node:tls';
 import t, { type Test } from 'tap';
-import type { Handshake } from '../../../../lib/proxy/tls/termination.ts';
+import type { Handshake } from '../../../../lib/proxy/tls/handshake.ts';
 import { testCertificate } from '../../../support/certificates.ts';
 import { parseClientHello } from '../../../support/client-hello.ts';
 import { terminationOf } from '../../../support/termination.ts';
@@ -26,8 +26,7 @@ async function stage(t: Test, timeoutMs: number): Promise<Stage> {
       const result = parseClientHello(bytes);
       if (result.kind !== 'hello') throw new Error('a whole hello was sent');
       socket.pause();
-      socket.unshift(bytes);
-      termination.accept(socket, result.hello, 'http/1.1', (handshake) => ended.push(handshake));
+      termination.accept(socket, bytes, result.hello, 'http/1.1', (handshake) => ended.push(handshake));
     });
   });
   t.teardown(() => {

@@ -1,0 +1,183 @@
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import tls from 'node:tls';
+import type { ClientIdentity } from '../../client.ts';
+import type { Deadlines, Expirable } from '../fairness/deadlines.ts';
+import type { Line } from '../fairness/line.ts';
+import { guarded, internalFault } from '../guard.ts';
+import { feedTls, releaseTls } from '../node-internals.ts';
+import type { HandshakeFailure } from '../recorder.ts';
+import { closedFailure, errorFailure, type HandshakeContext, internalFailure } from './handshake-failure.ts';
+import type { HandshakeTurns } from './handshake-turns.ts';
+import type { PeerSession } from './peer-session.ts';
+
+export type Handshake =
+  | {
+      readonly kind: 'established';
+      readonly socket: tls.TLSSocket;
+      readonly identity: ClientIdentity | null;
+      /** Null where the client has shown no certificate. */
+      readonly session: PeerSession | null;
+    }
+  /** The client gave up, or presented a certificate that does not verify. */
+  | { readonly kind: 'failed'; readonly failure: HandshakeFailure };
+
+export function failed(failure: HandshakeFailure): Handshake {
+  return { kind: 'failed', failure };
+}
+
+/** What all handshakes of a termination share. */
+export interface HandshakeServices {
+  readonly secureContext: tls.SecureContext;
+  readonly turns: HandshakeTurns;
+  readonly deadlines: Deadlines;
+  readonly context: () => HandshakeContext;
+  /** Whom a handshake that TLS has completed was with. */
+  readonly judge: (socket: tls.TLSSocket) => Handshake;
+}
+
+/** Where a fault of ours was met. */
+const entry = 'a TLS handshake';
+
+/** A TLS socket that nobody has taken: its end is all there is to know. */
+const ignore = (): void => {};
+
+/**
+ * The server's side of TLS on a connection that was accepted. A client is asked for a certificate and need not have one;
+ * what it shows is judged when the handshake is over.
+ */
+export function securedBy(secureContext: tls.SecureContext, stream: Duplex, alpn: Buffer | null): tls.TLSSocket {
+  return new tls.TLSSocket(stream, {
+    isServer: true,
+    secureContext,
+    requestCert: true,
+    rejectUnauthorized: false,
+    ...(alpn === null ? {} : { ALPNProtocols: alpn }),
+  });
+}
+
+/** One handshake of a client's, from its ClientHello to its end. */
+export class ServerHandshake implements Expirable {
+  since = 0;
+  line: Line<Expirable> | null = null;
+  earlier: Expirable | null = null;
+  later: Expirable | null = null;
+  readonly #services: HandshakeServices;
+  /** The connection as it is without TLS. */
+  readonly #socket: Socket;
+  /** What the client has sent, until OpenSSL has it. */
+  #unread: Buffer;
+  readonly #alpn: Buffer | null;
+  readonly #done: (result: Handshake) => void;
+  #secure: tls.TLSSocket | null = null;
+  /** What TLS has said, before the turn in which it is passed on. */
+  #result: Handshake | null = null;
+  #isPassed = false;
+
+  /**
+   * @param unread the client's first bytes, which have been read from the socket; it is paused.
+   * @param alpn as the protocol lists them (RFC 7301 section 3.1); null: none is agreed on.
+   * @param done called once.
+   */
+  constructor(
+    services: HandshakeServices,
+    socket: Socket,
+    unread: Buffer,
+    alpn: Buffer | null,
+    done: (result: Handshake) => void,
+  ) {
+    this.#services = services;
+    this.#socket = socket;
+    this.#unread = unread;
+    this.#alpn = alpn;
+    this.#done = done;
+    // A client that vanishes in the middle of the handshake may cause no TLS event.
+    socket.once('close', this.#onVanished);
+    services.turns.add(socket.remoteAddress ?? '', socket, () => this.#begin());
+  }
+
+  #begin(): void {
+    const { secureContext, deadlines } = this.#services;
+    const secure = securedBy(secureContext, this.#socket, this.#alpn);
+    this.#secure = secure;
+    // Node would have each further listener announced, to see whether anybody wants the keys.
+    secure.removeAllListeners('newListener');
+    secure.once('secure', this.#onSecure);
+    secure.on('error', this.#onError);
+    this.since = performance.now();
+    deadlines.add(this);
+    const unread = this.#unread;
+    this.#unread = unread.subarray(0, 0);
+    feedTls(secure, unread);
+  }
+
+  readonly #onSecure = (): void => {
+    const secure = this.#secure;
+    if (secure === null) return;
+    let result: Handshake;
+    try {
+      releaseTls(secure);
+      result = this.#services.judge(secure);
+    } catch (error) {
+      internalFault(entry, null, error);
+      result = failed(internalFailure(this.#services.context()));
+    }
+    this.#settle(result);
+  };
+
+  readonly #onError = (error: unknown): void => {
+    this.#settle(failed(errorFailure(error, this.#services.context())));
+  };
+
+  expire(): void {
+    this.#onError({ code: 'ERR_TLS_HANDSHAKE_TIMEOUT' });
+  }
+
+  /** Ends it at once, for whatever reason. */
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  /**
+   * In a later turn: these events come from inside OpenSSL, and a socket that is destroyed there takes away memory that
+   * is still in use. A client whose certificate did not verify could end the process so (SIGSEGV, Node 26.10).
+   */
+  #settle(result: Handshake): void {
+    if (this.#result !== null) return;
+    this.#result = result;
+    this.#over();
+    const settle = (): void => {
+      this.#pass(result);
+      if (result.kind === 'failed') this.#secure?.destroy();
+    };
+    setImmediate(guarded(entry, this, settle));
+  }
+
+  readonly #onVanished = (): void => {
+    try {
+      this.#over();
+      // It may have said why: an alert, and the end, come in one turn.
+      const said = this.#result;
+      this.#pass(said?.kind === 'failed' ? said : failed(closedFailure(this.#services.context())));
+    } catch (error) {
+      internalFault(entry, null, error);
+    }
+  };
+
+  #over(): void {
+    this.#services.turns.over(this.#socket);
+    this.#services.deadlines.delete(this);
+  }
+
+  /** Once; what comes later has nobody to hear it. */
+  #pass(result: Handshake): void {
+    if (this.#isPassed) return;
+    this.#isPassed = true;
+    this.#socket.removeListener('close', this.#onVanished);
+    if (this.#secure !== null) {
+      this.#secure.on('error', ignore);
+      this.#secure.removeListener('error', this.#onError);
+    }
+    this.#done(result);
+  }
+}
