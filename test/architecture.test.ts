@@ -160,6 +160,12 @@ const rules: readonly Rule[] = [
   },
   ...dataPlane,
   {
+    room: /^lib\/shared\//,
+    may: [/^lib\/shared\//, values, /^lib\/policy\/decide\/buckets\.ts$/, inRoom('fairness')],
+    packages: [],
+    why: 'what several threads share in memory: it keeps for the rooms that count, and only the root gives it to them',
+  },
+  {
     room: /^lib\/reload\//,
     may: [/^lib\/reload\//, values, /^lib\/policy\//, /^lib\/config\//, /^lib\/(yaml|regular-file)\.ts$/],
     why: 'reloading feeds the policy core and knows nothing of the data plane',
