@@ -15,7 +15,8 @@ import type {
 import type { DecisionLog } from './decision-log.ts';
 import type { DecisionMetrics } from './decision-metrics.ts';
 import type { LabelStore } from './labels.ts';
-import { type ClientSeries, type RequestMetrics, RequestRecord, type RouteSeries } from './request-metrics.ts';
+import type { ClientSeries, RequestMetrics, RouteSeries } from './request-metrics.ts';
+import { RequestRecord } from './request-record.ts';
 import type { Cell, LabelGroup } from './series.ts';
 import type { DetectResult, DetectSeries, TransportMetrics, TransportSeries } from './transport-metrics.ts';
 

@@ -1,7 +1,7 @@
 /** What policy decided: counters that never expire, so that a rate over them never forgets a denial. */
-import type { Registry } from 'prom-client';
 import type { ErrorLabel } from '../proxy/recorder.ts';
-import { type Cell, counterFamily, type LabelGroup, type SeriesMap } from './series.ts';
+import type { Families } from './figures.ts';
+import { type Cell, constantGroup, type LabelGroup, type SeriesMap } from './series.ts';
 
 export class DecisionMetrics {
   readonly httpAllow: SeriesMap<Cell>;
@@ -18,8 +18,8 @@ export class DecisionMetrics {
   readonly #tcpErrors: SeriesMap<Cell>;
   readonly #errorGroups: ReadonlyMap<ErrorLabel, LabelGroup>;
 
-  constructor(registry: Registry) {
-    const family = (name: string, help: string) => counterFamily(registry, name, help);
+  constructor(families: Families) {
+    const family = (name: string, help: string) => families.counter(name, help);
     this.httpAllow = family('inbound_http_authz_allow_total', 'HTTP requests that an authorization let through.');
     this.httpDeny = family('inbound_http_authz_deny_total', 'HTTP requests that no authorization let through.');
     this.routeNotFound = family(
@@ -47,7 +47,7 @@ export class DecisionMetrics {
     );
     this.#httpErrors = family('inbound_http_errors_total', 'HTTP requests that failed here, by kind of error.');
     this.#tcpErrors = family('inbound_tcp_errors_total', 'Connections that failed here, by kind of error.');
-    this.#errorGroups = new Map(errorLabels.map((error, index) => [error, { id: -1 - index, pairs: { error } }]));
+    this.#errorGroups = new Map(errorLabels.map((error) => [error, constantGroup({ error })]));
   }
 
   httpError(error: ErrorLabel, target: LabelGroup, server: LabelGroup): Cell {

@@ -1,9 +1,9 @@
 import { inspect } from 'node:util';
-import type { Registry } from 'prom-client';
 import type { CodedLog } from '../errors/complaint.ts';
 import type { InternalFault } from '../proxy/recorder.ts';
 import { clip } from './decision-log.ts';
-import { gaugeSample, registerCollected } from './series.ts';
+import type { Families } from './figures.ts';
+import type { Cell } from './series.ts';
 
 /** Faults in full within a window; of the others how many there were. */
 const inFull = 10;
@@ -15,27 +15,21 @@ const maxStack = 4096;
 export class FaultLog {
   readonly #log: CodedLog;
   readonly #now: () => number;
-  #count = 0;
+  readonly #count: Cell;
   #windowStart = Number.NEGATIVE_INFINITY;
   #shown = 0;
   #hidden = 0;
 
-  constructor(log: CodedLog, registry: Registry, now: () => number) {
+  constructor(log: CodedLog, families: Families, now: () => number) {
     this.#log = log;
     this.#now = now;
-    registerCollected(
-      registry,
-      {
-        name: 'sallyport_internal_errors_total',
-        help: 'Exceptions in the proxy itself; each ended its connection.',
-        type: 'counter',
-      },
-      () => [gaugeSample(this.#count)],
-    );
+    this.#count = families
+      .counter('sallyport_internal_errors_total', 'Exceptions in the proxy itself; each ended its connection.')
+      .at();
   }
 
   record({ where, error, ended }: InternalFault): void {
-    this.#count++;
+    this.#count.value++;
     const now = this.#now();
     if (now - this.#windowStart >= windowMs) {
       this.#windowStart = now;

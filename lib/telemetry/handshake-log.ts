@@ -1,4 +1,3 @@
-import type { Registry } from 'prom-client';
 import type { PortPolicy } from '../policy/decision.ts';
 import {
   type HandshakeFailure,
@@ -9,9 +8,10 @@ import {
   type UnknownClient,
 } from '../proxy/recorder.ts';
 import { clip } from './decision-log.ts';
+import type { Families } from './figures.ts';
 import type { CodedLogger } from './log.ts';
 import { occasionFields, Repeats } from './repeats.ts';
-import { Cell, registerCollected, sample } from './series.ts';
+import { type Cell, constantGroup } from './series.ts';
 
 const maxText = 256;
 /** Names of ours in a line. */
@@ -22,28 +22,23 @@ const maxNames = 5;
  * is not what the Server declares: for each client and reason one a minute.
  */
 export class HandshakeLog {
-  readonly #cells: ReadonlyMap<HandshakeReason, Cell> = new Map(
-    (Object.keys(handshakeCodes) as HandshakeReason[]).map((reason) => [reason, new Cell({ reason })]),
-  );
+  readonly #cells: ReadonlyMap<HandshakeReason, Cell>;
   readonly #log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>;
   readonly #failures: Repeats;
   readonly #notForUs: Repeats;
   readonly #otherHttp: Repeats;
 
-  constructor(registry: Registry, log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>, nowMs: () => number) {
+  constructor(families: Families, log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>, nowMs: () => number) {
     this.#log = log;
     this.#failures = new Repeats(nowMs);
     this.#notForUs = new Repeats(nowMs);
     this.#otherHttp = new Repeats(nowMs);
-    registerCollected(
-      registry,
-      {
-        name: 'sallyport_tls_failures_total',
-        help: 'TLS handshakes for our name that came to nothing, by reason.',
-        type: 'counter',
-      },
-      () => Array.from(this.#cells.values(), sample),
+    const family = families.counter(
+      'sallyport_tls_failures_total',
+      'TLS handshakes for our name that came to nothing, by reason.',
     );
+    const reasons = Object.keys(handshakeCodes) as HandshakeReason[];
+    this.#cells = new Map(reasons.map((reason) => [reason, family.at(constantGroup({ reason }))]));
   }
 
   failed(client: UnknownClient, serverName: string, failure: HandshakeFailure): void {

@@ -9,7 +9,7 @@ import { hostPort } from '../ip.ts';
 import type { PortPolicy, ProbeKind } from '../policy/decision.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type { ResourceRef } from '../resource-ref.ts';
-import { type LabelGroup, overflowValue } from './series.ts';
+import { constantGroup, type LabelGroup, labelGroup, overflowValue } from './series.ts';
 
 export const limits = {
   /** Verified identities. */
@@ -44,32 +44,47 @@ export function labelValue(text: string): string {
   return text.replace(unprintable, '?').toWellFormed();
 }
 
-let nextId = 0;
+type Pairs = Record<string, string>;
 
-function group(pairs: Record<string, string>): LabelGroup {
-  return Object.freeze({ id: nextId++, pairs: Object.freeze(Object.assign(Object.create(null), pairs)) });
-}
-
-/** Groups by key, at most `limit`; `undefined` beyond. */
-class Interned {
+/** Groups by key, at most `limit`; what comes after is given another one. */
+class Bound {
   readonly #groups = new Map<string, LabelGroup>();
+  readonly #name: string;
   readonly #limit: number;
+  readonly #beyond: (pairs: Pairs) => LabelGroup;
 
-  constructor(limit: number) {
+  constructor(name: string, limit: number, beyond: (pairs: Pairs) => LabelGroup) {
+    this.#name = name;
     this.#limit = limit;
+    this.#beyond = beyond;
   }
 
   find(key: string): LabelGroup | undefined {
     return this.#groups.get(key);
   }
 
-  at(key: string, pairs: () => Record<string, string>): LabelGroup | undefined {
+  at(key: string, pairs: () => Pairs): LabelGroup {
     const known = this.#groups.get(key);
     if (known !== undefined) return known;
-    if (this.#groups.size >= this.#limit) return undefined;
-    const made = group(pairs());
+    if (this.#groups.size >= this.#limit) return this.#beyond(pairs());
+    const made = labelGroup(pairs(), { name: this.#name, key });
     this.#groups.set(key, made);
     return made;
+  }
+}
+
+/** The bounds of one store, by name. */
+class Bounds {
+  readonly #byName = new Map<string, Bound>();
+
+  add(name: string, limit: number, beyond: LabelGroup | ((pairs: Pairs) => LabelGroup)): Bound {
+    const bound = new Bound(name, limit, typeof beyond === 'function' ? beyond : () => beyond);
+    this.#byName.set(name, bound);
+    return bound;
+  }
+
+  get(name: string): Bound | undefined {
+    return this.#byName.get(name);
   }
 }
 
@@ -79,34 +94,34 @@ function keyOf(ref: ResourceRef, more = ''): string {
 }
 
 const otherRef: ResourceRef = { group: other, kind: other, name: other };
+const otherTarget = constantGroup({ target_addr: other, target_ip: other, target_port: other });
 
 /** Groups of a resource under one label prefix. */
 class ResourceLabels {
   readonly #prefix: string;
-  readonly #interned = new Interned(limits.resources);
+  readonly #bound: Bound;
   /** Refs of the current policy are stable objects; weakly, so that a replaced policy can go. */
   readonly #byRef = new WeakMap<ResourceRef, LabelGroup>();
-  readonly #overflow: LabelGroup;
 
-  constructor(prefix: string) {
+  constructor(bounds: Bounds, prefix: string) {
     this.#prefix = prefix;
-    this.#overflow = group(this.#pairs(otherRef));
+    this.#bound = bounds.add(prefix, limits.resources, constantGroup(this.#pairs(otherRef)));
   }
 
   of(ref: ResourceRef): LabelGroup {
     const cached = this.#byRef.get(ref);
     if (cached !== undefined) return cached;
-    const found = this.#interned.at(keyOf(ref), () => this.#pairs(ref)) ?? this.#overflow;
+    const found = this.#bound.at(keyOf(ref), () => this.#pairs(ref));
     this.#byRef.set(ref, found);
     return found;
   }
 
-  #pairs(ref: ResourceRef): Record<string, string> {
+  #pairs(ref: ResourceRef): Pairs {
     return refPairs(this.#prefix, ref);
   }
 }
 
-function refPairs(prefix: string, ref: ResourceRef): Record<string, string> {
+function refPairs(prefix: string, ref: ResourceRef): Pairs {
   return {
     [`${prefix}_group`]: labelValue(ref.group),
     [`${prefix}_kind`]: labelValue(ref.kind),
@@ -117,27 +132,31 @@ function refPairs(prefix: string, ref: ResourceRef): Record<string, string> {
 /** A server and its port, as `srv_*` or as `parent_*`. */
 class ServerLabels {
   readonly #prefix: string;
-  readonly #named = new Interned(limits.namedServerPorts);
-  readonly #unnamed = new Interned(limits.unnamedServerPorts);
-  readonly #portless = new Interned(limits.resources);
+  readonly #named: Bound;
+  readonly #unnamed: Bound;
   readonly #byPolicy = new WeakMap<PortPolicy, LabelGroup>();
-  readonly #overflow: LabelGroup;
 
-  constructor(prefix: string) {
+  constructor(bounds: Bounds, prefix: string) {
     this.#prefix = prefix;
-    this.#overflow = group({ ...refPairs(prefix, otherRef), [`${prefix}_port`]: other });
+    const port = `${prefix}_port`;
+    const overflow = constantGroup({ ...refPairs(prefix, otherRef), [port]: other });
+    const portless = bounds.add(`${prefix} without port`, limits.resources, overflow);
+    const withoutPort = (pairs: Pairs): LabelGroup => {
+      const all = { ...pairs, [port]: other };
+      return portless.at(Object.values(all).join('\0'), () => all);
+    };
+    this.#named = bounds.add(`${prefix} named`, limits.namedServerPorts, withoutPort);
+    this.#unnamed = bounds.add(`${prefix} unnamed`, limits.unnamedServerPorts, withoutPort);
   }
 
   of(policy: PortPolicy): LabelGroup {
     const cached = this.#byPolicy.get(policy);
     if (cached !== undefined) return cached;
     const { server } = policy;
-    const store = isNamed(policy) ? this.#named : this.#unnamed;
-    const pairs = (port: string) => ({ ...refPairs(this.#prefix, server), [`${this.#prefix}_port`]: port });
-    const found =
-      store.at(keyOf(server, String(policy.port)), () => pairs(String(policy.port))) ??
-      this.#portless.at(keyOf(server), () => pairs(other)) ??
-      this.#overflow;
+    const port = String(policy.port);
+    const bound = isNamed(policy) ? this.#named : this.#unnamed;
+    const pairs = () => ({ ...refPairs(this.#prefix, server), [`${this.#prefix}_port`]: port });
+    const found = bound.at(keyOf(server, port), pairs);
     this.#byPolicy.set(policy, found);
     return found;
   }
@@ -150,31 +169,45 @@ function isNamed(policy: PortPolicy): boolean {
 
 /** Every label group of the process. One per telemetry, shared by all connections. */
 export class LabelStore {
-  readonly #server = new ServerLabels('srv');
-  readonly #parent = new ServerLabels('parent');
-  readonly #route = new ResourceLabels('route');
-  readonly #authz = new ResourceLabels('authz');
-  readonly #networkPolicy = new ResourceLabels('network_policy');
-  readonly #limit = new Interned(limits.resources);
-  readonly #limitOverflow = group({ ...refPairs('ratelimit', otherRef), ratelimit_scope: other });
-  readonly #namedTargets = new Interned(limits.namedTargets);
-  readonly #unnamedTargets = new Interned(limits.unnamedTargets);
+  readonly #bounds = new Bounds();
+  readonly #server = new ServerLabels(this.#bounds, 'srv');
+  readonly #parent = new ServerLabels(this.#bounds, 'parent');
+  readonly #route = new ResourceLabels(this.#bounds, 'route');
+  readonly #authz = new ResourceLabels(this.#bounds, 'authz');
+  readonly #networkPolicy = new ResourceLabels(this.#bounds, 'network_policy');
+  readonly #limit = this.#bounds.add(
+    'ratelimit',
+    limits.resources,
+    constantGroup({ ...refPairs('ratelimit', otherRef), ratelimit_scope: other }),
+  );
+  readonly #namedTargets = this.#bounds.add('named target', limits.namedTargets, otherTarget);
+  readonly #unnamedTargets = this.#bounds.add('unnamed target', limits.unnamedTargets, otherTarget);
   /** Most connections come to the same. */
   #lastTarget: { readonly ip: string; readonly port: number; readonly group: LabelGroup } | null = null;
-  readonly #otherTarget = group({ target_addr: other, target_ip: other, target_port: other });
-  readonly #clients = new Interned(limits.clientIds);
-  readonly #manyClients = group({ tls: 'true', client_id: overflowValue });
-  readonly #anonymous = group({ tls: 'true', client_id: '' });
-  readonly #snis = new Interned(limits.snis);
-  readonly #manySnis = group({ tls: 'opaque', sni: overflowValue });
+  readonly #clients = this.#bounds.add(
+    'client',
+    limits.clientIds,
+    constantGroup({ tls: 'true', client_id: overflowValue }),
+  );
+  readonly #anonymous = constantGroup({ tls: 'true', client_id: '' });
+  readonly #snis = this.#bounds.add('sni', limits.snis, constantGroup({ tls: 'opaque', sni: overflowValue }));
   readonly #noTls = {
-    no_tls_from_remote: group({ tls: 'no_identity', no_tls_reason: 'no_tls_from_remote' }),
-    port_skipped: group({ tls: 'no_identity', no_tls_reason: 'port_skipped' }),
+    no_tls_from_remote: constantGroup({ tls: 'no_identity', no_tls_reason: 'no_tls_from_remote' }),
+    port_skipped: constantGroup({ tls: 'no_identity', no_tls_reason: 'port_skipped' }),
   };
   /** Of a connection that NetworkPolicies do not admit. */
-  readonly refused = { new: group({ connection: 'new' }), open: group({ connection: 'open' }) };
+  readonly refused = { new: constantGroup({ connection: 'new' }), open: constantGroup({ connection: 'open' }) };
   readonly #probes = new Map<string, LabelGroup>();
-  readonly loopback = group({ tls: 'no_identity', no_tls_reason: 'loopback' });
+  readonly loopback = constantGroup({ tls: 'no_identity', no_tls_reason: 'loopback' });
+
+  /** The group of this store for one that another thread's store has made. */
+  adopt({ bound, pairs }: Pick<LabelGroup, 'bound' | 'pairs'>): LabelGroup {
+    if (bound === null) return constantGroup(pairs);
+    const known = this.#bounds.get(bound.name);
+    if (known === undefined) throw new Error(`there is no bound ${bound.name} of label values`);
+    const target = 'target_addr' in pairs ? this.#knownTarget(bound.key) : undefined;
+    return target ?? known.at(bound.key, () => pairs);
+  }
 
   /** `srv_*`; a default server on one port too many reports `srv_port="other"`. */
   server(policy: PortPolicy): LabelGroup {
@@ -196,7 +229,7 @@ export class LabelStore {
 
   rateLimit(ref: ResourceRef, scope: 'total' | 'identity'): LabelGroup {
     const pairs = () => ({ ...refPairs('ratelimit', ref), ratelimit_scope: scope });
-    return this.#limit.at(keyOf(ref, scope), pairs) ?? this.#limitOverflow;
+    return this.#limit.at(keyOf(ref, scope), pairs);
   }
 
   /** `network_policy_*`, by the first of those that isolate the pod. */
@@ -206,7 +239,7 @@ export class LabelStore {
 
   /** By a kind of probe, of which there are few. */
   probe(kind: ProbeKind): LabelGroup {
-    const known = this.#probes.get(kind) ?? group({ probe: kind });
+    const known = this.#probes.get(kind) ?? constantGroup({ probe: kind });
     this.#probes.set(kind, known);
     return known;
   }
@@ -216,7 +249,7 @@ export class LabelStore {
     const last = this.#lastTarget;
     if (last !== null && last.port === facts.targetPort && last.ip === facts.targetIp) return last.group;
     const addr = hostPort(facts.targetIp, facts.targetPort);
-    const known = this.#namedTargets.find(addr) ?? this.#unnamedTargets.find(addr);
+    const known = this.#knownTarget(addr);
     if (known !== undefined) {
       this.#lastTarget = { ip: facts.targetIp, port: facts.targetPort, group: known };
       return known;
@@ -227,11 +260,16 @@ export class LabelStore {
       target_ip: labelValue(facts.targetIp),
       target_port: String(facts.targetPort),
     });
-    return store.at(addr, pairs) ?? this.#otherTarget;
+    return store.at(addr, pairs);
+  }
+
+  /** The same whether its port was named when it was first seen or not. */
+  #knownTarget(addr: string): LabelGroup | undefined {
+    return this.#namedTargets.find(addr) ?? this.#unnamedTargets.find(addr);
   }
 
   #sni(sni: string): LabelGroup {
-    return this.#snis.at(sni, () => ({ tls: 'opaque', sni })) ?? this.#manySnis;
+    return this.#snis.at(sni, () => ({ tls: 'opaque', sni }));
   }
 
   /** What TLS found out about the client, in the words of linkerd2-proxy's app/core/src/transport/labels.rs. */
@@ -245,7 +283,7 @@ export class LabelStore {
         const id = clientId(client);
         if (id === null) return this.#anonymous;
         const value = labelValue(id);
-        return this.#clients.at(value, () => ({ tls: 'true', client_id: value })) ?? this.#manyClients;
+        return this.#clients.at(value, () => ({ tls: 'true', client_id: value }));
       }
     }
   }

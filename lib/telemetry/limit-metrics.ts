@@ -1,7 +1,7 @@
-import type { Registry } from 'prom-client';
 import { type LimitName, limitNames } from '../proxy/limits.ts';
+import type { Families } from './figures.ts';
 import type { CodedLogger } from './log.ts';
-import { Cell, registerCollected, sample } from './series.ts';
+import { type Cell, constantGroup } from './series.ts';
 
 /** Milliseconds between lines about one limit. A client may reach it as often as it likes. */
 const everyMs = 10_000;
@@ -20,29 +20,25 @@ class Reached {
   told = Number.NEGATIVE_INFINITY;
   untold = 0;
 
-  constructor(limit: LimitName) {
-    this.cell = new Cell({ limit });
+  constructor(cell: Cell) {
+    this.cell = cell;
   }
 }
 
 /** `sallyport_limit_reached_total`: all limits from the start, at zero, so that a rate over the first is right. */
 export class LimitMetrics {
-  readonly #limits: ReadonlyMap<LimitName, Reached> = new Map(limitNames.map((name) => [name, new Reached(name)]));
+  readonly #limits: ReadonlyMap<LimitName, Reached>;
   readonly #log: Pick<CodedLogger, 'warn' | 'debug'>;
   readonly #nowMs: () => number;
 
-  constructor(registry: Registry, log: Pick<CodedLogger, 'warn' | 'debug'>, nowMs: () => number) {
+  constructor(families: Families, log: Pick<CodedLogger, 'warn' | 'debug'>, nowMs: () => number) {
     this.#log = log;
     this.#nowMs = nowMs;
-    registerCollected(
-      registry,
-      {
-        name: 'sallyport_limit_reached_total',
-        help: 'How often a limit was reached, and somebody refused or cut off because of it.',
-        type: 'counter',
-      },
-      () => Array.from(this.#limits.values(), ({ cell }) => sample(cell)),
+    const family = families.counter(
+      'sallyport_limit_reached_total',
+      'How often a limit was reached, and somebody refused or cut off because of it.',
     );
+    this.#limits = new Map(limitNames.map((limit) => [limit, new Reached(family.at(constantGroup({ limit })))]));
   }
 
   /** `client`: the address of whose connection it was; null where it was nobody's in particular. */

@@ -5,22 +5,12 @@
 
 import { Registry } from 'prom-client';
 import { now as momentNow } from '../moment.ts';
-import type { ConnectionFacts } from '../proxy/connection-facts.ts';
-import type { AccessRecord, ByteCounter, Recorder, TransportScope } from '../proxy/recorder.ts';
-import { Connection, type Shared, Views } from './connection-scope.ts';
-import { DecisionLog } from './decision-log.ts';
-import { DecisionMetrics } from './decision-metrics.ts';
-import { FaultLog } from './fault-log.ts';
-import { HandshakeLog } from './handshake-log.ts';
-import { LabelStore } from './labels.ts';
-import { LimitMetrics } from './limit-metrics.ts';
+import type { Recorder } from '../proxy/recorder.ts';
+import { Families, type Figures } from './figures.ts';
 import { type LoadMetrics, loadMetrics } from './load-metrics.ts';
-import type { CodedLogger } from './log.ts';
-import { pauseMetrics } from './pause-metrics.ts';
 import { ProcessMetrics } from './process-metrics.ts';
-import { RequestMetrics } from './request-metrics.ts';
-import { gaugeSample, type LabelGroup, registerCollected } from './series.ts';
-import { TransportMetrics, type TransportSeries } from './transport-metrics.ts';
+import { createRecording, type RecordingOptions } from './recording.ts';
+import { gaugeSample, registerCollected } from './series.ts';
 
 export interface Build {
   readonly version: string;
@@ -30,10 +20,7 @@ export interface Build {
   readonly date: string;
 }
 
-export interface TelemetryOptions {
-  readonly log: CodedLogger;
-  /** From access-log.ts; null when the access log is off. */
-  readonly accessLog: ((facts: ConnectionFacts, record: AccessRecord) => void) | null;
+export interface TelemetryOptions extends Omit<RecordingOptions, 'now'> {
   readonly build: Build;
   /** When the process started, in Unix seconds. */
   readonly processStart: number;
@@ -57,31 +44,44 @@ export interface Telemetry extends LoadMetrics {
   readonly registry: Registry;
   /** Also forgets what has been idle for ten minutes. */
   exposition(): Promise<Exposition>;
+  /** What another thread has counted, see worker-telemetry.ts, is added to what this one has. */
+  absorb(worker: number, figures: Figures): void;
+  /** That thread is over: nothing is open there. What it has counted stays. */
+  forget(worker: number): void;
 }
 
 export function createTelemetry(options: TelemetryOptions): Telemetry {
   const now = options.now ?? momentNow;
   const registry = new Registry();
-  const labels = new LabelStore();
-  const shared: Shared = {
-    labels,
-    decisions: new DecisionMetrics(registry),
-    requests: new RequestMetrics(registry),
-    transport: new TransportMetrics(registry),
-    log: new DecisionLog(options.log, now),
-    views: new Views(),
-    inbound: fixedGroup('inbound', { direction: 'inbound' }),
-    source: fixedGroup('source', { direction: 'inbound', peer: 'src' }),
-    now,
-  };
-  const destination = fixedGroup('destination', { direction: 'inbound', peer: 'dst' });
+  const families = new Families(registry);
+  const recording = createRecording(families, { ...options, now });
   const processMetrics = new ProcessMetrics(registry, options.processStart, now);
   pauseMetrics(registry);
   buildMetrics(registry, options.build);
-  const limits = new LimitMetrics(registry, options.log, now);
-  const handshakes = new HandshakeLog(registry, options.log, now);
-  const faults = new FaultLog(options.log, registry, now);
-  const dropped = options.droppedLogLines ?? (() => 0);
+  logMetrics(registry, options, recording.droppedLines);
+  return {
+    recorder: recording.recorder,
+    registry,
+    async exposition() {
+      await processMetrics.read();
+      recording.expireIdle();
+      return { contentType: registry.contentType, body: await registry.metrics() };
+    },
+    absorb: (worker, figures) => families.absorb(worker, figures, recording.adopt),
+    forget: (worker) => families.forget(worker),
+    ...loadMetrics(registry),
+  };
+}
+
+function logMetrics(
+  registry: Registry,
+  {
+    droppedLogLines,
+    failedLogWrites,
+    waitingLogLines,
+  }: Pick<TelemetryOptions, 'droppedLogLines' | 'failedLogWrites' | 'waitingLogLines'>,
+  droppedElsewhere: { readonly value: number },
+): void {
   registerCollected(
     registry,
     {
@@ -89,7 +89,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       help: 'Log lines given up because their reader was too slow.',
       type: 'counter',
     },
-    () => [gaugeSample(dropped())],
+    () => [gaugeSample((droppedLogLines?.() ?? 0) + droppedElsewhere.value)],
   );
   registerCollected(
     registry,
@@ -98,7 +98,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       help: 'Log lines that wait for a reader that stands still, or for room.',
       type: 'gauge',
     },
-    () => [gaugeSample(options.waitingLogLines?.() ?? 0)],
+    () => [gaugeSample(waitingLogLines?.() ?? 0)],
   );
   registerCollected(
     registry,
@@ -107,56 +107,9 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       help: 'Writes of log lines that failed, by the code of the system; what was to be written waits.',
       type: 'counter',
     },
-    () => Array.from(options.failedLogWrites?.() ?? [], ([errno, value]) => gaugeSample(value, { errno })),
+    () => Array.from(failedLogWrites?.() ?? [], ([errno, value]) => gaugeSample(value, { errno })),
   );
-
-  let appSeries: TransportSeries | null = null;
-  const toApp = (): TransportSeries => {
-    if (appSeries === null || appSeries.retired) appSeries = shared.transport.series(destination, labels.loopback);
-    return appSeries;
-  };
-  const recorder: Recorder = {
-    connection: (facts) => new Connection(shared, facts),
-    networkRefused: (policy, refusal, reasons) => {
-      const groups = [
-        labels.target(refusal, policy),
-        labels.networkPolicy(refusal.policies),
-        labels.refused[refusal.connection],
-      ];
-      shared.decisions.networkRefused.at(...groups).value++;
-      shared.log.networkRefused(refusal, reasons);
-    },
-    handshakeFailed: (client, serverName, failure) => {
-      shared.decisions.tcpError('i/o', labels.target(client, null)).value++;
-      handshakes.failed(client, serverName, failure);
-    },
-    helloNotForUs: (client, serverName, ours, outcome) => handshakes.notForUs(client, serverName, ours, outcome),
-    otherHttp: (client, policy, spoken) => handshakes.otherHttp(client, policy, spoken),
-    limitReached: (limit, client) => limits.reached(limit, client?.text ?? null),
-    internalFault: (fault) => faults.record(fault),
-    openDestination: (bytes: ByteCounter): TransportScope => toApp().add(bytes),
-    access: options.accessLog,
-  };
-
-  return {
-    recorder,
-    registry,
-    async exposition() {
-      await processMetrics.read();
-      const nowMs = now();
-      shared.requests.expireIdle(nowMs);
-      shared.transport.expireIdle(nowMs);
-      return { contentType: registry.contentType, body: await registry.metrics() };
-    },
-    ...loadMetrics(registry),
-  };
 }
-
-/** Groups of constants, with ids that no interned group has. */
-function fixedGroup(name: keyof typeof fixedIds, pairs: Record<string, string>): LabelGroup {
-  return { id: fixedIds[name], pairs };
-}
-const fixedIds = { inbound: -101, source: -102, destination: -103 } as const;
 
 function buildMetrics(registry: Registry, build: Build): void {
   const linkerd = {

@@ -1,7 +1,7 @@
 /** How long the event loop served nobody: while it collected garbage, compiled, or did one thing for too long. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import type { Registry } from 'prom-client';
-import { HistogramCell, histogramSamples, registerCollected } from './series.ts';
+import type { Families } from './figures.ts';
+import { type Cell, HistogramCell, histogramSamples, type MetricLabels, type PartKey, type Parts } from './series.ts';
 
 const name = 'sallyport_event_loop_pause_seconds';
 const bounds = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 1];
@@ -79,9 +79,40 @@ function watched(): PauseWatch | null {
   return made;
 }
 
-export function pauseMetrics(registry: Registry): void {
+/** The pauses of a thread, and of the others. */
+class PauseSeries implements Parts {
+  readonly labels: MetricLabels;
+  readonly #cell: HistogramCell;
+
+  constructor(cell: HistogramCell) {
+    this.#cell = cell;
+    this.labels = cell.labels;
+  }
+
+  cells(): readonly [] {
+    return [];
+  }
+  cell(): Cell {
+    throw new Error('pauses have no counter');
+  }
+  histograms(): readonly (readonly [PartKey, HistogramCell])[] {
+    return [['', this.#cell]];
+  }
+  histogram(): HistogramCell {
+    return this.#cell;
+  }
+  get openHere(): number {
+    return 0;
+  }
+  get elsewhere(): null {
+    return null;
+  }
+}
+
+export function pauseMetrics(families: Families): void {
   const of = watched();
   if (of === null) return;
+  families.series(name, () => new PauseSeries(of.cell)).at();
   const help = 'How late the event loop came to a timer that is due each millisecond, while the process is not idle.';
-  registerCollected(registry, { name, help, type: 'histogram' }, () => histogramSamples(name, of.cell));
+  families.show({ name, help, type: 'histogram' }, () => histogramSamples(name, of.cell));
 }

@@ -1,19 +1,20 @@
 /**
  * What is measured of requests that policy let through: `request_total` and `response_*` by client and authorization,
- * forgotten when idle; `inbound_{http,grpc}_*` by server and route. Nothing is allocated per request but one scope.
+ * forgotten when idle; `inbound_{http,grpc}_*` by server and route. Nothing is allocated per request but one record.
  */
-import type { Registry } from 'prom-client';
-import type { RequestScope } from '../proxy/recorder.ts';
+import type { Families } from './figures.ts';
 import { grpcIndex, grpcLabels, grpcNone, statusLabel, streamErrorIndex, streamErrors } from './labels.ts';
 import {
   Cell,
+  Elsewhere,
   HistogramCell,
   histogramSamples,
   IdleWatch,
   type LabelGroup,
   type MetricLabels,
-  registerCollected,
-  SeriesMap,
+  type PartKey,
+  type Parts,
+  type SeriesMap,
   sample,
 } from './series.ts';
 
@@ -31,7 +32,7 @@ const withPoint = (bound: number): string => (Number.isInteger(bound) ? `${bound
 const grpcFailures: ReadonlySet<number> = new Set([2, 4, 7, 13, 14, 15]);
 const grpcUnknown = 2;
 
-const noStatus = 0;
+export const noStatus = 0;
 /** Stands for what is not a status, and for all beyond `maxStatuses`; `statusLabel` prints it as `other`. */
 const otherStatus = 1;
 /** An app may echo what it is sent, so even statuses have a limit in each series. */
@@ -54,7 +55,7 @@ function extend(labels: MetricLabels, more: MetricLabels): MetricLabels {
 }
 
 /** `request_total` and `response_*` of one client, target, route and authorization. */
-export class ClientSeries {
+export class ClientSeries implements Parts {
   readonly requests: Cell;
   /** Requests whose response has not ended; while there are any, the series stays. */
   open = 0;
@@ -62,24 +63,18 @@ export class ClientSeries {
   retired = false;
   readonly latencies = new Map<number, HistogramCell>();
   readonly responses = new Map<number, Cell>();
-  readonly #labels: MetricLabels;
+  readonly labels: MetricLabels;
+  readonly elsewhere = new Elsewhere();
   readonly #idle = new IdleWatch();
-  #responses = 0;
 
   constructor(labels: MetricLabels) {
-    this.#labels = labels;
+    this.labels = labels;
     this.requests = new Cell(labels);
   }
 
   /** Recorded once per request, before `responded`: it also decides which statuses have a label of their own. */
   latency(status: number, milliseconds: number): void {
-    const key = statusKey(status, this.latencies);
-    let cell = this.latencies.get(key);
-    if (cell === undefined) {
-      cell = new HistogramCell(extend(this.#labels, { status_code: statusLabel(key) }), latencyBoundsMs);
-      this.latencies.set(key, cell);
-    }
-    cell.observe(milliseconds);
+    this.histogram(status).observe(milliseconds);
   }
 
   responded(grpc: boolean, status: number, grpcStatus: string | null, error: string): void {
@@ -97,10 +92,34 @@ export class ClientSeries {
     } else {
       failed = status >= 500 && status <= 599;
     }
+    const key = responseKey(statusKey(status, this.latencies), code, errorIndex, failed);
+    const cell = this.responses.get(key) ?? this.cell(key);
+    cell.value++;
+  }
+
+  idleFor(nowMs: number): number {
+    let activity = this.requests.value;
+    for (const { value } of this.responses.values()) activity += value;
+    const idle = this.#idle.idleFor(activity, nowMs);
+    return this.open + this.elsewhere.total > 0 ? 0 : idle;
+  }
+
+  get openHere(): number {
+    return this.open;
+  }
+
+  *cells(): Iterable<readonly [PartKey, Cell]> {
+    yield ['requests', this.requests];
+    yield* this.responses;
+  }
+
+  /** By `responseKey`, or `requests`. */
+  cell(key: PartKey): Cell {
+    if (key === 'requests') return this.requests;
+    const { status, code, errorIndex, failed } = responseOf(Number(key));
     const shown = statusKey(status, this.latencies);
-    // The four labels as one number; `failed` is part of it because code 2 occurs with both classifications.
-    const key = ((shown * grpcLabels.length + code) * streamErrors.length + errorIndex) * 2 + (failed ? 1 : 0);
-    let cell = this.responses.get(key);
+    const shownKey = responseKey(shown, code, errorIndex, failed);
+    let cell = this.responses.get(shownKey);
     if (cell === undefined) {
       const labels = {
         status_code: statusLabel(shown),
@@ -108,31 +127,59 @@ export class ClientSeries {
         grpc_status: grpcLabels[code] as string,
         error: streamErrors[errorIndex] as string,
       };
-      cell = new Cell(extend(this.#labels, labels));
-      this.responses.set(key, cell);
+      cell = new Cell(extend(this.labels, labels));
+      this.responses.set(shownKey, cell);
     }
-    cell.value++;
-    this.#responses++;
+    return cell;
   }
 
-  idleFor(nowMs: number): number {
-    const idle = this.#idle.idleFor(this.requests.value + this.#responses, nowMs);
-    return this.open > 0 ? 0 : idle;
+  histograms(): Iterable<readonly [PartKey, HistogramCell]> {
+    return this.latencies;
+  }
+
+  /** By status. */
+  histogram(status: PartKey): HistogramCell {
+    const key = statusKey(Number(status), this.latencies);
+    let cell = this.latencies.get(key);
+    if (cell === undefined) {
+      cell = new HistogramCell(extend(this.labels, { status_code: statusLabel(key) }), latencyBoundsMs);
+      this.latencies.set(key, cell);
+    }
+    return cell;
   }
 }
 
+/**
+ * The four labels of `response_total` as one number. `code` and `errorIndex`: places in `grpcLabels` and `streamErrors`; `failed`
+ * is part of it because code 2 occurs with both classifications.
+ */
+function responseKey(status: number, code: number, errorIndex: number, failed: boolean): number {
+  return ((status * grpcLabels.length + code) * streamErrors.length + errorIndex) * 2 + (failed ? 1 : 0);
+}
+
+function responseOf(key: number) {
+  const errors = Math.floor(key / 2);
+  const codes = Math.floor(errors / streamErrors.length);
+  return {
+    status: Math.floor(codes / grpcLabels.length),
+    code: codes % grpcLabels.length,
+    errorIndex: errors % streamErrors.length,
+    failed: key % 2 === 1,
+  };
+}
+
 /** `inbound_http_*` or `inbound_grpc_*` of one server and route. */
-export class RouteSeries {
+export class RouteSeries implements Parts {
   readonly requests: Cell;
   readonly statuses = new Map<string, Cell>();
   readonly requestSeconds: HistogramCell;
   readonly responseSeconds: HistogramCell;
   readonly requestFrames: HistogramCell;
   readonly responseFrames: HistogramCell;
-  readonly #labels: MetricLabels;
+  readonly labels: MetricLabels;
 
   constructor(labels: MetricLabels) {
-    this.#labels = labels;
+    this.labels = labels;
     this.requests = new Cell(labels);
     this.requestSeconds = new HistogramCell(labels, requestSecondsBounds, withPoint);
     this.responseSeconds = new HistogramCell(labels, responseSecondsBounds, withPoint);
@@ -144,25 +191,48 @@ export class RouteSeries {
     const known = this.statuses.get(status);
     if (known !== undefined) return known;
     if (status !== 'other' && this.statuses.size >= maxStatuses) return this.status('other');
-    const made = new Cell(extend(this.#labels, { status }));
+    const made = new Cell(extend(this.labels, { status }));
     this.statuses.set(status, made);
     return made;
   }
+
+  *cells(): Iterable<readonly [PartKey, Cell]> {
+    yield ['requests', this.requests];
+    for (const [status, cell] of this.statuses) yield [`status ${status}`, cell];
+  }
+
+  cell(key: PartKey): Cell {
+    return key === 'requests' ? this.requests : this.status(String(key).slice('status '.length));
+  }
+
+  histograms(): readonly (readonly [PartKey, HistogramCell])[] {
+    return [this.requestSeconds, this.responseSeconds, this.requestFrames, this.responseFrames].entries().toArray();
+  }
+
+  histogram(key: PartKey): HistogramCell {
+    return (this.histograms()[Number(key)] as readonly [PartKey, HistogramCell])[1];
+  }
+
+  get openHere(): number {
+    return 0;
+  }
+
+  get elsewhere(): null {
+    return null;
+  }
 }
 
-function routeFamilies(registry: Registry, protocol: 'http' | 'grpc'): SeriesMap<RouteSeries> {
-  const series = new SeriesMap((labels) => new RouteSeries(labels));
+function routeFamilies(families: Families, protocol: 'http' | 'grpc'): SeriesMap<RouteSeries> {
+  const series = families.series(`inbound_${protocol}`, (labels) => new RouteSeries(labels));
   const all = () => Array.from(series.values());
   const what = protocol === 'http' ? 'HTTP' : 'gRPC';
   const counter = (rest: string, help: string, cells: (series: RouteSeries) => Iterable<Cell>) =>
-    registerCollected(registry, { name: `inbound_${protocol}_${rest}`, help, type: 'counter' }, () =>
+    families.show({ name: `inbound_${protocol}_${rest}`, help, type: 'counter' }, () =>
       all().flatMap((one) => Array.from(cells(one), sample)),
     );
   const histogram = (rest: string, help: string, cell: (series: RouteSeries) => HistogramCell) => {
     const name = `inbound_${protocol}_${rest}`;
-    registerCollected(registry, { name, help, type: 'histogram' }, () =>
-      all().flatMap((one) => histogramSamples(name, cell(one))),
-    );
+    families.show({ name, help, type: 'histogram' }, () => all().flatMap((one) => histogramSamples(name, cell(one))));
   };
   counter('requests_total', `${what} requests forwarded to the app.`, (one) => [one.requests]);
   counter('statuses_total', `${what} responses by status, empty where the stream ended without one.`, (one) =>
@@ -192,32 +262,29 @@ function routeFamilies(registry: Registry, protocol: 'http' | 'grpc'): SeriesMap
 }
 
 export class RequestMetrics {
-  readonly #clients = new SeriesMap((labels) => new ClientSeries(labels), maxClientSeries);
+  readonly #clients: SeriesMap<ClientSeries>;
   readonly #http: SeriesMap<RouteSeries>;
   readonly #grpc: SeriesMap<RouteSeries>;
 
-  constructor(registry: Registry) {
+  constructor(families: Families) {
+    this.#clients = families.series('client', (labels) => new ClientSeries(labels), maxClientSeries);
     const latency = 'response_latency_ms';
-    registerCollected(
-      registry,
-      { name: 'request_total', help: 'Requests forwarded to the app.', type: 'counter' },
-      () => Array.from(this.#clients.values(), (series) => sample(series.requests)),
+    families.show({ name: 'request_total', help: 'Requests forwarded to the app.', type: 'counter' }, () =>
+      Array.from(this.#clients.values(), (series) => sample(series.requests)),
     );
-    registerCollected(
-      registry,
+    families.show(
       { name: 'response_total', help: 'Responses of the app that ended, by outcome.', type: 'counter' },
       () => Array.from(this.#clients.values()).flatMap((series) => Array.from(series.responses.values(), sample)),
     );
-    registerCollected(
-      registry,
+    families.show(
       { name: latency, help: 'Milliseconds from a request to the first piece of its response.', type: 'histogram' },
       () =>
         Array.from(this.#clients.values()).flatMap((series) =>
           Array.from(series.latencies.values()).flatMap((cell) => histogramSamples(latency, cell)),
         ),
     );
-    this.#http = routeFamilies(registry, 'http');
-    this.#grpc = routeFamilies(registry, 'grpc');
+    this.#http = routeFamilies(families, 'http');
+    this.#grpc = routeFamilies(families, 'grpc');
   }
 
   /** Groups in the order direction, target, tls, server, route, authz. */
@@ -235,100 +302,5 @@ export class RequestMetrics {
       series.retired = series.idleFor(nowMs) >= retainIdleMs;
       return series.retired;
     });
-  }
-}
-
-/** One permitted request. Every method may be called late or twice without harm: the client decides when streams end. */
-export class RequestRecord implements RequestScope {
-  readonly #client: ClientSeries;
-  readonly #route: RouteSeries;
-  readonly #grpc: boolean;
-  readonly #grpcRoute: boolean;
-  readonly #now: () => number;
-  readonly #startedMs: number;
-  #requestEndedMs = -1;
-  #status = noStatus;
-  #counted = false;
-  #latencySeen = false;
-  /** The gRPC status of a response of ours. */
-  #refusedWith: string | null = null;
-  readonly #ended: (() => void) | undefined;
-  #done = false;
-
-  /** `grpc` is what the request is, `grpcRoute` whose family its route's series is in. */
-  constructor(
-    client: ClientSeries,
-    route: RouteSeries,
-    grpc: boolean,
-    grpcRoute: boolean,
-    now: () => number,
-    ended: (() => void) | undefined,
-  ) {
-    this.#ended = ended;
-    this.#client = client;
-    this.#route = route;
-    this.#grpc = grpc;
-    this.#grpcRoute = grpcRoute;
-    this.#now = now;
-    this.#startedMs = now();
-    client.open++;
-    route.requests.value++;
-  }
-
-  requestFrame(bytes: number): void {
-    this.#count();
-    // An empty piece ends a body, or stands for none; it would only blur the sizes.
-    if (bytes > 0) this.#route.requestFrames.observe(bytes);
-  }
-
-  requestEnded(): void {
-    this.#count();
-    if (this.#requestEndedMs < 0) this.#requestEndedMs = this.#now();
-  }
-
-  responseHead(status: number): void {
-    this.#status = status;
-  }
-
-  refused(status: number, grpcStatus: number): void {
-    this.#status = this.#grpc ? 200 : status;
-    this.#refusedWith = String(grpcStatus);
-  }
-
-  responseFrame(bytes: number): void {
-    if (!this.#latencySeen) this.#latency(this.#now());
-    if (bytes > 0) this.#route.responseFrames.observe(bytes);
-  }
-
-  responseEnded(appStatus: string | null, appError: string): void {
-    if (this.#done) return;
-    // What the client got is the response, as in Linkerd, which counts outside of what makes it.
-    const grpcStatus = this.#refusedWith ?? appStatus;
-    const error = this.#refusedWith === null ? appError : '';
-    this.#done = true;
-    this.#ended?.();
-    // An app may answer before the body's first piece: a response without its request would make rates exceed one.
-    this.#count();
-    const endedMs = this.#now();
-    if (!this.#latencySeen) this.#latency(endedMs);
-    this.#client.responded(this.#grpc, this.#status, grpcStatus, error);
-    this.#client.open--;
-    this.#route.requestSeconds.observe((endedMs - this.#startedMs) / 1000);
-    // Where the response ended first there is nothing to measure from.
-    if (this.#requestEndedMs >= 0) this.#route.responseSeconds.observe((endedMs - this.#requestEndedMs) / 1000);
-    const status = this.#grpcRoute ? (grpcLabels[grpcIndex(grpcStatus)] as string) : statusLabel(this.#status);
-    this.#route.status(status).value++;
-  }
-
-  /** Linkerd counts a request with a body at its first piece, so that one which never comes is not in the totals. */
-  #count(): void {
-    if (this.#counted) return;
-    this.#counted = true;
-    this.#client.requests.value++;
-  }
-
-  #latency(nowMs: number): void {
-    this.#latencySeen = true;
-    this.#client.latency(this.#status, nowMs - this.#startedMs);
   }
 }

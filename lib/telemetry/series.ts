@@ -10,24 +10,95 @@ export type MetricLabels = Readonly<Record<string, string>>;
 export interface LabelGroup {
   readonly id: number;
   readonly pairs: MetricLabels;
+  /** Which bound holds it (see labels.ts), and by what it is known there; null for constants of the program. */
+  readonly bound: { readonly name: string; readonly key: string } | null;
+}
+
+let nextId = 0;
+
+export function labelGroup(pairs: Record<string, string>, bound: LabelGroup['bound']): LabelGroup {
+  return Object.freeze({ id: nextId++, pairs: Object.freeze(Object.assign(Object.create(null), pairs)), bound });
+}
+
+const constants = new Map<string, LabelGroup>();
+
+/** Labels that the program itself chooses, and of which there are few. */
+export function constantGroup(pairs: Record<string, string>): LabelGroup {
+  const key = JSON.stringify(pairs);
+  const known = constants.get(key) ?? labelGroup(pairs, null);
+  constants.set(key, known);
+  return known;
 }
 
 function mergeLabels(groups: readonly LabelGroup[]): MetricLabels {
   return Object.assign(Object.create(null), ...groups.map((group) => group.pairs));
 }
 
+/** Which of the numbers of a series; the same in every thread. */
+export type PartKey = string | number;
+
+/** A series by its parts, for figures.ts: those of a worker are added to those of the main thread, one by one. */
+export interface Parts {
+  cells(): Iterable<readonly [PartKey, Cell]>;
+  /** Made where there is none; it may stand for several keys. */
+  cell(key: PartKey): Cell;
+  histograms(): Iterable<readonly [PartKey, HistogramCell]>;
+  histogram(key: PartKey): HistogramCell;
+  /** What is open in this thread now. */
+  readonly openHere: number;
+  /** Null where nothing can be open. */
+  readonly elsewhere: Elsewhere | null;
+}
+
+/** What is open in other threads, and what they have been told of this one. */
+export class Elsewhere {
+  #byWorker: Map<number, number> | null = null;
+  total = 0;
+  reported = 0;
+
+  tell(worker: number, open: number): void {
+    this.#byWorker ??= new Map();
+    this.total += open - (this.#byWorker.get(worker) ?? 0);
+    if (open === 0) this.#byWorker.delete(worker);
+    else this.#byWorker.set(worker, open);
+  }
+}
+
 /** One time series that only grows. */
-export class Cell {
+export class Cell implements Parts {
   value = 0;
+  /** As much of it as another thread has been told. */
+  reported = 0;
   readonly labels: MetricLabels;
 
   constructor(labels: MetricLabels) {
     this.labels = labels;
   }
+
+  cells(): readonly (readonly [PartKey, Cell])[] {
+    return [['', this]];
+  }
+  cell(): Cell {
+    return this;
+  }
+  histograms(): readonly [] {
+    return [];
+  }
+  histogram(): HistogramCell {
+    throw new Error('a counter is no histogram');
+  }
+  get openHere(): number {
+    return 0;
+  }
+  get elsewhere(): null {
+    return null;
+  }
 }
 
 /** One histogram series. Counts are kept per bucket and summed up when read. */
 export class HistogramCell {
+  /** As much of it as another thread has been told. */
+  reported: { readonly counts: Float64Array; readonly sum: number } | null = null;
   readonly labels: MetricLabels;
   readonly bounds: readonly number[];
   readonly counts: Float64Array;
@@ -127,6 +198,8 @@ function overflowLabels(labels: MetricLabels): MetricLabels {
 /** Series of one shape by their label groups: at most `limit`, then one shared overflow series. */
 export class SeriesMap<S> {
   readonly #series = new Map<string, S>();
+  /** Where somebody is to be told of each series by its groups. */
+  #groups: Map<S, readonly LabelGroup[]> | null = null;
   readonly #make: (labels: MetricLabels) => S;
   readonly #limit: number;
 
@@ -145,11 +218,27 @@ export class SeriesMap<S> {
     if (this.#series.size < this.#limit) {
       const made = this.#make(labels);
       this.#series.set(key, made);
+      this.#groups?.set(made, groups);
       return made;
     }
+    return this.overflow(labels);
+  }
+
+  /** The series of all that come too late. `labels`: whose names it has. */
+  overflow(labels: MetricLabels): S {
     const shared = this.#series.get(overflowValue) ?? this.#make(overflowLabels(labels));
     this.#series.set(overflowValue, shared);
     return shared;
+  }
+
+  /** From the first series on. */
+  keepGroups(): void {
+    this.#groups ??= new Map();
+  }
+
+  /** Undefined for the series of all that came too late. */
+  groupsOf(series: S): readonly LabelGroup[] | undefined {
+    return this.#groups?.get(series);
   }
 
   values(): Iterable<S> {
@@ -162,15 +251,12 @@ export class SeriesMap<S> {
 
   /** Forgets the series for which `idle` holds. */
   expire(idle: (series: S) => boolean): void {
-    for (const [key, series] of this.#series) if (idle(series)) this.#series.delete(key);
+    for (const [key, series] of this.#series) {
+      if (!idle(series)) continue;
+      this.#series.delete(key);
+      this.#groups?.delete(series);
+    }
   }
-}
-
-/** A counter family by label groups that never expires. */
-export function counterFamily(registry: Registry, name: string, help: string): SeriesMap<Cell> {
-  const family = new SeriesMap((labels) => new Cell(labels));
-  registerCollected(registry, { name, help, type: 'counter' }, () => Array.from(family.values(), sample));
-  return family;
 }
 
 /** Notices at scrapes that a series has not moved for a while, so that the hot path never reads a clock for it. */

@@ -133,7 +133,7 @@ t.test('whatever a peer sends: SNI, statuses, codes, errors', async (t) => {
 t.test('beyond its limit a family keeps its sum in one series', async (t) => {
   const family = new SeriesMap((labels) => new Cell(labels), 3);
   const names = ['a', 'b', 'c', 'd', 'e', 'a', 'f'];
-  const groups = new Map(names.map((name, id) => [name, { id, pairs: { name, tls: 'true' } }]));
+  const groups = new Map(names.map((name, id) => [name, { id, pairs: { name, tls: 'true' }, bound: null }]));
   for (const group of names.map((name) => groups.get(name))) if (group !== undefined) family.at(group).value++;
   t.same(
     Array.from(family.values(), (cell) => [cell.labels.name, cell.labels.tls, cell.value]),
@@ -146,7 +146,7 @@ t.test('beyond its limit a family keeps its sum in one series', async (t) => {
   );
   family.expire((cell) => cell.value === 1);
   t.equal(family.size, 2, 'room again');
-  family.at({ id: 99, pairs: { name: 'g', tls: 'true' } }).value++;
+  family.at({ id: 99, pairs: { name: 'g', tls: 'true' }, bound: null }).value++;
   t.equal(family.size, 3);
 });
 

@@ -1,0 +1,92 @@
+import type { ConnectionFacts } from '../proxy/connection-facts.ts';
+import type { AccessRecord, ByteCounter, Recorder, TransportScope } from '../proxy/recorder.ts';
+import { Connection, type Shared, Views } from './connection-scope.ts';
+import { DecisionLog } from './decision-log.ts';
+import { DecisionMetrics } from './decision-metrics.ts';
+import { FaultLog } from './fault-log.ts';
+import type { Families } from './figures.ts';
+import { HandshakeLog } from './handshake-log.ts';
+import { LabelStore } from './labels.ts';
+import { LimitMetrics } from './limit-metrics.ts';
+import type { CodedLogger } from './log.ts';
+import { pauseMetrics } from './pause-metrics.ts';
+import { RequestMetrics } from './request-metrics.ts';
+import { Cell, constantGroup, type LabelGroup } from './series.ts';
+import { TransportMetrics, type TransportSeries } from './transport-metrics.ts';
+
+export interface RecordingOptions {
+  readonly log: CodedLogger;
+  /** From access-log.ts; null when the access log is off. */
+  readonly accessLog: ((facts: ConnectionFacts, record: AccessRecord) => void) | null;
+  /** Monotonic milliseconds. */
+  readonly now: () => number;
+}
+
+/** What one thread's data plane records. */
+export interface Recording {
+  readonly recorder: Recorder;
+  /** Of this thread's lines, or of those of other threads, where it adds up what they have counted. */
+  readonly droppedLines: Cell;
+  /** The label group of this thread for one of another. */
+  adopt(group: Pick<LabelGroup, 'bound' | 'pairs'>): LabelGroup;
+  /** Forgets what has been idle for ten minutes. */
+  expireIdle(): void;
+}
+
+export function createRecording(families: Families, { log, accessLog, now }: RecordingOptions): Recording {
+  const labels = new LabelStore();
+  const shared: Shared = {
+    labels,
+    decisions: new DecisionMetrics(families),
+    requests: new RequestMetrics(families),
+    transport: new TransportMetrics(families),
+    log: new DecisionLog(log, now),
+    views: new Views(),
+    inbound: constantGroup({ direction: 'inbound' }),
+    source: constantGroup({ direction: 'inbound', peer: 'src' }),
+    now,
+  };
+  const destination = constantGroup({ direction: 'inbound', peer: 'dst' });
+  const limits = new LimitMetrics(families, log, now);
+  const handshakes = new HandshakeLog(families, log, now);
+  const faults = new FaultLog(log, families, now);
+
+  pauseMetrics(families);
+  let appSeries: TransportSeries | null = null;
+  const toApp = (): TransportSeries => {
+    if (appSeries === null || appSeries.retired) appSeries = shared.transport.series(destination, labels.loopback);
+    return appSeries;
+  };
+  const recorder: Recorder = {
+    connection: (facts) => new Connection(shared, facts),
+    networkRefused: (policy, refusal, reasons) => {
+      const groups = [
+        labels.target(refusal, policy),
+        labels.networkPolicy(refusal.policies),
+        labels.refused[refusal.connection],
+      ];
+      shared.decisions.networkRefused.at(...groups).value++;
+      shared.log.networkRefused(refusal, reasons);
+    },
+    handshakeFailed: (client, serverName, failure) => {
+      shared.decisions.tcpError('i/o', labels.target(client, null)).value++;
+      handshakes.failed(client, serverName, failure);
+    },
+    helloNotForUs: (client, serverName, ours, outcome) => handshakes.notForUs(client, serverName, ours, outcome),
+    otherHttp: (client, policy, spoken) => handshakes.otherHttp(client, policy, spoken),
+    limitReached: (limit, client) => limits.reached(limit, client?.text ?? null),
+    internalFault: (fault) => faults.record(fault),
+    openDestination: (bytes: ByteCounter): TransportScope => toApp().add(bytes),
+    access: accessLog,
+  };
+  return {
+    recorder,
+    droppedLines: families.series('dropped lines', (pairs) => new Cell(pairs)).at(),
+    adopt: (group) => labels.adopt(group),
+    expireIdle() {
+      const nowMs = now();
+      shared.requests.expireIdle(nowMs);
+      shared.transport.expireIdle(nowMs);
+    },
+  };
+}
