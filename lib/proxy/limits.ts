@@ -45,6 +45,25 @@ export interface Limits {
 }
 
 /**
+ * One worker's part of the limits that workers do not count together: where the oldest, or the slowest, has to go, each finds it
+ * among its own. The others are as they were.
+ */
+export function shareOf(limits: Limits, workers: number): Limits {
+  const share = (all: number): number => Math.max(1, Math.floor(all / workers));
+  return {
+    ...limits,
+    maxDetecting: share(limits.maxDetecting),
+    maxHandshakes: share(limits.maxHandshakes),
+    maxPendingConnects: share(limits.maxPendingConnects),
+    // A head of the largest size always has room, if it had in all of it.
+    maxBufferedBytes: Math.min(
+      limits.maxBufferedBytes,
+      Math.max(limits.maxHeaderBytes, share(limits.maxBufferedBytes)),
+    ),
+  };
+}
+
+/**
  * The values of `sallyport_limit_reached_total{limit}`: the variable's name in lower case without its prefix, where there
  * is one.
  */

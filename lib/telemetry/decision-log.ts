@@ -15,7 +15,7 @@ import type {
 } from '../proxy/recorder.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import type { CodedLogger } from './log.ts';
-import { occasionFields, Repeats } from './repeats.ts';
+import { type LineGate, occasionFields, Repeats } from './repeats.ts';
 
 const maxPath = 2048;
 const maxText = 256;
@@ -84,9 +84,9 @@ export class DecisionLog {
     this.#candidatesLeft = maxCandidatesATurn;
   };
 
-  constructor(log: CodedLogger, nowMs: () => number) {
+  constructor(log: CodedLogger, nowMs: () => number, gate: LineGate) {
     this.#log = log;
-    this.#malformed = new Repeats(nowMs);
+    this.#malformed = new Repeats('malformed', nowMs, gate);
   }
 
   #reasonFields(reasons: LazyReasons | undefined): Fields {

@@ -3,10 +3,11 @@ import type { CodedLog } from '../errors/complaint.ts';
 import type { InternalFault } from '../proxy/recorder.ts';
 import { clip } from './decision-log.ts';
 import type { Families } from './figures.ts';
+import { type LineGate, lineRules } from './repeats.ts';
 import type { Cell } from './series.ts';
 
-/** Faults in full within a window; of the others how many there were. */
-const inFull = 10;
+/** So many faults are logged in full within a window; of the others how many there were. */
+const inFull = lineRules['internal fault'].mostAMinute;
 const windowMs = 60_000;
 const maxMessage = 1024;
 const maxStack = 4096;
@@ -15,13 +16,15 @@ const maxStack = 4096;
 export class FaultLog {
   readonly #log: CodedLog;
   readonly #now: () => number;
+  readonly #gate: LineGate;
   readonly #count: Cell;
   #windowStart = Number.NEGATIVE_INFINITY;
   #shown = 0;
   #hidden = 0;
 
-  constructor(log: CodedLog, families: Families, now: () => number) {
+  constructor(log: CodedLog, families: Families, now: () => number, gate: LineGate) {
     this.#log = log;
+    this.#gate = gate;
     this.#now = now;
     this.#count = families
       .counter('sallyport_internal_errors_total', 'Exceptions in the proxy itself; each ended its connection.')
@@ -35,7 +38,7 @@ export class FaultLog {
       this.#windowStart = now;
       this.#shown = 0;
     }
-    if (this.#shown < inFull) {
+    if (this.#shown < inFull && this.#gate.pass('internal fault', '') === 'pass') {
       this.#shown++;
       this.#log.error({ code: 'ERR_SALLYPORT_UNEXPECTED', where, ended, ...described(error) }, 'Internal error');
     } else if (this.#hidden++ === 0) {

@@ -10,7 +10,7 @@ import {
 import { clip } from './decision-log.ts';
 import type { Families } from './figures.ts';
 import type { CodedLogger } from './log.ts';
-import { occasionFields, Repeats } from './repeats.ts';
+import { type LineGate, occasionFields, Repeats } from './repeats.ts';
 import { type Cell, constantGroup } from './series.ts';
 
 const maxText = 256;
@@ -28,11 +28,16 @@ export class HandshakeLog {
   readonly #notForUs: Repeats;
   readonly #otherHttp: Repeats;
 
-  constructor(families: Families, log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>, nowMs: () => number) {
+  constructor(
+    families: Families,
+    log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>,
+    nowMs: () => number,
+    gate: LineGate,
+  ) {
     this.#log = log;
-    this.#failures = new Repeats(nowMs);
-    this.#notForUs = new Repeats(nowMs);
-    this.#otherHttp = new Repeats(nowMs);
+    this.#failures = new Repeats('handshake failed', nowMs, gate);
+    this.#notForUs = new Repeats('not for us', nowMs, gate);
+    this.#otherHttp = new Repeats('other HTTP', nowMs, gate);
     const family = families.counter(
       'sallyport_tls_failures_total',
       'TLS handshakes for our name that came to nothing, by reason.',

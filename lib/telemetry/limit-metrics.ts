@@ -1,10 +1,8 @@
 import { type LimitName, limitNames } from '../proxy/limits.ts';
 import type { Families } from './figures.ts';
 import type { CodedLogger } from './log.ts';
+import { type LineGate, lineRules } from './repeats.ts';
 import { type Cell, constantGroup } from './series.ts';
-
-/** Milliseconds between lines about one limit. A client may reach it as often as it likes. */
-const everyMs = 10_000;
 
 /** Part of the ordinary life of connections: counted like the others, but nothing that anybody should look at. */
 const ordinary: ReadonlySet<LimitName> = new Set([
@@ -30,10 +28,12 @@ export class LimitMetrics {
   readonly #limits: ReadonlyMap<LimitName, Reached>;
   readonly #log: Pick<CodedLogger, 'warn' | 'debug'>;
   readonly #nowMs: () => number;
+  readonly #gate: LineGate;
 
-  constructor(families: Families, log: Pick<CodedLogger, 'warn' | 'debug'>, nowMs: () => number) {
+  constructor(families: Families, log: Pick<CodedLogger, 'warn' | 'debug'>, nowMs: () => number, gate: LineGate) {
     this.#log = log;
     this.#nowMs = nowMs;
+    this.#gate = gate;
     const family = families.counter(
       'sallyport_limit_reached_total',
       'How often a limit was reached, and somebody refused or cut off because of it.',
@@ -48,7 +48,9 @@ export class LimitMetrics {
     reached.cell.value++;
     reached.untold++;
     const now = this.#nowMs();
-    if (now - reached.told < everyMs) return;
+    // A client may reach it as often as it likes.
+    if (now - reached.told < lineRules['limit reached'].everyMs) return;
+    if (this.#gate.pass('limit reached', limit) !== 'pass') return;
     const fields = {
       code: 'limit-reached',
       limit,

@@ -56,7 +56,6 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   const families = new Families(registry);
   const recording = createRecording(families, { ...options, now });
   const processMetrics = new ProcessMetrics(registry, options.processStart, now);
-  pauseMetrics(registry);
   buildMetrics(registry, options.build);
   logMetrics(registry, options, recording.droppedLines);
   return {

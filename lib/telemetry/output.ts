@@ -3,7 +3,8 @@ import { complaintText } from '../errors/complaint.ts';
 
 /** Where lines go. The default is standard output. */
 export interface LineSink {
-  write(line: string): void;
+  /** @param lines how many whole lines it is; 1 by default. */
+  write(text: string, lines?: number): void;
 }
 
 /** Characters gathered before a write, and at most in one: what Docker reads at a time. */
@@ -87,18 +88,18 @@ class BufferedSink implements LineSink {
     this.#fd = fd;
   }
 
-  write(line: string): void {
-    if (this.#gone || this.#waitingChars + line.length > maxWaiting) {
-      this.dropped++;
+  write(text: string, lines = 1): void {
+    if (this.#gone || this.#waitingChars + text.length > maxWaiting) {
+      this.dropped += lines;
       return;
     }
-    this.#waitingChars += line.length;
+    this.#waitingChars += text.length;
     const last = this.#waiting.at(-1);
-    if (last === undefined || last.text.length + line.length > pieceChars) {
-      this.#waiting.push({ text: line, lines: 1 });
+    if (last === undefined || last.text.length + text.length > pieceChars) {
+      this.#waiting.push({ text, lines });
     } else {
-      last.text += line;
-      last.lines++;
+      last.text += text;
+      last.lines += lines;
     }
     if (this.#piece !== null) return;
     if (this.#waitingChars >= pieceChars) this.#next();

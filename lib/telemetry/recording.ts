@@ -9,7 +9,11 @@ import { HandshakeLog } from './handshake-log.ts';
 import { LabelStore } from './labels.ts';
 import { LimitMetrics } from './limit-metrics.ts';
 import type { CodedLogger } from './log.ts';
+
 import { pauseMetrics } from './pause-metrics.ts';
+
+import { type LineGate, openGate } from './repeats.ts';
+
 import { RequestMetrics } from './request-metrics.ts';
 import { Cell, constantGroup, type LabelGroup } from './series.ts';
 import { TransportMetrics, type TransportSeries } from './transport-metrics.ts';
@@ -18,6 +22,8 @@ export interface RecordingOptions {
   readonly log: CodedLogger;
   /** From access-log.ts; null when the access log is off. */
   readonly accessLog: ((facts: ConnectionFacts, record: AccessRecord) => void) | null;
+  /** Of several threads that write one log; left out by one that writes alone. */
+  readonly gate?: LineGate;
   /** Monotonic milliseconds. */
   readonly now: () => number;
 }
@@ -33,23 +39,26 @@ export interface Recording {
   expireIdle(): void;
 }
 
-export function createRecording(families: Families, { log, accessLog, now }: RecordingOptions): Recording {
+export function createRecording(
+  families: Families,
+  { log, accessLog, gate = openGate, now }: RecordingOptions,
+): Recording {
   const labels = new LabelStore();
   const shared: Shared = {
     labels,
     decisions: new DecisionMetrics(families),
     requests: new RequestMetrics(families),
     transport: new TransportMetrics(families),
-    log: new DecisionLog(log, now),
+    log: new DecisionLog(log, now, gate),
     views: new Views(),
     inbound: constantGroup({ direction: 'inbound' }),
     source: constantGroup({ direction: 'inbound', peer: 'src' }),
     now,
   };
   const destination = constantGroup({ direction: 'inbound', peer: 'dst' });
-  const limits = new LimitMetrics(families, log, now);
-  const handshakes = new HandshakeLog(families, log, now);
-  const faults = new FaultLog(log, families, now);
+  const limits = new LimitMetrics(families, log, now, gate);
+  const handshakes = new HandshakeLog(families, log, now, gate);
+  const faults = new FaultLog(log, families, now, gate);
 
   pauseMetrics(families);
   let appSeries: TransportSeries | null = null;

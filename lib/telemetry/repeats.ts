@@ -1,7 +1,33 @@
-/** Between two lines about the same, in milliseconds. */
-const everyMs = 60_000;
-/** Lines in that time, whatever they are about; and how much is remembered of what there was a line about. */
-const maxLines = 60;
+/** Lines about what others cause as often as they like: how often about the same, and how many in a minute about anything. */
+export interface LineRule {
+  /** Two lines about the same are so far apart, in milliseconds. */
+  readonly everyMs: number;
+  readonly mostAMinute: number;
+}
+
+/** Rules by name; the same in every thread. */
+export const lineRules = {
+  malformed: { everyMs: 60_000, mostAMinute: 60 },
+  'handshake failed': { everyMs: 60_000, mostAMinute: 60 },
+  'not for us': { everyMs: 60_000, mostAMinute: 60 },
+  'other HTTP': { everyMs: 60_000, mostAMinute: 60 },
+  'limit reached': { everyMs: 10_000, mostAMinute: Number.POSITIVE_INFINITY },
+  'internal fault': { everyMs: 0, mostAMinute: 10 },
+} as const satisfies Record<string, LineRule>;
+
+export type LineKind = keyof typeof lineRules;
+
+/** Holds the lines of several threads to the rules that hold for one. Asked before a line that one thread alone would write. */
+export interface LineGate {
+  /** `told`: another thread has just written about the same; `full`: all together have written enough for this minute. */
+  pass(kind: LineKind, key: string): 'pass' | 'told' | 'full';
+}
+
+/** For a thread that writes alone. */
+export const openGate: LineGate = { pass: () => 'pass' };
+
+const minuteMs = 60_000;
+/** How much is remembered of what there was a line about. */
 const maxKeys = 1024;
 
 /** A line may be written: about how many events since the last one of its kind, and how many of all kinds had none. */
@@ -18,23 +44,31 @@ interface Told {
 
 /**
  * Lines about what others cause as often as they like. The first of each kind is told, then one a minute for as long as it
- * goes on; and of all kinds together no more than sixty a minute.
+ * goes on; and of all kinds together no more than sixty a minute. What was not told is counted by each thread, and said with
+ * its next line.
  */
 export class Repeats {
   readonly #nowMs: () => number;
+  readonly #kind: LineKind;
+  readonly #rule: LineRule;
+  readonly #gate: LineGate;
   readonly #told = new Map<string, Told>();
   #windowStart = Number.NEGATIVE_INFINITY;
   #lines = 0;
   #omitted = 0;
 
-  constructor(nowMs: () => number) {
+  constructor(kind: LineKind, nowMs: () => number, gate: LineGate) {
     this.#nowMs = nowMs;
+    this.#kind = kind;
+    this.#rule = lineRules[kind];
+    this.#gate = gate;
   }
 
   /** Null: no line. `key`: what makes two events the same. */
   occasion(key: string): Occasion | null {
     const now = this.#nowMs();
-    if (now - this.#windowStart >= everyMs) {
+    const { everyMs, mostAMinute } = this.#rule;
+    if (now - this.#windowStart >= minuteMs) {
       this.#windowStart = now;
       this.#lines = 0;
     }
@@ -43,9 +77,22 @@ export class Repeats {
       known.untold++;
       return null;
     }
-    if (this.#lines >= maxLines) {
+    if (this.#lines >= mostAMinute) {
       this.#omitted++;
       return null;
+    }
+    switch (this.#gate.pass(this.#kind, key)) {
+      case 'pass':
+        break;
+      case 'told':
+        if (known === undefined) this.#omitted++;
+        else known.untold++;
+        return null;
+      case 'full':
+        // Not asked again before the next minute.
+        this.#lines = mostAMinute;
+        this.#omitted++;
+        return null;
     }
     this.#lines++;
     const occasion = { times: (known?.untold ?? 0) + 1, omitted: this.#omitted };

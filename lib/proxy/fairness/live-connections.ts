@@ -5,6 +5,7 @@ import type { LimitName, Limits } from '../limits.ts';
 import type { Recorder } from '../recorder.ts';
 import { type InLine, Line } from './line.ts';
 import { type Source, Sources } from './sources.ts';
+import { OwnTally, type Tally } from './tally.ts';
 
 /** One open connection, whatever it carries. */
 export interface LiveConnection extends Rostered, InLine<LiveConnection> {
@@ -47,6 +48,20 @@ const sweepParts = 5;
 /** Connections to the admin server for which there is room beyond the limits. */
 const internalReserve = 16;
 
+/** What is counted of connections, together with other threads where there are some. */
+export interface ConnectionCounts {
+  readonly connections: Tally;
+  readonly sources: Sources;
+  readonly wanted: Wanted;
+}
+
+/** Room that one thread wants, since it has no connection that could be done without, and another may make. */
+export interface Wanted {
+  ask(): void;
+  /** True when another thread has asked: it is for the caller to make room for one connection, if it can. */
+  take(): boolean;
+}
+
 /** A handshake that is younger than this is under way rather than stuck: then the newest is refused, not the oldest. */
 const stuckMs = 1000;
 
@@ -62,7 +77,7 @@ export class LiveConnections {
   readonly #limits: Pick<Limits, 'maxConnections' | 'maxConnectionsPerClient' | 'maxDetecting' | 'maxHandshakes'>;
   readonly #recorder: Pick<Recorder, 'limitReached'>;
   readonly #open = new Roster<LiveConnection>();
-  readonly #sources = new Sources();
+  readonly #counts: ConnectionCounts;
   /** Those that have not said yet what they are, and those whose handshake is under way. Oldest first. */
   readonly #detecting = new Line<LiveConnection>();
   readonly #handshaking = new Line<LiveConnection>();
@@ -74,9 +89,11 @@ export class LiveConnections {
   constructor(
     limits: Pick<Limits, 'maxConnections' | 'maxConnectionsPerClient' | 'maxDetecting' | 'maxHandshakes'>,
     recorder: Pick<Recorder, 'limitReached'>,
+    counts: ConnectionCounts = alone(),
   ) {
     this.#limits = limits;
     this.#recorder = recorder;
+    this.#counts = counts;
     const sweep = guarded('looking at the connections', null, () => this.#sweepSome());
     this.#sweeper = setInterval(sweep, sweepMs).unref();
   }
@@ -94,16 +111,21 @@ export class LiveConnections {
     const reserve = connection.isInternal ? internalReserve : 0;
     const maxConnections = this.#limits.maxConnections + reserve;
     const maxConnectionsPerClient = this.#limits.maxConnectionsPerClient + reserve;
-    const source = this.#sources.of(connection.ip);
-    if (
-      source.open >= maxConnectionsPerClient &&
-      !this.#makeRoom('max_connections_per_client', connection.ip, source)
-    ) {
+    const { connections, sources, wanted } = this.#counts;
+    const source = sources.of(connection.ip);
+    source.add();
+    if (source.open > maxConnectionsPerClient && !this.#makeRoom('max_connections_per_client', connection.ip, source)) {
+      source.remove();
       return false;
     }
-    if (this.#open.size >= maxConnections && !this.#makeRoom('max_connections', connection.ip, null)) return false;
+    connections.add();
+    if (connections.total > maxConnections && !this.#makeRoom('max_connections', connection.ip, null)) {
+      connections.remove();
+      source.remove();
+      wanted.ask();
+      return false;
+    }
     connection.source = source;
-    source.open++;
     this.#open.add(connection);
     this.#detecting.append(connection);
     if (this.#detecting.size > this.#limits.maxDetecting) {
@@ -139,7 +161,8 @@ export class LiveConnections {
   remove(connection: LiveConnection): void {
     connection.line?.remove(connection);
     if (!this.#open.delete(connection)) return;
-    if (connection.source !== null) connection.source.open--;
+    this.#counts.connections.remove();
+    connection.source?.remove();
     if (this.#open.size > 0) return;
     for (const resolve of this.#idle.splice(0)) resolve();
   }
@@ -158,6 +181,14 @@ export class LiveConnections {
     if (victim === null) return false;
     this.#end(victim);
     return true;
+  }
+
+  /** Another thread had to refuse connections, and knows of none that it could do without. */
+  #makeRoomElsewhere(): void {
+    for (let left = sampleSize; left > 0 && this.#counts.wanted.take(); left--) {
+      const victim = this.#spare(null);
+      if (victim !== null) this.#evict('max_connections', victim);
+    }
   }
 
   #evict(limit: LimitName, victim: LiveConnection): void {
@@ -182,7 +213,7 @@ export class LiveConnections {
     const { size } = this.#open;
     // Enough to meet with a few of the source's own.
     const looks =
-      source === null ? sampleSize : Math.min(1024, Math.ceil((sampleSize * size) / Math.max(1, source.open)));
+      source === null ? sampleSize : Math.min(1024, Math.ceil((sampleSize * size) / Math.max(1, source.own)));
     const from = Math.floor(Math.random() * size);
     for (let i = 0; i < Math.min(looks, size); i++) {
       const each = this.#open.at((from + i) % size);
@@ -196,7 +227,8 @@ export class LiveConnections {
   }
 
   #sweepSome(): void {
-    this.#sources.tidy(this.#open.size);
+    this.#counts.sources.tidy(this.#open.size);
+    this.#makeRoomElsewhere();
     const now = performance.now();
     for (let left = Math.ceil(this.#open.size / sweepParts); left > 0; left--) {
       // From the end: a connection that leaves meanwhile gives its place to one that has had its turn.
@@ -245,6 +277,10 @@ export class LiveConnections {
   close(): void {
     clearInterval(this.#sweeper);
   }
+}
+
+function alone(): ConnectionCounts {
+  return { connections: new OwnTally(), sources: new Sources(), wanted: { ask() {}, take: () => false } };
 }
 
 function goesBefore(one: Spareable, other: Spareable): boolean {

@@ -2,6 +2,7 @@ import { hostPort } from '../../ip.ts';
 import type { Authorizer, PortPolicy, RequestDecision } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { BufferBudget } from '../fairness/buffer-budget.ts';
+import { OwnTally, type Tally } from '../fairness/tally.ts';
 import type { LimitName, Limits } from '../limits.ts';
 import type { ConnectionScope, Recorder, RequestLog } from '../recorder.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
@@ -58,6 +59,8 @@ export interface RequestPipelineOptions {
   readonly recorder: Recorder;
   readonly limits: Limits;
   readonly budget: BufferBudget;
+  /** Requests, of this thread alone where it is left out. */
+  readonly inFlight?: Tally;
 }
 
 /**
@@ -73,10 +76,8 @@ export class RequestPipeline {
   readonly heads: HeldHeads;
   readonly #recorder: Pick<Recorder, 'access' | 'limitReached'>;
   readonly #access: Recorder['access'];
-  #inFlight = 0;
-  readonly #ended = (): void => {
-    this.#inFlight--;
-  };
+  readonly #inFlight: Tally;
+  readonly #ended = (): void => this.#inFlight.remove();
 
   constructor(options: RequestPipelineOptions) {
     this.#authorizer = options.authorizer;
@@ -84,6 +85,7 @@ export class RequestPipeline {
     this.limits = options.limits;
     this.budget = options.budget;
     this.#recorder = options.recorder;
+    this.#inFlight = options.inFlight ?? new OwnTally();
     this.heads = new HeldHeads(options.limits.maxBufferedBytes);
   }
 
@@ -122,14 +124,17 @@ export class RequestPipeline {
 
   /** Counts a request in: how it is counted out, or the limit that it is beyond. */
   #take({ destination }: HttpConnection, { headBytes }: Request): (() => void) | LimitName {
+    this.#inFlight.add();
     // The admin server's responses are at hand, and wanted above all when there are too many.
-    if (destination.kind === 'in-process') {
-      this.#inFlight++;
-      return this.#ended;
+    if (destination.kind === 'in-process') return this.#ended;
+    if (this.#inFlight.total > this.limits.maxInFlight) {
+      this.#inFlight.remove();
+      return 'max_in_flight';
     }
-    if (this.#inFlight >= this.limits.maxInFlight) return 'max_in_flight';
-    if (headBytes > smallHead && !this.heads.take(headBytes)) return 'max_buffered_bytes';
-    this.#inFlight++;
+    if (headBytes > smallHead && !this.heads.take(headBytes)) {
+      this.#inFlight.remove();
+      return 'max_buffered_bytes';
+    }
     if (headBytes <= smallHead) return this.#ended;
     return () => {
       this.#ended();

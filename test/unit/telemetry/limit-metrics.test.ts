@@ -4,6 +4,7 @@ import { limitVariables } from '../../../lib/config/limit-variables.ts';
 import { limitNames } from '../../../lib/proxy/limits.ts';
 import { Families } from '../../../lib/telemetry/figures.ts';
 import { LimitMetrics } from '../../../lib/telemetry/limit-metrics.ts';
+import { openGate } from '../../../lib/telemetry/repeats.ts';
 
 t.test('every variable has its metric, and the few other metrics are known', async (t) => {
   const ofVariables = Object.keys(limitVariables).map((name) => name.replace('SALLYPORT_', '').toLowerCase());
@@ -18,7 +19,7 @@ t.test('counts each time, and tells every ten seconds', async (t) => {
   };
   let now = 0;
   const registry = new Registry();
-  const metrics = new LimitMetrics(new Families(registry), log as never, () => now);
+  const metrics = new LimitMetrics(new Families(registry), log as never, () => now, openGate);
   const shown = async (limit: string): Promise<string | undefined> =>
     new RegExp(`^sallyport_limit_reached_total{limit="${limit}"} (\\d+)$`, 'm').exec(await registry.metrics())?.[1];
   for (const limit of limitNames) t.equal(await shown(limit), '0', `${limit} is there from the start`);

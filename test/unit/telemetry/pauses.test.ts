@@ -1,5 +1,6 @@
 import { Registry } from 'prom-client';
 import t from 'tap';
+import { Families } from '../../../lib/telemetry/figures.ts';
 import { pauseMetrics } from '../../../lib/telemetry/pause-metrics.ts';
 import { parseExposition } from '../../support/metrics.ts';
 import { until } from '../../support/until.ts';
@@ -8,7 +9,7 @@ const skip = Number(process.versions.node.split('.')[0]) < 26 && 'needs what Nod
 
 t.test('pauses of the event loop', { skip }, async (t) => {
   const registry = new Registry();
-  pauseMetrics(registry);
+  pauseMetrics(new Families(registry));
   const name = 'sallyport_event_loop_pause_seconds';
   const read = async () => {
     const scraped = parseExposition(await registry.metrics());
