@@ -241,5 +241,6 @@ t.test('a report of many series is quick to make and to take in', async (t) => {
   t.equal(report.families.find(({ name }) => name === 'client')?.series.length, 1000);
   t.ok(JSON.stringify(report).length < 600_000, 'half a kilobyte a client');
   two.main.telemetry.absorb(1, sent(report));
-  t.same((two.workers[0] as WorkerTelemetry).report().families, [], 'and what has not changed is not sent again');
+  const again = (two.workers[0] as WorkerTelemetry).report().families.filter(({ name }) => !ofProcess.test(name));
+  t.same(again, [], 'and what has not changed is not sent again');
 });
