@@ -1,0 +1,80 @@
+/** What all workers have in common in memory: made by the main thread, and the same in every thread that is given it. */
+import { randomBytes } from 'node:crypto';
+import type { Config } from '../../config/config.ts';
+import type { BucketStore } from '../../policy/decide/buckets.ts';
+import type { ConnectionCounts } from '../../proxy/fairness/live-connections.ts';
+import { Sources } from '../../proxy/fairness/sources.ts';
+import type { Tally } from '../../proxy/fairness/tally.ts';
+import { type BucketMemory, bucketMemory, SharedBucketStore } from '../../shared/buckets.ts';
+import type { Hash64 } from '../../shared/keyed-hash.ts';
+import { type LineMemory, lineMemory, SharedLineGate } from '../../shared/line-gate.ts';
+import { SharedSources, type SourceMemory, sourceMemory } from '../../shared/sources.ts';
+import { forgetTally, SharedTally, SharedWanted, tallyMemory } from '../../shared/tallies.ts';
+import type { LineGate } from '../../telemetry/repeats.ts';
+
+export interface SharedMemory {
+  /** When the main thread's `performance.now()` was 0, on the clock of `process.hrtime`, which is one for all threads. */
+  readonly originNs: bigint;
+  readonly buckets: BucketMemory;
+  readonly lines: LineMemory;
+  readonly sources: SourceMemory;
+  readonly connections: SharedArrayBuffer;
+  readonly wanted: SharedArrayBuffer;
+  readonly inFlight: SharedArrayBuffer;
+}
+
+/** What one worker counts and decides with the others. */
+export interface Shared {
+  /** Milliseconds, the same in all workers at the same moment. */
+  readonly nowMs: () => number;
+  readonly buckets: BucketStore;
+  readonly gate: LineGate;
+  readonly counts: ConnectionCounts;
+  readonly inFlight: Tally;
+}
+
+export function sharedMemory({ workers, limits }: Pick<Config, 'workers' | 'limits'>): SharedMemory {
+  const key = randomKey();
+  return {
+    originNs: process.hrtime.bigint() - nanoseconds(performance.now()),
+    buckets: bucketMemory(key),
+    lines: lineMemory(key),
+    sources: sourceMemory(key, workers, limits.maxConnections),
+    connections: tallyMemory(workers),
+    wanted: tallyMemory(workers),
+    inFlight: tallyMemory(workers),
+  };
+}
+
+/** @param worker whose place it takes: what one before it has counted there is no more. */
+export function joinShared(memory: SharedMemory, worker: number): Shared {
+  const offsetMs = Number(process.hrtime.bigint() - memory.originNs) / 1e6 - performance.now();
+  const nowMs = (): number => performance.now() + offsetMs;
+  const sources = new SharedSources(memory.sources, worker);
+  return {
+    nowMs,
+    buckets: new SharedBucketStore(memory.buckets),
+    gate: new SharedLineGate(memory.lines, nowMs),
+    counts: {
+      connections: new SharedTally(memory.connections, worker),
+      sources: new Sources((asker) => sources.of(asker)),
+      wanted: new SharedWanted(memory.wanted, worker),
+    },
+    inFlight: new SharedTally(memory.inFlight, worker),
+  };
+}
+
+/** The worker is over, and with it all that it had open. */
+export function leaveShared(memory: SharedMemory, worker: number): void {
+  for (const tally of [memory.connections, memory.wanted, memory.inFlight]) forgetTally(tally, worker);
+  new SharedSources(memory.sources, worker).forget(worker);
+}
+
+function nanoseconds(milliseconds: number): bigint {
+  return BigInt(Math.round(milliseconds * 1e6));
+}
+
+function randomKey(): Hash64 {
+  const bytes = randomBytes(8);
+  return { hi: bytes.readInt32LE(0), lo: bytes.readInt32LE(4) };
+}
