@@ -4,7 +4,7 @@ import type { LoadListeners } from './app/load-listeners.ts';
 import { type Addresses, openDoors, openHealth } from './app/open-doors.ts';
 import { followPolicy } from './app/policy.ts';
 import { stopSequence } from './app/stop.ts';
-import { startWorkers } from './app/workers/start.ts';
+import { startSharing, startWorkers } from './app/workers/start.ts';
 import type { Config } from './config/config.ts';
 import type { Host } from './config/host.ts';
 import { createAdminApp } from './ops/admin-app.ts';
@@ -18,7 +18,7 @@ import { checkNode } from './proxy/node-internals.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
 import type { Log } from './telemetry/log.ts';
 import { type Build, createTelemetry } from './telemetry/metrics.ts';
-import { droppedLines, failedWrites, waitingLines } from './telemetry/output.ts';
+import { bufferedOutput, droppedLines, failedWrites, waitingLines } from './telemetry/output.ts';
 import { workerMetrics } from './telemetry/worker-metrics.ts';
 
 export interface AppOptions {
@@ -49,9 +49,14 @@ export async function startApp(options: AppOptions): Promise<App> {
   checkNode({ redirected: config.inboundListen !== null }, (fields, message) => log.logger.warn(fields, message));
   const soundness = new Soundness();
   const readiness = new Readiness(soundness);
+  const sharing = await startSharing(config);
+  const shared = sharing?.own ?? null;
+  const accessLines = bufferedOutput(2);
   const telemetry = createTelemetry({
     log: log.logger,
-    accessLog: config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog }),
+    accessLog:
+      config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog, destination: accessLines }),
+    gate: shared?.gate,
     build,
     processStart: Date.now() / 1000 - process.uptime(),
     droppedLogLines: droppedLines,
@@ -63,18 +68,16 @@ export async function startApp(options: AppOptions): Promise<App> {
     telemetry.recorder.internalFault(fault);
   });
   const loadListeners: LoadListeners = { readiness, telemetry, logger: log.logger };
-  const workers = await startWorkers({
-    config,
-    build,
-    log,
-    admin: () => admin,
-    fault: (ended) => soundness.fault(ended),
-  });
+  const workers = await startWorkers(
+    { config, build, log, accessLines, telemetry, admin: () => admin, fault: (ended) => soundness.fault(ended) },
+    sharing,
+  );
   workerMetrics(telemetry.registry, workers);
-  const policy = followPolicy(options, loadListeners, workers);
+  const policy = followPolicy(options, loadListeners, workers, shared);
   const identity = await followIdentity(config.identity, loadListeners, workers);
   const own = new OwnEndpoints(() => policy.podFacts.current().ips);
-  const plane = createDataPlane({ config, recorder: telemetry.recorder, authorizer: policy.authorizer, identity, own });
+  const { recorder } = telemetry;
+  const plane = createDataPlane({ config, recorder, authorizer: policy.authorizer, identity, own, shared });
   const doors = new Doors(plane.services, own, (fields, message) => log.logger.error(fields, message));
   const health = createHealthServer({ ready: () => readiness.state(), live: () => soundness.live });
   const release = async (): Promise<void> => {
@@ -91,7 +94,10 @@ export async function startApp(options: AppOptions): Promise<App> {
   const admin = createAdminApp({
     ready: () => readiness.state(),
     live: () => soundness.live,
-    metrics: () => telemetry.exposition(),
+    async metrics() {
+      await workers.gather();
+      return telemetry.exposition();
+    },
     policy: () => ({ ...policy.effective(), identity: identity.view() }),
     log: {
       level: () => log.level(),

@@ -161,7 +161,13 @@ const rules: readonly Rule[] = [
   ...dataPlane,
   {
     room: /^lib\/shared\//,
-    may: [/^lib\/shared\//, values, /^lib\/policy\/decide\/buckets\.ts$/, inRoom('fairness')],
+    may: [
+      /^lib\/shared\//,
+      values,
+      /^lib\/policy\/decide\/buckets\.ts$/,
+      inRoom('fairness'),
+      /^lib\/telemetry\/repeats\.ts$/,
+    ],
     packages: [],
     why: 'what several threads share in memory: it keeps for the rooms that count, and only the root gives it to them',
   },

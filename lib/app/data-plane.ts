@@ -9,12 +9,13 @@ import { type HttpConnection, RequestPipeline } from '../proxy/http/request-pipe
 import { FastLane } from '../proxy/http1/fast/lane.ts';
 import { LibraryLane } from '../proxy/http1/library/lane.ts';
 import { Http2Lane } from '../proxy/http2/lane.ts';
-import { limitsOfFaults } from '../proxy/limits.ts';
+import { limitsOfFaults, shareOf } from '../proxy/limits.ts';
 import type { ProbeTls } from '../proxy/probe-tls.ts';
 import type { Recorder } from '../proxy/recorder.ts';
 import type { Endpoint } from '../proxy/upstream/endpoint.ts';
 import { Upstreams } from '../proxy/upstream/upstreams.ts';
 import type { FollowedIdentity } from './identity.ts';
+import type { WorkerShare } from './workers/shared.ts';
 
 interface PlaneParts {
   readonly config: Config;
@@ -22,18 +23,21 @@ interface PlaneParts {
   readonly authorizer: PolicyAuthorizer;
   readonly identity: Pick<FollowedIdentity, 'termination'>;
   readonly own: OwnEndpoints;
+  /** Null where one worker serves alone. */
+  readonly shared: WorkerShare | null;
 }
 
 export type DataPlane = ReturnType<typeof createDataPlane>;
 
 /** Sockets → decisions → the app. */
-export function createDataPlane({ config, recorder, authorizer, identity, own }: PlaneParts) {
-  const { limits } = config;
+export function createDataPlane({ config, recorder, authorizer, identity, own, shared }: PlaneParts) {
+  const limits = shareOf(config.limits, config.workers);
   const budget = new BufferBudget(limits, recorder);
-  const live = new LiveConnections(limits, recorder);
+  const live = new LiveConnections(limits, recorder, shared?.counts);
   const isOwn = (endpoint: Endpoint): boolean => own.has(endpoint);
-  const upstreams = new Upstreams({ connectTimeoutMs: config.connectTimeoutMs, limits, recorder, isOwn });
-  const pipeline = new RequestPipeline({ authorizer, recorder, limits, budget });
+  const toApp = { ...limits, maxConnections: Math.ceil(limits.maxConnections / config.workers) };
+  const upstreams = new Upstreams({ connectTimeoutMs: config.connectTimeoutMs, limits: toApp, recorder, isOwn });
+  const pipeline = new RequestPipeline({ authorizer, recorder, limits, budget, inFlight: shared?.inFlight });
   const onBadRequest = (connection: HttpConnection, reason: string): void => {
     const limit = limitsOfFaults.get(reason);
     if (limit !== undefined) pipeline.limitReached(limit, connection);

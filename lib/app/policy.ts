@@ -10,6 +10,7 @@ import type { LoadListeners } from './load-listeners.ts';
 import { PolicyReport } from './policy-report.ts';
 import { PortLines } from './port-lines.ts';
 import { podStateOf } from './workers/messages.ts';
+import type { WorkerShare } from './workers/shared.ts';
 import type { Workers } from './workers/workers.ts';
 
 export interface FollowedPolicy {
@@ -32,9 +33,10 @@ export function followPolicy(
   { config, env, host }: PolicyOptions,
   listeners: LoadListeners,
   workers: Pick<Workers, 'change' | 'pod'>,
+  shared: Pick<WorkerShare, 'nowMs' | 'buckets'> | null,
 ): FollowedPolicy {
   const { logger } = listeners;
-  const authorizer = createAuthorizer({ nowMs: () => performance.now() });
+  const authorizer = createAuthorizer(shared ?? { nowMs: () => performance.now() });
   let index: PolicyIndex | null = null;
   const lines = new PortLines(config, logger);
   const report = new PolicyReport(listeners, () => authorizer.generation);

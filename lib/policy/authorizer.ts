@@ -1,5 +1,6 @@
 import type { Client } from '../client.ts';
 import { closedPort } from './compile/defaults.ts';
+import type { BucketStore } from './decide/buckets.ts';
 import { decideConnection, decideProbes, decideRequest } from './decide/decide.ts';
 import { notIsolated } from './decide/network-policy.ts';
 import type { CompiledPort, PolicyIndex } from './decide/policy-index.ts';
@@ -32,8 +33,12 @@ class ClosedIndex implements PolicyIndex {
 }
 
 /** Holds the one mutable reference of policy: to the index in force. Until the first swap nothing is authorized. */
-export function createAuthorizer(options: { readonly nowMs: () => number }): PolicyAuthorizer {
-  const limiter = new RateLimiter(options.nowMs);
+export function createAuthorizer(options: {
+  readonly nowMs: () => number;
+  /** Of rate limits, where several threads keep them together; left out by one that decides alone. */
+  readonly buckets?: BucketStore | undefined;
+}): PolicyAuthorizer {
+  const limiter = new RateLimiter(options.nowMs, options.buckets);
   const listeners = new Set<() => void>();
   let index: PolicyIndex = new ClosedIndex();
   let generation = 0;

@@ -38,7 +38,7 @@ export interface Log {
   /** False, and nothing changed, when the text is no level. */
   setLevel(text: string): boolean;
   /** Whole lines of this log as another thread has made them. */
-  write(lines: string): void;
+  write(text: string, lines: number): void;
 }
 
 export function createLog(options: LogOptions): Log {
@@ -62,7 +62,7 @@ export function createLog(options: LogOptions): Log {
       logger.level = pinoLevel(level);
       return true;
     },
-    write: (lines) => sink.write(lines),
+    write: (text, lines) => sink.write(text, lines),
   };
 }
 

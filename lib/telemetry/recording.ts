@@ -23,7 +23,7 @@ export interface RecordingOptions {
   /** From access-log.ts; null when the access log is off. */
   readonly accessLog: ((facts: ConnectionFacts, record: AccessRecord) => void) | null;
   /** Of several threads that write one log; left out by one that writes alone. */
-  readonly gate?: LineGate;
+  readonly gate?: LineGate | undefined;
   /** Monotonic milliseconds. */
   readonly now: () => number;
 }

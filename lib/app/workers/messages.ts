@@ -3,7 +3,10 @@ import type { Config } from '../../config/config.ts';
 import type { PolicyDocument } from '../../policy/documents/types.ts';
 import type { PortSet, Workload } from '../../policy/workload.ts';
 import type { CredentialBytes, CredentialFiles, LoadContext } from '../../reload/credentials.ts';
+import type { Figures } from '../../telemetry/figures.ts';
+import type { LineBatch } from '../../telemetry/line-channel.ts';
 import type { Build } from '../../telemetry/metrics.ts';
+import type { SharedMemory } from './shared.ts';
 
 /** With what a thread starts (`workerData`). */
 export interface ThreadStart {
@@ -15,6 +18,10 @@ export interface ThreadStart {
   readonly build: Build;
   /** Shared by all threads; each slot belongs to one worker. See `vitals.ts`. */
   readonly vitals: SharedArrayBuffer;
+  /** Shared by all threads, too. */
+  readonly memory: SharedMemory;
+  /** Characters of log lines on their way from this thread: one word. */
+  readonly linesUnderway: SharedArrayBuffer;
 }
 
 /** What may change of the workload while the proxy runs. */
@@ -62,6 +69,8 @@ export type Order =
   /** The answer to a `WorkerReport` of the kind `admin`; null: it failed. */
   | { readonly kind: 'admin'; readonly asked: number; readonly answer: PlainAdminResponse | null }
   | { readonly kind: 'connections'; readonly call: number }
+  /** For what it has counted since the last time. */
+  | { readonly kind: 'figures'; readonly call: number }
   /** The steps of a stop, as `StopSteps` has them. */
   | { readonly kind: 'close-doors'; readonly call: number }
   | { readonly kind: 'announce' }
@@ -76,6 +85,7 @@ export interface Answers {
   readonly commit: null;
   readonly listen: null;
   readonly connections: number;
+  readonly figures: Figures;
   readonly 'close-doors': null;
   readonly empty: boolean;
   readonly drain: boolean;
@@ -92,8 +102,8 @@ export type WorkerReport =
   | { readonly kind: 'failed'; readonly call: number; readonly error: string }
   /** An internal fault, which the worker has logged and counted. */
   | { readonly kind: 'fault'; readonly ended: 'connection' | 'request' | 'nothing' }
-  /** Whole lines of the log. */
-  | { readonly kind: 'lines'; readonly text: string }
+  /** Whole lines of a log. */
+  | { readonly kind: 'lines'; readonly log: 'log' | 'access'; readonly batch: LineBatch }
   /** A request to the admin server, which is in the main thread. */
   | { readonly kind: 'admin'; readonly asked: number; readonly request: PlainAdminRequest };
 

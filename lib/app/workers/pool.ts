@@ -5,8 +5,12 @@ import { loadDescriptors } from '../../proxy/accept/descriptors.ts';
 import type { Listener } from '../../proxy/accept/listener.ts';
 import type { InternalFault } from '../../proxy/recorder.ts';
 import { Slices } from '../../reload/slices.ts';
+import { countsOf } from '../../shared/counts.ts';
+import { takeLines } from '../../telemetry/line-channel.ts';
 import type { Log } from '../../telemetry/log.ts';
-import type { Build } from '../../telemetry/metrics.ts';
+import type { Build, Telemetry } from '../../telemetry/metrics.ts';
+import type { LineSink } from '../../telemetry/output.ts';
+import { Gathering } from './gathering.ts';
 import { GivenDescriptors } from './given.ts';
 import { type Death, Member } from './member.ts';
 import {
@@ -18,6 +22,7 @@ import {
   type WorkerReport,
 } from './messages.ts';
 import { answerAdmin } from './remote-admin.ts';
+import { leaveShared, type SharedMemory } from './shared.ts';
 import { beatMs, Vitals } from './vitals.ts';
 import type { Workers } from './workers.ts';
 
@@ -25,6 +30,8 @@ export interface PoolOptions {
   readonly config: Config;
   readonly build: Build;
   readonly log: Log;
+  readonly accessLines: LineSink;
+  readonly telemetry: Pick<Telemetry, 'absorb' | 'forget'>;
   readonly admin: () => AdminApp;
   /** A worker reports a fault of its own, or is one. */
   fault(ended: InternalFault['ended']): void;
@@ -34,6 +41,8 @@ export interface PoolOptions {
 const batchSize = 50;
 /** Beats that may fail to come, one after the other; of a worker that is still starting, which loads its modules. */
 const mostMissed = { serving: 10, starting: 60 };
+/** Looks at the workers from one gathering of their figures to the next, though nobody scrapes. */
+const looksToGather = 5;
 /** Milliseconds until a worker that has died is replaced: doubled each time, unless it has lived for a while. */
 const backoff = { first: 100, most: 30_000, lived: 60_000 };
 /** Megabytes below which no worker could live. */
@@ -49,6 +58,8 @@ interface Seat {
   /** What it is told in order: what is in force when it starts, then each change. */
   queue: Promise<void>;
   stage: 'starting' | 'ready' | 'serving';
+  /** Characters of log lines on their way from it. */
+  readonly linesUnderway: Int32Array;
 }
 
 /**
@@ -57,8 +68,10 @@ interface Seat {
  */
 export class WorkerPool implements Workers {
   readonly #options: PoolOptions;
-  readonly #start: Omit<ThreadStart, 'worker' | 'logLevel'>;
+  readonly #start: Omit<ThreadStart, 'worker' | 'logLevel' | 'linesUnderway'>;
   readonly #vitals: Vitals;
+  readonly #memory: SharedMemory;
+  readonly #gathering: Gathering;
   readonly #given = new GivenDescriptors<Member>(loadDescriptors());
   readonly #seats = new Map<number, Seat>();
   readonly #deaths = new Map<Death, number>();
@@ -70,12 +83,15 @@ export class WorkerPool implements Workers {
   #pod: PodState;
   #doors: { readonly listeners: readonly Listener[]; readonly ownPorts: readonly number[] } | null = null;
   #stage: 'running' | 'stopping' = 'running';
+  #looks = 0;
 
-  constructor(options: PoolOptions) {
+  constructor(options: PoolOptions, memory: SharedMemory) {
     const { config, build } = options;
     this.#options = options;
     this.#vitals = new Vitals(config.workers);
-    this.#start = { config: plainConfig(config), build, vitals: this.#vitals.shared };
+    this.#memory = memory;
+    this.#start = { config: plainConfig(config), build, vitals: this.#vitals.shared, memory };
+    this.#gathering = new Gathering(options.telemetry);
     this.#pod = podStateOf(config.workload);
     // All of them together may fill what one would have.
     const all = getHeapStatistics().heap_size_limit / 2 ** 20;
@@ -90,6 +106,19 @@ export class WorkerPool implements Workers {
 
   deaths(): ReadonlyMap<Death, number> {
     return this.#deaths;
+  }
+
+  openConnections(): readonly number[] {
+    return countsOf(this.#memory.connections);
+  }
+
+  gather(): Promise<void> {
+    const started = this.#all().filter(({ stage }) => stage !== 'starting');
+    return this.#gathering.gather(started.map(({ member }) => member));
+  }
+
+  figuresAges(): ReadonlyMap<number, number> {
+    return this.#gathering.ages();
   }
 
   async change(change: JointChange, commit: () => void): Promise<void> {
@@ -174,11 +203,21 @@ export class WorkerPool implements Workers {
   }
 
   #fill(worker: number, deaths: number): void {
-    const member = new Member({ ...this.#start, worker, logLevel: this.#options.log.level() }, this.#mostMemory, {
+    const linesUnderway = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
+    const start = { ...this.#start, worker, logLevel: this.#options.log.level(), linesUnderway };
+    const member = new Member(start, this.#mostMemory, {
       report: (report) => this.#hear(seat, report),
       died: (death, error) => this.#died(worker, seat, death, error),
     });
-    const seat: Seat = { member, deaths, beats: 0, missed: 0, queue: Promise.resolve(), stage: 'starting' };
+    const seat: Seat = {
+      member,
+      deaths,
+      beats: 0,
+      missed: 0,
+      queue: Promise.resolve(),
+      stage: 'starting',
+      linesUnderway: new Int32Array(linesUnderway),
+    };
     this.#seats.set(worker, seat);
     void inTurn(seat, () => this.#begin(seat));
   }
@@ -216,10 +255,10 @@ export class WorkerPool implements Workers {
   }
 
   #hear(seat: Seat, report: Exclude<WorkerReport, { kind: 'answer' | 'failed' }>): void {
-    const { log, fault } = this.#options;
+    const { log, accessLines, fault } = this.#options;
     switch (report.kind) {
       case 'lines':
-        log.write(report.text);
+        takeLines(report.batch, report.log === 'log' ? log : accessLines, seat.linesUnderway);
         return;
       case 'fault':
         fault(report.ended);
@@ -236,6 +275,8 @@ export class WorkerPool implements Workers {
   #died(worker: number, seat: Seat, death: Death, error: string): void {
     const { log, fault } = this.#options;
     this.#given.over(seat.member);
+    this.#gathering.over(seat.member);
+    leaveShared(this.#memory, worker);
     this.#deaths.set(death, (this.#deaths.get(death) ?? 0) + 1);
     fault('nothing');
     const hasLived = performance.now() - seat.member.startedAt >= backoff.lived;
@@ -252,6 +293,7 @@ export class WorkerPool implements Workers {
   }
 
   #watch(): void {
+    if (++this.#looks % looksToGather === 0) void this.gather();
     for (const [worker, seat] of this.#seats) {
       const beats = this.#vitals.beats(worker);
       seat.missed = beats === seat.beats ? seat.missed + 1 : 0;

@@ -2,14 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import type { Config } from '../../config/config.ts';
 import type { BucketStore } from '../../policy/decide/buckets.ts';
+import type { Count } from '../../proxy/fairness/count.ts';
 import type { ConnectionCounts } from '../../proxy/fairness/live-connections.ts';
 import { Sources } from '../../proxy/fairness/sources.ts';
-import type { Tally } from '../../proxy/fairness/tally.ts';
 import { type BucketMemory, bucketMemory, SharedBucketStore } from '../../shared/buckets.ts';
+import { countMemory, forgetCount, SharedCount, SharedWanted } from '../../shared/counts.ts';
 import type { Hash64 } from '../../shared/keyed-hash.ts';
 import { type LineMemory, lineMemory, SharedLineGate } from '../../shared/line-gate.ts';
 import { SharedSources, type SourceMemory, sourceMemory } from '../../shared/sources.ts';
-import { forgetTally, SharedTally, SharedWanted, tallyMemory } from '../../shared/tallies.ts';
 import type { LineGate } from '../../telemetry/repeats.ts';
 
 export interface SharedMemory {
@@ -24,13 +24,13 @@ export interface SharedMemory {
 }
 
 /** What one worker counts and decides with the others. */
-export interface Shared {
+export interface WorkerShare {
   /** Milliseconds, the same in all workers at the same moment. */
   readonly nowMs: () => number;
   readonly buckets: BucketStore;
   readonly gate: LineGate;
   readonly counts: ConnectionCounts;
-  readonly inFlight: Tally;
+  readonly inFlight: Count;
 }
 
 export function sharedMemory({ workers, limits }: Pick<Config, 'workers' | 'limits'>): SharedMemory {
@@ -40,14 +40,14 @@ export function sharedMemory({ workers, limits }: Pick<Config, 'workers' | 'limi
     buckets: bucketMemory(key),
     lines: lineMemory(key),
     sources: sourceMemory(key, workers, limits.maxConnections),
-    connections: tallyMemory(workers),
-    wanted: tallyMemory(workers),
-    inFlight: tallyMemory(workers),
+    connections: countMemory(workers),
+    wanted: countMemory(workers),
+    inFlight: countMemory(workers),
   };
 }
 
 /** @param worker whose place it takes: what one before it has counted there is no more. */
-export function joinShared(memory: SharedMemory, worker: number): Shared {
+export function joinShared(memory: SharedMemory, worker: number): WorkerShare {
   const offsetMs = Number(process.hrtime.bigint() - memory.originNs) / 1e6 - performance.now();
   const nowMs = (): number => performance.now() + offsetMs;
   const sources = new SharedSources(memory.sources, worker);
@@ -56,17 +56,17 @@ export function joinShared(memory: SharedMemory, worker: number): Shared {
     buckets: new SharedBucketStore(memory.buckets),
     gate: new SharedLineGate(memory.lines, nowMs),
     counts: {
-      connections: new SharedTally(memory.connections, worker),
+      connections: new SharedCount(memory.connections, worker),
       sources: new Sources((asker) => sources.of(asker)),
       wanted: new SharedWanted(memory.wanted, worker),
     },
-    inFlight: new SharedTally(memory.inFlight, worker),
+    inFlight: new SharedCount(memory.inFlight, worker),
   };
 }
 
 /** The worker is over, and with it all that it had open. */
 export function leaveShared(memory: SharedMemory, worker: number): void {
-  for (const tally of [memory.connections, memory.wanted, memory.inFlight]) forgetTally(tally, worker);
+  for (const count of [memory.connections, memory.wanted, memory.inFlight]) forgetCount(count, worker);
   new SharedSources(memory.sources, worker).forget(worker);
 }
 

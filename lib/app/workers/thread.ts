@@ -9,8 +9,9 @@ import { internalFault, onInternalFault } from '../../proxy/guard.ts';
 import type { TlsTermination } from '../../proxy/tls/termination.ts';
 import { compileInSlices } from '../../reload/compiling.ts';
 import { createAccessLog } from '../../telemetry/access-log.ts';
+import { LineChannel } from '../../telemetry/line-channel.ts';
 import { createLog } from '../../telemetry/log.ts';
-import { createTelemetry } from '../../telemetry/metrics.ts';
+import { createWorkerTelemetry } from '../../telemetry/worker-telemetry.ts';
 import { createDataPlane } from '../data-plane.ts';
 import { clientDoors } from '../open-doors.ts';
 import {
@@ -25,6 +26,7 @@ import {
   type WorkerReport,
 } from './messages.ts';
 import { RemoteAdmin } from './remote-admin.ts';
+import { joinShared } from './shared.ts';
 import { beatMs, Vitals } from './vitals.ts';
 
 const port = parentPort;
@@ -33,16 +35,27 @@ const start = workerData as ThreadStart;
 const config = configOf(start.config);
 const report = (message: WorkerReport): void => port.postMessage(message);
 
+const underway = new Int32Array(start.linesUnderway);
+const logLines = new LineChannel((batch) => report({ kind: 'lines', log: 'log', batch }), underway);
+const accessLines = new LineChannel((batch) => report({ kind: 'lines', log: 'access', batch }), underway);
+function flushLines(): void {
+  logLines.flush();
+  accessLines.flush();
+}
+process.on('exit', flushLines);
+
+const shared = joinShared(start.memory, start.worker);
 const log = createLog({
   level: start.logLevel,
   format: config.logFormat,
-  destination: { write: (text) => report({ kind: 'lines', text }) },
+  destination: logLines,
 });
-const telemetry = createTelemetry({
+const telemetry = createWorkerTelemetry({
   log: log.logger,
-  accessLog: config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog }),
-  build: start.build,
-  processStart: Date.now() / 1000 - process.uptime(),
+  accessLog:
+    config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog, destination: accessLines }),
+  gate: shared.gate,
+  droppedLogLines: () => logLines.dropped + accessLines.dropped,
 });
 onInternalFault((fault) => {
   telemetry.recorder.internalFault(fault);
@@ -56,13 +69,13 @@ const vitals = new Vitals(start.vitals);
 vitals.beat(start.worker);
 setInterval(() => vitals.beat(start.worker), beatMs);
 
-const authorizer = createAuthorizer({ nowMs: () => performance.now() });
+const authorizer = createAuthorizer({ nowMs: shared.nowMs, buckets: shared.buckets });
 let workload: Workload = config.workload;
 let termination: TlsTermination | null = null;
 const own = new OwnEndpoints(() => workload.ips);
 const { recorder } = telemetry;
 const identity = { termination: () => termination };
-const plane = createDataPlane({ config, recorder, authorizer, identity, own });
+const plane = createDataPlane({ config, recorder, authorizer, identity, own, shared });
 const { live, http1 } = plane;
 const doors = new Doors(plane.services, own, (fields, message) => log.logger.error(fields, message));
 const admin = new RemoteAdmin((asked, request) => report({ kind: 'admin', asked, request }));
@@ -121,6 +134,8 @@ async function obey(order: Extract<Order, { kind: Calling }>): Promise<Answers[C
       return null;
     case 'connections':
       return live.size;
+    case 'figures':
+      return telemetry.report();
     case 'close-doors':
       await doors.close();
       return null;
@@ -130,6 +145,7 @@ async function obey(order: Extract<Order, { kind: Calling }>): Promise<Answers[C
       return live.drain(order.timeoutMs);
     case 'release':
       await plane.close();
+      flushLines();
       return null;
   }
 }

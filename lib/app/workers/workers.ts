@@ -8,6 +8,12 @@ export interface Workers {
   serving(): number;
   /** How many have died so far, by why. */
   deaths(): ReadonlyMap<Death, number>;
+  /** Client connections of each worker; empty where there is one. */
+  openConnections(): readonly number[];
+  /** Takes in what they have counted. Resolves when all have answered, or after a second. */
+  gather(): Promise<void>;
+  /** Seconds since that of each was taken. */
+  figuresAges(): ReadonlyMap<number, number>;
   /** Has every worker prepare it; then calls `commit`, for the main thread, while all others do the same. Resolves when all have. */
   change(change: JointChange, commit: () => void): Promise<void>;
   pod(state: PodState): void;

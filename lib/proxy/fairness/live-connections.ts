@@ -3,9 +3,9 @@ import { Roster, type Rostered } from '../../roster.ts';
 import { eachGuarded, guarded, internalFault } from '../guard.ts';
 import type { LimitName, Limits } from '../limits.ts';
 import type { Recorder } from '../recorder.ts';
+import { type Count, OwnCount } from './count.ts';
 import { type InLine, Line } from './line.ts';
 import { type Source, Sources } from './sources.ts';
-import { OwnTally, type Tally } from './tally.ts';
 
 /** One open connection, whatever it carries. */
 export interface LiveConnection extends Rostered, InLine<LiveConnection> {
@@ -50,7 +50,7 @@ const internalReserve = 16;
 
 /** What is counted of connections, together with other threads where there are some. */
 export interface ConnectionCounts {
-  readonly connections: Tally;
+  readonly connections: Count;
   readonly sources: Sources;
   readonly wanted: Wanted;
 }
@@ -280,7 +280,7 @@ export class LiveConnections {
 }
 
 function alone(): ConnectionCounts {
-  return { connections: new OwnTally(), sources: new Sources(), wanted: { ask() {}, take: () => false } };
+  return { connections: new OwnCount(), sources: new Sources(), wanted: { ask() {}, take: () => false } };
 }
 
 function goesBefore(one: Spareable, other: Spareable): boolean {

@@ -7,7 +7,7 @@ export interface Source {
   readonly open: number;
   /** Those of this thread. */
   readonly own: number;
-  /** As with a tally: first add, then look. */
+  /** As with a count: first add, then look. */
   add(): void;
   remove(): void;
 }

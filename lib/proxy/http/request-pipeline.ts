@@ -2,7 +2,7 @@ import { hostPort } from '../../ip.ts';
 import type { Authorizer, PortPolicy, RequestDecision } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { BufferBudget } from '../fairness/buffer-budget.ts';
-import { OwnTally, type Tally } from '../fairness/tally.ts';
+import { type Count, OwnCount } from '../fairness/count.ts';
 import type { LimitName, Limits } from '../limits.ts';
 import type { ConnectionScope, Recorder, RequestLog } from '../recorder.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
@@ -60,7 +60,7 @@ export interface RequestPipelineOptions {
   readonly limits: Limits;
   readonly budget: BufferBudget;
   /** Requests, of this thread alone where it is left out. */
-  readonly inFlight?: Tally;
+  readonly inFlight?: Count | undefined;
 }
 
 /**
@@ -76,7 +76,7 @@ export class RequestPipeline {
   readonly heads: HeldHeads;
   readonly #recorder: Pick<Recorder, 'access' | 'limitReached'>;
   readonly #access: Recorder['access'];
-  readonly #inFlight: Tally;
+  readonly #inFlight: Count;
   readonly #ended = (): void => this.#inFlight.remove();
 
   constructor(options: RequestPipelineOptions) {
@@ -85,7 +85,7 @@ export class RequestPipeline {
     this.limits = options.limits;
     this.budget = options.budget;
     this.#recorder = options.recorder;
-    this.#inFlight = options.inFlight ?? new OwnTally();
+    this.#inFlight = options.inFlight ?? new OwnCount();
     this.heads = new HeldHeads(options.limits.maxBufferedBytes);
   }
 

@@ -1,11 +1,11 @@
 /** A worker that opens and closes connections as fast as it can, for counts.test.ts. */
 import { workerData } from 'node:worker_threads';
+import { SharedCount } from '../../../lib/shared/counts.ts';
 import { SharedSources, type SourceMemory } from '../../../lib/shared/sources.ts';
-import { SharedTally } from '../../../lib/shared/tallies.ts';
 
 export interface Counting {
   readonly worker: number;
-  readonly tally: SharedArrayBuffer;
+  readonly count: SharedArrayBuffer;
   readonly sources: SourceMemory;
   readonly askers: readonly number[];
   readonly rounds: number;
@@ -16,9 +16,9 @@ export interface Counting {
   readonly bySource: Int32Array;
 }
 
-const { worker, tally, sources, askers, rounds, most, admitted, bySource } = workerData as Counting;
+const { worker, count, sources, askers, rounds, most, admitted, bySource } = workerData as Counting;
 
-const connections = new SharedTally(tally, worker);
+const connections = new SharedCount(count, worker);
 const table = new SharedSources(sources, worker);
 const known = askers.map((asker) => table.of(asker));
 const open: number[] = [];
@@ -31,7 +31,7 @@ function below(bound: number): number {
 }
 
 /** Counts one more, or less, in a pair of words: how many, and the most so far. */
-function count(pairs: Int32Array, pair: number, by: number): void {
+function track(pairs: Int32Array, pair: number, by: number): void {
   const value = Atomics.add(pairs, pair * 2, by) + by;
   for (let most = Atomics.load(pairs, pair * 2 + 1); value > most; most = Atomics.load(pairs, pair * 2 + 1)) {
     if (Atomics.compareExchange(pairs, pair * 2 + 1, most, value) === most) return;
@@ -44,8 +44,8 @@ for (let i = 0; i < rounds; i++) {
   if (source === undefined) continue;
   if (open.length > 0 && below(2) === 0) {
     const closed = open.splice(below(open.length), 1)[0] ?? 0;
-    count(admitted, 0, -1);
-    count(bySource, closed, -1);
+    track(admitted, 0, -1);
+    track(bySource, closed, -1);
     known[closed]?.remove();
     connections.remove();
     continue;
@@ -58,6 +58,6 @@ for (let i = 0; i < rounds; i++) {
     continue;
   }
   open.push(at);
-  count(admitted, 0, 1);
-  count(bySource, at, 1);
+  track(admitted, 0, 1);
+  track(bySource, at, 1);
 }

@@ -5,8 +5,8 @@ import { parseIp } from '../../../lib/ip.ts';
 import { type LiveConnection, LiveConnections, type Spareable } from '../../../lib/proxy/fairness/live-connections.ts';
 import { Sources } from '../../../lib/proxy/fairness/sources.ts';
 import { type Limits, shareOf } from '../../../lib/proxy/limits.ts';
+import { countMemory, forgetCount, SharedCount, SharedWanted } from '../../../lib/shared/counts.ts';
 import { SharedSources, sourceMemory } from '../../../lib/shared/sources.ts';
-import { forgetTally, SharedTally, SharedWanted, tallyMemory } from '../../../lib/shared/tallies.ts';
 import { until, within } from '../../support/until.ts';
 import type { Counting } from './counting-thread.ts';
 
@@ -20,7 +20,7 @@ t.test('four threads count together what each of them has', async (t) => {
   ];
   for (const [name, sources, most] of rows) {
     // One more, who only looks.
-    const memory = { tally: tallyMemory(threads), sources: sourceMemory(key, threads + 1, 1000) };
+    const memory = { count: countMemory(threads), sources: sourceMemory(key, threads + 1, 1000) };
     const admitted = new Int32Array(new SharedArrayBuffer(8));
     const bySource = new Int32Array(new SharedArrayBuffer(8 * sources));
     const askers = Array.from({ length: sources }, (_, i) => i * 7);
@@ -31,14 +31,14 @@ t.test('four threads count together what each of them has', async (t) => {
     await within('the threads', 20_000, Promise.all(workers.map((worker) => once(worker, 'exit'))));
     const table = new SharedSources(memory.sources, threads);
     const open = () => askers.map((asker) => openOf(table, asker));
-    const tallies = new Int32Array(memory.tally);
+    const counts = new Int32Array(memory.count);
     t.same(
       open(),
       askers.map((_, i) => bySource[i * 2]),
       `${name}: by source`,
     );
     t.equal(
-      tallies.reduce((sum, own) => sum + own, 0),
+      counts.reduce((sum, own) => sum + own, 0),
       admitted[0],
       'in all',
     );
@@ -49,13 +49,13 @@ t.test('four threads count together what each of them has', async (t) => {
     );
     for (let worker = 0; worker < threads; worker++) {
       table.forget(worker);
-      forgetTally(memory.tally, worker);
+      forgetCount(memory.count, worker);
     }
     t.ok(
       open().every((own) => own === 0),
       'of workers that are gone nothing is left',
     );
-    t.ok(tallies.every((own) => own === 0));
+    t.ok(counts.every((own) => own === 0));
   }
 });
 
@@ -116,8 +116,8 @@ class Connection implements LiveConnection {
 
 t.test('limits on connections hold over two workers, and one makes room for the other', async (t) => {
   const memory = {
-    tally: tallyMemory(2),
-    wanted: tallyMemory(2),
+    count: countMemory(2),
+    wanted: countMemory(2),
     sources: sourceMemory(key, 2, 8),
   };
   const limits = { maxConnections: 8, maxConnectionsPerClient: 6, maxDetecting: 100, maxHandshakes: 100 };
@@ -126,7 +126,7 @@ t.test('limits on connections hold over two workers, and one makes room for the 
   const workers = [0, 1].map((worker) => {
     const table = new SharedSources(memory.sources, worker);
     return new LiveConnections(limits, recorder, {
-      connections: new SharedTally(memory.tally, worker),
+      connections: new SharedCount(memory.count, worker),
       sources: new Sources((asker) => table.of(asker)),
       wanted: new SharedWanted(memory.wanted, worker),
     });

@@ -1,5 +1,5 @@
 /** How many there are, over all threads that count together. */
-export interface Tally {
+export interface Count {
   readonly total: number;
   /** One more in this thread. To keep within a bound, first add, then look whether there are too many. */
   add(): void;
@@ -7,7 +7,7 @@ export interface Tally {
 }
 
 /** Of a thread that counts alone. */
-export class OwnTally implements Tally {
+export class OwnCount implements Count {
   total = 0;
 
   add(): void {

@@ -1,11 +1,11 @@
+import type { Count } from '../proxy/fairness/count.ts';
 import type { Wanted } from '../proxy/fairness/live-connections.ts';
-import type { Tally } from '../proxy/fairness/tally.ts';
 
 /** Words from one worker's count to the next: a cache line of its own for each, since it writes there all the time. */
 const stride = 16;
 
 /** Memory for the counts of so many workers. */
-export function tallyMemory(workers: number): SharedArrayBuffer {
+export function countMemory(workers: number): SharedArrayBuffer {
   return new SharedArrayBuffer(workers * stride * Int32Array.BYTES_PER_ELEMENT);
 }
 
@@ -13,7 +13,7 @@ export function tallyMemory(workers: number): SharedArrayBuffer {
  * What several workers have, each in a word of its own that nobody else writes. Of two that add at one moment both may see the
  * other's: they never have more than they may, and at worst one less.
  */
-export class SharedTally implements Tally {
+export class SharedCount implements Count {
   readonly #counts: Int32Array;
   readonly #place: number;
   #own = 0;
@@ -40,15 +40,21 @@ export class SharedTally implements Tally {
   }
 }
 
+/** Each worker's count. */
+export function countsOf(memory: SharedArrayBuffer): readonly number[] {
+  const counts = new Int32Array(memory);
+  return Array.from({ length: counts.length / stride }, (_, worker) => Atomics.load(counts, worker * stride));
+}
+
 /** The worker is no more, and has nothing. */
-export function forgetTally(memory: SharedArrayBuffer, worker: number): void {
+export function forgetCount(memory: SharedArrayBuffer, worker: number): void {
   Atomics.store(new Int32Array(memory), worker * stride, 0);
 }
 
 /** A worker asks for no more than this at a time: the room is for clients that try again. */
 const mostWanted = 64;
 
-/** Room that workers want from each other, in the same memory as a tally. */
+/** Room that workers want from each other, in the same memory as a count. */
 export class SharedWanted implements Wanted {
   readonly #counts: Int32Array;
   readonly #place: number;
