@@ -9,14 +9,17 @@ import { until } from '../support/until.ts';
 import { order } from '../support/worker-faults.ts';
 
 /** Connections, of which both workers have some, and on each of which one request has been answered. */
-async function spread({ sallyport, port }: TwoWorkers, count = 24): Promise<RawClient[]> {
+async function spread({ sallyport, port }: TwoWorkers, count = 24, localAddress = '127.0.0.1'): Promise<RawClient[]> {
   const clients: RawClient[] = [];
+  const connections = async () => (await scrape(sallyport.adminPort)).find('sallyport_worker_connections');
   const isSpread = async (): Promise<boolean> => {
-    const more = Array.from({ length: count - clients.length }, () => RawClient.open({ port }));
+    const more = Array.from({ length: count - clients.length }, () => RawClient.open({ port, localAddress }));
     clients.push(...(await Promise.all(more)));
-    const each = (await scrape(sallyport.adminPort)).find('sallyport_worker_connections');
-    if (each.length === 2 && each.every(({ value }) => value >= 3)) return true;
+    if ((await connections()).every(({ value }) => value >= 3)) return true;
     for (const client of clients.splice(count / 2)) client.destroy();
+    // The scrape's own is one of them.
+    const all = async (): Promise<number> => (await connections()).reduce((sum, { value }) => sum + value, 0);
+    await until('those to be gone', async () => (await all()) === clients.length + 1);
     return false;
   };
   await until('connections of both workers', isSpread);
@@ -197,19 +200,26 @@ t.test('limits hold over both', async (t) => {
   const held: (() => void)[] = [];
   const hold = (url: string): Promise<void> =>
     url === '/slow' ? new Promise((resolve) => held.push(resolve)) : Promise.resolve();
-  const env = { SALLYPORT_MAX_IN_FLIGHT: '5', SALLYPORT_MAX_CONNECTIONS_PER_CLIENT: '16' };
+  const env = { SALLYPORT_MAX_IN_FLIGHT: '20', SALLYPORT_MAX_CONNECTIONS_PER_CLIENT: '24' };
   const two = await startTwoWorkers(t, { hold, env });
-  const clients = await spread(two, 16);
-  for (const client of clients) client.send(latin1('GET /slow HTTP/1.1\r\nHost: web\r\n\r\n'));
+  // Not the address of scrapes.
+  const localAddress = '127.0.0.2';
+  const clients = await spread(two, 24, localAddress);
   const reached = async (limit: string): Promise<number> =>
     (await scrape(two.sallyport.adminPort)).sum('sallyport_limit_reached_total', { limit });
-  await until('all but five to be refused', async () => (await reached('max_in_flight')) === 11);
-  t.equal(held.length, 5, 'requests that the app has');
-  // All connections are busy or have just been used: from this address there is room for no other but by one that is idle.
-  const late = await RawClient.open({ port: two.port });
-  await until('one too many', async () => (await reached('max_connections_per_client')) === 1);
+  t.equal(await reached('max_connections_per_client'), 0);
+  for (const client of clients) client.send(latin1('GET /slow HTTP/1.1\r\nHost: web\r\n\r\n'));
+  await until('each to be refused or to be with the app', async () => {
+    return held.length + (await reached('max_in_flight')) === 24;
+  });
+  // Two that come to both at one moment may each find the other's in the way.
+  t.ok(held.length === 20 || held.length === 19, `${held.length} requests in flight`);
+
+  const late = await RawClient.open({ port: two.port, localAddress });
+  await until('one connection too many', async () => (await reached('max_connections_per_client')) === 1);
   const each = (await scrape(two.sallyport.adminPort)).find('sallyport_worker_connections');
-  t.equal(each.reduce((sum, { value }) => sum + value, 0) - 1, 16, 'connections beside the scrape');
+  const open = each.reduce((sum, { value }) => sum + value, 0);
+  t.ok(open === 24 || open === 25, `${open}: 24, whether an idle one went or the late one, and the scrape's`);
   late.destroy();
   for (const answer of held) answer();
   t.match(await two.sallyport.stop(), { code: 0 });

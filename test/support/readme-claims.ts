@@ -114,6 +114,8 @@ export const claims: Readonly<Record<string, Checks>> = {
   },
   'Every core': {
     'One thread serves': 'e2e/workers unit/config/cpu-limit',
+    'All workers are one proxy':
+      'e2e/workers-together unit/shared/buckets unit/shared/counts unit/shared/lines unit/telemetry/figures',
   },
   'Threat model': {
     'Sallyport is the boundary': noClaim,

@@ -15,6 +15,7 @@ import { defaultPolicies } from '../../lib/policy/workload.ts';
 import { type Failure, failureOf, failures, upstreamFailure } from '../../lib/proxy/http/refuse.ts';
 import { limits as labelLimits } from '../../lib/telemetry/labels.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
+import { workerMetrics } from '../../lib/telemetry/worker-metrics.ts';
 import { claims, noClaim, proseOf } from '../support/readme-claims.ts';
 import { withOptions, withTables, withTestMap } from '../support/readme-tables.ts';
 import { testsOfRooms } from '../support/test-map.ts';
@@ -113,6 +114,12 @@ t.test('tables that are made from the program', async (t) => {
 t.test('metrics: every family of the exposition, with its type', async (t) => {
   const build = { version: '0', gitSha: '', date: '' };
   const telemetry = createTelemetry({ log: pino({ enabled: false }), accessLog: null, build, processStart: 0 });
+  workerMetrics(telemetry.registry, {
+    serving: () => 1,
+    deaths: () => new Map(),
+    openConnections: () => [],
+    figuresAges: () => new Map(),
+  });
   const { body } = await telemetry.exposition();
   const exposed = [...body.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type = '']) => [name, type]);
   const shown = table('Metrics', 'metric').flatMap(([name, type]) => expand(bare(name)).map((each) => [each, type]));
