@@ -24,8 +24,8 @@ export interface BucketStore {
 }
 
 const aheadMs = 1000;
-/** Sums of 1000/N are not exact; without this the last token of a burst would be refused. */
-const roundingMs = 1e-6;
+/** Sums of 1000/N are not exact, the less so the longer the clock has run; without this the last token of a burst would be refused. */
+const roundingMs = 1e-4;
 
 /**
  * A bucket as the generic cell rate algorithm keeps it: a single theoretical arrival time. N tokens a second and a burst of

@@ -64,7 +64,6 @@ t.test('several threads are admitted exactly what one is', async (t) => {
         limit({
           key: 'a',
           identity: 40,
-          total: 500,
           overrides: new Map([
             ['id-1', override],
             ['id-2', override],
@@ -139,8 +138,12 @@ t.test('where there is no place, identities share a bucket and limits refuse', a
 t.test('a thread that is ended takes nothing along', async (t) => {
   const memory = bucketMemory(key, { named: 64, identities: 64 });
   const one = limit({ key: 'a', identity: 3 });
-  const rounds = Array.from({ length: 100_000 }, (_, i) => ({ nowMs: 1000 + i * 1001, clients: names(i, 6) }));
   for (let i = 0; i < 3; i++) {
+    // No earlier than the one before: a clock never steps back.
+    const rounds = Array.from({ length: 100_000 }, (_, round) => ({
+      nowMs: 1e9 * (i + 1) + round * 1001,
+      clients: names(round, 6),
+    }));
     const arrived = new Int32Array(new SharedArrayBuffer(4));
     const admitted = new Int32Array(new SharedArrayBuffer(4 * rounds.length));
     const workerData = { memory, limits: [one], rounds, threads: 1, arrived, admitted };
@@ -154,7 +157,7 @@ t.test('a thread that is ended takes nothing along', async (t) => {
     const times = new Float64Array(table, 16);
     for (let slot = 0; slot < 64; slot++) times[slot * 2] = -1;
   }
-  const limiter = new RateLimiter(() => 1e9, new SharedBucketStore(memory));
+  const limiter = new RateLimiter(() => 1e10, new SharedBucketStore(memory));
   const outcomes = names(0, 8).map((id) => [1, 2, 3, 4].map(() => limiter.take(one, id)));
   t.same(outcomes, Array(8).fill([null, null, null, 'identity']));
 });
