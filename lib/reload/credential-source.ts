@@ -13,6 +13,7 @@ import {
   verifyCredentials,
 } from './credentials.ts';
 import { ExpiryWatch } from './expiry.ts';
+import { offerNoTickets } from './no-tickets.ts';
 import { type Judgement, type Reading, Reloader } from './reloader.ts';
 import type { Times } from './settling.ts';
 import { filesOnDisk, type World } from './world.ts';
@@ -123,6 +124,7 @@ class FollowedCredentials implements CredentialSource {
     const starting: CredentialStage = { kind: 'starting', faults: [] };
     this.#stage = starting;
     boundChains();
+    offerNoTickets();
     this.#reloader.watch();
     await this.#reloader.reload();
     const stage = this.#stage as CredentialStage;

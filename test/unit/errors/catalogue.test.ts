@@ -101,6 +101,7 @@ const utterances: readonly Utterance[] = [
       ['lib/app/workers/thread.ts', 'becomes the error of "worker-died"'],
       ['lib/reload/load-thread.ts', 'becomes the reason of "policy-not-loaded"'],
       ['lib/reload/load.ts', 'used wrong by us'],
+      ['lib/reload/no-tickets.ts', 'an OpenSSL that Node does not come with'],
       ['lib/reload/policy-source.ts', 'becomes the reason of "policy-not-loaded"'],
       ['lib/reload/watch.ts', 'becomes the error of "not-watched"'],
     ]),

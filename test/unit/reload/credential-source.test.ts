@@ -1,5 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { generateKeyPairSync, X509Certificate } from 'node:crypto';
+import { existsSync, renameSync } from 'node:fs';
 import { copyFile, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
@@ -25,6 +26,15 @@ const web = workloadCertificate('web', 'shop');
 const orders = workloadCertificate('orders', 'shop');
 const webName = 'web.shop.serviceaccount.identity.linkerd.cluster.local';
 const anchors = testAuthority().certificatePem;
+
+/** As contexts are before any credentials have been loaded in this process. */
+const withTickets = tls.createSecureContext({
+  cert: web.certificatePem,
+  key: web.keyPem,
+  ca: anchors,
+  minVersion: 'TLSv1.3',
+  sessionIdContext: 'test',
+});
 
 interface Contents {
   readonly cert?: string | undefined;
@@ -504,17 +514,10 @@ t.test('no session resumes', { skip: openssl ? false : 'openssl is not installed
   await write(client, { cert: orders.certificatePem, key: orders.keyPem, anchors });
 
   const resumed: boolean[] = [];
-  const plain = tls.createSecureContext({
-    cert: web.certificatePem,
-    key: web.keyPem,
-    ca: anchors,
-    minVersion: 'TLSv1.3',
-    sessionIdContext: 'test',
-  });
   const rows: readonly [string, tls.SecureContext, RegExp[], boolean[]][] = [
+    // Without our settings the same steps do resume, so the other row proves something.
+    ['with tickets', withTickets, [/^New, TLSv1\.3/m, /^Reused, TLSv1\.3/m], [false, true]],
     ['ours', credentials.secureContext, [/^New, TLSv1\.3/m, /^New, TLSv1\.3/m], [false, false]],
-    // Without the option the same steps do resume, so the row above proves something.
-    ['with tickets', plain, [/^New, TLSv1\.3/m, /^Reused, TLSv1\.3/m], [false, true]],
   ];
   for (const [name, secureContext, outputs, expected] of rows) {
     resumed.length = 0;
@@ -532,14 +535,23 @@ t.test('no session resumes', { skip: openssl ? false : 'openssl is not installed
     const connect = async (...more: string[]): Promise<string> => {
       const own = ['-cert', client.certFile, '-key', client.keyFile, '-CAfile', client.trustAnchorsFile];
       // -ign_eof: it stays until the server, which sends its tickets before any data, closes.
-      const args = ['s_client', '-connect', `127.0.0.1:${port}`, '-servername', webName, '-ign_eof', ...own, ...more];
+      const place = ['-connect', `127.0.0.1:${port}`, '-servername', webName];
+      const args = ['s_client', ...place, '-ign_eof', '-msg', ...own, ...more];
       const child = spawn(...tied('openssl', args), { stdio: ['ignore', 'pipe', 'ignore'] });
       return text(child.stdout);
     };
-    const session = join(folder, `${name}.pem`);
-    const seen = [await connect('-sess_out', session), await connect('-sess_in', session)];
+    // What the first row has left is the only session that there is: we give none.
+    const session = join(folder, 'session.pem');
+    const given = join(folder, `${name}.pem`);
+    const first = await connect('-sess_out', given);
+    const hasGiven = existsSync(given);
+    if (hasGiven) renameSync(given, session);
+    const seen = [first, await connect('-sess_in', session)];
     t.match(seen, outputs, name);
     t.strictSame(resumed, expected, name);
+    const tickets = seen.map((output) => output.match(/NewSessionTicket/g)?.length ?? 0);
+    t.equal(tickets[0], expected[1] ? 2 : 0, `${name}: tickets, which would say that it can be`);
+    t.equal(hasGiven, expected[1], `${name}: a session for the client to keep`);
     server.close();
   }
 });
