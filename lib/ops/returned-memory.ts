@@ -1,37 +1,55 @@
 import { readFileSync, readlinkSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { getHeapStatistics } from 'node:v8';
+import { cpuShareMeter } from '../cpu-share.ts';
 import { RestingMemory } from './resting-memory.ts';
 
-/** Looks at this process for as long as it runs. Yields what ends that. */
-export function restWhenQuiet(): () => void {
+/** How much a thread's own heap takes, and what gives it back. */
+interface Holding {
+  readonly residentBytes: () => number;
+  readonly giveBack: () => void;
+}
+
+/** Looks at the process, from its main thread, for as long as it runs. */
+export function restWhenQuiet(): void {
   let giveBack: (() => void) | null = null;
-  let last = performance.eventLoopUtilization();
-  const memory = new RestingMemory({
-    nowMs: () => performance.now(),
-    busy: () => {
-      const now = performance.eventLoopUtilization();
-      const { utilization } = performance.eventLoopUtilization(now, last);
-      last = now;
-      return utilization;
-    },
+  rest({
     residentBytes: () => process.memoryUsage.rss(),
     giveBack: () => {
+      collect();
       giveBack ??= loadGiveBack();
       giveBack();
     },
   });
-  const timer = setInterval(() => memory.look(), 1000).unref();
-  return () => clearInterval(timer);
 }
 
-/** In turn: V8's heap, malloc's, and the mapped pages of Node's program. Each is left out where there is no way to it. */
+/** The same for one of several threads, and its heap alone: the rest is the process's. */
+export function restThreadWhenQuiet(): void {
+  rest({ residentBytes: () => getHeapStatistics().total_heap_size, giveBack: collect });
+}
+
+function rest(holding: Holding): void {
+  const memory = new RestingMemory({
+    ...holding,
+    nowMs: () => performance.now(),
+    busy: cpuShareMeter(),
+  });
+  setInterval(() => memory.look(), 1000).unref();
+}
+
+/**
+ * `last-resort` is how V8 itself collects before it would give up: twice, and it hands back what it held in reserve, the
+ * halves of the young generation above all (7 MB). The launcher has Node offer it.
+ */
+function collect(): void {
+  const offered = globalThis.gc as ((how: { type: 'major'; flavor: 'last-resort' }) => void) | undefined;
+  offered?.({ type: 'major', flavor: 'last-resort' });
+}
+
+/** Malloc's heap, then the mapped pages of Node's program. Nothing where there is no way to them. */
 function loadGiveBack(): () => void {
-  // `last-resort` is how V8 itself collects before it would give up: twice, and it hands back what it held in reserve,
-  // the halves of the young generation above all (7 MB).
-  const collect = globalThis.gc as ((how: { type: 'major'; flavor: 'last-resort' }) => void) | undefined;
   const libc = loadLibc();
   return () => {
-    collect?.({ type: 'major', flavor: 'last-resort' });
     if (libc === null) return;
     libc.trim(0);
     for (const { start, length } of unwrittenProgram()) libc.advise(start, length, MADV_DONTNEED);

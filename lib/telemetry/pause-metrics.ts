@@ -1,5 +1,6 @@
 /** How long the event loop served nobody: while it collected garbage, compiled, or did one thing for too long. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { cpuShareMeter } from '../cpu-share.ts';
 import type { Families } from './figures.ts';
 import { type Cell, HistogramCell, histogramSamples, type MetricLabels, type PartKey, type Parts } from './series.ts';
 
@@ -9,7 +10,7 @@ const bounds = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 1
 /** A native timer is due as often, and its lateness is a pause, to within this time. */
 const everyNanos = 1e6;
 /**
- * Under this share of time at work the timer rests: a thousand turns a second for nothing would cost a sleeping process one
+ * Under this share of a processor the timer rests: a thousand turns a second for nothing would cost a sleeping process one
  * percent of a core. It is more than the timer's own share, or that would keep it going.
  */
 const quietShare = 0.03;
@@ -30,18 +31,16 @@ class PauseWatch {
   readonly cell = new HistogramCell({}, bounds);
   readonly #delays: Delays;
   #on = false;
-  #last = performance.eventLoopUtilization();
+  readonly #busy = cpuShareMeter();
 
   constructor(delays: Delays) {
     this.#delays = delays;
   }
 
   look(): void {
-    const now = performance.eventLoopUtilization();
-    const { utilization } = performance.eventLoopUtilization(now, this.#last);
-    this.#last = now;
+    const busy = this.#busy();
     if (this.#on) this.#take();
-    if (utilization < quietShare === this.#on) this.#switch();
+    if (busy < quietShare === this.#on) this.#switch();
   }
 
   #switch(): void {

@@ -1,5 +1,6 @@
 /** The composition root of a further worker: a data plane of its own, for what the main thread has read and admitted. */
 import { parentPort, workerData } from 'node:worker_threads';
+import { restThreadWhenQuiet } from '../../ops/returned-memory.ts';
 import { createAuthorizer } from '../../policy/authorizer.ts';
 import type { PolicyDocument } from '../../policy/documents/types.ts';
 import type { Workload } from '../../policy/workload.ts';
@@ -68,6 +69,7 @@ process.on('unhandledRejection', (reason) => internalFault('an unhandled rejecti
 const vitals = new Vitals(start.vitals);
 vitals.beat(start.worker);
 setInterval(() => vitals.beat(start.worker), beatMs);
+restThreadWhenQuiet();
 
 const authorizer = createAuthorizer({ nowMs: shared.nowMs, buckets: shared.buckets });
 let workload: Workload = config.workload;

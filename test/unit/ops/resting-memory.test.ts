@@ -31,7 +31,11 @@ const rows: readonly { readonly name: string; readonly looks: readonly Look[] }[
   },
   {
     name: 'what comes back at once is in use',
-    looks: [quiet(90), quiet(90, true), ...repeated(60, quiet(85))],
+    looks: [quiet(90), quiet(90, true), ...repeated(120, quiet(85))],
+  },
+  {
+    name: 'a minute later after work, for what that has left behind',
+    looks: [quiet(90), quiet(90, true), quiet(85), busy(85), ...repeated(57, quiet(85)), quiet(85, true), quiet(45)],
   },
 ];
 
