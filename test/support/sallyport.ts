@@ -54,6 +54,12 @@ export function bareEnvironment(env: Environment): NodeJS.ProcessEnv {
   };
 }
 
+/** Every test of a running proxy can be run with several workers: `SALLYPORT_TEST_WORKERS=2 node test/e2e/….test.ts`. */
+function workersUnderTest(): Environment {
+  const { SALLYPORT_TEST_WORKERS: workers } = process.env;
+  return workers === undefined ? {} : { SALLYPORT_WORKERS: workers };
+}
+
 /** Runs `sallyport ARGS…` to its end. */
 export function runSallyport(t: Teardown, args: readonly string[], env: Environment = {}): Promise<Finished> {
   return runToEnd(t, sallyportCommand, args, { env: bareEnvironment(env) });
@@ -66,6 +72,7 @@ export async function startSallyport(t: Teardown, options: SallyportOptions): Pr
   const env = {
     SALLYPORT_ADMIN_LISTEN: `127.0.0.1:${adminPort}`,
     SALLYPORT_HEALTH_LISTEN: `127.0.0.1:${healthPort}`,
+    ...workersUnderTest(),
     ...options.env,
   };
   const [command = sallyportCommand, ...args] = [...(options.within ?? []), sallyportCommand, 'run'];
