@@ -1,20 +1,51 @@
-/** A word for each worker in memory that all threads share: a number that grows for as long as its event loop turns. */
+/** Words of one worker: a cache line of its own, since it writes there while others read. */
+const stride = 16;
+const word = { beats: 0, open: 1, taken: 2 } as const;
+
+/** What each worker says of itself in memory that all threads share. */
 export class Vitals {
   readonly shared: SharedArrayBuffer;
-  readonly #beats: Int32Array;
+  readonly #words: Int32Array;
 
   /** @param workers their number, to begin; or the memory that another thread has begun with. */
   constructor(workers: number | SharedArrayBuffer) {
-    this.shared = typeof workers === 'number' ? new SharedArrayBuffer(workers * Int32Array.BYTES_PER_ELEMENT) : workers;
-    this.#beats = new Int32Array(this.shared);
+    this.shared =
+      typeof workers === 'number' ? new SharedArrayBuffer(workers * stride * Int32Array.BYTES_PER_ELEMENT) : workers;
+    this.#words = new Int32Array(this.shared);
   }
 
+  /** Its event loop turns. */
   beat(worker: number): void {
-    Atomics.add(this.#beats, worker, 1);
+    Atomics.add(this.#words, worker * stride + word.beats, 1);
   }
 
   beats(worker: number): number {
-    return Atomics.load(this.#beats, worker);
+    return Atomics.load(this.#words, worker * stride + word.beats);
+  }
+
+  /** Whether it takes connections. */
+  setOpen(worker: number, open: boolean): void {
+    Atomics.store(this.#words, worker * stride + word.open, Number(open));
+  }
+
+  isOpen(worker: number): boolean {
+    return Atomics.load(this.#words, worker * stride + word.open) === 1;
+  }
+
+  /** It has taken one more of the connections that were handed to it. */
+  take(worker: number): void {
+    Atomics.add(this.#words, worker * stride + word.taken, 1);
+  }
+
+  /** How many it has taken; from 0 on for a new thread. */
+  taken(worker: number): number {
+    return Atomics.load(this.#words, worker * stride + word.taken);
+  }
+
+  /** A new thread begins, or one is over. */
+  reset(worker: number): void {
+    this.setOpen(worker, false);
+    Atomics.store(this.#words, worker * stride + word.taken, 0);
   }
 }
 

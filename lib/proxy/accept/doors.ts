@@ -1,11 +1,14 @@
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, Socket } from 'node:net';
 import { CodedError } from '../../errors/coded-error.ts';
 import type { CodedLog } from '../../errors/complaint.ts';
 import { type ConnectionServices, serveConnection } from '../connection.ts';
+import { turn } from '../fairness/turn.ts';
 import { internalFault } from '../guard.ts';
+import { descriptorOf } from '../node-internals.ts';
 import { peerOf } from '../socket-calls.ts';
 import { isWantOfDescriptors } from '../upstream/upstreams.ts';
 import type { Arrive } from './arrivals.ts';
+import type { Descriptors } from './descriptors.ts';
 import { type ListenAt, type Listener, listen } from './listener.ts';
 import type { OwnEndpoints } from './own-endpoints.ts';
 
@@ -15,12 +18,29 @@ export interface DoorAddress {
   readonly port: number;
 }
 
+/** The other workers of this process, which listen at the same client doors. */
+export interface OtherWorkers {
+  /** Whose a connection should be that has just come; null: ours. */
+  owner(): number | null;
+  /** Hands a connection over: `fd` is theirs from then on. */
+  give(worker: number, door: number, fd: number): void;
+  readonly descriptors: Descriptors;
+}
+
+/** A door that all workers have; the listeners that one of them has alone have none. */
+export interface SharedDoor {
+  readonly number: number;
+  readonly others: OtherWorkers;
+}
+
 /** Every port on which this proxy listens. */
 export class Doors {
   readonly #services: ConnectionServices;
   readonly #own: OwnEndpoints;
   readonly #error: CodedLog['error'];
   readonly #listeners: Listener[] = [];
+  /** Of the doors of all workers. */
+  readonly #arrivals = new Map<number, Arrive>();
 
   constructor(services: ConnectionServices, own: OwnEndpoints, error: CodedLog['error']) {
     this.#services = services;
@@ -29,25 +49,18 @@ export class Doors {
   }
 
   /** Takes connections there. @throws as `bind`. */
-  open(variable: string, address: DoorAddress, arrive: Arrive): Promise<Listener> {
+  open(variable: string, address: DoorAddress, arrive: Arrive, shared: SharedDoor | null = null): Promise<Listener> {
     const at = { host: address.host ?? undefined, port: address.port };
-    return this.#bound(variable, address, () => this.listen(variable, at, arrive));
+    return this.#bound(variable, address, () => this.listen(variable, at, arrive, shared));
   }
 
   /** Takes connections at a port that is bound already, or will be. */
-  async listen(variable: string, at: ListenAt, arrive: Arrive): Promise<Listener> {
+  async listen(variable: string, at: ListenAt, arrive: Arrive, shared: SharedDoor | null): Promise<Listener> {
+    if (shared !== null) this.#arrivals.set(shared.number, arrive);
     const listener = await listen({
       at,
       onConnection: (socket) => {
-        try {
-          const client = peerOf(socket);
-          // One that is gone already has no address any more.
-          const arrival = client === null ? null : arrive(socket, client);
-          if (client === null || arrival === null) socket.destroy();
-          else serveConnection(this.#services, socket, client, arrival);
-        } catch (error) {
-          internalFault('a new connection', socket, error);
-        }
+        if (shared === null || !handOver(socket, shared)) this.#arrived(socket, arrive);
       },
       onError: (error) => {
         // Node has closed what it could not accept, and goes on listening; the next ones find room if there is any.
@@ -57,6 +70,27 @@ export class Doors {
     });
     this.#listeners.push(listener);
     return listener;
+  }
+
+  /** A connection that another worker has accepted at a door of all. @throws where the descriptor is none. */
+  take(door: number, fd: number): void {
+    const socket = new Socket({ fd, allowHalfOpen: true });
+    turn.arrival();
+    const arrive = this.#arrivals.get(door);
+    if (arrive === undefined) socket.destroy();
+    else this.#arrived(socket, arrive);
+  }
+
+  #arrived(socket: Socket, arrive: Arrive): void {
+    try {
+      const client = peerOf(socket);
+      // One that is gone already has no address any more.
+      const arrival = client === null ? null : arrive(socket, client);
+      if (client === null || arrival === null) socket.destroy();
+      else serveConnection(this.#services, socket, client, arrival);
+    } catch (error) {
+      internalFault('a new connection', socket, error);
+    }
   }
 
   /** For what listens by itself: its port counts as our own. @throws naming the variable and the remedy. */
@@ -86,6 +120,18 @@ export class Doors {
   async close(): Promise<void> {
     await Promise.allSettled(this.#listeners.map((listener) => listener.close()));
   }
+}
+
+/** False: it is ours. Nothing of it has been read. */
+function handOver(socket: Socket, { number, others }: SharedDoor): boolean {
+  const owner = others.owner();
+  const fd = owner === null ? null : descriptorOf(socket);
+  const copy = fd === null ? null : others.descriptors.duplicate(fd);
+  if (owner === null || copy === null) return false;
+  // Closes this descriptor of it alone: the connection stays, with the other.
+  socket.destroy();
+  others.give(owner, number, copy);
+  return true;
 }
 
 function whyNot(error: unknown): string {
