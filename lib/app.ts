@@ -69,7 +69,12 @@ export async function startApp(options: AppOptions): Promise<App> {
   });
   const loadListeners: LoadListeners = { readiness, telemetry, logger: log.logger };
   const workers = await startWorkers(
-    { config, build, log, accessLines, telemetry, admin: () => admin, fault: (ended) => soundness.fault(ended) },
+    {
+      ...{ config, build, log, accessLines, telemetry },
+      admin: () => admin,
+      take: (door, fd) => doors.take(door, fd),
+      fault: (ended) => soundness.fault(ended),
+    },
     sharing,
   );
   workerMetrics(telemetry.registry, workers);
@@ -114,7 +119,11 @@ export async function startApp(options: AppOptions): Promise<App> {
     const healthAddress = await openHealth(config, doors, health);
     await identity.source?.start();
     await policy.start();
-    const { addresses, listeners } = await openDoors({ config, own, policy, admin, logger: log.logger }, doors);
+    const { addresses, listeners } = await openDoors(
+      { config, own, policy, admin, logger: log.logger },
+      doors,
+      workers.others,
+    );
     await workers.open(listeners, own.ports);
     readiness.up('listeners');
     return {

@@ -6,7 +6,7 @@ import type { AdminApp } from '../ops/admin-app.ts';
 import type { HealthServer } from '../ops/health-server.ts';
 import type { PolicyAuthorizer } from '../policy/authorizer.ts';
 import { type Arrive, adminArrivals, explicitArrivals, redirectedArrivals } from '../proxy/accept/arrivals.ts';
-import type { Doors } from '../proxy/accept/doors.ts';
+import type { Doors, OtherWorkers } from '../proxy/accept/doors.ts';
 import type { Listener } from '../proxy/accept/listener.ts';
 import { LocalAddresses } from '../proxy/accept/local-addresses.ts';
 import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
@@ -84,7 +84,7 @@ export interface OpenDoors {
 }
 
 /** The admin server's first. */
-export async function openDoors(parts: DoorParts, doors: Doors): Promise<OpenDoors> {
+export async function openDoors(parts: DoorParts, doors: Doors, others: OtherWorkers | null): Promise<OpenDoors> {
   const { config, admin } = parts;
   const { adminListen, inboundListen, inboundPorts } = config;
   const listeners: Listener[] = [];
@@ -96,8 +96,8 @@ export async function openDoors(parts: DoorParts, doors: Doors): Promise<OpenDoo
           adminListen,
           adminArrivals(adminListen.host, adminListen.port, destinationOf(admin)),
         );
-  for (const { variable, listen, arrive } of clientDoors(parts)) {
-    listeners.push(await doors.open(variable, listen, arrive));
+  for (const [number, { variable, listen, arrive }] of clientDoors(parts).entries()) {
+    listeners.push(await doors.open(variable, listen, arrive, others === null ? null : { number, others }));
   }
   const addresses = listeners.map(({ address }) => address);
   return {

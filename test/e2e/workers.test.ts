@@ -18,7 +18,8 @@ t.test('two workers share the connections', async (t) => {
   const { sallyport, port, thread } = await startTwoWorkers(t);
   const clients = await Promise.all(Array.from({ length: 32 }, () => served(port)));
   const inWorker = Number(await order(thread(), 'sockets'));
-  t.ok(inWorker > 0, `worker 1 has ${inWorker} sockets`);
+  // Each has one towards the app besides, and the first of them were given to whoever was there.
+  t.ok(inWorker >= 20 && inWorker <= 44, `worker 1 has ${inWorker} sockets of 64`);
   for (const client of clients) client.destroy();
   t.match(await sallyport.stop(), { code: 0 });
 });

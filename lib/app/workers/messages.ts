@@ -66,6 +66,8 @@ export type Order =
       /** Every port on which this process listens. */
       readonly ownPorts: readonly number[];
     }
+  /** A connection that another worker has accepted; the descriptor is the worker's from then on. */
+  | { readonly kind: 'connection'; readonly door: number; readonly fd: number }
   /** The answer to a `WorkerReport` of the kind `admin`; null: it failed. */
   | { readonly kind: 'admin'; readonly asked: number; readonly answer: PlainAdminResponse | null }
   | { readonly kind: 'connections'; readonly call: number }
@@ -104,6 +106,8 @@ export type WorkerReport =
   | { readonly kind: 'fault'; readonly ended: 'connection' | 'request' | 'nothing' }
   /** Whole lines of a log. */
   | { readonly kind: 'lines'; readonly log: 'log' | 'access'; readonly batch: LineBatch }
+  /** A connection for a worker that has fewer. */
+  | { readonly kind: 'connection'; readonly to: number; readonly door: number; readonly fd: number }
   /** A request to the admin server, which is in the main thread. */
   | { readonly kind: 'admin'; readonly asked: number; readonly request: PlainAdminRequest };
 

@@ -2,6 +2,7 @@ import { getHeapStatistics } from 'node:v8';
 import type { Config } from '../../config/config.ts';
 import type { AdminApp } from '../../ops/admin-app.ts';
 import { loadDescriptors } from '../../proxy/accept/descriptors.ts';
+import type { OtherWorkers } from '../../proxy/accept/doors.ts';
 import type { Listener } from '../../proxy/accept/listener.ts';
 import type { InternalFault } from '../../proxy/recorder.ts';
 import { Slices } from '../../reload/slices.ts';
@@ -10,8 +11,10 @@ import { takeLines } from '../../telemetry/line-channel.ts';
 import type { Log } from '../../telemetry/log.ts';
 import type { Build, Telemetry } from '../../telemetry/metrics.ts';
 import type { LineSink } from '../../telemetry/output.ts';
+import { fairerOwner } from './balance.ts';
 import { Gathering } from './gathering.ts';
 import { GivenDescriptors } from './given.ts';
+import { Handed } from './handed.ts';
 import { type Death, Member } from './member.ts';
 import {
   type JointChange,
@@ -33,6 +36,8 @@ export interface PoolOptions {
   readonly accessLines: LineSink;
   readonly telemetry: Pick<Telemetry, 'absorb' | 'forget'>;
   readonly admin: () => AdminApp;
+  /** Takes a connection that a worker has accepted at one of the doors of all. */
+  take(door: number, fd: number): void;
   /** A worker reports a fault of its own, or is one. */
   fault(ended: InternalFault['ended']): void;
 }
@@ -60,6 +65,7 @@ interface Seat {
   stage: 'starting' | 'ready' | 'serving';
   /** Characters of log lines on their way from it. */
   readonly linesUnderway: Int32Array;
+  readonly handed: Handed;
 }
 
 /**
@@ -72,7 +78,13 @@ export class WorkerPool implements Workers {
   readonly #vitals: Vitals;
   readonly #memory: SharedMemory;
   readonly #gathering: Gathering;
-  readonly #given = new GivenDescriptors<Member>(loadDescriptors());
+  readonly #descriptors = loadDescriptors();
+  readonly #given = new GivenDescriptors<Member>(this.#descriptors);
+  readonly others: OtherWorkers = {
+    owner: () => fairerOwner(this.openConnections(), 0, (worker) => this.#vitals.isOpen(worker)),
+    give: (worker, door, fd) => this.#hand(worker, door, fd),
+    descriptors: this.#descriptors,
+  };
   readonly #seats = new Map<number, Seat>();
   readonly #deaths = new Map<Death, number>();
   readonly #mostMemory: number;
@@ -149,6 +161,7 @@ export class WorkerPool implements Workers {
 
   async open(listeners: readonly Listener[], ownPorts: readonly number[]): Promise<void> {
     this.#doors = { listeners, ownPorts };
+    this.#vitals.setOpen(0, true);
     await Promise.all(this.#all().map((seat) => inTurn(seat, () => this.#listen(seat))));
   }
 
@@ -161,6 +174,7 @@ export class WorkerPool implements Workers {
 
   async closeDoors(): Promise<void> {
     this.#stage = 'stopping';
+    this.#vitals.setOpen(0, false);
     await Promise.all(this.#all().map(({ member }) => member.call<'close-doors'>({ kind: 'close-doors' })));
   }
 
@@ -205,6 +219,7 @@ export class WorkerPool implements Workers {
   #fill(worker: number, deaths: number): void {
     const linesUnderway = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
     const start = { ...this.#start, worker, logLevel: this.#options.log.level(), linesUnderway };
+    this.#vitals.reset(worker);
     const member = new Member(start, this.#mostMemory, {
       report: (report) => this.#hear(seat, report),
       died: (death, error) => this.#died(worker, seat, death, error),
@@ -217,6 +232,7 @@ export class WorkerPool implements Workers {
       queue: Promise.resolve(),
       stage: 'starting',
       linesUnderway: new Int32Array(linesUnderway),
+      handed: new Handed(this.#descriptors, () => this.#vitals.taken(worker)),
     };
     this.#seats.set(worker, seat);
     void inTurn(seat, () => this.#begin(seat));
@@ -263,6 +279,9 @@ export class WorkerPool implements Workers {
       case 'fault':
         fault(report.ended);
         return;
+      case 'connection':
+        this.#hand(report.to, report.door, report.fd);
+        return;
       case 'admin': {
         const { asked, request } = report;
         const tell = (answer: Awaited<ReturnType<typeof answerAdmin>>): void =>
@@ -272,9 +291,22 @@ export class WorkerPool implements Workers {
     }
   }
 
+  /** To a worker that takes none any more: then to this one. */
+  #hand(worker: number, door: number, fd: number): void {
+    const seat = this.#seats.get(worker);
+    if (seat?.stage !== 'serving' || seat.member.isGone) {
+      this.#options.take(door, fd);
+      return;
+    }
+    seat.handed.add(fd);
+    seat.member.tell({ kind: 'connection', door, fd });
+  }
+
   #died(worker: number, seat: Seat, death: Death, error: string): void {
     const { log, fault } = this.#options;
     this.#given.over(seat.member);
+    seat.handed.over();
+    this.#vitals.reset(worker);
     this.#gathering.over(seat.member);
     leaveShared(this.#memory, worker);
     this.#deaths.set(death, (this.#deaths.get(death) ?? 0) + 1);

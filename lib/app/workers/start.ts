@@ -26,6 +26,7 @@ export async function startWorkers(options: PoolOptions, sharing: Sharing | null
 
 /** No further workers: the main thread serves alone. */
 const alone: Workers = {
+  others: null,
   serving: () => 1,
   deaths: () => new Map(),
   openConnections: () => [],

@@ -4,17 +4,20 @@ import { restThreadWhenQuiet } from '../../ops/returned-memory.ts';
 import { createAuthorizer } from '../../policy/authorizer.ts';
 import type { PolicyDocument } from '../../policy/documents/types.ts';
 import type { Workload } from '../../policy/workload.ts';
-import { Doors } from '../../proxy/accept/doors.ts';
+import { loadDescriptors } from '../../proxy/accept/descriptors.ts';
+import { Doors, type OtherWorkers } from '../../proxy/accept/doors.ts';
 import { OwnEndpoints } from '../../proxy/accept/own-endpoints.ts';
 import { internalFault, onInternalFault } from '../../proxy/guard.ts';
 import type { TlsTermination } from '../../proxy/tls/termination.ts';
 import { compileInSlices } from '../../reload/compiling.ts';
+import { countsOf } from '../../shared/counts.ts';
 import { createAccessLog } from '../../telemetry/access-log.ts';
 import { LineChannel } from '../../telemetry/line-channel.ts';
 import { createLog } from '../../telemetry/log.ts';
 import { createWorkerTelemetry } from '../../telemetry/worker-telemetry.ts';
 import { createDataPlane } from '../data-plane.ts';
 import { clientDoors } from '../open-doors.ts';
+import { fairerOwner } from './balance.ts';
 import {
   type Answers,
   type Calling,
@@ -80,6 +83,11 @@ const identity = { termination: () => termination };
 const plane = createDataPlane({ config, recorder, authorizer, identity, own, shared });
 const { live, http1 } = plane;
 const doors = new Doors(plane.services, own, (fields, message) => log.logger.error(fields, message));
+const others: OtherWorkers = {
+  owner: () => fairerOwner(countsOf(start.memory.connections), start.worker, (worker) => vitals.isOpen(worker)),
+  give: (to, door, fd) => report({ kind: 'connection', to, door, fd }),
+  descriptors: loadDescriptors(),
+};
 const admin = new RemoteAdmin((asked, request) => report({ kind: 'admin', asked, request }));
 
 /** Prepared, and put in force when it is called. */
@@ -114,8 +122,9 @@ async function listen({ doors: given, ownPorts }: Extract<Order, { kind: 'listen
   for (const { door, fd } of given) {
     const plan = plans[door];
     if (plan === undefined) throw new Error(`there is no door ${door}`);
-    await doors.listen(plan.variable, { fd }, plan.arrive);
+    await doors.listen(plan.variable, { fd }, plan.arrive, { number: door, others });
   }
+  vitals.setOpen(start.worker, true);
 }
 
 /** Resolves to what is answered. */
@@ -139,6 +148,7 @@ async function obey(order: Extract<Order, { kind: Calling }>): Promise<Answers[C
     case 'figures':
       return telemetry.report();
     case 'close-doors':
+      vitals.setOpen(start.worker, false);
       await doors.close();
       return null;
     case 'empty':
@@ -166,6 +176,10 @@ function take(order: Order): void {
       return;
     case 'log-level':
       log.setLevel(order.level);
+      return;
+    case 'connection':
+      vitals.take(start.worker);
+      doors.take(order.door, order.fd);
       return;
     case 'admin':
       admin.answered(order.asked, order.answer);

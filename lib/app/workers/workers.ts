@@ -1,9 +1,12 @@
+import type { OtherWorkers } from '../../proxy/accept/doors.ts';
 import type { Listener } from '../../proxy/accept/listener.ts';
 import type { Death } from './member.ts';
 import type { JointChange, PodState } from './messages.ts';
 
 /** The further workers, as the rest of the composition root sees them. */
 export interface Workers {
+  /** For the doors of all; null where there are no others. */
+  readonly others: OtherWorkers | null;
   /** How many serve now, the main thread included. */
   serving(): number;
   /** How many have died so far, by why. */
