@@ -224,6 +224,13 @@ export const options = {
     variable: 'SALLYPORT_ACCESS_LOG',
     parse: read.variableText('SALLYPORT_ACCESS_LOG'),
   }),
+  workers: ours({
+    value: 'NUMBER',
+    says: 'threads that serve; each further one takes up to 35 MB of memory',
+    shown: 'the whole cores of proxy-cpu-limit',
+    variable: 'SALLYPORT_WORKERS',
+    parse: read.variableText('SALLYPORT_WORKERS'),
+  }),
   'proxy-cpu-request': resource(linkerds, read.cpuAmount, 'what the sidecar asks for', '20m'),
   'proxy-cpu-limit': resource(linkerds, read.cpuAmount, 'what it may use', whereOthers('1')),
   'proxy-memory-request': resource(linkerds, read.byteAmount, 'what the sidecar asks for', '96Mi'),

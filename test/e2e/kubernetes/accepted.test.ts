@@ -39,6 +39,7 @@ const everything: Given = {
   'proxy-log-level': 'warn,linkerd=debug',
   'proxy-log-format': 'plain',
   'access-log': 'apache',
+  workers: '2',
   'proxy-ephemeral-storage-request': '10Mi',
   'proxy-ephemeral-storage-limit': '1Gi',
   'init-ephemeral-storage-limit': '1G',

@@ -50,6 +50,7 @@ const rows: Readonly<Record<OptionName, readonly [text: string, shows: string]>>
   'proxy-log-level': ['warn,linkerd=debug,linkerd2_proxy=trace', variable('LOG', 'debug')],
   'proxy-log-format': ['plain', variable('LOG_FORMAT', 'plain')],
   'access-log': ['apache', variable('ACCESS_LOG', 'apache')],
+  workers: ['2', variable('WORKERS', '2')],
   'proxy-cpu-request': ['30m', '"requests":{"cpu":"30m","memory":"96Mi"}'],
   'proxy-cpu-limit': ['0.75', '"limits":{"cpu":"0.75","memory":"256Mi"}'],
   'proxy-memory-request': ['1Gi', '{"requests":{"cpu":"20m","memory":"1Gi"},"limits":{"memory":"1Gi"}}'],
