@@ -1,8 +1,37 @@
+import type { Descriptors } from '../../proxy/accept/descriptors.ts';
+import type { OtherWorkers } from '../../proxy/accept/doors.ts';
+import { countsOf } from '../../shared/counts.ts';
+import type { Vitals } from './vitals.ts';
+
+export interface BalanceParts {
+  readonly self: number;
+  readonly vitals: Vitals;
+  /** Connections of each worker (`SharedCount`). */
+  readonly connections: SharedArrayBuffer;
+  readonly descriptors: Descriptors;
+  readonly send: OtherWorkers['give'];
+}
+
+/** The other workers, as a worker's doors see them. */
+export function othersThan({ self, vitals, connections, descriptors, send }: BalanceParts): OtherWorkers {
+  return {
+    owner() {
+      const counts = countsOf(connections).map((count, worker) => count + vitals.underway(worker));
+      return fairerOwner(counts, self, (worker) => vitals.isOpen(worker));
+    },
+    give(worker, door, fd) {
+      vitals.give(worker);
+      send(worker, door, fd);
+    },
+    descriptors,
+  };
+}
+
 /**
  * Whose a connection should be that a worker has accepted. All poll the same listening sockets, and who is awake first
  * accepts: of a burst of connections one worker may get nearly all, and keep them.
  *
- * @param counts connections of each worker, this one's included, but not the one that has come.
+ * @param counts connections of each worker, those on their way to it included, but not the one that has come.
  * @param isOpen whether a worker takes connections.
  * @returns null: they are even enough, and it stays where it is.
  */

@@ -11,7 +11,7 @@ import { takeLines } from '../../telemetry/line-channel.ts';
 import type { Log } from '../../telemetry/log.ts';
 import type { Build, Telemetry } from '../../telemetry/metrics.ts';
 import type { LineSink } from '../../telemetry/output.ts';
-import { fairerOwner } from './balance.ts';
+import { othersThan } from './balance.ts';
 import { Gathering } from './gathering.ts';
 import { GivenDescriptors } from './given.ts';
 import { Handed } from './handed.ts';
@@ -80,11 +80,7 @@ export class WorkerPool implements Workers {
   readonly #gathering: Gathering;
   readonly #descriptors = loadDescriptors();
   readonly #given = new GivenDescriptors<Member>(this.#descriptors);
-  readonly others: OtherWorkers = {
-    owner: () => fairerOwner(this.openConnections(), 0, (worker) => this.#vitals.isOpen(worker)),
-    give: (worker, door, fd) => this.#hand(worker, door, fd),
-    descriptors: this.#descriptors,
-  };
+  readonly others: OtherWorkers;
   readonly #seats = new Map<number, Seat>();
   readonly #deaths = new Map<Death, number>();
   readonly #mostMemory: number;
@@ -102,6 +98,13 @@ export class WorkerPool implements Workers {
     this.#options = options;
     this.#vitals = new Vitals(config.workers);
     this.#memory = memory;
+    this.others = othersThan({
+      self: 0,
+      vitals: this.#vitals,
+      connections: memory.connections,
+      descriptors: this.#descriptors,
+      send: (worker, door, fd) => this.#hand(worker, door, fd),
+    });
     this.#start = { config: plainConfig(config), build, vitals: this.#vitals.shared, memory };
     this.#gathering = new Gathering(options.telemetry);
     this.#pod = podStateOf(config.workload);
@@ -295,6 +298,7 @@ export class WorkerPool implements Workers {
   #hand(worker: number, door: number, fd: number): void {
     const seat = this.#seats.get(worker);
     if (seat?.stage !== 'serving' || seat.member.isGone) {
+      if (worker === 0) this.#vitals.take(0);
       this.#options.take(door, fd);
       return;
     }

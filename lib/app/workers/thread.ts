@@ -5,19 +5,18 @@ import { createAuthorizer } from '../../policy/authorizer.ts';
 import type { PolicyDocument } from '../../policy/documents/types.ts';
 import type { Workload } from '../../policy/workload.ts';
 import { loadDescriptors } from '../../proxy/accept/descriptors.ts';
-import { Doors, type OtherWorkers } from '../../proxy/accept/doors.ts';
+import { Doors } from '../../proxy/accept/doors.ts';
 import { OwnEndpoints } from '../../proxy/accept/own-endpoints.ts';
 import { internalFault, onInternalFault } from '../../proxy/guard.ts';
 import type { TlsTermination } from '../../proxy/tls/termination.ts';
 import { compileInSlices } from '../../reload/compiling.ts';
-import { countsOf } from '../../shared/counts.ts';
 import { createAccessLog } from '../../telemetry/access-log.ts';
 import { LineChannel } from '../../telemetry/line-channel.ts';
 import { createLog } from '../../telemetry/log.ts';
 import { createWorkerTelemetry } from '../../telemetry/worker-telemetry.ts';
 import { createDataPlane } from '../data-plane.ts';
 import { clientDoors } from '../open-doors.ts';
-import { fairerOwner } from './balance.ts';
+import { othersThan } from './balance.ts';
 import {
   type Answers,
   type Calling,
@@ -83,11 +82,13 @@ const identity = { termination: () => termination };
 const plane = createDataPlane({ config, recorder, authorizer, identity, own, shared });
 const { live, http1 } = plane;
 const doors = new Doors(plane.services, own, (fields, message) => log.logger.error(fields, message));
-const others: OtherWorkers = {
-  owner: () => fairerOwner(countsOf(start.memory.connections), start.worker, (worker) => vitals.isOpen(worker)),
-  give: (to, door, fd) => report({ kind: 'connection', to, door, fd }),
+const others = othersThan({
+  self: start.worker,
+  vitals,
+  connections: start.memory.connections,
   descriptors: loadDescriptors(),
-};
+  send: (to, door, fd) => report({ kind: 'connection', to, door, fd }),
+});
 const admin = new RemoteAdmin((asked, request) => report({ kind: 'admin', asked, request }));
 
 /** Prepared, and put in force when it is called. */

@@ -1,6 +1,6 @@
 /** Words of one worker: a cache line of its own, since it writes there while others read. */
 const stride = 16;
-const word = { beats: 0, open: 1, taken: 2 } as const;
+const word = { beats: 0, open: 1, given: 2, taken: 3 } as const;
 
 /** What each worker says of itself in memory that all threads share. */
 export class Vitals {
@@ -32,6 +32,16 @@ export class Vitals {
     return Atomics.load(this.#words, worker * stride + word.open) === 1;
   }
 
+  /** One more connection is on its way to it. */
+  give(worker: number): void {
+    Atomics.add(this.#words, worker * stride + word.given, 1);
+  }
+
+  /** How many are on their way to it. */
+  underway(worker: number): number {
+    return Atomics.load(this.#words, worker * stride + word.given) - this.taken(worker);
+  }
+
   /** It has taken one more of the connections that were handed to it. */
   take(worker: number): void {
     Atomics.add(this.#words, worker * stride + word.taken, 1);
@@ -45,6 +55,7 @@ export class Vitals {
   /** A new thread begins, or one is over. */
   reset(worker: number): void {
     this.setOpen(worker, false);
+    Atomics.store(this.#words, worker * stride + word.given, 0);
     Atomics.store(this.#words, worker * stride + word.taken, 0);
   }
 }
