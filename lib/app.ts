@@ -4,6 +4,7 @@ import type { LoadListeners } from './app/load-listeners.ts';
 import { type Addresses, openDoors, openHealth } from './app/open-doors.ts';
 import { followPolicy } from './app/policy.ts';
 import { stopSequence } from './app/stop.ts';
+import { warnOnce } from './app/warn-once.ts';
 import { startSharing, startWorkers } from './app/workers/start.ts';
 import type { Config } from './config/config.ts';
 import type { Host } from './config/host.ts';
@@ -68,10 +69,12 @@ export async function startApp(options: AppOptions): Promise<App> {
     telemetry.recorder.internalFault(fault);
   });
   const loadListeners: LoadListeners = { readiness, telemetry, logger: log.logger };
+  const warn = warnOnce((fields, message) => log.logger.warn(fields, message));
   const workers = await startWorkers(
     {
       ...{ config, build, log, accessLines, telemetry },
       admin: () => admin,
+      warn,
       take: (door, fd) => doors.take(door, fd),
       fault: (ended) => soundness.fault(ended),
     },
@@ -119,11 +122,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     const healthAddress = await openHealth(config, doors, health);
     await identity.source?.start();
     await policy.start();
-    const { addresses, listeners } = await openDoors(
-      { config, own, policy, admin, logger: log.logger },
-      doors,
-      workers.others,
-    );
+    const { addresses, listeners } = await openDoors({ config, own, policy, admin, warn }, doors, workers.others);
     await workers.open(listeners, own.ports);
     readiness.up('listeners');
     return {

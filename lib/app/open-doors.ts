@@ -2,6 +2,7 @@ import type { AddressInfo } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { Config } from '../config/config.ts';
 import type { ListenAddress } from '../config/values.ts';
+import type { CodedLog } from '../errors/complaint.ts';
 import type { AdminApp } from '../ops/admin-app.ts';
 import type { HealthServer } from '../ops/health-server.ts';
 import type { PolicyAuthorizer } from '../policy/authorizer.ts';
@@ -13,7 +14,6 @@ import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
 import type { Destination } from '../proxy/http/request-pipeline.ts';
 import { loadSocketCalls, redirectedFrom, tryLoadSocketCalls } from '../proxy/socket-calls.ts';
 import type { PodFactsSource } from '../reload/pod-facts.ts';
-import type { CodedLogger } from '../telemetry/log.ts';
 
 /** Where the proxy really listens; null for what is switched off. */
 export interface Addresses {
@@ -44,7 +44,7 @@ interface DoorParts {
   readonly own: OwnEndpoints;
   readonly policy: PolicyInForce;
   readonly admin: AdminApp;
-  readonly logger: Pick<CodedLogger, 'warn'>;
+  readonly warn: CodedLog['warn'];
 }
 
 /** A listener for the app's clients. */
@@ -55,7 +55,7 @@ export interface ClientDoor {
 }
 
 /** In the order in which they are of use, the one that is redirected to last. */
-export function clientDoors({ config, own, policy, admin, logger }: DoorParts): readonly ClientDoor[] {
+export function clientDoors({ config, own, policy, admin, warn }: DoorParts): readonly ClientDoor[] {
   tryLoadSocketCalls();
   const explicit = config.inboundPorts.map(({ listen, policyPort, app }): ClientDoor => {
     return { variable: 'SALLYPORT_INBOUND_PORTS', listen, arrive: explicitArrivals(listen.host, policyPort, app) };
@@ -72,7 +72,7 @@ export function clientDoors({ config, own, policy, admin, logger }: DoorParts): 
     isLocal: (ip) => local.has(ip),
     isDeclared: (port) => isDeclared(port, config, policy),
     own,
-    warn: (fields, message) => logger.warn(fields, message),
+    warn,
   });
   return [...explicit, { variable: 'SALLYPORT_INBOUND_LISTEN', listen: inboundListen, arrive }];
 }

@@ -1,5 +1,6 @@
 /** What the main thread and the further workers say to each other. All of it crosses by structured clone. */
 import type { Config } from '../../config/config.ts';
+import type { CodedLog } from '../../errors/complaint.ts';
 import type { PolicyDocument } from '../../policy/documents/types.ts';
 import type { PortSet, Workload } from '../../policy/workload.ts';
 import type { CredentialBytes, CredentialFiles, LoadContext } from '../../reload/credentials.ts';
@@ -106,6 +107,8 @@ export type WorkerReport =
   | { readonly kind: 'fault'; readonly ended: 'connection' | 'request' | 'nothing' }
   /** Whole lines of a log. */
   | { readonly kind: 'lines'; readonly log: 'log' | 'access'; readonly batch: LineBatch }
+  /** A warning of its doors, which another worker may have said already. */
+  | { readonly kind: 'warning'; readonly fields: Parameters<CodedLog['warn']>[0]; readonly message: string }
   /** A connection for a worker that has fewer. */
   | { readonly kind: 'connection'; readonly to: number; readonly door: number; readonly fd: number }
   /** A request to the admin server, which is in the main thread. */

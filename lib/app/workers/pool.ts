@@ -1,5 +1,6 @@
 import { getHeapStatistics } from 'node:v8';
 import type { Config } from '../../config/config.ts';
+import type { CodedLog } from '../../errors/complaint.ts';
 import type { AdminApp } from '../../ops/admin-app.ts';
 import { loadDescriptors } from '../../proxy/accept/descriptors.ts';
 import type { OtherWorkers } from '../../proxy/accept/doors.ts';
@@ -36,6 +37,8 @@ export interface PoolOptions {
   readonly accessLines: LineSink;
   readonly telemetry: Pick<Telemetry, 'absorb' | 'forget'>;
   readonly admin: () => AdminApp;
+  /** A warning of a worker's doors. */
+  readonly warn: CodedLog['warn'];
   /** Takes a connection that a worker has accepted at one of the doors of all. */
   take(door: number, fd: number): void;
   /** A worker reports a fault of its own, or is one. */
@@ -281,6 +284,9 @@ export class WorkerPool implements Workers {
         return;
       case 'fault':
         fault(report.ended);
+        return;
+      case 'warning':
+        this.#options.warn(report.fields, report.message);
         return;
       case 'connection':
         this.#hand(report.to, report.door, report.fd);

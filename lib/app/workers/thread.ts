@@ -1,5 +1,6 @@
 /** The composition root of a further worker: a data plane of its own, for what the main thread has read and admitted. */
 import { parentPort, workerData } from 'node:worker_threads';
+import type { CodedLog } from '../../errors/complaint.ts';
 import { restThreadWhenQuiet } from '../../ops/returned-memory.ts';
 import { createAuthorizer } from '../../policy/authorizer.ts';
 import type { PolicyDocument } from '../../policy/documents/types.ts';
@@ -116,10 +117,12 @@ async function prepareIdentity({ files, bytes, context, anchorsRemoved }: Identi
   };
 }
 
+const warn: CodedLog['warn'] = (fields, message) => report({ kind: 'warning', fields, message });
+
 async function listen({ doors: given, ownPorts }: Extract<Order, { kind: 'listen' }>): Promise<void> {
   for (const each of ownPorts) own.add(each);
   const policy = { authorizer, podFacts: { current: () => workload } };
-  const plans = clientDoors({ config, own, policy, admin, logger: log.logger });
+  const plans = clientDoors({ config, own, policy, admin, warn });
   for (const { door, fd } of given) {
     const plan = plans[door];
     if (plan === undefined) throw new Error(`there is no door ${door}`);
