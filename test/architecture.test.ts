@@ -581,6 +581,8 @@ const steps: readonly Step[] = [
       'lib/proxy/http/tls-application.ts': 1,
       // And on one that was accepted.
       'lib/proxy/tls/handshake.ts': 1,
+      // One that another worker has accepted.
+      'lib/proxy/accept/doors.ts': 1,
       // A handle to look at: it ends before its connect begins.
       'lib/proxy/node-internals.ts': 1,
     },

@@ -1,6 +1,7 @@
 /** Several threads that serve: `SALLYPORT_WORKERS`. */
 import t from 'tap';
 import { usageExit } from '../../lib/errors/exits.ts';
+import { scrape } from '../support/metrics.ts';
 import { runSallyport } from '../support/sallyport.ts';
 import { served, startTwoWorkers } from '../support/two-workers.ts';
 import { until } from '../support/until.ts';
@@ -15,11 +16,16 @@ t.test('a number of workers that is none is refused', async (t) => {
 });
 
 t.test('two workers share the connections', async (t) => {
-  const { sallyport, port, thread } = await startTwoWorkers(t);
+  const { sallyport, port } = await startTwoWorkers(t);
   const clients = await Promise.all(Array.from({ length: 32 }, () => served(port)));
-  const inWorker = Number(await order(thread(), 'sockets'));
-  // Each has one towards the app besides, and the first of them were given to whoever was there.
-  t.ok(inWorker >= 20 && inWorker <= 44, `worker 1 has ${inWorker} sockets of 64`);
+  const { samples } = await scrape(sallyport.adminPort);
+  const shares = samples.filter(({ name }) => name === 'sallyport_worker_connections').map(({ value }) => value);
+  t.equal(shares.length, 2);
+  // The scrape is one of them.
+  t.ok(
+    shares.every((share) => share >= 13 && share <= 20),
+    `${shares.join(' and ')} of 33`,
+  );
   for (const client of clients) client.destroy();
   t.match(await sallyport.stop(), { code: 0 });
 });

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { fairerOwner } from '../../../../lib/app/workers/balance.ts';
+import { fairerOwner } from '../../../../lib/app/workers/fairer-owner.ts';
 
 const all = (): boolean => true;
 
