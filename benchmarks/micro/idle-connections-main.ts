@@ -92,14 +92,17 @@ function request(socket: Socket, host: string): Promise<void> {
   });
 }
 
-/** Until the resident set has stopped moving: collection goes on for a while after the last request. */
+/**
+ * Until the resident set has stopped moving: collection goes on for a while after the last request, and a quiet process gives
+ * memory back ten seconds after it last did.
+ */
 async function settled(pid: number): Promise<void> {
   const samples = [residentBytes(pid)];
-  for (let i = 0; i < 20; i++) {
+  for (let i = 0; i < 80; i++) {
     await delay(500);
     samples.push(residentBytes(pid));
-    const recent = samples.slice(-5);
-    if (recent.length === 5 && Math.max(...recent) - Math.min(...recent) < 0.005 * Math.max(...recent)) return;
+    const recent = samples.slice(-30);
+    if (recent.length === 30 && Math.max(...recent) - Math.min(...recent) < 0.02 * Math.max(...recent)) return;
   }
 }
 

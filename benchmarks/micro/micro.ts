@@ -46,10 +46,22 @@ export const microBenchmarks: readonly MicroBenchmark[] = [
     needs: [...proxyAndApp, 'wrk', 'h2load'],
   },
   {
+    name: 'first-requests',
+    about: 'the first thousand requests of a new process, on 16 connections',
+    main: 'first-requests-main.ts',
+    needs: proxyAndApp,
+  },
+  {
     name: 'idle-connections',
     about: 'resident memory of idle connections, plain and TLS',
     main: 'idle-connections-main.ts',
     needs: proxyAndApp,
+  },
+  {
+    name: 'workers',
+    about: 'one worker and two, on all cores, which they share with load and app',
+    main: 'workers-main.ts',
+    needs: [...proxyAndApp, 'wrk'],
   },
   {
     name: 'growth',
