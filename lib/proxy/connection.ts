@@ -110,17 +110,18 @@ class InboundConnection implements LiveConnection, Unrecognized {
 
   start(): void {
     const { live } = this.#services;
-    this.socket.on('error', (error) => {
-      this.#errno = systemErrorCode(error);
-      this.socket.destroy();
-    });
     const closed = (): void => {
       this.#stage = over;
       live.remove(this);
       this.#watch?.close();
       this.#transport?.closed(this.#errno);
     };
+    // First of all: it is counted from now on, and whatever throws after this must not leave it counted.
     this.socket.on('close', guarded('the end of a connection', null, closed));
+    this.socket.on('error', (error) => {
+      this.#errno = systemErrorCode(error);
+      this.socket.destroy();
+    });
     recognize(this);
   }
 

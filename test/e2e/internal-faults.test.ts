@@ -10,18 +10,18 @@ import { startSallyport } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
 
 /*
- * A fault is planted in the running program: asked for the address of a client at 127.0.0.66, Node throws, as a mistake
+ * A fault is planted in the running program: where we begin to listen to a client at 127.0.0.66, Node throws, as a mistake
  * of ours would; and on SIGUSR2 something throws that belongs to no connection.
  */
 t.setTimeout(60_000);
 
 const plant = `
 import { Socket } from 'node:net';
-const { _getpeername } = Socket.prototype;
-Socket.prototype._getpeername = function () {
-  const name = _getpeername.call(this);
-  if (name.address?.endsWith('127.0.0.66')) throw new Error('planted \\n\\u2028 fault ' + 'x'.repeat(10_000));
-  return name;
+const { on } = Socket.prototype;
+Socket.prototype.on = function (event, listener) {
+  const isOurs = event === 'error' && this.remoteAddress?.endsWith('127.0.0.66');
+  if (isOurs) throw new Error('planted \\n\\u2028 fault ' + 'x'.repeat(10_000));
+  return on.call(this, event, listener);
 };
 process.on('SIGUSR2', () => setImmediate(() => { throw new Error('planted and loose'); }));
 process.on('SIGHUP', () => void Promise.reject('planted rejection'));
