@@ -757,6 +757,33 @@ t.test('no error is swallowed without a reason', async (t) => {
   for (const file of files) t.same(silences(readFileSync(join(root, file), 'utf8')), [], file);
 });
 
+/**
+ * A function that is written where it is assigned to a property. V8 makes it among the old objects, so that what it refers to
+ * outlives its request until all garbage is collected. Given a name first, and as the field of a class, it dies young.
+ */
+const assigned = /(?<!: \w+)\.#?\w+ (?:\?\?)?= (?:\(+)?(?:async )?(?:function\b|(?:\([^()]*\)|\w+)(?:: [^=\n]+)? =>)/g;
+
+t.test('no function of the data plane is made among the old objects', async (t) => {
+  const rows: readonly (readonly [source: string, found: number])[] = [
+    ['exchange.onOver = () => this.#over(served);', 1],
+    ['this.#exchange.onAborted = (): void => {', 1],
+    ['socket.write = ((data: string, ...rest: []) => {', 1],
+    ['each.run = async (x) => x;', 1],
+    ['this.#run ??= x => x;', 1],
+    ['each.run = function () {};', 1],
+    ['const over = () => this.#over(served);\nexchange.onOver = over;', 0],
+    ['  readonly #onData = (chunk: Buffer): void => {', 0],
+    ['const result = list.find((x) => x);', 0],
+    ['this.#last = list.map((x) => x);', 0],
+    ['const lookup: net.LookupFunction = (host) => {', 0],
+    ['if (a.size >= (b) => c)', 0],
+  ];
+  const among = (source: string): string[] => source.match(assigned) ?? [];
+  for (const [source, found] of rows) t.equal(among(source).length, found, source);
+  const hot = files.filter((file) => /^lib\/(proxy|telemetry|policy\/decide)\//.test(file));
+  for (const file of hot) t.same(among(readFileSync(join(root, file), 'utf8')), [], file);
+});
+
 /** What reaches for Node's own: underscored properties, symbols of others, bindings, files inside a package. */
 const internals =
   /(?<=[\w)\]]\??)\.\s*_[a-z]\w*|[{,]\s*_handle\b|\b_handle\s*[:?]|\bprocess\.binding\b|getOwnPropertySymbols|(?:assign|detach)Socket|shouldKeepAlive|resetAndClosing|=\s*\w+\.listeners\('|\w+\/lib\//;

@@ -58,10 +58,11 @@ export function serveApplication(
       aborted = listener;
     },
   };
-  exchange.onAborted = () => {
+  const clientGone = (): void => {
     scope.responseEnded(null, '');
     aborted?.();
   };
+  exchange.onAborted = clientGone;
   application.handle(request, admitted).then(
     (response) => {
       if (exchange.aborted) return;

@@ -110,12 +110,13 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
       // `data` above must not start the flow before the app's connection is there to take it.
       body.pause();
     }
-    this.#exchange.onAborted = () => {
+    const aborted = (): void => {
       this.#scope.responseEnded(null, '');
       if (this.#done) return;
       this.#done = true;
       this.#controller?.abort(new Error('client gone'));
     };
+    this.#exchange.onAborted = aborted;
     // Each is dear, and may need a connection: many that come at once begin in turns.
     starts.begin(
       sourceOf(this.#exchange.connection.client.ip),

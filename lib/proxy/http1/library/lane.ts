@@ -165,9 +165,11 @@ export class LibraryLane implements Http1Engine {
     const exchange = this.#exchange(served.connection, request, response);
     served.exchange = exchange;
     if (exchange === null) return;
-    exchange.onOver = () => this.#over(served);
+    const over = (): void => this.#over(served);
+    exchange.onOver = over;
     // One final response or 100, never both: the permit comes before the client is asked for its body.
-    if (request.headers.expect !== undefined) exchange.onPermitted = () => response.writeContinue();
+    const permitted = (): void => response.writeContinue();
+    if (request.headers.expect !== undefined) exchange.onPermitted = permitted;
     if (this.#draining || served.isRetiring) endAfter(response);
     serveExchange(this.#options.pipeline, this.#upstreams, served.connection, exchange);
   }

@@ -59,15 +59,17 @@ export function withoutContinue(socket: Socket): Socket {
   const responses = new Responses();
   const read = socket.read.bind(socket);
   const write = socket.write.bind(socket);
-  socket.read = (size?: number): unknown => {
+  const reading = (size?: number): unknown => {
     const bytes: unknown = read(size);
     if (Buffer.isBuffer(bytes)) responses.read(bytes);
     return bytes;
   };
+  socket.read = reading;
   // undici writes heads and the framing of chunks as texts, content as bytes.
-  socket.write = ((data: string | Uint8Array, ...rest: []) => {
+  const writing = (data: string | Uint8Array, ...rest: []): boolean => {
     if (typeof data === 'string' && !data.startsWith('\r\n')) responses.begin();
     return write(data, ...rest);
-  }) as Socket['write'];
+  };
+  socket.write = writing as Socket['write'];
   return socket;
 }

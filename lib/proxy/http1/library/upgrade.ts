@@ -185,10 +185,11 @@ class WebSocketTunnel {
   prepare(outgoing: ClientRequest): void {
     this.#outgoing = outgoing;
     // First of all: whatever goes wrong below, the request to the app ends with the client's connection.
-    this.#exchange.onAborted = () => {
+    const aborted = (): void => {
       outgoing.destroy();
       this.#scope.responseEnded(null, '');
     };
+    this.#exchange.onAborted = aborted;
     for (const name of outgoing.getHeaderNames()) outgoing.removeHeader(name);
     for (let i = 0; i + 1 < this.#fields.length; i += 2) {
       outgoing.appendHeader(this.#fields[i] as string, this.#fields[i + 1] as string);
