@@ -203,6 +203,8 @@ export class LiveConnections {
   }
 
   #spare(source: Source | null): LiveConnection | null {
+    // The new one alone is counted: all others are in other threads.
+    if (source !== null && source.own <= 1) return null;
     let oldest = this.#detecting.first;
     for (let i = 0; oldest !== null && source !== null && oldest.source !== source; i++) {
       oldest = i < sampleSize ? oldest.later : null;
