@@ -9,7 +9,7 @@ import { guarded } from '../guard.ts';
 import { destroyByReset } from '../node-internals.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Upstreams } from '../upstream/upstreams.ts';
-import { LentReads } from './lent-reads.ts';
+import { LentReads, lendUploads, readerFor } from './lent-reads.ts';
 
 const nothing = Buffer.alloc(0);
 
@@ -94,16 +94,12 @@ export function forwardTcp(
     });
     reads.from(socket);
     socket.once('end', () => client.end());
-    const reader = {
-      nextTurn: () => {
-        if (!socket.writableNeedDrain) client.resume();
-      },
-      destroy: () => client.destroy(),
-    };
+    const reader = readerFor(client, socket);
     const send = (chunk: Buffer): void => {
       const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, reader);
       if (!socket.write(chunk) || !mayGoOn) client.pause();
     };
+    const drained = (): void => void client.resume();
     const refuse = (): void => {
       beginning.refused();
       resetOrDestroy(socket);
@@ -117,6 +113,8 @@ export function forwardTcp(
     const receive = (chunk: Buffer): void => {
       if (guard === null) {
         send(chunk);
+        // Nothing is examined any more.
+        if (lendUploads(client, socket)) socket.off('drain', drained);
       } else if (socket.bytesRead > 0) {
         send(guard.release(chunk));
         guard = null;
@@ -138,7 +136,7 @@ export function forwardTcp(
       if (client.destroyed) return;
     }
     client.on('data', guarded('a tunnel', forwarding, receive));
-    socket.on('drain', () => client.resume());
+    socket.on('drain', drained);
     if (client.readableEnded) end();
     else client.once('end', guarded('a tunnel', forwarding, end));
     client.resume();

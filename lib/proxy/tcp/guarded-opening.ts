@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream';
 import { Opening } from '../detect/opening.ts';
 import { TunnelGuard } from '../detect/tunnel-guard.ts';
 import { bulkRead, turn } from '../fairness/turn.ts';
+import { readerFor } from './lent-reads.ts';
 
 /**
  * Carries bytes from the client to the app, whose agreement to a tunnel is only a status: a server that treats CONNECT as
@@ -21,12 +22,7 @@ export function pipeGuarded(client: Duplex, app: Duplex, refused: () => void): v
     stop();
     refused();
   };
-  const reader = {
-    nextTurn: () => {
-      if (!app.writableNeedDrain) client.resume();
-    },
-    destroy: () => client.destroy(),
-  };
+  const reader = readerFor(client, app);
   const receive = (chunk: Buffer): void => {
     const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, reader);
     const passage = guard.pass(chunk);

@@ -1,5 +1,8 @@
-import type { Writable } from 'node:stream';
+import { Socket } from 'node:net';
+import type { Duplex, Writable } from 'node:stream';
 import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
+import { internalFault } from '../guard.ts';
+import { lendReads, mayLendReads } from '../node-internals.ts';
 import type { OnRead } from '../upstream/upstreams.ts';
 
 /** For all connections that are not busy: what is read here is copied on before the next read can happen. */
@@ -14,9 +17,9 @@ export interface Resumable {
 }
 
 /**
- * Reads from the app without a new buffer for every read. Small reads go through one buffer shared by all connections
+ * Reads without a new buffer for every read. Small reads go through one buffer shared by all connections
  * and are copied. A bulk transfer gets a ring of its own, whose buffers are lent to the writes: no copy, no garbage, and
- * the ring's size is the bound on what a slow client can make us hold.
+ * the ring's size is the bound on what a slow reader can make us hold.
  */
 export class LentReads implements OnRead, TurnTaker {
   readonly #sink: Writable;
@@ -44,6 +47,15 @@ export class LentReads implements OnRead, TurnTaker {
   };
 
   readonly callback = (length: number): boolean => {
+    try {
+      return this.#read(length);
+    } catch (error) {
+      internalFault('a read of a tunnel', this, error);
+      return false;
+    }
+  };
+
+  #read(length: number): boolean {
     const ring = this.#ring;
     if (ring === null) {
       if (length >= bulkRead) this.#ring = Array.from({ length: ringSize }, () => Buffer.allocUnsafeSlow(ringBytes));
@@ -62,7 +74,7 @@ export class LentReads implements OnRead, TurnTaker {
     if (this.#lent < ringSize) return length < bulkRead || turn.take(length, this);
     this.#stopped = true;
     return false;
-  };
+  }
 
   /**
    * Most writes are done when they return, and then the buffer is free: a callback that says so costs a job of its own. One
@@ -86,7 +98,7 @@ export class LentReads implements OnRead, TurnTaker {
   };
 
   nextTurn(): void {
-    // Stopped: all buffers are lent, or the client is slow.
+    // Stopped: all buffers are lent, or the reader is slow.
     if (!this.#stopped) this.#source?.resume();
   }
 
@@ -98,4 +110,27 @@ export class LentReads implements OnRead, TurnTaker {
     this.#stopped = false;
     this.#source?.resume();
   }
+}
+
+/** What goes on when others have had their turn: a client that is read by `data`. */
+export function readerFor(client: Duplex, app: Writable): TurnTaker {
+  return {
+    nextTurn: () => {
+      if (!app.writableNeedDrain) client.resume();
+    },
+    destroy: () => client.destroy(),
+  };
+}
+
+/**
+ * What the client sends from here on goes to the app without a buffer for every read, where nothing waits.
+ *
+ * @returns true where it does: the client emits no `data` any more, and is not to be resumed by anybody else.
+ */
+export function lendUploads(client: Duplex, app: Writable): boolean {
+  if (!(client instanceof Socket) || client.isPaused() || !mayLendReads(client)) return false;
+  const reads = new LentReads(app);
+  reads.from(client);
+  lendReads(client, reads);
+  return true;
 }

@@ -93,6 +93,7 @@ t.test('what is gone is named, with the version of Node, and missed or done with
     [handleClass, 'writeQueueSize', 'warned'],
     [handleClass, 'readStart', 'warned'],
     [handleClass, 'readStop', 'warned'],
+    [handleClass, 'useUserBuffer', 'warned'],
     [handleClass, 'setNoDelay', linux ? 'warned' : 'nothing'],
     [handleClass, 'setKeepAlive', linux ? 'warned' : 'nothing'],
     [net.Socket.prototype, '_destroy', 'warned'],

@@ -6,6 +6,7 @@ import { type Ending, guarded } from '../../guard.ts';
 import type { HeldHeads } from '../../http/held-heads.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { LimitName } from '../../limits.ts';
+import { lendData } from '../../node-internals.ts';
 import { encodeFields } from '../hpack/encoder.ts';
 import { type Block, HeaderBlocks } from '../message/header-blocks.ts';
 import { type RequestHead, readRequestHead } from '../message/request-head.ts';
@@ -68,7 +69,9 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
 
   /** Begins with bytes that were read before; the stream flows. */
   start(bytes: Buffer): void {
-    if (this.session.socket.isPaused()) this.session.socket.resume();
+    const { socket } = this.session;
+    lendData(socket);
+    if (socket.isPaused()) socket.resume();
     if (bytes.length > 0) this.session.intake.receive(bytes);
   }
 

@@ -57,7 +57,7 @@ export class Intake {
     this.#nextTurn = guarded('HTTP/2 frames', reader, () => this.#goOn());
   }
 
-  /** Takes bytes from the peer. They are only lent where no turn is limited. */
+  /** Takes bytes from the peer, which are only lent. */
   receive(chunk: Buffer): void {
     if (this.#reader.over) return;
     const at = this.#takePreface(chunk);
@@ -110,7 +110,8 @@ export class Intake {
     }
     if (reader.over) return;
     if (at < chunk.length) {
-      this.#rest = chunk.subarray(at);
+      const rest = chunk.subarray(at);
+      this.#rest = isNew ? Buffer.from(rest) : rest;
       reader.socket.pause();
       turn.later(this.#nextTurn);
     }

@@ -1,6 +1,9 @@
+import { once } from 'node:events';
+import net from 'node:net';
 import { Writable } from 'node:stream';
 import t from 'tap';
-import { LentReads } from '../../../../lib/proxy/tcp/lent-reads.ts';
+import { LentReads, lendUploads } from '../../../../lib/proxy/tcp/lent-reads.ts';
+import type { Teardown } from '../../../support/children.ts';
 import { until } from '../../../support/until.ts';
 
 /** The same numbers in every run. */
@@ -111,4 +114,77 @@ t.test('bytes that are lent stay as they are until the client has taken them', a
       t.ok(client.mostHeld <= 4 * 128 * kib + 64 * kib, `${what}: ${client.mostHeld} bytes were held`);
     }
   }
+});
+
+/** Two ends of one connection over the loopback interface. */
+async function connection(t: Teardown): Promise<readonly [dialled: net.Socket, accepted: net.Socket]> {
+  const server = net.createServer({ allowHalfOpen: true });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as net.AddressInfo;
+  const dialled = net.connect({ host: '127.0.0.1', port, allowHalfOpen: true });
+  const [[accepted]] = (await Promise.all([once(server, 'connection'), once(dialled, 'connect')])) as [
+    [net.Socket],
+    [],
+  ];
+  server.close();
+  t.teardown(() => {
+    dialled.destroy();
+    accepted.destroy();
+  });
+  return [dialled, accepted];
+}
+
+const uploads: readonly (readonly [name: string, pieces: readonly number[], isSlow: boolean])[] = [
+  ['small messages', Array.from({ length: 500 }, (_, i) => 1 + (i % 70)), false],
+  ['a large upload', Array.from({ length: 64 }, () => 128 * kib), false],
+  ['a large upload to an app that reads now and then', Array.from({ length: 64 }, () => 128 * kib), true],
+  ['large and small pieces', Array.from({ length: 200 }, (_, i) => (i % 3 === 0 ? 90 * kib : 10)), true],
+];
+
+t.test('an accepted socket lends what it reads from now on', async (t) => {
+  for (const [name, pieces, isSlow] of uploads) {
+    const [sender, client] = await connection(t);
+    const [app, receiver] = await connection(t);
+    client.on('data', (bytes: Buffer) => {
+      t.ok(app.write(bytes), `${name}: the first are as ever`);
+      t.ok(lendUploads(client, app), name);
+    });
+    client.once('end', () => app.end());
+    let taken = 0;
+    let wrong = -1;
+    receiver.on('data', (bytes: Buffer) => {
+      for (let i = 0; i < bytes.length && wrong === -1; i++) if (bytes[i] !== patternAt(taken + i)) wrong = taken + i;
+      taken += bytes.length;
+      if (!isSlow) return;
+      receiver.pause();
+      setTimeout(() => receiver.resume(), 1);
+    });
+    sender.write(Buffer.of(patternAt(0)));
+    await until(`${name}: the first byte`, () => taken === 1);
+    let sent = 1;
+    for (const length of pieces) {
+      const from = sent;
+      sent += length;
+      sender.write(Buffer.from(Array.from({ length }, (_, i) => patternAt(from + i))));
+      if (length < kib) await new Promise((resolve) => setImmediate(resolve));
+    }
+    sender.end();
+    await until(`${name}: all of it`, () => receiver.readableEnded, { lastSeen: () => `${taken} of ${sent} bytes` });
+    t.equal(taken, sent, name);
+    t.equal(wrong, -1, `${name}: the bytes are those that were sent`);
+  }
+});
+
+t.test('it does not where something it has read would be overtaken, or nobody wants more', async (t) => {
+  const [sender, client] = await connection(t);
+  const [app] = await connection(t);
+  client.pause();
+  t.notOk(lendUploads(client, app), 'paused');
+  client.read(0);
+  sender.write('abc');
+  await until('bytes that wait', () => client.readableLength === 3);
+  client.resume();
+  t.notOk(lendUploads(client, app), 'with bytes that wait');
+  t.same(await once(client, 'data'), [Buffer.from('abc')]);
+  t.ok(lendUploads(client, app));
 });
