@@ -142,6 +142,13 @@ t.test('a worker whose event loop stands still is replaced', async (t) => {
   t.match(await sallyport.stop(), { code: 0 });
 });
 
+t.test('a stop ends a worker that stands still', async (t) => {
+  const { sallyport, thread } = await startTwoWorkers(t, { env: { SALLYPORT_SHUTDOWN_GRACE_PERIOD: '2s' } });
+  void order(thread(), 'hang');
+  const exit = await sallyport.stop(60_000);
+  t.match(exit, { code: 1, signal: null }, 'what it had was cut');
+});
+
 /** Two requests in each worker that wait for the app. */
 async function startWaiting(t: Test, env: Record<string, string>) {
   const gate = Promise.withResolvers<void>();

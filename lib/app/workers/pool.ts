@@ -53,6 +53,8 @@ const mostMissed = { serving: 10, starting: 60 };
 const looksToGather = 5;
 /** Milliseconds until a worker that has died is replaced: doubled each time, unless it has lived for a while. */
 const backoff = { first: 100, most: 30_000, lived: 60_000 };
+/** Milliseconds that an answer takes at most where nobody waits for anything but the worker's event loop. */
+const promptMs = 1000;
 /** Megabytes below which no worker could live. */
 const leastMemory = 64;
 
@@ -172,16 +174,15 @@ export class WorkerPool implements Workers {
   }
 
   async connections(): Promise<number> {
-    const open = await Promise.all(
-      this.#all().map(({ member }) => member.call<'connections'>({ kind: 'connections' })),
-    );
+    const asked = this.#all().map(({ member }) => promptly(member.call<'connections'>({ kind: 'connections' })));
+    const open = await Promise.all(asked);
     return open.reduce<number>((sum, each) => sum + (each ?? 0), 0);
   }
 
   async closeDoors(): Promise<void> {
     this.#stage = 'stopping';
     this.#vitals.setOpen(0, false);
-    await Promise.all(this.#all().map(({ member }) => member.call<'close-doors'>({ kind: 'close-doors' })));
+    await Promise.all(this.#all().map(({ member }) => promptly(member.call<'close-doors'>({ kind: 'close-doors' }))));
   }
 
   announce(): void {
@@ -190,7 +191,7 @@ export class WorkerPool implements Workers {
 
   async empty(timeoutMs: number): Promise<boolean> {
     const empty = await Promise.all(
-      this.#all().map(({ member }) => member.call<'empty'>({ kind: 'empty', timeoutMs })),
+      this.#all().map(({ member }) => promptly(member.call<'empty'>({ kind: 'empty', timeoutMs }), timeoutMs)),
     );
     return empty.every((each) => each !== false);
   }
@@ -201,7 +202,7 @@ export class WorkerPool implements Workers {
 
   async drain(timeoutMs: number): Promise<boolean> {
     const drained = await Promise.all(
-      this.#all().map(({ member }) => member.call<'drain'>({ kind: 'drain', timeoutMs })),
+      this.#all().map(({ member }) => promptly(member.call<'drain'>({ kind: 'drain', timeoutMs }), timeoutMs)),
     );
     // One that has died has cut its connections off.
     return drained.every((each) => each === true);
@@ -212,7 +213,7 @@ export class WorkerPool implements Workers {
     clearInterval(this.#watchdog);
     await Promise.all(
       this.#all().map(async ({ member }) => {
-        await member.call<'release'>({ kind: 'release' });
+        await promptly(member.call<'release'>({ kind: 'release' }));
         await member.end();
       }),
     );
@@ -346,6 +347,21 @@ export class WorkerPool implements Workers {
       seat.member.kill('hung', `its event loop has not turned for ${(most * beatMs) / 1000} s`);
     }
   }
+}
+
+/**
+ * Undefined where the worker stands still: a stop does not wait for it.
+ *
+ * @param waitMs that the answer may take of itself.
+ */
+async function promptly<T>(answer: Promise<T>, waitMs = 0): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), waitMs + promptMs);
+  });
+  const first = await Promise.race([answer, late]);
+  clearTimeout(timer);
+  return first;
 }
 
 /** What a worker that is gone is told is nothing. */

@@ -111,6 +111,8 @@ for (const { name, env } of lanes) {
         env: {
           ...policyEnvironment(t.testdir(), openServer('web', port)),
           SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${app.port}`,
+          // Which connection to the app a request takes is a question of one worker.
+          SALLYPORT_WORKERS: '1',
           ...env,
         },
       });

@@ -104,6 +104,8 @@ const utterances: readonly Utterance[] = [
       ['lib/telemetry/figures.ts', 'used wrong by us'],
       ['lib/telemetry/labels.ts', 'used wrong by us'],
       ['lib/telemetry/pause-metrics.ts', 'used wrong by us'],
+      ['lib/telemetry/series.ts', 'used wrong by us'],
+      ['lib/telemetry/transport-metrics.ts', 'used wrong by us'],
       ['lib/reload/no-tickets.ts', 'an OpenSSL that Node does not come with'],
       ['lib/reload/policy-source.ts', 'becomes the reason of "policy-not-loaded"'],
       ['lib/reload/watch.ts', 'becomes the error of "not-watched"'],
