@@ -441,6 +441,7 @@ t.test('no file is too long, and no function', async (t) => {
 const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = new Map([
   ['lib/proxy/detect/peek.ts', [1, 'lib/proxy/detect/peek.ts']],
   ['lib/proxy/http1/fast/client-connection.ts', [1, 'lib/proxy/http1/fast/client-connection.ts']],
+  ['lib/proxy/http1/fast/tunnel.ts', [1, 'lib/proxy/http1/fast/tunnel.ts']],
   ['lib/proxy/http1/library/sliced-feed.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   ['lib/proxy/http2/client/client-session.ts', [1, 'lib/proxy/http2/session/intake.ts']],
   ['lib/proxy/tcp/forward.ts', [1, 'lib/proxy/tcp/forward.ts']],
@@ -602,10 +603,10 @@ const steps: readonly Step[] = [
     step: 'a connection is closed without waiting for what its client still sends',
     written: /\bdestroySoon\b|connection: close\\r\\n\\r\\n/g,
     places: {
-      // The one that waits.
-      'lib/proxy/last-bytes.ts': 1,
+      // The one that waits; and behind the last response to a client that has said it sends no more.
+      'lib/proxy/last-bytes.ts': 2,
       // After nothing that anybody would read: an idle connection, a client that has ended its side or said it sends no more.
-      'lib/proxy/http1/fast/client-connection.ts': 6,
+      'lib/proxy/http1/fast/client-connection.ts': 5,
       'lib/proxy/recognize.ts': 1,
       'lib/proxy/http2/client/client-session.ts': 1,
       // The head of a response from the app that is the last one; its end is `finished`.

@@ -53,6 +53,18 @@ export function endAfterLastBytes(socket: Socket, patience: 'patient' | 'impatie
 }
 
 /**
+ * Ends a connection behind the last response on it.
+ *
+ * @param isSilent the client has said that it sends nothing more. What the kernel has taken already still arrives, so
+ *   its own FIN is enough.
+ */
+export function endAfterLastResponse(socket: Socket, isSilent: boolean): void {
+  if (!isSilent) endAfterLastBytes(socket, 'patient');
+  else if (!('encrypted' in socket) && socket.writableLength === 0) socket.destroy();
+  else socket.destroySoon();
+}
+
+/**
  * Ends a connection with a last response, after which nothing is read.
  *
  * @param status a status line's code and reason.

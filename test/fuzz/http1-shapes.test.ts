@@ -49,6 +49,14 @@ const taken: readonly Shape[] = [
     name: 'Expect and chunks',
     text: `${request('POST /a HTTP/1.1', inChunks, 'expect: 100-Continue')}${chunk('hello')}${last}`,
   },
+  {
+    name: 'WebSocket that the app declines, with early bytes',
+    text: `${request('GET /a HTTP/1.1', 'Connection: Upgrade', 'Upgrade: websocket')}${smuggled}`,
+  },
+  {
+    name: 'WebSocket that is refused, with early bytes',
+    text: `${request('GET /DENIED HTTP/1.1', 'Connection: keep-alive, Upgrade', 'Upgrade: websocket')}${smuggled}`,
+  },
   { name: 'Expect without content', text: request('GET /a HTTP/1.1', expecting) },
   {
     name: 'Expect without content that is refused, and another request behind it',

@@ -45,7 +45,8 @@ async function difference(head: string): Promise<string | null> {
   const asked = method + head.slice(plain.method.length);
   // A body that looks like requests: taken for anything but a body, it would show.
   const { framing } = fields;
-  const length = framing.kind === 'none' ? 0 : framing.kind === 'chunked' ? 100 : framing.bytes;
+  const length =
+    framing.kind === 'none' || framing.kind === 'tunnel' ? 0 : framing.kind === 'chunked' ? 100 : framing.bytes;
   const size = Math.min(length, 4096);
   const body = next.repeat(Math.ceil(size / next.length)).slice(0, size);
   const sent = framing.kind === 'chunked' ? `${size.toString(16)}\r\n${body}\r\n0\r\n\r\n` : body;

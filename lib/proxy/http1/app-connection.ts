@@ -27,6 +27,19 @@ export interface ResponseSink {
   destroy(): void;
 }
 
+/** What becomes of a connection that leaves HTTP. */
+export interface AppTunnel {
+  /** Bytes from the app, which are only lent. */
+  receive(bytes: Buffer): void;
+}
+
+/**
+ * The app has agreed to leave HTTP.
+ *
+ * @param rest what it has sent behind that; it is only lent.
+ */
+export type Switch = (head: ResponseHead, rest: Buffer) => AppTunnel;
+
 /** Where a connection waits between requests. */
 interface Home {
   release(connection: AppConnection): void;
@@ -57,6 +70,9 @@ export class AppConnection implements TurnTaker {
   responding = false;
   readonly #home: Home;
   #sink: ResponseSink | null = null;
+  /** Null where nobody asked to leave HTTP. */
+  #switch: Switch | null = null;
+  #tunnel: AppTunnel | null = null;
   /** Whose callback is running. */
   #receiver: ResponseSink | null = null;
   #method = '';
@@ -94,12 +110,14 @@ export class AppConnection implements TurnTaker {
   /**
    * Starts a request: what is written to `socket` from now on is that request.
    *
-   * @param isLast it asks the app to close, so that no other may follow.
+   * @param isLast it asks the app to close, or to leave HTTP, so that no other may follow.
+   * @param onSwitch called in place of all of `sink`, where the app agrees to leave HTTP: from there on `socket` is its own.
    */
-  begin(_admitted: Admitted, method: string, isLast: boolean, sink: ResponseSink): void {
+  begin(_admitted: Admitted, method: string, isLast: boolean, sink: ResponseSink, onSwitch?: Switch): void {
     this.uses++;
     this.#isLast = isLast;
     this.#sink = sink;
+    this.#switch = onSwitch ?? null;
     this.#method = method;
     this.#head = null;
     this.#partial = nothing;
@@ -133,6 +151,7 @@ export class AppConnection implements TurnTaker {
    * @param isFull there may be more than there was room for.
    */
   receive(bytes: Buffer, isFull: boolean): boolean {
+    if (this.#tunnel !== null) return this.#carry(this.#tunnel, bytes, isFull);
     if (this.#sink === null) {
       // Nobody asked: keeping it would hand it to the next request (response queue poisoning).
       this.socket.destroy();
@@ -157,6 +176,16 @@ export class AppConnection implements TurnTaker {
     return this.#sink === null;
   }
 
+  #carry(tunnel: AppTunnel, bytes: Buffer, isFull: boolean): boolean {
+    try {
+      tunnel.receive(bytes);
+    } catch (error) {
+      internalFault(entry, this, error);
+      return false;
+    }
+    return (bytes.length < bulkRead && !isFull) || turn.take(bytes.length, this);
+  }
+
   #receiveHead(bytes: Buffer): void {
     let all = this.#partial.length === 0 ? bytes : Buffer.concat([this.#partial, bytes]);
     for (;;) {
@@ -168,7 +197,12 @@ export class AppConnection implements TurnTaker {
       }
       const head = this.#readHead(all.toString('latin1', 0, at + 4));
       const sink = this.#sink;
-      // Nobody asked to leave HTTP; and nothing can follow an interim response that ends its connection or has a body.
+      if (head !== null && head.status === 101 && head.upgrade === 'websocket' && this.#switch !== null) {
+        this.#sink = null;
+        this.#tunnel = this.#switch(head, all.subarray(at + 4));
+        return;
+      }
+      // Nobody asked to leave HTTP, or not so; and nothing can follow an interim response that ends its connection or has a body.
       const senseless = head !== null && (head.status === 101 || (head.status < 200 && !head.keepAlive));
       if (head === null || sink === null || senseless) {
         this.#fail(badResponse('malformed response'));
@@ -259,6 +293,7 @@ export class AppConnection implements TurnTaker {
   }
 
   #ended(): void {
+    if (this.#tunnel !== null) return;
     const sink = this.#sink;
     if (sink !== null && this.#head?.framing.kind === 'until-close') {
       this.#sink = null;

@@ -15,6 +15,8 @@ export interface ResponseHead {
   readonly keepAlive: boolean;
   /** Seconds from `Keep-Alive: timeout=`; null where the app named none. */
   readonly keepAliveSeconds: number | null;
+  /** The protocol that it says it goes on with (RFC 9110 7.8), in lower case; null where it says none. */
+  readonly upgrade: string | null;
 }
 
 const statusLine = /^HTTP\/1\.([01]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?\r\n/;
@@ -38,6 +40,7 @@ export function readResponseHead(text: string, method: string): ResponseHead | n
   let chunked = false;
   let keepAlive = match[1] === '1';
   let keepAliveSeconds: number | null = null;
+  let upgrade: string | null = null;
   const kept: [name: string, line: string][] = [];
   for (let at = 0; at < section.length; ) {
     const end = section.indexOf('\r\n', at) + 2;
@@ -65,6 +68,8 @@ export function readResponseHead(text: string, method: string): ResponseHead | n
         if (/(?:^|,)[\t ]*close[\t ]*(?:,|$)/i.test(value)) keepAlive = false;
         continue;
       case 'upgrade':
+        upgrade = upgrade === null ? value.toLowerCase() : `${upgrade}, ${value}`;
+        continue;
       case 'http2-settings':
         continue;
       case 'transfer-encoding':
@@ -98,5 +103,7 @@ export function readResponseHead(text: string, method: string): ResponseHead | n
       : length !== null
         ? { kind: 'length', bytes: Number(length) }
         : { kind: 'until-close' };
-  return { status, forward, framing, keepAlive: keepAlive && framing.kind !== 'until-close', keepAliveSeconds };
+  const stays = keepAlive && framing.kind !== 'until-close';
+  if (!nominated.has('upgrade')) upgrade = null;
+  return { status, forward, framing, keepAlive: stays, keepAliveSeconds, upgrade };
 }

@@ -4,7 +4,8 @@ import type { Rostered } from '../../../roster.ts';
 import { bulkRead, longRead, type PutOff, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { internalFault } from '../../guard.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
-import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
+import { endAfterLastResponse, endWithStatus } from '../../last-bytes.ts';
+import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
 import { halfOpenMs, sliceMs, sliceRequests } from '../limits.ts';
 import { noContent, RequestContent } from './content.ts';
@@ -12,6 +13,7 @@ import { PlainHeads } from './plain-heads.ts';
 import { maxPlainHead, type PlainRequest } from './plain-request.ts';
 import { FastRequest } from './request.ts';
 import type { OverRequest, RequestHome } from './request-home.ts';
+import { Tunnel } from './tunnel.ts';
 
 /** Where a fault of ours was met. */
 const entry = 'HTTP/1, the fast lane';
@@ -272,19 +274,31 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
       socket.destroySoon();
       return;
     }
+    this.#lane.handOver(this.connection, socket, this.#letGo());
+  }
+
+  /** The socket is somebody else's from now on; so is what is unread. */
+  #letGo(): Buffer {
+    const { socket } = this;
     socket.removeListener('data', this.#onData);
     socket.removeListener('end', this.#onEnd);
     socket.removeListener('close', this.#onClose);
     socket.removeListener('drain', this.#onDrain);
     this.#forget();
-    this.#lane.handOver(this.connection, socket, this.#unread.bytes);
-    this.#unread.keep(this.#unread.length);
+    const { bytes } = this.#unread;
+    this.#unread.keep(bytes.length);
+    return bytes;
+  }
+
+  switched(app: AppConnection): AppTunnel {
+    this.#state = over;
+    return new Tunnel(this.connection, this.socket, app, this.#letGo());
   }
 
   /** @param from where what follows the head begins among what is unread. */
   #take(request: PlainRequest, from: number): void {
     const { framing, keepAlive } = request.fields;
-    const hasContent = framing.kind !== 'none';
+    const hasContent = framing.kind === 'length' || framing.kind === 'chunked';
     const content = hasContent ? new RequestContent(framing, this.pipeline.limits.maxHeaderBytes) : noContent;
     const end = hasContent ? content.take(this.#unread.bytes, from) : from;
     if (content.isOdd) {
@@ -298,7 +312,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
       return;
     }
     this.#unread.keep(end);
-    const isLast = !keepAlive || this.#isEnding || (this.#clientEnded && !this.hasNext);
+    const isLast = !keepAlive || framing.kind === 'tunnel' || this.#isEnding || (this.#clientEnded && !this.hasNext);
     // While requests wait, the stream does too, so that its end is seen in its turn.
     if (this.hasNext) this.socket.pause();
     else if (this.socket.isPaused()) this.socket.resume();
@@ -314,24 +328,12 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   finished(request: OverRequest): void {
     if (request.isLast || this.#isEnding) {
       this.#state = over;
-      this.#close(request.requestComplete && (request.endsByClient || this.#clientEnded));
+      const isSilent = request.requestComplete && (request.endsByClient || this.#clientEnded) && !this.hasNext;
+      endAfterLastResponse(this.socket, isSilent);
       return;
     }
     this.#wait(idle);
     if (!this.#isAdvancing) this.#advance();
-  }
-
-  /**
-   * Closes after the last response.
-   *
-   * @param isSilent the client has said that it sends nothing more. What the kernel has taken already still arrives, so
-   *   its own FIN is enough.
-   */
-  #close(isSilent: boolean): void {
-    const plain = !('encrypted' in this.socket);
-    if (!isSilent || this.hasNext) endAfterLastBytes(this.socket, 'patient');
-    else if (plain && this.socket.writableLength === 0) this.socket.destroy();
-    else this.socket.destroySoon();
   }
 
   closeIfIdle(): void {

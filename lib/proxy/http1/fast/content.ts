@@ -4,9 +4,14 @@ import { maxFramingBytes, maxFramingRatio } from '../limits.ts';
 /** How the end of a request's content is found (RFC 9112 6.3), as its head says. */
 export type ContentFraming =
   /** There is none. */
-  { readonly kind: 'none' } | { readonly kind: 'length'; readonly bytes: number } | { readonly kind: 'chunked' };
+  | { readonly kind: 'none' }
+  | { readonly kind: 'length'; readonly bytes: number }
+  | { readonly kind: 'chunked' }
+  /** None either: what follows waits for the app to agree to leave HTTP (RFC 9110 7.8). */
+  | { readonly kind: 'tunnel' };
 
 export const withoutContent: ContentFraming = { kind: 'none' };
+export const inTunnel: ContentFraming = { kind: 'tunnel' };
 export const inChunks: ContentFraming = { kind: 'chunked' };
 
 /** Why content cannot be read any further. */
@@ -35,7 +40,7 @@ export class RequestContent {
   constructor(framing: ContentFraming, maxTrailers: number) {
     this.#left = framing.kind === 'length' ? framing.bytes : 0;
     this.#chunks = framing.kind === 'chunked' ? new RequestChunks(maxTrailers) : null;
-    this.isComplete = framing.kind === 'none';
+    this.isComplete = framing.kind === 'none' || framing.kind === 'tunnel';
   }
 
   /**

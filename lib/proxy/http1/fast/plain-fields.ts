@@ -3,7 +3,7 @@ import { isHost } from '../../../request-target.ts';
 import { linesWhere } from '../../http/field-lines.ts';
 import { isIdentityAlias } from '../../http/headers.ts';
 import { type ConnectionOptions, noOptions, readConnectionOptions } from './connection-options.ts';
-import { type ContentFraming, inChunks, withoutContent } from './content.ts';
+import { type ContentFraming, inChunks, inTunnel, withoutContent } from './content.ts';
 
 /** Field lines with a token for a name and only visible characters, space, tab and obs-text in the value. */
 const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*$/;
@@ -42,6 +42,7 @@ export function readPlainFields(text: string, version: Version): PlainFields | n
   let length: string | null = null;
   let chunked = false;
   let expectsContinue = false;
+  let upgrade: string | null = null;
   let connection: ConnectionOptions | null = null;
   let hasProxyConnection = false;
   let forward = '';
@@ -97,7 +98,10 @@ export function readPlainFields(text: string, version: Version): PlainFields | n
         drop = true;
         break;
       case 'upgrade':
-        return null;
+        if (upgrade !== null) return null;
+        upgrade = value().toLowerCase();
+        drop = true;
+        break;
       default:
         if (isFramingAlias(name)) return null;
         drop = isIdentityAlias(name);
@@ -109,15 +113,17 @@ export function readPlainFields(text: string, version: Version): PlainFields | n
     at = end;
   }
   const forwarded = keptFrom === 0 ? text : forward + text.slice(keptFrom);
-  const found = { host, length, chunked, expectsContinue, connection: connection ?? noOptions, hasProxyConnection };
+  const options = connection ?? noOptions;
+  const framing = framingOf({ length, chunked, expectsContinue, upgrade }, options, version);
+  if (framing === null) return null;
+  const found = { host, framing, expectsContinue, connection: options, hasProxyConnection };
   return plainFields(text, version, found, forwarded);
 }
 
 /** What the fields that decide on a request say. */
 interface Found {
   readonly host: string | null;
-  readonly length: string | null;
-  readonly chunked: boolean;
+  readonly framing: ContentFraming;
   readonly expectsContinue: boolean;
   readonly connection: ConnectionOptions;
   readonly hasProxyConnection: boolean;
@@ -125,12 +131,11 @@ interface Found {
 
 /** Null where they do not fit together. */
 function plainFields(text: string, version: Version, found: Found, forwarded: string): PlainFields | null {
-  const { host, length, chunked, expectsContinue } = found;
-  const { option, names } = found.connection;
+  const { host, framing, expectsContinue } = found;
+  const { option } = found.connection;
+  // There is nothing that trailers could follow.
+  const names = framing.kind === 'tunnel' ? ['trailer', ...found.connection.names] : found.connection.names;
   if (host === null ? version === 'HTTP/1.1' : !isHost(host)) return null;
-  if (chunked && length !== null) return null;
-  // HTTP/1.0 has neither: some take the one for a fault of the framing, and are to ignore the other (RFC 9112 6.1).
-  if (version === 'HTTP/1.0' && (chunked || expectsContinue)) return null;
   // What a proxy between us and the client was told, says nothing of this connection unless the client says the same.
   if (found.hasProxyConnection && version === 'HTTP/1.0' && option !== 'keep-alive') return null;
   const lines = names.length === 0 ? forwarded : withoutNamed(forwarded, names);
@@ -138,7 +143,7 @@ function plainFields(text: string, version: Version, found: Found, forwarded: st
     text,
     version,
     host: host ?? '',
-    framing: chunked ? inChunks : framingOf(Number(length ?? 0)),
+    framing,
     expectsContinue,
     keepAlive: version === 'HTTP/1.1' ? option !== 'close' : option === 'keep-alive',
     // As on the library lane: the app's own HTTP/1.1 needs one.
@@ -146,8 +151,28 @@ function plainFields(text: string, version: Version, found: Found, forwarded: st
   };
 }
 
-function framingOf(length: number): ContentFraming {
-  return length === 0 ? withoutContent : { kind: 'length', bytes: length };
+/** What the fields say of what follows the head. */
+interface Announced {
+  readonly length: string | null;
+  readonly chunked: boolean;
+  readonly expectsContinue: boolean;
+  readonly upgrade: string | null;
+}
+
+/** Null where they contradict each other, or somebody might take them for something else. */
+function framingOf(announced: Announced, connection: ConnectionOptions, version: Version): ContentFraming | null {
+  const { length, chunked, expectsContinue, upgrade } = announced;
+  if (upgrade !== null || connection.upgrade) {
+    // WebSocket alone, of a client that asks for nothing else; all other switches are the library lane's.
+    const isPlain = length === null && !chunked && !expectsContinue && version === 'HTTP/1.1';
+    return isPlain && upgrade === 'websocket' && connection.upgrade ? inTunnel : null;
+  }
+  if (chunked && length !== null) return null;
+  // HTTP/1.0 has neither: some take the one for a fault of the framing, and are to ignore the other (RFC 9112 6.1).
+  if (version === 'HTTP/1.0' && (chunked || expectsContinue)) return null;
+  if (chunked) return inChunks;
+  const bytes = Number(length ?? 0);
+  return bytes === 0 ? withoutContent : { kind: 'length', bytes };
 }
 
 /** The lines of other fields than these. */

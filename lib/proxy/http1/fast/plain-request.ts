@@ -8,6 +8,7 @@ import { isLastRequest } from '../../http/last-request.ts';
 import { outgoingLines } from '../../http/outgoing-fields.ts';
 import { latin1Slice } from '../../node-internals.ts';
 import { isPlainMethod, requestLine } from '../request-line.ts';
+import type { ContentFraming } from './content.ts';
 import { type PlainFields, readPlainFields, type Version, withHost } from './plain-fields.ts';
 
 /*
@@ -60,7 +61,7 @@ export function readPlainHead(text: string, known: PlainFields | null): PlainHea
   const section = text.slice(received.length, -2);
   const isKnown = known !== null && known.version === version && known.text === section;
   const fields = isKnown ? known : readPlainFields(section, version);
-  if (fields === null) return null;
+  if (fields === null || (fields.framing.kind === 'tunnel' && method !== 'GET')) return null;
   const { host, forward } = fields;
   if (!form.startsWith('h')) {
     const line = version === 'HTTP/1.1' ? received : `${method} ${form} HTTP/1.1\r\n`;
@@ -72,6 +73,15 @@ export function readPlainHead(text: string, known: PlainFields | null): PlainHea
   const line = `${method} ${target} HTTP/1.1\r\n`;
   return { text, line, method, target, host: authority, forward: withHost(forward, authority), fields };
 }
+
+const carriedBy: Readonly<Record<ContentFraming['kind'], RequestFacts['carries']>> = {
+  none: 'nothing',
+  length: 'body',
+  chunked: 'body',
+  tunnel: 'upgrade',
+};
+
+const asksToSwitch = 'Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
 
 /** A plain request as policy and logs see it. */
 export class PlainRequest implements Request {
@@ -108,12 +118,13 @@ export class PlainRequest implements Request {
     this.version = head.fields.version;
     this.forward = head.forward;
     this.host = head.host;
-    this.carries = head.fields.framing.kind === 'none' ? 'nothing' : 'body';
+    const { kind } = head.fields.framing;
+    this.carries = carriedBy[kind];
     const hasContent = this.carries === 'body';
     this.isApart = head.method === 'HEAD' && !hasContent && head.fields.keepAlive;
-    this.isLast = !this.isApart && isLastRequest(head.method, hasContent);
-    const coding = head.fields.framing.kind === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
-    this.ending = `${coding}${this.isLast ? 'connection: close\r\n' : ''}\r\n`;
+    this.isLast = kind === 'tunnel' || (!this.isApart && isLastRequest(head.method, hasContent));
+    const coding = kind === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
+    this.ending = kind === 'tunnel' ? asksToSwitch : `${coding}${this.isLast ? 'connection: close\r\n' : ''}\r\n`;
     const mark = head.target.indexOf('?');
     this.path = mark === -1 ? head.target : head.target.slice(0, mark);
     this.query = mark === -1 ? '' : head.target.slice(mark + 1);

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
 
 /** A request that is over, as far as its connection must know. */
@@ -23,6 +24,8 @@ export interface RequestHome {
   readonly keptLines: string;
   /** Bytes of further requests wait: nothing more is read from the client before this one is over. */
   readonly hasNext: boolean;
+  /** The app has agreed to leave HTTP: both connections do. */
+  switched(app: AppConnection): AppTunnel;
   /** The response, and all of the request that anybody wants, are over. */
   finished(request: OverRequest): void;
 }

@@ -10,7 +10,7 @@ import { maxDrainBytes } from '../../limits.ts';
 import { holdBack } from '../../socket-calls.ts';
 import { resetOrDestroy } from '../../tcp/forward.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
-import type { AppConnection, ResponseSink } from '../app-connection.ts';
+import type { AppConnection, ResponseSink, Switch } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
 import { writeJoined } from '../joined-write.ts';
 import type { ResponseHead } from '../plain-response.ts';
@@ -138,8 +138,22 @@ export class FastRequest implements ResponseSink {
   #send(admitted: Admitted, app: AppConnection, head: string, content: Buffer): void {
     this.#way = app;
     const { method, isLast } = this.#request;
-    app.begin(admitted, method, isLast, this);
+    const onSwitch = this.#request.carries === 'upgrade' ? this.#switched(app) : undefined;
+    app.begin(admitted, method, isLast, this, onSwitch);
     if (!writeJoined(app.socket, head, content, false)) this.#awaitApp(app);
+  }
+
+  /** Called when the app agrees to leave HTTP: from there on the two connections are a tunnel. */
+  #switched(app: AppConnection): Switch {
+    return (head, rest) => {
+      this.#way = noWay;
+      this.#admitted?.scope.responseHead(head.status);
+      this.#ended('');
+      const lines = `${head.forward}Connection: Upgrade\r\nUpgrade: ${head.upgrade}\r\n\r\n`;
+      if (!writeJoined(this.#home.socket, lines, rest, true)) app.socket.pause();
+      this.#accessed(head.status, head.forward);
+      return this.#home.switched(app);
+    };
   }
 
   /** Content that came later has been taken. */

@@ -29,6 +29,11 @@ t.test('plain requests', async (t) => {
       { fields: { framing: { kind: 'chunked' }, forward: 'Host: a\r\nTrailer: X\r\n' } },
     ],
     [
+      'WebSocket',
+      head('GET / HTTP/1.1', 'Host: a', 'Connection: keep-alive, Upgrade', 'Upgrade: WebSocket', 'Trailer: x', 'A: b'),
+      { fields: { framing: { kind: 'tunnel' }, forward: 'Host: a\r\nA: b\r\n' } },
+    ],
+    [
       'Expect',
       head('POST / HTTP/1.1', 'Host: a', 'Content-Length: 7', 'Expect: 100-Continue'),
       { fields: { expectsContinue: true, forward: 'Host: a\r\nContent-Length: 7\r\n' } },
@@ -172,7 +177,6 @@ t.test('requests for the library lane', async (t) => {
     ['another expectation', get('Expect: 200-maybe')],
     ['an empty expectation', get('Expect:')],
     ['two expectations', get('Expect: 100-continue', 'Expect: 100-continue')],
-    ['Upgrade', get('Connection: upgrade', 'Upgrade: websocket')],
     ['Upgrade alone', get('Upgrade: websocket')],
     ['contradictions in Connection', get('Connection: close, keep-alive')],
     ['framing in Connection', get('Connection: close, content-length')],
@@ -195,6 +199,22 @@ t.test('requests for the library lane', async (t) => {
     ['NUL', get('X: \0')],
     ['DEL', get('X: \x7f')],
     ['more fields than are taken', get(...Array(100).fill('X: 1'))],
+  ];
+  for (const [name, text] of rows) t.equal(readPlainHead(text, null), null, name);
+});
+
+t.test('switches of protocol for the library lane', async (t) => {
+  const rows: readonly (readonly [name: string, text: string])[] = [
+    ['another protocol', get('Connection: upgrade', 'Upgrade: h2c')],
+    ['a list of protocols', get('Connection: upgrade', 'Upgrade: websocket, h2c')],
+    ['two protocols', get('Connection: upgrade', 'Upgrade: websocket', 'Upgrade: websocket')],
+    ['WebSocket and a length', get('Connection: upgrade', 'Upgrade: websocket', 'Content-Length: 0')],
+    ['WebSocket and chunks', get('Connection: upgrade', 'Upgrade: websocket', 'Transfer-Encoding: chunked')],
+    ['WebSocket and Expect', get('Connection: upgrade', 'Upgrade: websocket', 'Expect: 100-continue')],
+    ['WebSocket, and the end', get('Connection: upgrade, close', 'Upgrade: websocket')],
+    ['WebSocket of no GET', head('POST / HTTP/1.1', 'Host: a', 'Connection: upgrade', 'Upgrade: websocket')],
+    ['WebSocket of HTTP/1.0', head('GET / HTTP/1.0', 'Host: a', 'Connection: upgrade', 'Upgrade: websocket')],
+    ['the option alone', get('Connection: upgrade')],
   ];
   for (const [name, text] of rows) t.equal(readPlainHead(text, null), null, name);
 });

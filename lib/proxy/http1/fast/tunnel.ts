@@ -1,0 +1,78 @@
+import type { Socket } from 'node:net';
+import { bulkRead, type TurnTaker, turn } from '../../fairness/turn.ts';
+import { guarded } from '../../guard.ts';
+import type { HttpConnection, Occupant } from '../../http/request-pipeline.ts';
+import { leave, resetOrDestroy } from '../../tcp/forward.ts';
+import type { AppConnection, AppTunnel } from '../app-connection.ts';
+import { halfOpenMs } from '../limits.ts';
+
+/** Where a fault of ours was met. */
+const entry = 'HTTP/1, a tunnel';
+
+/**
+ * What two connections are after the app has agreed to leave HTTP: bytes, both ways. Each end and each reset passes on, and
+ * a slow reader holds back the writer. Neither connection ever carries a request again.
+ */
+export class Tunnel implements AppTunnel, Occupant, TurnTaker {
+  readonly #client: Socket;
+  readonly #app: Socket;
+  readonly betweenRequests = false;
+  readonly awaitsContent = false;
+  readonly heldBytes = 0;
+  readonly isTunnel = true;
+
+  /** @param early what the client has sent behind its request, and has waited for the app's agreement. */
+  constructor(connection: HttpConnection, client: Socket, { socket: app }: AppConnection, early: Buffer) {
+    connection.occupant = this;
+    this.#client = client;
+    this.#app = app;
+    app.on('error', () => resetOrDestroy(client));
+    client.on('error', () => resetOrDestroy(app));
+    app.once('end', () => client.end());
+    app.once('close', () => (app.readableEnded ? client.end() : resetOrDestroy(client)));
+    client.once('close', () => leave(app, client));
+    app.on('drain', () => client.resume());
+    client.on('drain', () => app.resume());
+    client.on('data', guarded(entry, this, this.#send));
+    if (early.length > 0) this.#send(early);
+    if (client.readableEnded) this.#clientEnded();
+    else client.once('end', guarded(entry, this, this.#clientEnded));
+    if (!app.writableNeedDrain && client.isPaused()) client.resume();
+  }
+
+  readonly #send = (chunk: Buffer): void => {
+    const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, this);
+    if (!this.#app.write(chunk) || !mayGoOn) this.#client.pause();
+  };
+
+  readonly #clientEnded = (): void => {
+    this.#client.setTimeout(halfOpenMs, () => this.#client.destroy());
+    this.#app.end();
+  };
+
+  /** From the app; the bytes are lent. */
+  receive(bytes: Buffer): void {
+    if (!this.#client.write(Buffer.from(bytes))) this.#app.pause();
+  }
+
+  nextTurn(): void {
+    if (!this.#app.writableNeedDrain) this.#client.resume();
+  }
+
+  destroy(): void {
+    this.#client.destroy();
+    this.#app.destroy();
+  }
+
+  retire(): void {
+    // It lasts for as long as both sides want it to.
+  }
+
+  giveUp(): void {
+    this.destroy();
+  }
+
+  endOverdue(): void {
+    // The request has ended with the agreement.
+  }
+}
