@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import type { ClientTls } from '../client.ts';
 import { now } from '../moment.ts';
 import type { ConnectionProbes, PortPolicy } from '../policy/decision.ts';
-import { type ClientHello, type HelloResult, HelloScan } from './detect/client-hello.ts';
+import { type ClientHello, type HelloResult, HelloScan, handshakeRecord, notTls } from './detect/client-hello.ts';
 import { type HttpGuess, HttpScan, otherHttp } from './detect/http-guess.ts';
 import { Opening } from './detect/opening.ts';
 import { type Peek, peek } from './detect/peek.ts';
@@ -309,8 +309,11 @@ function undeclared(
 
 /** Undefined while it may still become one. */
 function lookForTls(): (bytes: Buffer) => Exclude<HelloResult, { kind: 'partial' }> | undefined {
-  const scan = new HelloScan();
+  let scan: HelloScan | null = null;
   return (bytes) => {
+    // Nearly all that is not TLS says so by its first byte.
+    if (scan === null && bytes.length > 0 && bytes[0] !== handshakeRecord) return notTls;
+    scan ??= new HelloScan();
     const result = scan.look(bytes);
     return result.kind === 'partial' ? undefined : result;
   };

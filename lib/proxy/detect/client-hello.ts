@@ -15,7 +15,10 @@ export type HelloResult =
 /** A hello longer than this is taken for something else (Linkerd's limit too). */
 export const maxHelloBytes = 8192;
 
-const notTls: HelloResult = { kind: 'not-tls' };
+/** The first byte of TLS: a record of the handshake. */
+export const handshakeRecord = 22;
+
+export const notTls = { kind: 'not-tls' } as const satisfies HelloResult;
 const partial: HelloResult = { kind: 'partial' };
 
 /**
@@ -58,7 +61,7 @@ export class HelloScan {
   /** Null where it is whole and good. */
   #readRecordHead(bytes: Buffer): HelloResult | null {
     const at = this.#offset;
-    if (bytes.length > at && bytes[at] !== 22) return notTls;
+    if (bytes.length > at && bytes[at] !== handshakeRecord) return notTls;
     if (bytes.length > at + 1 && bytes[at + 1] !== 3) return notTls;
     if (bytes.length > at + 2 && (bytes[at + 2] === 0 || (bytes[at + 2] as number) > 4)) return notTls;
     if (bytes.length < at + 5) return bytes.length >= maxHelloBytes ? notTls : partial;

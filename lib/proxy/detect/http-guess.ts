@@ -37,6 +37,29 @@ const version = /[ \t\v\f\r]HTTP\//i;
 const CR = 13;
 const LF = 10;
 
+/** A longer request line is looked at by the rules below. */
+const ordinaryLine = 1024;
+
+/** What follows the target of an ordinary request, but for its last digit. */
+const ordinaryVersion = [...' HTTP/1.'].map((character) => character.charCodeAt(0));
+
+/**
+ * Whether the first line is whole, and the one that nearly all requests have: a method in capitals, a target without blanks,
+ * HTTP/1.0 or 1.1, CRLF, one space between. A shortcut: the rules below would say `http/1` of it, too. They have more to say
+ * of what begins like the preface of HTTP/2 or the PROXY protocol.
+ */
+function beginsOrdinarily(bytes: Buffer): boolean {
+  const end = Math.min(bytes.length, ordinaryLine);
+  let at = 0;
+  while (at < end && (bytes[at] as number) >= 0x41 && (bytes[at] as number) <= 0x5a) at++;
+  if (at === 0 || at === end || bytes[at] !== 0x20 || (bytes[0] === 0x50 && bytes[1] === 0x52)) return false;
+  const target = ++at;
+  while (at < end && (bytes[at] as number) > 0x20 && (bytes[at] as number) < 0x7f) at++;
+  if (at === target || at + ordinaryVersion.length + 3 > bytes.length) return false;
+  for (const expected of ordinaryVersion) if (bytes[at++] !== expected) return false;
+  return (bytes[at] === 0x30 || bytes[at] === 0x31) && bytes[at + 1] === CR && bytes[at + 2] === LF;
+}
+
 /**
  * Guesses from a growing prefix of the stream, looking at each byte once. The answer never depends on how the bytes were
  * cut into packets: it is open until the request line tells. (Linkerd looks at one read only; then packet timing picks
@@ -59,6 +82,7 @@ export class HttpScan {
     // What lies beyond must not count: it may be here already, or not yet.
     const bytes = stream.length > maxRequestLine ? stream.subarray(0, maxRequestLine) : stream;
     if (bytes.length === 0) return undefined;
+    if (this.#examined === 0 && beginsOrdinarily(bytes)) return 'http/1';
     if (mayBeHttp2(bytes)) return bytes.length >= preface.length ? 'http/2' : undefined;
     if (this.#method === 'before' || this.#method === 'in') this.#findMethod(bytes);
     if (this.#method === 'over') {

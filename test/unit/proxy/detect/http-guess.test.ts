@@ -18,6 +18,10 @@ const rows: readonly (readonly [name: string, bytes: string, guess: Guess])[] = 
   ['an absolute target', 'GET http://a/ HTTP/1.1\r\n', 'http/1'],
   ['CONNECT', 'CONNECT a:443 HTTP/1.1\r\n', 'http/1'],
   ['another version', 'GET / HTTP/3.0\r\n', 'http/1'],
+  ['a target that looks like a version', 'GET HTTP/1.1 HTTP/1.1\r\n', 'http/1'],
+  ['a method that begins like two protocols', 'PROPFIND / HTTP/1.1\r\n', 'http/1'],
+  ['a second blank before the version', 'GET /  HTTP/1.1\r\n', 'http/1'],
+  ['an end of the line without its line feed', 'GET / HTTP/1.1\r\r\n', 'http/1'],
   ['empty lines first', '\r\n\r\nGET / HTTP/1.1\r\n', 'http/1'],
   ['bare line feeds first', '\n\nGET / HTTP/1.1\n', 'http/1'],
   ['only empty lines, so far', '\r\n\r\n', 'undecided'],
@@ -70,6 +74,7 @@ t.test('the answer does not depend on the packets', async (t) => {
   }
   const piece = fc.constantFrom(
     'GET',
+    'GET / HTTP/1.1\r\n',
     'PRI * HTTP/2.0',
     'PROXY',
     ' ',
