@@ -48,7 +48,7 @@ async function attempt(scenario: Scenario, cores: Cores, count: number): Promise
 }
 
 /** CI has other things to do: after this time nobody has another attempt. */
-const patienceMs = 300_000;
+const patienceMs = 180_000;
 
 /** A first attempt that is good enough is the last: what disturbs one seldom disturbs all. @throws when each one failed. */
 async function check(scenario: Scenario, cores: Cores, wanted: number): Promise<Judgement & { attempts: number }> {
