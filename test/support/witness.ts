@@ -76,7 +76,8 @@ export async function startWitness(
         http2.emit('connection', socket);
         return;
       }
-      if (/^[A-Z]+ \S+ HTTP\/1\./.test(text)) {
+      // Also with a method that its parser refuses, as it would on a connection that has had a request before.
+      if (/^\S+ \S+ HTTP\/1\./.test(text)) {
         http1.emit('connection', socket);
       } else {
         raw.push(text);
