@@ -134,8 +134,12 @@ t.test('an exception in a worker is counted, and the worker goes on', async (t) 
 t.test('a worker whose event loop stands still is replaced', async (t) => {
   const { sallyport, port, thread } = await startTwoWorkers(t);
   const before = thread();
-  void order(before, 'hang');
+  // It stands still when the order has found no answer.
+  await order(before, 'hang');
+  // Some of them are handed to it, and never taken.
+  const waiting = Array.from({ length: 16 }, () => served(port));
   const line = await sallyport.waitForLog('its end', ({ code }) => code === 'worker-died', 40_000);
+  t.equal((await Promise.all(waiting)).length, 16, 'no client has lost a connection that it had not taken');
   t.match(line, { worker: 1, why: 'hung' });
   await until('another in its place', () => !['', before].includes(thread()));
   await served(port);

@@ -52,3 +52,18 @@ for (const [how, why] of deaths) {
     t.match(await sallyport.stop(), { code: 0 });
   });
 }
+
+t.test('where there is no room for a thread, it is tried again', async (t) => {
+  const { sallyport, port } = await startTwoWorkers(t, { env: { WORKER_REFUSALS: '2' } });
+  const lines = sallyport.logs().filter(({ code }) => code === 'worker-died');
+  t.match(lines, [
+    { worker: 1, why: 'failed', error: /no thread could be started: .*EAGAIN/, replacedInMs: 100 },
+    { worker: 1, why: 'failed', replacedInMs: 200 },
+  ]);
+  await served(port);
+  await until('two to serve', async () => {
+    const { samples } = await scrape(sallyport.adminPort);
+    return samples.some(({ name, value }) => name === 'sallyport_workers' && value === 2);
+  });
+  t.match(await sallyport.stop(), { code: 0 });
+});

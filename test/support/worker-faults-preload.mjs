@@ -1,8 +1,24 @@
 // Loaded into every thread of a proxy under test (NODE_OPTIONS=--import). In a further worker it listens for orders on a
 // socket of its own, so that a test can end or hold the thread from inside, for which the proxy itself has no way.
+
+import { syncBuiltinESMExports } from 'node:module';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { isMainThread, workerData } from 'node:worker_threads';
+import threads, { isMainThread, workerData } from 'node:worker_threads';
+
+// As the system does where a limit on threads is reached (pids.max).
+let refusals = isMainThread ? Number(process.env.WORKER_REFUSALS ?? 0) : 0;
+if (refusals > 0) {
+  threads.Worker = class extends threads.Worker {
+    constructor(file, options) {
+      // The thread that parses policy is none that serves.
+      if (options?.workerData?.worker !== undefined && refusals-- > 0)
+        throw new Error('Worker initialization failure: EAGAIN');
+      super(file, options);
+    }
+  };
+  syncBuiltinESMExports();
+}
 
 const folder = process.env.WORKER_FAULTS;
 if (!isMainThread && folder !== undefined && typeof workerData?.worker === 'number') {

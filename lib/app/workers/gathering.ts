@@ -2,6 +2,9 @@ import { internalFault } from '../../proxy/guard.ts';
 import type { Telemetry } from '../../telemetry/metrics.ts';
 import type { Member } from './member.ts';
 
+/** A worker that can be asked. */
+type Answering = Pick<Member, 'worker' | 'isGone' | 'call'>;
+
 /** Milliseconds that a scrape waits for workers: one that stands still is found and ended by the pool, not here. */
 const waitMs = 1000;
 
@@ -11,16 +14,16 @@ const waitMs = 1000;
  */
 export class Gathering {
   readonly #telemetry: Pick<Telemetry, 'absorb' | 'forget'>;
-  readonly #asked = new Map<Member, Promise<void>>();
+  readonly #asked = new Map<Answering, Promise<void>>();
   /** On the clock of `performance.now()`. */
-  readonly #takenAt = new Map<Member, number>();
+  readonly #takenAt = new Map<Answering, number>();
 
   constructor(telemetry: Pick<Telemetry, 'absorb' | 'forget'>) {
     this.#telemetry = telemetry;
   }
 
   /** Resolves when all have answered, or after a second. */
-  async gather(members: readonly Member[]): Promise<void> {
+  async gather(members: readonly Answering[]): Promise<void> {
     if (members.length === 0) return;
     const all = Promise.all(members.map((member) => this.#ask(member)));
     let timer: NodeJS.Timeout | undefined;
@@ -38,12 +41,12 @@ export class Gathering {
   }
 
   /** It is no more: what it had open is closed, what it has counted stays. */
-  over(member: Member): void {
+  over(member: Answering): void {
     this.#takenAt.delete(member);
     this.#telemetry.forget(member.worker);
   }
 
-  #ask(member: Member): Promise<void> {
+  #ask(member: Answering): Promise<void> {
     const known = this.#asked.get(member);
     if (known !== undefined) return known;
     const answered = this.#take(member).finally(() => this.#asked.delete(member));
@@ -51,7 +54,7 @@ export class Gathering {
     return answered;
   }
 
-  async #take(member: Member): Promise<void> {
+  async #take(member: Answering): Promise<void> {
     const figures = await member.call<'figures'>({ kind: 'figures' });
     if (figures === undefined) return;
     try {
@@ -60,5 +63,7 @@ export class Gathering {
     } catch (error) {
       internalFault("a worker's figures", null, error);
     }
+    // The end of a thread is told in the same turn as its last answer, before what awaits that.
+    if (member.isGone) this.over(member);
   }
 }

@@ -1,36 +1,38 @@
-import type { Descriptors } from '../../proxy/accept/descriptors.ts';
+/** A connection on its way to a worker, of which nothing has been read. */
+export interface HandedConnection {
+  readonly door: number;
+  readonly fd: number;
+}
 
 /**
- * Descriptors of connections on their way to one worker, which takes them in this order, and counts. Where it dies before it
- * has taken them nobody else would close them, and their clients would wait for ever.
+ * Connections on their way to one worker, which takes them in this order, and counts. Where it dies before it has taken them,
+ * nothing of them has been read, and another worker can serve them.
  */
 export class Handed {
-  readonly #descriptors: Pick<Descriptors, 'close'>;
   readonly #taken: () => number;
-  readonly #fds: number[] = [];
+  readonly #connections: HandedConnection[] = [];
   /** Of those taken, how many have left the list. */
   #forgotten = 0;
 
   /** @param taken how many the worker has taken so far. */
-  constructor(descriptors: Pick<Descriptors, 'close'>, taken: () => number) {
-    this.#descriptors = descriptors;
+  constructor(taken: () => number) {
     this.#taken = taken;
   }
 
-  add(fd: number): void {
+  add(connection: HandedConnection): void {
     this.#forget();
-    this.#fds.push(fd);
+    this.#connections.push(connection);
   }
 
-  /** The worker is over. */
-  over(): void {
+  /** The worker is over. @returns what it has not taken, once. */
+  over(): readonly HandedConnection[] {
     this.#forget();
-    for (const fd of this.#fds.splice(0)) this.#descriptors.close(fd);
+    return this.#connections.splice(0);
   }
 
   #forget(): void {
     const taken = this.#taken();
-    this.#fds.splice(0, taken - this.#forgotten);
+    this.#connections.splice(0, taken - this.#forgotten);
     this.#forgotten = taken;
   }
 }

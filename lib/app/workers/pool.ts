@@ -6,7 +6,6 @@ import { loadDescriptors } from '../../proxy/accept/descriptors.ts';
 import type { OtherWorkers } from '../../proxy/accept/doors.ts';
 import type { Listener } from '../../proxy/accept/listener.ts';
 import type { InternalFault } from '../../proxy/recorder.ts';
-import { Slices } from '../../reload/slices.ts';
 import { countsOf } from '../../shared/counts.ts';
 import { takeLines } from '../../telemetry/line-channel.ts';
 import type { Log } from '../../telemetry/log.ts';
@@ -16,7 +15,7 @@ import { othersThan } from './balance.ts';
 import { Gathering } from './gathering.ts';
 import { GivenDescriptors } from './given.ts';
 import { Handed } from './handed.ts';
-import { type Death, Member } from './member.ts';
+import { type Death, Member, type MemberEvents } from './member.ts';
 import {
   type JointChange,
   type PodState,
@@ -25,6 +24,7 @@ import {
   type ThreadStart,
   type WorkerReport,
 } from './messages.ts';
+import { prepare, promptly } from './orders.ts';
 import { answerAdmin } from './remote-admin.ts';
 import { leaveShared, type SharedMemory } from './shared.ts';
 import { beatMs, Vitals } from './vitals.ts';
@@ -45,16 +45,12 @@ export interface PoolOptions {
   fault(ended: InternalFault['ended']): void;
 }
 
-/** Documents a message: small enough that a thread receives one in a millisecond. */
-const batchSize = 50;
 /** Beats that may fail to come, one after the other; of a worker that is still starting, which loads its modules. */
 const mostMissed = { serving: 10, starting: 60 };
 /** Looks at the workers from one gathering of their figures to the next, though nobody scrapes. */
 const looksToGather = 5;
 /** Milliseconds until a worker that has died is replaced: doubled each time, unless it has lived for a while. */
 const backoff = { first: 100, most: 30_000, lived: 60_000 };
-/** Milliseconds that an answer takes at most where nobody waits for anything but the worker's event loop. */
-const promptMs = 1000;
 /** Megabytes below which no worker could live. */
 const leastMemory = 64;
 
@@ -181,7 +177,7 @@ export class WorkerPool implements Workers {
 
   async closeDoors(): Promise<void> {
     this.#stage = 'stopping';
-    this.#vitals.setOpen(0, false);
+    this.#vitals.closeAll();
     await Promise.all(this.#all().map(({ member }) => promptly(member.call<'close-doors'>({ kind: 'close-doors' }))));
   }
 
@@ -227,10 +223,11 @@ export class WorkerPool implements Workers {
     const linesUnderway = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
     const start = { ...this.#start, worker, logLevel: this.#options.log.level(), linesUnderway };
     this.#vitals.reset(worker);
-    const member = new Member(start, this.#mostMemory, {
+    const member = this.#member(start, deaths, {
       report: (report) => this.#hear(seat, report),
       died: (death, error) => this.#died(worker, seat, death, error),
     });
+    if (member === null) return;
     const seat: Seat = {
       member,
       deaths,
@@ -239,10 +236,21 @@ export class WorkerPool implements Workers {
       queue: Promise.resolve(),
       stage: 'starting',
       linesUnderway: new Int32Array(linesUnderway),
-      handed: new Handed(this.#descriptors, () => this.#vitals.taken(worker)),
+      handed: new Handed(() => this.#vitals.taken(worker)),
     };
     this.#seats.set(worker, seat);
     void inTurn(seat, () => this.#begin(seat));
+  }
+
+  /** Null where the system has no room for another thread: then it is tried again. */
+  #member(start: ThreadStart, deaths: number, events: MemberEvents): Member | null {
+    try {
+      return new Member(start, this.#mostMemory, events);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#lost(start.worker, deaths + 1, 'failed', `no thread could be started: ${reason}`);
+      return null;
+    }
   }
 
   /** All that is in force, then the doors. */
@@ -275,6 +283,8 @@ export class WorkerPool implements Workers {
     if (answer === undefined) return;
     this.#given.taken(member);
     seat.stage = 'serving';
+    // Told by nobody else, so that no connection is on its way to a worker that is not yet seen to serve here.
+    if (this.#stage === 'running' && !member.isGone) this.#vitals.setOpen(member.worker, true);
   }
 
   #hear(seat: Seat, report: Exclude<WorkerReport, { kind: 'answer' | 'failed' }>): void {
@@ -309,21 +319,26 @@ export class WorkerPool implements Workers {
       this.#options.take(door, fd);
       return;
     }
-    seat.handed.add(fd);
+    seat.handed.add({ door, fd });
     seat.member.tell({ kind: 'connection', door, fd });
   }
 
   #died(worker: number, seat: Seat, death: Death, error: string): void {
-    const { log, fault } = this.#options;
     this.#given.over(seat.member);
-    seat.handed.over();
+    const untaken = seat.handed.over();
     this.#vitals.reset(worker);
     this.#gathering.over(seat.member);
     leaveShared(this.#memory, worker);
+    for (const { door, fd } of untaken) this.#options.take(door, fd);
+    const hasLived = performance.now() - seat.member.startedAt >= backoff.lived;
+    this.#lost(worker, hasLived ? 1 : seat.deaths + 1, death, error);
+  }
+
+  /** @param deaths in a row, this one included. */
+  #lost(worker: number, deaths: number, death: Death, error: string): void {
+    const { log, fault } = this.#options;
     this.#deaths.set(death, (this.#deaths.get(death) ?? 0) + 1);
     fault('nothing');
-    const hasLived = performance.now() - seat.member.startedAt >= backoff.lived;
-    const deaths = hasLived ? 1 : seat.deaths + 1;
     const replacedInMs = Math.min(backoff.most, backoff.first * 2 ** (deaths - 1));
     const isReplaced = this.#stage === 'running';
     const fields = { code: 'worker-died', worker, why: death, error, ...(isReplaced ? { replacedInMs } : {}) } as const;
@@ -349,37 +364,8 @@ export class WorkerPool implements Workers {
   }
 }
 
-/**
- * Undefined where the worker stands still: a stop does not wait for it.
- *
- * @param waitMs that the answer may take of itself.
- */
-async function promptly<T>(answer: Promise<T>, waitMs = 0): Promise<T | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), waitMs + promptMs);
-  });
-  const first = await Promise.race([answer, late]);
-  clearTimeout(timer);
-  return first;
-}
-
 /** What a worker that is gone is told is nothing. */
 function inTurn(seat: Seat, work: () => Promise<void>): Promise<void> {
   seat.queue = seat.queue.then(work);
   return seat.queue;
-}
-
-async function prepare(member: Member, id: number, change: JointChange): Promise<void> {
-  if (change.kind === 'identity') {
-    await member.call<'prepare'>({ kind: 'prepare', change: id, what: change });
-    return;
-  }
-  const { documents, pod } = change;
-  const slices = new Slices();
-  for (let start = 0; start < documents.length; start += batchSize) {
-    member.tell({ kind: 'documents', change: id, documents: documents.slice(start, start + batchSize) });
-    await slices.rest();
-  }
-  await member.call<'prepare'>({ kind: 'prepare', change: id, what: { kind: 'policy', pod } });
 }

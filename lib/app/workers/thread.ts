@@ -128,7 +128,6 @@ async function listen({ doors: given, ownPorts }: Extract<Order, { kind: 'listen
     if (plan === undefined) throw new Error(`there is no door ${door}`);
     await doors.listen(plan.variable, { fd }, plan.arrive, { number: door, others });
   }
-  vitals.setOpen(start.worker, true);
 }
 
 /** Resolves to what is answered. */
@@ -152,7 +151,6 @@ async function obey(order: Extract<Order, { kind: Calling }>): Promise<Answers[C
     case 'figures':
       return telemetry.report();
     case 'close-doors':
-      vitals.setOpen(start.worker, false);
       await doors.close();
       return null;
     case 'empty':

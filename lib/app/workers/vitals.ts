@@ -23,9 +23,13 @@ export class Vitals {
     return Atomics.load(this.#words, worker * stride + word.beats);
   }
 
-  /** Whether it takes connections. */
+  /** Whether others may hand connections to it: the main thread alone says so. */
   setOpen(worker: number, open: boolean): void {
     Atomics.store(this.#words, worker * stride + word.open, Number(open));
+  }
+
+  closeAll(): void {
+    for (let at = word.open; at < this.#words.length; at += stride) Atomics.store(this.#words, at, 0);
   }
 
   isOpen(worker: number): boolean {

@@ -39,6 +39,7 @@ export class Doors {
   readonly #own: OwnEndpoints;
   readonly #error: CodedLog['error'];
   readonly #listeners: Listener[] = [];
+  #stage: 'open' | 'closed' = 'open';
   /** Of the doors of all workers. */
   readonly #arrivals = new Map<number, Arrive>();
 
@@ -69,16 +70,22 @@ export class Doors {
       },
     });
     this.#listeners.push(listener);
+    // A stop may begin while a door is being opened.
+    if (this.#stage === 'closed') await listener.close();
     return listener;
   }
 
-  /** A connection that another worker has accepted at a door of all. @throws where the descriptor is none. */
+  /** A connection that another worker has accepted at a door of all. */
   take(door: number, fd: number): void {
-    const socket = new Socket({ fd, allowHalfOpen: true });
     turn.arrival();
-    const arrive = this.#arrivals.get(door);
-    if (arrive === undefined) socket.destroy();
-    else this.#arrived(socket, arrive);
+    try {
+      const socket = new Socket({ fd, allowHalfOpen: true });
+      const arrive = this.#arrivals.get(door);
+      if (arrive === undefined) socket.destroy();
+      else this.#arrived(socket, arrive);
+    } catch (error) {
+      internalFault('a connection that was handed over', null, error);
+    }
   }
 
   #arrived(socket: Socket, arrive: Arrive): void {
@@ -118,6 +125,7 @@ export class Doors {
 
   /** Stops accepting at once; resolves when all are closed. Open connections go on. */
   async close(): Promise<void> {
+    this.#stage = 'closed';
     await Promise.allSettled(this.#listeners.map((listener) => listener.close()));
   }
 }

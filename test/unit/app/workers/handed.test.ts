@@ -1,19 +1,16 @@
 import t from 'tap';
 import { Handed } from '../../../../lib/app/workers/handed.ts';
 
-t.test('of a worker that is over, what it has not taken is closed', async (t) => {
+t.test('of a worker that is over, what it has not taken is left for another', async (t) => {
   for (const taken of [0, 1, 3]) {
-    const closed: number[] = [];
     let count = 0;
-    const handed = new Handed({ close: (fd) => closed.push(fd) }, () => count);
-    handed.add(10);
-    handed.add(11);
+    const handed = new Handed(() => count);
+    const connections = [10, 11, 12].map((fd) => ({ door: 0, fd }));
+    for (const connection of connections.slice(0, 2)) handed.add(connection);
     count = Math.min(taken, 2);
-    handed.add(12);
+    for (const connection of connections.slice(2)) handed.add(connection);
     count = taken;
-    handed.over();
-    t.same(closed, [10, 11, 12].slice(taken), `${taken} taken`);
-    handed.over();
-    t.equal(closed.length, 3 - taken, 'once');
+    t.same(handed.over(), connections.slice(taken), `${taken} taken`);
+    t.same(handed.over(), [], 'once');
   }
 });
