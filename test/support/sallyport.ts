@@ -54,10 +54,13 @@ export function bareEnvironment(env: Environment): NodeJS.ProcessEnv {
   };
 }
 
-/** Every test of a running proxy can be run with several workers: `SALLYPORT_TEST_WORKERS=2 node test/e2e/….test.ts`. */
+/**
+ * Every test of a running proxy can be run with several workers: `SALLYPORT_TEST_WORKERS=2 node test/e2e/….test.ts`. It is
+ * one otherwise, whatever CPU limit the tests themselves run under.
+ */
 function workersUnderTest(): Environment {
   const { SALLYPORT_TEST_WORKERS: workers } = process.env;
-  return workers === undefined ? {} : { SALLYPORT_WORKERS: workers };
+  return { SALLYPORT_WORKERS: workers ?? '1' };
 }
 
 /** Runs `sallyport ARGS…` to its end. */
