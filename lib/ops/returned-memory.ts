@@ -16,7 +16,7 @@ export function restWhenQuiet(): void {
   rest({
     residentBytes: () => process.memoryUsage.rss(),
     giveBack: () => {
-      collect();
+      if (giveBack === null) collect();
       giveBack ??= loadGiveBack();
       giveBack();
     },
@@ -25,7 +25,14 @@ export function restWhenQuiet(): void {
 
 /** The same for one of several threads, and its heap alone: the rest is the process's. */
 export function restThreadWhenQuiet(): void {
-  rest({ residentBytes: () => getHeapStatistics().total_heap_size, giveBack: collect });
+  let isCollected = false;
+  rest({
+    residentBytes: () => getHeapStatistics().total_heap_size,
+    giveBack: () => {
+      if (!isCollected) collect();
+      isCollected = true;
+    },
+  });
 }
 
 function rest(holding: Holding): void {
@@ -39,7 +46,8 @@ function rest(holding: Holding): void {
 
 /**
  * `last-resort` is how V8 itself collects before it would give up: twice, and it hands back what it held in reserve, the
- * halves of the young generation above all (7 MB). The launcher has Node offer it.
+ * halves of the young generation above all (7 MB). The launcher has Node offer it. Once, behind the start: any collection that
+ * is asked for also throws compiled code away, and the next thousand connections cost four times as much.
  */
 function collect(): void {
   const offered = globalThis.gc as ((how: { type: 'major'; flavor: 'last-resort' }) => void) | undefined;

@@ -60,7 +60,7 @@ t.test('resident memory of a quiet process', { skip, timeout: 280_000 }, async (
   });
   const open = async (): Promise<void> => void sockets.push(await answered(port));
   await mapBounded(Array.from({ length: 1500 }), 32, open);
-  t.ok(await falls('a process with 1500 idle connections', 75));
+  t.ok(await falls('a process with 1500 idle connections', 85));
   for (const socket of sockets) socket.destroy();
   (await answered(port)).destroy();
   t.pass('which still serves');
