@@ -2,7 +2,7 @@
 import t from 'tap';
 import { usageExit } from '../../lib/errors/exits.ts';
 import { scrape } from '../support/metrics.ts';
-import { runSallyport } from '../support/sallyport.ts';
+import { runSallyport, type Sallyport } from '../support/sallyport.ts';
 import { served, startTwoWorkers } from '../support/two-workers.ts';
 import { until } from '../support/until.ts';
 import { order, type WorkerOrder, workerFaults } from '../support/worker-faults.ts';
@@ -15,13 +15,17 @@ t.test('a number of workers that is none is refused', async (t) => {
   }
 });
 
+/** Connections of each worker; the scrape is one of them. */
+async function sharesOf({ adminPort }: Sallyport): Promise<readonly number[]> {
+  const { samples } = await scrape(adminPort);
+  return samples.filter(({ name }) => name === 'sallyport_worker_connections').map(({ value }) => value);
+}
+
 t.test('two workers share the connections', async (t) => {
   const { sallyport, port } = await startTwoWorkers(t);
   const clients = await Promise.all(Array.from({ length: 32 }, () => served(port)));
-  const { samples } = await scrape(sallyport.adminPort);
-  const shares = samples.filter(({ name }) => name === 'sallyport_worker_connections').map(({ value }) => value);
+  const shares = await sharesOf(sallyport);
   t.equal(shares.length, 2);
-  // The scrape is one of them.
   t.ok(
     shares.every((share) => share >= 13 && share <= 20),
     `${shares.join(' and ')} of 33`,
@@ -52,6 +56,32 @@ for (const [how, why] of deaths) {
     t.match(await sallyport.stop(), { code: 0 });
   });
 }
+
+t.test('a worker that takes its place amid many connections has its share of those that follow', async (t) => {
+  const { sallyport, port, thread } = await startTwoWorkers(t);
+  let isOver = false;
+  const come = async (): Promise<void> => {
+    // Those of the worker that dies are lost.
+    while (!isOver) await served(port).then((client) => client.destroy(), ignored);
+  };
+  const coming = Array.from({ length: 64 }, come);
+  for (let death = 0; death < 3; death++) {
+    const before = thread();
+    await order(before, 'exit');
+    await until('another thread in its place', () => !['', before].includes(thread()));
+    await until('it to serve', async () => Number(await order(thread(), 'sockets')) > 0);
+  }
+  isOver = true;
+  await Promise.all(coming);
+  await until('all to be gone', async () => (await sharesOf(sallyport)).reduce((sum, each) => sum + each, 0) <= 1);
+  const clients = await Promise.all(Array.from({ length: 64 }, () => served(port)));
+  const shares = await sharesOf(sallyport);
+  t.ok(Math.min(...shares) >= 20, shares.join(' and '));
+  for (const client of clients) client.destroy();
+  t.match(await sallyport.stop(), { code: 0 });
+});
+
+function ignored(): void {}
 
 t.test('where there is no room for a thread, it is tried again', async (t) => {
   const { sallyport, port } = await startTwoWorkers(t, { env: { WORKER_REFUSALS: '2' } });
