@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { needsOrderlyEnd } from './tcp/forward.ts';
 
 /** Milliseconds without a byte after which a peer is taken to have read what was sent last. */
 const quietMs = 1000;
@@ -60,7 +61,7 @@ export function endAfterLastBytes(socket: Socket, patience: 'patient' | 'impatie
  */
 export function endAfterLastResponse(socket: Socket, isSilent: boolean): void {
   if (!isSilent) endAfterLastBytes(socket, 'patient');
-  else if (!('encrypted' in socket) && socket.writableLength === 0) socket.destroy();
+  else if (!('encrypted' in socket) && socket.writableLength === 0 && !needsOrderlyEnd(socket)) socket.destroy();
   else socket.destroySoon();
 }
 

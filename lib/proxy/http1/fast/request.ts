@@ -8,7 +8,7 @@ import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../ht
 import { endWithStatus } from '../../last-bytes.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { holdBack } from '../../socket-calls.ts';
-import { resetOrDestroy } from '../../tcp/forward.ts';
+import { resetUnlessEnded } from '../../tcp/forward.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink, Switch } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
@@ -31,12 +31,7 @@ type Way =
 
 const noWay: Way = { kind: 'none' };
 
-type Response =
-  | 'awaited'
-  | 'begun'
-  /** Begun, without a length of its own: its end is the connection's. */
-  | 'until-close'
-  | 'complete';
+type Response = 'awaited' | 'begun' | 'complete';
 
 /** One request on the fast lane, from its head to the end of its response. */
 export class FastRequest implements ResponseSink {
@@ -207,8 +202,9 @@ export class FastRequest implements ResponseSink {
     }
     const old = this.#isOld && head.framing.kind !== 'length' ? forOldClient(head) : null;
     const isEndless = old?.isEndless ?? head.framing.kind === 'until-close';
-    this.#response = isEndless ? 'until-close' : 'begun';
+    this.#response = 'begun';
     if (isEndless || old?.hasLength === false) this.isLast = true;
+    if (isEndless) resetUnlessEnded(this.#home.socket);
     this.#decoder = old?.decoder ?? null;
     this.#repeat = null;
     const scope = this.#admitted?.scope;
@@ -353,10 +349,7 @@ export class FastRequest implements ResponseSink {
 
   /** The response cannot be completed, and the client must be able to tell (RFC 9112 8). */
   #breakOff(): void {
-    // An orderly end is how a response of unknown length is complete, so only a reset says otherwise. TLS ends without
-    // its closing alert, which says the same.
-    if (this.#response === 'until-close') resetOrDestroy(this.#home.socket);
-    else this.#home.socket.destroy();
+    this.#home.socket.destroy();
   }
 
   #refuse(refusal: Refusal): void {

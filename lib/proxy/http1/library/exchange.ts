@@ -11,7 +11,7 @@ import { type Refusal, refusalHeaders } from '../../http/refuse.ts';
 import type { RequestPipeline } from '../../http/request-pipeline.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { detach, staysOpen } from '../../node-internals.ts';
-import { resetOrDestroy } from '../../tcp/forward.ts';
+import { resetUnlessEnded } from '../../tcp/forward.ts';
 import { maxFramingBytes, maxFramingRatio } from '../limits.ts';
 import type { LibraryExchange } from './library-exchange.ts';
 
@@ -50,8 +50,6 @@ export class Http1Exchange implements LibraryExchange {
   readonly #socket: Socket;
   readonly #response: ServerResponse;
   readonly #pipeline: RequestPipeline;
-  /** Its response ends with its connection. */
-  #isEndless = false;
   readonly startedAt = performance.now();
   #fed = 0;
   #content = 0;
@@ -161,7 +159,7 @@ export class Http1Exchange implements LibraryExchange {
     // Trailers can only follow chunks; Node refuses to announce any elsewhere.
     const hasLength = headerValue(headers, 'content-length') !== null;
     const chunked = hasBody && this.version === 'HTTP/1.1' && !hasLength;
-    this.#isEndless = hasBody && !chunked && !hasLength;
+    if (hasBody && !chunked && !hasLength) resetUnlessEnded(this.#socket);
     // That the connection stays is understood in HTTP/1.1. Node forgets which response is the last if it must not say it, so
     // a client that has ended its side is told.
     const stays = staysOpen(this.#response) && !this.#socket.readableEnded;
@@ -194,10 +192,8 @@ export class Http1Exchange implements LibraryExchange {
   }
 
   abort(): void {
-    // No last chunk, or fewer bytes than announced: the client sees that the message is incomplete (RFC 9112 8). Where an
-    // orderly end is how the response is complete, only a reset says otherwise.
-    if (this.#isEndless) resetOrDestroy(this.#socket);
-    else this.#response.destroy();
+    // No last chunk, or fewer bytes than announced: the client sees that the message is incomplete (RFC 9112 8).
+    this.#response.destroy();
   }
 
   refuse(refusal: Refusal): void {
