@@ -5,7 +5,7 @@ import { type BufferBudget, progressOf, type Slow, Stall, type StallLimit, taken
 import type { Spareable } from './fairness/live-connections.ts';
 import type { Occupant } from './http/request-pipeline.ts';
 import type { LimitName, Limits } from './limits.ts';
-import { resetOrDestroy } from './tcp/forward.ts';
+import { resetOrDestroy } from './resets.ts';
 import type { PeerSession, TrustAnchors } from './tls/peer-session.ts';
 
 export interface WatchServices {

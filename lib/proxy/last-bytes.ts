@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { needsOrderlyEnd } from './tcp/forward.ts';
+import { needsOrderlyEnd } from './resets.ts';
 
 /** Milliseconds without a byte after which a peer is taken to have read what was sent last. */
 const quietMs = 1000;

@@ -197,22 +197,10 @@ function heedsReset(): boolean {
 
 const canReset = heedsReset();
 
-/** What destroys the socket next resets it; nothing changes where Node has no such mark. */
-export function markReset(socket: net.Socket): void {
+/** What destroys the socket next resets it. False, and nothing changes, where Node has no such mark. */
+export function markReset(socket: net.Socket): boolean {
   if (canReset) (socket as Resettable).resetAndClosing = true;
-}
-
-/**
- * RST, at once: Node's own `resetAndDestroy` ends the stream first and waits for all that is unsent, and when anything
- * destroys the socket while that end is under way, libuv refuses the reset (EINVAL) and the descriptor is never closed.
- */
-export function destroyByReset(socket: net.Socket): void {
-  if (canReset) {
-    markReset(socket);
-    socket.destroy();
-  } else {
-    socket.resetAndDestroy();
-  }
+  return canReset;
 }
 
 interface Latin1 {

@@ -1,4 +1,4 @@
-import { Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { systemErrorCode } from '../../errors/coded-error.ts';
 import type { ConnectionPermit } from '../../policy/decision.ts';
@@ -6,7 +6,7 @@ import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
 import { bulkRead, turn } from '../fairness/turn.ts';
 import { guarded } from '../guard.ts';
-import { destroyByReset, markReset } from '../node-internals.ts';
+import { resetOrDestroy } from '../resets.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Upstreams } from '../upstream/upstreams.ts';
 import { LentReads, lendUploads, readerFor } from './lent-reads.ts';
@@ -177,41 +177,4 @@ export function letGo(app: Duplex): void {
 export function leave(app: Duplex, client: Duplex): void {
   if (hasEndedBothWays(client)) letGo(app);
   else resetOrDestroy(app);
-}
-
-/** RST where the transport can, so that the other side never takes a broken stream for a finished one. */
-export function resetOrDestroy(stream: Duplex): void {
-  if (stream.destroyed) return;
-  if (mayReset(stream)) destroyByReset(stream);
-  else stream.destroy();
-}
-
-/**
- * A TLS socket has no reset of its own; without close_notify its peer sees a truncation all the same. And where our end has
- * been said already, it has been said; not as long as bytes before it wait.
- */
-function mayReset(stream: Duplex): stream is Socket {
-  return stream instanceof Socket && !('encrypted' in stream) && (!stream.writableEnded || stream.writableLength > 0);
-}
-
-/** Sockets whose orderly end is what makes whole what is sent on them. */
-const wholeByEnd = new WeakSet<Socket>();
-
-/**
- * From here on only an orderly end says that what is sent is whole: whatever else ends the socket, before that end and all
- * that waits before it have been handed over, resets it.
- */
-export function resetUnlessEnded(socket: Socket): void {
-  if (wholeByEnd.has(socket)) return;
-  wholeByEnd.add(socket);
-  const destroy = socket.destroy.bind(socket);
-  socket.destroy = (error?: Error): Socket => {
-    if (!socket.destroyed && mayReset(socket)) markReset(socket);
-    return destroy(error);
-  };
-}
-
-/** Whether to end it the short way, with no end of ours before, would be taken for a break. */
-export function needsOrderlyEnd(socket: Socket): boolean {
-  return wholeByEnd.has(socket);
 }

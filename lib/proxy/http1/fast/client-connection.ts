@@ -131,7 +131,6 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
       this.#unread.append(chunk);
       if (this.#resting === null) this.#advance(chunk.length < longRead);
     } else if (!state.requestComplete) {
-      if (chunk.length >= bulkRead && !turn.take(chunk.length, this)) this.socket.pause();
       const { content } = state;
       const end = content.take(chunk, 0);
       if (content.fault !== null) {
@@ -139,6 +138,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
         state.refuseContent(content.fault);
         return;
       }
+      if (content.work >= bulkRead && !turn.take(content.work, this)) this.socket.pause();
       if (end < chunk.length) this.#unread.append(chunk.subarray(end));
       state.receive();
     } else {

@@ -19,6 +19,21 @@ export type ContentFault = 'malformed' | 'too-long';
 
 const nothing = Buffer.alloc(0);
 
+const CR = 13;
+const LF = 10;
+
+/** What goes on may be longer than what has just come by a size line that began before, and by the last empty line. */
+const mostAdded = 32;
+
+/** A call for so few bytes costs more than to copy them one by one. */
+const shortCopy = 64;
+
+/**
+ * What it costs to take a byte of framing apart, in bytes of content, which are only passed on: chunks of one byte are a
+ * hundred times the work of large ones.
+ */
+const framingCost = 64;
+
 /** Of one chunk, as Node's parser bounds them. */
 const maxExtension = 16 * 1024;
 
@@ -32,6 +47,8 @@ export class RequestContent {
   /** Bytes of content in what was taken last. */
   size = 0;
   fault: ContentFault | null = null;
+  /** What it was to take that apart and pass it on, as bytes of content. */
+  work = 0;
   #left: number;
   #part: Buffer = nothing;
   readonly #chunks: RequestChunks | null;
@@ -52,6 +69,7 @@ export class RequestContent {
     if (this.#chunks !== null) return this.#takeChunks(this.#chunks, bytes, from);
     const to = Math.min(bytes.length, from + this.#left);
     this.size = to - from;
+    this.work = this.size;
     this.#left -= this.size;
     this.isComplete = this.#left === 0;
     this.#part = from === 0 && to === bytes.length ? bytes : bytes.subarray(from, to);
@@ -62,6 +80,7 @@ export class RequestContent {
     const before = chunks.content;
     const to = chunks.take(bytes, from);
     this.size = chunks.content - before;
+    this.work = this.size + framingCost * (to - from - this.size);
     this.isComplete = chunks.isComplete;
     this.#part = chunks.part;
     chunks.part = nothing;
@@ -101,7 +120,8 @@ class RequestChunks implements FramingReceiver {
   #bytes: Buffer = nothing;
   #from = 0;
   #rest = 0;
-  #pieces: Buffer[] | null = null;
+  #made: Buffer | null = null;
+  #madeBytes = 0;
   #hasTrailers = false;
 
   constructor(maxTrailers: number) {
@@ -136,29 +156,65 @@ class RequestChunks implements FramingReceiver {
   sizeLine(to: number, bytes: number, size: number, isPlain: boolean): void {
     const began = to - bytes;
     if (isPlain && began >= this.#from) return;
-    this.#replace(began, to, `${size.toString(16)}\r\n`);
+    const made = this.#replace(began, to);
+    this.#madeBytes = writeSizeLine(made, this.#madeBytes, size);
   }
 
   trailersFrom(from: number): void {
-    if (!this.#hasTrailers) this.#replace(from, this.#bytes.length, '');
+    if (!this.#hasTrailers) this.#replace(from, this.#bytes.length);
     this.#hasTrailers = true;
   }
 
-  #replace(from: number, to: number, text: string): void {
-    this.#pieces ??= [];
-    if (from > this.#rest) this.#pieces.push(this.#bytes.subarray(this.#rest, from));
-    this.#pieces.push(Buffer.from(text, 'latin1'));
+  /** What stands in for [from, to) is to be written behind this. */
+  #replace(from: number, to: number): Buffer {
+    // A client may have every chunk replaced, of one byte each: nothing is allocated for one.
+    this.#made ??= Buffer.allocUnsafe(this.#bytes.length + mostAdded);
+    this.#copy(this.#made, from);
     this.#rest = to;
+    return this.#made;
+  }
+
+  /** Copies what has come up to `to`. */
+  #copy(made: Buffer, to: number): void {
+    const from = this.#rest;
+    if (to <= from) return;
+    if (to - from > shortCopy) {
+      this.#bytes.copy(made, this.#madeBytes, from, to);
+      this.#madeBytes += to - from;
+    } else {
+      for (let at = from; at < to; at++) made[this.#madeBytes++] = this.#bytes[at] as number;
+    }
   }
 
   /** What has come up to `to` goes on. */
   #keep(to: number): void {
     const bytes = this.#bytes;
-    const tail = this.#rest === 0 && to === bytes.length ? bytes : bytes.subarray(this.#rest, Math.max(to, this.#rest));
-    const pieces = this.#pieces ?? [];
-    this.#pieces = null;
     // The empty line behind trailers, which has been left out with them.
-    if (this.#hasTrailers && this.isComplete) pieces.push(Buffer.from('\r\n'));
-    this.part = pieces.length === 0 ? tail : Buffer.concat([...pieces, tail]);
+    const endsTrailers = this.#hasTrailers && this.isComplete;
+    if (endsTrailers) this.#made ??= Buffer.allocUnsafe(mostAdded);
+    const made = this.#made;
+    this.#made = null;
+    if (made === null) {
+      const from = this.#rest;
+      this.part = from === 0 && to === bytes.length ? bytes : bytes.subarray(from, Math.max(to, from));
+      return;
+    }
+    this.#copy(made, to);
+    if (endsTrailers) {
+      made[this.#madeBytes++] = CR;
+      made[this.#madeBytes++] = LF;
+    }
+    this.part = made.subarray(0, this.#madeBytes);
+    this.#madeBytes = 0;
   }
+}
+
+/** @returns where it ends. */
+function writeSizeLine(into: Buffer, from: number, size: number): number {
+  const digits = size.toString(16);
+  let at = from;
+  for (let i = 0; i < digits.length; i++) into[at++] = digits.charCodeAt(i);
+  into[at++] = CR;
+  into[at++] = LF;
+  return at;
 }

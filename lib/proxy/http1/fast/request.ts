@@ -7,8 +7,8 @@ import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure }
 import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
 import { endWithStatus } from '../../last-bytes.ts';
 import { maxDrainBytes } from '../../limits.ts';
+import { resetUnlessEnded } from '../../resets.ts';
 import { holdBack } from '../../socket-calls.ts';
-import { resetUnlessEnded } from '../../tcp/forward.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink, Switch } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';

@@ -2,7 +2,8 @@ import type { Socket } from 'node:net';
 import { bulkRead, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
 import type { HttpConnection, Occupant } from '../../http/request-pipeline.ts';
-import { leave, resetOrDestroy } from '../../tcp/forward.ts';
+import { resetOrDestroy } from '../../resets.ts';
+import { leave } from '../../tcp/forward.ts';
 import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import { halfOpenMs } from '../limits.ts';
 

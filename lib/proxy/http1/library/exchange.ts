@@ -11,7 +11,7 @@ import { type Refusal, refusalHeaders } from '../../http/refuse.ts';
 import type { RequestPipeline } from '../../http/request-pipeline.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { detach, staysOpen } from '../../node-internals.ts';
-import { resetUnlessEnded } from '../../tcp/forward.ts';
+import { resetUnlessEnded } from '../../resets.ts';
 import { maxFramingBytes, maxFramingRatio } from '../limits.ts';
 import type { LibraryExchange } from './library-exchange.ts';
 

@@ -120,6 +120,36 @@ t.test('what is too long goes no further', async (t) => {
   }
 });
 
+t.test('chunks of one byte are more work than their bytes, and are made anew as well as large ones', async (t) => {
+  const read = 64 * 1024;
+  const rows: readonly (readonly [name: string, chunk: string, goesOn: string, most: number, least: number])[] = [
+    [
+      'one large chunk',
+      `fff0\r\n${'x'.repeat(0xfff0)}\r\n`,
+      `fff0\r\n${'x'.repeat(0xfff0)}\r\n`,
+      1.1 * read,
+      read - 20,
+    ],
+    ['the smallest', '1\r\nx\r\n', '1\r\nx\r\n', 64 * read, 32 * read],
+    ['the smallest, with a zero', '01\r\nx\r\n', '1\r\nx\r\n', 64 * read, 32 * read],
+    ['the smallest, with an extension', '1;a\r\nx\r\n', '1\r\nx\r\n', 64 * read, 32 * read],
+    [
+      'longer than what is copied at once',
+      `064\r\n${'x'.repeat(100)}\r\n`,
+      `64\r\n${'x'.repeat(100)}\r\n`,
+      8 * read,
+      read,
+    ],
+  ];
+  for (const [name, chunk, goesOn, most, least] of rows) {
+    const times = Math.floor(read / chunk.length);
+    const content = new RequestContent(inChunks, 100);
+    content.take(latin1(chunk.repeat(times)), 0);
+    t.equal(content.handOn().toString('latin1'), goesOn.repeat(times), name);
+    t.ok(content.work <= most && content.work >= least, `${name}: ${content.work}`);
+  }
+});
+
 t.test('a length', async (t) => {
   for (const cuts of cutsOf('hello')) {
     const taken = take({ kind: 'length', bytes: 5 }, 'helloGET', cuts, 0);
