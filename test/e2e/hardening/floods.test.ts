@@ -167,6 +167,8 @@ const sallyport = await startSallyport(t, {
     SALLYPORT_MAX_BUFFERED_BYTES: String(budget),
     // Nobody learns that a client has gone whose content the app leaves unread.
     SALLYPORT_STALL_TIMEOUT: '8s',
+    // The heap that is looked at, and what a collection of it has not got to, are those of one thread.
+    SALLYPORT_WORKERS: '1',
     ...inspector.env,
   },
 });
