@@ -233,6 +233,11 @@ const soundAnswers: readonly (readonly [name: string, text: string, ending: Scri
   ['an interim response first', `HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${ok}Content-Length: 0\r\n\r\n`, 'keep'],
   ['a reason that is not UTF-8', 'HTTP/1.1 599 \xe9\r\nContent-Length: 0\r\n\r\n', 'keep'],
   ['trailers announced, and a length', `${ok}Trailer: X\r\nContent-Length: 5\r\n\r\nhello`, 'keep'],
+  [
+    'fields of the connection, such as a request may not name',
+    `${ok}TE: trailers\r\nHost: b\r\nTrailer: X\r\nConnection: keep-alive, TE, host, trailer\r\nContent-Length: 5\r\n\r\nhello`,
+    'keep',
+  ],
   ['204', 'HTTP/1.1 204 No Content\r\n\r\n', 'keep'],
   ['304 with a length', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n', 'keep'],
   ['Connection: close', `${ok}Connection: close\r\nContent-Length: 5\r\n\r\nhello`, 'end'],

@@ -1,11 +1,20 @@
 import { trimBlanks } from '../../http-message.ts';
 import type { HeaderList } from './headers.ts';
 
+/**
+ * Where the line at `at` ends: at its CRLF, or with the text where it has none. Behind it and two more bytes the next one
+ * begins, so that who goes from line to line comes to an end whatever the text is.
+ */
+export function endOfLine(lines: string, at: number): number {
+  const end = lines.indexOf('\r\n', at);
+  return end === -1 ? lines.length : end;
+}
+
 /** CRLF-ended lines as a flat list of names and values. */
 export function fieldPairs(lines: string): HeaderList {
   const list: HeaderList = [];
   for (let at = 0; at < lines.length; ) {
-    const end = lines.indexOf('\r\n', at);
+    const end = endOfLine(lines, at);
     const colon = lines.indexOf(':', at);
     list.push(lines.slice(at, colon), trimBlanks(lines.slice(colon + 1, end)));
     at = end + 2;
@@ -23,7 +32,7 @@ export function fieldLines(list: HeaderList): string {
 export function fieldValues(lines: string, name: string): string[] {
   const values: string[] = [];
   for (let at = 0; at < lines.length; ) {
-    const end = lines.indexOf('\r\n', at);
+    const end = endOfLine(lines, at);
     const colon = at + name.length;
     if (lines.charCodeAt(colon) === 0x3a /* : */ && lines.slice(at, colon).toLowerCase() === name) {
       values.push(trimBlanks(lines.slice(colon + 1, end)));
@@ -37,7 +46,7 @@ export function fieldValues(lines: string, name: string): string[] {
 export function linesWhere(lines: string, keeps: (name: string) => boolean): string {
   let kept = '';
   for (let at = 0; at < lines.length; ) {
-    const end = lines.indexOf('\r\n', at) + 2;
+    const end = endOfLine(lines, at) + 2;
     if (keeps(lines.slice(at, lines.indexOf(':', at)).toLowerCase())) kept += lines.slice(at, end);
     at = end;
   }

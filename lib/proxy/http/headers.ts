@@ -17,8 +17,11 @@ const hopByHop: ReadonlySet<string> = new Set([
   'http2-settings',
 ]);
 
+/** What frames a message: no name in Connection makes it this connection's alone. Of a response's fields these only. */
+export const framingFields: ReadonlySet<string> = new Set(['content-length', 'transfer-encoding']);
+
 /** A client must not get these dropped, or doubled, by naming them in Connection: framing and routing depend on them. */
-const notNominable: ReadonlySet<string> = new Set(['host', 'content-length', 'transfer-encoding', 'trailer', 'te']);
+const notNominable: ReadonlySet<string> = new Set(['host', ...framingFields, 'trailer', 'te']);
 
 /** What one pass over a request's raw headers finds. */
 export interface ScannedHead {
@@ -56,7 +59,7 @@ export function scanRequestHeaders(raw: readonly string[]): ScannedHead {
       case 'connection':
         connectionLength += value.length;
         if (connectionLength > longestConnection) fault = 'Connection too long';
-        else nominated = addNominated(nominated, value);
+        else nominated = addNominated(nominated, value, notNominable);
         continue;
       case 'upgrade':
         upgrade = upgrade === null ? value : `${upgrade}, ${value}`;
@@ -96,13 +99,13 @@ export function scanRequestHeaders(raw: readonly string[]): ScannedHead {
 /** Characters of all Connection fields of one request: each name in them costs time before anything is decided. */
 const longestConnection = 1024;
 
-function addNominated(known: Set<string> | null, value: string): Set<string> | null {
+function addNominated(known: Set<string> | null, value: string, kept: ReadonlySet<string>): Set<string> | null {
   // Nearly every Connection header says only this.
   if (value === 'keep-alive' || value === 'close' || value === '') return known;
   const names = known ?? new Set();
   for (const part of value.split(',')) {
     const name = part.trim().toLowerCase();
-    if (name !== '' && !notNominable.has(name)) names.add(name);
+    if (name !== '' && !kept.has(name)) names.add(name);
   }
   return names;
 }
@@ -143,7 +146,7 @@ export function scanResponseHeaders(raw: readonly (string | Buffer)[]): HeaderLi
     const value = latin1(raw[i + 1] as string | Buffer);
     const lower = name.toLowerCase();
     if (lower === 'connection') {
-      nominated = addNominated(nominated, value);
+      nominated = addNominated(nominated, value, framingFields);
       continue;
     }
     if (!hopByHop.has(lower)) forward.push(name, value);

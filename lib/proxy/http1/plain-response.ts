@@ -1,4 +1,7 @@
 import { trimBlanks } from '../../http-message.ts';
+import { endOfLine } from '../http/field-lines.ts';
+import { framingFields } from '../http/headers.ts';
+
 /** How the end of a response is found (RFC 9112 6.3). */
 export type Framing =
   | { readonly kind: 'none' }
@@ -43,7 +46,7 @@ export function readResponseHead(text: string, method: string): ResponseHead | n
   let upgrade: string | null = null;
   const kept: [name: string, line: string][] = [];
   for (let at = 0; at < section.length; ) {
-    const end = section.indexOf('\r\n', at) + 2;
+    const end = endOfLine(section, at) + 2;
     const colon = section.indexOf(':', at);
     const name = section.slice(at, colon).toLowerCase();
     const value = trimBlanks(section.slice(colon + 1, end - 2));
@@ -55,7 +58,7 @@ export function readResponseHead(text: string, method: string): ResponseHead | n
           const option = part.trim();
           if (option === 'close') keepAlive = false;
           else if (option === 'keep-alive') keepAlive ||= match[1] === '0';
-          else if (option !== 'content-length' && option !== 'transfer-encoding') nominated.add(option);
+          else if (!framingFields.has(option)) nominated.add(option);
         }
         continue;
       case 'keep-alive': {

@@ -1,6 +1,6 @@
 import { isFramingAlias, trimBlanks } from '../../../http-message.ts';
 import { isHost } from '../../../request-target.ts';
-import { linesWhere } from '../../http/field-lines.ts';
+import { endOfLine, linesWhere } from '../../http/field-lines.ts';
 import { isIdentityAlias } from '../../http/headers.ts';
 import { type ConnectionOptions, noOptions, readConnectionOptions } from './connection-options.ts';
 import { type ContentFraming, inChunks, inTunnel, withoutContent } from './content.ts';
@@ -51,7 +51,7 @@ export function readPlainFields(text: string, version: Version): PlainFields | n
   let at = 0;
   while (at < text.length) {
     if (++count > maxFields) return null;
-    const end = text.indexOf('\r\n', at) + 2;
+    const end = endOfLine(text, at) + 2;
     const colon = text.indexOf(':', at);
     const name = text.slice(at, colon).toLowerCase();
     const value = (): string => trimBlanks(text.slice(colon + 1, end - 2));
