@@ -30,9 +30,9 @@ async function make(checkout: string): Promise<string> {
   // As `npm run build`, elsewhere: a `dist` in the checkout may be somebody's.
   const project = ['--project', join(checkout, 'tsconfig.build.json'), '--outDir', join(folder, 'dist')];
   try {
-    // A hook of somebody's (tap's, where a test asks) is nothing for the compiler.
-    const { NODE_OPTIONS: _, ...env } = process.env;
-    await promisify(execFile)(join(checkout, 'node_modules/.bin/tsc'), project, { env });
+    // tap puts a hook of its own into NODE_OPTIONS of whatever a test starts, and the compiler does not bear it.
+    const tsc = join(checkout, 'node_modules/.bin/tsc');
+    await promisify(execFile)('env', ['--unset=NODE_OPTIONS', tsc, ...project]);
   } catch (error) {
     const { stdout, message } = error as Error & { readonly stdout?: string };
     throw new Error(

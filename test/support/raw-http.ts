@@ -285,3 +285,6 @@ export function parseResponses(bytes: Buffer, methods: readonly string[], ended:
   }
   return { responses, fault: null, incomplete: false };
 }
+
+/** Fields that no fast lane takes, though nothing is wrong with them (test/unit/proxy/http1/fast/plain-request.test.ts). */
+export const offTheFastLane: readonly string[] = ['Connection: x', 'Connection: y'];

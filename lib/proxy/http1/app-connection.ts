@@ -6,6 +6,7 @@ import { guarded, internalFault } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { InterimCount } from '../http/interim-count.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
+import { framingCost } from './limits.ts';
 import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-response.ts';
 
 /** Who gets a response. Buffers are only lent: they are reused when the call returns. */
@@ -82,6 +83,8 @@ export class AppConnection implements TurnTaker {
   #interim: InterimCount | null = null;
   #left = 0;
   #chunks: ChunkScanner | null = null;
+  /** What it was to take apart what has come last, as bytes of content. */
+  #work = 0;
   /** Apps repeat their heads, too; this spares reading one again. */
   #knownText = '';
   #knownMethod = '';
@@ -158,6 +161,7 @@ export class AppConnection implements TurnTaker {
       return false;
     }
     this.responding = true;
+    this.#work = bytes.length;
     const sink = this.#sink;
     this.#receiver = sink;
     beginMoment();
@@ -171,7 +175,8 @@ export class AppConnection implements TurnTaker {
       endMoment();
     }
     this.#receiver = null;
-    if ((bytes.length < bulkRead && !isFull) || turn.take(bytes.length, this)) return true;
+    const work = this.#work;
+    if ((work < bulkRead && !isFull) || turn.take(work, this)) return true;
     // Complete: the next request on this connection does not wait for a turn that belongs to the last one.
     return this.#sink === null;
   }
@@ -253,7 +258,10 @@ export class AppConnection implements TurnTaker {
         break;
       case 'chunked': {
         const chunks = this.#chunks as ChunkScanner;
+        const before = chunks.content;
         const result = chunks.scan(bytes, from, to);
+        const content = chunks.content - before;
+        this.#work += (framingCost - 1) * (to - from - content);
         if (result === 'invalid') {
           // The head may be out already: the client then sees a message that breaks off, never a wrong end.
           if (first) sink.onHead(head, nothing, false);

@@ -54,6 +54,9 @@ const BACKSLASH = 0x5c;
 /** More significant digits than these make sizes that no number holds exactly. */
 const maxDigits = 13;
 
+/** Ordinary sizes have no more digits than this. */
+const mostPlainDigits = 7;
+
 /** Fields that have no business behind a body: framing (RFC 9110 6.5.1), and the app's own connection. */
 const notTrailers: ReadonlySet<string> = new Set([
   'content-length',
@@ -99,8 +102,7 @@ type State =
 
 /**
  * Follows chunked framing (RFC 9112 7.1) without touching it, so that the bytes can be relayed as they are, or what they
- * carry can be taken out. As strict as
- * the grammar: 1 to 13 hexadecimal digits, CRLF everywhere, no bare CR or LF, no space around extensions; bounded
+ * carry can be taken out. As strict as the grammar: 1 to 13 hexadecimal digits, CRLF everywhere, no bare CR or LF, no space around extensions; bounded
  * extensions and trailers. Loose rules are for framing that is made anew.
  */
 export class ChunkScanner {
@@ -141,13 +143,23 @@ export class ChunkScanner {
   scan(bytes: Buffer, from: number, to: number): ScanResult {
     let at = from;
     while (at < to) {
+      if (this.#state === 'size' && this.lineBytes === 0) {
+        const end = this.#plainLine(bytes, at, to);
+        if (end > at) {
+          at = end;
+          continue;
+        }
+      }
       if (this.#state === 'data') {
         const step = Math.min(this.#left, to - at);
         this.#left -= step;
         this.content += step;
         this.#receiver?.chunkData(bytes, at, at + step);
         at += step;
-        if (this.#left === 0) this.#state = 'data-cr';
+        if (this.#left > 0) continue;
+        const isWhole = at + 1 < to && bytes[at] === CR && bytes[at + 1] === LF;
+        this.#state = isWhole ? 'size' : 'data-cr';
+        if (isWhole) at += 2;
         continue;
       }
       const before = this.#state;
@@ -162,6 +174,29 @@ export class ChunkScanner {
       else if (before === 'line' && next === 'trailer-name') this.#framing?.trailersFrom(at - 1);
     }
     return 'more';
+  }
+
+  /**
+   * Takes an ordinary size line at once, byte for byte what the states below would make of it.
+   *
+   * @returns where it ends; `at` where there is none, or not all of it.
+   */
+  #plainLine(bytes: Buffer, at: number, to: number): number {
+    const until = Math.min(to, at + mostPlainDigits);
+    let size = 0;
+    let end = at;
+    for (; end < until; end++) {
+      const digit = hex(bytes[end] as number);
+      if (digit < 0) break;
+      size = size * 16 + digit;
+      // The last chunk, or a leading zero.
+      if (size === 0) return at;
+    }
+    if (end === at || end + 1 >= to || bytes[end] !== CR || bytes[end + 1] !== LF) return at;
+    this.#left = size;
+    this.#state = 'data';
+    this.#framing?.sizeLine(end + 2, end + 2 - at, size, true);
+    return end + 2;
   }
 
   #lineEnded(at: number): void {

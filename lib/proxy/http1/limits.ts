@@ -14,6 +14,12 @@ export const maxFramingBytes = 128 * 1024;
 export const maxFramingRatio = 16;
 
 /**
+ * What it costs to take a byte of framing apart, in bytes of content, which are only passed on: chunks of one byte are a
+ * hundred times the work of large ones.
+ */
+export const framingCost = 64;
+
+/**
  * Pipelined requests of one connection that are dealt with before all others have had their turn, and milliseconds after
  * which no further one is begun.
  */

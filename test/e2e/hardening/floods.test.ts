@@ -26,6 +26,7 @@ import {
 import { scrape } from '../../support/metrics.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
+import { offTheFastLane } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
 import { scheduled } from '../../support/scheduling.ts';
 import { mapBounded, until } from '../../support/until.ts';
@@ -96,20 +97,28 @@ const floods: readonly Flood[] = [
     name: 'slow readers off the fast lane',
     connections: 150,
     to: 'http',
-    sends: text(http1Request('/large', ['Connection: x'])),
+    sends: text(http1Request('/large', offTheFastLane)),
   },
   {
     name: 'slow readers off the fast lane, at one moment',
     connections: 150,
     to: 'http',
-    sends: text(http1Request('/large', ['Connection: x'])),
+    sends: text(http1Request('/large', offTheFastLane)),
     together: true,
+  },
+  {
+    name: 'responses in many pieces',
+    connections: 100,
+    to: 'http',
+    sends: text(http1Request('/pieces')),
+    together: true,
+    reads: true,
   },
   {
     name: 'responses in many pieces, off the fast lane',
     connections: 100,
     to: 'http',
-    sends: text(http1Request('/pieces', ['Connection: x'])),
+    sends: text(http1Request('/pieces', offTheFastLane)),
     together: true,
     reads: true,
   },

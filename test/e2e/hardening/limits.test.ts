@@ -12,7 +12,7 @@ import { headersFrame, preface, requestFields, settingsFrame } from '../../suppo
 import { growth, scrape } from '../../support/metrics.ts';
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
-import { latin1, RawClient } from '../../support/raw-http.ts';
+import { latin1, offTheFastLane, RawClient } from '../../support/raw-http.ts';
 import { type Sallyport, startSallyport } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
 import { startWitness, type Witness } from '../../support/witness.ts';
@@ -156,7 +156,7 @@ const rows: readonly Row[] = [
       const waiting = await open(http, http1Request('/hang'));
       await cut(t, waiting, 'a request that is not answered');
       t.match(waiting.received.toString(), /^HTTP\/1\.1 504 /);
-      const odd = await open(http, http1Request('/hang', ['Connection: x']));
+      const odd = await open(http, http1Request('/hang', offTheFastLane));
       await cut(t, odd, 'nor if it is an odd one');
       t.match(odd.received.toString(), /^HTTP\/1\.1 504 /);
     },

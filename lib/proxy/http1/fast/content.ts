@@ -1,5 +1,5 @@
 import { ChunkScanner, type FramingReceiver } from '../chunk-scanner.ts';
-import { maxFramingBytes, maxFramingRatio } from '../limits.ts';
+import { framingCost, maxFramingBytes, maxFramingRatio } from '../limits.ts';
 
 /** How the end of a request's content is found (RFC 9112 6.3), as its head says. */
 export type ContentFraming =
@@ -27,12 +27,6 @@ const mostAdded = 32;
 
 /** A call for so few bytes costs more than to copy them one by one. */
 const shortCopy = 64;
-
-/**
- * What it costs to take a byte of framing apart, in bytes of content, which are only passed on: chunks of one byte are a
- * hundred times the work of large ones.
- */
-const framingCost = 64;
 
 /** Of one chunk, as Node's parser bounds them. */
 const maxExtension = 16 * 1024;

@@ -3,6 +3,7 @@ import type { Client } from '../../../../../lib/client.ts';
 import type { Admitted } from '../../../../../lib/proxy/http/admitted.ts';
 import { fieldLines, fieldPairs, fieldValues } from '../../../../../lib/proxy/http/field-lines.ts';
 import { PlainRequest, readPlainHead } from '../../../../../lib/proxy/http1/fast/plain-request.ts';
+import { offTheFastLane } from '../../../../support/raw-http.ts';
 
 const head = (line: string, ...fields: readonly string[]): string => `${[line, ...fields].join('\r\n')}\r\n\r\n`;
 const get = (...fields: readonly string[]): string => head('GET / HTTP/1.1', 'Host: a', ...fields);
@@ -187,6 +188,7 @@ t.test('requests for the library lane', async (t) => {
     ['a space in Connection', get('Connection: close X')],
     ['more names in Connection than are taken', get(`Connection: ${'x, '.repeat(400)}x`)],
     ['two Connections', get('Connection: close', 'Connection: close')],
+    ['what tests take that are about the library lane', get(...offTheFastLane)],
     ['an empty Connection', get('Connection:')],
     ['Proxy-Connection', get('Proxy-Connection: close')],
     ['a folded line', get('X: 1', ' 2')],
