@@ -73,6 +73,8 @@ interface TlsInternals {
   } | null;
   /** From then on its errors are events. Before, Node takes them for the handshake's, and keeps them to itself. */
   _releaseControl?(): boolean;
+  /** While it is true, HTTP/2 of Node waits for an event that only a client's socket has. */
+  secureConnecting?: boolean;
 }
 
 const internalsOf = (socket: TLSSocket): TlsInternals => socket as unknown as TlsInternals;
@@ -87,7 +89,9 @@ export function verifyErrorOf(socket: TLSSocket): string | null {
 
 /** The handshake is over: what goes wrong with the socket from now on is its own error. */
 export function releaseTls(socket: TLSSocket): void {
-  internalsOf(socket)._releaseControl?.();
+  const internals = internalsOf(socket);
+  internals.secureConnecting = false;
+  internals._releaseControl?.();
 }
 
 /**
