@@ -4,6 +4,7 @@ import type { IpAddress } from '../ip.ts';
 import { isHost, readAuthority, readTarget } from '../request-target.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import { byteText } from './bytes.ts';
+import { type Carried, isBytes, takesTls } from './carried.ts';
 import {
   type Authorizer,
   type Candidate,
@@ -15,8 +16,6 @@ import {
 } from './decision.ts';
 import { nearestName } from './nearest.ts';
 import { refusalOf, refusals } from './refusals.ts';
-
-type Carried = Exclude<ExplainQuery['protocol'], 'connect' | undefined>;
 
 /** One hypothetical connection or request. */
 export interface ExplainQuery {
@@ -120,11 +119,6 @@ function clientOf(authorizer: Authorizer, query: ExplainQuery, policy: PortPolic
   return takesTls(authorizer, policy, seen) ? { ip, tls: { kind: 'passthrough', sni: '' } } : seen;
 }
 
-/** TLS for others that would not go on as bytes, and may be an HTTPS probe: it ends here, and its requests are decided. */
-function takesTls(authorizer: Authorizer, policy: PortPolicy, client: Client): boolean {
-  return authorizer.probes(policy, client).tls && authorizer.connection(policy, client).kind === 'deny';
-}
-
 /** TLS as the data plane would see it: never looked at on an opaque port. */
 function clientTls({ identity, tls = 'none' }: ExplainQuery, policy: PortPolicy): ClientTls {
   if (policy.protocol === 'opaque') return { kind: 'none', reason: 'port_skipped' };
@@ -138,25 +132,6 @@ function clientTls({ identity, tls = 'none' }: ExplainQuery, policy: PortPolicy)
       return { kind: 'mesh', identity: null };
     case 'passthrough':
       return { kind: 'passthrough', sni: '' };
-  }
-}
-
-/** Whether the data plane would carry this as bytes, or close it, without ever seeing a request. */
-function isBytes(policy: PortPolicy, client: Client, protocol: Carried): boolean {
-  if (protocol === 'tcp' || client.tls.kind === 'passthrough') return true;
-  switch (policy.protocol) {
-    case 'opaque':
-    case 'tls':
-      return true;
-    // Where a Server declares HTTP/2, the data plane reads HTTP/1 as a broken preface.
-    case 'http2':
-    case 'grpc':
-      return protocol === 'http1';
-    // Without TLS the port is taken at its word; inside TLS it is detected, for a meshed client may speak HTTP/2.
-    case 'http1':
-      return protocol !== 'http1' && client.tls.kind === 'none';
-    case 'detect':
-      return false;
   }
 }
 

@@ -1,6 +1,12 @@
 import type { HandshakeErrorCode, RequestErrorCode } from '../errors/error-codes.ts';
 import type { IpAddress } from '../ip.ts';
-import type { ConnectionDecision, PortPolicy, RequestDecision, RequestPermit } from '../policy/decision.ts';
+import type {
+  ConnectionDecision,
+  PortPolicy,
+  RequestDecision,
+  RequestFacts,
+  RequestPermit,
+} from '../policy/decision.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
 import type { LimitName } from './limits.ts';
@@ -154,8 +160,18 @@ export interface RequestLog {
   readonly host: string;
   /** `HTTP/1.0`, `HTTP/1.1` or `HTTP/2.0`. */
   readonly version: string;
+  /** What was decided on; after the call it may stand for another request. */
+  readonly facts: RecordedFacts;
   /** Lazily: only denials pay for it. */
   reasons(): ReturnType<LazyReasons>;
+}
+
+export interface RecordedFacts extends RequestFacts {
+  /**
+   * A place for what a recorder has made of the request, where the same one may come again as the same object on one
+   * connection; nobody else reads it. Null at first, and left out where nothing comes again.
+   */
+  noted?: object | null;
 }
 
 /** One line of the access log, written when response headers are ready. */

@@ -1,10 +1,11 @@
-import type { PortPolicy, RequestDecision, RequestFacts } from '../../policy/decision.ts';
+import type { PortPolicy, RequestDecision } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
+import type { RecordedFacts } from '../recorder.ts';
 import type { HeaderList } from './headers.ts';
 import type { Refusal } from './refuse.ts';
 
 /** A request as far as it matters to decisions and logs. */
-export interface Request extends RequestFacts {
+export interface Request extends RecordedFacts {
   /** As on the wire: `HTTP/1.0`, `HTTP/1.1`, `HTTP/2.0`. */
   readonly version: string;
   /** Path and query, byte for byte as received. */

@@ -246,6 +246,9 @@ class LazyLog implements RequestLog {
   get version(): string {
     return this.#request.version;
   }
+  get facts(): Request {
+    return this.#request;
+  }
   reasons(): ReturnType<RequestLog['reasons']> {
     if (this.#decision === null) return { reason: '', candidates: [] };
     const { client } = this.#connection.facts;

@@ -2,16 +2,17 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Client } from '../../../lib/client.ts';
 import { parseIp } from '../../../lib/ip.ts';
-import type {
-  ConnectionDeny,
-  ConnectionPermit,
-  InvalidRequest,
-  NoRoute,
-  PortPolicy,
-  RateLimited,
-  Redirect,
-  RequestDeny,
-  RequestPermit,
+import {
+  type ConnectionDeny,
+  type ConnectionPermit,
+  type InvalidRequest,
+  type NoRoute,
+  noOddNames,
+  type PortPolicy,
+  type RateLimited,
+  type Redirect,
+  type RequestDeny,
+  type RequestPermit,
 } from '../../../lib/policy/decision.ts';
 import type { ConnectionFacts } from '../../../lib/proxy/connection-facts.ts';
 import type { RequestLog } from '../../../lib/proxy/recorder.ts';
@@ -104,6 +105,10 @@ export function requestLog(over: Partial<RequestLog> = {}): RequestLog {
     path: '/metrics',
     host: 'web:8080',
     version: 'HTTP/1.1',
+    facts: {
+      ...{ method: 'GET', path: '/metrics', query: '', host: 'web:8080', grpc: false, carries: 'nothing' },
+      ...{ header: () => [], oddNames: noOddNames },
+    },
     reasons: () => ({
       reason: 'no authorization of server web matched',
       candidates: [{ authz, granted: false, failed: 'identity', detail: 'wanted prometheus.ns, was none' }],

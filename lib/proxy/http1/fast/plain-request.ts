@@ -105,6 +105,7 @@ export class PlainRequest implements Request {
   /** What ends its head for the app: fields of that connection, and the empty line. */
   readonly ending: string;
   decided: Decided | null = null;
+  noted: object | null = null;
   #outgoing = '';
   /** What it was made for. */
   #permit: RequestPermit | null = null;

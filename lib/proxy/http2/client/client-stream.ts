@@ -130,6 +130,14 @@ export class ClientStream extends Stream implements Exchange {
     else this.requestHead.decidedWithContent = decided;
   }
 
+  get noted(): object | null {
+    return this.remoteEnded ? this.requestHead.noted : this.requestHead.notedWithContent;
+  }
+  set noted(noted: object | null) {
+    if (this.remoteEnded) this.requestHead.noted = noted;
+    else this.requestHead.notedWithContent = noted;
+  }
+
   get oddNames(): readonly string[] {
     return oddNamesOf(this.requestHead.head.forward);
   }

@@ -15,6 +15,9 @@ export class RequestHead {
   /** What was decided on it: as a request that ends with its head, and as one that goes on. */
   decided: Decided | null = null;
   decidedWithContent: Decided | null = null;
+  /** What a recorder has made of it, in both cases. */
+  noted: object | null = null;
+  notedWithContent: object | null = null;
   /**
    * What it is for the app, where that is the same each time: the header block for one that speaks HTTP/2, and for one of
    * HTTP/1 the head with its empty line, one character per byte, of a request without content and of one with. Null until made.
