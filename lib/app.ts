@@ -1,3 +1,5 @@
+import { adminOf } from './app/admin.ts';
+import { startCandidate } from './app/candidate/start.ts';
 import { createDataPlane } from './app/data-plane.ts';
 import { followIdentity } from './app/identity.ts';
 import type { LoadListeners } from './app/load-listeners.ts';
@@ -8,13 +10,12 @@ import { warnOnce } from './app/warn-once.ts';
 import { startSharing, startWorkers } from './app/workers/start.ts';
 import type { Config } from './config/config.ts';
 import type { Host } from './config/host.ts';
-import { createAdminApp } from './ops/admin-app.ts';
 import { createHealthServer } from './ops/health-server.ts';
 import { Readiness } from './ops/readiness.ts';
 import { Soundness } from './ops/soundness.ts';
 import { Doors } from './proxy/accept/doors.ts';
 import { OwnEndpoints } from './proxy/accept/own-endpoints.ts';
-import { onInternalFault, requestFault } from './proxy/guard.ts';
+import { onInternalFault } from './proxy/guard.ts';
 import { checkNode } from './proxy/node-internals.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
 import type { Log } from './telemetry/log.ts';
@@ -81,16 +82,21 @@ export async function startApp(options: AppOptions): Promise<App> {
     sharing,
   );
   workerMetrics(telemetry.registry, workers);
-  const policy = followPolicy(options, loadListeners, workers, shared);
+  const policy = followPolicy(options, loadListeners, workers, shared, () => candidate?.podChanged());
+  const { podFacts, authorizer: enforced } = policy;
+  const candidate = await startCandidate({
+    ...{ config, enforced, podFacts, listeners: loadListeners, workers, shared },
+  });
   const identity = await followIdentity(config.identity, loadListeners, workers);
   const own = new OwnEndpoints(() => policy.podFacts.current().ips);
-  const { recorder } = telemetry;
+  const { recorder } = candidate ?? telemetry;
   const plane = createDataPlane({ config, recorder, authorizer: policy.authorizer, identity, own, shared });
   const doors = new Doors(plane.services, own, (fields, message) => log.logger.error(fields, message));
   const health = createHealthServer({ ready: () => readiness.state(), live: () => soundness.live });
   const release = async (): Promise<void> => {
     await Promise.allSettled([
       policy.stop(),
+      candidate?.stop(),
       identity.source?.stop(),
       workers.release(),
       plane.close(),
@@ -99,29 +105,15 @@ export async function startApp(options: AppOptions): Promise<App> {
     ignoreFaults();
   };
   const sequence = stopSequence({ config, plane, doors, workers, readiness, release, log: log.logger });
-  const admin = createAdminApp({
-    ready: () => readiness.state(),
-    live: () => soundness.live,
-    async metrics() {
-      await workers.gather();
-      return telemetry.exposition();
-    },
-    policy: () => ({ ...policy.effective(), identity: identity.view() }),
-    log: {
-      level: () => log.level(),
-      setLevel(text) {
-        const isLevel = log.setLevel(text);
-        if (isLevel) workers.logLevel(log.level());
-        return isLevel;
-      },
-    },
+  const admin = adminOf({
+    ...{ readiness, soundness, workers, telemetry, policy, identity, candidate, log },
     shutdown: () => void sequence.stop(),
-    failed: (path, error) => requestFault(`the admin server, ${path}`, error),
   });
   try {
     const healthAddress = await openHealth(config, doors, health);
     await identity.source?.start();
     await policy.start();
+    candidate?.start();
     const { addresses, listeners } = await openDoors({ config, own, policy, admin, warn }, doors, workers.others);
     await workers.open(listeners, own.ports);
     readiness.up('listeners');

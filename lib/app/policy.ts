@@ -28,12 +28,17 @@ export interface PolicyOptions {
   readonly host: Host;
 }
 
-/** Policy: files → index → authorizer; and the pod's facts, for which it is compiled. */
+/**
+ * Policy: files → index → authorizer; and the pod's facts, for which it is compiled.
+ *
+ * @param onPod called when they have changed, for whatever else is compiled for them.
+ */
 export function followPolicy(
   { config, env, host }: PolicyOptions,
   listeners: LoadListeners,
   workers: Pick<Workers, 'change' | 'pod'>,
   shared: Pick<WorkerShare, 'nowMs' | 'buckets'> | null,
+  onPod: () => void,
 ): FollowedPolicy {
   const { logger } = listeners;
   const authorizer = createAuthorizer(shared ?? { nowMs: () => performance.now() });
@@ -47,6 +52,7 @@ export function followPolicy(
     onChange: (workload) => {
       workers.pod(podStateOf(workload));
       void source.workloadChanged();
+      onPod();
     },
     onRefused: (faults) => report.factsRefused(faults),
     onOverdue: (waitingFor) => report.factsOverdue(waitingFor),
@@ -61,11 +67,11 @@ export function followPolicy(
         authorizer.swap(next);
         lines.tell(next, podFacts.current());
       }),
-    onProblems: (problems) => report.problems(problems),
-    onLoaded: (load) => report.loaded(load),
-    onFailed: (reason) => report.failed(reason),
+    onProblems: (problems) => report.policy.problems(problems),
+    onLoaded: (load) => report.policy.loaded(load),
+    onFailed: (reason) => report.policy.failed(reason),
     onRemoved: (removal) => logger.warn({ code: 'documents-removed', ...removal }, 'Policy documents removed'),
-    onOverdue: (waitingFor) => report.overdue(waitingFor),
+    onOverdue: (waitingFor) => report.policy.overdue(waitingFor),
     log: logger,
   });
   return {

@@ -18,6 +18,8 @@ import { assembleWorkload } from './workload.ts';
 
 export interface Config extends Listeners {
   readonly policyPath: string | null;
+  /** Of a policy that is decided beside it, and changes nothing. */
+  readonly candidatePath: string | null;
   /** Where a redirected connection is forwarded to, on the port it was meant for; `original`: to where it was meant. */
   readonly appHost: string;
   /** Ports that nothing declares, and whose app may be dialled on loopback all the same. */
@@ -57,6 +59,7 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
   const { workers, warnings: ofWorkers } = readWorkers(reader, machine);
   const config: Config = {
     policyPath: get('SALLYPORT_POLICY'),
+    candidatePath: get('SALLYPORT_CANDIDATE_POLICY'),
     ...listenersOf(reader),
     appHost: get('SALLYPORT_APP_HOST'),
     loopbackPorts: get('SALLYPORT_LOOPBACK_PORTS') ?? noPorts,

@@ -17,6 +17,7 @@ const networks = read.list(read.network);
 /** Every variable that is read, in the order of the contract's table; README's table is checked against it. */
 export const variables = {
   SALLYPORT_POLICY: optional('none', read.text, 'file or folder of policy documents, watched'),
+  SALLYPORT_CANDIDATE_POLICY: optional('none', read.text, 'a policy decided beside it, watched; changes nothing'),
   SALLYPORT_DEFAULT_INBOUND_POLICY: always('deny', read.oneOf(defaultPolicies), 'for ports without a Server'),
   SALLYPORT_INBOUND_LISTEN: always('0.0.0.0:4143', read.listenAddress, 'for redirected connections'),
   SALLYPORT_INBOUND_PORTS: optional('none', read.list(read.inboundPort), 'explicit listeners, 8080=127.0.0.1:3000,…'),

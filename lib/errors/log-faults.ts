@@ -12,6 +12,22 @@ export const logFaults = {
     'The policy on disk could not be used some time ago, and still cannot; the last good one stays in force.',
     'Mend what its faults name; `lasted` says since when.',
   ),
+  'candidate-not-loaded': fault(
+    'The candidate policy on disk cannot be used; the policy in force is not concerned.',
+    'Mend what the lines "Candidate policy: …" before it name, or what its reason says.',
+  ),
+  'candidate-stale': fault(
+    'The candidate policy on disk could not be used some time ago, and still cannot.',
+    'Mend what its faults name; `lasted` says since when.',
+  ),
+  'candidate-differs': fault(
+    'The candidate policy would have decided otherwise than the policy in force; a warning, once a minute for each such thing.',
+    'See the reasons of both, and give `example` to `explain --requests`; `/candidate` has them all.',
+  ),
+  'candidate-failed': fault(
+    'An exception in deciding by the candidate policy; what is in force was decided and stands.',
+    'Report it with the error in the line; without SALLYPORT_CANDIDATE_POLICY it does not happen.',
+  ),
   'documents-removed': fault(
     'Documents that were in force are gone; a warning.',
     'Nothing where that is meant; the line lists what is wider without them.',

@@ -38,6 +38,8 @@ export interface AdminOptions {
   metrics(): Promise<{ readonly contentType: string; readonly body: string }>;
   /** The effective policy; printed as JSON. */
   policy(): unknown;
+  /** How the candidate policy fares: printed as JSON, or as text for people. Null where there is none. */
+  readonly candidate?: { page(): Promise<unknown>; text(): Promise<string> } | null;
   readonly log: {
     level(): string;
     /** False when the text is no level. */
@@ -60,7 +62,8 @@ interface Resource {
 /** Of a request's content; more is refused. */
 export const maxBodyBytes = 4096;
 
-const textType = 'text/plain; charset=utf-8';
+const textPlain = 'text/plain';
+const textType = `${textPlain}; charset=utf-8`;
 const jsonType = 'application/json';
 const gzipped = promisify(gzip);
 
@@ -68,11 +71,13 @@ export function createAdminApp(options: AdminOptions): AdminApp {
   // A Map, not an object: paths come from clients.
   const rendered = sharedAnswer(() => rendering(options));
   const policy = sharedAnswer(() => policyDocument(options));
+  const fares = candidateAnswers(options.candidate ?? null);
   const resources = new Map<string, Resource>([
     ['/live', { methods: ['GET'], loopbackOnly: false, handle: () => probe(liveResponse(options.live())) }],
     ['/ready', { methods: ['GET'], loopbackOnly: false, handle: () => probe(readyResponse(options.ready())) }],
     ['/metrics', { methods: ['GET'], loopbackOnly: false, handle: (request) => metrics(rendered, request) }],
     ['/policy', { methods: ['GET'], loopbackOnly: true, handle: policy }],
+    ['/candidate', { methods: ['GET'], loopbackOnly: true, handle: (request) => candidate(fares, request) }],
     ['/log-level', { methods: ['GET', 'PUT'], loopbackOnly: true, handle: (request) => logLevel(options, request) }],
     ['/shutdown', { methods: ['POST'], loopbackOnly: true, handle: () => shutdown(options) }],
   ]);
@@ -182,6 +187,28 @@ export function acceptsGzip(values: readonly string[]): boolean {
 function policyDocument(options: AdminOptions): AdminResponse {
   const body = Buffer.from(`${JSON.stringify(options.policy() ?? null, null, 2)}\n`);
   return { status: 200, headers: [['content-type', jsonType]], body };
+}
+
+interface CandidateAnswers {
+  json(): Promise<AdminResponse>;
+  text(): Promise<AdminResponse>;
+}
+
+function candidateAnswers(candidate: AdminOptions['candidate'] | null): CandidateAnswers | null {
+  if (candidate === undefined || candidate === null) return null;
+  const answer = (body: string, type: string) => withHeader(text(200, body, type), 'vary', 'accept');
+  return {
+    json: sharedAnswer(async () => answer(`${JSON.stringify(await candidate.page(), null, 2)}\n`, jsonType)),
+    text: sharedAnswer(async () => answer(await candidate.text(), textType)),
+  };
+}
+
+/** JSON, unless the request asks for text alone. */
+async function candidate(fares: CandidateAnswers | null, request: AdminRequest): Promise<AdminResponse> {
+  if (fares === null) return text(404, 'no candidate: SALLYPORT_CANDIDATE_POLICY is not set\n');
+  const accepted = request.header('accept').join();
+  const wantsText = request.query === 'format=text' || (accepted.includes(textPlain) && !accepted.includes(jsonType));
+  return wantsText ? fares.text() : fares.json();
 }
 
 async function logLevel(options: AdminOptions, request: AdminRequest): Promise<AdminResponse> {

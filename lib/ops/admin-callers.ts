@@ -8,7 +8,7 @@ import { type IpAddress, parseIp } from '../ip.ts';
 export const adminHeader = 'sallyport-admin';
 
 /** Every header that the admin server reads: what hands a request on to it from another thread sends these. */
-export const adminFields = ['host', 'origin', 'sec-fetch-site', 'accept-encoding', adminHeader] as const;
+export const adminFields = ['host', 'origin', 'sec-fetch-site', 'accept', 'accept-encoding', adminHeader] as const;
 export type AdminField = (typeof adminFields)[number];
 
 /** What a request says of its sender. */

@@ -5,11 +5,10 @@
 
 import { Registry } from 'prom-client';
 import { now as momentNow } from '../moment.ts';
-import type { Recorder } from '../proxy/recorder.ts';
 import { Families, type Figures } from './figures.ts';
 import { type LoadMetrics, loadMetrics } from './load-metrics.ts';
 import { ProcessMetrics } from './process-metrics.ts';
-import { createRecording, type RecordingOptions } from './recording.ts';
+import { createRecording, type Recording, type RecordingOptions } from './recording.ts';
 import { gaugeSample, registerCollected } from './series.ts';
 
 export interface Build {
@@ -39,8 +38,7 @@ export interface Exposition {
   readonly body: string;
 }
 
-export interface Telemetry extends LoadMetrics {
-  readonly recorder: Recorder;
+export interface Telemetry extends LoadMetrics, Pick<Recording, 'recorder' | 'candidateCounts'> {
   readonly registry: Registry;
   /** Also forgets what has been idle for ten minutes. */
   exposition(): Promise<Exposition>;
@@ -60,6 +58,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   logMetrics(registry, options, recording.droppedLines);
   return {
     recorder: recording.recorder,
+    candidateCounts: recording.candidateCounts,
     registry,
     async exposition() {
       await processMetrics.read();

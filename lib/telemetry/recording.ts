@@ -1,5 +1,6 @@
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type { AccessRecord, ByteCounter, Recorder, TransportScope } from '../proxy/recorder.ts';
+import { CandidateCounts } from './candidate-counts.ts';
 import { Connection, type Shared, Views } from './connection-scope.ts';
 import { DecisionLog } from './decision-log.ts';
 import { DecisionMetrics } from './decision-metrics.ts';
@@ -35,6 +36,8 @@ export interface Recording {
   readonly droppedLines: Cell;
   /** The label group of this thread for one of another. */
   adopt(group: Pick<LabelGroup, 'bound' | 'pairs'>): LabelGroup;
+  /** Counts what a candidate policy decides; asked for only where there is one, and once. */
+  candidateCounts(): CandidateCounts;
   /** Forgets what has been idle for ten minutes. */
   expireIdle(): void;
 }
@@ -92,6 +95,7 @@ export function createRecording(
     recorder,
     droppedLines: families.series('dropped lines', (pairs) => new Cell(pairs)).at(),
     adopt: (group) => labels.adopt(group),
+    candidateCounts: () => new CandidateCounts(families, labels),
     expireIdle() {
       const nowMs = now();
       shared.requests.expireIdle(nowMs);

@@ -1,11 +1,9 @@
 import { now as momentNow } from '../moment.ts';
-import type { Recorder } from '../proxy/recorder.ts';
 import { Families, type Figures } from './figures.ts';
-import { createRecording, type RecordingOptions } from './recording.ts';
+import { createRecording, type Recording, type RecordingOptions } from './recording.ts';
 
 /** Telemetry of a further worker, whose figures the main thread shows. */
-export interface WorkerTelemetry {
-  readonly recorder: Recorder;
+export interface WorkerTelemetry extends Pick<Recording, 'recorder' | 'candidateCounts'> {
   /** What has been counted since the last call: to be taken in by `Telemetry.absorb`, once. */
   report(): Figures;
 }
@@ -22,6 +20,7 @@ export function createWorkerTelemetry(options: WorkerTelemetryOptions): WorkerTe
   const recording = createRecording(families, { ...options, now: options.now ?? momentNow });
   return {
     recorder: recording.recorder,
+    candidateCounts: recording.candidateCounts,
     report() {
       recording.droppedLines.value = options.droppedLogLines();
       const figures = families.report();

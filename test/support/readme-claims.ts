@@ -89,6 +89,13 @@ export const claims: Readonly<Record<string, Checks>> = {
     '- A response after which': 'e2e/hardening/last-response',
     '- Why, the client is not told': 'unit/proxy/http/refuse',
   },
+  'Candidate policy': {
+    '`SALLYPORT_CANDIDATE_POLICY` names': 'e2e/candidate/verdicts',
+    'Each decision is counted': 'e2e/candidate/verdicts',
+    'Whatever differs': 'e2e/candidate/verdicts',
+    'Requests on connections': 'e2e/candidate/verdicts',
+    'To promote it': 'e2e/candidate/verdicts',
+  },
   Metrics: {
     '`GET /metrics`': 'e2e/metrics-as-linkerd e2e/metrics-of-traffic',
     "Node's own `nodejs_*`": 'unit/telemetry/metrics',

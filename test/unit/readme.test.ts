@@ -13,6 +13,7 @@ import { documentKinds } from '../../lib/policy/documents/kinds.ts';
 import { refusals } from '../../lib/policy/refusals.ts';
 import { defaultPolicies } from '../../lib/policy/workload.ts';
 import { type Failure, failureOf, failures, upstreamFailure } from '../../lib/proxy/http/refuse.ts';
+import { candidateMetrics } from '../../lib/telemetry/candidate-metrics.ts';
 import { limits as labelLimits } from '../../lib/telemetry/labels.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
 import { workerMetrics } from '../../lib/telemetry/worker-metrics.ts';
@@ -119,6 +120,10 @@ t.test('metrics: every family of the exposition, with its type', async (t) => {
     deaths: () => new Map(),
     openConnections: () => [],
     figuresAges: () => new Map(),
+  });
+  telemetry.candidateCounts();
+  candidateMetrics(telemetry.registry, {
+    ...{ isLoaded: false, isStale: false, loadErrors: 0, agreementSeconds: () => null },
   });
   const { body } = await telemetry.exposition();
   const exposed = [...body.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type = '']) => [name, type]);

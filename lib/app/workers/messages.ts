@@ -7,6 +7,7 @@ import type { CredentialBytes, CredentialFiles, LoadContext } from '../../reload
 import type { Figures } from '../../telemetry/figures.ts';
 import type { LineBatch } from '../../telemetry/line-channel.ts';
 import type { Build } from '../../telemetry/metrics.ts';
+import type { ComparedPolicies } from '../candidate/watch.ts';
 import type { SharedMemory } from './shared.ts';
 
 /** With what a thread starts (`workerData`). */
@@ -33,7 +34,12 @@ export type PodState = Pick<
 
 /** What comes into force in all threads or in none: each prepares it, and when all have, each puts it in force. */
 export type JointChange =
-  | { readonly kind: 'policy'; readonly documents: readonly PolicyDocument[]; readonly pod: PodState }
+  /** The policy in force, or the candidate beside it. */
+  | {
+      readonly kind: 'policy' | 'candidate';
+      readonly documents: readonly PolicyDocument[];
+      readonly pod: PodState;
+    }
   | { readonly kind: 'identity'; readonly identity: IdentityChange };
 
 export interface IdentityChange {
@@ -47,8 +53,8 @@ export interface IdentityChange {
 
 /** As a message: documents come before it, in pieces. */
 export type PlainChange =
-  | Exclude<JointChange, { kind: 'policy' }>
-  | { readonly kind: 'policy'; readonly pod: PodState };
+  | Extract<JointChange, { kind: 'identity' }>
+  | { readonly kind: 'policy' | 'candidate'; readonly pod: PodState };
 
 /** What the main thread tells a worker; taken in the order in which it is sent. With `call`: it is answered. */
 export type Order =
@@ -74,6 +80,8 @@ export type Order =
   | { readonly kind: 'connections'; readonly call: number }
   /** For what it has counted since the last time. */
   | { readonly kind: 'figures'; readonly call: number }
+  /** For what the candidate policy has been found to decide otherwise. */
+  | { readonly kind: 'compared'; readonly call: number }
   /** The steps of a stop, as `StopSteps` has them. */
   | { readonly kind: 'close-doors'; readonly call: number }
   | { readonly kind: 'announce' }
@@ -89,6 +97,8 @@ export interface Answers {
   readonly listen: null;
   readonly connections: number;
   readonly figures: Figures;
+  /** Null where there is no candidate policy. */
+  readonly compared: ComparedPolicies | null;
   readonly 'close-doors': null;
   readonly empty: boolean;
   readonly drain: boolean;

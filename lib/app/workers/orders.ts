@@ -35,5 +35,5 @@ export async function prepare(member: Member, id: number, change: JointChange): 
     member.tell({ kind: 'documents', change: id, documents: documents.slice(start, start + batchSize) });
     await slices.rest();
   }
-  await member.call<'prepare'>({ kind: 'prepare', change: id, what: { kind: 'policy', pod } });
+  await member.call<'prepare'>({ kind: 'prepare', change: id, what: { kind: change.kind, pod } });
 }

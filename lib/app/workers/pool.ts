@@ -11,6 +11,7 @@ import { takeLines } from '../../telemetry/line-channel.ts';
 import type { Log } from '../../telemetry/log.ts';
 import type { Build, Telemetry } from '../../telemetry/metrics.ts';
 import type { LineSink } from '../../telemetry/output.ts';
+import type { ComparedPolicies } from '../candidate/watch.ts';
 import { othersThan } from './balance.ts';
 import { Gathering } from './gathering.ts';
 import { GivenDescriptors } from './given.ts';
@@ -131,6 +132,11 @@ export class WorkerPool implements Workers {
   gather(): Promise<void> {
     const started = this.#all().filter(({ stage }) => stage !== 'starting');
     return this.#gathering.gather(started.map(({ member }) => member));
+  }
+
+  async compared(): Promise<readonly ComparedPolicies[]> {
+    const asked = this.#all().map(({ member }) => promptly(member.call<'compared'>({ kind: 'compared' })));
+    return (await Promise.all(asked)).filter((each) => each !== undefined && each !== null);
   }
 
   figuresAges(): ReadonlyMap<number, number> {
@@ -257,7 +263,7 @@ export class WorkerPool implements Workers {
   async #begin(seat: Seat): Promise<void> {
     const { member } = seat;
     member.tell({ kind: 'pod', pod: this.#pod });
-    for (const kind of ['identity', 'policy'] as const) {
+    for (const kind of ['identity', 'policy', 'candidate'] as const) {
       const change = this.#inForce.get(kind);
       if (change === undefined) continue;
       const id = ++this.#lastChange;

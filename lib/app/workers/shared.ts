@@ -21,6 +21,8 @@ export interface SharedMemory {
   readonly connections: SharedArrayBuffer;
   readonly wanted: SharedArrayBuffer;
   readonly inFlight: SharedArrayBuffer;
+  /** Null where there is no candidate policy. Apart from all else, so that it takes no place from what is in force. */
+  readonly candidate: { readonly buckets: BucketMemory; readonly lastMs: SharedArrayBuffer } | null;
 }
 
 /** What one worker counts and decides with the others. */
@@ -31,9 +33,20 @@ export interface WorkerShare {
   readonly gate: LineGate;
   readonly counts: ConnectionCounts;
   readonly inFlight: Count;
+  readonly candidate: CandidateShare | null;
 }
 
-export function sharedMemory({ workers, limits }: Pick<Config, 'workers' | 'limits'>): SharedMemory {
+/** What the candidate policy keeps: see `CandidateWatchOptions`. */
+export interface CandidateShare {
+  readonly buckets: BucketStore;
+  readonly lastMs: Float64Array;
+}
+
+export function sharedMemory({
+  workers,
+  limits,
+  candidatePath,
+}: Pick<Config, 'workers' | 'limits' | 'candidatePath'>): SharedMemory {
   const key = randomKey();
   return {
     originNs: process.hrtime.bigint() - nanoseconds(performance.now()),
@@ -43,6 +56,7 @@ export function sharedMemory({ workers, limits }: Pick<Config, 'workers' | 'limi
     connections: countMemory(workers),
     wanted: countMemory(workers),
     inFlight: countMemory(workers),
+    candidate: candidatePath === null ? null : { buckets: bucketMemory(key), lastMs: new SharedArrayBuffer(8) },
   };
 }
 
@@ -61,6 +75,13 @@ export function joinShared(memory: SharedMemory, worker: number): WorkerShare {
       wanted: new SharedWanted(memory.wanted, worker),
     },
     inFlight: new SharedCount(memory.inFlight, worker),
+    candidate:
+      memory.candidate === null
+        ? null
+        : {
+            buckets: new SharedBucketStore(memory.candidate.buckets),
+            lastMs: new Float64Array(memory.candidate.lastMs),
+          },
   };
 }
 

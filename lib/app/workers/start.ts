@@ -31,6 +31,7 @@ const alone: Workers = {
   deaths: () => new Map(),
   openConnections: () => [],
   gather: async () => {},
+  compared: async () => [],
   figuresAges: () => new Map(),
   async change(_change, commit) {
     commit();

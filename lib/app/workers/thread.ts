@@ -15,6 +15,7 @@ import { createAccessLog } from '../../telemetry/access-log.ts';
 import { LineChannel } from '../../telemetry/line-channel.ts';
 import { createLog } from '../../telemetry/log.ts';
 import { createWorkerTelemetry } from '../../telemetry/worker-telemetry.ts';
+import type { Watched } from '../candidate/watched.ts';
 import { createDataPlane } from '../data-plane.ts';
 import { clientDoors } from '../open-doors.ts';
 import { othersThan } from './balance.ts';
@@ -78,7 +79,12 @@ const authorizer = createAuthorizer({ nowMs: shared.nowMs, buckets: shared.bucke
 let workload: Workload = config.workload;
 let termination: TlsTermination | null = null;
 const own = new OwnEndpoints(() => workload.ips);
-const { recorder } = telemetry;
+const candidate = shared.candidate === null ? null : await beside();
+const { recorder } = candidate ?? telemetry;
+async function beside(): Promise<Watched> {
+  const { watchBeside } = await import('../candidate/watched.ts');
+  return watchBeside(authorizer, telemetry, log.logger, shared);
+}
 const identity = { termination: () => termination };
 const plane = createDataPlane({ config, recorder, authorizer, identity, own, shared });
 const { live, http1 } = plane;
@@ -102,7 +108,7 @@ async function prepare(change: number, what: PlainChange): Promise<Commit> {
   const documents = documentsOf.get(change) ?? [];
   documentsOf.delete(change);
   const { index } = await compileInSlices(documents, { ...config.workload, ...what.pod });
-  return () => authorizer.swap(index);
+  return () => (what.kind === 'policy' ? authorizer.swap(index) : candidate?.watch.swap(index));
 }
 
 async function prepareIdentity({ files, bytes, context, anchorsRemoved }: IdentityChange): Promise<Commit> {
@@ -150,6 +156,8 @@ async function obey(order: Extract<Order, { kind: Calling }>): Promise<Answers[C
       return live.size;
     case 'figures':
       return telemetry.report();
+    case 'compared':
+      return candidate?.watch.compared() ?? null;
     case 'close-doors':
       await doors.close();
       return null;

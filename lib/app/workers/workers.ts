@@ -1,5 +1,6 @@
 import type { OtherWorkers } from '../../proxy/accept/doors.ts';
 import type { Listener } from '../../proxy/accept/listener.ts';
+import type { ComparedPolicies } from '../candidate/watch.ts';
 import type { Death } from './member.ts';
 import type { JointChange, PodState } from './messages.ts';
 
@@ -15,6 +16,8 @@ export interface Workers {
   openConnections(): readonly number[];
   /** Takes in what they have counted. Resolves when all have answered, or after a second. */
   gather(): Promise<void>;
+  /** What each has compared with the candidate policy; those that do not answer within a second are left out. */
+  compared(): Promise<readonly ComparedPolicies[]>;
   /** Seconds since that of each was taken. */
   figuresAges(): ReadonlyMap<number, number>;
   /** Has every worker prepare it; then calls `commit`, for the main thread, while all others do the same. Resolves when all have. */
