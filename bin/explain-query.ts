@@ -5,23 +5,13 @@ import type { IpAddress } from '../lib/ip.ts';
 import type { ExplainQuery } from '../lib/policy/explain.ts';
 import { nearestName } from '../lib/policy/nearest.ts';
 import { portsOfServer, serverPortNames, type Workload } from '../lib/policy/workload.ts';
+import type { GivenQuestion } from '../lib/records/record.ts';
 import { type Noted, notedClient, notedIdentity, notesOfArrival } from './explain-notes.ts';
 
-/** A question as given, by flags or by a line of JSON; nothing has been judged yet. */
-export interface GivenQuestion {
-  readonly port?: unknown;
-  readonly client?: unknown;
-  readonly identity?: unknown;
-  readonly tls?: unknown;
-  readonly protocol?: unknown;
-  readonly method?: unknown;
-  readonly path?: unknown;
-  readonly host?: unknown;
-  /** A string or a list of strings by name. */
-  readonly headers?: unknown;
-}
+export type { GivenQuestion };
 
-const fields = ['port', 'client', 'identity', 'tls', 'protocol', 'method', 'path', 'host', 'headers'] as const;
+const requestFields = ['protocol', 'method', 'path', 'host', 'headers', 'carries'] as const;
+const fields = ['port', 'client', 'identity', 'tls', ...requestFields] as const;
 
 /** `field` is the one at fault; null when the question as a whole is. */
 export class BadQuestion extends Error {
@@ -66,6 +56,7 @@ export function queryFrom(question: GivenQuestion, { workload, listeners }: Aske
     path: text(question, 'path'),
     host: text(question, 'host'),
     headers: headersOf(question),
+    carries: oneOf(question, 'carries', ['body', 'upgrade'] as const),
   });
   return { value, notes: [...identity.notes, ...client.notes, ...notesOfArrival(listeners, port, client.value)] };
 }

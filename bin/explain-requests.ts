@@ -3,8 +3,9 @@ import { createInterface } from 'node:readline';
 import { fileFault } from '../lib/config/file-fault.ts';
 import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import { jsonText } from '../lib/printable.ts';
+import { type Line, readLine } from '../lib/records/line.ts';
+import { BadLine, type GivenQuestion } from '../lib/records/record.ts';
 import { complain, type Io, UsageError } from './arguments.ts';
-import { readLine } from './explain-lines.ts';
 import { withNotes } from './explain-notes.ts';
 import { answerOf, type ExplainedPolicy } from './explain-policy.ts';
 import { type Asked, BadQuestion, queryFrom, unreadFields } from './explain-query.ts';
@@ -72,21 +73,40 @@ function sayTally({ logged, others, unread }: Tally, io: Io): void {
 function answerLine({ policy, asked, port }: Requests, line: string, tally: Tally): object | null {
   try {
     const read = readLine(line);
-    if (read.kind === 'other') {
+    const given = questionIn(read);
+    if (given === null) {
       tally.others += 1;
       return null;
     }
-    const question = port === null || read.question.port !== undefined ? read.question : { ...read.question, port };
+    const question = port === null || given.port !== undefined ? given : { ...given, port };
     if (read.kind === 'question') for (const message of unreadFields(question)) tally.unread.add(message);
     const { value, notes } = queryFrom(question, asked);
     const answer = withNotes(answerOf(policy, value), notes);
     if (read.kind === 'question') return answer;
+    if (read.kind === 'recorded') return { ...answer, recorded: read.record.decided?.verdict };
     tally.logged += 1;
-    return { ...answer, logged: read.logged };
+    return read.kind === 'logged' ? { ...answer, logged: read.logged } : answer;
   } catch (error) {
-    if (!(error instanceof BadQuestion)) throw error;
+    if (!(error instanceof BadQuestion) && !(error instanceof BadLine)) throw error;
     const where = `line ${tally.number}: ${error.field === null ? '' : `"${error.field}" `}`;
     return { error: `${where}${error.message}`, code: error.code };
+  }
+}
+
+/** What a line asks; null where it asks nothing. */
+function questionIn(line: Line): GivenQuestion | null {
+  switch (line.kind) {
+    case 'question':
+      return line.given;
+    case 'logged':
+    case 'recorded': {
+      const { question } = line.record;
+      // Of a connection that was refused at once nobody knows what would have come on it: asked is whether it would be, still.
+      return question.protocol === 'accept' ? { ...question, protocol: 'tcp' } : question;
+    }
+    case 'lost':
+    case 'other':
+      return null;
   }
 }
 

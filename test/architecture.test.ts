@@ -177,11 +177,18 @@ const rules: readonly Rule[] = [
     why: 'reloading feeds the policy core and knows nothing of the data plane',
   },
   {
+    room: /^lib\/records\//,
+    may: [/^lib\/records\//, plainValues, policyValues],
+    packages: ['node:stream', 'node:zlib', 'node:crypto'],
+    why: 'lines of logs to questions and what was decided, and back: it opens no files and decides nothing',
+  },
+  {
     room: /^lib\/telemetry\//,
     may: [
       /^lib\/telemetry\//,
       values,
-      /^lib\/policy\/decision\.ts$/,
+      /^lib\/records\/(record|hashed)\.ts$/,
+      /^lib\/policy\/(bytes|decision)\.ts$/,
       /^lib\/proxy\/(recorder|limits|connection-facts)\.ts$/,
     ],
     why: 'telemetry is a leaf behind the recorder',

@@ -20,6 +20,28 @@ export function utf8Text(bytes: string): string | null {
 }
 
 /**
+ * As `byteText`, where text may hold bytes that are no UTF-8 as U+DC80 to U+DCFF (lone surrogates, which no UTF-8 spells):
+ * what a request holds can be written down as text and read again.
+ */
+export function wireText(text: string): string {
+  if (isAscii(text)) return text;
+  if (text.isWellFormed()) return byteText(text);
+  const bytes: string[] = [];
+  for (const character of text) {
+    const code = character.codePointAt(0) ?? 0;
+    bytes.push(code >= 0xdc80 && code <= 0xdcff ? String.fromCharCode(code - 0xdc00) : byteText(character));
+  }
+  return bytes.join('');
+}
+
+/** Bytes, one character each, as text that `wireText` makes the same bytes of. */
+export function textOfBytes(bytes: string): string {
+  const text = utf8Text(bytes);
+  if (text !== null) return text;
+  return bytes.replace(/[\x80-\xff]/g, (byte) => String.fromCharCode(0xdc00 + byte.charCodeAt(0)));
+}
+
+/**
  * Bytes that a reader of Latin-1 (Node's header values, among others) takes for the same text; null where it is the same
  * bytes, or Latin-1 cannot spell it.
  */

@@ -22,6 +22,14 @@ export interface PortPolicy {
    * there is no rate limit.
    */
   readonly decisionsLast: boolean;
+  /** What of a request, beside its method, host and path, decisions on this port may depend on. */
+  readonly asks: AskedOfRequests;
+}
+
+export interface AskedOfRequests {
+  /** Lower-case names of fields whose values, or whose presence, count. */
+  readonly headers: readonly string[];
+  readonly query: boolean;
 }
 
 /** One request as policy sees it. Strings are as received; policy does its own reading of spellings. */

@@ -3,7 +3,7 @@ import { asksToSwitch, isFramingAlias, isSoundMethod, trimBlanks } from '../http
 import type { IpAddress } from '../ip.ts';
 import { isHost, readAuthority, readTarget } from '../request-target.ts';
 import type { ResourceRef } from '../resource-ref.ts';
-import { byteText } from './bytes.ts';
+import { wireText } from './bytes.ts';
 import { type Carried, isBytes, takesTls } from './carried.ts';
 import {
   type Authorizer,
@@ -34,6 +34,8 @@ export interface ExplainQuery {
   readonly host?: string;
   /** Several values of one name as several entries; names in any case. */
   readonly headers?: readonly (readonly [name: string, value: string])[];
+  /** What comes with the request; where it is left out, what the headers announce. */
+  readonly carries?: 'body' | 'upgrade';
 }
 
 export interface ExplainJson {
@@ -209,12 +211,12 @@ function requestFacts(query: ExplainQuery, protocol: Carried): RequestFacts | st
     const key = name.toLowerCase();
     if (isFramingAlias(key)) return `${key} is another name for a field that frames the message`;
     // White space around a value is no part of it (RFC 9110 section 5.5), and malformed in HTTP/2 (RFC 9113 section 8.2.1).
-    const trimmed = trimBlanks(byteText(value));
-    if (!http1 && trimmed.length !== byteText(value).length) return `white space around the value of ${key}`;
+    const trimmed = trimBlanks(wireText(value));
+    if (!http1 && trimmed.length !== wireText(value).length) return `white space around the value of ${key}`;
     headers.set(key, [...(headers.get(key) ?? []), trimmed]);
   }
   // As it would come over the wire, one character per byte; so are the values above.
-  const url = byteText(query.path ?? '/');
+  const url = wireText(query.path ?? '/');
   const target = method === 'CONNECT' && http1 ? readAuthority(url) : readTarget(method, url);
   if (target === null || (!http1 && target.authority !== null)) return `"${url}" is no target that can be asked for`;
   const named = query.host ?? headers.get('host')?.[0];
@@ -230,7 +232,7 @@ function requestFacts(query: ExplainQuery, protocol: Carried): RequestFacts | st
     query: search,
     host,
     grpc,
-    carries: method === 'CONNECT' ? 'upgrade' : carried(headers, protocol),
+    carries: query.carries ?? (method === 'CONNECT' ? 'upgrade' : carried(headers, protocol)),
     header: (name) => headers.get(name) ?? [],
     oddNames: oddNamesOf([...headers.keys()].flatMap((name) => [name, ''])),
   };

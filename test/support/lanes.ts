@@ -203,6 +203,7 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     detectTimeoutMs: 1000,
     hasRequestRules: true,
     decisionsLast: true,
+    asks: { headers: [], query: false },
   };
   const permit = {
     kind: 'permit',

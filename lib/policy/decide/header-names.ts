@@ -21,6 +21,16 @@ export class GuardedNames {
     this.#ordinary = [...this.#folded].filter((name) => !this.#exact.has(name));
   }
 
+  /** All that is asked for, beside odd names. */
+  get names(): readonly string[] {
+    return [...this.#exact, ...this.#ordinary];
+  }
+
+  /** What `alias` asks for, beside odd names. */
+  get aliases(): readonly string[] {
+    return this.#ordinary;
+  }
+
   /** The first name of the request that folds onto one of these without being it; null for nearly all. */
   alias(request: { readonly oddNames: readonly string[]; header(name: string): readonly string[] }): string | null {
     for (const name of request.oddNames) {

@@ -2,6 +2,7 @@ import type { IpAddress } from '../../ip.ts';
 import type { ResourceRef } from '../../resource-ref.ts';
 import { byteText } from '../bytes.ts';
 import type {
+  AskedOfRequests,
   ConnectionDeny,
   ConnectionPermit,
   HeaderChanges,
@@ -15,6 +16,7 @@ import type { RedirectFilter } from '../route-rule.ts';
 import { type Authorization, GrantList } from './client-match.ts';
 import { type GuardedNames, guardedNames } from './header-names.ts';
 import type { NetworkIsolation } from './network-policy.ts';
+import { noQueryNames } from './query-readings.ts';
 import type { Question, TableTraits } from './question.ts';
 
 /** One rule of a route, with all that deciding on it takes. */
@@ -172,8 +174,17 @@ export function compiledPort(options: {
     tlsProbes,
     nodeIps,
     decisionsLast: options.rateLimit === null,
+    asks: askedBy([options.routes, tlsProbes].filter((table) => table !== null)),
     noRoute: Object.freeze({ kind: 'no-route', server } as const),
     connectionDeny: Object.freeze({ kind: 'deny', server } as const),
     connectionPermits: new Map(),
   });
+}
+
+function askedBy(tables: readonly RouteTable[]): AskedOfRequests {
+  const headers = tables.flatMap(({ traits, rules }) => [
+    ...(traits.guarded?.names ?? []),
+    ...rules.flatMap(({ guarded }) => guarded?.aliases ?? []),
+  ]);
+  return { headers: [...new Set(headers)].sort(), query: tables.some(({ traits }) => traits.queryNames !== noQueryNames) };
 }

@@ -1,0 +1,197 @@
+import type { ResourceRef } from '../resource-ref.ts';
+import { type Fields, jsonLogLine, type LoggedDecision, textLogLine } from './log-line.ts';
+import {
+  BadLine,
+  type Decided,
+  type DecisionRecord,
+  type GivenQuestion,
+  type Omission,
+  type Question,
+  recordVersion,
+} from './record.ts';
+
+/** A line as it was read, whichever of the four kinds it is. */
+export type Line =
+  | { readonly kind: 'question'; readonly given: GivenQuestion }
+  | LoggedDecision
+  | {
+      readonly kind: 'recorded';
+      readonly record: DecisionRecord;
+      readonly count: number;
+      readonly first: string | null;
+      readonly last: string | null;
+      /** It stands for one decision, and has no time but that at which it was written. */
+      readonly isAlone: boolean;
+    }
+  /** So many decisions were made here whose records were given up: for want of room on the disk, or of memory. */
+  | { readonly kind: 'lost'; readonly count: number }
+  /** Of a log about something else. */
+  | { readonly kind: 'other' };
+
+const again = 'Take the line from the log again: it must be whole.';
+const notOurs = 'Give logs of Sallyport, or questions as explain --requests takes them.';
+
+/** @throws BadLine */
+export function readLine(line: string): Line {
+  const logged = textLogLine(line);
+  if (logged !== null) return logged;
+  const value = jsonObject(line);
+  if (value.decision !== undefined) return recordLine(value);
+  return jsonLogLine(value) ?? { kind: 'question', given: value };
+}
+
+function jsonObject(line: string): Fields {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    const isJson = /^\s*[[{]/.test(line);
+    throw new BadLine(null, isJson ? 'is not JSON' : 'is neither JSON nor a line of the log', isJson ? again : notOurs);
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new BadLine(null, 'is not a JSON object', notOurs);
+  }
+  return value as Fields;
+}
+
+const verdicts = ['permit', 'deny', 'no-route', 'redirect', 'rate-limited', 'invalid'] as const;
+const protocols = ['http1', 'http2', 'grpc', 'tcp', 'connect', 'accept'] as const;
+const tlsKinds = ['none', 'anonymous', 'passthrough'] as const;
+const omissions = ['path', 'query', 'host', 'method', 'headers', 'tls', 'carries'] as const;
+
+function recordLine(value: Fields): Line {
+  if (value.decision !== recordVersion) {
+    const message = `is of version ${JSON.stringify(value.decision)} of the record, and this Sallyport reads ${recordVersion}`;
+    throw new BadLine('decision', message, 'Read it with the version of Sallyport that wrote it, or a newer one.');
+  }
+  const { lost } = value;
+  if (lost !== undefined) return { kind: 'lost', count: countOf('lost', lost) };
+  const time = optionalText(value, 'time') ?? null;
+  const first = optionalText(value, 'first') ?? time;
+  const count = value.count === undefined ? 1 : countOf('count', value.count);
+  const question = questionOf(value);
+  if (typeof question.port !== 'number') throw new BadLine('port', 'is missing', again);
+  const omits = omitsOf(value.omits, question);
+  const salt = optionalText(value, 'salt') ?? null;
+  const record: DecisionRecord = { form: 'record', question, omits, salt, decided: decidedOf(value) };
+  const isAlone = value.count === undefined && value.first === undefined && value.last === undefined;
+  return { kind: 'recorded', record, count, first, last: optionalText(value, 'last') ?? time, isAlone };
+}
+
+/** Of a line of `explain --requests`, where a field that is absent has `explain`'s default. @throws BadLine */
+export function questionRecord(given: GivenQuestion): DecisionRecord {
+  if (given.client === undefined && given.port === undefined) {
+    throw new BadLine(null, 'is JSON, but no line of Sallyport', notOurs);
+  }
+  const protocol = given.protocol === undefined || given.protocol === null ? 'http1' : given.protocol;
+  const question = questionOf({ ...given, protocol });
+  return { form: 'question', question, omits: [], salt: null, decided: null };
+}
+
+function questionOf(value: Fields): Question {
+  const protocol = required('protocol', oneOf(value, 'protocol', protocols));
+  const port = portOf(value);
+  const client = required('client', optionalText(value, 'client'));
+  const identity = optionalText(value, 'identity');
+  const tls = oneOf(value, 'tls', tlsKinds);
+  if (identity !== undefined && tls !== undefined) {
+    throw new BadLine('identity', 'is given together with tls', 'Leave one out: an identity already means mesh TLS.');
+  }
+  const carries = oneOf(value, 'carries', ['body', 'upgrade'] as const);
+  const texts = (['method', 'path', 'host'] as const).flatMap((field) => {
+    const text = optionalText(value, field);
+    return text === undefined ? [] : [[field, text] as const];
+  });
+  const headers = headersOf(value);
+  return {
+    ...(port === undefined ? {} : { port }),
+    client,
+    ...(identity === undefined ? {} : { identity }),
+    ...(tls === undefined ? {} : { tls }),
+    protocol,
+    ...Object.fromEntries(texts),
+    ...(headers === undefined ? {} : { headers }),
+    ...(carries === undefined ? {} : { carries }),
+  };
+}
+
+/** A record names all that it leaves out; one without a method or a path that does not say so is not whole. */
+function omitsOf(given: unknown, { protocol, method, path }: Question): readonly Omission[] {
+  if (protocol === 'tcp' || protocol === 'connect' || protocol === 'accept') return [];
+  if (given !== undefined && !Array.isArray(given)) throw new BadLine('omits', 'is not a list', again);
+  const omits = ((given ?? []) as unknown[]).map((each) => {
+    const known = omissions.find((name) => name === each);
+    if (known === undefined) throw new BadLine('omits', `${JSON.stringify(each)} is not known`, again);
+    return known;
+  });
+  if (method === undefined && !omits.includes('method')) throw new BadLine('method', 'is missing', again);
+  if (path === undefined && !omits.includes('path')) throw new BadLine('path', 'is missing', again);
+  return [...omits, 'headers'];
+}
+
+function decidedOf(value: Fields): Decided {
+  const { status = null, audit = false } = value;
+  if (status !== null && typeof status !== 'number') throw new BadLine('status', 'is not a number', again);
+  return {
+    verdict: required('verdict', oneOf(value, 'verdict', verdicts)),
+    status,
+    audit: audit === true,
+    server: refOf(value, 'server'),
+    route: refOf(value, 'route'),
+    authz: refOf(value, 'authz'),
+    reason: optionalText(value, 'reason') ?? '',
+  };
+}
+
+function refOf(value: Fields, field: string): ResourceRef | null {
+  const ref = value[field];
+  if (ref === undefined || ref === null) return null;
+  const { group, kind, name } = ref as Partial<ResourceRef>;
+  if (typeof group === 'string' && typeof kind === 'string' && typeof name === 'string') return { group, kind, name };
+  throw new BadLine(field, 'is not { "group", "kind", "name" }', again);
+}
+
+function portOf({ port }: Fields): number | string | undefined {
+  if (port === undefined || port === null) return undefined;
+  if (typeof port === 'string' && port !== '') return port;
+  if (typeof port === 'number' && Number.isInteger(port) && port >= 1 && port <= 65_535) return port;
+  throw new BadLine('port', `${JSON.stringify(port)} is not a port`, again);
+}
+
+function countOf(field: string, count: unknown): number {
+  if (typeof count === 'number' && Number.isSafeInteger(count) && count >= 1) return count;
+  throw new BadLine(field, `${JSON.stringify(count)} is not a count`, again);
+}
+
+function required<T>(field: string, given: T | undefined): T {
+  if (given === undefined) throw new BadLine(field, 'is missing', again);
+  return given;
+}
+
+/** Null counts as absent. */
+function optionalText(value: Fields, field: string): string | undefined {
+  const text = value[field] ?? undefined;
+  if (text === undefined || typeof text === 'string') return text;
+  throw new BadLine(field, 'is not a string', again);
+}
+
+function oneOf<T extends string>(value: Fields, field: string, allowed: readonly T[]): T | undefined {
+  const given = optionalText(value, field);
+  const found = allowed.find((each) => each === given);
+  if (given !== undefined && found === undefined) {
+    throw new BadLine(field, `${JSON.stringify(given)} is none of ${allowed.join(', ')}`, again);
+  }
+  return found;
+}
+
+function headersOf({ headers }: Fields): Question['headers'] {
+  if (headers === undefined || headers === null) return undefined;
+  if (typeof headers !== 'object' || Array.isArray(headers)) throw new BadLine('headers', 'is not an object', again);
+  const named = Object.entries(headers).map(([name, given]): [string, string[]] => {
+    const values: unknown[] = Array.isArray(given) ? given : [given];
+    const texts = values.filter((each) => typeof each === 'string');
+    if (texts.length === values.length) return [name, texts];
+    throw new BadLine('headers', `${JSON.stringify(name)} is neither a string nor a list of strings`, again);
+  });
+  return Object.fromEntries(named);
+}

@@ -1,0 +1,307 @@
+import { pipeline, Readable } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+import { type Line, questionRecord, readLine } from './line.ts';
+import { BadLine, type DecisionRecord, type Occurrence } from './record.ts';
+
+/** A file, or standard input, as its bytes come. */
+export interface LogSource {
+  /** As messages call it. */
+  readonly name: string;
+  readonly bytes: AsyncIterable<Uint8Array>;
+}
+
+/** What of a log could not be read. */
+export interface BadPlace {
+  readonly file: string;
+  /** 0: the file as a whole, of which nothing more is read. */
+  readonly line: number;
+  readonly message: string;
+  /** One sentence. */
+  readonly remedy: string;
+}
+
+export interface RecordSink {
+  /**
+   * Called in the order of the lines. Lines that say the same at different times mostly come with one and the same `record`,
+   * so that what is found out about it may be kept by it (in a `WeakMap`, which forgets when the reader does).
+   */
+  record(record: DecisionRecord, occurrence: Occurrence): void;
+  bad(bad: BadPlace): void;
+  /** After each piece of input, with the lines read so far in all sources. */
+  progress?(lines: number): void;
+}
+
+export interface ReadTally {
+  /** Blank ones, too. */
+  readonly lines: number;
+  /** Decisions and questions; a line that stands for many counts as these. */
+  readonly decisions: number;
+  /** Lines of our logs about something else. */
+  readonly others: number;
+  readonly bad: number;
+  /** Decisions that the writer of the log has given up. */
+  readonly lost: number;
+}
+
+/** Bytes of a line; what is longer is none. */
+const maxLine = 1024 * 1024;
+/** Bytes in which a file shows whether it is text. */
+const shown = 4096;
+
+/**
+ * Reads logs one after another, in bounded memory however long they are: lines of the record of decisions, of the log, of the
+ * access log, and questions as `explain --requests` takes them, each compressed by gzip or not. Every line that is none of
+ * these goes to `sink.bad`; nothing that a line lacks is guessed.
+ *
+ * @throws what a source throws, with `LogSource.name` as `source` where it is an error.
+ */
+export async function readRecords(sources: Iterable<LogSource>, sink: RecordSink): Promise<ReadTally> {
+  const reader = new Reader(sink);
+  for (const source of sources) await reader.read(source);
+  return reader.tally;
+}
+
+const newline = 0x0a;
+/** How the writer begins a line; then come 24 characters of time, a quote, and what equal lines have in common. */
+const start = Buffer.from('{"decision":1,"time":"');
+const timeEnds = start.length + 24;
+
+class Reader {
+  readonly #sink: RecordSink;
+  readonly #known = new Recent<Line>();
+  readonly #records = new Recent<DecisionRecord>();
+  readonly #utf8 = new TextDecoder('utf-8', { fatal: true });
+  readonly tally = { lines: 0, decisions: 0, others: 0, bad: 0, lost: 0 };
+  #file = '';
+  #line = 0;
+
+  constructor(sink: RecordSink) {
+    this.#sink = sink;
+  }
+
+  async read({ name, bytes }: LogSource): Promise<void> {
+    this.#file = name;
+    this.#line = 0;
+    const source = bytes[Symbol.asyncIterator]();
+    const head = await firstBytes(source);
+    const odd = oddFile(head);
+    if (odd !== null) {
+      this.#badFile(odd[0], odd[1]);
+      await source.return?.();
+      return;
+    }
+    const whole = rejoined(head, source);
+    const isGzip = head[0] === 0x1f && head[1] === 0x8b;
+    try {
+      await this.#lines(isGzip ? gunzipped(whole) : whole);
+    } catch (error) {
+      const code = String((error as NodeJS.ErrnoException).code ?? '');
+      if (!isGzip || !code.startsWith('Z_')) throw error;
+      const message =
+        code === 'Z_BUF_ERROR' ? 'ends in the middle of its compressed text' : 'is not sound as gzip from here on';
+      this.#badFile(message, 'Take the file again: the lines before are read.');
+    }
+  }
+
+  async #lines(chunks: AsyncIterable<Uint8Array>): Promise<void> {
+    let rest: Buffer = Buffer.alloc(0);
+    /** Of a line that is too long, until it ends. */
+    let skipping = false;
+    for await (const each of chunks) {
+      const chunk = Buffer.from(each.buffer, each.byteOffset, each.byteLength);
+      const text = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+      let from = 0;
+      for (let to = text.indexOf(newline, rest.length); to !== -1; to = text.indexOf(newline, from)) {
+        if (!skipping) this.#take(text, from, to, true);
+        skipping = false;
+        from = to + 1;
+      }
+      rest = text.subarray(from);
+      if (skipping) rest = Buffer.alloc(0);
+      else if (rest.length > maxLine) {
+        this.#count();
+        this.#bad(new BadLine(null, 'is longer than 1 MiB', 'Give logs of Sallyport, whose lines are shorter.'));
+        skipping = true;
+        rest = Buffer.alloc(0);
+      }
+      this.#sink.progress?.(this.tally.lines);
+    }
+    if (rest.length > 0) this.#take(rest, 0, rest.length, false);
+  }
+
+  #count(): void {
+    this.#line++;
+    this.tally.lines++;
+  }
+
+  /** One line, without its end. */
+  #take(bytes: Buffer, from: number, to: number, isEnded: boolean): void {
+    this.#count();
+    if (startsAsWritten(bytes, from, to)) {
+      const common = bytes.toString('latin1', from + timeEnds, to);
+      const known = this.#known.get(common);
+      if (known?.kind === 'recorded') {
+        const time = bytes.toString('latin1', from + start.length, from + timeEnds);
+        this.tally.decisions += known.count;
+        this.#sink.record(known.record, {
+          count: known.count,
+          first: time,
+          last: time,
+          file: this.#file,
+          line: this.#line,
+        });
+        return;
+      }
+    }
+    this.#read(bytes, from, to, isEnded);
+  }
+
+  #read(bytes: Buffer, from: number, to: number, isEnded: boolean): void {
+    try {
+      const text = this.#text(bytes.subarray(from, to));
+      if (text.trim() === '') return;
+      const line = readLine(text);
+      this.#say(line);
+      if (line.kind === 'recorded' && line.isAlone && startsAsWritten(bytes, from, to)) {
+        this.#known.set(bytes.toString('latin1', from + timeEnds, to), { ...line, record: this.#same(line.record) });
+      }
+    } catch (error) {
+      if (!(error instanceof BadLine)) throw error;
+      if (isEnded) this.#bad(error);
+      else this.#bad(new BadLine(error.field, `${error.message}; the file ends within the line`, error.remedy));
+    }
+  }
+
+  #say(line: Line): void {
+    switch (line.kind) {
+      case 'other':
+        this.tally.others++;
+        return;
+      case 'lost':
+        this.tally.lost += line.count;
+        return;
+      case 'question':
+        this.#tell(questionRecord(line.given), 1, null, null);
+        return;
+      case 'logged':
+        // What became of a decision: the decision has a line of its own.
+        if (line.record.form === 'log' && line.record.decided === null) this.tally.others++;
+        else this.#tell(line.record, 1, line.time, line.time);
+        return;
+      case 'recorded':
+        this.#tell(line.record, line.count, line.first, line.last);
+    }
+  }
+
+  #tell(record: DecisionRecord, count: number, first: string | null, last: string | null): void {
+    this.tally.decisions += count;
+    this.#sink.record(this.#same(record), { count, first, last, file: this.#file, line: this.#line });
+  }
+
+  /** The object that an equal record came with before. */
+  #same(record: DecisionRecord): DecisionRecord {
+    const key = JSON.stringify(record);
+    const known = this.#records.get(key);
+    if (known !== undefined) return known;
+    this.#records.set(key, record);
+    return record;
+  }
+
+  #text(bytes: Buffer): string {
+    const text = bytes.toString('latin1');
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: text has none of these.
+    if (/[\x00-\x08\x0e-\x1f]/.test(text)) {
+      throw new BadLine(null, 'holds bytes that no text has', 'Give the log as it was written.');
+    }
+    if (!/[\x80-\xff]/.test(text)) return text;
+    try {
+      return this.#utf8.decode(bytes);
+    } catch {
+      throw new BadLine(null, 'is not UTF-8', 'Give the log as it was written, or convert it to UTF-8.');
+    }
+  }
+
+  #bad({ field, message, remedy }: BadLine): void {
+    this.tally.bad++;
+    const said = field === null ? message : `"${field}" ${message}`;
+    this.#sink.bad({ file: this.#file, line: this.#line, message: said, remedy });
+  }
+
+  #badFile(message: string, remedy: string): void {
+    this.tally.bad++;
+    this.#sink.bad({ file: this.#file, line: 0, message, remedy });
+  }
+}
+
+function startsAsWritten(bytes: Buffer, from: number, to: number): boolean {
+  if (to - from < timeEnds + 2 || bytes[from + timeEnds] !== 0x22 || bytes[from + timeEnds + 1] !== 0x2c) return false;
+  for (let i = 0; i < start.length; i++) if (bytes[from + i] !== start[i]) return false;
+  return true;
+}
+
+/** What was met lately, by text: within two bounds of number, and nothing that is long. */
+class Recent<T> {
+  #young = new Map<string, T>();
+  #old = new Map<string, T>();
+
+  get(key: string): T | undefined {
+    const found = this.#young.get(key);
+    if (found !== undefined) return found;
+    const old = this.#old.get(key);
+    if (old !== undefined) this.set(key, old);
+    return old;
+  }
+
+  set(key: string, value: T): void {
+    if (key.length > mostKey) return;
+    if (this.#young.size >= mostKept) {
+      this.#old = this.#young;
+      this.#young = new Map();
+    }
+    this.#young.set(key, value);
+  }
+}
+
+const mostKept = 16_384;
+/** Characters. */
+const mostKey = 2048;
+
+/** Enough to see what kind of file it is, or all there is. */
+async function firstBytes(source: AsyncIterator<Uint8Array>): Promise<Buffer> {
+  let head = Buffer.alloc(0);
+  while (head.length < shown) {
+    const next = await source.next();
+    if (next.done === true) break;
+    head = Buffer.concat([head, next.value]);
+  }
+  return head;
+}
+
+async function* rejoined(head: Buffer, source: AsyncIterator<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const isMarked = head[0] === 0xef && head[1] === 0xbb && head[2] === 0xbf;
+  yield isMarked ? head.subarray(3) : head;
+  for (let next = await source.next(); next.done !== true; next = await source.next()) yield next.value;
+}
+
+function gunzipped(bytes: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+  const gunzip = createGunzip({ chunkSize: 256 * 1024 });
+  // An error of either ends the loop that reads.
+  pipeline(Readable.from(bytes, { objectMode: false }), gunzip, () => {});
+  return gunzip;
+}
+
+const compressions: readonly (readonly [magic: readonly number[], name: string, program: string])[] = [
+  [[0x28, 0xb5, 0x2f, 0xfd], 'zstd', 'zstd'],
+  [[0xfd, 0x37, 0x7a, 0x58, 0x5a], 'xz', 'xz'],
+  [[0x42, 0x5a, 0x68], 'bzip2', 'bzip2'],
+];
+
+/** Why a file is no log, and what to do; null where it may be one. */
+function oddFile(head: Buffer): readonly [message: string, remedy: string] | null {
+  for (const [magic, name, program] of compressions) {
+    if (!magic.every((byte, i) => head[i] === byte)) continue;
+    return [`is compressed by ${name}`, `Decompress it: ${program} -dc FILE, and - for standard input.`];
+  }
+  if (head[0] === 0x1f && head[1] === 0x8b) return null;
+  return head.includes(0) ? ['is binary, and no log', 'Give logs of Sallyport, as text or compressed by gzip.'] : null;
+}

@@ -1,0 +1,102 @@
+/*
+ * The record of decisions: one line of JSON a decision, `decision.schema.json` beside this file. Its question is what
+ * `explain --requests` takes, so that each can be decided again; text of a client is in it as escaped ASCII alone.
+ */
+import type { RequestDecision } from '../policy/decision.ts';
+import type { ResourceRef } from '../resource-ref.ts';
+
+/** Of the format. A line of another version is not read: a field that decides might mean something else. */
+export const recordVersion = 1;
+
+/** A question as given, by flags or by a line; nothing has been judged yet. */
+export interface GivenQuestion {
+  readonly port?: unknown;
+  readonly client?: unknown;
+  readonly identity?: unknown;
+  readonly tls?: unknown;
+  readonly protocol?: unknown;
+  readonly method?: unknown;
+  readonly path?: unknown;
+  readonly host?: unknown;
+  /** A string or a list of strings by name. */
+  readonly headers?: unknown;
+  /** `body` or `upgrade` where that comes with the request; else what the headers announce. */
+  readonly carries?: unknown;
+}
+
+export type Protocol = 'http1' | 'http2' | 'grpc' | 'tcp' | 'connect';
+
+/**
+ * A question as a line holds it, each field of its type. `accept`: the connection was refused by NetworkPolicies before
+ * anything was read of it, so that there is neither TLS nor a request.
+ */
+export interface Question {
+  /** By a name of the pod's only in questions. Undefined where the line does not say it: an access log of before it did. */
+  readonly port?: number | string;
+  readonly client: string;
+  /** Not beside `tls`. Neither: without TLS. */
+  readonly identity?: string;
+  readonly tls?: 'none' | 'anonymous' | 'passthrough';
+  readonly protocol: Protocol | 'accept';
+  /** With its query. A byte that is no UTF-8 is U+DC80 to U+DCFF, as `explain` takes it; so in the next two. */
+  readonly method?: string;
+  readonly path?: string;
+  readonly host?: string;
+  /** An empty list: the request had no such field. */
+  readonly headers?: Readonly<Record<string, readonly string[]>>;
+  readonly carries?: 'body' | 'upgrade';
+}
+
+/**
+ * What of the request a line does not hold, and a policy might ask about. `headers`: every field that `Question.headers` does
+ * not name. `tls`: a client without an identity may have used TLS or not. A part that was cut counts as left out.
+ */
+export type Omission = 'path' | 'query' | 'host' | 'method' | 'headers' | 'tls' | 'carries';
+
+export interface Decided {
+  readonly verdict: RequestDecision['kind'];
+  /** What was answered in place of the app; null where nothing was. */
+  readonly status: number | null;
+  readonly audit: boolean;
+  /** Null where the line does not say it. */
+  readonly server: ResourceRef | null;
+  readonly route: ResourceRef | null;
+  readonly authz: ResourceRef | null;
+  /** One sentence; empty where the line has none. */
+  readonly reason: string;
+}
+
+/** What lines that differ in nothing but their times have in common. One object for all of them, within bounds of memory. */
+export interface DecisionRecord {
+  /** Of what kind the line was: of the record, of the log, of the access log, or a question of `explain --requests`. */
+  readonly form: 'record' | 'log' | 'access' | 'question';
+  readonly question: Question;
+  readonly omits: readonly Omission[];
+  /** Null, or with what the values of `question.headers` are hashed: see `hashedValue`. */
+  readonly salt: string | null;
+  /** Null where the line does not say what was decided: a question, a line of the access log. */
+  readonly decided: Decided | null;
+}
+
+/** One line: how many decisions it stands for, and when they were (RFC 3339; null where it does not say). */
+export interface Occurrence {
+  readonly count: number;
+  readonly first: string | null;
+  readonly last: string | null;
+  /** As it was given; `stdin` for standard input. */
+  readonly file: string;
+  readonly line: number;
+}
+
+/** A line that is not what it should be. `field` is the one at fault; null when the line as a whole is. */
+export class BadLine extends Error {
+  readonly code = 'bad-line';
+  readonly field: string | null;
+  /** One sentence. */
+  readonly remedy: string;
+  constructor(field: string | null, message: string, remedy: string) {
+    super(message);
+    this.field = field;
+    this.remedy = remedy;
+  }
+}
