@@ -1,33 +1,19 @@
 import { styleText } from 'node:util';
-import { readWorkload } from '../lib/config/config.ts';
 import { readListeners } from '../lib/config/listeners.ts';
-import { readManifest } from '../lib/config/manifest.ts';
-import { type Flags, faultText, type VariableName } from '../lib/config/variables.ts';
 import { type Complaint, complaintText } from '../lib/errors/complaint.ts';
 import { usageExit } from '../lib/errors/exits.ts';
 import type { ExplainJson } from '../lib/policy/explain.ts';
-import type { Workload } from '../lib/policy/workload.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import { refText } from '../lib/resource-ref.ts';
 import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
-import { warnOf } from './check.ts';
 import { withNotes } from './explain-notes.ts';
 import { answerOf, policyOf } from './explain-policy.ts';
 import { type Asked, BadQuestion, queryFrom } from './explain-query.ts';
 import { answerLines } from './explain-requests.ts';
+import { pathsOf, workloadOf } from './pod.ts';
 
 type Flag = FlagOf<'explain'>;
 
-/** Flags that stand for a variable; several of one are a comma-separated list. */
-const podFlags: readonly (readonly [Flag, VariableName])[] = [
-  ['namespace', 'SALLYPORT_POD_NAMESPACE'],
-  ['pod-label', 'SALLYPORT_POD_LABELS'],
-  ['pod-port', 'SALLYPORT_POD_PORTS'],
-  ['pod-ip', 'SALLYPORT_POD_IPS'],
-  ['probe', 'SALLYPORT_PROBES'],
-  ['default-policy', 'SALLYPORT_DEFAULT_INBOUND_POLICY'],
-  ['opaque-ports', 'SALLYPORT_OPAQUE_PORTS'],
-];
 const requestFlags = ['port', 'client', 'identity', 'tls', 'protocol', 'method', 'path', 'host', 'header'] as const;
 
 export const main: Main<'explain'> = async (line, io) => {
@@ -55,10 +41,7 @@ export const main: Main<'explain'> = async (line, io) => {
 };
 
 function policyPaths(line: CommandLine<Flag>, io: Io): readonly string[] {
-  const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
-  const paths = line.has('policy') ? line.values('policy') : fromEnvironment ? [fromEnvironment] : [];
-  if (paths.length === 0)
-    throw new UsageError('missing-argument', 'no policy', 'write --policy PATH, or set SALLYPORT_POLICY');
+  const paths = pathsOf(line.values('policy'), io);
   if (paths.includes('-') && line.value('requests') === '-') {
     throw new UsageError(
       'flags-conflict',
@@ -67,18 +50,6 @@ function policyPaths(line: CommandLine<Flag>, io: Io): readonly string[] {
     );
   }
   return paths;
-}
-
-function workloadOf(line: CommandLine<Flag>, io: Io): Workload {
-  const given: Flags = new Map(
-    podFlags
-      .filter(([flag]) => line.has(flag))
-      .map(([flag, name]) => [name, { flag: `--${flag}`, value: line.values(flag).join(',') }]),
-  );
-  const facts = readWorkload(io.env, { readManifest }, given);
-  if (!facts.ok) throw new UsageError(facts.faults.map(faultText));
-  warnOf(facts.warnings, io);
-  return facts.workload;
 }
 
 function queryOfFlags(line: CommandLine<Flag>, asked: Asked): ReturnType<typeof queryFrom> {

@@ -27,6 +27,7 @@ const loaders: Loaders = {
   demo: () => import('./demo.ts'),
   check: () => import('./check.ts'),
   explain: () => import('./explain.ts'),
+  replay: () => import('./replay.ts'),
   certs: () => import('./certs.ts'),
   iptables: () => import('./iptables.ts'),
   inject: () => import('./inject.ts'),

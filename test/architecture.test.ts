@@ -183,6 +183,18 @@ const rules: readonly Rule[] = [
     why: 'lines of logs to questions and what was decided, and back: it opens no files and decides nothing',
   },
   {
+    room: /^lib\/replay\//,
+    may: [
+      /^lib\/replay\//,
+      /^lib\/records\/(record|hashed)\.ts$/,
+      plainValues,
+      policyValues,
+      /^lib\/policy\/(carried|explain)\.ts$/,
+    ],
+    packages: [],
+    why: 'what was decided, held against a policy: values alone',
+  },
+  {
     room: /^lib\/telemetry\//,
     may: [
       /^lib\/telemetry\//,

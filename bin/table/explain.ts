@@ -1,3 +1,4 @@
+import { podFlagRows, podHeading } from './pod.ts';
 import { command, once, repeated, toggle } from './row.ts';
 
 export const explainCommand = command({
@@ -11,8 +12,7 @@ export const explainCommand = command({
   headings: {
     policy: 'The request (GET / HTTP/1.1 without TLS, where nothing else is said):',
     requests: 'Many requests:',
-    namespace:
-      'The pod (each wins over its variable, SALLYPORT_POD_LABELS and so on, and over the annotations of a manifest):',
+    namespace: podHeading,
     json: 'Output:',
   },
   flags: {
@@ -33,13 +33,7 @@ export const explainCommand = command({
       'FILE|-',
       'one JSON object a line, { "port": 8080, "client": "10.1.2.3", "identity": "…" or "tls": "…", "protocol": "…", "method": "…", "path": "…", "host": "…", "headers": { "k": "v" or ["v", …] } }; prints one JSON decision a line, in order. All are asked at one instant, so that equal lines spend a rate limit as a burst does. A line that cannot be read yields { "error": … }. Lines of the log (JSON or plain) and of the access log are taken as they are, and answered with what they say as "logged"; --port says where lines of an access log belong.',
     ),
-    namespace: once('NS', 'of the pod'),
-    'pod-label': repeated('K=V', 'may be repeated, as may the next three'),
-    'pod-port': repeated('NAME=N', 'a named port'),
-    'pod-ip': repeated('IP', 'what podClusterIp means'),
-    probe: repeated('P', 'a probe of the app, as in SALLYPORT_PROBES: PORT/PATH, grpc:PORT, tcp:PORT'),
-    'default-policy': once('P', 'for ports without a Server'),
-    'opaque-ports': once('LIST', 'ports without a Server that are never inspected'),
+    ...podFlagRows,
     json: toggle('one JSON object on stdout'),
   },
   exits: 'explain',

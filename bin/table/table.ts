@@ -2,6 +2,7 @@ import { certsCommand } from './certs.ts';
 import { explainCommand } from './explain.ts';
 import { injectCommand } from './inject.ts';
 import { iptablesCommand } from './iptables.ts';
+import { replayCommand } from './replay.ts';
 import { type CommandRow, command, flagsOnly, once, toggle } from './row.ts';
 
 /** Every command with its flags. Help, hints, what is accepted and README's table come from here. */
@@ -48,6 +49,7 @@ export const commandTable = {
     exits: 'check',
   }),
   explain: explainCommand,
+  replay: replayCommand,
   certs: certsCommand,
   inject: injectCommand,
   iptables: iptablesCommand,

@@ -18,7 +18,14 @@ export const commandFaults = {
     'A question to explain holds what no request has, or lacks what every request has.',
     'Write the fields that explain --help lists, each of its type.',
   ),
-  'requests-unreadable': fault('The file of --requests cannot be read.', 'Check the path and its permissions.'),
+  'requests-unreadable': fault(
+    'The file of --requests, or a log, cannot be read.',
+    'Check the path and its permissions.',
+  ),
+  'bad-line': fault(
+    'A line of a log is no decision, or not whole; a warning. The others are read.',
+    'Give logs of Sallyport, whole, of this version or an older one.',
+  ),
   'unread-field': fault('A line of --requests has a field that is not read; a warning.', 'Correct its spelling.'),
   'log-lines': fault(
     'Lines of a log among the requests hold no header fields, and some of them no request; a warning.',

@@ -23,6 +23,11 @@ export const exitMeanings = {
     1: 'refused',
     64: 'wrong usage, unreadable policy (--requests: a line that cannot be read; the others are answered)',
   },
+  replay: {
+    0: 'nothing would be decided otherwise',
+    1: 'something would',
+    64: 'wrong usage, unreadable log or policy',
+  },
   certs: { 0: 'written', 1: 'nothing could be written', 64: 'wrong usage' },
   inject: { 0: 'done', 1: 'errors, nothing is printed', 64: 'wrong usage' },
   iptables: { 0: 'done', 1: 'refused, nothing is half done', 64: 'wrong usage' },

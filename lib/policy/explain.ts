@@ -201,7 +201,7 @@ function partsOf(identity: string): readonly [string, string] {
 }
 
 /** The request as a lane would hand it over; a sentence where it would refuse it before it asks policy. */
-function requestFacts(query: ExplainQuery, protocol: Carried): RequestFacts | string {
+export function requestFacts(query: ExplainQuery, protocol: Carried): RequestFacts | string {
   const grpc = protocol === 'grpc';
   const http1 = protocol === 'http1';
   const method = query.method ?? (grpc ? 'POST' : 'GET');

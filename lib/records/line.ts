@@ -6,6 +6,7 @@ import {
   type DecisionRecord,
   type GivenQuestion,
   type Omission,
+  portProtocols,
   type Question,
   recordVersion,
 } from './record.ts';
@@ -98,6 +99,7 @@ function questionOf(value: Fields): Question {
     throw new BadLine('identity', 'is given together with tls', 'Leave one out: an identity already means mesh TLS.');
   }
   const carries = oneOf(value, 'carries', ['body', 'upgrade'] as const);
+  const declared = oneOf(value, 'declared', portProtocols);
   const texts = (['method', 'path', 'host'] as const).flatMap((field) => {
     const text = optionalText(value, field);
     return text === undefined ? [] : [[field, text] as const];
@@ -111,15 +113,16 @@ function questionOf(value: Fields): Question {
     protocol,
     ...Object.fromEntries(texts),
     ...(headers === undefined ? {} : { headers }),
+    ...(value.names === undefined ? {} : { names: textsOf('names', value.names) }),
     ...(carries === undefined ? {} : { carries }),
+    ...(declared === undefined ? {} : { declared }),
   };
 }
 
 /** A record names all that it leaves out; one without a method or a path that does not say so is not whole. */
 function omitsOf(given: unknown, { protocol, method, path }: Question): readonly Omission[] {
   if (protocol === 'tcp' || protocol === 'connect' || protocol === 'accept') return [];
-  if (given !== undefined && !Array.isArray(given)) throw new BadLine('omits', 'is not a list', again);
-  const omits = ((given ?? []) as unknown[]).map((each) => {
+  const omits = textsOf('omits', given ?? []).map((each) => {
     const known = omissions.find((name) => name === each);
     if (known === undefined) throw new BadLine('omits', `${JSON.stringify(each)} is not known`, again);
     return known;
@@ -141,6 +144,13 @@ function decidedOf(value: Fields): Decided {
     authz: refOf(value, 'authz'),
     reason: optionalText(value, 'reason') ?? '',
   };
+}
+
+function textsOf(field: string, given: unknown): string[] {
+  const list: unknown[] = Array.isArray(given) ? given : [given];
+  const texts = list.filter((each) => typeof each === 'string');
+  if (texts.length === list.length) return texts;
+  throw new BadLine(field, 'is no list of strings', again);
 }
 
 function refOf(value: Fields, field: string): ResourceRef | null {

@@ -1,7 +1,7 @@
 import { isLatin1, textOfBytes } from '../policy/bytes.ts';
 import type { RequestDecision } from '../policy/decision.ts';
 import type { ResourceRef } from '../resource-ref.ts';
-import { BadLine, type Decided, type DecisionRecord, type Omission, type Question } from './record.ts';
+import { BadLine, type Decided, type DecisionRecord, type Omission, portProtocols, type Question } from './record.ts';
 
 /*
  * Lines of our own logs as they stand: the decision log in JSON or plain, the access log in JSON or as Apache has it. Fields
@@ -86,7 +86,7 @@ function decisionLine(fields: Fields, time: string | null): LogLine {
     ? { port, client, protocol: 'accept' }
     : isRequest
       ? { port, client, ...tlsOf(fields), ...requestOf(fields) }
-      : { port, client, ...tlsOf(fields), protocol: 'tcp' };
+      : { port, client, ...tlsOf(fields), protocol: 'tcp', ...declaredOf(fields) };
   const decided = verdict === null ? null : decidedOf(verdict, fields);
   const omits = isRequest ? logged : none;
   return { kind: 'logged', logged: message, time, record: { form: 'log', question, omits, salt: null, decided } };
@@ -139,6 +139,13 @@ function requestOf(fields: Fields): Asked {
     // A request of HTTP/1.0 has none.
     ...(host === '' || host === undefined ? {} : { host: uncut('host', host) }),
   };
+}
+
+/** Of lines that do not name it: known where nobody has looked for TLS. */
+function declaredOf({ port_protocol: named, no_tls_reason: reason }: Fields): Pick<Question, 'declared'> {
+  const declared = portProtocols.find((each) => each === named);
+  if (declared !== undefined) return { declared };
+  return reason === 'port_skipped' ? { declared: 'opaque' } : {};
 }
 
 /** Of lines that do not name it, by the version; gRPC only where its route says so. */

@@ -2,7 +2,7 @@
  * The record of decisions: one line of JSON a decision, `decision.schema.json` beside this file. Its question is what
  * `explain --requests` takes, so that each can be decided again; text of a client is in it as escaped ASCII alone.
  */
-import type { RequestDecision } from '../policy/decision.ts';
+import type { PortProtocol, RequestDecision } from '../policy/decision.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 
 /** Of the format. A line of another version is not read: a field that decides might mean something else. */
@@ -24,6 +24,8 @@ export interface GivenQuestion {
   readonly carries?: unknown;
 }
 
+export const portProtocols: readonly PortProtocol[] = ['detect', 'http1', 'http2', 'grpc', 'opaque', 'tls'];
+
 export type Protocol = 'http1' | 'http2' | 'grpc' | 'tcp' | 'connect';
 
 /**
@@ -44,7 +46,11 @@ export interface Question {
   readonly host?: string;
   /** An empty list: the request had no such field. */
   readonly headers?: Readonly<Record<string, readonly string[]>>;
+  /** Other fields of the request whose name holds anything but letters, digits and hyphens; in lower case. */
+  readonly names?: readonly string[];
   readonly carries?: 'body' | 'upgrade';
+  /** Of bytes (`tcp`): the protocol of the port by the policy of then, which is what was looked for in them. */
+  readonly declared?: PortProtocol;
 }
 
 /**

@@ -186,5 +186,8 @@ function askedBy(tables: readonly RouteTable[]): AskedOfRequests {
     ...(traits.guarded?.names ?? []),
     ...rules.flatMap(({ guarded }) => guarded?.aliases ?? []),
   ]);
-  return { headers: [...new Set(headers)].sort(), query: tables.some(({ traits }) => traits.queryNames !== noQueryNames) };
+  return {
+    headers: [...new Set(headers)].sort(),
+    query: tables.some(({ traits }) => traits.queryNames !== noQueryNames),
+  };
 }

@@ -1,0 +1,77 @@
+import { createReadStream } from 'node:fs';
+import { fileFault } from '../lib/config/file-fault.ts';
+import { type LogSource, type ReadTally, readRecords } from '../lib/records/read.ts';
+import type { DecisionRecord, Occurrence } from '../lib/records/record.ts';
+import { complain, type Io, UsageError } from './arguments.ts';
+import { Progress } from './progress.ts';
+
+/** Lines that cannot be read and are said one by one, of each file; the others are counted. */
+const mostSaid = 10;
+
+/** Bytes in one read. */
+const chunkBytes = 512 * 1024;
+
+/**
+ * Reads the logs that a command line names (`-` is standard input), one after another. What cannot be read is said on
+ * standard error, with file, line and remedy; what is not there throws.
+ *
+ * @throws UsageError
+ */
+export async function readLogs(
+  paths: readonly string[],
+  io: Io,
+  record: (record: DecisionRecord, occurrence: Occurrence) => void,
+): Promise<ReadTally> {
+  if (paths.length === 0) throw new UsageError('missing-argument', 'no log', 'name a file, or - for standard input');
+  if (paths.filter((path) => path === '-').length > 1) {
+    throw new UsageError('unexpected-argument', 'standard input is named twice', 'write - once');
+  }
+  if (paths.includes('-') && 'isTTY' in io.stdin && io.stdin.isTTY === true) {
+    io.stderr.write('reading standard input; Ctrl-D on a line of its own ends it\n');
+  }
+  const progress = new Progress(io.stderr);
+  const said = new Map<string, number>();
+  try {
+    return await readRecords(
+      paths.map((path) => sourceOf(path, io)),
+      {
+        record,
+        bad({ file, line, message, remedy }) {
+          const times = (said.get(file) ?? 0) + 1;
+          said.set(file, times);
+          if (times > mostSaid) return;
+          const where = line === 0 ? file : `${file}:${line}`;
+          complain(io, 'warning', { code: 'bad-line', message: `${where}: ${message}`, hint: remedy });
+        },
+        progress: (lines) => progress.say(() => `${lines} lines read`),
+      },
+    );
+  } finally {
+    progress.end();
+    for (const [file, times] of said) sayRest(file, times - mostSaid, io);
+  }
+}
+
+function sayRest(file: string, others: number, io: Io): void {
+  if (others <= 0) return;
+  const message = `${file}: ${others} more ${others === 1 ? 'line' : 'lines'} cannot be read`;
+  complain(io, 'warning', { code: 'bad-line', message, hint: '' });
+}
+
+function sourceOf(path: string, io: Io): LogSource {
+  return path === '-' ? { name: 'stdin', bytes: bytesOf(io.stdin) } : { name: path, bytes: fileBytes(path) };
+}
+
+async function* bytesOf(stream: NodeJS.ReadableStream): AsyncGenerator<Uint8Array> {
+  for await (const chunk of stream) yield typeof chunk === 'string' ? Buffer.from(chunk) : chunk;
+}
+
+/** @throws UsageError where the file cannot be read, or no further. */
+async function* fileBytes(path: string): AsyncGenerator<Uint8Array> {
+  try {
+    yield* createReadStream(path, { highWaterMark: chunkBytes }) as AsyncIterable<Buffer>;
+  } catch (error) {
+    const { why, remedy } = fileFault(path, error);
+    throw new UsageError('requests-unreadable', `${path} cannot be read: ${why}`, remedy);
+  }
+}

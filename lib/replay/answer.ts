@@ -1,0 +1,228 @@
+import type { Client, ClientTls } from '../client.ts';
+import { identityOfName } from '../identity-name.ts';
+import { parseIp } from '../ip.ts';
+import { type Carried, isBytes, takesTls } from '../policy/carried.ts';
+import type {
+  Authorizer,
+  Candidate,
+  ConnectionDecision,
+  PortPolicy,
+  Reasons,
+  RequestFacts,
+} from '../policy/decision.ts';
+import { type ExplainQuery, requestFacts } from '../policy/explain.ts';
+import { refusalOf } from '../policy/refusals.ts';
+import type { Decided, DecisionRecord, Question } from '../records/record.ts';
+
+/** What a policy would have decided of what a line says; or what the line lacks for that. */
+export type Answer = Decision | Unknown;
+
+export interface Decision extends Omit<Decided, 'reason'> {
+  readonly kind: 'decided';
+  /** Why, and why not by others; computed when it is asked for. */
+  reasons(): Reasons;
+}
+
+export interface Unknown {
+  readonly kind: 'unknown';
+  /** As in "the line does not hold …". */
+  readonly lacks: string;
+}
+
+/** The port of a line, which a question may have by name; null where it is none of the pod's. */
+export type PortOf = (given: Question['port']) => number | null;
+
+const unknown = (lacks: string): Unknown => ({ kind: 'unknown', lacks });
+
+/**
+ * Decides what a line says by the policy in force at `authorizer`, as the data plane would, and nothing on a guess: where the
+ * decision asks for what the line does not hold, it is unknown.
+ */
+export function answerOf(authorizer: Authorizer, record: DecisionRecord, portOf: PortOf): Answer {
+  const { question, omits } = record;
+  const port = portOf(question.port);
+  const ip = parseIp(question.client);
+  if (port === null) return unknown('a port of the pod');
+  if (ip === undefined) return unknown('the address of the client');
+  const policy = authorizer.port(port);
+  if (authorizer.admits(port, ip).kind === 'refused') {
+    return closed(policy, () => authorizer.admissionReasons(port, ip));
+  }
+  if (question.protocol === 'accept')
+    return unknown('what would have come on the connection, which was refused at once');
+  const asked = (tls: ClientTls): Answer => ofClient(authorizer, policy, { ip, tls }, record);
+  const tls = tlsOf(question);
+  if (tls === null) return unknown('an identity that a certificate could give');
+  if (!omits.includes('tls') || tls.kind !== 'none') return asked(tls);
+  const [plain, inTls] = [asked(tls), asked({ kind: 'mesh', identity: null })];
+  if (plain.kind === 'unknown') return plain;
+  const alike = inTls.kind === 'decided' && inTls.verdict === plain.verdict && inTls.authz?.name === plain.authz?.name;
+  return alike ? plain : unknown('whether the client used TLS');
+}
+
+function tlsOf({ identity, tls = 'none' }: Question): ClientTls | null {
+  if (identity !== undefined) {
+    const found = identityOfName(identity);
+    return found === null ? null : { kind: 'mesh', identity: found };
+  }
+  switch (tls) {
+    case 'none':
+      return { kind: 'none', reason: 'no_tls_from_remote' };
+    case 'anonymous':
+      return { kind: 'mesh', identity: null };
+    case 'passthrough':
+      return { kind: 'passthrough', sni: '' };
+  }
+}
+
+function ofClient(authorizer: Authorizer, policy: PortPolicy, given: Client, record: DecisionRecord): Answer {
+  const { question } = record;
+  const { protocol } = question;
+  const inTls = given.tls.kind === 'passthrough' && takesTls(authorizer, policy, given);
+  const client = inTls ? given : seenBy(policy, given);
+  if (protocol === 'connect') return ofSilence(authorizer, policy, client);
+  if (protocol === 'tcp') {
+    if (inTls) return unknown('what was in the TLS, which would end here');
+    // A question says what came; a line of a log says what was seen of it.
+    return record.form !== 'question' && looksFurther(policy, question)
+      ? unknown(`what it begins with, which a port of protocol ${policy.protocol} looks for`)
+      : ofConnection(policy, authorizer.connection(policy, client), () => authorizer.connectionReasons(policy, client));
+  }
+  if (!inTls && isBytes(policy, client, protocol as Carried)) {
+    return ofConnection(policy, authorizer.connection(policy, client), () =>
+      authorizer.connectionReasons(policy, client),
+    );
+  }
+  return ofRequest(authorizer, policy, client, record, protocol as Exclude<Carried, 'tcp'>);
+}
+
+/** On an opaque port nobody looks for TLS. */
+function seenBy({ protocol }: PortPolicy, { ip, tls }: Client): Client {
+  return { ip, tls: protocol === 'opaque' ? { kind: 'none', reason: 'port_skipped' } : tls };
+}
+
+/** Whether the port looks for more than the one that the line is from has looked for. */
+function looksFurther({ protocol: wanted }: PortPolicy, { declared, tls }: Question): boolean {
+  if (wanted === 'opaque' || wanted === declared) return false;
+  if (declared === 'opaque' || declared === undefined) return true;
+  // In TLS for others nobody looks for HTTP.
+  return declared === 'tls' && wanted !== 'tls' && tls !== 'passthrough';
+}
+
+function ofSilence(authorizer: Authorizer, policy: PortPolicy, client: Client): Answer {
+  const decision = authorizer.connection(policy, client);
+  const reasons = (): Reasons => authorizer.connectionReasons(policy, client);
+  if (policy.protocol === 'opaque' && decision.kind === 'permit') return ofConnection(policy, decision, reasons);
+  if (!authorizer.probes(policy, client).silence) return closed(policy, reasons);
+  const authz = { group: '', kind: 'default', name: 'probe' };
+  return { kind: 'decided', verdict: 'permit', ...plain, server: policy.server, authz, reasons: noReasons };
+}
+
+const plain = { status: null, audit: false, route: null, authz: null } as const;
+const noReasons = (): Reasons => ({ reason: '', candidates: [] });
+
+function closed({ server }: PortPolicy, reasons: () => Reasons): Answer {
+  return { kind: 'decided', verdict: 'deny', ...plain, server, reasons };
+}
+
+function ofConnection(policy: PortPolicy, decision: ConnectionDecision, reasons: () => Reasons): Answer {
+  if (decision.kind === 'deny') return closed(policy, reasons);
+  const { server, authz, audit } = decision;
+  return { kind: 'decided', verdict: 'permit', ...plain, server, authz, audit, reasons };
+}
+
+function ofRequest(
+  authorizer: Authorizer,
+  policy: PortPolicy,
+  client: Client,
+  { question, omits }: DecisionRecord,
+  protocol: Exclude<Carried, 'tcp'>,
+): Answer {
+  for (const part of ['path', 'method'] as const) if (omits.includes(part)) return unknown(`the ${part}`);
+  if (omits.includes('query') && policy.asks.query) return unknown('the query, which routes of the port look at');
+  const facts = requestFacts(queryOf(question, client), protocol);
+  if (typeof facts === 'string') {
+    const reasons = (): Reasons => ({ reason: `the request is malformed: ${facts}`, candidates: [] });
+    return { kind: 'decided', verdict: 'invalid', ...plain, status: 400, server: policy.server, reasons };
+  }
+  const told = new ToldFacts(facts, question, omits);
+  const decision = authorizer.request(policy, client, told);
+  if (told.missing !== null) return unknown(told.missing);
+  return {
+    kind: 'decided',
+    verdict: decision.kind,
+    status: refusalOf(decision)?.http ?? null,
+    audit: 'audit' in decision && decision.audit,
+    server: decision.server,
+    route: 'route' in decision ? decision.route : null,
+    authz: 'authz' in decision ? decision.authz : null,
+    reasons: () => authorizer.requestReasons(policy, client, told, decision),
+  };
+}
+
+function queryOf(question: Question, { ip }: Client): ExplainQuery {
+  const { method, path, host, headers = {}, names = [], carries } = question;
+  const withheld = names.filter((name) => headers[name] === undefined).map((name) => [name, ''] as const);
+  return {
+    port: 0,
+    ip,
+    ...(method === undefined ? {} : { method }),
+    ...(path === undefined ? {} : { path }),
+    ...(host === undefined ? {} : { host }),
+    ...(carries === undefined ? {} : { carries }),
+    headers: [
+      ...Object.entries(headers).flatMap(([name, values]) => values.map((v) => [name, v] as const)),
+      ...withheld,
+    ],
+  };
+}
+
+/** A request as a line tells it, that knows when it is asked for what the line does not hold. */
+class ToldFacts implements RequestFacts {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly grpc: boolean;
+  readonly oddNames: readonly string[];
+  readonly #facts: RequestFacts;
+  readonly #question: Question;
+  readonly #omits: DecisionRecord['omits'];
+  /** The first of what was asked for in vain. */
+  missing: string | null = null;
+
+  constructor(facts: RequestFacts, question: Question, omits: DecisionRecord['omits']) {
+    this.#facts = facts;
+    this.#question = question;
+    this.#omits = omits;
+    this.method = facts.method;
+    this.path = facts.path;
+    this.query = facts.query;
+    this.grpc = facts.grpc;
+    this.oddNames = facts.oddNames;
+  }
+
+  get host(): string {
+    if (this.#omits.includes('host')) this.missing ??= 'the host';
+    return this.#facts.host;
+  }
+
+  get carries(): RequestFacts['carries'] {
+    if (this.#omits.includes('carries')) this.missing ??= 'whether content came with the request';
+    return this.#facts.carries;
+  }
+
+  header(name: string): readonly string[] {
+    const isTold = name === 'host' || this.#question.headers?.[name] !== undefined || !this.#omits.includes('headers');
+    if (!isTold) this.missing ??= `the header ${name}`;
+    return this.#facts.header(name);
+  }
+}
+
+/** In a few words: which clause of which authorization failed; empty where none was asked. */
+export function failedClauses(candidates: readonly Candidate[]): string {
+  const failed = candidates.filter(({ granted }) => !granted);
+  const shown = failed.slice(0, mostClauses).map(({ authz, failed: clause }) => `${authz.name} ${clause}`);
+  return [...shown, ...(failed.length > mostClauses ? ['…'] : [])].join(', ');
+}
+
+const mostClauses = 4;

@@ -1,0 +1,191 @@
+import type { Authorizer } from '../policy/decision.ts';
+import type { Decided, DecisionRecord, Occurrence } from '../records/record.ts';
+import { type ResourceRef, refText } from '../resource-ref.ts';
+import { type Answer, answerOf, type Decision, failedClauses, type PortOf } from './answer.ts';
+
+/** Worst first. `moved`: answered alike, but by another document, or audited by one alone. */
+export const changes = ['allowed', 'refused', 'otherwise', 'moved'] as const;
+export type Change = (typeof changes)[number];
+
+/** Decisions that differ alike, for the same reason. */
+export interface Difference {
+  readonly change: Change;
+  readonly port: number | string | null;
+  readonly before: Outcome;
+  readonly after: Outcome;
+  /** The clauses of the new policy that refuse, as `checkout-only identity`; empty where it allows. */
+  readonly failed: string;
+  count: number;
+  first: string | null;
+  last: string | null;
+  /** Decisions by client, an identity or else an address: of the first `mostClients`; then null stands for all others. */
+  readonly clients: Map<string | null, number>;
+  readonly examples: Example[];
+}
+
+export interface Outcome {
+  readonly verdict: Decided['verdict'];
+  readonly audit: boolean;
+  readonly server: ResourceRef | null;
+  readonly route: ResourceRef | null;
+  readonly authz: ResourceRef | null;
+}
+
+export interface Example {
+  readonly record: DecisionRecord;
+  readonly reason: string;
+  readonly file: string;
+  readonly line: number;
+}
+
+export interface ReplayTally {
+  /** Of those compared. */
+  same: number;
+  /** Over a rate limit then; limits are not replayed, so each counts as what it would have been below it. */
+  overLimit: number;
+  /** Lines that do not say what was decided, where there is nothing else to compare with. */
+  notDecided: number;
+  /** Differences beyond the number that is kept apart. */
+  uncounted: number;
+  /** What lines lack that decides, with how many decisions lack it. */
+  readonly unknown: Map<string, number>;
+}
+
+const most = { differences: 10_000, clients: 1_000, examples: 2, unknown: 1_000 } as const;
+
+/** What became of a record: the same each time it comes. */
+type Compared =
+  | { readonly kind: 'same' | 'overLimit' | 'notDecided' | 'uncounted' }
+  | { readonly kind: 'unknown'; readonly lacks: string }
+  | { readonly kind: 'different'; readonly difference: Difference };
+
+export interface Against {
+  readonly authorizer: Authorizer;
+  readonly portOf: PortOf;
+}
+
+/** Holds decisions of a log against a policy; what it keeps is bounded, however long the log. */
+export class Comparison {
+  readonly #after: Against;
+  /** Null: what was recorded. */
+  readonly #before: Against | null;
+  readonly #known = new WeakMap<DecisionRecord, Compared>();
+  readonly #differences = new Map<string, Difference>();
+  readonly tally: ReplayTally = { same: 0, overLimit: 0, notDecided: 0, uncounted: 0, unknown: new Map() };
+
+  constructor(after: Against, before: Against | null) {
+    this.#after = after;
+    this.#before = before;
+  }
+
+  add(record: DecisionRecord, occurrence: Occurrence): void {
+    let compared = this.#known.get(record);
+    if (compared === undefined) {
+      compared = this.#compare(record, occurrence);
+      this.#known.set(record, compared);
+    }
+    const { count } = occurrence;
+    switch (compared.kind) {
+      case 'unknown': {
+        const { unknown } = this.tally;
+        const lacks = unknown.has(compared.lacks) || unknown.size < most.unknown ? compared.lacks : 'something else';
+        unknown.set(lacks, (unknown.get(lacks) ?? 0) + count);
+        return;
+      }
+      case 'different':
+        addTo(compared.difference, record, occurrence);
+        return;
+      case 'overLimit':
+        this.tally.overLimit += count;
+        this.tally.same += count;
+        return;
+      default:
+        this.tally[compared.kind] += count;
+    }
+  }
+
+  /** Worst first, and of one kind the most frequent. */
+  differences(): Difference[] {
+    return [...this.#differences.values()].sort(
+      (a, b) => changes.indexOf(a.change) - changes.indexOf(b.change) || b.count - a.count,
+    );
+  }
+
+  #compare(record: DecisionRecord, { file, line }: Occurrence): Compared {
+    const before = this.#decidedBefore(record);
+    if (before === null) return { kind: 'notDecided' };
+    if ('kind' in before && before.kind === 'unknown') return before;
+    const answer = this.#answer(this.#after, record);
+    if (answer.kind === 'unknown') return answer;
+    const then = outcomeOf(before);
+    const now = outcomeOf(answer);
+    const change = changeOf(then, now);
+    if (change === null) return { kind: before.verdict === 'rate-limited' ? 'overLimit' : 'same' };
+    return this.#differenceOf(change, record, then, now, answer, { file, line });
+  }
+
+  #decidedBefore(record: DecisionRecord): Decided | Answer | null {
+    return this.#before === null ? record.decided : this.#answer(this.#before, record);
+  }
+
+  #answer({ authorizer, portOf }: Against, record: DecisionRecord): Answer {
+    return answerOf(authorizer, record, portOf);
+  }
+
+  #differenceOf(
+    change: Change,
+    record: DecisionRecord,
+    before: Outcome,
+    after: Outcome,
+    answer: Decision,
+    place: Pick<Occurrence, 'file' | 'line'>,
+  ): Compared {
+    const { reason, candidates } = answer.reasons();
+    const failed = isRefused(after) ? failedClauses(candidates) : '';
+    const port = record.question.port ?? null;
+    const key = JSON.stringify([change, port, before, after, failed]);
+    let difference = this.#differences.get(key);
+    if (difference === undefined) {
+      if (this.#differences.size >= most.differences) return { kind: 'uncounted' };
+      const counted = { count: 0, first: null, last: null, clients: new Map(), examples: [] };
+      difference = { change, port, before, after, failed, ...counted };
+      this.#differences.set(key, difference);
+    }
+    if (difference.examples.length < most.examples) difference.examples.push({ record, reason, ...place });
+    return { kind: 'different', difference };
+  }
+}
+
+function addTo(difference: Difference, { question }: DecisionRecord, { count, first, last }: Occurrence): void {
+  difference.count += count;
+  if (first !== null && (difference.first === null || first < difference.first)) difference.first = first;
+  if (last !== null && (difference.last === null || last > difference.last)) difference.last = last;
+  const { clients } = difference;
+  const named = question.identity ?? question.client;
+  const client = clients.has(named) || clients.size < most.clients ? named : null;
+  clients.set(client, (clients.get(client) ?? 0) + count);
+}
+
+function outcomeOf({ verdict, audit, server, route, authz }: Decided | Decision): Outcome {
+  // A limit is spent by what is let in; replayed are no limits.
+  return { verdict: verdict === 'rate-limited' ? 'permit' : verdict, audit, server, route, authz };
+}
+
+export function isRefused({ verdict }: Outcome): boolean {
+  return verdict === 'deny' || verdict === 'no-route' || verdict === 'invalid';
+}
+
+/** Null: the same, as far as both say it. */
+function changeOf(before: Outcome, after: Outcome): Change | null {
+  if (isRefused(before) !== isRefused(after)) return isRefused(before) ? 'allowed' : 'refused';
+  if (before.verdict !== after.verdict) return 'otherwise';
+  const moved =
+    before.audit !== after.audit ||
+    (['server', 'route', 'authz'] as const).some((name) => differ(before[name], after[name]));
+  return moved ? 'moved' : null;
+}
+
+/** One that is not named is not compared: not every line names all. */
+function differ(one: ResourceRef | null, other: ResourceRef | null): boolean {
+  return one !== null && other !== null && refText(one) !== refText(other);
+}

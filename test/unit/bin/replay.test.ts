@@ -1,0 +1,186 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import t from 'tap';
+import { workloadName } from '../../support/certificates.ts';
+import { temporaryFolder } from '../../support/files.ts';
+import { runSallyport } from '../../support/sallyport.ts';
+
+/** Decisions of a log against a policy: what it says, for people and for programs, and how it ends. */
+
+const documents = `apiVersion: policy.linkerd.io/v1beta3
+kind: Server
+metadata: { name: web, namespace: shop }
+spec: { podSelector: {}, port: 8080 }
+---
+apiVersion: policy.linkerd.io/v1beta3
+kind: HTTPRoute
+metadata: { name: orders, namespace: shop }
+spec:
+  parentRefs: [{ group: policy.linkerd.io, kind: Server, name: web }]
+  rules: [{ matches: [{ path: { value: /orders } }, { path: { value: /canary }, headers: [{ name: x-canary, value: a }] }] }]
+---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: AuthorizationPolicy
+metadata: { name: checkout, namespace: shop }
+spec:
+  targetRef: { group: policy.linkerd.io, kind: HTTPRoute, name: orders }
+  requiredAuthenticationRefs: [{ kind: ServiceAccount, name: checkout }]
+---
+apiVersion: policy.linkerd.io/v1beta3
+kind: Server
+metadata: { name: bytes, namespace: shop }
+spec: { podSelector: {}, port: 9000, accessPolicy: all-unauthenticated }
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: { name: cut, namespace: shop }
+spec: { podSelector: {}, ingress: [{ from: [{ ipBlock: { cidr: 10.0.0.0/8 } }] }] }
+`;
+const checkout = workloadName('checkout', 'shop');
+const web = { group: 'policy.linkerd.io', kind: 'server', name: 'web' };
+const orders = { group: 'policy.linkerd.io', kind: 'HTTPRoute', name: 'orders' };
+const authz = { group: 'policy.linkerd.io', kind: 'authorizationpolicy', name: 'checkout' };
+
+const line = (fields: object): string =>
+  JSON.stringify({
+    ...{ decision: 1, time: '2026-11-20T14:00:00.000Z', port: 8080, client: '10.1.2.3', protocol: 'http1' },
+    ...{ method: 'GET', path: '/orders/1', host: 'web', headers: {}, server: web, route: orders },
+    ...fields,
+  });
+const bytes = { protocol: 'tcp', port: 9000, method: undefined, path: undefined, route: undefined, server: undefined };
+
+t.test('what becomes of a line', async (t) => {
+  interface Row {
+    readonly line: string;
+    /** The change, or the field of the sums that counts it. */
+    readonly expected: string;
+    readonly failed?: string;
+    readonly lacks?: RegExp;
+  }
+  const rows: readonly Row[] = [
+    { line: line({ verdict: 'deny' }), expected: 'same' },
+    { line: line({ identity: checkout, verdict: 'permit', authz }), expected: 'same' },
+    { line: line({ identity: checkout, verdict: 'deny' }), expected: 'allowed' },
+    { line: line({ verdict: 'permit' }), expected: 'refused', failed: 'checkout identity, localhost network' },
+    { line: line({ verdict: 'no-route', route: undefined }), expected: 'otherwise' },
+    { line: line({ identity: checkout, verdict: 'permit', authz: { ...authz, name: 'old' } }), expected: 'moved' },
+    { line: line({ identity: checkout, verdict: 'permit', authz, audit: true }), expected: 'moved' },
+    { line: line({ identity: checkout, verdict: 'rate-limited', authz }), expected: 'overLimit' },
+    { line: line({ verdict: 'permit', client: '192.168.1.1' }), expected: 'refused' },
+    { line: line({ verdict: 'permit', path: '/orders/%2e%2e/x' }), expected: 'refused' },
+    { line: line({ protocol: 'accept', client: '192.168.1.1', verdict: 'deny' }), expected: 'same' },
+    { line: line({ protocol: 'accept', verdict: 'deny' }), expected: 'unknown', lacks: /what would have come/ },
+    { line: line({ path: '/canary', verdict: 'deny' }), expected: 'unknown', lacks: /the header x-canary/ },
+    { line: line({ path: '/canary', headers: { 'x-canary': [] }, verdict: 'no-route' }), expected: 'same' },
+    { line: line({ path: '/canary', headers: { 'x-canary': ['a'] }, verdict: 'deny' }), expected: 'same' },
+    {
+      line: line({ path: '/b', headers: { 'x-canary': [] }, names: ['x_canary'], verdict: 'invalid' }),
+      expected: 'same',
+    },
+    { line: line({ path: undefined, omits: ['path'], verdict: 'deny' }), expected: 'unknown', lacks: /the path/ },
+    { line: line({ omits: ['query'], verdict: 'deny' }), expected: 'same' },
+    { line: line({ ...bytes, verdict: 'permit', declared: 'detect' }), expected: 'same' },
+    { line: line({ ...bytes, verdict: 'deny', declared: 'detect' }), expected: 'allowed' },
+    {
+      line: line({ ...bytes, verdict: 'permit', declared: 'opaque' }),
+      expected: 'unknown',
+      lacks: /what it begins with/,
+    },
+    { line: line({ ...bytes, verdict: 'permit' }), expected: 'unknown', lacks: /what it begins with/ },
+    { line: '{"port":8080,"client":"10.1.2.3"}', expected: 'notDecided' },
+    { line: '{"decision":1,"lost":3}', expected: 'lost' },
+    { line: '{"level":"info","msg":"Draining"}', expected: 'others' },
+    { line: 'hello', expected: 'bad' },
+  ];
+  const file = join(temporaryFolder(t), 'policy.yaml');
+  writeFileSync(file, documents);
+  const log = join(temporaryFolder(t), 'log');
+  for (const row of rows) {
+    writeFileSync(log, `${row.line}\n`);
+    const run = await runSallyport(t, ['replay', log, '--policy', file, '--namespace', 'shop', '--json']);
+    const said = JSON.parse(run.stdout);
+    const [difference] = said.differences;
+    const found = difference?.change ?? null;
+    if (row.expected in said) {
+      const counted = row.expected === 'unknown' ? said.unknown[0]?.count : said[row.expected];
+      t.ok(counted > 0, `${row.expected}: ${row.line}: ${run.stdout}`);
+      t.equal(found, null);
+      if (row.lacks !== undefined) t.match(said.unknown[0].lacks, row.lacks);
+    } else t.equal(found, row.expected, row.line);
+    if (row.failed !== undefined) t.equal(difference.failed, row.failed);
+    t.equal(run.code, ['allowed', 'refused', 'otherwise'].includes(row.expected) ? 1 : 0, row.line);
+  }
+});
+
+t.test('for people: worst first, with counts, clients and a command that shows why', async (t) => {
+  const folder = temporaryFolder(t);
+  const file = join(folder, 'policy.yaml');
+  writeFileSync(file, documents);
+  const log = join(folder, 'log.gz');
+  const lines = [
+    line({ verdict: 'permit' }),
+    line({ verdict: 'permit', client: '10.1.2.4', count: 3, time: '2026-11-20T14:00:02.000Z' }),
+    line({ verdict: 'deny', identity: checkout, path: "/orders/it's" }),
+    line({ verdict: 'deny', path: '/\u001b[2J' }),
+  ];
+  writeFileSync(log, gzipSync(lines.join('\n')));
+  const run = await runSallyport(t, ['replay', log, '--policy', file, '--namespace', 'shop']);
+  const expected = `refused → allowed: 1 decision
+  port 8080: deny policy.linkerd.io/server/web, policy.linkerd.io/HTTPRoute/orders
+    → permit policy.linkerd.io/authorizationpolicy/checkout, policy.linkerd.io/HTTPRoute/orders, policy.linkerd.io/server/web
+    1 decision by ${checkout} (1)
+    2026-11-20T14:00:00.000Z
+    sallyport explain --policy ${file} --namespace shop --port 8080 --client 10.1.2.3 --identity ${checkout} --path '/orders/it'\\''s' --host web
+      policy.linkerd.io/authorizationpolicy/checkout covers 10.1.2.3 (${checkout})
+
+allowed → refused: 4 decisions
+  port 8080: permit policy.linkerd.io/server/web, policy.linkerd.io/HTTPRoute/orders`;
+  t.ok(run.stdout.startsWith(expected.split('\n').slice(0, -1).join('\n')), run.stdout);
+  t.match(
+    run.stdout,
+    /4 decisions by 10\.1\.2\.4 \(3\), 10\.1\.2\.3 \(1\)\n {4}2026-11-20T14:00:00\.000Z to 2026-11-20T14:00:02\.000Z\n/,
+  );
+  t.match(run.stdout, /answered otherwise: 1 decision\n/);
+  t.match(run.stdout, /6 decisions read: 0 the same, 6 different\n$/);
+  t.notMatch(run.stdout, '\u001b', 'what a client has sent moves no cursor');
+  t.equal(run.code, 1);
+});
+
+t.test('against another policy', async (t) => {
+  const folder = temporaryFolder(t);
+  const [older, newer] = [join(folder, 'old.yaml'), join(folder, 'new.yaml')];
+  writeFileSync(older, documents);
+  writeFileSync(newer, documents.replace('name: checkout }]', 'name: other }]'));
+  const log = join(folder, 'requests');
+  writeFileSync(log, `{"port":8080,"client":"10.1.2.3","path":"/orders","identity":"${checkout}"}\n`);
+  const args = ['replay', log, '--namespace', 'shop', '--json', '--policy'];
+  const rows: readonly (readonly [args: readonly string[], change: string | undefined])[] = [
+    [[newer, '--against', older], 'refused'],
+    [[older, '--against', newer], 'allowed'],
+    [[older, '--against', older], undefined],
+  ];
+  for (const [more, change] of rows) {
+    const run = await runSallyport(t, [...args, ...more]);
+    t.equal(JSON.parse(run.stdout).differences[0]?.change, change);
+    t.equal(run.code, change === undefined ? 0 : 1);
+  }
+});
+
+t.test('wrong usage', async (t) => {
+  const file = join(temporaryFolder(t), 'policy.yaml');
+  writeFileSync(file, documents);
+  const rows: readonly (readonly [args: readonly string[], stderr: RegExp])[] = [
+    [['--policy', file], /no log \(name a file, or - for standard input\) \[missing-argument\]/],
+    [['/absent.jsonl', '--policy', file], /\/absent\.jsonl cannot be read: no such file or folder/],
+    [['-'], /no policy/],
+    [['-', '--policy', '-'], /standard input is for the log/],
+    [['-', '-', '--policy', file], /standard input is named twice/],
+    [['-', '--policy', '/absent.yaml'], /absent\.yaml/],
+  ];
+  for (const [args, stderr] of rows) {
+    const run = await runSallyport(t, ['replay', ...args]);
+    t.match(run.stderr, stderr, args.join(' '));
+    t.equal(run.code, 64);
+  }
+});

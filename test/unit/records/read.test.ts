@@ -1,0 +1,208 @@
+import { gzipSync, zstdCompressSync } from 'node:zlib';
+import t from 'tap';
+import { type BadPlace, type ReadTally, readRecords } from '../../../lib/records/read.ts';
+import type { DecisionRecord, Occurrence } from '../../../lib/records/record.ts';
+
+/** The one reader of logs: what it takes, what it says of the rest, and that it holds nothing but what it must. */
+
+interface Read {
+  readonly records: (readonly [DecisionRecord, Occurrence])[];
+  readonly bad: BadPlace[];
+  readonly tally: ReadTally;
+}
+
+async function read(input: string | Buffer, chunk = 64 * 1024): Promise<Read> {
+  const records: [DecisionRecord, Occurrence][] = [];
+  const bad: BadPlace[] = [];
+  async function* bytes(): AsyncGenerator<Uint8Array> {
+    const all = Buffer.from(input as string);
+    for (let i = 0; i < all.length; i += chunk) yield all.subarray(i, i + chunk);
+  }
+  const tally = await readRecords([{ name: 'log', bytes: bytes() }], {
+    record: (record, occurrence) => void records.push([record, occurrence]),
+    bad: (each) => void bad.push(each),
+  });
+  return { records, bad, tally };
+}
+
+const time = '2026-11-20T14:00:00.000Z';
+const request = '"port":8080,"client":"10.1.2.3","protocol":"http1","method":"GET","path":"/a"';
+const recorded = `{"decision":1,"time":"${time}",${request},"verdict":"permit"}`;
+const web = { group: 'policy.linkerd.io', kind: 'server', name: 'web' };
+const logged = (fields: object): string =>
+  JSON.stringify({
+    ...{ level: 'info', time, server: web, client: { ip: '10.1.2.3', port: 5, id: null }, tls: 'no_identity' },
+    ...{ no_tls_reason: 'no_tls_from_remote', target: { ip: '10.0.0.1', port: 8080 }, ...fields },
+  });
+const denied = { method: 'GET', path: '/a', host: 'web', version: 'HTTP/1.1', msg: 'Request denied', reason: 'no' };
+
+t.test('lines of every kind', async (t) => {
+  const rows: readonly (readonly [line: string, record: object, occurrence?: object])[] = [
+    [recorded, { form: 'record', question: { port: 8080, client: '10.1.2.3' }, decided: { verdict: 'permit' } }],
+    [recorded, { omits: ['headers'] }, { count: 1, first: time, last: time, file: 'log', line: 1 }],
+    [
+      `{"decision":1,"time":"b","first":"a","count":7,${request},"omits":["query"],"verdict":"deny"}`,
+      { omits: ['query', 'headers'] },
+      { count: 7, first: 'a', last: 'b' },
+    ],
+    [
+      '{"decision":1,"port":8080,"client":"::1","tls":"passthrough","protocol":"tcp","declared":"detect","verdict":"deny"}',
+      { question: { protocol: 'tcp', declared: 'detect', tls: 'passthrough' }, omits: [] },
+      { first: null },
+    ],
+    [
+      logged(denied),
+      {
+        form: 'log',
+        question: { port: 8080, client: '10.1.2.3', tls: 'none', protocol: 'http1', path: '/a', host: 'web' },
+        omits: ['query', 'headers', 'carries'],
+        decided: { verdict: 'deny', server: web, reason: 'no' },
+      },
+      { first: time },
+    ],
+    [logged({ ...denied, path: '/\xc3\xa9' }), { question: { path: '/é' } }],
+    [logged({ ...denied, path: '/\xe9' }), { question: { path: '/\udce9' } }],
+    [logged({ ...denied, version: 'HTTP/2.0', protocol: 'grpc' }), { question: { protocol: 'grpc' } }],
+    [logged({ msg: 'Connection denied' }), { question: { protocol: 'tcp' }, omits: [] }],
+    [logged({ msg: 'Connection denied', port_protocol: 'tls' }), { question: { declared: 'tls' } }],
+    [logged({ msg: 'Connection denied', no_tls_reason: 'port_skipped' }), { question: { declared: 'opaque' } }],
+    [logged({ msg: 'Connection refused', policies: [] }), { question: { protocol: 'accept' } }],
+    [logged({ ...denied, msg: 'Request allowed' }), { decided: { verdict: 'permit', audit: true } }],
+    [
+      `${time} DEBUG Request allowed server=policy.linkerd.io/server/web client.ip=10.1.2.3 tls=true target.port=8080 method=GET path="/a b" version=HTTP/1.1`,
+      {
+        form: 'log',
+        question: { tls: 'anonymous', path: '/a b' },
+        decided: { verdict: 'permit', audit: false, server: web },
+      },
+    ],
+    [
+      `{"client.addr":"10.1.2.3:5","client.id":"a.b","host":"web","method":"GET","uri":"/a?b","version":"HTTP/1.1","status":403,"timestamp":"${time}"}`,
+      {
+        form: 'access',
+        question: { client: '10.1.2.3', identity: 'a.b', path: '/a?b' },
+        omits: ['headers', 'carries'],
+        decided: null,
+      },
+      { first: time },
+    ],
+    [
+      '{"client.addr":"[::1]:5","client.id":"","port":8080,"tls":"none","host":"","method":"GET","uri":"/","version":"HTTP/1.0","status":200}',
+      { question: { port: 8080, client: '::1', tls: 'none' }, omits: ['headers', 'carries'] },
+    ],
+    [
+      `10.1.2.3:5 - - [${time}] "GET /a HTTP/1.1" 200`,
+      { question: { client: '10.1.2.3' }, omits: ['tls', 'host', 'headers', 'carries'] },
+      { first: time },
+    ],
+    [
+      '{"port":"http","client":"10.1.2.3","headers":{"a":"b","c":["d"]}}',
+      { form: 'question', question: { port: 'http', headers: { a: ['b'], c: ['d'] } }, omits: [], decided: null },
+      { count: 1, first: null },
+    ],
+  ];
+  for (const [line, record, occurrence = {}] of rows) {
+    const { records, bad } = await read(`${line}\n`);
+    t.same(bad, [], line);
+    t.match(records[0]?.[0], record, line);
+    t.match(records[0]?.[1], occurrence, line);
+  }
+});
+
+t.test('what is no decision, and what is none of ours', async (t) => {
+  const rows: readonly (readonly [line: string | Buffer, message: RegExp | null, remedy?: RegExp])[] = [
+    [logged({ msg: 'Policy loaded' }), null],
+    [logged({ ...denied, msg: 'Request failed' }), null],
+    ['', null],
+    ['  \r', null],
+    ['hello', /^is neither JSON nor a line of the log$/, /logs of Sallyport/],
+    ['{"a":1}', /^is JSON, but no line of Sallyport$/, /logs of Sallyport/],
+    ['[1]', /^is not a JSON object$/],
+    [recorded.slice(0, -20), /^is not JSON$/, /must be whole/],
+    ['{"decision":2,"port":1}', /^"decision" is of version 2 of the record, and this Sallyport reads 1$/, /newer/],
+    [recorded.replace('8080', '0'), /^"port" 0 is not a port$/],
+    [recorded.replace('"port":8080,', ''), /^"port" is missing$/],
+    [recorded.replace('"client":"10.1.2.3",', ''), /^"client" is missing$/],
+    [recorded.replace('"protocol":"http1",', ''), /^"protocol" is missing$/],
+    [recorded.replace('"path":"/a"', '"path":7'), /^"path" is not a string$/],
+    [recorded.replace(',"path":"/a"', ''), /^"path" is missing$/],
+    [recorded.replace(',"verdict":"permit"', ''), /^"verdict" is missing$/],
+    [recorded.replace('permit', 'perhaps'), /^"verdict" "perhaps" is none of permit, /],
+    [recorded.replace('"verdict"', '"omits":["colour"],"verdict"'), /^"omits" "colour" is not known$/],
+    [recorded.replace('"verdict"', '"headers":{"a":1},"verdict"'), /^"headers" "a" is neither/],
+    [recorded.replace('"verdict"', '"count":0,"verdict"'), /^"count" 0 is not a count$/],
+    [recorded.replace('"verdict"', '"tls":"none","identity":"a","verdict"'), /^"identity" is given together with tls$/],
+    [Buffer.from('{"port":8080,"client":"10.1.2.3","path":"/\xe9"}', 'latin1'), /^is not UTF-8$/],
+    ['{"port":8080,\u0007"client":"10.1.2.3"}', /^holds bytes that no text has$/],
+    [logged({ ...denied, path: 'a…' }), /^"path" was cut by the log$/, /SALLYPORT_DECISIONS/],
+    ['a'.repeat(2 * 1024 * 1024), /^is longer than 1 MiB$/],
+  ];
+  for (const [line, message, remedy = /./] of rows) {
+    const bytes = Buffer.concat([
+      Buffer.from(`${recorded}\n`),
+      Buffer.from(line as string),
+      Buffer.from(`\n${recorded}\n`),
+    ]);
+    const { records, bad, tally } = await read(bytes, 100_000);
+    const said = String(line).slice(0, 100);
+    t.equal(records.length, 2, `the others are read: ${said}`);
+    t.equal(tally.bad, message === null ? 0 : 1, said);
+    if (message === null) continue;
+    t.match(bad[0], { file: 'log', line: 2, message, remedy }, said);
+  }
+});
+
+t.test('files that are odd as a whole', async (t) => {
+  const many = `${recorded}\n`.repeat(1000);
+  const packed = gzipSync(many);
+  const torn = Buffer.from(packed);
+  torn.fill(0x55, packed.length - 40, packed.length - 20);
+  const rows: readonly (readonly [name: string, input: string | Buffer, decisions: number, bad: object | null])[] = [
+    ['empty', '', 0, null],
+    ['gzip', packed, 1000, null],
+    ['two files of gzip in one', Buffer.concat([packed, packed]), 2000, null],
+    ['BOM', `\ufeff${many}`, 1000, null],
+    ['CRLF', many.replaceAll('\n', '\r\n'), 1000, null],
+    ['no newline at the end', many.slice(0, -1), 1000, null],
+    ['half a line at the end', many.slice(0, -30), 999, { line: 1000, message: /; the file ends within the line$/ }],
+    [
+      'binary',
+      Buffer.concat([Buffer.from(many.slice(0, 500)), Buffer.alloc(10)]),
+      0,
+      { line: 0, message: /^is binary/ },
+    ],
+    ['UTF-16', Buffer.from(many, 'utf16le'), 0, { line: 0, message: /^is binary/ }],
+    [
+      'zstd',
+      zstdCompressSync(many),
+      0,
+      { line: 0, message: /^is compressed by zstd$/, remedy: /^Decompress it: zstd -dc/ },
+    ],
+  ];
+  for (const [name, input, decisions, expected] of rows) {
+    for (const chunk of [7, 4096, 1 << 20]) {
+      const { tally, bad } = await read(input, chunk);
+      t.equal(tally.decisions, decisions, `${name}, by ${chunk}`);
+      if (expected === null) t.same(bad, [], name);
+      else t.match(bad, [expected], name);
+    }
+  }
+  const cut = await read(packed.subarray(0, -10));
+  t.match(cut.bad, [{ line: 0, message: 'ends in the middle of its compressed text' }], 'what came before was read');
+  const broken = await read(torn);
+  t.match(broken.bad.at(-1), { line: 0, message: 'is not sound as gzip from here on' });
+});
+
+t.test('equal lines come with one object, whatever their time', async (t) => {
+  const later = recorded.replace('14:00:00.000', '15:00:00.000');
+  const { records } = await read(`${recorded}\n${later}\n${logged(denied)}\n${logged({ ...denied, time: 'x' })}\n`);
+  const objects = records.map(([record]) => record);
+  t.equal(objects[0], objects[1]);
+  t.equal(objects[2], objects[3]);
+  t.match(records[1]?.[1], { first: '2026-11-20T15:00:00.000Z', line: 2 });
+});
+
+t.test('decisions whose records were given up are counted', async (t) => {
+  const { tally } = await read('{"decision":1,"time":"t","lost":5}\n{"decision":1,"lost":2}\n');
+  t.match(tally, { lost: 7, decisions: 0, bad: 0 });
+});
