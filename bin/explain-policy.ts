@@ -15,15 +15,25 @@ export interface ExplainedPolicy {
   readonly workload: Workload;
 }
 
-/** The policy in force as `run` would have it on its first load; null, with the problems printed, when it cannot be read. */
-export async function policyOf(paths: readonly string[], workload: Workload, io: Io): Promise<ExplainedPolicy | null> {
+// Time stands still: however long a run of many requests takes, a rate limit sees one instant.
+const oneInstant = (): number => 0;
+
+/**
+ * The policy in force as `run` would have it on its first load; null, with the problems printed, when it cannot be read.
+ *
+ * @param nowMs the time for rate limits.
+ */
+export async function policyOf(
+  paths: readonly string[],
+  workload: Workload,
+  io: Io,
+  nowMs = oneInstant,
+): Promise<ExplainedPolicy | null> {
   const load = await loadGiven({ paths, namespace: workload.namespace }, io);
   const { index, problems } = compileNow(load.documents, workload);
   for (const problem of [...load.problems, ...problems]) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
   if (load.broken) return null;
-  // Time stands still: however long a run of many requests takes, a rate limit sees one instant.
-  const instant = 0;
-  const authorizer = createAuthorizer({ nowMs: () => instant });
+  const authorizer = createAuthorizer({ nowMs });
   authorizer.swap(index);
   return { authorizer, documents: load.documents, workload };
 }

@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline';
 import { fileFault } from '../lib/config/file-fault.ts';
 import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import { jsonText } from '../lib/printable.ts';
-import { type Line, readLine } from '../lib/records/line.ts';
+import { type ReadLine, readLine } from '../lib/records/line.ts';
 import { BadLine, type GivenQuestion } from '../lib/records/record.ts';
 import { complain, type Io, UsageError } from './arguments.ts';
 import { withNotes } from './explain-notes.ts';
@@ -94,7 +94,7 @@ function answerLine({ policy, asked, port }: Requests, line: string, tally: Tall
 }
 
 /** What a line asks; null where it asks nothing. */
-function questionIn(line: Line): GivenQuestion | null {
+function questionIn(line: ReadLine): GivenQuestion | null {
   switch (line.kind) {
     case 'question':
       return line.given;

@@ -10,7 +10,7 @@ import { withNotes } from './explain-notes.ts';
 import { answerOf, policyOf } from './explain-policy.ts';
 import { type Asked, BadQuestion, queryFrom } from './explain-query.ts';
 import { answerLines } from './explain-requests.ts';
-import { pathsOf, workloadOf } from './pod.ts';
+import { policyPathsOf, workloadOf } from './pod.ts';
 
 type Flag = FlagOf<'explain'>;
 
@@ -41,7 +41,7 @@ export const main: Main<'explain'> = async (line, io) => {
 };
 
 function policyPaths(line: CommandLine<Flag>, io: Io): readonly string[] {
-  const paths = pathsOf(line.values('policy'), io);
+  const paths = policyPathsOf(line.values('policy'), io);
   if (paths.includes('-') && line.value('requests') === '-') {
     throw new UsageError(
       'flags-conflict',

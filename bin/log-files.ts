@@ -4,6 +4,7 @@ import { type LogSource, type ReadTally, readRecords } from '../lib/records/read
 import type { DecisionRecord, Occurrence } from '../lib/records/record.ts';
 import { complain, type Io, UsageError } from './arguments.ts';
 import { Progress } from './progress.ts';
+import { sayWaiting } from './standard-input.ts';
 
 /** Lines that cannot be read and are said one by one, of each file; the others are counted. */
 const mostSaid = 10;
@@ -26,9 +27,7 @@ export async function readLogs(
   if (paths.filter((path) => path === '-').length > 1) {
     throw new UsageError('unexpected-argument', 'standard input is named twice', 'write - once');
   }
-  if (paths.includes('-') && 'isTTY' in io.stdin && io.stdin.isTTY === true) {
-    io.stderr.write('reading standard input; Ctrl-D on a line of its own ends it\n');
-  }
+  if (paths.includes('-')) sayWaiting(io);
   const progress = new Progress(io.stderr);
   const said = new Map<string, number>();
   try {

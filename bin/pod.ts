@@ -31,7 +31,7 @@ export function workloadOf<Flag extends string>(line: CommandLine<Flag | PodFlag
 }
 
 /** Where the policy is: what `--policy` says, or else the environment. @throws UsageError */
-export function pathsOf(given: readonly string[], io: Io): readonly string[] {
+export function policyPathsOf(given: readonly string[], io: Io): readonly string[] {
   const fromEnvironment = io.env.SALLYPORT_POLICY?.trim();
   const paths = given.length > 0 ? given : fromEnvironment ? [fromEnvironment] : [];
   if (paths.length > 0) return paths;

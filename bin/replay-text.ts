@@ -3,12 +3,12 @@ import { oneLine } from '../lib/printable.ts';
 import type { ReadTally } from '../lib/records/read.ts';
 import type { DecisionRecord } from '../lib/records/record.ts';
 import {
-  type Change,
   type Comparison,
-  changes,
   type Difference,
+  type DifferenceKind,
+  differenceKinds,
   isRefused,
-  type Outcome,
+  type Ruling,
 } from '../lib/replay/differences.ts';
 import { refText } from '../lib/resource-ref.ts';
 import type { CommandLine, FlagOf } from './arguments.ts';
@@ -47,7 +47,7 @@ export function exampleCommand(paths: readonly string[], line: CommandLine<FlagO
   };
 }
 
-const titles: Readonly<Record<Change, string>> = {
+const titles: Readonly<Record<DifferenceKind, string>> = {
   allowed: 'refused → allowed',
   refused: 'allowed → refused',
   otherwise: 'answered otherwise',
@@ -68,7 +68,7 @@ export function replayText(
   const paint = (format: Parameters<typeof styleText>[0], text: string): string => styleText(format, text, { stream });
   const differences = comparison.differences();
   const rows: string[] = [];
-  for (const change of changes) {
+  for (const change of differenceKinds) {
     const alike = differences.filter((difference) => difference.change === change);
     if (alike.length === 0) continue;
     rows.push(paint(['bold', colors[change]], `${titles[change]}: ${decisions(total(alike))}`));
@@ -85,7 +85,7 @@ function differenceRows(
   paint: (format: Parameters<typeof styleText>[0], text: string) => string,
 ): string[] {
   const { port, before, after, failed, count, first, last, examples } = difference;
-  const rows = [oneLine(`  port ${port ?? '?'}: ${outcomeText(before)}`), `    → ${paint('bold', outcomeText(after))}`];
+  const rows = [oneLine(`  port ${port ?? '?'}: ${rulingText(before)}`), `    → ${paint('bold', rulingText(after))}`];
   if (failed !== '') rows.push(`    fails: ${oneLine(failed)}`);
   rows.push(`    ${decisions(count)} by ${clientsText(difference)}`);
   if (first !== null) rows.push(paint('dim', oneLine(`    ${first}${last === first ? '' : ` to ${last}`}`)));
@@ -94,9 +94,9 @@ function differenceRows(
   return rows;
 }
 
-function outcomeText(outcome: Outcome): string {
-  const { verdict, audit, server, route, authz } = outcome;
-  const by = isRefused(outcome) ? [server, route] : [authz, route, server];
+function rulingText(ruling: Ruling): string {
+  const { verdict, audit, server, route, authz } = ruling;
+  const by = isRefused(ruling) ? [server, route] : [authz, route, server];
   const names = by.flatMap((ref) => (ref === null ? [] : [refText(ref)]));
   return oneLine(`${verdict}${audit ? ' (audit)' : ''}${names.length === 0 ? '' : ` ${names.join(', ')}`}`);
 }

@@ -1,25 +1,22 @@
 import { portNumber } from '../lib/config/values.ts';
 import { usageExit } from '../lib/errors/exits.ts';
-import { createAuthorizer } from '../lib/policy/authorizer.ts';
-import { compileNow } from '../lib/policy/compile/compile.ts';
 import { portsOfServer, type Workload } from '../lib/policy/workload.ts';
 import { jsonText } from '../lib/printable.ts';
 import { type Against, Comparison } from '../lib/replay/differences.ts';
 import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
-import { problemText } from './check.ts';
+import { policyOf } from './explain-policy.ts';
 import { readLogs } from './log-files.ts';
-import { pathsOf, workloadOf } from './pod.ts';
+import { policyPathsOf, workloadOf } from './pod.ts';
 import { exampleCommand, replayJson, replayText } from './replay-text.ts';
-import { loadGiven } from './standard-input.ts';
 
 type Flag = FlagOf<'replay'>;
 
 export const main: Main<'replay'> = async (line, io) => {
-  const paths = pathsOf(line.values('policy'), io);
+  const paths = policyPathsOf(line.values('policy'), io);
   refuseInput([...paths, ...line.values('against')]);
   const workload = workloadOf(line, io);
-  const after = await policyOf(paths, workload, line, io);
-  const before = line.has('against') ? await policyOf(line.values('against'), workload, line, io) : null;
+  const after = await against(paths, workload, line, io);
+  const before = line.has('against') ? await against(line.values('against'), workload, line, io) : null;
   if (after === null || (line.has('against') && before === null)) return usageExit;
   const comparison = new Comparison(after, before);
   const read = await readLogs(line.words, io, (record, occurrence) => comparison.add(record, occurrence));
@@ -35,22 +32,18 @@ function refuseInput(paths: readonly string[]): void {
 }
 
 /** Null, with the problems printed, when it cannot be read. */
-async function policyOf(
+async function against(
   paths: readonly string[],
   workload: Workload,
   line: CommandLine<Flag>,
   io: Io,
 ): Promise<Against | null> {
-  const load = await loadGiven({ paths, namespace: workload.namespace }, io);
-  const { index, problems } = compileNow(load.documents, workload);
-  for (const problem of [...load.problems, ...problems]) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
-  if (load.broken) return null;
   // Each decision comes an hour after the last, so that no rate limit is ever spent: when the log's were, it does not tell.
   let nowMs = 0;
-  const authorizer = createAuthorizer({ nowMs: () => (nowMs += 3_600_000) });
-  authorizer.swap(index);
+  const policy = await policyOf(paths, workload, io, () => (nowMs += 3_600_000));
+  if (policy === null) return null;
   const fallback = line.value('port');
-  return { authorizer, portOf: (given) => portOf(given ?? fallback, workload) };
+  return { authorizer: policy.authorizer, portOf: (given) => portOf(given ?? fallback, workload) };
 }
 
 function portOf(given: number | string | null, workload: Workload): number | null {

@@ -10,11 +10,15 @@ const named = 'stdin';
 /** As much as of a file. */
 const mostBytes = 128 * 1024 * 1024;
 
+/** For somebody at a terminal who is waited for. */
+export function sayWaiting(io: Io): void {
+  if (!('isTTY' in io.stdin) || io.stdin.isTTY !== true) return;
+  io.stderr.write('reading standard input; Ctrl-D on a line of its own ends it\n');
+}
+
 /** All of it. @throws an error with a `code`, as reading a file does */
 export async function standardInput(io: Io): Promise<Buffer> {
-  if ('isTTY' in io.stdin && io.stdin.isTTY === true) {
-    io.stderr.write('reading standard input; Ctrl-D on a line of its own ends it\n');
-  }
+  sayWaiting(io);
   const chunks: Buffer[] = [];
   let length = 0;
   for await (const chunk of io.stdin) {

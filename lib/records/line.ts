@@ -1,18 +1,18 @@
 import type { ResourceRef } from '../resource-ref.ts';
-import { type Fields, jsonLogLine, type LoggedDecision, textLogLine } from './log-line.ts';
+import { type JsonFields, jsonLogLine, type LoggedDecision, textLogLine } from './log-line.ts';
 import {
   BadLine,
-  type Decided,
   type DecisionRecord,
   type GivenQuestion,
   type Omission,
   portProtocols,
-  type Question,
+  type RecordedDecision,
+  type RecordedQuestion,
   recordVersion,
 } from './record.ts';
 
 /** A line as it was read, whichever of the four kinds it is. */
-export type Line =
+export type ReadLine =
   | { readonly kind: 'question'; readonly given: GivenQuestion }
   | LoggedDecision
   | {
@@ -33,7 +33,7 @@ const again = 'Take the line from the log again: it must be whole.';
 const notOurs = 'Give logs of Sallyport, or questions as explain --requests takes them.';
 
 /** @throws BadLine */
-export function readLine(line: string): Line {
+export function readLine(line: string): ReadLine {
   const logged = textLogLine(line);
   if (logged !== null) return logged;
   const value = jsonObject(line);
@@ -41,7 +41,7 @@ export function readLine(line: string): Line {
   return jsonLogLine(value) ?? { kind: 'question', given: value };
 }
 
-function jsonObject(line: string): Fields {
+function jsonObject(line: string): JsonFields {
   let value: unknown;
   try {
     value = JSON.parse(line);
@@ -52,7 +52,7 @@ function jsonObject(line: string): Fields {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new BadLine(null, 'is not a JSON object', notOurs);
   }
-  return value as Fields;
+  return value as JsonFields;
 }
 
 const verdicts = ['permit', 'deny', 'no-route', 'redirect', 'rate-limited', 'invalid'] as const;
@@ -60,7 +60,7 @@ const protocols = ['http1', 'http2', 'grpc', 'tcp', 'connect', 'accept'] as cons
 const tlsKinds = ['none', 'anonymous', 'passthrough'] as const;
 const omissions = ['path', 'query', 'host', 'method', 'headers', 'tls', 'carries'] as const;
 
-function recordLine(value: Fields): Line {
+function recordLine(value: JsonFields): ReadLine {
   if (value.decision !== recordVersion) {
     const message = `is of version ${JSON.stringify(value.decision)} of the record, and this Sallyport reads ${recordVersion}`;
     throw new BadLine('decision', message, 'Read it with the version of Sallyport that wrote it, or a newer one.');
@@ -89,7 +89,7 @@ export function questionRecord(given: GivenQuestion): DecisionRecord {
   return { form: 'question', question, omits: [], salt: null, decided: null };
 }
 
-function questionOf(value: Fields): Question {
+function questionOf(value: JsonFields): RecordedQuestion {
   const protocol = required('protocol', oneOf(value, 'protocol', protocols));
   const port = portOf(value);
   const client = required('client', optionalText(value, 'client'));
@@ -120,7 +120,7 @@ function questionOf(value: Fields): Question {
 }
 
 /** A record names all that it leaves out; one without a method or a path that does not say so is not whole. */
-function omitsOf(given: unknown, { protocol, method, path }: Question): readonly Omission[] {
+function omitsOf(given: unknown, { protocol, method, path }: RecordedQuestion): readonly Omission[] {
   if (protocol === 'tcp' || protocol === 'connect' || protocol === 'accept') return [];
   const omits = textsOf('omits', given ?? []).map((each) => {
     const known = omissions.find((name) => name === each);
@@ -132,7 +132,7 @@ function omitsOf(given: unknown, { protocol, method, path }: Question): readonly
   return [...omits, 'headers'];
 }
 
-function decidedOf(value: Fields): Decided {
+function decidedOf(value: JsonFields): RecordedDecision {
   const { status = null, audit = false } = value;
   if (status !== null && typeof status !== 'number') throw new BadLine('status', 'is not a number', again);
   return {
@@ -153,7 +153,7 @@ function textsOf(field: string, given: unknown): string[] {
   throw new BadLine(field, 'is no list of strings', again);
 }
 
-function refOf(value: Fields, field: string): ResourceRef | null {
+function refOf(value: JsonFields, field: string): ResourceRef | null {
   const ref = value[field];
   if (ref === undefined || ref === null) return null;
   const { group, kind, name } = ref as Partial<ResourceRef>;
@@ -161,7 +161,7 @@ function refOf(value: Fields, field: string): ResourceRef | null {
   throw new BadLine(field, 'is not { "group", "kind", "name" }', again);
 }
 
-function portOf({ port }: Fields): number | string | undefined {
+function portOf({ port }: JsonFields): number | string | undefined {
   if (port === undefined || port === null) return undefined;
   if (typeof port === 'string' && port !== '') return port;
   if (typeof port === 'number' && Number.isInteger(port) && port >= 1 && port <= 65_535) return port;
@@ -179,13 +179,13 @@ function required<T>(field: string, given: T | undefined): T {
 }
 
 /** Null counts as absent. */
-function optionalText(value: Fields, field: string): string | undefined {
+function optionalText(value: JsonFields, field: string): string | undefined {
   const text = value[field] ?? undefined;
   if (text === undefined || typeof text === 'string') return text;
   throw new BadLine(field, 'is not a string', again);
 }
 
-function oneOf<T extends string>(value: Fields, field: string, allowed: readonly T[]): T | undefined {
+function oneOf<T extends string>(value: JsonFields, field: string, allowed: readonly T[]): T | undefined {
   const given = optionalText(value, field);
   const found = allowed.find((each) => each === given);
   if (given !== undefined && found === undefined) {
@@ -194,7 +194,7 @@ function oneOf<T extends string>(value: Fields, field: string, allowed: readonly
   return found;
 }
 
-function headersOf({ headers }: Fields): Question['headers'] {
+function headersOf({ headers }: JsonFields): RecordedQuestion['headers'] {
   if (headers === undefined || headers === null) return undefined;
   if (typeof headers !== 'object' || Array.isArray(headers)) throw new BadLine('headers', 'is not an object', again);
   const named = Object.entries(headers).map(([name, given]): [string, string[]] => {

@@ -1,14 +1,21 @@
 import { isLatin1, textOfBytes } from '../policy/bytes.ts';
 import type { RequestDecision } from '../policy/decision.ts';
 import type { ResourceRef } from '../resource-ref.ts';
-import { BadLine, type Decided, type DecisionRecord, type Omission, portProtocols, type Question } from './record.ts';
+import {
+  BadLine,
+  type DecisionRecord,
+  type Omission,
+  portProtocols,
+  type RecordedDecision,
+  type RecordedQuestion,
+} from './record.ts';
 
 /*
- * Lines of our own logs as they stand: the decision log in JSON or plain, the access log in JSON or as Apache has it. Fields
+ * Lines of our own logs as they stand: the decision log in JSON or plain, the access log in JSON or as Apache has it. JsonFields
  * that older lines lack are left out or told from others, as far as that is certain.
  */
 
-export type Fields = Readonly<Record<string, unknown>>;
+export type JsonFields = Readonly<Record<string, unknown>>;
 
 /** Of a log about something else: `other`. `logged`: the message, or the status, that the line has. */
 export type LogLine = { readonly kind: 'other' } | LoggedDecision;
@@ -40,7 +47,7 @@ export function textLogLine(line: string): LogLine | null {
 }
 
 /** Null: it is no such line. @throws BadLine */
-export function jsonLogLine(value: Fields): LogLine | null {
+export function jsonLogLine(value: JsonFields): LogLine | null {
   if (typeof value.msg === 'string' && typeof value.level === 'string') {
     return decisionLine(flat(value), typeof value.time === 'string' ? value.time : null);
   }
@@ -48,7 +55,7 @@ export function jsonLogLine(value: Fields): LogLine | null {
 }
 
 /** `client.ip` for `{ client: { ip } }`, as plain lines have it. */
-function flat(value: Fields): Fields {
+function flat(value: JsonFields): JsonFields {
   return Object.fromEntries(
     Object.entries(value).flatMap(([name, inner]) =>
       typeof inner === 'object' && inner !== null && !Array.isArray(inner)
@@ -74,7 +81,7 @@ const verdicts: ReadonlyMap<string, RequestDecision['kind'] | null> = new Map([
   ['Connection failed', null],
 ]);
 
-function decisionLine(fields: Fields, time: string | null): LogLine {
+function decisionLine(fields: JsonFields, time: string | null): LogLine {
   const message = String(fields.msg);
   const verdict = verdicts.get(message);
   const [client, port] = [fields['client.ip'], Number(fields['target.port'])];
@@ -82,7 +89,7 @@ function decisionLine(fields: Fields, time: string | null): LogLine {
   const isRequest = message.startsWith('Request ');
   // NetworkPolicies come before anything is known of the client.
   const isUnseen = fields.policies !== undefined;
-  const question: Question = isUnseen
+  const question: RecordedQuestion = isUnseen
     ? { port, client, protocol: 'accept' }
     : isRequest
       ? { port, client, ...tlsOf(fields), ...requestOf(fields) }
@@ -98,7 +105,7 @@ const apache: readonly Omission[] = ['host', 'headers', 'carries'];
 const withoutTls = (omits: readonly Omission[]): readonly Omission[] => ['tls', ...omits];
 const none: readonly Omission[] = [];
 
-function decidedOf(verdict: RequestDecision['kind'], fields: Fields): Decided {
+function decidedOf(verdict: RequestDecision['kind'], fields: JsonFields): RecordedDecision {
   const authz = refOf(fields, 'authz');
   return {
     verdict,
@@ -112,7 +119,7 @@ function decidedOf(verdict: RequestDecision['kind'], fields: Fields): Decided {
   };
 }
 
-function refOf(fields: Fields, field: string): ResourceRef | null {
+function refOf(fields: JsonFields, field: string): ResourceRef | null {
   const text = fields[field];
   if (typeof text === 'string') {
     const [, group = '', kind = '', name = ''] = /^([^/]*)\/([^/]*)\/(.*)$/.exec(text) ?? [];
@@ -123,14 +130,14 @@ function refOf(fields: Fields, field: string): ResourceRef | null {
   return { group, kind, name };
 }
 
-function tlsOf({ 'client.id': id, tls }: Fields): Pick<Question, 'identity' | 'tls'> {
+function tlsOf({ 'client.id': id, tls }: JsonFields): Pick<RecordedQuestion, 'identity' | 'tls'> {
   if (typeof id === 'string' && id !== '') return { identity: uncut('identity', id) };
   return { tls: tls === 'true' ? 'anonymous' : tls === 'opaque' ? 'passthrough' : 'none' };
 }
 
-type Asked = Pick<Question, 'protocol' | 'method' | 'path' | 'host'>;
+type RequestPart = Pick<RecordedQuestion, 'protocol' | 'method' | 'path' | 'host'>;
 
-function requestOf(fields: Fields): Asked {
+function requestOf(fields: JsonFields): RequestPart {
   const { method, path, host } = fields;
   return {
     protocol: protocolOf(fields),
@@ -142,14 +149,14 @@ function requestOf(fields: Fields): Asked {
 }
 
 /** Of lines that do not name it: known where nobody has looked for TLS. */
-function declaredOf({ port_protocol: named, no_tls_reason: reason }: Fields): Pick<Question, 'declared'> {
+function declaredOf({ port_protocol: named, no_tls_reason: reason }: JsonFields): Pick<RecordedQuestion, 'declared'> {
   const declared = portProtocols.find((each) => each === named);
   if (declared !== undefined) return { declared };
   return reason === 'port_skipped' ? { declared: 'opaque' } : {};
 }
 
 /** Of lines that do not name it, by the version; gRPC only where its route says so. */
-function protocolOf(fields: Fields): Question['protocol'] {
+function protocolOf(fields: JsonFields): RecordedQuestion['protocol'] {
   const { version, protocol } = fields;
   if (protocol === 'http1' || protocol === 'http2' || protocol === 'grpc') return protocol;
   const isGrpc = fields['route.kind'] === 'GRPCRoute' || /\/GRPCRoute\//.test(String(fields.route ?? ''));
@@ -164,7 +171,7 @@ function uncut(field: string, value: unknown): string {
   return isLatin1(value) ? textOfBytes(value) : value;
 }
 
-function accessLine(fields: Fields): LogLine {
+function accessLine(fields: JsonFields): LogLine {
   const { host, method, uri, version, status, port, protocol, tls, timestamp } = fields;
   const request = requestOf({ host, method, path: uri, version, protocol });
   const client = addressOf(fields['client.addr']);
@@ -183,7 +190,7 @@ function accessTls(
   id: unknown,
   tls: unknown,
   omits: readonly Omission[],
-): { readonly seen: Pick<Question, 'identity' | 'tls'>; readonly omits: readonly Omission[] } {
+): { readonly seen: Pick<RecordedQuestion, 'identity' | 'tls'>; readonly omits: readonly Omission[] } {
   if (typeof id === 'string' && id !== '') return { seen: { identity: uncut('identity', id) }, omits };
   if (tls === 'none' || tls === 'anonymous' || tls === 'passthrough') return { seen: { tls }, omits };
   return { seen: { tls: 'none' }, omits: withoutTls(omits) };
@@ -194,7 +201,7 @@ function ofApache([, address, id, time = '', quoted = '', status = '']: RegExpEx
   const [, method, path, version] = /^(\S+) (.*) (\S+)$/s.exec(request) ?? [];
   if (method === undefined) throw new BadLine(null, 'is a line of the access log without a request', whole);
   const { seen, omits } = accessTls(id === '-' ? '' : id, undefined, apache);
-  const question: Question = { client: addressOf(address), ...seen, ...requestOf({ method, path, version }) };
+  const question: RecordedQuestion = { client: addressOf(address), ...seen, ...requestOf({ method, path, version }) };
   const record: DecisionRecord = { form: 'access', question, omits, salt: null, decided: null };
   return { kind: 'logged', logged: status, time, record };
 }
@@ -207,7 +214,7 @@ function addressOf(given: unknown): string {
 }
 
 /** The fields of a plain line, with its message as `msg`. */
-function plainFields(text: string): Fields {
+function plainFields(text: string): JsonFields {
   const first = /(?: |^)([\w.:/@*+-]+)=/.exec(text);
   const fields: Record<string, unknown> = { msg: first === null ? text : text.slice(0, first.index) };
   let at = first?.index ?? text.length;

@@ -1,6 +1,6 @@
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
-import { type Line, questionRecord, readLine } from './line.ts';
+import { questionRecord, type ReadLine, readLine } from './line.ts';
 import { BadLine, type DecisionRecord, type Occurrence } from './record.ts';
 
 /** A file, or standard input, as its bytes come. */
@@ -56,7 +56,7 @@ const shown = 4096;
  * @throws what a source throws, with `LogSource.name` as `source` where it is an error.
  */
 export async function readRecords(sources: Iterable<LogSource>, sink: RecordSink): Promise<ReadTally> {
-  const reader = new Reader(sink);
+  const reader = new LogReader(sink);
   for (const source of sources) await reader.read(source);
   return reader.tally;
 }
@@ -66,9 +66,9 @@ const newline = 0x0a;
 const start = Buffer.from('{"decision":1,"time":"');
 const timeEnds = start.length + 24;
 
-class Reader {
+class LogReader {
   readonly #sink: RecordSink;
-  readonly #known = new Recent<Line>();
+  readonly #known = new Recent<ReadLine>();
   readonly #records = new Recent<DecisionRecord>();
   readonly #utf8 = new TextDecoder('utf-8', { fatal: true });
   readonly tally = { lines: 0, decisions: 0, others: 0, bad: 0, lost: 0 };
@@ -168,11 +168,11 @@ class Reader {
     } catch (error) {
       if (!(error instanceof BadLine)) throw error;
       if (isEnded) this.#bad(error);
-      else this.#bad(new BadLine(error.field, `${error.message}; the file ends within the line`, error.remedy));
+      else this.#bad(new BadLine(error.field, `${error.message}; the file ends within the line`, error.hint));
     }
   }
 
-  #say(line: Line): void {
+  #say(line: ReadLine): void {
     switch (line.kind) {
       case 'other':
         this.tally.others++;
@@ -221,10 +221,10 @@ class Reader {
     }
   }
 
-  #bad({ field, message, remedy }: BadLine): void {
+  #bad({ field, message, hint }: BadLine): void {
     this.tally.bad++;
     const said = field === null ? message : `"${field}" ${message}`;
-    this.#sink.bad({ file: this.#file, line: this.#line, message: said, remedy });
+    this.#sink.bad({ file: this.#file, line: this.#line, message: said, remedy: hint });
   }
 
   #badFile(message: string, remedy: string): void {

@@ -2,6 +2,7 @@
  * The record of decisions: one line of JSON a decision, `decision.schema.json` beside this file. Its question is what
  * `explain --requests` takes, so that each can be decided again; text of a client is in it as escaped ASCII alone.
  */
+import type { Complaint } from '../errors/complaint.ts';
 import type { PortProtocol, RequestDecision } from '../policy/decision.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 
@@ -32,7 +33,7 @@ export type Protocol = 'http1' | 'http2' | 'grpc' | 'tcp' | 'connect';
  * A question as a line holds it, each field of its type. `accept`: the connection was refused by NetworkPolicies before
  * anything was read of it, so that there is neither TLS nor a request.
  */
-export interface Question {
+export interface RecordedQuestion {
   /** By a name of the pod's only in questions. Undefined where the line does not say it: an access log of before it did. */
   readonly port?: number | string;
   readonly client: string;
@@ -54,12 +55,12 @@ export interface Question {
 }
 
 /**
- * What of the request a line does not hold, and a policy might ask about. `headers`: every field that `Question.headers` does
+ * What of the request a line does not hold, and a policy might ask about. `headers`: every field that `RecordedQuestion.headers` does
  * not name. `tls`: a client without an identity may have used TLS or not. A part that was cut counts as left out.
  */
 export type Omission = 'path' | 'query' | 'host' | 'method' | 'headers' | 'tls' | 'carries';
 
-export interface Decided {
+export interface RecordedDecision {
   readonly verdict: RequestDecision['kind'];
   /** What was answered in place of the app; null where nothing was. */
   readonly status: number | null;
@@ -76,12 +77,12 @@ export interface Decided {
 export interface DecisionRecord {
   /** Of what kind the line was: of the record, of the log, of the access log, or a question of `explain --requests`. */
   readonly form: 'record' | 'log' | 'access' | 'question';
-  readonly question: Question;
+  readonly question: RecordedQuestion;
   readonly omits: readonly Omission[];
   /** Null, or with what the values of `question.headers` are hashed: see `hashedValue`. */
   readonly salt: string | null;
   /** Null where the line does not say what was decided: a question, a line of the access log. */
-  readonly decided: Decided | null;
+  readonly decided: RecordedDecision | null;
 }
 
 /** One line: how many decisions it stands for, and when they were (RFC 3339; null where it does not say). */
@@ -95,14 +96,14 @@ export interface Occurrence {
 }
 
 /** A line that is not what it should be. `field` is the one at fault; null when the line as a whole is. */
-export class BadLine extends Error {
+export class BadLine extends Error implements Complaint {
   readonly code = 'bad-line';
   readonly field: string | null;
-  /** One sentence. */
-  readonly remedy: string;
-  constructor(field: string | null, message: string, remedy: string) {
+  /** The remedy, one sentence. */
+  readonly hint: string;
+  constructor(field: string | null, message: string, hint: string) {
     super(message);
     this.field = field;
-    this.remedy = remedy;
+    this.hint = hint;
   }
 }

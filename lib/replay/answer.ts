@@ -12,12 +12,12 @@ import type {
 } from '../policy/decision.ts';
 import { type ExplainQuery, requestFacts } from '../policy/explain.ts';
 import { refusalOf } from '../policy/refusals.ts';
-import type { Decided, DecisionRecord, Question } from '../records/record.ts';
+import type { DecisionRecord, RecordedDecision, RecordedQuestion } from '../records/record.ts';
 
 /** What a policy would have decided of what a line says; or what the line lacks for that. */
 export type Answer = Decision | Unknown;
 
-export interface Decision extends Omit<Decided, 'reason'> {
+export interface Decision extends Omit<RecordedDecision, 'reason'> {
   readonly kind: 'decided';
   /** Why, and why not by others; computed when it is asked for. */
   reasons(): Reasons;
@@ -30,7 +30,7 @@ export interface Unknown {
 }
 
 /** The port of a line, which a question may have by name; null where it is none of the pod's. */
-export type PortOf = (given: Question['port']) => number | null;
+export type PortOf = (given: RecordedQuestion['port']) => number | null;
 
 const unknown = (lacks: string): Unknown => ({ kind: 'unknown', lacks });
 
@@ -38,7 +38,7 @@ const unknown = (lacks: string): Unknown => ({ kind: 'unknown', lacks });
  * Decides what a line says by the policy in force at `authorizer`, as the data plane would, and nothing on a guess: where the
  * decision asks for what the line does not hold, it is unknown.
  */
-export function answerOf(authorizer: Authorizer, record: DecisionRecord, portOf: PortOf): Answer {
+export function answerTo(authorizer: Authorizer, record: DecisionRecord, portOf: PortOf): Answer {
   const { question, omits } = record;
   const port = portOf(question.port);
   const ip = parseIp(question.client);
@@ -60,7 +60,7 @@ export function answerOf(authorizer: Authorizer, record: DecisionRecord, portOf:
   return alike ? plain : unknown('whether the client used TLS');
 }
 
-function tlsOf({ identity, tls = 'none' }: Question): ClientTls | null {
+function tlsOf({ identity, tls = 'none' }: RecordedQuestion): ClientTls | null {
   if (identity !== undefined) {
     const found = identityOfName(identity);
     return found === null ? null : { kind: 'mesh', identity: found };
@@ -102,7 +102,7 @@ function seenBy({ protocol }: PortPolicy, { ip, tls }: Client): Client {
 }
 
 /** Whether the port looks for more than the one that the line is from has looked for. */
-function looksFurther({ protocol: wanted }: PortPolicy, { declared, tls }: Question): boolean {
+function looksFurther({ protocol: wanted }: PortPolicy, { declared, tls }: RecordedQuestion): boolean {
   if (wanted === 'opaque' || wanted === declared) return false;
   if (declared === 'opaque' || declared === undefined) return true;
   // In TLS for others nobody looks for HTTP.
@@ -160,7 +160,7 @@ function ofRequest(
   };
 }
 
-function queryOf(question: Question, { ip }: Client): ExplainQuery {
+function queryOf(question: RecordedQuestion, { ip }: Client): ExplainQuery {
   const { method, path, host, headers = {}, names = [], carries } = question;
   const withheld = names.filter((name) => headers[name] === undefined).map((name) => [name, ''] as const);
   return {
@@ -185,12 +185,12 @@ class ToldFacts implements RequestFacts {
   readonly grpc: boolean;
   readonly oddNames: readonly string[];
   readonly #facts: RequestFacts;
-  readonly #question: Question;
+  readonly #question: RecordedQuestion;
   readonly #omits: DecisionRecord['omits'];
   /** The first of what was asked for in vain. */
   missing: string | null = null;
 
-  constructor(facts: RequestFacts, question: Question, omits: DecisionRecord['omits']) {
+  constructor(facts: RequestFacts, question: RecordedQuestion, omits: DecisionRecord['omits']) {
     this.#facts = facts;
     this.#question = question;
     this.#omits = omits;

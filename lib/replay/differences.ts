@@ -1,18 +1,18 @@
 import type { Authorizer } from '../policy/decision.ts';
-import type { Decided, DecisionRecord, Occurrence } from '../records/record.ts';
+import type { DecisionRecord, Occurrence, RecordedDecision } from '../records/record.ts';
 import { type ResourceRef, refText } from '../resource-ref.ts';
-import { type Answer, answerOf, type Decision, failedClauses, type PortOf } from './answer.ts';
+import { type Answer, answerTo, type Decision, failedClauses, type PortOf } from './answer.ts';
 
 /** Worst first. `moved`: answered alike, but by another document, or audited by one alone. */
-export const changes = ['allowed', 'refused', 'otherwise', 'moved'] as const;
-export type Change = (typeof changes)[number];
+export const differenceKinds = ['allowed', 'refused', 'otherwise', 'moved'] as const;
+export type DifferenceKind = (typeof differenceKinds)[number];
 
 /** Decisions that differ alike, for the same reason. */
 export interface Difference {
-  readonly change: Change;
+  readonly change: DifferenceKind;
   readonly port: number | string | null;
-  readonly before: Outcome;
-  readonly after: Outcome;
+  readonly before: Ruling;
+  readonly after: Ruling;
   /** The clauses of the new policy that refuse, as `checkout-only identity`; empty where it allows. */
   readonly failed: string;
   count: number;
@@ -23,8 +23,8 @@ export interface Difference {
   readonly examples: Example[];
 }
 
-export interface Outcome {
-  readonly verdict: Decided['verdict'];
+export interface Ruling {
+  readonly verdict: RecordedDecision['verdict'];
   readonly audit: boolean;
   readonly server: ResourceRef | null;
   readonly route: ResourceRef | null;
@@ -54,7 +54,7 @@ export interface ReplayTally {
 const most = { differences: 10_000, clients: 1_000, examples: 2, unknown: 1_000 } as const;
 
 /** What became of a record: the same each time it comes. */
-type Compared =
+type ComparedRecord =
   | { readonly kind: 'same' | 'overLimit' | 'notDecided' | 'uncounted' }
   | { readonly kind: 'unknown'; readonly lacks: string }
   | { readonly kind: 'different'; readonly difference: Difference };
@@ -69,7 +69,7 @@ export class Comparison {
   readonly #after: Against;
   /** Null: what was recorded. */
   readonly #before: Against | null;
-  readonly #known = new WeakMap<DecisionRecord, Compared>();
+  readonly #known = new WeakMap<DecisionRecord, ComparedRecord>();
   readonly #differences = new Map<string, Difference>();
   readonly tally: ReplayTally = { same: 0, overLimit: 0, notDecided: 0, uncounted: 0, unknown: new Map() };
 
@@ -107,39 +107,39 @@ export class Comparison {
   /** Worst first, and of one kind the most frequent. */
   differences(): Difference[] {
     return [...this.#differences.values()].sort(
-      (a, b) => changes.indexOf(a.change) - changes.indexOf(b.change) || b.count - a.count,
+      (a, b) => differenceKinds.indexOf(a.change) - differenceKinds.indexOf(b.change) || b.count - a.count,
     );
   }
 
-  #compare(record: DecisionRecord, { file, line }: Occurrence): Compared {
+  #compare(record: DecisionRecord, { file, line }: Occurrence): ComparedRecord {
     const before = this.#decidedBefore(record);
     if (before === null) return { kind: 'notDecided' };
     if ('kind' in before && before.kind === 'unknown') return before;
     const answer = this.#answer(this.#after, record);
     if (answer.kind === 'unknown') return answer;
-    const then = outcomeOf(before);
-    const now = outcomeOf(answer);
+    const then = rulingOf(before);
+    const now = rulingOf(answer);
     const change = changeOf(then, now);
     if (change === null) return { kind: before.verdict === 'rate-limited' ? 'overLimit' : 'same' };
     return this.#differenceOf(change, record, then, now, answer, { file, line });
   }
 
-  #decidedBefore(record: DecisionRecord): Decided | Answer | null {
+  #decidedBefore(record: DecisionRecord): RecordedDecision | Answer | null {
     return this.#before === null ? record.decided : this.#answer(this.#before, record);
   }
 
   #answer({ authorizer, portOf }: Against, record: DecisionRecord): Answer {
-    return answerOf(authorizer, record, portOf);
+    return answerTo(authorizer, record, portOf);
   }
 
   #differenceOf(
-    change: Change,
+    change: DifferenceKind,
     record: DecisionRecord,
-    before: Outcome,
-    after: Outcome,
+    before: Ruling,
+    after: Ruling,
     answer: Decision,
     place: Pick<Occurrence, 'file' | 'line'>,
-  ): Compared {
+  ): ComparedRecord {
     const { reason, candidates } = answer.reasons();
     const failed = isRefused(after) ? failedClauses(candidates) : '';
     const port = record.question.port ?? null;
@@ -166,17 +166,17 @@ function addTo(difference: Difference, { question }: DecisionRecord, { count, fi
   clients.set(client, (clients.get(client) ?? 0) + count);
 }
 
-function outcomeOf({ verdict, audit, server, route, authz }: Decided | Decision): Outcome {
+function rulingOf({ verdict, audit, server, route, authz }: RecordedDecision | Decision): Ruling {
   // A limit is spent by what is let in; replayed are no limits.
   return { verdict: verdict === 'rate-limited' ? 'permit' : verdict, audit, server, route, authz };
 }
 
-export function isRefused({ verdict }: Outcome): boolean {
+export function isRefused({ verdict }: Ruling): boolean {
   return verdict === 'deny' || verdict === 'no-route' || verdict === 'invalid';
 }
 
 /** Null: the same, as far as both say it. */
-function changeOf(before: Outcome, after: Outcome): Change | null {
+function changeOf(before: Ruling, after: Ruling): DifferenceKind | null {
   if (isRefused(before) !== isRefused(after)) return isRefused(before) ? 'allowed' : 'refused';
   if (before.verdict !== after.verdict) return 'otherwise';
   const moved =

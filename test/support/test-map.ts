@@ -25,6 +25,7 @@ const elsewhere: ReadonlyMap<string, readonly string[]> = new Map([
     ['unit/proxy/fairness/starts.test.ts', 'e2e/hardening/app-connections.test.ts', 'e2e/hardening/limits.test.ts'],
   ],
   ['lib/regular-file.ts', ['unit/reload/pod-facts.test.ts']],
+  ['lib/replay', ['unit/bin/replay.test.ts']],
   ['lib/request-target.ts', ['unit/http-message.test.ts']],
   ['lib/resource-ref.ts', ['unit/policy/explain.test.ts']],
 ]);

@@ -18,7 +18,10 @@ t.test('what is wrong, with its remedy', async (t) => {
       ['run', file],
       `sallyport run: unexpected argument "${file}" (its configuration is the environment: write SALLYPORT_POLICY=${file} sallyport run)`,
     ],
-    [['run', '--policy', file], 'sallyport run: unknown flag --policy (--policy is a flag of sallyport explain)'],
+    [
+      ['run', '--policy', file],
+      'sallyport run: unknown flag --policy (--policy is a flag of sallyport explain, sallyport replay)',
+    ],
     [['run', '--polcy', file], 'sallyport run: unknown flag --polcy (run takes no flags)'],
     [['run', '--hlep'], 'sallyport run: unknown flag --hlep (did you mean --help?)'],
     [
