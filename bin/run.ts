@@ -66,7 +66,7 @@ export async function run(io: Io, running: Running): Promise<ExitStatus> {
     if (unreported !== null) {
       logger.warn({ code: 'service-manager', error: unreported }, 'systemd does not learn that the start is over');
     }
-    restWhenQuiet();
+    restWhenQuiet(() => app.rehearse());
     running.started?.();
     signals.drain(app);
     const drained = await app.stopped;

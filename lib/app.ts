@@ -5,6 +5,7 @@ import { followIdentity } from './app/identity.ts';
 import type { LoadListeners } from './app/load-listeners.ts';
 import { type Addresses, openDoors, openHealth } from './app/open-doors.ts';
 import { followPolicy } from './app/policy.ts';
+import { rehearse } from './app/rehearsal.ts';
 import { stopSequence } from './app/stop.ts';
 import { warnOnce } from './app/warn-once.ts';
 import { startSharing, startWorkers } from './app/workers/start.ts';
@@ -36,6 +37,8 @@ export interface App {
   readonly addresses: Addresses;
   /** Resolves when a stop, begun by `stop` or by the admin server, is over: true when everything drained in time. */
   readonly stopped: Promise<boolean>;
+  /** Has the code that requests run compiled again, where it was thrown away. Never rejects. */
+  rehearse(): Promise<unknown>;
   /** Not ready, no new connections, finish what is in flight, then close. Later calls join the first. */
   stop(): Promise<boolean>;
 }
@@ -105,6 +108,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     ignoreFaults();
   };
   const sequence = stopSequence({ config, plane, doors, workers, readiness, release, log: log.logger });
+  const rehearsal = () => rehearse({ config, termination: identity.termination() });
   const admin = adminOf({
     ...{ readiness, soundness, workers, telemetry, policy, identity, candidate, log },
     shutdown: () => void sequence.stop(),
@@ -112,7 +116,8 @@ export async function startApp(options: AppOptions): Promise<App> {
   try {
     const healthAddress = await openHealth(config, doors, health);
     await identity.source?.start();
-    await policy.start();
+    // Policy is read by another thread, and this one has nothing to do meanwhile.
+    await Promise.all([policy.start(), rehearsal()]);
     candidate?.start();
     const { addresses, listeners } = await openDoors({ config, own, policy, admin, warn }, doors, workers.others);
     await workers.open(listeners, own.ports);
@@ -120,6 +125,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     return {
       addresses: { ...addresses, health: healthAddress },
       stopped: sequence.stopped,
+      rehearse: rehearsal,
       stop: () => sequence.stop(),
     };
   } catch (error) {

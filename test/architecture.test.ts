@@ -605,6 +605,8 @@ const steps: readonly Step[] = [
       'lib/proxy/accept/doors.ts': 1,
       // A handle to look at, which ends before its connect begins; and a socket to look at, which is never connected.
       'lib/proxy/node-internals.ts': 2,
+      // The rehearsal's clients: its own door, with TLS and without.
+      'lib/app/rehearsal.ts': 2,
     },
     examples: {
       is: [

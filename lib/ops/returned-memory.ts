@@ -10,27 +10,38 @@ interface Holding {
   readonly giveBack: () => void;
 }
 
-/** Looks at the process, from its main thread, for as long as it runs. */
-export function restWhenQuiet(): void {
+/**
+ * Looks at the process, from its main thread, for as long as it runs.
+ *
+ * @param warm called once code has been thrown away, which whoever comes next would wait for; it never rejects.
+ */
+export function restWhenQuiet(warm: () => Promise<unknown>): void {
   let giveBack: (() => void) | null = null;
   rest({
     residentBytes: () => process.memoryUsage.rss(),
     giveBack: () => {
-      if (giveBack === null) collect();
-      giveBack ??= loadGiveBack();
-      giveBack();
+      if (giveBack !== null) {
+        giveBack();
+        return;
+      }
+      const first = loadGiveBack();
+      giveBack = first;
+      collect();
+      void warm().then(first);
     },
   });
 }
 
 /** The same for one of several threads, and its heap alone: the rest is the process's. */
-export function restThreadWhenQuiet(): void {
+export function restThreadWhenQuiet(warm: () => Promise<unknown>): void {
   let isCollected = false;
   rest({
     residentBytes: () => getHeapStatistics().total_heap_size,
     giveBack: () => {
-      if (!isCollected) collect();
+      if (isCollected) return;
       isCollected = true;
+      collect();
+      void warm();
     },
   });
 }

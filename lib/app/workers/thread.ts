@@ -18,6 +18,7 @@ import { createWorkerTelemetry } from '../../telemetry/worker-telemetry.ts';
 import type { Watched } from '../candidate/watched.ts';
 import { createDataPlane } from '../data-plane.ts';
 import { clientDoors } from '../open-doors.ts';
+import { rehearse } from '../rehearsal.ts';
 import { othersThan } from './balance.ts';
 import {
   type Answers,
@@ -73,11 +74,13 @@ process.on('unhandledRejection', (reason) => internalFault('an unhandled rejecti
 const vitals = new Vitals(start.vitals);
 vitals.beat(start.worker);
 setInterval(() => vitals.beat(start.worker), beatMs);
-restThreadWhenQuiet();
 
 const authorizer = createAuthorizer({ nowMs: shared.nowMs, buckets: shared.buckets });
 let workload: Workload = config.workload;
 let termination: TlsTermination | null = null;
+const rehearsal = (): Promise<number> => rehearse({ config, termination });
+restThreadWhenQuiet(rehearsal);
+void rehearsal();
 const own = new OwnEndpoints(() => workload.ips);
 const candidate = shared.candidate === null ? null : await beside();
 const { recorder } = candidate ?? telemetry;

@@ -64,6 +64,7 @@ const handshakeMs = 10_000;
 export class TlsTermination {
   readonly names: ReadonlySet<string>;
   readonly anchors: TrustAnchors;
+  readonly secureContext: SecureContext;
   readonly #own: OwnCertificate;
   readonly #services: HandshakeServices;
   /** By the whole certificate, which alone decides. */
@@ -79,6 +80,7 @@ export class TlsTermination {
     sample.destroy();
     this.names = names;
     this.anchors = anchors;
+    this.secureContext = secureContext;
     this.#own = own;
     this.#services = {
       secureContext,
