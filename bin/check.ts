@@ -2,6 +2,7 @@ import { styleText } from 'node:util';
 import { readWorkload } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { type ConfigFault, faultText } from '../lib/config/variables.ts';
+import type { Complaint } from '../lib/errors/complaint.ts';
 import { withRemedy } from '../lib/errors/problems.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
@@ -65,8 +66,11 @@ function count(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`;
 }
 
+/** A problem, or a fault of another catalogue that has a place in a file. */
+export type PrintedProblem = Complaint & Pick<Problem, 'severity' | 'file' | 'line' | 'column' | 'resource'>;
+
 /** As compilers print it, so that editors can jump there; coloured only where a person reads it on a terminal. */
-export function problemText(problem: Problem, stream: NodeJS.WriteStream): string {
+export function problemText(problem: PrintedProblem, stream: NodeJS.WriteStream): string {
   const { severity, code, line, column, resource } = problem;
   const [file, message, hint] = [problem.file, problem.message, problem.hint].map(oneLine) as [string, string, string];
   const paint = (format: Parameters<typeof styleText>[0], text: string): string => styleText(format, text, { stream });

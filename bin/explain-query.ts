@@ -4,14 +4,14 @@ import type { FaultCode } from '../lib/errors/faults.ts';
 import type { IpAddress } from '../lib/ip.ts';
 import type { ExplainQuery } from '../lib/policy/explain.ts';
 import { nearestName } from '../lib/policy/nearest.ts';
-import { portsOfServer, serverPortNames, type Workload } from '../lib/policy/workload.ts';
+import { portsOfServer, serverPortNames, serviceAccountIdentity, type Workload } from '../lib/policy/workload.ts';
 import type { GivenQuestion } from '../lib/records/record.ts';
 import { type Noted, notedClient, notedIdentity, notesOfArrival } from './explain-notes.ts';
 
 export type { GivenQuestion };
 
 const requestFields = ['protocol', 'method', 'path', 'host', 'headers', 'carries'] as const;
-const fields = ['port', 'client', 'identity', 'tls', ...requestFields] as const;
+const fields = ['port', 'client', 'identity', 'serviceAccount', 'tls', ...requestFields] as const;
 
 /** `field` is the one at fault; null when the question as a whole is. */
 export class BadQuestion extends Error {
@@ -36,11 +36,11 @@ export interface Asked {
  * @throws BadQuestion
  */
 export function queryFrom(question: GivenQuestion, { workload, listeners }: Asked): Noted<ExplainQuery> {
-  const given = text(question, 'identity');
+  const given = identityOf(question, workload);
   const tls = oneOf(question, 'tls', ['none', 'anonymous', 'passthrough'] as const);
-  if (given === '') throw new BadQuestion('identity', 'is empty; leave it out for a client without one');
   if (given !== undefined && tls !== undefined) {
-    throw new BadQuestion('identity', 'is given together with tls; an identity already means mesh TLS');
+    const field = question.identity === undefined ? 'serviceAccount' : 'identity';
+    throw new BadQuestion(field, 'is given together with tls; an identity already means mesh TLS');
   }
   const identity = given === undefined ? { value: null, notes: [] } : notedIdentity(given, workload);
   const port = portOf(question, workload);
@@ -96,6 +96,31 @@ function oneOf<T extends string>(
     throw new BadQuestion(field, `${JSON.stringify(given)} is none of ${allowed.join(', ')}`);
   }
   return found;
+}
+
+/** As a certificate gives it, or as the trust domain makes it of a ServiceAccount. */
+function identityOf(question: GivenQuestion, workload: Workload): string | undefined {
+  const identity = text(question, 'identity');
+  if (identity === '') throw new BadQuestion('identity', 'is empty; leave it out for a client without one');
+  const account = question.serviceAccount ?? undefined;
+  if (account === undefined) return identity;
+  if (identity !== undefined) throw new BadQuestion('serviceAccount', 'is given together with identity');
+  const named = typeof account === 'string' ? accountText(account) : account;
+  const { name, namespace = workload.namespace } = named as { readonly name?: unknown; readonly namespace?: unknown };
+  if (typeof name !== 'string' || typeof namespace !== 'string' || !isLabel(namespace) || name === '') {
+    throw new BadQuestion('serviceAccount', `${JSON.stringify(account)} is not NAMESPACE/NAME`);
+  }
+  return serviceAccountIdentity(workload, namespace, name);
+}
+
+function accountText(account: string): { readonly name: string; readonly namespace?: string } {
+  const slash = account.indexOf('/');
+  return slash === -1 ? { name: account } : { namespace: account.slice(0, slash), name: account.slice(slash + 1) };
+}
+
+/** With a dot in it, a namespace would be read as a part of the name. */
+function isLabel(text: string): boolean {
+  return /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/.test(text);
 }
 
 /** By number, or by the name that the pod's facts have for it. */

@@ -10,6 +10,7 @@ import { withNotes } from './explain-notes.ts';
 import { answerOf, type ExplainedPolicy } from './explain-policy.ts';
 import { type Asked, BadQuestion, queryFrom, unreadFields } from './explain-query.ts';
 import { Progress } from './progress.ts';
+import { drained } from './standard-output.ts';
 
 export interface Requests {
   readonly policy: ExplainedPolicy;
@@ -108,13 +109,4 @@ function questionIn(line: ReadLine): GivenQuestion | null {
     case 'other':
       return null;
   }
-}
-
-/** Resolves, too, when the reader has gone: there will be no drain then. */
-function drained(stream: NodeJS.WriteStream): Promise<void> {
-  return new Promise((resolve) => {
-    stream.once('drain', resolve);
-    stream.once('close', resolve);
-    if (stream.destroyed) resolve();
-  });
 }

@@ -14,7 +14,23 @@ import { policyPathsOf, workloadOf } from './pod.ts';
 
 type Flag = FlagOf<'explain'>;
 
-const requestFlags = ['port', 'client', 'identity', 'tls', 'protocol', 'method', 'path', 'host', 'header'] as const;
+const requestFlags = [
+  'port',
+  'client',
+  'identity',
+  'service-account',
+  'tls',
+  'protocol',
+  'method',
+  'path',
+  'host',
+  'header',
+] as const;
+/** Where a field is not called as its flag. */
+const flagOfField: ReadonlyMap<string | null, string> = new Map([
+  ['serviceAccount', 'service-account'],
+  ['headers', 'header'],
+]);
 
 export const main: Main<'explain'> = async (line, io) => {
   const file = line.value('requests');
@@ -55,7 +71,8 @@ function policyPaths(line: CommandLine<Flag>, io: Io): readonly string[] {
 function queryOfFlags(line: CommandLine<Flag>, asked: Asked): ReturnType<typeof queryFrom> {
   const question: Record<string, unknown> = {};
   for (const name of requestFlags) {
-    if (name !== 'header' && line.has(name)) question[name] = line.value(name);
+    if (name === 'header' || !line.has(name)) continue;
+    question[name === 'service-account' ? 'serviceAccount' : name] = line.value(name);
   }
   const headers: [string, string][] = line.values('header').map((header) => {
     const colon = header.indexOf(':');
@@ -68,7 +85,8 @@ function queryOfFlags(line: CommandLine<Flag>, asked: Asked): ReturnType<typeof 
   try {
     return queryFrom(question, asked);
   } catch (error) {
-    if (error instanceof BadQuestion) throw new UsageError(error.code, `--${error.field}: ${error.message}`);
+    if (error instanceof BadQuestion)
+      throw new UsageError(error.code, `--${flagOfField.get(error.field) ?? error.field}: ${error.message}`);
     throw error;
   }
 }

@@ -28,6 +28,7 @@ const loaders: Loaders = {
   check: () => import('./check.ts'),
   explain: () => import('./explain.ts'),
   replay: () => import('./replay.ts'),
+  test: () => import('./policy-test.ts'),
   certs: () => import('./certs.ts'),
   iptables: () => import('./iptables.ts'),
   inject: () => import('./inject.ts'),

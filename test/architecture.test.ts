@@ -158,6 +158,12 @@ const rules: readonly Rule[] = [
     packages: ['zod'],
     why: "the core's doors; it knows no sockets, files, clocks, YAML or log",
   },
+  {
+    room: /^lib\/policy-test\//,
+    may: [/^lib\/policy-test\//, /^lib\/policy\//, plainValues],
+    packages: [],
+    why: 'a test file, decoded, to questions, and answers to results: files, YAML and the environment are the command’s',
+  },
   ...dataPlane,
   {
     room: /^lib\/shared\//,
@@ -865,7 +871,8 @@ const forTests: ReadonlyMap<string, readonly string[]> = new Map([
   ['lib/errors/faults.ts', ['faultCatalogue']],
   ['lib/proxy/http/refuse.ts', ['failureOf']],
   // Parts whose many rows would each need a server, a client, a kernel or a terminal.
-  ['bin/help.ts', ['commandHelp', 'wrapped']],
+  ['bin/help.ts', ['commandHelp']],
+  ['lib/policy-test/format.ts', ['testSchema']],
   ['lib/ops/admin-app.ts', ['acceptsGzip']],
   ['lib/policy/pod.ts', ['probePath']],
   ['lib/proxy/http1/library/exchange.ts', ['isWritableLink']],

@@ -23,6 +23,7 @@ export const explainCommand = command({
     port: once('N|NAME', "the port that the client connects to, by number or by the pod's name for it"),
     client: once('IP', "the client's address; of a network, the one that is written"),
     identity: once('NAME', 'the name in its certificate, DNS or spiffe://'),
+    'service-account': once('[NS/]NAME', 'in place of its identity; of the namespace of the pod where none is named'),
     tls: once('KIND', 'none, anonymous (mesh TLS without a certificate) or passthrough (TLS for another name)'),
     protocol: once('P', 'http1, http2, grpc, tcp (bytes, no HTTP) or connect (none: a TCP probe)'),
     method: once('M', 'GET, and POST for gRPC, where absent'),

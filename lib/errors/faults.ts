@@ -2,9 +2,16 @@ import { commandFaults } from './command-faults.ts';
 import { identityFaults } from './identity-faults.ts';
 import { logFaults } from './log-faults.ts';
 import { settingFaults } from './setting-faults.ts';
+import { testFaults } from './test-faults.ts';
 
 /** Every code of a fault outside documents. Only README and tests read the text; all others import types alone. */
-export const faultCatalogue = { ...settingFaults, ...commandFaults, ...identityFaults, ...logFaults } as const;
+export const faultCatalogue = {
+  ...settingFaults,
+  ...commandFaults,
+  ...testFaults,
+  ...identityFaults,
+  ...logFaults,
+} as const;
 
 type Catalogue = typeof faultCatalogue;
 

@@ -177,6 +177,10 @@ export interface Reasons {
   readonly reason: string;
   readonly candidates: readonly Candidate[];
 }
+export interface RequestReasons extends Reasons {
+  /** The place, from 0, of the rule that the request belongs to among those of its route's document; null where it has none. */
+  readonly rule: number | null;
+}
 
 /**
  * All that the data plane knows of policy. Every method may be called per request and answers from the index
@@ -196,7 +200,7 @@ export interface Authorizer {
   /** The same decision with its reasons. Slower; for logs and `explain`. Spends no rate-limit token. */
   admissionReasons(port: number, ip: IpAddress): Reasons;
   connectionReasons(policy: PortPolicy, client: Client): Reasons;
-  requestReasons(policy: PortPolicy, client: Client, request: RequestFacts, decision: RequestDecision): Reasons;
+  requestReasons(policy: PortPolicy, client: Client, request: RequestFacts, decision: RequestDecision): RequestReasons;
   /** Called after each swap; returns the way to stop listening. */
   onChange(listener: () => void): () => void;
 }

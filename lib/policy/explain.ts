@@ -49,6 +49,8 @@ export interface ExplainJson {
   readonly audit: boolean;
   readonly server: ResourceRef;
   readonly route: ResourceRef | null;
+  /** The place of the rule that matched in the route's document, from 0; null where no document's rule did. */
+  readonly rule: number | null;
   readonly authz: ResourceRef | null;
   readonly reason: string;
   readonly candidates: readonly Candidate[];
@@ -84,7 +86,8 @@ export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJso
     return malformed(policy, 'http1', `${JSON.stringify(method)} is no method, or a known one in another case`);
   }
   const decision = authorizer.request(policy, client, request);
-  const { reason, candidates } = withNearMisses(authorizer.requestReasons(policy, client, request, decision), client);
+  const reasons = authorizer.requestReasons(policy, client, request, decision);
+  const { reason, candidates } = withNearMisses(reasons, client);
   const refusal = refusalOf(decision);
   const route = 'route' in decision ? decision.route : null;
   return {
@@ -95,6 +98,7 @@ export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJso
     audit: 'audit' in decision && decision.audit,
     server: decision.server,
     route,
+    rule: reasons.rule,
     authz: 'authz' in decision ? decision.authz : null,
     reason,
     candidates,
@@ -110,6 +114,7 @@ const closed = {
   tcp: 'close',
   audit: false,
   route: null,
+  rule: null,
   authz: null,
 } as const;
 
@@ -149,6 +154,7 @@ function explainConnection(authorizer: Authorizer, policy: PortPolicy, client: C
     audit: permit?.audit ?? false,
     server: decision.server,
     route: null,
+    rule: null,
     authz: permit?.authz ?? null,
     reason,
     candidates,
@@ -249,6 +255,7 @@ function malformed(policy: PortPolicy, protocol: ExplainQuery['protocol'], fault
     audit: false,
     server: policy.server,
     route: null,
+    rule: null,
     authz: null,
     reason: `the request is malformed: ${fault}`,
     candidates: [],

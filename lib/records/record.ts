@@ -14,6 +14,8 @@ export interface GivenQuestion {
   readonly port?: unknown;
   readonly client?: unknown;
   readonly identity?: unknown;
+  /** `NAMESPACE/NAME`, `NAME` of the pod's namespace, or an object of both; in place of its identity. */
+  readonly serviceAccount?: unknown;
   readonly tls?: unknown;
   readonly protocol?: unknown;
   readonly method?: unknown;

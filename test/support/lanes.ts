@@ -215,7 +215,7 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     headerChanges,
   };
   const deny = { kind: 'deny', server: resource, route: resource };
-  const reasons = () => ({ reason: '', candidates: [] });
+  const reasons = () => ({ reason: '', candidates: [], rule: null });
   return {
     generation: 1,
     admits: () => ({ kind: 'admitted' }),

@@ -33,6 +33,17 @@ export const claims: Readonly<Record<string, Checks>> = {
     'Before an app': 'e2e/readme-walk',
     'What is printed above': 'unit/readme e2e/readme-walk',
   },
+  'Testing a policy': {
+    'A policy test asks': 'unit/readme',
+    '`test` asks each combination': 'unit/readme unit/policy-test/suite',
+    '- **Cases.**': 'unit/policy-test/suite',
+    '- **`everyone`**': 'unit/policy-test/suite',
+    '- **The pod**': 'unit/bin/policy-test',
+    '- **Coverage.**': 'unit/bin/policy-test',
+    '- **Faults.**': 'unit/policy-test/suite unit/bin/policy-test',
+    '- **In CI.**': 'unit/bin/policy-test unit/policy-test/results',
+    '`clients` hold': 'unit/policy-test/suite',
+  },
   Commands: { '`--help`': 'unit/bin/command-line unit/bin/inputs' },
   Environment: { 'Durations are': 'unit/config/config' },
   'Policy documents': {

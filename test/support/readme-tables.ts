@@ -11,11 +11,13 @@ import { exitMeanings, exitText } from '../../lib/errors/exits.ts';
 import type { FaultPlace } from '../../lib/errors/fault-row.ts';
 import { faultCatalogue } from '../../lib/errors/faults.ts';
 import { problemCatalogue } from '../../lib/errors/problems.ts';
+import { testSchema } from '../../lib/policy-test/format.ts';
 import { failureOf } from '../../lib/proxy/http/refuse.ts';
 import { testMap } from './test-map.ts';
 
 const file = resolve(import.meta.dirname, '../../README.md');
 const testsFile = resolve(import.meta.dirname, '../README.md');
+const schemaFile = resolve(import.meta.dirname, '../../lib/policy-test/policy-test.schema.json');
 const deployFile = resolve(import.meta.dirname, '../../lib/deploy/README.md');
 
 export function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
@@ -36,7 +38,41 @@ const places: Readonly<Record<FaultPlace, string>> = {
   log: 'log',
 };
 
+/** Fields of a policy test, by what holds them. */
+function testFields(): string {
+  const { properties } = testSchema() as unknown as Fields;
+  const inner = (of: Fields | undefined, name: string): Fields['properties'] =>
+    formsOf(of?.properties[name]).find((form) => form.properties !== undefined)?.properties ?? {};
+  const cases = { properties: formsOf(properties.cases)[0]?.items?.properties ?? {} };
+  const places: readonly (readonly [place: string, fields: Fields['properties']])[] = [
+    ['', Object.fromEntries(Object.entries(properties).filter(([name]) => name !== 'defaults'))],
+    ['pod', inner({ properties }, 'pod')],
+    ['cases', cases.properties],
+    ['expect', inner(cases, 'expect')],
+  ];
+  const rows = places.flatMap(([place, fields]) =>
+    Object.entries(fields).map(([name, { description = '' }]) => [place, `\`${name}\``, marked(description)]),
+  );
+  return table(['in', 'field', 'says'], rows);
+}
+
+interface Fields {
+  readonly properties: Readonly<Record<string, FieldSchema>>;
+}
+interface FieldSchema {
+  readonly description?: string;
+  readonly properties?: Readonly<Record<string, FieldSchema>>;
+  readonly items?: FieldSchema;
+  readonly anyOf?: readonly FieldSchema[];
+}
+
+/** A field's schema, or each of those that it may be. */
+function formsOf(field: FieldSchema | undefined): readonly FieldSchema[] {
+  return field === undefined ? [] : (field.anyOf ?? [field]);
+}
+
 export const tables: Readonly<Record<string, () => string>> = {
+  'test-fields': testFields,
   commands: () => {
     const rows = Object.entries(commandTable).map(([name, row]) => {
       const more = row.page === null ? '' : `; see [${row.page[0]}](${row.page[1]})`;
@@ -118,7 +154,13 @@ export function withOptions(text: string): string {
   return withTable(text, 'options', table(head, options));
 }
 
+/** lib/policy-test/policy-test.schema.json: what editors know of a policy test. */
+export function schemaText(): string {
+  return `${JSON.stringify(testSchema(), null, 2)}\n`;
+}
+
 if (process.argv[1] === import.meta.filename) {
+  writeFileSync(schemaFile, schemaText());
   for (const [path, renewed] of [
     [file, withTables],
     [testsFile, withTestMap],

@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, delimiter, dirname, join, resolve } from 'node:path';
 import pino from 'pino';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { variables } from '../../lib/config/variables.ts';
 import { exitMeanings, exitText } from '../../lib/errors/exits.ts';
 import { documentKinds } from '../../lib/policy/documents/kinds.ts';
@@ -18,7 +18,7 @@ import { limits as labelLimits } from '../../lib/telemetry/labels.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
 import { workerMetrics } from '../../lib/telemetry/worker-metrics.ts';
 import { claims, noClaim, proseOf } from '../support/readme-claims.ts';
-import { withOptions, withTables, withTestMap } from '../support/readme-tables.ts';
+import { schemaText, withOptions, withTables, withTestMap } from '../support/readme-tables.ts';
 import { testsOfRooms } from '../support/test-map.ts';
 import { slowTests, unitTests } from '../support/unit-tests.ts';
 
@@ -251,13 +251,15 @@ t.test('every deliberate difference names the test that proves it', async (t) =>
   }
 });
 
-t.test('the first policy: what the commands print is what is shown', async (t) => {
-  const text = section('First policy');
-  const [, policy = ''] = /```yaml\n(.*?)```/s.exec(text) ?? [];
-  const [, session = ''] = /```console\n(.*?)```/s.exec(text) ?? [];
-  const folder = t.testdir();
-  mkdirSync(join(folder, 'policy'));
-  writeFileSync(join(folder, 'policy', 'web.yaml'), policy);
+/** The first block of a section that is of this language. */
+function blockOf(title: string, language: 'yaml' | 'console'): string {
+  const [, block] = new RegExp(`\`\`\`${language}\\n(.*?)\`\`\``, 's').exec(section(title)) ?? [];
+  if (block === undefined) throw new Error(`section "${title}" has no ${language}`);
+  return block;
+}
+
+/** Runs the lines of a session in a folder, and compares what each prints; yields how many there are. */
+function followSession(t: Test, session: string, folder: string): number {
   const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('SALLYPORT_'));
   const env: NodeJS.ProcessEnv = {
     ...Object.fromEntries(inherited),
@@ -265,7 +267,6 @@ t.test('the first policy: what the commands print is what is shown', async (t) =
     NO_COLOR: '1',
   };
   const steps = session.split(/^\$ /m).slice(1);
-  t.ok(steps.length > 5, 'commands are found at all');
   for (const step of steps) {
     const [command = '', ...shown] = step.trimEnd().split('\n');
     if (command.startsWith('export ')) {
@@ -276,6 +277,32 @@ t.test('the first policy: what the commands print is what is shown', async (t) =
     t.equal(stdout.trimEnd(), shown.join('\n'), command);
     t.equal(stderr, '', `${command}: nothing on stderr`);
   }
+  return steps.length;
+}
+
+/** A folder with the first policy in it. */
+function folderOfPolicy(t: Test, policy: string): string {
+  const folder = t.testdir();
+  mkdirSync(join(folder, 'policy'));
+  writeFileSync(join(folder, 'policy', 'web.yaml'), policy);
+  return folder;
+}
+
+t.test('the first policy: what the commands print is what is shown', async (t) => {
+  const folder = folderOfPolicy(t, blockOf('First policy', 'yaml'));
+  t.ok(followSession(t, blockOf('First policy', 'console'), folder) > 5, 'commands are found at all');
+});
+
+t.test('testing a policy: what the commands print is what is shown', async (t) => {
+  const folder = folderOfPolicy(t, blockOf('First policy', 'yaml').replace('name: order }', 'name: orders }'));
+  writeFileSync(join(folder, 'web-test.yaml'), blockOf('Testing a policy', 'yaml'));
+  t.ok(followSession(t, blockOf('Testing a policy', 'console'), folder) > 3, 'commands are found at all');
+});
+
+t.test('the JSON Schema of policy tests is that of their reader', async (t) => {
+  const schema = 'lib/policy-test/policy-test.schema.json';
+  t.ok(readFileSync(join(root, schema), 'utf8') === schemaText(), 'npm run readme writes it');
+  t.ok(manifest.files.includes(schema), 'and the package has it');
 });
 
 t.test('prose: what checks each paragraph is named, and is there', async (t) => {

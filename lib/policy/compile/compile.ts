@@ -234,10 +234,13 @@ class PortCompiler {
     const grants = none ? serverGrants : new GrantList(own.grants, serverGrants, own.broken);
     const server = refOf(this.#document);
     const ref = refOf(route);
-    return route.spec.rules.map(({ headerChanges, redirect, sealed }) =>
+    // Of a refused route only a part of the rules may be here.
+    const isWhole = route.spec.refused === undefined;
+    return route.spec.rules.map(({ headerChanges, redirect, sealed }, i) =>
       compiledRule({
         server,
         route: ref,
+        place: isWhole ? i : null,
         grants,
         headerChanges,
         redirect,

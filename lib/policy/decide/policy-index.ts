@@ -22,6 +22,8 @@ import type { Question, TableTraits } from './question.ts';
 /** One rule of a route, with all that deciding on it takes. */
 export interface CompiledRule {
   readonly route: ResourceRef;
+  /** From 0, among the rules of its route's document; null where the rule is none of a document that can be read. */
+  readonly place: number | null;
   readonly grants: GrantList;
   readonly headerChanges: HeaderChanges | null;
   readonly redirect: RedirectFilter | null;
@@ -120,15 +122,17 @@ function inBytes(changes: HeaderChanges | null): HeaderChanges | null {
 export function compiledRule(options: {
   readonly server: ResourceRef;
   readonly route: ResourceRef;
+  readonly place?: number | null;
   readonly grants: GrantList;
   readonly headerChanges?: HeaderChanges | null;
   readonly redirect?: RedirectFilter | null;
   readonly sealed?: boolean;
 }): CompiledRule {
-  const { server, route, redirect = null, sealed = false } = options;
+  const { server, route, place = null, redirect = null, sealed = false } = options;
   const headerChanges = inBytes(options.headerChanges ?? null);
   return {
     route,
+    place,
     grants: sealed ? new GrantList([]) : options.grants,
     headerChanges,
     redirect,

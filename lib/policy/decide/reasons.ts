@@ -1,6 +1,6 @@
 import { type Client, clientId } from '../../client.ts';
 import { type ResourceRef, refText } from '../../resource-ref.ts';
-import type { Candidate, Reasons, RequestDecision, RequestFacts } from '../decision.ts';
+import type { Candidate, Reasons, RequestDecision, RequestFacts, RequestReasons } from '../decision.ts';
 import { type GrantList, tlsText } from './client-match.ts';
 import { decideConnection, routesFor, takesRequestsAlone } from './decide.ts';
 import type { CompiledPort, CompiledRule } from './policy-index.ts';
@@ -52,39 +52,40 @@ export function requestReasons(
   client: Client,
   request: RequestFacts,
   decision: RequestDecision,
-): Reasons {
+): RequestReasons {
   switch (decision.kind) {
     case 'permit':
       return {
         reason: grantedBy(decision.authz, decision.audit, client),
-        candidates: routeCandidates(port, client, request),
+        ...ofMatchedRule(port, client, request),
       };
     case 'deny': {
       // Which rule it was is known by its denial: a client that is refused does not make us look for it again.
       const rule =
         routesFor(port, client)?.rules.find(({ deny }) => deny === decision) ?? matchedRule(port, client, request);
       const candidates = rule === null ? [] : candidatesOf(rule.grants, client);
-      return { reason: denied(port, client, rule, decision.route, candidates), candidates };
+      const reason = denied(port, client, rule, decision.route, candidates);
+      return { reason, candidates, rule: rule?.place ?? null };
     }
     case 'no-route':
       return routesFor(port, client) === null
-        ? { reason: `${refText(port.server)} takes no requests: its protocol is ${port.protocol}`, candidates: [] }
-        : { reason: `no route of ${refText(port.server)} matches the request`, candidates: [] };
+        ? { reason: `${refText(port.server)} takes no requests: its protocol is ${port.protocol}`, ...noRule }
+        : { reason: `no route of ${refText(port.server)} matches the request`, ...noRule };
     case 'redirect':
       return {
         reason:
           decision.location === null
             ? `${refText(decision.route)} redirects, but not from this request: its match is no prefix, or it has no host`
             : `${refText(decision.route)} redirects`,
-        candidates: routeCandidates(port, client, request),
+        ...ofMatchedRule(port, client, request),
       };
     case 'rate-limited':
       return {
         reason: `${refText(decision.limit)}: the ${decision.scope} limit is exceeded`,
-        candidates: routeCandidates(port, client, request),
+        ...ofMatchedRule(port, client, request),
       };
     case 'invalid':
-      return { reason: decision.detail, candidates: [] };
+      return { reason: decision.detail, ...noRule };
   }
 }
 
@@ -110,7 +111,13 @@ function matchedRule(port: CompiledPort, client: Client, request: RequestFacts) 
   }
 }
 
-function routeCandidates(port: CompiledPort, client: Client, request: RequestFacts): Candidate[] {
+const noRule = { candidates: [], rule: null } as const;
+
+function ofMatchedRule(
+  port: CompiledPort,
+  client: Client,
+  request: RequestFacts,
+): Pick<RequestReasons, 'candidates' | 'rule'> {
   const rule = matchedRule(port, client, request);
-  return rule === null ? [] : candidatesOf(rule.grants, client);
+  return rule === null ? noRule : { candidates: candidatesOf(rule.grants, client), rule: rule.place };
 }

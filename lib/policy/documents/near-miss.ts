@@ -1,5 +1,5 @@
 import { nearestName } from '../nearest.ts';
-import { linkerdGroup, networkPolicyGroup } from './types.ts';
+import { linkerdGroup, networkPolicyGroup, policyTest } from './types.ts';
 
 /*
  * `kind: Sever`, `kind: server`, `apiVersion: policy.linkerd.oi/v1beta3`: to the API server such a document is unknown, and
@@ -30,6 +30,13 @@ const foreignKinds: ReadonlySet<string> = new Set([
   'Node',
   'Job',
 ]);
+
+/** What to do about a document without apiVersion and kind. */
+export function hintFor(value: unknown): string {
+  const isTest = typeof value === 'object' && value !== null && 'cases' in value && 'policy' in value;
+  if (!isTest) return 'Write it as for kubectl apply.';
+  return `A policy test in a folder of policy needs apiVersion: ${policyTest.apiVersion} and kind: ${policyTest.kind}.`;
+}
 
 /**
  * The kind that a document of an unknown one most likely was meant to be; undefined where it is simply none of ours. Both

@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import type { Problem } from '../../problem.ts';
 import { didYouMean } from '../nearest.ts';
 import { type DocumentKind, documentKinds } from './kinds.ts';
-import { isPolicyOfUnknownKind, nearMiss } from './near-miss.ts';
+import { hintFor, isPolicyOfUnknownKind, nearMiss } from './near-miss.ts';
 import { AdmissionReport, type Path, pathText, withInput } from './report.ts';
 import { fieldsAt } from './shape-fields.ts';
 import { metadataShape, unattachedRouteShape } from './shapes.ts';
@@ -16,6 +16,7 @@ import {
   locate,
   type Mark,
   type PolicyDocument,
+  policyTest,
   resourceOf,
 } from './types.ts';
 
@@ -120,8 +121,7 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
   const place = (path: Path) => ({ file: source.file, ...source.position([...prefix, ...path]) });
   const anonymous = new AdmissionReport(null, place);
   if (!isObject(value) || typeof value.apiVersion !== 'string' || typeof value.kind !== 'string') {
-    const hint = 'Write it as for kubectl apply.';
-    anonymous.refuse('not-a-document', [], 'a policy document needs apiVersion and kind', hint);
+    anonymous.refuse('not-a-document', [], 'a policy document needs apiVersion and kind', hintFor(value));
     problems.push(...anonymous.problems);
     return 'unknown';
   }
@@ -295,6 +295,7 @@ function findKind(
     );
     return { type, version: null };
   }
+  if (group === policyTest.group && kind === policyTest.kind) return 'ignored';
   const meant = nearMiss(group, kind, documentKinds);
   if (meant !== undefined) {
     const place = meant.kind === kind ? 'apiVersion' : 'kind';

@@ -215,6 +215,9 @@ export type PolicyDocument =
   | NetworkPolicyDocument
   | ClusterDocument;
 
+/** What `sallyport test` reads. It may stand beside policy, and says nothing to a proxy. */
+export const policyTest = { group: 'sallyport.dev', apiVersion: 'sallyport.dev/v1alpha1', kind: 'PolicyTest' } as const;
+
 export const linkerdGroup = 'policy.linkerd.io';
 export const gatewayGroup = 'gateway.networking.k8s.io';
 

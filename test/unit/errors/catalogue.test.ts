@@ -71,6 +71,7 @@ const utterances: readonly Utterance[] = [
       ['bin/explain-policy.ts', 'problems, which have codes'],
       ['bin/inject.ts', 'problems and workloads'],
       ['bin/main.ts', 'usage, UsageError, and what nobody has foreseen'],
+      ['bin/policy-test-load.ts', 'problems and faults, which have codes'],
       ['bin/standard-input.ts', 'says what it waits for'],
     ]),
   },
