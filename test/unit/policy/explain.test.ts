@@ -26,6 +26,7 @@ t.test('the shape of an explanation', async (t) => {
     audit: false,
     server: { group: 'policy.linkerd.io', kind: 'server', name: 'web' },
     route: { group: '', kind: 'default', name: 'default' },
+    rule: null,
     authz: { group: 'policy.linkerd.io', kind: 'authorizationpolicy', name: 'p' },
     reason: `policy.linkerd.io/authorizationpolicy/p covers 10.20.0.5 (${account('a')})`,
     candidates: [
