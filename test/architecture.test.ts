@@ -94,7 +94,7 @@ const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; r
 
 const policyAsSeen = /^lib\/policy\/(decision|refusals)\.ts$/;
 const proxyBase =
-  /^lib\/proxy\/(connection-facts|guard|last-bytes|limits|node-internals|recorder|resets|socket-calls|token)\.ts$/;
+  /^lib\/proxy\/(connection-facts|guard|last-bytes|limits|node-internals|node-streams|recorder|resets|socket-calls|token)\.ts$/;
 const inRoom = (room: string): RegExp => new RegExp(`^lib/proxy/${room}/[^/]+$`);
 
 const dataPlane: readonly Rule[] = [
@@ -609,8 +609,10 @@ const steps: readonly Step[] = [
       'lib/proxy/tls/handshake.ts': 1,
       // One that another worker has accepted.
       'lib/proxy/accept/doors.ts': 1,
-      // A handle to look at, which ends before its connect begins; and a socket to look at, which is never connected.
-      'lib/proxy/node-internals.ts': 2,
+      // A handle to look at, which ends before its connect begins.
+      'lib/proxy/node-internals.ts': 1,
+      // A socket to look at, which is never connected.
+      'lib/proxy/node-streams.ts': 1,
       // The rehearsal's clients: its own door, with TLS and without.
       'lib/app/rehearsal.ts': 2,
     },
@@ -819,6 +821,7 @@ const internals =
 /** Where that is allowed, and to what. */
 const mayReachIn: ReadonlyMap<string, RegExp> = new Map([
   ['lib/proxy/node-internals.ts', /./],
+  ['lib/proxy/node-streams.ts', /./],
   // Documented, for authors of libraries.
   ['lib/policy/documents/shape-fields.ts', /^\._zod$/],
   // Loads undici whole where its pieces are not where they were.

@@ -4,10 +4,12 @@ import type { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import { CodedError } from '../errors/coded-error.ts';
 import type { CodedLog } from '../errors/complaint.ts';
+import { canLend, canWriteAtOnce } from './node-streams.ts';
 
 /*
- * All that is used of Node without being documented. Nothing else in lib/ reaches for such a thing, and `checkNode` looks
- * for each at the start. What undici does not document is in http1/library/undici-pool.ts: its pieces, and one message.
+ * All that is used of Node without being documented, but for how sockets read and write at once (node-streams.ts). Nothing
+ * else in lib/ reaches for such a thing, and `checkNode` looks for each at the start. What undici does not document is in
+ * http1/library/undici-pool.ts: its pieces, and one message.
  */
 
 /** What a socket and a listener keep in `_handle`. */
@@ -19,6 +21,7 @@ interface Handle {
   readStart(): number;
   readStop(): number;
   useUserBuffer(buffer: Buffer): void;
+  writeBuffer(request: object, bytes: Buffer): number;
 }
 
 function handleOf(holder: object): Partial<Handle> | null {
@@ -122,72 +125,6 @@ export function checkTls(sample: TLSSocket): void {
     "event 'secure' of a tls.TLSSocket": String(Reflect.get(sample, '_finishInit')).includes("emit('secure')"),
   };
   for (const [name, there] of Object.entries(isThere)) if (!there) throw missing(name, 'TLS that ends here');
-}
-
-/** Under which symbols a socket keeps its option `onread`. */
-interface LendingKeys {
-  readonly buffer: symbol;
-  readonly next: symbol;
-  readonly callback: symbol;
-}
-
-/** Looked for in a socket that has the option, and is never connected; null where they are not found. */
-function findLendingKeys(): LendingKeys | null {
-  const onread = { buffer: (): Buffer => Buffer.alloc(1), callback: (): boolean => true };
-  const socket = new net.Socket({ onread });
-  const keyOf = (name: string, value: unknown): symbol | null =>
-    Object.getOwnPropertySymbols(socket).find(
-      (key) => key.description === name && Reflect.get(socket, key) === value,
-    ) ?? null;
-  const [buffer, next, callback] = [
-    keyOf('kBuffer', true),
-    keyOf('kBufferGen', onread.buffer),
-    keyOf('kBufferCb', onread.callback),
-  ];
-  return buffer === null || next === null || callback === null ? null : { buffer, next, callback };
-}
-
-let lendingKeys: LendingKeys | null | undefined;
-
-function keysForLending(): LendingKeys | null {
-  if (lendingKeys === undefined) lendingKeys = findLendingKeys();
-  return lendingKeys;
-}
-
-/** Where the next read goes, and who gets it: see the option `onread` of `net.Socket`. */
-interface Lender {
-  readonly buffer: () => Buffer;
-  readonly callback: (length: number) => boolean;
-}
-
-/** Whether `lendReads` may be asked: not of a socket that is encrypted, or has read something that waits in it. */
-export function mayLendReads(socket: net.Socket): boolean {
-  if ('encrypted' in socket || socket.readableLength > 0 || socket.readableEnded) return false;
-  return keysForLending() !== null && handleOf(socket)?.useUserBuffer !== undefined;
-}
-
-/**
- * From here on an accepted socket reads as one does that was made with `onread`: without a buffer of its own for each read, which
- * takes a tenth of what a small message costs. It emits no `data` any more. Does nothing where `mayLendReads` says no.
- */
-export function lendReads(socket: net.Socket, lender: Lender): void {
-  const keys = keysForLending();
-  if (keys === null || !mayLendReads(socket)) return;
-  const first = lender.buffer();
-  Reflect.set(socket, keys.buffer, first);
-  Reflect.set(socket, keys.next, lender.buffer);
-  Reflect.set(socket, keys.callback, lender.callback);
-  handleOf(socket)?.useUserBuffer?.(first);
-}
-
-/** One for all: what is read is dealt with, or copied, before the next read can happen. */
-const lentData = Buffer.allocUnsafeSlow(64 * 1024);
-const nextData = (): Buffer => lentData;
-
-/** The same for a socket whose listeners take `data` that is only lent, whoever they are by then. */
-export function lendData(socket: net.Socket): void {
-  const emit = (length: number) => socket.emit('data', lentData.subarray(0, length)) || true;
-  lendReads(socket, { buffer: nextData, callback: emit });
 }
 
 interface Resettable {
@@ -331,7 +268,14 @@ const interfaces: readonly NodeInterface[] = [
     use: 'reading clients without a buffer for each read',
     isNeeded: always,
     without: 'each read of a client takes a buffer of its own, and more time',
-    isThere: ({ useUserBuffer }) => typeof useUserBuffer === 'function' && keysForLending() !== null,
+    isThere: ({ useUserBuffer }) => typeof useUserBuffer === 'function' && canLend(),
+  },
+  {
+    name: "process.binding('stream_wrap') with WriteWrap and streamBaseState, and _handle.writeBuffer of a net.Socket",
+    use: 'writing what the system takes at once',
+    isNeeded: always,
+    without: 'each write takes more time',
+    isThere: ({ writeBuffer }) => typeof writeBuffer === 'function' && canWriteAtOnce(),
   },
   {
     name: 'Buffer.prototype.latin1Slice',

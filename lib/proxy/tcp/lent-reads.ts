@@ -2,11 +2,22 @@ import { Socket } from 'node:net';
 import type { Duplex, Writable } from 'node:stream';
 import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { internalFault } from '../guard.ts';
-import { lendReads, mayLendReads } from '../node-internals.ts';
+import { lendReads, mayLendReads, Outlet } from '../node-streams.ts';
 import type { OnRead } from '../upstream/upstreams.ts';
 
 /** For all connections that are not busy: what is read here is copied on before the next read can happen. */
 const shared = Buffer.allocUnsafeSlow(64 * 1024);
+
+const nothing = Buffer.alloc(0);
+
+/** What the last copy was written from, when the system took it at once: messages of one length need no new one. */
+let spare = nothing;
+
+function copyOfShared(length: number): Buffer {
+  if (spare.length !== length) spare = Buffer.allocUnsafe(length);
+  shared.copy(spare, 0, 0, length);
+  return spare;
+}
 
 const ringSize = 4;
 const ringBytes = 128 * 1024;
@@ -23,6 +34,7 @@ export interface Resumable {
  */
 export class LentReads implements OnRead, TurnTaker {
   readonly #sink: Writable;
+  readonly #outlet: Outlet;
   #source: Resumable | null = null;
   #ring: Buffer[] | null = null;
   /** Ring buffers that are being written, oldest first. */
@@ -32,6 +44,7 @@ export class LentReads implements OnRead, TurnTaker {
 
   constructor(sink: Writable) {
     this.#sink = sink;
+    this.#outlet = new Outlet(sink);
   }
 
   /** The socket that reads; known only once it is connected. */
@@ -59,14 +72,17 @@ export class LentReads implements OnRead, TurnTaker {
     const ring = this.#ring;
     if (ring === null) {
       if (length >= bulkRead) this.#ring = Array.from({ length: ringSize }, () => Buffer.allocUnsafeSlow(ringBytes));
-      if (this.#sink.write(Buffer.from(shared.subarray(0, length)))) return true;
+      const copy = copyOfShared(length);
+      if (this.#outlet.write(copy)) return true;
+      spare = nothing;
+      if (!this.#sink.writableNeedDrain) return true;
       this.#stopped = true;
       this.#sink.once('drain', () => this.#resume());
       return false;
     }
     const filled = ring[this.#next] as Buffer;
     this.#next = (this.#next + 1) % ringSize;
-    this.#write(filled.subarray(0, length));
+    if (!this.#outlet.write(filled.subarray(0, length), this.#written)) this.#lent++;
     if (length < bulkRead && this.#lent === 0) {
       this.#ring = null;
       this.#next = 0;
@@ -74,22 +90,6 @@ export class LentReads implements OnRead, TurnTaker {
     if (this.#lent < ringSize) return length < bulkRead || turn.take(length, this);
     this.#stopped = true;
     return false;
-  }
-
-  /**
-   * Most writes are done when they return, and then the buffer is free: a callback that says so costs a job of its own. One
-   * that is not done, and is long enough, ends with `drain`.
-   */
-  #write(bytes: Buffer): void {
-    const sink = this.#sink;
-    if (this.#lent === 0 && bytes.length >= sink.writableHighWaterMark && sink.writableLength === 0) {
-      if (sink.write(bytes)) return;
-      this.#lent++;
-      sink.once('drain', this.#written);
-      return;
-    }
-    this.#lent++;
-    sink.write(bytes, this.#written);
   }
 
   readonly #written = (): void => {

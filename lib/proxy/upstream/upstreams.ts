@@ -8,6 +8,7 @@ import type { Line } from '../fairness/line.ts';
 import { starts } from '../fairness/starts.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { Limits } from '../limits.ts';
+import { readDirectly } from '../node-streams.ts';
 import type { Recorder } from '../recorder.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { Permission } from './permission.ts';
@@ -167,12 +168,14 @@ class Connecting implements PendingConnect, Expirable {
   readonly #endpoint: Endpoint;
   readonly #done: Done;
   readonly #socket: net.Socket;
+  readonly #onread: OnRead | undefined;
   #settled = false;
 
   constructor(lines: Lines, endpoint: Endpoint, done: Done, onread: OnRead | undefined) {
     this.#lines = lines;
     this.#endpoint = endpoint;
     this.#done = done;
+    this.#onread = onread;
     this.#socket = new net.Socket(onread === undefined ? { allowHalfOpen: true } : { allowHalfOpen: true, onread });
     this.#socket.once('error', this.fail);
   }
@@ -196,6 +199,7 @@ class Connecting implements PendingConnect, Expirable {
     const socket = this.#socket;
     try {
       socket.removeListener('error', this.fail);
+      if (this.#onread !== undefined) readDirectly(socket, this.#onread);
       this.#lines.opened(socket);
       this.#done(null, socket);
     } catch (error) {

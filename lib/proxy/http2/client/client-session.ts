@@ -6,7 +6,7 @@ import { type Ending, guarded } from '../../guard.ts';
 import type { HeldHeads } from '../../http/held-heads.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { LimitName } from '../../limits.ts';
-import { lendData } from '../../node-internals.ts';
+import { lendData } from '../../node-streams.ts';
 import { encodeFields } from '../hpack/encoder.ts';
 import { type Block, HeaderBlocks } from '../message/header-blocks.ts';
 import { type RequestHead, readRequestHead } from '../message/request-head.ts';

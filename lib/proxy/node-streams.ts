@@ -1,0 +1,298 @@
+import net from 'node:net';
+import type { Writable } from 'node:stream';
+import { getSystemErrorName } from 'node:util';
+
+/*
+ * How sockets read into memory that is lent, and write what the system takes at once, without the streams of Node between:
+ * undocumented, and used where it is there. What node-internals.ts says of the rest holds for this as well.
+ */
+
+/** Of what a connected socket keeps in `_handle`. */
+interface StreamHandle {
+  /** Whether the system's socket is read. */
+  reading: boolean;
+  /** Called after each read; what it returns is where the next one goes. */
+  onread: (this: StreamHandle, arrayBuffer?: ArrayBuffer) => Buffer | undefined;
+  readStop(): number;
+  useUserBuffer(buffer: Buffer): void;
+  [direct]?: DirectReads;
+  /** A negative number of the system, or 0. */
+  writeBuffer(request: WriteRequest, bytes: Buffer): number;
+}
+
+/** What Node calls back for a write that was not over when it returned. */
+interface WriteRequest {
+  oncomplete?: (this: WriteRequest, status: number) => void;
+  /** What is being written must not be freed. */
+  buffer?: Buffer;
+  /** Of which stream it is a write, and what says so when it is over. */
+  socket?: net.Socket;
+  done?: WriteDone | null;
+}
+
+/** What is behind the sockets of `net`: the results of their calls. */
+interface StreamBinding {
+  readonly WriteWrap: new () => WriteRequest;
+  readonly streamBaseState: Int32Array;
+  /** Where in that. */
+  readonly kReadBytesOrError: number;
+  readonly kLastWriteWasAsync: number;
+}
+
+function findBinding(): StreamBinding | null {
+  try {
+    const { binding } = process as { readonly binding?: (name: string) => Partial<StreamBinding> };
+    const found = binding?.('stream_wrap') ?? {};
+    const { WriteWrap, streamBaseState: state, kReadBytesOrError, kLastWriteWasAsync } = found;
+    if (WriteWrap === undefined || !(state instanceof Int32Array)) return null;
+    if (kReadBytesOrError === undefined || !(kReadBytesOrError in state)) return null;
+    if (kLastWriteWasAsync === undefined || !(kLastWriteWasAsync in state)) return null;
+    return { WriteWrap, streamBaseState: state, kReadBytesOrError, kLastWriteWasAsync };
+  } catch {
+    // Node's permissions may forbid it, and a later Node may not have it.
+    return null;
+  }
+}
+
+let foundBinding: StreamBinding | null | undefined;
+
+function streamBinding(): StreamBinding | null {
+  if (foundBinding === undefined) foundBinding = findBinding();
+  return foundBinding;
+}
+
+/** Whether `writeAtOnce` is more than `write`, as far as can be known without a socket. */
+export function canWriteAtOnce(): boolean {
+  return streamBinding() !== null;
+}
+
+function handleOf(socket: net.Socket): StreamHandle | null {
+  return (socket as { readonly _handle?: StreamHandle | null })._handle ?? null;
+}
+
+/** Under which symbols a socket keeps its option `onread`. */
+interface LendingKeys {
+  readonly buffer: symbol;
+  readonly next: symbol;
+  readonly callback: symbol;
+}
+
+/** Looked for in a socket that has the option, and is never connected; null where they are not found. */
+function findLendingKeys(): LendingKeys | null {
+  const onread = { buffer: (): Buffer => Buffer.alloc(1), callback: (): boolean => true };
+  const socket = new net.Socket({ onread });
+  const keyOf = (name: string, value: unknown): symbol | null =>
+    Object.getOwnPropertySymbols(socket).find(
+      (key) => key.description === name && Reflect.get(socket, key) === value,
+    ) ?? null;
+  const [buffer, next, callback] = [
+    keyOf('kBuffer', true),
+    keyOf('kBufferGen', onread.buffer),
+    keyOf('kBufferCb', onread.callback),
+  ];
+  return buffer === null || next === null || callback === null ? null : { buffer, next, callback };
+}
+
+let lendingKeys: LendingKeys | null | undefined;
+
+/** Whether `lendReads` can be, as far as can be known without a connection. */
+export function canLend(): boolean {
+  return keysForLending() !== null;
+}
+
+function keysForLending(): LendingKeys | null {
+  if (lendingKeys === undefined) lendingKeys = findLendingKeys();
+  return lendingKeys;
+}
+
+/** Where the next read goes, and who gets it: see the option `onread` of `net.Socket`. */
+interface Lender {
+  readonly buffer: () => Buffer;
+  readonly callback: (length: number) => boolean;
+}
+
+/** The same, where every read goes to one place. */
+interface FixedLender {
+  readonly buffer: Buffer | (() => Buffer);
+  readonly callback: (length: number) => boolean;
+}
+
+/** Whether `lendReads` may be asked: not of a socket that is encrypted, or has read something that waits in it. */
+export function mayLendReads(socket: net.Socket): boolean {
+  if ('encrypted' in socket || socket.readableLength > 0 || socket.readableEnded) return false;
+  return keysForLending() !== null && handleOf(socket)?.useUserBuffer !== undefined;
+}
+
+/**
+ * From here on an accepted socket reads as one does that was made with `onread`: without a buffer of its own for each read, which
+ * takes a tenth of what a small message costs. It emits no `data` any more. Does nothing where `mayLendReads` says no.
+ */
+export function lendReads(socket: net.Socket, lender: Lender): void {
+  const keys = keysForLending();
+  if (keys === null || !mayLendReads(socket)) return;
+  const first = lender.buffer();
+  Reflect.set(socket, keys.buffer, first);
+  Reflect.set(socket, keys.next, lender.buffer);
+  Reflect.set(socket, keys.callback, lender.callback);
+  handleOf(socket)?.useUserBuffer?.(first);
+  readDirectly(socket, lender);
+}
+
+/** Under this a handle keeps who gets what it reads. */
+const direct = Symbol('direct reads');
+
+/** Of one socket, in its handle. */
+class DirectReads {
+  readonly socket: net.Socket;
+  readonly lender: Lender | FixedLender;
+  /** What Node does for sockets with a timeout, at ends and after errors is left to Node. */
+  readonly asEver: StreamHandle['onread'];
+  /** Where the next read goes, as Node has been told; null where that may be another. */
+  told: Buffer | null = null;
+
+  constructor(socket: net.Socket, lender: Lender | FixedLender, asEver: StreamHandle['onread']) {
+    this.socket = socket;
+    this.lender = lender;
+    this.asEver = asEver;
+  }
+}
+
+/** One for all handles: see `StreamHandle.onread`. */
+function tellLender(this: StreamHandle, arrayBuffer?: ArrayBuffer): Buffer | undefined {
+  const reads = this[direct] as DirectReads;
+  const { socket, lender } = reads;
+  const { streamBaseState, kReadBytesOrError } = foundBinding as StreamBinding;
+  const length = streamBaseState[kReadBytesOrError] ?? 0;
+  if (length <= 0 || socket.destroyed || hasTimeout(socket)) {
+    reads.told = null;
+    return reads.asEver.call(this, arrayBuffer);
+  }
+  if (!lender.callback(length)) {
+    this.reading = false;
+    if (!socket.destroyed) this.readStop();
+  }
+  if (typeof lender.buffer !== 'function') return undefined;
+  const next = lender.buffer();
+  if (next === reads.told) return undefined;
+  reads.told = next;
+  return next;
+}
+
+/** A connected socket that lends what it reads, as `lendReads` makes one and the option `onread` does, tells its lender itself. */
+export function readDirectly(socket: net.Socket, lender: Lender | FixedLender): void {
+  const handle = handleOf(socket);
+  if (streamBinding() === null || handle?.onread === undefined || 'encrypted' in socket) return;
+  // A connection that leaves one protocol for another has another lender, and Node's own function still.
+  const asEver = handle[direct]?.asEver ?? handle.onread;
+  handle[direct] = new DirectReads(socket, lender, asEver);
+  handle.onread = tellLender;
+}
+
+/** Then Node does something at each read and write. */
+function hasTimeout(socket: net.Socket): boolean {
+  return socket.timeout !== undefined && socket.timeout !== 0;
+}
+
+/** What a write that is over when it returns leaves untouched, and the next one takes. */
+let unused: WriteRequest | null = null;
+
+/**
+ * Writes to a connected stream without what Node does for every write (two objects, two jobs), where nothing waits in the stream
+ * and the system takes all of it: nearly always. What it does not take waits in the stream, as ever.
+ */
+export class Outlet {
+  readonly #stream: Writable;
+  /** Null where each write is the stream's. */
+  readonly #socket: net.Socket | null;
+  readonly #handle: StreamHandle | null;
+  readonly #binding: StreamBinding | null;
+
+  constructor(stream: Writable) {
+    this.#stream = stream;
+    const isPlain = stream instanceof net.Socket && !('encrypted' in stream);
+    this.#binding = streamBinding();
+    this.#handle = isPlain && !stream.connecting ? handleOf(stream) : null;
+    const can = this.#binding !== null && this.#handle?.writeBuffer !== undefined;
+    this.#socket = can ? (stream as net.Socket) : null;
+  }
+
+  /**
+   * @param written called once the bytes are free, unless they are when this returns.
+   * @returns whether they are, and more may be written.
+   */
+  write(bytes: Buffer, written?: () => void): boolean {
+    const socket = this.#socket;
+    if (socket === null || !isOpenAndEmpty(socket)) return this.#writeByStream(bytes, written);
+    const { streamBaseState, kLastWriteWasAsync, WriteWrap } = this.#binding as StreamBinding;
+    unused ??= new WriteWrap();
+    const request = unused;
+    const status = (this.#handle as StreamHandle).writeBuffer(request, bytes);
+    if (status === 0 && streamBaseState[kLastWriteWasAsync] === 0) return true;
+    unused = null;
+    const done = adopt(socket, bytes, written);
+    if (status !== 0) {
+      done?.(systemError(status));
+      return false;
+    }
+    request.buffer = bytes;
+    request.socket = socket;
+    request.done = done;
+    request.oncomplete = completed;
+    return false;
+  }
+
+  #writeByStream(bytes: Buffer, written: (() => void) | undefined): boolean {
+    const stream = this.#stream;
+    // A callback costs a job of its own; one that is not done, and is long enough, ends with `drain`.
+    if (written === undefined || (bytes.length >= stream.writableHighWaterMark && stream.writableLength === 0)) {
+      if (stream.write(bytes) && written !== undefined) return true;
+      if (written !== undefined) stream.once('drain', written);
+    } else {
+      stream.write(bytes, written);
+    }
+    return false;
+  }
+}
+
+/** Not ended, not broken, and nothing written to it waits. */
+function isOpenAndEmpty(socket: net.Socket): boolean {
+  return socket.writableLength === 0 && socket.writable && socket.writableCorked === 0 && !hasTimeout(socket);
+}
+
+type WriteDone = (error?: Error | null) => void;
+
+let adopted: WriteDone | null = null;
+
+function takeDone(_chunk: Buffer, _encoding: BufferEncoding, done: WriteDone): void {
+  adopted = done;
+}
+
+/** The socket has a write as any other, which has been handed to the system already, and is over when the result is called. */
+function adopt(socket: net.Socket, bytes: Buffer, written: (() => void) | undefined): WriteDone | null {
+  socket._write = takeDone;
+  socket.write(bytes, written);
+  socket._write = net.Socket.prototype._write;
+  const done = adopted;
+  adopted = null;
+  return done;
+}
+
+/** See `WriteRequest.oncomplete`. */
+function completed(this: WriteRequest, status: number): void {
+  this.done?.(status < 0 && this.socket?.destroyed === false ? systemError(status) : null);
+}
+
+function systemError(status: number): Error {
+  const code = getSystemErrorName(status);
+  return Object.assign(new Error(`write ${code}`), { errno: status, code, syscall: 'write' });
+}
+
+/** One for all: what is read is dealt with, or copied, before the next read can happen. */
+const lentData = Buffer.allocUnsafeSlow(64 * 1024);
+const nextData = (): Buffer => lentData;
+
+/** The same for a socket whose listeners take `data` that is only lent, whoever they are by then. */
+export function lendData(socket: net.Socket): void {
+  const emit = (length: number) => socket.emit('data', lentData.subarray(0, length)) || true;
+  lendReads(socket, { buffer: nextData, callback: emit });
+}
