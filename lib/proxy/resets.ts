@@ -44,6 +44,14 @@ export function resetUnlessEnded(socket: Socket): void {
   socket.destroy = destroyOrReset;
 }
 
+/**
+ * The two sides of a tunnel: bytes say nothing of their own about being whole, so that whoever ends one of them before it has
+ * been ended in order (a limit, policy, a stop) breaks it off.
+ */
+export function cutMeansReset(client: Duplex, app: Duplex): void {
+  for (const stream of [client, app]) if (stream instanceof Socket) resetUnlessEnded(stream);
+}
+
 /** Whether to end it the short way, with no end of ours before, would be taken for a break. */
 export function needsOrderlyEnd(socket: Socket): boolean {
   return wholeByEnd.has(socket);

@@ -6,7 +6,7 @@ import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
 import { bulkRead, turn } from '../fairness/turn.ts';
 import { guarded } from '../guard.ts';
-import { resetOrDestroy } from '../resets.ts';
+import { cutMeansReset, resetOrDestroy } from '../resets.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Upstreams } from '../upstream/upstreams.ts';
 import { LentReads, lendUploads, readerFor } from './lent-reads.ts';
@@ -79,11 +79,9 @@ export function forwardTcp(
       return;
     }
     app = socket;
-    if (client.destroyed) {
-      socket.destroy();
-      return;
-    }
+    if (client.destroyed) return void socket.destroy();
     open++;
+    cutMeansReset(client, socket);
     socket.on('error', (fault) => {
       onError(fault);
       resetOrDestroy(client);

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { bulkRead, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
 import type { HttpConnection, Occupant } from '../../http/request-pipeline.ts';
-import { resetOrDestroy } from '../../resets.ts';
+import { cutMeansReset, resetOrDestroy } from '../../resets.ts';
 import { leave } from '../../tcp/forward.ts';
 import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import { halfOpenMs } from '../limits.ts';
@@ -27,6 +27,7 @@ export class Tunnel implements AppTunnel, Occupant, TurnTaker {
     connection.occupant = this;
     this.#client = client;
     this.#app = app;
+    cutMeansReset(client, app);
     app.on('error', () => resetOrDestroy(client));
     client.on('error', () => resetOrDestroy(app));
     app.once('end', () => client.end());

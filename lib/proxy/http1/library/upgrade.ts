@@ -11,7 +11,7 @@ import { failures, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import { endAfterLastBytes } from '../../last-bytes.ts';
 import type { RequestScope } from '../../recorder.ts';
-import { resetOrDestroy } from '../../resets.ts';
+import { cutMeansReset, resetOrDestroy } from '../../resets.ts';
 import { leave, letGo, splice } from '../../tcp/forward.ts';
 import { pipeGuarded } from '../../tcp/guarded-opening.ts';
 import type { Endpoint } from '../../upstream/endpoint.ts';
@@ -201,6 +201,7 @@ class WebSocketTunnel {
     outgoing.path = this.#exchange.target;
     const agreed = (response: IncomingMessage, app: Socket): void => {
       this.hasResponse = true;
+      cutMeansReset(this.#socket, app);
       // http-proxy only ends the app's side, and then reads it no more.
       this.#socket.once('close', () => (this.#socket.readableEnded ? letGo(app) : resetOrDestroy(app)));
       this.#scope.responseHead(101);
@@ -252,6 +253,7 @@ export function tie(client: Duplex, app: Duplex): void {
 }
 
 function tieEnds(client: Duplex, app: Duplex): void {
+  cutMeansReset(client, app);
   app.on('error', () => resetOrDestroy(client));
   client.on('error', () => resetOrDestroy(app));
   app.once('close', () => (app.readableEnded ? client.end() : resetOrDestroy(client)));
