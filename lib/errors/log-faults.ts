@@ -24,6 +24,10 @@ export const logFaults = {
     'The candidate policy would have decided otherwise than the policy in force; a warning, once a minute for each such thing.',
     'See the reasons of both, and give `example` to `explain --requests`; `/candidate` has them all.',
   ),
+  'candidate-slow': fault(
+    'The candidate policy has taken a fifth of the time of a thread, and is not asked about everything; a warning.',
+    'Look for regular expressions and for long lists in it; what was left out is counted as `candidate="unasked"`.',
+  ),
   'candidate-failed': fault(
     'An exception in deciding by the candidate policy; what is in force was decided and stands.',
     'Report it with the error in the line; without SALLYPORT_CANDIDATE_POLICY it does not happen.',

@@ -14,6 +14,7 @@ export const lineRules = {
   'limit reached': { everyMs: 10_000, mostAMinute: Number.POSITIVE_INFINITY },
   'candidate differs': { everyMs: 60_000, mostAMinute: 60 },
   'candidate failed': { everyMs: 60_000, mostAMinute: 60 },
+  'candidate slow': { everyMs: 60_000, mostAMinute: 60 },
   'internal fault': { everyMs: 0, mostAMinute: 10 },
 } as const satisfies Record<string, LineRule>;
 

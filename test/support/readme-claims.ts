@@ -101,9 +101,9 @@ export const claims: Readonly<Record<string, Checks>> = {
     '- Why, the client is not told': 'unit/proxy/http/refuse',
   },
   'Candidate policy': {
-    '`SALLYPORT_CANDIDATE_POLICY` names': 'e2e/candidate/verdicts',
+    '`SALLYPORT_CANDIDATE_POLICY` names': 'e2e/candidate/verdicts unit/app/candidate/watch',
     'Each decision is counted': 'e2e/candidate/verdicts',
-    'Whatever differs': 'e2e/candidate/verdicts',
+    'Whatever differs': 'e2e/candidate/verdicts unit/app/candidate/watch',
     'Requests on connections': 'e2e/candidate/verdicts',
     'To promote it': 'e2e/candidate/verdicts',
   },

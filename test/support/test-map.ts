@@ -9,7 +9,7 @@ const root = resolve(import.meta.dirname, '../..');
 
 /** Files and rooms without tests at the same path below test/unit: what exercises them. */
 const elsewhere: ReadonlyMap<string, readonly string[]> = new Map([
-  ['lib/app/candidate', ['e2e/candidate/']],
+  ['lib/app/candidate', ['unit/app/candidate/', 'e2e/candidate/']],
   ['lib/app/workers', ['e2e/workers.test.ts', 'e2e/workers-together.test.ts']],
   ['lib/app', ['e2e/stop-at-odd-moments.test.ts', 'e2e/internal-faults.test.ts', 'unit/bin/']],
   ['lib/app.ts', ['e2e/']],

@@ -1,7 +1,7 @@
 /** What `/candidate` shows. */
-import type { Agreement } from '../../policy/beside.ts';
+import { oneLine } from '../../printable.ts';
 import { type Disagreement, disagreementKey, mostDisagreements, type ReasonedSide } from './disagreements.ts';
-import type { Meeting } from './round.ts';
+import type { ComparedAs, Meeting } from './round.ts';
 import type { ComparedPolicies } from './watch.ts';
 
 export interface CandidatePage {
@@ -13,7 +13,7 @@ export interface CandidatePage {
   readonly since: string | null;
   /** Without a disagreement. */
   readonly agreementSeconds: number | null;
-  readonly decisions: Readonly<Record<Agreement, number>>;
+  readonly decisions: Readonly<Record<ComparedAs, number>>;
   readonly counts: readonly Meeting[];
   /** The latest first. */
   readonly disagreements: readonly ShownDisagreement[];
@@ -29,14 +29,14 @@ interface PageParts extends Pick<CandidatePage, 'path' | 'load' | 'agreementSeco
 
 export function pageOf({ path, load, sinceMs, agreementSeconds, compared }: PageParts): CandidatePage {
   const counts = countsOf(compared.flatMap(({ meetings }) => meetings));
-  const sum = (wanted: Agreement): number =>
+  const sum = (wanted: ComparedAs): number =>
     counts.reduce((all, { agreement, times }) => (agreement === wanted ? all + times : all), 0);
   return {
     state: sinceMs === null ? 'none' : load.stale === null ? 'decided' : 'stale',
     ...{ path, load },
     since: sinceMs === null ? null : new Date(sinceMs).toISOString(),
     agreementSeconds: agreementSeconds === null ? null : Math.floor(agreementSeconds),
-    decisions: { same: sum('same'), moved: sum('moved'), differs: sum('differs') },
+    decisions: { same: sum('same'), moved: sum('moved'), differs: sum('differs'), unknown: sum('unknown') },
     counts,
     disagreements: joined(compared.flatMap(({ disagreements }) => disagreements)),
   };
@@ -88,13 +88,14 @@ export function pageText(page: CandidatePage): string {
   if (load.stale !== null) lines.push(`  its files are not what is decided by: ${reasonOf(load.stale)}`);
   if (since === null)
     return `${[...lines, '  not loaded: nothing is decided beside the policy in force'].join('\n')}\n`;
-  const { same, moved, differs } = decisions;
+  const { same, moved, differs, unknown } = decisions;
   lines.push(
     `  loaded ${load.loadedAt}; both policies are what they are since ${since}`,
-    `  ${same + moved + differs} decisions: ${same} the same, ${moved} by another document, ${differs} otherwise`,
+    `  ${same + moved + differs + unknown} decisions: ${same} the same, ${moved} by another document, ${differs} otherwise`,
+    ...(unknown === 0 ? [] : [`  ${unknown} not compared: the candidate failed, or took too long`]),
     `  ${agreementSeconds} s without a disagreement`,
   );
-  for (const each of disagreements) lines.push('', ...disagreementLines(each));
+  for (const each of disagreements) lines.push('', ...disagreementLines(each).map(oneLine));
   return `${lines.join('\n')}\n`;
 }
 

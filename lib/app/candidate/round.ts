@@ -9,13 +9,16 @@ import type { DisagreementRow } from './disagreements.ts';
 /** What was compared: `open`: a connection that carries bytes, once more, since either policy has changed. */
 export type Subject = 'request' | 'connection' | 'open';
 
+/** `unknown`: the candidate was not asked, or could not answer. */
+export type ComparedAs = Agreement | 'unknown';
+
 /** How often two verdicts met on one port. Plain, so that it can be sent from one thread to another. */
 export interface Meeting {
   readonly port: number;
   readonly subject: Subject;
   readonly enforced: string;
   readonly candidate: string;
-  readonly agreement: Agreement;
+  readonly agreement: ComparedAs;
   readonly times: number;
 }
 
@@ -24,60 +27,76 @@ export class DecisionPair {
   readonly round: Round;
   readonly enforced: BesideDecision;
   readonly agreement: Agreement;
-  readonly #count: MeetingCount;
+  readonly count: MeetingCount;
+  /** Null until it is known, and where nothing disagrees. */
+  row: DisagreementRow | null = null;
 
   constructor(round: Round, enforced: BesideDecision, agreement: Agreement, count: MeetingCount) {
     this.round = round;
     this.enforced = enforced;
     this.agreement = agreement;
-    this.#count = count;
+    this.count = count;
   }
-
-  /** Null until it is known, and where nothing disagrees. */
-  row: DisagreementRow | null = null;
 
   /** All that can be known of it is. */
   get isKnown(): boolean {
     return this.row !== null || this.agreement !== 'differs';
   }
+}
+
+/** Counts for the metrics, which go on, and for this round. */
+class MeetingCount {
+  readonly #labels: Omit<Meeting, 'times'>;
+  readonly #cell: Cell;
+  #times = 0;
+
+  constructor(labels: Omit<Meeting, 'times'>, cell: Cell) {
+    this.#labels = labels;
+    this.#cell = cell;
+  }
 
   add(): void {
-    this.#count.cell.value++;
-    this.#count.times++;
+    this.#cell.value++;
+    this.#times++;
+  }
+
+  meeting(): Meeting {
+    return { ...this.#labels, times: this.#times };
   }
 }
 
-interface MeetingCount extends Omit<Meeting, 'times'> {
-  readonly cell: Cell;
-  times: number;
-}
-
 /** Decisions of a port are few and stable objects; where these pairs are more, they are found anew each time. */
-const maxTallies = 4096;
+const maxPairs = 4096;
 /** A port scan through the redirect reaches all of them; those beyond are counted in metrics alone. */
 const maxPorts = 1024;
 
 export class Round {
   readonly #counts: CandidateCounts;
   readonly #byPort = new Map<PortPolicy, Map<string, MeetingCount>>();
-  #tallies = newTallies();
+  #pairs = newPairs();
   #held = 0;
 
   constructor(counts: CandidateCounts) {
     this.#counts = counts;
   }
 
-  tally(subject: Subject, policy: PortPolicy, enforced: BesideDecision, candidate: BesideDecision): DecisionPair {
-    const known = this.#tallies[subject].get(enforced)?.get(candidate);
+  pair(subject: Subject, policy: PortPolicy, enforced: BesideDecision, candidate: BesideDecision): DecisionPair {
+    const known = this.#pairs[subject].get(enforced)?.get(candidate);
     if (known !== undefined) return known;
     const agreement = agreementOf(enforced, candidate);
     const count = this.count(subject, policy, verdictOf(enforced), verdictOf(candidate), agreement);
-    const tally = new DecisionPair(this, enforced, agreement, count);
-    if (lasts(enforced) && lasts(candidate)) this.#hold(subject, candidate, tally);
-    return tally;
+    const pair = new DecisionPair(this, enforced, agreement, count);
+    if (lasts(enforced) && lasts(candidate)) this.#hold(subject, candidate, pair);
+    return pair;
   }
 
-  count(subject: Subject, policy: PortPolicy, enforced: string, candidate: string, agreement: Agreement): MeetingCount {
+  count(
+    subject: Subject,
+    policy: PortPolicy,
+    enforced: string,
+    candidate: string,
+    agreement: ComparedAs,
+  ): MeetingCount {
     let counts = this.#byPort.get(policy);
     if (counts === undefined) {
       counts = new Map();
@@ -87,36 +106,34 @@ export class Round {
     let count = counts.get(key);
     if (count === undefined) {
       const labels = { subject, enforced, candidate, agreement };
-      count = { port: policy.port, ...labels, cell: this.#counts.at(policy, labels), times: 0 };
+      count = new MeetingCount({ port: policy.port, ...labels }, this.#counts.at(policy, labels));
       counts.set(key, count);
     }
     return count;
   }
 
   meetings(): Meeting[] {
-    return [...this.#byPort.values()].flatMap((counts) =>
-      Array.from(counts.values(), ({ cell: _cell, ...meeting }) => meeting),
-    );
+    return [...this.#byPort.values()].flatMap((counts) => Array.from(counts.values(), (count) => count.meeting()));
   }
 
-  #hold(subject: Subject, candidate: BesideDecision, tally: DecisionPair): void {
-    if (++this.#held > maxTallies) {
-      this.#tallies = newTallies();
+  #hold(subject: Subject, candidate: BesideDecision, pair: DecisionPair): void {
+    if (++this.#held > maxPairs) {
+      this.#pairs = newPairs();
       this.#held = 1;
     }
-    const tallies = this.#tallies[subject];
-    let others = tallies.get(tally.enforced);
+    const pairs = this.#pairs[subject];
+    let others = pairs.get(pair.enforced);
     if (others === undefined) {
       others = new Map();
-      tallies.set(tally.enforced, others);
+      pairs.set(pair.enforced, others);
     }
-    others.set(candidate, tally);
+    others.set(candidate, pair);
   }
 }
 
-type Tallies = Record<Subject, Map<BesideDecision, Map<BesideDecision, DecisionPair>>>;
+type Pairs = Record<Subject, Map<BesideDecision, Map<BesideDecision, DecisionPair>>>;
 
-function newTallies(): Tallies {
+function newPairs(): Pairs {
   return { request: new Map(), connection: new Map(), open: new Map() };
 }
 

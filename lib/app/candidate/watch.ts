@@ -20,9 +20,9 @@ import type { RequestLog, TransportScope } from '../../proxy/recorder.ts';
 import { Slices } from '../../reload/slices.ts';
 import { type ResourceRef, refText } from '../../resource-ref.ts';
 import type { CandidateCounts } from '../../telemetry/candidate-counts.ts';
-import { clip } from '../../telemetry/decision-log.ts';
 import type { CodedLogger } from '../../telemetry/log.ts';
-import { type LineGate, occasionFields, Repeats } from '../../telemetry/repeats.ts';
+import type { LineGate } from '../../telemetry/repeats.ts';
+import { Containment, type EnforcedDecision } from './containment.ts';
 import { type Disagreement, type DisagreementRow, Disagreements, type JudgedSide } from './disagreements.ts';
 import { type AskedQuestion, questionOf } from './question.ts';
 import { DecisionPair, type Meeting, Round, type Subject } from './round.ts';
@@ -69,7 +69,7 @@ export class CandidateWatch {
   readonly #options: CandidateWatchOptions;
   readonly #candidate: PolicyAuthorizer;
   readonly #disagreements: Disagreements;
-  readonly #failures: Repeats;
+  readonly #containment: Containment;
   readonly #open = new Set<OpenConnection>();
   /** Null while no candidate is loaded. */
   #round: Round | null = null;
@@ -79,7 +79,7 @@ export class CandidateWatch {
     const { log, nowMs, gate, buckets } = options;
     this.#candidate = createAuthorizer({ nowMs, buckets });
     this.#disagreements = new Disagreements(log, nowMs, gate);
-    this.#failures = new Repeats('candidate failed', nowMs, gate);
+    this.#containment = new Containment({ log, nowMs, gate, onUnknown: () => this.#disagreed() });
   }
 
   /** How often a candidate was put in place. */
@@ -105,23 +105,22 @@ export class CandidateWatch {
   request({ client }: ConnectionFacts, policy: PortPolicy, decision: RequestDecision, log: RequestLog): void {
     const round = this.#round;
     if (round === null) return;
-    try {
-      const request = log.facts;
-      const { noted } = request;
-      if (noted instanceof DecisionPair && noted.round === round && noted.enforced === decision) {
-        this.#add(noted);
-        return;
-      }
-      const protocol = protocolOf(log, request);
-      const { port } = policy;
+    const request = log.facts;
+    const { noted } = request;
+    if (noted instanceof DecisionPair && noted.round === round && noted.enforced === decision) {
+      this.#again(noted, policy);
+      return;
+    }
+    const { port } = policy;
+    const protocol = protocolOf(log, request);
+    const decided: EnforcedDecision = { round, subject: 'request', policy, decision };
+    this.#containment.ask(decided, () => {
       const candidate = besideRequest(this.#candidate, port, client, request, protocol);
-      const tally = this.#compare(round, 'request', policy, decision, candidate, { client, port, protocol, request });
+      const pair = this.#compare(decided, candidate, { client, port, protocol, request });
       // Undefined: none of its kind comes again.
       if (noted === undefined) return;
-      request.noted = tally.isKnown && this.#candidate.port(port).decisionsLast ? tally : null;
-    } catch (error) {
-      this.#failed(round, 'request', policy, decision, error);
-    }
+      request.noted = pair.isKnown && this.#candidate.port(port).decisionsLast ? pair : null;
+    });
   }
 
   /** @param protocol of the port when it was looked at. */
@@ -132,32 +131,29 @@ export class CandidateWatch {
     decision: BesideDecision,
     protocol: PortProtocol,
   ): void {
-    const { port } = policy;
-    this.#connection(subject, policy, decision, { client, port, protocol: 'tcp', request: null }, () =>
+    this.#connection(subject, policy, decision, client, 'tcp', (port) =>
       besideConnection(this.#candidate, port, client, protocol),
     );
   }
 
   /** A TCP probe. */
   silence({ client }: ConnectionFacts, policy: PortPolicy): void {
-    const { port, server } = policy;
-    const decision: BesideDecision = { kind: 'probed', server };
-    this.#connection('connection', policy, decision, { client, port, protocol: 'connect', request: null }, () =>
+    const decision: BesideDecision = { kind: 'probed', server: policy.server };
+    this.#connection('connection', policy, decision, client, 'connect', (port) =>
       besideSilence(this.#candidate, port, client),
     );
   }
 
   /** NetworkPolicies in force have refused a connection. */
   refusal(subject: 'connection' | 'open', policy: PortPolicy, ip: IpAddress): void {
-    const { port, server } = policy;
     const client: Client = { ip, tls: { kind: 'none', reason: 'no_tls_from_remote' } };
-    const decision: BesideDecision = { kind: 'network-refused', server };
-    this.#connection(subject, policy, decision, { client, port, protocol: 'connect', request: null }, () =>
+    const decision: BesideDecision = { kind: 'network-refused', server: policy.server };
+    this.#connection(subject, policy, decision, client, 'connect', (port) =>
       besideRefusal(this.#candidate, port, client),
     );
   }
 
-  /** ComparedPolicies again whenever either policy changes, until `transport` is closed. */
+  /** Compared again whenever either policy changes, until `transport` is closed. */
   follow(connection: OpenConnection, transport: TransportScope): TransportScope {
     this.#open.add(connection);
     return {
@@ -176,20 +172,22 @@ export class CandidateWatch {
     const round = new Round(this.#options.counts);
     this.#round = round;
     this.#disagreements.clear();
-    // At last, so that nothing waits for it: first the policy in force ends what it no longer permits.
-    this.#recheck(round).catch((error: unknown) => this.#tellFailure(error));
+    this.#recheck(round).catch((error: unknown) => this.#containment.tell(error));
   }
 
+  /** In slices: nobody waits for it. */
   async #recheck(round: Round): Promise<void> {
     const { enforced } = this.#options;
     const slices = new Slices();
     for (const connection of [...this.#open]) {
       await slices.rest();
       if (this.#round !== round) return;
-      if (!this.#open.has(connection)) continue;
       const { facts, protocol } = connection;
-      const policy = enforced.port(facts.targetPort);
-      this.connection('open', facts, policy, enforced.connection(policy, facts.client), protocol);
+      const { client, targetPort } = facts;
+      // What the policy in force has ended was told when it did.
+      if (!this.#open.has(connection) || enforced.admits(targetPort, client.ip).kind === 'refused') continue;
+      const policy = enforced.port(targetPort);
+      this.connection('open', facts, policy, enforced.connection(policy, client), protocol);
     }
   }
 
@@ -197,40 +195,51 @@ export class CandidateWatch {
     subject: Subject,
     policy: PortPolicy,
     decision: BesideDecision,
-    asked: AskedThing,
-    decide: () => BesideDecision,
+    client: Client,
+    protocol: 'tcp' | 'connect',
+    decide: (port: number) => BesideDecision,
   ): void {
     const round = this.#round;
     if (round === null) return;
-    try {
-      this.#compare(round, subject, policy, decision, decide(), asked);
-    } catch (error) {
-      this.#failed(round, subject, policy, decision, error);
-    }
+    const { port } = policy;
+    const decided: EnforcedDecision = { round, subject, policy, decision };
+    this.#containment.ask(decided, () => {
+      this.#compare(decided, decide(port), { client, port, protocol, request: null });
+    });
   }
 
   #compare(
-    round: Round,
-    subject: Subject,
-    policy: PortPolicy,
-    decision: BesideDecision,
+    { round, subject, policy, decision }: EnforcedDecision,
     candidate: BesideDecision,
     asked: AskedThing,
   ): DecisionPair {
-    const tally = round.tally(subject, policy, decision, candidate);
-    if (tally.agreement === 'differs') {
-      tally.row ??= this.#row(subject, decision, candidate, asked);
-      tally.row?.saw(asked.client);
+    const pair = round.pair(subject, policy, decision, candidate);
+    if (pair.agreement === 'differs') {
+      pair.row ??= this.#row(subject, decision, candidate, asked);
+      pair.row?.saw(asked.client);
     }
-    this.#add(tally);
-    return tally;
+    this.#add(pair);
+    return pair;
   }
 
-  #add(tally: DecisionPair): void {
-    tally.add();
-    if (tally.agreement !== 'differs') return;
+  /** The same request, decided by the same policies. */
+  #again(pair: DecisionPair, policy: PortPolicy): void {
+    try {
+      this.#add(pair);
+    } catch (error) {
+      this.#containment.failed({ ...pair, policy, subject: 'request', decision: pair.enforced }, error);
+    }
+  }
+
+  #add(pair: DecisionPair): void {
+    pair.count.add();
+    if (pair.agreement !== 'differs') return;
+    this.#disagreed();
+    pair.row?.add();
+  }
+
+  #disagreed(): void {
     this.#options.lastMs[0] = this.#options.nowMs();
-    tally.row?.add();
   }
 
   #row(
@@ -246,29 +255,6 @@ export class CandidateWatch {
       candidate: besideReasons(this.#candidate, port, client, request, candidate),
       example: questionOf(port, client, protocol, request),
     }));
-  }
-
-  /** The exception is the candidate's alone: what was decided stands, and nobody else hears of it. */
-  #failed(round: Round, subject: Subject, policy: PortPolicy, decision: BesideDecision, error: unknown): void {
-    try {
-      const count = round.count(subject, policy, verdictOf(decision), 'error', 'differs');
-      count.cell.value++;
-      count.times++;
-      this.#options.lastMs[0] = this.#options.nowMs();
-      this.#tellFailure(error);
-    } catch {
-      // There is nothing left that could be said of it.
-    }
-  }
-
-  #tellFailure(error: unknown): void {
-    const occasion = this.#failures.occasion('');
-    if (occasion === null) return;
-    const told = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    this.#options.log.error(
-      { code: 'candidate-failed', error: clip(told, 4096), ...occasionFields(occasion) },
-      'Deciding by the candidate policy failed; the policy in force is not concerned',
-    );
   }
 }
 

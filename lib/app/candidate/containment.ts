@@ -1,0 +1,88 @@
+import type { BesideDecision } from '../../policy/beside.ts';
+import { verdictOf } from '../../policy/beside.ts';
+import type { PortPolicy } from '../../policy/decision.ts';
+import { clip } from '../../telemetry/decision-log.ts';
+import type { CodedLogger } from '../../telemetry/log.ts';
+import { type LineGate, occasionFields, Repeats } from '../../telemetry/repeats.ts';
+import type { Round, Subject } from './round.ts';
+import { TimeShare } from './time-share.ts';
+
+/** What the policy in force has decided, and the candidate is to be asked about. */
+export interface EnforcedDecision {
+  readonly round: Round;
+  readonly subject: Subject;
+  readonly policy: PortPolicy;
+  readonly decision: BesideDecision;
+}
+
+export interface ContainmentOptions {
+  readonly log: CodedLogger;
+  readonly nowMs: () => number;
+  readonly gate: LineGate;
+  /** Something has not been compared. */
+  readonly onUnknown: () => void;
+}
+
+/**
+ * What surrounds the candidate whenever it is asked: no exception leaves, and no more than its share of time is taken. What it
+ * could not be asked, or could not answer, is counted as such.
+ */
+export class Containment {
+  readonly #options: ContainmentOptions;
+  readonly #share = new TimeShare();
+  readonly #failures: Repeats;
+  readonly #omissions: Repeats;
+
+  constructor(options: ContainmentOptions) {
+    this.#options = options;
+    const { nowMs, gate } = options;
+    this.#failures = new Repeats('candidate failed', nowMs, gate);
+    this.#omissions = new Repeats('candidate slow', nowMs, gate);
+  }
+
+  ask(decided: EnforcedDecision, work: () => void): void {
+    const from = Date.now();
+    try {
+      if (this.#share.isLeft(from)) work();
+      else this.#omit(decided);
+    } catch (error) {
+      this.failed(decided, error);
+    }
+    this.#share.spent(from, Date.now());
+  }
+
+  #omit(decided: EnforcedDecision): void {
+    this.#count(decided, 'unasked');
+    const occasion = this.#omissions.occasion('');
+    if (occasion === null) return;
+    this.#options.log.warn(
+      { code: 'candidate-slow', ...occasionFields(occasion) },
+      'The candidate policy takes too long, and is not asked about everything',
+    );
+  }
+
+  /** The exception is the candidate's alone: what was decided stands, and nobody else hears of it. */
+  failed(decided: EnforcedDecision, error: unknown): void {
+    try {
+      this.#count(decided, 'error');
+      this.tell(error);
+    } catch {
+      // The log has failed, too: there is nobody left to tell, and the request goes on.
+    }
+  }
+
+  tell(error: unknown): void {
+    const occasion = this.#failures.occasion('');
+    if (occasion === null) return;
+    const told = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    this.#options.log.error(
+      { code: 'candidate-failed', error: clip(told, 4096), ...occasionFields(occasion) },
+      'Deciding by the candidate policy failed; the policy in force is not concerned',
+    );
+  }
+
+  #count({ round, subject, policy, decision }: EnforcedDecision, candidate: 'error' | 'unasked'): void {
+    round.count(subject, policy, verdictOf(decision), candidate, 'unknown').add();
+    this.#options.onUnknown();
+  }
+}
