@@ -127,12 +127,13 @@ export function mayLendReads(socket: net.Socket): boolean {
  * From here on an accepted socket reads as one does that was made with `onread`: without a buffer of its own for each read, which
  * takes a tenth of what a small message costs. It emits no `data` any more. Does nothing where `mayLendReads` says no.
  */
-export function lendReads(socket: net.Socket, lender: Lender): void {
+export function lendReads(socket: net.Socket, lender: Lender | FixedLender): void {
   const keys = keysForLending();
   if (keys === null || !mayLendReads(socket)) return;
-  const first = lender.buffer();
+  const isAsked = typeof lender.buffer === 'function';
+  const first = isAsked ? lender.buffer() : lender.buffer;
   Reflect.set(socket, keys.buffer, first);
-  Reflect.set(socket, keys.next, lender.buffer);
+  Reflect.set(socket, keys.next, isAsked ? lender.buffer : null);
   Reflect.set(socket, keys.callback, lender.callback);
   handleOf(socket)?.useUserBuffer?.(first);
   readDirectly(socket, lender);
@@ -285,14 +286,4 @@ function completed(this: WriteRequest, status: number): void {
 function systemError(status: number): Error {
   const code = getSystemErrorName(status);
   return Object.assign(new Error(`write ${code}`), { errno: status, code, syscall: 'write' });
-}
-
-/** One for all: what is read is dealt with, or copied, before the next read can happen. */
-const lentData = Buffer.allocUnsafeSlow(64 * 1024);
-const nextData = (): Buffer => lentData;
-
-/** The same for a socket whose listeners take `data` that is only lent, whoever they are by then. */
-export function lendData(socket: net.Socket): void {
-  const emit = (length: number) => socket.emit('data', lentData.subarray(0, length)) || true;
-  lendReads(socket, { buffer: nextData, callback: emit });
 }

@@ -1,21 +1,23 @@
 import { METHODS } from 'node:http';
 import type { Test } from 'tap';
-import { type Engine, engines, type Lane, startLane } from '../support/lanes.ts';
+import { type Engine, type Lane, startLane } from '../support/lanes.ts';
 import { type RawApp, startRawApp } from '../support/raw-app.ts';
-import { parseResponses, RawClient } from '../support/raw-http.ts';
+import { latin1, parseResponses, RawClient } from '../support/raw-http.ts';
 import { lenientParser, type RecordedRequest, strictParser } from '../support/request-parsers.ts';
 import { until } from '../support/until.ts';
 import { inTurn } from './looks.ts';
 import { cut } from './mutations.ts';
 
 /*
- * The same bytes, cut alike, to a proxy with the fast lane and to one without it. Each has an app that reads strictly, and
- * one that reads as carelessly as servers do.
+ * The same bytes, cut alike, to a proxy with the fast lane, on new connections and on used ones, and to one without it. Each
+ * has an app that reads strictly, and one that reads as carelessly as servers do.
  */
 
 export interface Variant {
   readonly engine: Engine;
   readonly reading: 'strict' | 'lenient';
+  /** Requests on each connection before those that are looked at: behind the first, the fast lane reads otherwise. */
+  readonly earlier: number;
   readonly lane: Lane;
   readonly app: RawApp;
   /** Requests that were decided; each look clears it. */
@@ -33,10 +35,17 @@ interface Observation {
 /** The last request of each stream, with a response of its own: when that has come, there is no more to wait for. */
 const sentinel = '/sentinel';
 
+/** Of each reading, in this order. */
+const kinds: readonly (readonly [Engine, earlier: number])[] = [
+  ['fast', 0],
+  ['fast', 2],
+  ['library', 0],
+];
+
 export async function variants(t: Test): Promise<Variant[]> {
   const list: Variant[] = [];
   for (const reading of ['strict', 'lenient'] as const) {
-    for (const engine of engines) {
+    for (const [engine, earlier] of kinds) {
       const app = await startRawApp(t, {
         parser: reading === 'strict' ? strictParser : lenientParser,
         // Without a body, a response to HEAD looks like any other.
@@ -49,7 +58,8 @@ export async function variants(t: Test): Promise<Variant[]> {
       });
       const decided: string[] = [];
       const onDecided = (request: string): void => void decided.push(request);
-      list.push({ engine, reading, lane: await startLane(t, { engine, app: app.port, onDecided }), app, decided });
+      const lane = await startLane(t, { engine, app: app.port, onDecided });
+      list.push({ engine, reading, earlier, lane, app, decided });
     }
   }
   return list;
@@ -78,9 +88,14 @@ function seen(request: RecordedRequest): string {
  */
 async function observe(variant: Variant, packets: readonly Buffer[], quietMs: number): Promise<Observation> {
   const { lane, app } = variant;
-  const before = app.requests.length;
   const client = await RawClient.open({ port: lane.port });
   try {
+    for (let i = 1; i <= variant.earlier; i++) {
+      client.send(latin1('GET /earlier HTTP/1.1\r\nHost: a.example\r\n\r\n'));
+      await client.responses(Array.from({ length: i }, () => 'GET'));
+    }
+    const [before, received] = [app.requests.length, client.receivedLength];
+    variant.decided.length = 0;
     for (const packet of packets) {
       client.send(packet);
       // A turn, so that packets do not become one.
@@ -94,7 +109,7 @@ async function observe(variant: Variant, packets: readonly Buffer[], quietMs: nu
       if (client.ended || client.receivedLength + app.requests.length === came) break;
     }
     const ended = client.ended;
-    const stream = parseResponses(client.received, [], ended);
+    const stream = parseResponses(client.received.subarray(received), [], ended);
     client.halfClose();
     await client.ends(3000);
     const requests = app.requests.slice(before);
@@ -145,17 +160,16 @@ async function compared(list: readonly Variant[], text: string, at: readonly num
       }).catch(() => false);
       if (closed === false) said ??= `${engine}, ${reading}: the connection stays open`;
     }
-    for (let i = 0; i < list.length; i += 2) {
-      const [fast, library] = [observations[i] as Observation, observations[i + 1] as Observation];
-      const { reading } = list[i] as Variant;
-      said ??= compare(fast, library, reading);
-      for (const request of [...fast.requests, ...library.requests]) {
+    for (const [i, { engine, reading, earlier, app }] of list.entries()) {
+      const observed = observations[i] as Observation;
+      const library = list.findIndex((other) => other.engine === 'library' && other.reading === reading);
+      const where = earlier === 0 ? reading : `${reading}, behind ${earlier} requests`;
+      if (engine === 'fast') said ??= compare(observed, observations[library] as Observation, where);
+      for (const request of observed.requests) {
         if (/^\["[^"]*","[^"]*DENIED/.test(request) && request.includes('"/DENIED')) said ??= `the app saw ${request}`;
       }
-      for (const { app: each } of [list[i] as Variant, list[i + 1] as Variant]) {
-        if (reading === 'strict' && each.malformed.length > 0) said ??= `malformed for the app: ${each.malformed}`;
-        each.malformed.length = 0;
-      }
+      if (reading === 'strict' && app.malformed.length > 0) said ??= `malformed for the app: ${app.malformed}`;
+      app.malformed.length = 0;
     }
     if (said === null) return null;
   }

@@ -26,6 +26,7 @@ import { Upstreams } from '../../lib/proxy/upstream/upstreams.ts';
 import type { Teardown } from './children.ts';
 import { defaultLimits } from './limits.ts';
 import { NodeHttp2Lane } from './node-http2/server.ts';
+import './spoilt-loans.ts';
 
 /**
  * Two engines that must not be told apart from outside: for HTTP/1 both are the product's; for HTTP/2 the library's is

@@ -8,6 +8,9 @@ const heldText = 8 * 1024;
 /** More content than this is written by itself: to copy it would cost as much as the system call that is spared. */
 const mostJoined = 32 * 1024;
 
+/** Fewer bytes are copied into a buffer of their own as fast. */
+const leastInRoom = 8 * 1024;
+
 /** Room for one head and its content. */
 const roomBytes = 2 * mostJoined;
 let room = Buffer.allocUnsafeSlow(roomBytes);
@@ -22,17 +25,41 @@ let room = Buffer.allocUnsafeSlow(roomBytes);
 export function writeJoined(socket: Socket, head: string, content: Buffer, isLent: boolean): boolean {
   const { length } = content;
   if (length === 0) return socket.write(head, 'latin1');
-  const isHeld = 'encrypted' in socket || socket.writableCorked > 0;
-  if (length <= (isHeld ? heldText : smallText)) {
+  const holdsBack = isHeld(socket);
+  if (length <= (holdsBack ? heldText : smallText)) {
     return socket.write(head + latin1Slice(content, 0, length), 'latin1');
   }
-  if (isHeld || length > mostJoined || head.length > mostJoined) {
+  if (holdsBack || length > mostJoined || head.length > mostJoined) {
     socket.write(head, 'latin1');
-    return socket.write(isLent ? Buffer.from(content) : content);
+    return isLent ? writeLent(socket, content) : socket.write(content);
   }
   const at = room.write(head, 'latin1');
   content.copy(room, at);
-  const mayGoOn = socket.write(room.subarray(0, at + length));
+  return writeRoom(socket, at + length);
+}
+
+/**
+ * Writes bytes whose buffer is used for something else when this returns.
+ *
+ * @returns false when the peer is slow.
+ */
+export function writeLent(socket: Socket, bytes: Buffer): boolean {
+  const { length } = bytes;
+  // What waits does so in a buffer of its own size: a client may send its content one byte at a time to a slow app.
+  if (length < leastInRoom || length > roomBytes || isHeld(socket) || socket.writableLength > 0) {
+    return socket.write(Buffer.from(bytes));
+  }
+  bytes.copy(room);
+  return writeRoom(socket, length);
+}
+
+/** The system does not get what is written at once. */
+function isHeld(socket: Socket): boolean {
+  return 'encrypted' in socket || socket.writableCorked > 0;
+}
+
+function writeRoom(socket: Socket, length: number): boolean {
+  const mayGoOn = socket.write(room.subarray(0, length));
   // The system has not taken it all: the rest waits where it is.
   if (socket.writableLength > 0) room = Buffer.allocUnsafeSlow(roomBytes);
   return mayGoOn;

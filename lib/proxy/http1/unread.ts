@@ -1,3 +1,4 @@
+import { isLent } from '../lent-data.ts';
 import { isRequestLine } from './request-line.ts';
 
 const endOfHead = Buffer.from('\r\n\r\n');
@@ -47,6 +48,11 @@ export class Unread {
     chunk.copy(this.#room, this.#filled);
     this.#filled += chunk.length;
     this.bytes = this.#room.subarray(this.#filled - held - chunk.length, this.#filled);
+  }
+
+  /** What is unread of a buffer that is only lent is copied, since the loan ends. */
+  endLoan(): void {
+    if (this.bytes.length > 0 && isLent(this.bytes)) this.bytes = Buffer.from(this.bytes);
   }
 
   /** What is left when a request has been taken: the end of `bytes`, from `from` on. */

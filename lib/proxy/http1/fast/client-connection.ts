@@ -5,10 +5,12 @@ import { bulkRead, longRead, type PutOff, type TurnTaker, turn } from '../../fai
 import { internalFault } from '../../guard.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
 import { endAfterLastResponse, endWithStatus } from '../../last-bytes.ts';
+import { lendData } from '../../lent-data.ts';
 import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
 import { halfOpenMs, sliceMs, sliceRequests } from '../limits.ts';
 import { noContent, RequestContent } from './content.ts';
+import type { FastLaneServices } from './lane-services.ts';
 import { PlainHeads } from './plain-heads.ts';
 import { maxPlainHead, type PlainRequest } from './plain-request.ts';
 import { FastRequest } from './request.ts';
@@ -20,20 +22,6 @@ const entry = 'HTTP/1, the fast lane';
 
 /** Milliseconds for which a connection without requests remembers the head of its last one. */
 const rememberMs = 1000;
-
-/** What a connection needs of the lane that it is on. */
-export interface FastLaneServices {
-  readonly pipeline: RequestPipeline;
-  /** A stop has begun: every response is the last of its connection. */
-  readonly draining: boolean;
-  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
-  /** Tell an HTTP/1.0 client that its connection stays. */
-  readonly keptLines: string;
-  /** The connection is closed, or has gone over to the library lane. */
-  forget(connection: FastConnection): void;
-  /** Takes it over for good; `unread` comes first. */
-  handOver(connection: HttpConnection, socket: Socket, unread: Buffer): void;
-}
 
 /** What a connection is about. */
 type State =
@@ -57,7 +45,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   readonly connection: HttpConnection;
   readonly socket: Socket;
   readonly pool: AppPool;
-  readonly #lane: FastLaneServices;
+  readonly #lane: FastLaneServices<FastConnection>;
   #ownPool: AppPool | null = null;
   readonly #unread: PlainHeads;
   #state: State = idle;
@@ -72,7 +60,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   /** The client sends nothing more; what it has sent is still answered. */
   #clientEnded = false;
 
-  constructor(lane: FastLaneServices, connection: HttpConnection, socket: Socket, pool: AppPool) {
+  constructor(lane: FastLaneServices<FastConnection>, connection: HttpConnection, socket: Socket, pool: AppPool) {
     this.#lane = lane;
     this.pipeline = lane.pipeline;
     this.connection = connection;
@@ -97,19 +85,31 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
 
   // Not `guarded`, for the sake of connections that do nothing: it would keep a second function for each of these.
   readonly #onData = (chunk: Buffer): void => {
-    beginMoment();
-    try {
-      this.#data(chunk);
-    } catch (error) {
-      internalFault(entry, this, error);
-    } finally {
-      endMoment();
-    }
+    this.#received(chunk);
+    // This is not the first read of the connection, so there may be many more: those take no buffer each.
+    if (this.#state.kind !== 'over') lendData(this.socket, this.#onLent);
+  };
+  readonly #onLent = (bytes: Buffer): boolean => {
+    if (this.#state.kind === 'over') return false;
+    this.#received(bytes);
+    return true;
   };
   readonly #onEnd = (): void => this.#enter(this.#end);
   readonly #onDrain = (): void => this.#enter(this.#drain);
   readonly #onClose = (): void => this.#enter(this.#closed);
   readonly #rested = (): void => this.#enter(this.#goOn);
+
+  #received(bytes: Buffer): void {
+    beginMoment();
+    try {
+      this.#data(bytes);
+    } catch (error) {
+      internalFault(entry, this, error);
+    } finally {
+      this.#unread.endLoan();
+      endMoment();
+    }
+  }
 
   #enter(run: () => void): void {
     try {
@@ -285,6 +285,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     socket.removeListener('close', this.#onClose);
     socket.removeListener('drain', this.#onDrain);
     this.#forget();
+    this.#unread.endLoan();
     const { bytes } = this.#unread;
     this.#unread.keep(bytes.length);
     return bytes;

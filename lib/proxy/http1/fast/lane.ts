@@ -7,7 +7,8 @@ import { ByEndpoint } from '../../upstream/endpoint.ts';
 import type { Upstreams } from '../../upstream/upstreams.ts';
 import { AppPool } from '../app-pool.ts';
 import type { Http1Engine } from '../engine.ts';
-import { FastConnection, type FastLaneServices } from './client-connection.ts';
+import { FastConnection } from './client-connection.ts';
+import type { FastLaneServices } from './lane-services.ts';
 
 export interface FastLaneOptions {
   readonly pipeline: RequestPipeline;
@@ -21,7 +22,7 @@ export interface FastLaneOptions {
  * The fast lane for HTTP/1: plain requests go from socket to socket, their heads read once and their bodies relayed.
  * It serves only what it can recognize beyond doubt, and refuses nothing as malformed; that is the library lane's to do.
  */
-export class FastLane implements Http1Engine, FastLaneServices {
+export class FastLane implements Http1Engine, FastLaneServices<FastConnection> {
   readonly pipeline: RequestPipeline;
   readonly onBadRequest: FastLaneOptions['onBadRequest'];
   readonly keptLines: string;

@@ -6,13 +6,14 @@ import { fieldLines, fieldValues } from '../../http/field-lines.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
 import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
 import { endWithStatus } from '../../last-bytes.ts';
+import { isLent } from '../../lent-data.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { resetUnlessEnded } from '../../resets.ts';
 import { holdBack } from '../../socket-calls.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink, Switch } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
-import { writeJoined } from '../joined-write.ts';
+import { writeJoined, writeLent } from '../joined-write.ts';
 import type { ResponseHead } from '../plain-response.ts';
 import type { ContentFault, RequestContent } from './content.ts';
 import { type ChunkDecoder, forOldClient } from './old-client.ts';
@@ -100,7 +101,7 @@ export class FastRequest implements ResponseSink {
     const head = request.outgoing(connection.facts.client, admitted);
     const app = this.#pool.take(admitted, this.#repeatable);
     if (app === null) {
-      this.#connect(admitted, head, part);
+      this.#connect(admitted, head, isLent(part) ? Buffer.from(part) : part);
       return;
     }
     if (request.carries === 'nothing') this.#repeat = head;
@@ -135,7 +136,7 @@ export class FastRequest implements ResponseSink {
     const { method, isLast } = this.#request;
     const onSwitch = this.#request.carries === 'upgrade' ? this.#switched(app) : undefined;
     app.begin(admitted, method, isLast, this, onSwitch);
-    if (!writeJoined(app.socket, head, content, false)) this.#awaitApp(app);
+    if (!writeJoined(app.socket, head, content, isLent(content))) this.#awaitApp(app);
   }
 
   /** Called when the app agrees to leave HTTP: from there on the two connections are a tunnel. */
@@ -157,7 +158,7 @@ export class FastRequest implements ResponseSink {
     const part = this.#content.handOn();
     if (this.#way.kind === 'app') {
       if (size > 0) this.#admitted?.scope.requestFrame(size);
-      if (part.length > 0 && !this.#way.socket.write(part)) this.#awaitApp(this.#way);
+      if (part.length > 0) this.#pass(this.#way, part);
     } else if (this.#response === 'complete') {
       // Nobody wants it: the response came first. A little is read away to keep the connection.
       this.#drainLeft -= size;
@@ -171,6 +172,11 @@ export class FastRequest implements ResponseSink {
     this.#admitted?.scope.requestEnded();
     if (this.#home.hasNext) this.#home.socket.pause();
     if (isOver) this.#home.finished(this);
+  }
+
+  #pass(app: AppConnection, content: Buffer): void {
+    const { socket } = app;
+    if (!(isLent(content) ? writeLent(socket, content) : socket.write(content))) this.#awaitApp(app);
   }
 
   /** The app is slow: what more there is of the content waits. */
@@ -223,8 +229,7 @@ export class FastRequest implements ResponseSink {
     if (body.length === 0) return;
     this.#admitted?.scope.responseFrame(body.length);
     if (isEnd) this.#holdBack();
-    // The buffer is lent, and a write may take longer than the loan.
-    if (!this.#home.socket.write(Buffer.from(body))) this.#hold();
+    if (!writeLent(this.#home.socket, body)) this.#hold();
   }
 
   get #isOld(): boolean {

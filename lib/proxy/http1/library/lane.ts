@@ -182,7 +182,13 @@ export class LibraryLane implements Http1Engine {
     const next = served.waiting.shift();
     if (next !== undefined) {
       // The others have their turn first: responses that need no app would follow each other without end.
-      setImmediate(() => this.#entry(socket, () => socket.destroyed || next()));
+      const begin = (): void => {
+        if (socket.destroyed) return;
+        next();
+        // Reading had stopped for what waited, and the rest of its content may not have come.
+        if (served.state === 'responding') served.feed?.resume();
+      };
+      setImmediate(() => this.#entry(socket, begin));
       return;
     }
     served.state = 'between';

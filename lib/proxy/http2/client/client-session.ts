@@ -5,8 +5,8 @@ import type { Rostered } from '../../../roster.ts';
 import { type Ending, guarded } from '../../guard.ts';
 import type { HeldHeads } from '../../http/held-heads.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
+import { lendData } from '../../lent-data.ts';
 import type { LimitName } from '../../limits.ts';
-import { lendData } from '../../node-streams.ts';
 import { encodeFields } from '../hpack/encoder.ts';
 import { type Block, HeaderBlocks } from '../message/header-blocks.ts';
 import { type RequestHead, readRequestHead } from '../message/request-head.ts';
@@ -70,7 +70,7 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
   /** Begins with bytes that were read before; the stream flows. */
   start(bytes: Buffer): void {
     const { socket } = this.session;
-    lendData(socket);
+    lendData(socket, (bytes) => socket.emit('data', bytes));
     if (socket.isPaused()) socket.resume();
     if (bytes.length > 0) this.session.intake.receive(bytes);
   }

@@ -1,0 +1,16 @@
+import type { Socket } from 'node:net';
+import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+
+/** What a connection needs of the lane that it is on. */
+export interface FastLaneServices<Connection> {
+  readonly pipeline: RequestPipeline;
+  /** A stop has begun: every response is the last of its connection. */
+  readonly draining: boolean;
+  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
+  /** Tell an HTTP/1.0 client that its connection stays. */
+  readonly keptLines: string;
+  /** The connection is closed, or has gone over to the library lane. */
+  forget(connection: Connection): void;
+  /** Takes it over for good; `unread` comes first. */
+  handOver(connection: HttpConnection, socket: Socket, unread: Buffer): void;
+}
