@@ -27,6 +27,8 @@ export class BadQuestion extends Error {
 export interface Asked {
   readonly workload: Workload;
   readonly listeners: Listeners | null;
+  /** How a port of the pod gets a name, where that is not by a flag. */
+  readonly nameIt?: (port: string) => string;
 }
 
 /**
@@ -35,7 +37,7 @@ export interface Asked {
  *
  * @throws BadQuestion
  */
-export function queryFrom(question: GivenQuestion, { workload, listeners }: Asked): Noted<ExplainQuery> {
+export function queryFrom(question: GivenQuestion, { workload, listeners, nameIt }: Asked): Noted<ExplainQuery> {
   const given = identityOf(question, workload);
   const tls = oneOf(question, 'tls', ['none', 'anonymous', 'passthrough'] as const);
   if (given !== undefined && tls !== undefined) {
@@ -43,7 +45,7 @@ export function queryFrom(question: GivenQuestion, { workload, listeners }: Aske
     throw new BadQuestion(field, 'is given together with tls; an identity already means mesh TLS');
   }
   const identity = given === undefined ? { value: null, notes: [] } : notedIdentity(given, workload);
-  const port = portOf(question, workload);
+  const port = portOf(question, workload, nameIt);
   const client = clientOf(question);
   const value = defined({
     port,
@@ -124,7 +126,7 @@ function isLabel(text: string): boolean {
 }
 
 /** By number, or by the name that the pod's facts have for it. */
-function portOf({ port }: GivenQuestion, workload: Workload): number {
+function portOf({ port }: GivenQuestion, workload: Workload, nameIt: Asked['nameIt']): number {
   if (port === undefined || port === null) throw new BadQuestion('port', 'is missing');
   if (typeof port !== 'number' && typeof port !== 'string') {
     throw new BadQuestion('port', `${JSON.stringify(port)} is not a port`);
@@ -138,7 +140,8 @@ function portOf({ port }: GivenQuestion, workload: Workload): number {
   }
   if (!/^[A-Za-z_][\w-]*$/.test(String(port))) throw new BadQuestion('port', `${JSON.stringify(port)} is not a port`);
   const nearest = nearestName(String(port), serverPortNames(workload));
-  const hint = nearest === undefined ? `name it with --pod-port ${port}=N` : `did you mean ${nearest}?`;
+  const remedy = nameIt?.(String(port)) ?? `name it with --pod-port ${port}=N`;
+  const hint = nearest === undefined ? remedy : `did you mean ${nearest}?`;
   throw new BadQuestion('port', `${JSON.stringify(port)} is no port of the pod; ${hint}`);
 }
 

@@ -189,7 +189,8 @@ export function readQuestion(
     return { fault: { path: at, code: 'test-question', message, hint } };
   };
   try {
-    const { value, notes } = queryFrom(given, { workload, listeners: null });
+    const nameIt = (port: string): string => `name it in pod.ports: { ${port}: N }`;
+    const { value, notes } = queryFrom(given, { workload, listeners: null, nameIt });
     const note = notes.find(({ code }) => code !== harmless);
     if (note === undefined) return { query: value };
     const field = note.code === 'client-network' ? 'client' : 'serviceAccount' in given ? 'serviceAccount' : 'identity';

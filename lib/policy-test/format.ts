@@ -75,7 +75,8 @@ const named = field(someText, 'what the case is about');
 
 const verdicts = ['permit', 'deny', 'no-route', 'redirect', 'rate-limited', 'invalid', 'refused'] as const;
 const verdict = oneWord(verdicts);
-const status = whole(100, 599);
+// What is permitted, and what is refused over gRPC, is 200: as an expectation that would say nothing.
+const status = whole(300, 599, 'Write permit where the application answers, and grpcStatus for gRPC.');
 const resource = (what: string) =>
   field(someText, `${what}: its name, KIND/NAME or GROUP/KIND/NAME as explain prints it; none for none`);
 

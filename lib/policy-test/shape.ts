@@ -77,7 +77,7 @@ export const anyText: Shape<string> = {
 };
 
 export const someText: Shape<string> = {
-  schema: { type: 'string', minLength: 1 },
+  schema: { type: 'string', pattern: '\\S' },
   read(value, path, faults) {
     const text = anyText.read(value, path, faults);
     if (text?.trim() !== '') return text;
@@ -87,7 +87,7 @@ export const someText: Shape<string> = {
 
 /** Text that may stand in a comma-separated list. */
 export const itemText: Shape<string> = {
-  schema: { type: 'string', minLength: 1, pattern: '^[^,\\r\\n]*$' },
+  schema: { type: 'string', pattern: '^(?=.*\\S)[^,\\r\\n]*$' },
   read(value, path, faults) {
     const text = someText.read(value, path, faults);
     if (text === undefined || !/[,\r\n]/.test(text)) return text;
@@ -95,12 +95,12 @@ export const itemText: Shape<string> = {
   },
 };
 
-export function whole(least: number, most: number): Shape<number> {
+export function whole(least: number, most: number, hint = 'Write such a number.'): Shape<number> {
   return {
     schema: { type: 'integer', minimum: least, maximum: most },
     read(value, path, faults) {
       if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value;
-      return otherwise(value, path, faults, `a whole number from ${least} to ${most}`, 'Write such a number.');
+      return otherwise(value, path, faults, `a whole number from ${least} to ${most}`, hint);
     },
   };
 }

@@ -160,8 +160,13 @@ class CaseReader {
     if (expect === undefined) return undefined;
     const { verdict, status, grpcStatus, authorization, failing } = expect;
     const at = [...path, 'expect'];
-    if (verdict === undefined && status === undefined) {
-      return this.#faults.add(at, 'test-missing', 'has neither verdict nor status', 'Write verdict: permit, or deny.');
+    if (verdict === undefined && status === undefined && grpcStatus === undefined) {
+      return this.#faults.add(
+        at,
+        'test-missing',
+        'has neither verdict nor status nor grpcStatus',
+        'Write verdict: permit, or deny.',
+      );
     }
     const permits = verdict === 'permit';
     if (permits && (status ?? grpcStatus) !== undefined) {

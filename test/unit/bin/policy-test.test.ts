@@ -251,8 +251,8 @@ t.test('a broken file is refused whole, before anything is asked', async (t) => 
     ],
     [
       'an unknown port',
-      whole.replace('port: http', 'port: htp'),
-      /^x\.yaml:3:13: error: port "htp" is no port of the pod/,
+      whole.replace('port: http', 'port: other'),
+      /^x\.yaml:3:13: error: port "other" is no port of the pod; name it in pod\.ports: \{ other: N \} \[test-question\]/,
     ],
     ['no client', whole.replace('client: 10.1.2.3, ', ''), /client is missing/],
     [

@@ -207,14 +207,21 @@ const faulty: readonly (readonly [text: string, faults: readonly string[]])[] = 
   ],
   [
     'cases:\n  - expect: 42',
-    ['2 test-value: cases[0].expect is the number 42, where a whole number from 100 to 599 is wanted'],
+    ['2 test-value: cases[0].expect is the number 42, where a whole number from 300 to 599 is wanted'],
+  ],
+  [
+    'cases:\n  - expect: 200',
+    ['2 test-value: cases[0].expect is the number 200, where a whole number from 300 to 599 is wanted'],
   ],
   [
     'cases:\n  - expect: true',
     ['2 test-value: cases[0].expect is the truth value true, where a verdict, an HTTP status or a mapping is wanted'],
   ],
-  ['cases:\n  - expect: {}', ['2 test-missing: cases[0].expect has neither verdict nor status']],
-  ['cases:\n  - expect: { route: a }', ['2 test-missing: cases[0].expect has neither verdict nor status']],
+  ['cases:\n  - expect: {}', ['2 test-missing: cases[0].expect has neither verdict nor status nor grpcStatus']],
+  [
+    'cases:\n  - expect: { route: a }',
+    ['2 test-missing: cases[0].expect has neither verdict nor status nor grpcStatus'],
+  ],
   [
     'cases:\n  - expect: { verdict: permit, status: 403 }',
     ['2 test-conflict: cases[0].expect permits, and has the status of a refusal'],

@@ -1,0 +1,67 @@
+/**
+ * Every policy that is shipped or shown has a test of its own, which passes, exercises all of it, and fails where any document
+ * of the policy is taken away or opened.
+ */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { parseCommandLine } from '../../bin/arguments.ts';
+import { demoPolicy } from '../../bin/demo-policy.ts';
+import { main as testCommand } from '../../bin/policy-test.ts';
+import { commandHere, type Printed } from '../support/command-here.ts';
+import { temporaryFolder } from '../support/files.ts';
+import { checkout } from '../support/sallyport.ts';
+
+/** The blocks of YAML on a page, below a heading. */
+function blocksOf(page: string, heading: string): string[] {
+  const text = readFileSync(join(checkout, page), 'utf8').split(`\n${heading}\n`)[1];
+  if (text === undefined) throw new Error(`${page} has no ${heading}`);
+  return [...text.matchAll(/```yaml\n(.*?)```/gs)].map(([, block = '']) => block);
+}
+
+const own = (name: string): string => readFileSync(join(import.meta.dirname, 'policy-tests', name), 'utf8');
+const [shown = ''] = blocksOf('README.md', '## First policy');
+const [shownTest = ''] = blocksOf('README.md', '## Testing a policy');
+const inKubernetes = blocksOf('lib/deploy/README.md', '## The way').filter((block) =>
+  block.includes('policy.linkerd.io'),
+);
+
+const rows: readonly (readonly [name: string, policy: string, test: string])[] = [
+  ['the demo', demoPolicy, own('demo.yaml')],
+  // The page goes on to mend its mistake.
+  ['README', shown.replace('name: order }', 'name: orders }'), shownTest],
+  ['In Kubernetes', inKubernetes.join('---\n'), own('in-kubernetes.yaml')],
+];
+
+function stage(t: Test, test: string): (policy: string, flags?: readonly string[]) => Promise<Printed> {
+  const folder = temporaryFolder(t);
+  mkdirSync(join(folder, 'policy'));
+  writeFileSync(join(folder, 'test.yaml'), test);
+  return (policy, flags = []) => {
+    writeFileSync(join(folder, 'policy/all.yaml'), policy);
+    const line = parseCommandLine('test', [join(folder, 'test.yaml'), ...flags]);
+    return commandHere((io) => testCommand(line, io));
+  };
+}
+
+for (const [name, policy, test] of rows) {
+  t.test(name, async (t) => {
+    const run = stage(t, test);
+    const whole = await run(policy, ['--require-coverage', '100']);
+    t.equal(whole.code, 0, whole.stdout + whole.stderr);
+    // The demo lets everybody read what is public, and is told so.
+    t.notMatch(whole.stderr.replaceAll('[admits-everyone]', ''), /\[/, 'nothing else is doubtful');
+    const documents = policy.split(/^---\n/m);
+    t.ok(documents.length > 2, 'documents are found at all');
+    for (const [i, document] of documents.entries()) {
+      const [, kind] = /^kind: (\w+)$/m.exec(document) ?? [];
+      const without = await run(documents.filter((_, at) => at !== i).join('---\n'));
+      t.equal(without.code, 1, `without its ${kind} it fails`);
+      if (kind !== 'AuthorizationPolicy') continue;
+      const open = document.replace(/requiredAuthenticationRefs:[\s\S]*$/, 'requiredAuthenticationRefs: []\n');
+      if (open === document || /requiredAuthenticationRefs: \[\]/.test(document)) continue;
+      const opened = await run(documents.with(i, open).join('---\n'));
+      t.equal(opened.code, 1, `with its ${kind} for everybody it fails`);
+    }
+  });
+}
