@@ -94,7 +94,7 @@ const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; r
 
 const policyAsSeen = /^lib\/policy\/(decision|refusals)\.ts$/;
 const proxyBase =
-  /^lib\/proxy\/(connection-facts|guard|last-bytes|lent-data|limits|node-internals|node-streams|recorder|resets|socket-calls|token)\.ts$/;
+  /^lib\/proxy\/(connection-facts|guard|incoming|last-bytes|lent-data|limits|node-internals|node-streams|recorder|resets|socket-calls|token)\.ts$/;
 const inRoom = (room: string): RegExp => new RegExp(`^lib/proxy/${room}/[^/]+$`);
 
 const dataPlane: readonly Rule[] = [
@@ -611,6 +611,8 @@ const steps: readonly Step[] = [
       'lib/proxy/tls/handshake.ts': 1,
       // One that another worker has accepted.
       'lib/proxy/accept/doors.ts': 1,
+      // One that is closed, for who asks too late.
+      'lib/proxy/incoming.ts': 1,
       // A handle to look at, which ends before its connect begins.
       'lib/proxy/node-internals.ts': 1,
       // A socket to look at, which is never connected.
@@ -824,6 +826,7 @@ const internals =
 const mayReachIn: ReadonlyMap<string, RegExp> = new Map([
   ['lib/proxy/node-internals.ts', /./],
   ['lib/proxy/node-streams.ts', /./],
+  ['lib/proxy/tls/node-tls.ts', /^\._|_handle/],
   // Documented, for authors of libraries.
   ['lib/policy/documents/shape-fields.ts', /^\._zod$/],
   // Loads undici whole where its pieces are not where they were.

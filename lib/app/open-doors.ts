@@ -65,7 +65,7 @@ export function clientDoors({ config, own, policy, admin, warn }: DoorParts): re
   loadSocketCalls();
   const local = new LocalAddresses(interfaceAddresses);
   const arrive = redirectedArrivals({
-    originalDestination: (socket, client) => redirectedFrom(socket, client.ip.family),
+    originalDestination: (connected, client) => redirectedFrom(connected, client.ip.family),
     appHost: config.appHost,
     admin: adminListen === null ? null : { port: adminListen.port, destination: destinationOf(admin) },
     pod: () => policy.podFacts.current(),

@@ -8,6 +8,7 @@ import type { PolicyDocument } from '../policy/documents/types.ts';
 import type { Arrive } from '../proxy/accept/arrivals.ts';
 import { Doors } from '../proxy/accept/doors.ts';
 import { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
+import { Incoming } from '../proxy/incoming.ts';
 import { arrivedAt, tryLoadSocketCalls } from '../proxy/socket-calls.ts';
 import type { TlsTermination } from '../proxy/tls/termination.ts';
 import { createLog } from '../telemetry/log.ts';
@@ -95,7 +96,7 @@ class Stage {
     const app = this.#app.address() as AddressInfo;
     const endpoint = { host: '127.0.0.1', port: app.port };
     const arrive: Arrive = (_socket, client) =>
-      [...this.#sockets].some((socket) => arrivedAt(socket)?.port === client.port)
+      [...this.#sockets].some((socket) => arrivedAt(Incoming.stream(socket))?.port === client.port)
         ? { targetIp: '127.0.0.1', policyPort, destination: { kind: 'app', endpoint } }
         : null;
     const { address } = await this.#doors.open('a rehearsal', { host: '127.0.0.1', port: 0 }, arrive);

@@ -1,9 +1,9 @@
-import type { Socket } from 'node:net';
 import type { IpAddress } from '../ip.ts';
 import { now } from '../moment.ts';
 import { type BufferBudget, progressOf, type Slow, Stall, type StallLimit, takenOf } from './fairness/buffer-budget.ts';
 import type { Spareable } from './fairness/live-connections.ts';
 import type { Occupant } from './http/request-pipeline.ts';
+import type { Incoming } from './incoming.ts';
 import type { LimitName, Limits } from './limits.ts';
 import { resetOrDestroy } from './resets.ts';
 import type { PeerSession, TrustAnchors } from './tls/peer-session.ts';
@@ -32,7 +32,7 @@ const stalledMs = 1000;
 export class ConnectionWatch implements Slow {
   readonly client: IpAddress;
   readonly #services: WatchServices;
-  readonly #stream: Socket;
+  readonly #stream: Incoming;
   /** Who serves its requests now; null for a tunnel from the start. */
   readonly #occupant: () => Occupant | null;
   readonly #hasIdentity: boolean;
@@ -49,7 +49,7 @@ export class ConnectionWatch implements Slow {
 
   constructor(
     services: WatchServices,
-    stream: Socket,
+    stream: Incoming,
     client: IpAddress,
     hasIdentity: boolean,
     session: PeerSession | null,
@@ -72,7 +72,7 @@ export class ConnectionWatch implements Slow {
   }
 
   sweep(nowMs: number): void {
-    const stream = this.#stream;
+    const { socket: stream } = this.#stream;
     const occupant = this.#occupant();
     const moved = stream.bytesRead + stream.bytesWritten;
     if (moved !== this.#moved) {
@@ -132,7 +132,7 @@ export class ConnectionWatch implements Slow {
       return { kind: this.#hasIdentity ? 'idle, of an identity' : 'idle', sinceMs: this.#movedAt };
     }
     // Most clients that have ended their side are gone.
-    if (this.#stream.readableEnded) return { kind: 'stalled', sinceMs: this.#movedAt };
+    if (this.#stream.socket.readableEnded) return { kind: 'stalled', sinceMs: this.#movedAt };
     const stall = this.#stall;
     if (stall?.waits === true && nowMs - stall.since > stalledMs) return { kind: 'stalled', sinceMs: stall.since };
     const isTunnel = occupant === null || occupant.isTunnel;
@@ -142,13 +142,13 @@ export class ConnectionWatch implements Slow {
 
   progress(): number {
     // A peer that takes nothing of what is sent is not moving, even if it sends.
-    const stream = this.#stream;
+    const { socket: stream } = this.#stream;
     return stream.writableLength > 0 ? takenOf(stream) : progressOf(stream);
   }
 
   cut(limit: StallLimit): void {
     const occupant = this.#occupant();
-    const stream = this.#stream;
+    const { socket: stream } = this.#stream;
     if (limit === 'stall_timeout' && stream.writableLength === 0 && occupant?.awaitsContent === true) {
       occupant.giveUp();
       return;

@@ -15,6 +15,7 @@ import { guarded, internalFault } from './guard.ts';
 import type { Destination, HttpConnection, Occupant } from './http/request-pipeline.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
+import { type Follower, Incoming } from './incoming.ts';
 import type { ProbeTls } from './probe-tls.ts';
 import { noTls, recognize, type Unrecognized } from './recognize.ts';
 import type { ConnectionScope, HandshakeFailure, Recorder, TransportScope, UnknownClient } from './recorder.ts';
@@ -51,13 +52,13 @@ export interface Arrival {
 /** Takes an accepted connection through its life: admission, TLS, detection, decision, forwarding. */
 export function serveConnection(
   services: ConnectionServices,
-  socket: Socket,
+  incoming: Incoming,
   client: SocketEnd,
   arrival: Arrival,
 ): void {
-  const connection = new InboundConnection(services, socket, client, arrival);
+  const connection = new InboundConnection(services, incoming, client, arrival);
   if (connection.isAdmitted('new') && services.live.admit(connection)) connection.start();
-  else socket.destroy();
+  else incoming.destroy();
 }
 
 type Stage =
@@ -71,7 +72,7 @@ const detecting: Stage = { kind: 'detecting' };
 const http1: Stage = { kind: 'http1' };
 const over: Stage = { kind: 'over' };
 
-class InboundConnection implements LiveConnection, Unrecognized {
+class InboundConnection implements LiveConnection, Unrecognized, Follower {
   rosterPlace = -1;
   line: Line<LiveConnection> | null = null;
   earlier: LiveConnection | null = null;
@@ -80,7 +81,7 @@ class InboundConnection implements LiveConnection, Unrecognized {
   readonly ip: IpAddress;
   readonly isInternal: boolean;
   readonly #services: ConnectionServices;
-  readonly socket: Socket;
+  readonly incoming: Incoming;
   readonly #arrival: Arrival;
   readonly #clientPort: number;
   /** Without identity until TLS has verified one. */
@@ -98,9 +99,9 @@ class InboundConnection implements LiveConnection, Unrecognized {
   /** What the connection has become; decides what recheck and drain mean. */
   #stage: Stage = detecting;
 
-  constructor(services: ConnectionServices, socket: Socket, client: SocketEnd, arrival: Arrival) {
+  constructor(services: ConnectionServices, incoming: Incoming, client: SocketEnd, arrival: Arrival) {
     this.#services = services;
-    this.socket = socket;
+    this.incoming = incoming;
     this.#arrival = arrival;
     this.isInternal = arrival.destination.kind === 'in-process';
     this.ip = client.ip;
@@ -109,20 +110,29 @@ class InboundConnection implements LiveConnection, Unrecognized {
   }
 
   start(): void {
-    const { live } = this.#services;
-    const closed = (): void => {
-      this.#stage = over;
-      live.remove(this);
-      this.#watch?.close();
-      this.#transport?.closed(this.#errno);
-    };
     // First of all: it is counted from now on, and whatever throws after this must not leave it counted.
-    this.socket.on('close', guarded('the end of a connection', null, closed));
-    this.socket.on('error', (error) => {
-      this.#errno = systemErrorCode(error);
-      this.socket.destroy();
-    });
+    this.incoming.follow(this);
     recognize(this);
+  }
+
+  streamed(socket: Socket): void {
+    const ended = (): void => this.ended();
+    socket.on('close', guarded('the end of a connection', null, ended));
+    socket.on('error', (error) => {
+      this.#errno = systemErrorCode(error);
+      socket.destroy();
+    });
+  }
+
+  ended(): void {
+    this.#stage = over;
+    this.#services.live.remove(this);
+    this.#watch?.close();
+    this.#transport?.closed(this.#errno);
+  }
+
+  get socket(): Socket {
+    return this.incoming.socket;
   }
 
   /** Whether NetworkPolicies let the connection in, or in still; records a refusal. Asked before any byte is read. */
@@ -204,24 +214,25 @@ class InboundConnection implements LiveConnection, Unrecognized {
   }
 
   probing(stream: Socket, alpn: AlpnPreference, scope: ConnectionScope): void {
-    if (alpn === 'h2') this.http2(stream, Buffer.alloc(0), scope, this.policy());
-    else this.http1(stream, Buffer.alloc(0), scope, this.policy());
+    const decrypted = Incoming.stream(stream);
+    if (alpn === 'h2') this.http2(decrypted, Buffer.alloc(0), scope, this.policy());
+    else this.http1(decrypted, Buffer.alloc(0), scope, this.policy());
   }
 
-  http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
+  http1(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
     const connection = this.#http(stream, scope, policy);
     this.#stage = http1;
     this.#services.http1.serve(connection, stream, bytes);
   }
 
-  http2(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
+  http2(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
     const connection = this.#http(stream, scope, policy);
-    const session = this.#services.http2.serve(connection, stream, bytes);
+    const session = this.#services.http2.serve(connection, stream.socket, bytes);
     this.#stage = { kind: 'http2', session };
     if (this.#services.live.draining) session.drain();
   }
 
-  #http(stream: Socket, scope: ConnectionScope, policy: PortPolicy): HttpConnection {
+  #http(stream: Incoming, scope: ConnectionScope, policy: PortPolicy): HttpConnection {
     this.#transport = scope.openSource(policy, stream);
     const { policyPort } = this.#arrival;
     const destination = this.#secured ?? this.#arrival.destination;
@@ -240,7 +251,7 @@ class InboundConnection implements LiveConnection, Unrecognized {
    * @param bytes what was read already.
    * @param opening has read them, and goes on reading; null where the port's protocol is declared.
    */
-  tcp(stream: Socket, scope: ConnectionScope, bytes: Buffer, opening: Opening | null): void {
+  tcp(stream: Incoming, scope: ConnectionScope, bytes: Buffer, opening: Opening | null): void {
     const { authorizer, upstreams } = this.#services;
     const policy = this.policy();
     const { client } = this.#facts;
@@ -249,13 +260,13 @@ class InboundConnection implements LiveConnection, Unrecognized {
     const { destination } = this.#arrival;
     if (decision.kind === 'deny' || destination.kind !== 'app') {
       stream.destroy();
-      this.socket.destroy();
+      this.incoming.destroy();
       return;
     }
     const transport = scope.openSource(policy, stream);
     const permit: ConnectionPermit = decision;
     // What is read from here on waits for the app.
-    stream.pause();
+    stream.socket.pause();
     const beginning = {
       asker: sourceOf(this.ip),
       bytes,
@@ -266,7 +277,7 @@ class InboundConnection implements LiveConnection, Unrecognized {
     const onError = (error: unknown): void =>
       scope.tcpError('i/o', { app: hostPort(host, port), errno: systemErrorCode(error) });
     const closed = (errno: string): void => transport.closed(errno);
-    const forwarding = forwardTcp(permit, stream, destination.endpoint, upstreams, beginning, onError, closed);
+    const forwarding = forwardTcp(permit, stream.socket, destination.endpoint, upstreams, beginning, onError, closed);
     this.#stage = { kind: 'tcp', policy, scope, destroy: () => forwarding.destroy() };
     this.#settle(
       stream,
@@ -276,7 +287,7 @@ class InboundConnection implements LiveConnection, Unrecognized {
   }
 
   /** It carries something from now on. */
-  #settle(stream: Socket, occupant: () => Occupant | null, end: () => void): void {
+  #settle(stream: Incoming, occupant: () => Occupant | null, end: () => void): void {
     this.#services.live.settled(this);
     const hasIdentity = clientId(this.#facts.client) !== null;
     this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, this.#session, occupant, end);
@@ -317,7 +328,7 @@ class InboundConnection implements LiveConnection, Unrecognized {
     if (authorizer.connection(now, client).kind === 'permit') return;
     scope.connectionTerminated(now, () => authorizer.connectionReasons(now, client));
     destroy();
-    this.socket.destroy();
+    this.incoming.destroy();
   }
 
   announceDrain(): void {
@@ -325,13 +336,13 @@ class InboundConnection implements LiveConnection, Unrecognized {
   }
 
   drain(): void {
-    if (this.#stage.kind === 'detecting') this.socket.destroy();
+    if (this.#stage.kind === 'detecting') this.incoming.destroy();
     else if (this.#stage.kind === 'http2') this.#stage.session.drain();
     // HTTP/1 is drained by its server, which knows who is idle; TCP and tunnels are waited for.
   }
 
   destroy(): void {
     if (this.#stage.kind === 'tcp') this.#stage.destroy();
-    this.socket.destroy();
+    this.incoming.destroy();
   }
 }

@@ -1,15 +1,14 @@
 import http from 'node:http';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { TLSSocket } from 'node:tls';
 import { CodedError } from '../errors/coded-error.ts';
 import type { CodedLog } from '../errors/complaint.ts';
 import { canLend, canWriteAtOnce } from './node-streams.ts';
 
 /*
- * All that is used of Node without being documented, but for how sockets read and write at once (node-streams.ts). Nothing
- * else in lib/ reaches for such a thing, and `checkNode` looks for each at the start. What undici does not document is in
- * http1/library/undici-pool.ts: its pieces, and one message.
+ * All that is used of Node without being documented, but for how sockets read and write at once (node-streams.ts) and for
+ * TLS sockets (tls/node-tls.ts). Nothing else in lib/ reaches for such a thing, and `checkNode` looks for each at the start.
+ * What undici does not document is in http1/library/undici-pool.ts: its pieces, and one message.
  */
 
 /** What a socket and a listener keep in `_handle`. */
@@ -22,7 +21,18 @@ interface Handle {
   readStop(): number;
   useUserBuffer(buffer: Buffer): void;
   writeBuffer(request: object, bytes: Buffer): number;
+  onconnection(this: object, status: number, accepted?: AcceptedHandle): void;
 }
+
+/** What a listener has accepted, before it is a stream. */
+export interface AcceptedHandle {
+  readonly fd: number;
+  /** At once, and without an event. */
+  close(): void;
+}
+
+/** Makes a stream of an accepted handle, as Node does for each. */
+export type MakeStream = (handle: AcceptedHandle) => net.Socket;
 
 function handleOf(holder: object): Partial<Handle> | null {
   return (holder as { readonly _handle?: Partial<Handle> | null })._handle ?? null;
@@ -67,64 +77,37 @@ export function setOnListener(server: net.Server, keepAliveMs: number): boolean 
   return true;
 }
 
-/** A TLS socket on the server's side, with what `tls.Server` does for those that it makes. */
-interface TlsInternals {
-  readonly _handle: {
-    /** Null where OpenSSL has verified the chain of the client's certificate. */
-    verifyError?(): { readonly code?: string } | null;
-    receive?(bytes: Buffer): void;
-  } | null;
-  /** From then on its errors are events. Before, Node takes them for the handshake's, and keeps them to itself. */
-  _releaseControl?(): boolean;
-  /** While it is true, HTTP/2 of Node waits for an event that only a client's socket has. */
-  secureConnecting?: boolean;
-}
-
-const internalsOf = (socket: TLSSocket): TlsInternals => socket as unknown as TlsInternals;
-
-/** Why the client's certificate does not verify, by OpenSSL's name for it; null only where it does. */
-export function verifyErrorOf(socket: TLSSocket): string | null {
-  const handle = internalsOf(socket)._handle;
-  const error = handle?.verifyError?.();
-  if (error === null) return null;
-  return error?.code ?? 'UNSPECIFIED';
-}
-
-/** The handshake is over: what goes wrong with the socket from now on is its own error. */
-export function releaseTls(socket: TLSSocket): void {
-  const internals = internalsOf(socket);
-  internals.secureConnecting = false;
-  internals._releaseControl?.();
-}
-
 /**
- * Less than the first buffer of a TLS connection in Node has room for (1 KiB). Once that has been full, there is a second
- * one of 16 KiB, for as long as the connection lives.
- */
-const tlsPiece = 1023;
-
-/** Has TLS read what was read of its connection before. */
-export function feedTls(socket: TLSSocket, bytes: Buffer): void {
-  for (let at = 0; at < bytes.length; at += tlsPiece) {
-    // A piece may be the end of it.
-    internalsOf(socket)._handle?.receive?.(bytes.subarray(at, at + tlsPiece));
-  }
-}
-
-/**
- * Looks for all of that on a socket that was made for it.
+ * Has a server that listens give away what it accepts, before it makes a stream of it. Errors are events as before.
  *
- * @throws `ERR_SALLYPORT_NODE`
+ * @returns false where Node does not let us: then its `connection` events go on.
  */
-export function checkTls(sample: TLSSocket): void {
-  const { _handle: handle, _releaseControl: release } = internalsOf(sample);
-  const isThere: Readonly<Record<string, boolean>> = {
-    '_handle.verifyError of a tls.TLSSocket': typeof handle?.verifyError === 'function',
-    '_handle.receive of a tls.TLSSocket': typeof handle?.receive === 'function',
-    '_releaseControl of a tls.TLSSocket': typeof release === 'function',
-    "event 'secure' of a tls.TLSSocket": String(Reflect.get(sample, '_finishInit')).includes("emit('secure')"),
+export function takeHandles(server: net.Server, take: (handle: AcceptedHandle, make: MakeStream) => void): boolean {
+  const listening = handleOf(server);
+  const accept = listening?.onconnection;
+  if (listening === null || accept === undefined) return false;
+  let made: net.Socket | null = null;
+  server.on('connection', (socket) => {
+    made = socket;
+  });
+  const make: MakeStream = (handle) => {
+    accept.call(listening, 0, handle);
+    const socket = made;
+    made = null;
+    if (socket === null) throw missing("event 'connection' of a net.Server for each connection", 'accepting');
+    return socket;
   };
-  for (const [name, there] of Object.entries(isThere)) if (!there) throw missing(name, 'TLS that ends here');
+  const onconnection: Handle['onconnection'] = (status, handle) => {
+    if (handle === undefined) accept.call(listening, status);
+    else take(handle, make);
+  };
+  Object.assign(listening, { onconnection });
+  return true;
+}
+
+/** Whether a listener's handle has that callback. Its source says so. */
+function givesHandles(): boolean {
+  return String(Reflect.get(net.Server.prototype, '_listen2')).includes('this._handle.onconnection = ');
 }
 
 interface Resettable {
@@ -257,6 +240,13 @@ const interfaces: readonly NodeInterface[] = [
     isThere: ({ setNoDelay, setKeepAlive }) => typeof setNoDelay === 'function' && typeof setKeepAlive === 'function',
   },
   {
+    name: '_handle.onconnection of a net.Server',
+    use: 'connections with a single request',
+    isNeeded: () => process.platform === 'linux',
+    without: 'a connection with a single request takes a third more time',
+    isThere: givesHandles,
+  },
+  {
     name: '_handle.readStart and readStop of a net.Socket',
     use: 'TLS handshakes that end a few at a time',
     isNeeded: always,
@@ -286,7 +276,7 @@ const interfaces: readonly NodeInterface[] = [
   },
 ];
 
-function missing(name: string, use: string): CodedError {
+export function missing(name: string, use: string): CodedError {
   const remedy = 'run it with the Node that npm installs beside it (package.json), or one that CI names';
   return new CodedError('ERR_SALLYPORT_NODE', `Node ${process.version} has no ${name}, needed for ${use}: ${remedy}`);
 }

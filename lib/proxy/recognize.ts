@@ -7,6 +7,7 @@ import { type HttpGuess, HttpScan, otherHttp } from './detect/http-guess.ts';
 import { Opening } from './detect/opening.ts';
 import { type Peek, peek } from './detect/peek.ts';
 import { type Ending, guarded } from './guard.ts';
+import { Incoming } from './incoming.ts';
 import { endWithStatus } from './last-bytes.ts';
 import type { ConnectionScope, HandshakeFailure } from './recorder.ts';
 import type { Handshake } from './tls/handshake.ts';
@@ -15,6 +16,8 @@ import type { AlpnPreference, TlsTermination } from './tls/termination.ts';
 
 /** A connection whose client and protocol are not known yet. At most one of the last three is called, once. */
 export interface Unrecognized extends Ending {
+  readonly incoming: Incoming;
+  /** What it is as a stream; it need not be one. */
   readonly socket: Socket;
   /** Milliseconds for the first bytes. */
   readonly detectTimeoutMs: number;
@@ -42,10 +45,10 @@ export interface Unrecognized extends Ending {
   probeHandshake(unread: Buffer, hello: ClientHello, done: (result: Handshake) => void): void;
   /** What comes from this socket are requests, of which only HTTPS probes are let in. */
   probing(stream: Socket, alpn: AlpnPreference, scope: ConnectionScope): void;
-  http1(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
-  http2(stream: Socket, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
+  http1(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
+  http2(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
   /** @param opening has read `bytes`, and goes on reading; null where the port's protocol is declared. */
-  tcp(stream: Socket, scope: ConnectionScope, bytes: Buffer, opening: Opening | null): void;
+  tcp(stream: Incoming, scope: ConnectionScope, bytes: Buffer, opening: Opening | null): void;
 }
 
 const nothing = Buffer.alloc(0);
@@ -61,18 +64,18 @@ export function recognize(connection: Unrecognized): void {
   }
   const scope = connection.identify({ kind: 'none', reason: 'port_skipped' });
   const { silence, tls } = connection.probes();
-  if (connection.isAuthorized() || !(silence || tls)) connection.tcp(connection.socket, scope, nothing, null);
+  if (connection.isAuthorized() || !(silence || tls)) connection.tcp(connection.incoming, scope, nothing, null);
   else awaitProbe(connection, scope);
 }
 
 /** Nothing authorizes it: it is a probe if it ends without a word or speaks TLS, and else as denied as it was. */
 function awaitProbe(connection: Unrecognized, scope: ConnectionScope): void {
-  peek(connection.socket, nothing, connection.detectTimeoutMs, lookForTls(), (result) => {
+  peek(connection.incoming, nothing, connection.detectTimeoutMs, lookForTls(), (result) => {
     const { kind, bytes } = result;
     if (kind === 'ended' && bytes.length === 0) endedSilent(connection, scope);
     else if (kind === 'seen' && result.value.kind === 'hello' && mayProbeInTls(connection, result.value.hello)) {
       takeProbe(connection, bytes, result.value.hello);
-    } else connection.tcp(connection.socket, scope, bytes, null);
+    } else connection.tcp(connection.incoming, scope, bytes, null);
   });
 }
 
@@ -84,7 +87,7 @@ function mayProbeInTls(connection: Unrecognized, hello: ClientHello): boolean {
 /** TLS ends here for a client that verifies nobody, so that each of its requests is decided. */
 function takeProbe(connection: Unrecognized, bytes: Buffer, hello: ClientHello): void {
   if (!connection.mayHandshake()) {
-    connection.socket.destroy();
+    connection.incoming.destroy();
     return;
   }
   connection.socket.pause();
@@ -92,7 +95,7 @@ function takeProbe(connection: Unrecognized, bytes: Buffer, hello: ClientHello):
   const established = (handshake: Handshake): void => {
     if (handshake.kind === 'failed') {
       connection.handshakeFailed(sni, handshake.failure);
-      connection.socket.destroy();
+      connection.incoming.destroy();
       return;
     }
     const { socket } = handshake;
@@ -106,18 +109,19 @@ function takeProbe(connection: Unrecognized, bytes: Buffer, hello: ClientHello):
 /** Policy may have changed meanwhile. */
 function endedSilent(connection: Unrecognized, scope: ConnectionScope): void {
   if (connection.probes().silence) scope.probed(connection.policy());
-  connection.socket.destroy();
+  connection.incoming.destroy();
 }
 
 function detectTls(connection: Unrecognized, policy: PortPolicy): void {
-  peek(connection.socket, nothing, connection.detectTimeoutMs, lookForTls(), (result) => {
+  const { incoming } = connection;
+  peek(incoming, incoming.receive(), connection.detectTimeoutMs, lookForTls(), (result) => {
     const { bytes } = result;
     if (result.kind === 'ended') {
       if (bytes.length === 0 && connection.probes().silence) endedSilent(connection, connection.identify(noTls));
-      else connection.socket.destroy();
+      else connection.incoming.destroy();
     } else if (result.kind === 'timeout') {
       connection.identify(noTls).tcpError('tls detection timeout', null);
-      connection.socket.destroy();
+      connection.incoming.destroy();
     } else if (result.value.kind === 'hello' && mayProbeInTls(connection, result.value.hello)) {
       takeProbe(connection, bytes, result.value.hello);
     } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
@@ -125,7 +129,7 @@ function detectTls(connection: Unrecognized, policy: PortPolicy): void {
     } else {
       // Linkerd takes a ClientHello without a name for plaintext: it can be meant for nobody but the app.
       if (result.value.kind === 'hello') tellNotForUs(connection, policy, null);
-      recognizePlain(connection, connection.socket, bytes, noTls, null);
+      recognizePlain(connection, incoming, bytes, noTls, null);
     }
   });
 }
@@ -148,7 +152,7 @@ function takeHello(
     return;
   }
   if (!connection.mayHandshake()) {
-    connection.socket.destroy();
+    connection.incoming.destroy();
     return;
   }
   connection.socket.pause();
@@ -156,13 +160,13 @@ function takeHello(
   const established = (handshake: Handshake): void => {
     if (handshake.kind === 'failed') {
       connection.handshakeFailed(serverName, handshake.failure);
-      connection.socket.destroy();
+      connection.incoming.destroy();
       return;
     }
     const { socket, identity, session } = handshake;
     connection.secured(socket, session);
     const alpn = socket.alpnProtocol === false ? null : socket.alpnProtocol;
-    recognizePlain(connection, socket, nothing, { kind: 'mesh', identity }, alpn);
+    recognizePlain(connection, Incoming.stream(socket), nothing, { kind: 'mesh', identity }, alpn);
   };
   termination.accept(connection.socket, bytes, hello, prefer, guarded('a TLS handshake', connection, established));
 }
@@ -182,19 +186,19 @@ function tellNotForUs(connection: Unrecognized, policy: PortPolicy, serverName: 
 function passThrough(connection: Unrecognized, bytes: Buffer, scope: ConnectionScope): void {
   const policy = connection.policy();
   if (policy.protocol !== 'detect') {
-    connection.tcp(connection.socket, scope, bytes, null);
+    connection.tcp(connection.incoming, scope, bytes, null);
     return;
   }
   scope.detected(policy, 'not_http', 0);
   const opening = new Opening();
   opening.read(bytes);
-  connection.tcp(connection.socket, scope, bytes, opening);
+  connection.tcp(connection.incoming, scope, bytes, opening);
 }
 
 /** The bytes that the client means for the app are readable now; the first of them may have been read. */
 function recognizePlain(
   connection: Unrecognized,
-  stream: Socket,
+  stream: Incoming,
   bytes: Buffer,
   tls: ClientTls,
   alpn: string | null,
@@ -236,7 +240,7 @@ function tellOtherHttp(
 
 function detectHttp(
   connection: Unrecognized,
-  stream: Socket,
+  stream: Incoming,
   before: Buffer,
   scope: ConnectionScope,
   policy: PortPolicy,
@@ -263,7 +267,7 @@ function detectHttp(
 
 function concludeHttp(
   connection: Unrecognized,
-  stream: Socket,
+  stream: Incoming,
   scope: ConnectionScope,
   result: Peek<HttpGuess>,
   scan: HttpScan,
@@ -292,7 +296,7 @@ function concludeHttp(
 /** Not HTTP as we know it, on a port that does not say what it is. */
 function undeclared(
   connection: Unrecognized,
-  stream: Socket,
+  stream: Incoming,
   scope: ConnectionScope,
   { kind, bytes }: Peek<HttpGuess>,
   opening: Opening,
@@ -303,8 +307,8 @@ function undeclared(
     return;
   }
   scope.badRequest(policy, 'what some servers would take for a request, though it is none');
-  if (kind === 'seen') endWithStatus(stream, '400 Bad Request');
-  else stream.destroySoon();
+  if (kind === 'seen') endWithStatus(stream.socket, '400 Bad Request');
+  else stream.socket.destroySoon();
 }
 
 /** Undefined while it may still become one. */

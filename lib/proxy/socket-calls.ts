@@ -17,11 +17,21 @@ export interface SocketEnd {
 
 type NameCall = (fd: number, address: Buffer, length: Buffer) => number;
 
+/** An accepted connection. */
+export interface HasEnds {
+  /** Null once it is closed. */
+  readonly descriptor: number | null;
+  /** As Node knows it. */
+  readonly socket: Socket;
+}
+
 interface Calls {
   readonly getpeername: NameCall;
   readonly getsockname: NameCall;
   getsockopt(fd: number, level: number, name: number, value: Buffer, length: Buffer): number;
   setsockopt(fd: number, level: number, name: number, value: Buffer, length: number): number;
+  recv(fd: number, bytes: Buffer, length: number, flags: number): number;
+  send(fd: number, bytes: Buffer, length: number, flags: number): number;
 }
 
 const SOL_IP = 0;
@@ -31,6 +41,10 @@ const TCP_CORK = 3;
 const SO_ORIGINAL_DST = 80;
 const AF_INET = 2;
 const AF_INET6 = 10;
+const MSG_PEEK = 0x2;
+const MSG_DONTWAIT = 0x40;
+const MSG_NOSIGNAL = 0x4000;
+const MSG_MORE = 0x8000;
 
 const isLittle = endianness() === 'LE';
 /** A `sockaddr_in6`, the larger one, and what else a call reads and writes. Each call is over before the next begins. */
@@ -61,6 +75,8 @@ export function loadSocketCalls(): void {
     getsockname: libc.func('int getsockname(int fd, void *address, void *length)'),
     getsockopt: libc.func('int getsockopt(int fd, int level, int name, void *value, void *length)'),
     setsockopt: libc.func('int setsockopt(int fd, int level, int name, void *value, uint32_t length)'),
+    recv: libc.func('int64_t recv(int fd, void *bytes, uint64_t length, int flags)'),
+    send: libc.func('int64_t send(int fd, void *bytes, uint64_t length, int flags)'),
   };
 }
 
@@ -88,16 +104,18 @@ function nameBy(call: NameCall, fd: number): SocketEnd | null {
 }
 
 /** Who is at the other end; null once nobody is. */
-export function peerOf(socket: Socket): SocketEnd | null {
-  const fd = calls === null ? null : descriptorOf(socket);
+export function peerOf(connected: HasEnds): SocketEnd | null {
+  const fd = calls === null ? null : connected.descriptor;
   if (calls !== null && fd !== null) return nameBy(calls.getpeername, fd);
+  const { socket } = connected;
   return asNodeSays(socket.remoteAddress, socket.remotePort);
 }
 
 /** Where a connection has arrived. */
-export function arrivedAt(socket: Socket): SocketEnd | null {
-  const fd = calls === null ? null : descriptorOf(socket);
+export function arrivedAt(connected: HasEnds): SocketEnd | null {
+  const fd = calls === null ? null : connected.descriptor;
   if (calls !== null && fd !== null) return nameBy(calls.getsockname, fd);
+  const { socket } = connected;
   return asNodeSays(socket.localAddress, socket.localPort);
 }
 
@@ -112,8 +130,8 @@ function asNodeSays(text: string | undefined, port: number | undefined): SocketE
  *
  * @param family of the client: an IPv4 connection on a listener of both needs the call of IPv4.
  */
-export function redirectedFrom(socket: Socket, family: 4 | 6): SocketEnd | null {
-  const fd = descriptorOf(socket);
+export function redirectedFrom(connected: HasEnds, family: 4 | 6): SocketEnd | null {
+  const fd = connected.descriptor;
   if (calls === null || fd === null) return null;
   const [level, size] = family === 4 ? [SOL_IP, 16] : [SOL_IPV6, address.length];
   return calls.getsockopt(fd, level, SO_ORIGINAL_DST, address, int(size, length)) === 0 ? written() : null;
@@ -128,4 +146,19 @@ export function holdBack(socket: Socket): void {
   if (calls === null) return;
   const fd = descriptorOf(socket);
   if (fd !== null) calls.setsockopt(fd, SOL_TCP, TCP_CORK, one, one.length);
+}
+
+/** Reads what has come, without waiting: how many bytes; 0 at the end; -1 where nothing has come, or nothing ever will. */
+export function receiveNow(fd: number, into: Buffer): number {
+  return calls === null ? -1 : calls.recv(fd, into, into.length, MSG_DONTWAIT);
+}
+
+/** Whether bytes have come that nobody has read. Without the calls nobody knows. */
+export function hasUnread(fd: number): boolean {
+  return calls === null || calls.recv(fd, address, 1, MSG_DONTWAIT | MSG_PEEK) > 0;
+}
+
+/** As what is written behind `holdBack`, without waiting: how many bytes the kernel has taken; -1 where there is an error. */
+export function sendHeldBack(fd: number, bytes: Buffer, length: number): number {
+  return calls === null ? -1 : calls.send(fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
 }

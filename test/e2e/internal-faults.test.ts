@@ -15,11 +15,13 @@ import { until } from '../support/until.ts';
  */
 t.setTimeout(60_000);
 
+const faulty = '127.0.0.66';
+
 const plant = `
 import { Socket } from 'node:net';
 const { on } = Socket.prototype;
 Socket.prototype.on = function (event, listener) {
-  const isOurs = event === 'error' && this.remoteAddress?.endsWith('127.0.0.66');
+  const isOurs = event === 'error' && this.remoteAddress?.endsWith('${faulty}');
   if (isOurs) throw new Error('planted \\n\\u2028 fault ' + 'x'.repeat(10_000));
   return on.call(this, event, listener);
 };
@@ -27,7 +29,7 @@ process.on('SIGUSR2', () => setImmediate(() => { throw new Error('planted and lo
 process.on('SIGHUP', () => void Promise.reject('planted rejection'));
 `;
 
-/** Ends when the connection does. */
+/** Ends when the connection does. A client that is to meet with the fault sends nothing, so that somebody has to listen to it. */
 function connectFrom(localAddress: string, port: number): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect({ host: '127.0.0.1', port, localAddress });
@@ -37,7 +39,7 @@ function connectFrom(localAddress: string, port: number): Promise<string> {
     });
     socket.on('error', () => {});
     socket.on('close', () => resolve(got));
-    socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+    if (localAddress !== faulty) socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
   });
 }
 
@@ -67,7 +69,7 @@ t.test('a fault ends its connection, is told, and many turn /ready and then /liv
   const faults = async (): Promise<number> => (await scrape(adminPort)).sum('sallyport_internal_errors_total');
   t.equal(await faults(), 0);
 
-  t.equal(await connectFrom('127.0.0.66', port), '', 'closed');
+  t.equal(await connectFrom(faulty, port), '', 'closed');
   t.match(await connectFrom('127.0.0.1', port), /^HTTP\/1.1 502 /, 'others are served');
   const line = await sallyport.waitForLog('the fault', ({ msg }) => msg === 'Internal error');
   t.match(line, { level: 'error', where: 'a new connection', ended: 'connection' });
@@ -76,7 +78,7 @@ t.test('a fault ends its connection, is told, and many turn /ready and then /liv
   t.equal(await faults(), 1);
   t.equal(await get(healthPort, '/ready'), '200 ready');
 
-  await connectFrom('127.0.0.66', port);
+  await connectFrom(faulty, port);
   sallyport.child.process.kill('SIGHUP');
   await until('a third fault', async () => (await faults()) === 3);
   t.equal(await get(healthPort, '/ready'), '503 not ready: internal-errors');
@@ -91,7 +93,7 @@ t.test('a fault ends its connection, is told, and many turn /ready and then /liv
   t.equal(await get(adminPort, '/live'), '503 not live: internal-errors');
   t.match(await connectFrom('127.0.0.1', port), /^HTTP\/1.1 502 /, 'traffic goes on until somebody acts on it');
 
-  for (let i = 0; i < 40; i++) await connectFrom('127.0.0.66', port);
+  for (let i = 0; i < 40; i++) await connectFrom(faulty, port);
   await until('all counted', async () => (await faults()) === 45);
   t.match(await sallyport.stop(), { code: 0 });
   const shown = sallyport.logs().filter(({ msg }) => msg === 'Internal error');

@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net';
 import { parseIp } from '../../lib/ip.ts';
 import type {
   Authorizer,
@@ -18,15 +17,17 @@ import { FastLane } from '../../lib/proxy/http1/fast/lane.ts';
 import { LibraryLane } from '../../lib/proxy/http1/library/lane.ts';
 import type { Http2Engine } from '../../lib/proxy/http2/engine.ts';
 import { Http2Lane } from '../../lib/proxy/http2/lane.ts';
+import type { Incoming } from '../../lib/proxy/incoming.ts';
 import type { Limits } from '../../lib/proxy/limits.ts';
 import type { ConnectionScope, Recorder } from '../../lib/proxy/recorder.ts';
-import { peerOf } from '../../lib/proxy/socket-calls.ts';
+import { hasUnread, peerOf, tryLoadSocketCalls } from '../../lib/proxy/socket-calls.ts';
 import type { TlsTermination } from '../../lib/proxy/tls/termination.ts';
 import { Upstreams } from '../../lib/proxy/upstream/upstreams.ts';
 import type { Teardown } from './children.ts';
 import { defaultLimits } from './limits.ts';
 import { NodeHttp2Lane } from './node-http2/server.ts';
 import './spoilt-loans.ts';
+import { patience } from './until.ts';
 
 /**
  * Two engines that must not be told apart from outside: for HTTP/1 both are the product's; for HTTP/2 the library's is
@@ -146,14 +147,16 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     },
     detectTimeoutMs: 1000,
   };
+  const arrivals = new Arrivals((incoming) => serve(services, incoming, options));
   const listener: Listener = await listen({
     at: { host: '127.0.0.1', port: 0 },
-    onConnection: (socket: Socket) => serve(services, socket, options),
+    onConnection: (incoming) => arrivals.take(incoming),
     onError: (error) => {
       throw error;
     },
   });
   t.teardown(async () => {
+    arrivals.close();
     const closed = listener.close();
     await live.drain(0);
     await closed;
@@ -173,14 +176,49 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
   };
 }
 
-function serve(services: ConnectionServices, socket: Socket, { app, appHost = '127.0.0.1' }: LaneOptions): void {
-  const client = peerOf(socket);
+/** Milliseconds after which a client is served that has sent nothing. */
+const lateMs = 30;
+
+/**
+ * Every second connection waits until its client has said something, or all, as under load, when it has to wait before it is
+ * accepted.
+ */
+class Arrivals {
+  readonly #serve: (incoming: Incoming) => void;
+  #count = 0;
+  #stage: 'open' | 'closed' = 'open';
+
+  constructor(serve: (incoming: Incoming) => void) {
+    tryLoadSocketCalls();
+    this.#serve = serve;
+  }
+
+  take(incoming: Incoming): void {
+    this.#count++;
+    if (this.#count % 2 === 1) this.#serve(incoming);
+    else this.#look(incoming, performance.now() + lateMs * patience());
+  }
+
+  #look(incoming: Incoming, until: number): void {
+    const { descriptor } = incoming;
+    if (this.#stage === 'closed') incoming.destroy();
+    else if (descriptor === null || hasUnread(descriptor) || performance.now() > until) this.#serve(incoming);
+    else setImmediate(() => this.#look(incoming, until));
+  }
+
+  close(): void {
+    this.#stage = 'closed';
+  }
+}
+
+function serve(services: ConnectionServices, incoming: Incoming, { app, appHost = '127.0.0.1' }: LaneOptions): void {
+  const client = peerOf(incoming);
   if (client === null) {
-    socket.destroy();
+    incoming.destroy();
     return;
   }
   const destination = { kind: 'app', endpoint: { host: appHost, port: app } } as const;
-  serveConnection(services, socket, client, { targetIp: '127.0.0.1', policyPort: 8080, destination });
+  serveConnection(services, incoming, client, { targetIp: '127.0.0.1', policyPort: 8080, destination });
 }
 
 function countingTakeovers(library: Http1Engine, counts: Counts): Http1Engine {

@@ -1,16 +1,15 @@
-import type { Socket } from 'node:net';
 import type { CodedLog } from '../../errors/complaint.ts';
 import type { FaultCode } from '../../errors/faults.ts';
 import { type IpAddress, parseIp } from '../../ip.ts';
 import type { Arrival } from '../connection.ts';
 import type { Destination } from '../http/request-pipeline.ts';
-import { arrivedAt, type SocketEnd } from '../socket-calls.ts';
+import { arrivedAt, type HasEnds, type SocketEnd } from '../socket-calls.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import { appEndpoint, leadsToLoopback } from './original-destination.ts';
 import type { OwnEndpoints } from './own-endpoints.ts';
 
 /** Where a connection that has come to a listener was meant to go; null: it is closed. */
-export type Arrive = (socket: Socket, client: SocketEnd) => Arrival | null;
+export type Arrive = (connected: HasEnds, client: SocketEnd) => Arrival | null;
 
 /** At a port of the proxy that stands for one of the app. `host` null: every address of this machine. */
 export function explicitArrivals(host: string | null, policyPort: number, app: Endpoint): Arrive {
@@ -19,9 +18,9 @@ export function explicitArrivals(host: string | null, policyPort: number, app: E
   const one = parseIp(host ?? '');
   const isOne = one !== undefined && one.text !== '0.0.0.0' && one.text !== '::';
   let last: Arrival = { targetIp: isOne ? one.text : '', policyPort, destination };
-  return (socket) => {
+  return (connected) => {
     if (isOne) return last;
-    const targetIp = arrivedAt(socket)?.ip.text ?? '';
+    const targetIp = arrivedAt(connected)?.ip.text ?? '';
     if (targetIp !== last.targetIp) last = { targetIp, policyPort, destination };
     return last;
   };
@@ -35,7 +34,7 @@ export function adminArrivals(host: string | null, port: number, destination: De
 
 export interface RedirectedOptions {
   /** Null where the kernel knows no other destination: the connection was not redirected. */
-  readonly originalDestination: (socket: Socket, client: SocketEnd) => SocketEnd | null;
+  readonly originalDestination: (connected: HasEnds, client: SocketEnd) => SocketEnd | null;
   readonly appHost: string;
   /** What is reached at the admin server's port; null where there is none. */
   readonly admin: { readonly port: number; readonly destination: Destination } | null;
@@ -96,10 +95,10 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
     warnOnce(fields, warning);
     return null;
   };
-  return (socket, client) => {
-    const target = options.originalDestination(socket, client);
+  return (connected, client) => {
+    const target = options.originalDestination(connected, client);
     // Not redirected, or meant for this port itself: forwarding would come back here.
-    if (target === null || target.port === arrivedAt(socket)?.port) return null;
+    if (target === null || target.port === arrivedAt(connected)?.port) return null;
     const { ip, port } = target;
     if (!isOurs(ip, client.ip)) return closed({ ip: ip.text }, foreign);
     if (port === admin?.port) return { targetIp: ip.text, policyPort: port, destination: admin.destination };

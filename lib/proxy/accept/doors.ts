@@ -1,10 +1,11 @@
 import { type AddressInfo, Socket } from 'node:net';
 import { CodedError } from '../../errors/coded-error.ts';
 import type { CodedLog } from '../../errors/complaint.ts';
+import { beginMoment, endMoment } from '../../moment.ts';
 import { type ConnectionServices, serveConnection } from '../connection.ts';
 import { turn } from '../fairness/turn.ts';
 import { internalFault } from '../guard.ts';
-import { descriptorOf } from '../node-internals.ts';
+import { Incoming } from '../incoming.ts';
 import { peerOf } from '../socket-calls.ts';
 import { isWantOfDescriptors } from '../upstream/upstreams.ts';
 import type { Arrive } from './arrivals.ts';
@@ -60,8 +61,8 @@ export class Doors {
     if (shared !== null) this.#arrivals.set(shared.number, arrive);
     const listener = await listen({
       at,
-      onConnection: (socket) => {
-        if (shared === null || !handOver(socket, shared)) this.#arrived(socket, arrive);
+      onConnection: (incoming) => {
+        if (shared === null || !handOver(incoming, shared)) this.#arrived(incoming, arrive);
       },
       onError: (error) => {
         // Node has closed what it could not accept, and goes on listening; the next ones find room if there is any.
@@ -79,24 +80,27 @@ export class Doors {
   take(door: number, fd: number): void {
     turn.arrival();
     try {
-      const socket = new Socket({ fd, allowHalfOpen: true });
+      const incoming = Incoming.stream(new Socket({ fd, allowHalfOpen: true }));
       const arrive = this.#arrivals.get(door);
-      if (arrive === undefined) socket.destroy();
-      else this.#arrived(socket, arrive);
+      if (arrive === undefined) incoming.destroy();
+      else this.#arrived(incoming, arrive);
     } catch (error) {
       internalFault('a connection that was handed over', null, error);
     }
   }
 
-  #arrived(socket: Socket, arrive: Arrive): void {
+  #arrived(incoming: Incoming, arrive: Arrive): void {
+    beginMoment();
     try {
-      const client = peerOf(socket);
+      const client = peerOf(incoming);
       // One that is gone already has no address any more.
-      const arrival = client === null ? null : arrive(socket, client);
-      if (client === null || arrival === null) socket.destroy();
-      else serveConnection(this.#services, socket, client, arrival);
+      const arrival = client === null ? null : arrive(incoming, client);
+      if (client === null || arrival === null) incoming.destroy();
+      else serveConnection(this.#services, incoming, client, arrival);
     } catch (error) {
-      internalFault('a new connection', socket, error);
+      internalFault('a new connection', incoming, error);
+    } finally {
+      endMoment();
     }
   }
 
@@ -131,13 +135,13 @@ export class Doors {
 }
 
 /** False: it is ours. Nothing of it has been read. */
-function handOver(socket: Socket, { number, others }: SharedDoor): boolean {
+function handOver(incoming: Incoming, { number, others }: SharedDoor): boolean {
   const owner = others.owner();
-  const fd = owner === null ? null : descriptorOf(socket);
+  const fd = owner === null ? null : incoming.descriptor;
   const copy = fd === null ? null : others.descriptors.duplicate(fd);
   if (owner === null || copy === null) return false;
   // Closes this descriptor of it alone: the connection stays, with the other.
-  socket.destroy();
+  incoming.destroy();
   others.give(owner, number, copy);
   return true;
 }

@@ -1,7 +1,8 @@
-import type { AddressInfo, Socket } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import net from 'node:net';
 import { turn } from '../fairness/turn.ts';
-import { descriptorOf, setOnListener } from '../node-internals.ts';
+import { Incoming } from '../incoming.ts';
+import { descriptorOf, setOnListener, takeHandles } from '../node-internals.ts';
 
 /** Where to listen: at an address, or at what another thread has bound. */
 export type ListenAt =
@@ -12,7 +13,7 @@ export type ListenAt =
 
 export interface ListenerOptions {
   readonly at: ListenAt;
-  readonly onConnection: (socket: Socket) => void;
+  readonly onConnection: (incoming: Incoming) => void;
   /** Accept errors (descriptors used up, say): logged; the listener goes on. */
   readonly onError: (error: Error) => void;
 }
@@ -34,10 +35,10 @@ const perConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay: k
 export async function listen(options: ListenerOptions): Promise<Listener> {
   const inherited = process.platform === 'linux';
   const server = net.createServer({ allowHalfOpen: true, ...(inherited ? {} : perConnection) });
-  server.on('connection', (socket) => {
+  const arrived = (incoming: Incoming): void => {
     turn.arrival();
-    options.onConnection(socket);
-  });
+    options.onConnection(incoming);
+  };
   await new Promise<void>((resolve, reject) => {
     const { at } = options;
     const bind = (host: string | undefined, port: number): void => {
@@ -51,8 +52,12 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     if ('port' in at) bind(at.host ?? '::', at.port);
     else server.once('error', reject).listen({ fd: at.fd, backlog }, resolve);
   });
-  if (inherited && !setOnListener(server, keepAliveMs)) {
-    server.prependListener('connection', (socket) => socket.setNoDelay(true).setKeepAlive(true, keepAliveMs));
+  const isSet = inherited && setOnListener(server, keepAliveMs);
+  if (!isSet || !takeHandles(server, (handle, make) => arrived(Incoming.bare(handle, make)))) {
+    server.on('connection', (socket) => {
+      if (inherited && !isSet) socket.setNoDelay(true).setKeepAlive(true, keepAliveMs);
+      arrived(Incoming.stream(socket));
+    });
   }
   server.removeAllListeners('error');
   server.on('error', options.onError);

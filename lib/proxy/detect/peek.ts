@@ -12,6 +12,11 @@ export type Peek<T> =
   | { readonly kind: 'ended'; readonly bytes: Buffer }
   | { readonly kind: 'timeout'; readonly bytes: Buffer };
 
+/** What is looked at: it need not be a stream as long as what was read already is enough. */
+export interface Peeked {
+  readonly socket: Duplex;
+}
+
 /**
  * Reads until `look` has an answer (not undefined). What was read goes to `done`, which must hand it on in the same
  * turn: to a reader that takes bytes, or back onto the stream with `putBack`. A fault in either ends the stream.
@@ -22,7 +27,7 @@ export type Peek<T> =
  * @param look gets all that has come so far, each time; to look at each byte once is its own affair.
  */
 export function peek<T>(
-  stream: Duplex,
+  stream: Peeked,
   before: Buffer,
   timeoutMs: number,
   look: (bytes: Buffer) => T | undefined,
@@ -35,7 +40,7 @@ export function peek<T>(
       return;
     }
   }
-  new Inspection(stream, before, deadlinesOf(timeoutMs), look, done);
+  new Inspection(stream.socket, before, deadlinesOf(timeoutMs), look, done);
 }
 
 /** By their length, of which there are few: policy has one, configuration another. */

@@ -25,3 +25,6 @@ export const framingCost = 64;
  */
 export const sliceRequests = 16;
 export const sliceMs = 0.2;
+
+/** Milliseconds for which a connection without requests remembers the head of its last one. */
+export const rememberMs = 1000;

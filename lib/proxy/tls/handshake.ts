@@ -5,10 +5,10 @@ import type { ClientIdentity } from '../../client.ts';
 import type { Deadlines, Expirable } from '../fairness/deadlines.ts';
 import type { Line } from '../fairness/line.ts';
 import { guarded, internalFault } from '../guard.ts';
-import { feedTls, releaseTls } from '../node-internals.ts';
 import type { HandshakeFailure } from '../recorder.ts';
 import { closedFailure, errorFailure, type HandshakeContext, internalFailure } from './handshake-failure.ts';
 import type { HandshakeTurns } from './handshake-turns.ts';
+import { feedTls, releaseTls } from './node-tls.ts';
 import type { PeerSession } from './peer-session.ts';
 
 export type Handshake =

@@ -6,11 +6,11 @@ import { identityFromCertificate } from '../../certificate-names.ts';
 import type { ClientIdentity } from '../../client.ts';
 import type { ClientHello } from '../detect/client-hello.ts';
 import { Deadlines } from '../fairness/deadlines.ts';
-import { checkTls, verifyErrorOf } from '../node-internals.ts';
 import type { OwnCertificate } from '../recorder.ts';
 import { failed, type Handshake, type HandshakeServices, ServerHandshake, securedBy } from './handshake.ts';
 import { certificateFailure, type HandshakeContext } from './handshake-failure.ts';
 import { HandshakeTurns } from './handshake-turns.ts';
+import { checkTls, verifyErrorOf } from './node-tls.ts';
 import { PeerSession, type TrustAnchors } from './peer-session.ts';
 
 /** Our side of mutual TLS: one immutable snapshot; a rotation makes the next. */

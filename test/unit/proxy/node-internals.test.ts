@@ -4,15 +4,8 @@ import net from 'node:net';
 import tls from 'node:tls';
 import t from 'tap';
 import { listen } from '../../../lib/proxy/accept/listener.ts';
-import {
-  checkNode,
-  checkTls,
-  feedTls,
-  latin1Slice,
-  queuedBytes,
-  takeFeed,
-  verifyErrorOf,
-} from '../../../lib/proxy/node-internals.ts';
+import { checkNode, latin1Slice, queuedBytes, takeFeed } from '../../../lib/proxy/node-internals.ts';
+import { checkTls, feedTls, verifyErrorOf } from '../../../lib/proxy/tls/node-tls.ts';
 import { testCertificate } from '../../support/certificates.ts';
 
 /** The class of all handles of TCP sockets and listeners. */
@@ -129,7 +122,7 @@ t.test('without the options of a listener each connection is asked', async (t) =
   const accepted = Promise.withResolvers<net.Socket>();
   const listener = await listen({
     at: { host: '127.0.0.1', port: 0 },
-    onConnection: accepted.resolve,
+    onConnection: ({ socket }) => accepted.resolve(socket),
     onError: (error) => t.fail(error.message),
   });
   restore();

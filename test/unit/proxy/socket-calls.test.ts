@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import t from 'tap';
 import { parseIp } from '../../../lib/ip.ts';
+import { Incoming } from '../../../lib/proxy/incoming.ts';
 import { arrivedAt, holdBack, loadSocketCalls, peerOf, redirectedFrom } from '../../../lib/proxy/socket-calls.ts';
 import { until } from '../../support/until.ts';
 
@@ -42,13 +43,13 @@ t.test('both ends of a connection, as Node has them', { skip }, async (t) => {
       const server = createServer({ allowHalfOpen: true }).listen(0, listen);
       await once(server, 'listening');
       const { client, socket, port } = await accept(server, to, from);
-      t.same(peerOf(socket), { ip: parseIp(from), port: client.localPort }, `${name}: the client`);
-      t.same(arrivedAt(socket), { ip: parseIp(to), port }, `${name}: where it arrived`);
+      t.same(peerOf(Incoming.stream(socket)), { ip: parseIp(from), port: client.localPort }, `${name}: the client`);
+      t.same(arrivedAt(Incoming.stream(socket)), { ip: parseIp(to), port }, `${name}: where it arrived`);
       // Nothing has redirected it.
-      t.equal(redirectedFrom(socket, from.includes(':') ? 6 : 4), null, name);
+      t.equal(redirectedFrom(Incoming.stream(socket), from.includes(':') ? 6 : 4), null, name);
       socket.destroy();
       // What Node was asked once, it remembers.
-      if (way === 'asked of the kernel') t.equal(peerOf(socket), null, `${name}: closed`);
+      if (way === 'asked of the kernel') t.equal(peerOf(Incoming.stream(socket)), null, `${name}: closed`);
       client.destroy();
       server.close();
     }
@@ -61,7 +62,7 @@ t.test('a client that is gone has no address', { skip }, async () => {
   await once(server, 'listening');
   const { client, socket } = await accept(server, '127.0.0.1', '127.0.0.1');
   client.resetAndDestroy();
-  await until('the reset to arrive', () => peerOf(socket) === null);
+  await until('the reset to arrive', () => peerOf(Incoming.stream(socket)) === null);
   socket.destroy();
   server.close();
 });

@@ -4,11 +4,13 @@ import type { Rostered } from '../../../roster.ts';
 import { bulkRead, longRead, type PutOff, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { internalFault } from '../../guard.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
+import type { Follower, Incoming } from '../../incoming.ts';
 import { endAfterLastResponse, endWithStatus } from '../../last-bytes.ts';
 import { lendData } from '../../lent-data.ts';
 import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
-import { halfOpenMs, sliceMs, sliceRequests } from '../limits.ts';
+import { halfOpenMs, rememberMs, sliceMs, sliceRequests } from '../limits.ts';
+import { type ConnectionState, idle, inHead, over } from './connection-state.ts';
 import { noContent, RequestContent } from './content.ts';
 import type { FastLaneServices } from './lane-services.ts';
 import { PlainHeads } from './plain-heads.ts';
@@ -20,35 +22,17 @@ import { Tunnel } from './tunnel.ts';
 /** Where a fault of ours was met. */
 const entry = 'HTTP/1, the fast lane';
 
-/** Milliseconds for which a connection without requests remembers the head of its last one. */
-const rememberMs = 1000;
-
-/** What a connection is about. */
-type State =
-  /** Nothing has come since the last request. */
-  | { readonly kind: 'idle' }
-  /** Some of a head has come. */
-  | { readonly kind: 'head' }
-  /** The request that is being answered. */
-  | FastRequest
-  /** No request will be read any more. */
-  | { readonly kind: 'over' };
-
-const idle: State = { kind: 'idle' };
-const inHead: State = { kind: 'head' };
-const over: State = { kind: 'over' };
-
 /** One client connection on the fast lane: takes its requests one after the other. */
-export class FastConnection implements RequestHome, Rostered, Occupant, TurnTaker {
+export class FastConnection implements RequestHome, Rostered, Occupant, TurnTaker, Follower {
   rosterPlace = -1;
   readonly pipeline: RequestPipeline;
   readonly connection: HttpConnection;
-  readonly socket: Socket;
   readonly pool: AppPool;
+  readonly #stream: Incoming;
   readonly #lane: FastLaneServices<FastConnection>;
   #ownPool: AppPool | null = null;
   readonly #unread: PlainHeads;
-  #state: State = idle;
+  #state: ConnectionState = idle;
   /** When it became idle, or the first byte of the head came. */
   #since = now();
   /** Requests are being taken: the one that is finished leaves the next to that loop. */
@@ -60,25 +44,36 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   /** The client sends nothing more; what it has sent is still answered. */
   #clientEnded = false;
 
-  constructor(lane: FastLaneServices<FastConnection>, connection: HttpConnection, socket: Socket, pool: AppPool) {
+  constructor(lane: FastLaneServices<FastConnection>, connection: HttpConnection, stream: Incoming, pool: AppPool) {
     this.#lane = lane;
     this.pipeline = lane.pipeline;
     this.connection = connection;
-    this.socket = socket;
+    this.#stream = stream;
     this.pool = pool;
     this.#unread = new PlainHeads(Math.min(maxPlainHead, lane.pipeline.limits.maxHeaderBytes - 4));
     connection.occupant = this;
+    stream.follow(this);
+  }
+
+  get socket(): Socket {
+    return this.#stream.socket;
+  }
+
+  streamed(socket: Socket): void {
     socket.on('data', this.#onData);
     socket.on('end', this.#onEnd);
     socket.on('close', this.#onClose);
     socket.on('drain', this.#onDrain);
   }
 
+  ended(): void {
+    this.#onClose();
+  }
+
   /** Begins with bytes that were read before, and have had their turn; the stream flows. */
   start(bytes: Buffer): void {
     // Detection may have left it paused. Nothing more is read before this turn ends, and the request below may pause it.
-    if (this.socket.isPaused()) this.socket.resume();
-    if (bytes.length === 0) return;
+    if (!this.#stream.isBare && this.socket.isPaused()) this.socket.resume();
     this.#unread.append(bytes);
     this.#rested();
   }
@@ -119,7 +114,6 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     }
   }
 
-  /** Ends it at once, for whatever reason. */
   destroy(): void {
     this.socket.destroy();
   }
@@ -219,7 +213,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     let taken = 0;
     let startedAt = 0;
     // A client that does not take its responses gets no more of them: they would all wait in our memory.
-    while (this.#isWaiting && this.hasNext && !this.socket.writableNeedDrain) {
+    while (this.#isWaiting && this.hasNext && (this.#stream.isBare || !this.socket.writableNeedDrain)) {
       if (taken === 1) startedAt = performance.now();
       else if (taken >= sliceRequests || (taken > 1 && performance.now() - startedAt > sliceMs)) {
         this.#rest();
@@ -267,14 +261,10 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
 
   /** Not plain: everything from this request on is the library lane's. */
   #handOver(): void {
-    const { socket } = this;
     this.#state = over;
-    if (this.#clientEnded) {
-      // Nothing can be put back on a stream that is over.
-      socket.destroySoon();
-      return;
-    }
-    this.#lane.handOver(this.connection, socket, this.#letGo());
+    // Nothing can be put back on a stream that is over.
+    if (this.#clientEnded) this.socket.destroySoon();
+    else this.#lane.handOver(this.connection, this.#stream, this.#letGo());
   }
 
   /** The socket is somebody else's from now on; so is what is unread. */
@@ -314,9 +304,11 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     }
     this.#unread.keep(end);
     const isLast = !keepAlive || framing.kind === 'tunnel' || this.#isEnding || (this.#clientEnded && !this.hasNext);
+    // Of a client that has said all it stays bare, and unread, until somebody looks at it (`ConnectionWatch`).
+    const isAll = !keepAlive && content.isComplete;
     // While requests wait, the stream does too, so that its end is seen in its turn.
     if (this.hasNext) this.socket.pause();
-    else if (this.socket.isPaused()) this.socket.resume();
+    else if (!(this.#stream.isBare && isAll) && this.socket.isPaused()) this.socket.resume();
     const taken = new FastRequest(this, request, content, isLast);
     this.#state = taken;
     taken.begin();
@@ -330,11 +322,17 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     if (request.isLast || this.#isEnding) {
       this.#state = over;
       const isSilent = request.requestComplete && (request.endsByClient || this.#clientEnded) && !this.hasNext;
-      endAfterLastResponse(this.socket, isSilent);
+      if (!isSilent || !this.#stream.isBare) endAfterLastResponse(this.socket, isSilent);
+      // Against its word something has come behind it.
+      else if (!this.#stream.endQuietly()) endAfterLastResponse(this.socket, false);
       return;
     }
     this.#wait(idle);
     if (!this.#isAdvancing) this.#advance();
+  }
+
+  sendLast(head: string, content: Buffer): boolean {
+    return this.#stream.sendLast(head, content);
   }
 
   closeIfIdle(): void {

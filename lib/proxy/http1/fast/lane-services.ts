@@ -1,5 +1,5 @@
-import type { Socket } from 'node:net';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import type { Incoming } from '../../incoming.ts';
 
 /** What a connection needs of the lane that it is on. */
 export interface FastLaneServices<Connection> {
@@ -12,5 +12,5 @@ export interface FastLaneServices<Connection> {
   /** The connection is closed, or has gone over to the library lane. */
   forget(connection: Connection): void;
   /** Takes it over for good; `unread` comes first. */
-  handOver(connection: HttpConnection, socket: Socket, unread: Buffer): void;
+  handOver(connection: HttpConnection, stream: Incoming, unread: Buffer): void;
 }

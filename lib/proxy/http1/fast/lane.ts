@@ -1,8 +1,8 @@
-import type { Socket } from 'node:net';
 import { Roster } from '../../../roster.ts';
 import { Sweeper } from '../../fairness/sweeper.ts';
 import { eachGuarded } from '../../guard.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import type { Incoming } from '../../incoming.ts';
 import { ByEndpoint } from '../../upstream/endpoint.ts';
 import type { Upstreams } from '../../upstream/upstreams.ts';
 import { AppPool } from '../app-pool.ts';
@@ -44,14 +44,14 @@ export class FastLane implements Http1Engine, FastLaneServices<FastConnection> {
     this.#sweeper = new Sweeper('HTTP/1 deadlines', () => this.#pools.values(), this.#open);
   }
 
-  serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
+  serve(connection: HttpConnection, stream: Incoming, bytes: Buffer): void {
     // Only an app has connections to pool; the admin application is the library lane's.
     if (connection.destination.kind !== 'app') {
-      this.#library.serve(connection, socket, bytes);
+      this.#library.serve(connection, stream, bytes);
       return;
     }
     const pool = this.#pools.at(connection.destination.endpoint);
-    const served = new FastConnection(this, connection, socket, pool);
+    const served = new FastConnection(this, connection, stream, pool);
     this.#open.add(served);
     served.start(bytes);
   }
@@ -60,8 +60,8 @@ export class FastLane implements Http1Engine, FastLaneServices<FastConnection> {
     this.#open.delete(connection);
   }
 
-  handOver(connection: HttpConnection, socket: Socket, unread: Buffer): void {
-    this.#library.serve(connection, socket, unread);
+  handOver(connection: HttpConnection, stream: Incoming, unread: Buffer): void {
+    this.#library.serve(connection, stream, unread);
   }
 
   drain(): void {

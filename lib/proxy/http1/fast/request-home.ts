@@ -24,6 +24,12 @@ export interface RequestHome {
   readonly keptLines: string;
   /** Bytes of further requests wait: nothing more is read from the client before this one is over. */
   readonly hasNext: boolean;
+  /**
+   * Sends the last bytes of the connection without a stream, where it has none yet; false: it is for `socket` to do.
+   *
+   * @param head one character per byte.
+   */
+  sendLast(head: string, content: Buffer): boolean;
   /** The app has agreed to leave HTTP: both connections do. */
   switched(app: AppConnection): AppTunnel;
   /** The response, and all of the request that anybody wants, are over. */

@@ -113,9 +113,9 @@ export class FastRequest implements ResponseSink {
   }
 
   #connect(admitted: Admitted, head: string, content: Buffer): void {
-    const { connection, socket } = this.#home;
+    const { connection } = this.#home;
     // What follows must wait for the app.
-    if (!this.#content.isComplete) socket.pause();
+    if (!this.#content.isComplete) this.#home.socket.pause();
     const connected = (error: Error | null, app: AppConnection | null): void => {
       this.#way = noWay;
       if (app === null) {
@@ -123,7 +123,7 @@ export class FastRequest implements ResponseSink {
         return;
       }
       this.#send(admitted, app, head, content);
-      if (!this.#content.isComplete && !app.socket.writableNeedDrain) socket.resume();
+      if (!this.#content.isComplete && !app.socket.writableNeedDrain) this.#home.socket.resume();
     };
     this.#way = {
       kind: 'connecting',
@@ -219,8 +219,8 @@ export class FastRequest implements ResponseSink {
     const lines = this.isLast ? `${forward}connection: close\r\n\r\n` : `${forward}${this.#keptLines}\r\n`;
     const body = this.#decoder === null ? received : this.#decoder.decode(received);
     if (body.length > 0) scope?.responseFrame(body.length);
-    if (isEnd) this.#holdBack();
-    if (!writeJoined(this.#home.socket, lines, body, true)) this.#hold();
+    if (isEnd && this.isLast) this.#sendLast(lines, body);
+    else if (!writeJoined(this.#home.socket, lines, body, true)) this.#hold();
     this.#accessed(head.status, forward);
   }
 
@@ -228,7 +228,7 @@ export class FastRequest implements ResponseSink {
     const body = this.#decoder === null ? received : this.#decoder.decode(received);
     if (body.length === 0) return;
     this.#admitted?.scope.responseFrame(body.length);
-    if (isEnd) this.#holdBack();
+    if (isEnd && this.isLast) holdBack(this.#home.socket);
     if (!writeLent(this.#home.socket, body)) this.#hold();
   }
 
@@ -242,8 +242,11 @@ export class FastRequest implements ResponseSink {
   }
 
   /** The last bytes of a connection leave with its end. */
-  #holdBack(): void {
-    if (this.isLast) holdBack(this.#home.socket);
+  #sendLast(lines: string, content: Buffer): void {
+    if (this.#home.sendLast(lines, content)) return;
+    const { socket } = this.#home;
+    holdBack(socket);
+    if (!writeJoined(socket, lines, content, true)) this.#hold();
   }
 
   #write(text: string): void {
@@ -363,8 +366,9 @@ export class FastRequest implements ResponseSink {
     const headers = refusalHeaders(refusal, this.#home.connection.facts, false);
     if (this.isLast) headers.push('connection', 'close');
     const lines = this.isLast ? fieldLines(headers) : fieldLines(headers) + this.#keptLines;
-    this.#holdBack();
-    this.#write(`HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ''}\r\n${lines}\r\n`);
+    const text = `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ''}\r\n${lines}\r\n`;
+    if (this.isLast) this.#sendLast(text, nothing);
+    else this.#write(text);
     this.#accessed(refusal.status, lines);
     this.#over();
   }

@@ -1,5 +1,4 @@
 import http from 'node:http';
-import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { readTarget } from '../../../request-target.ts';
 import { putBack } from '../../detect/peek.ts';
@@ -8,6 +7,7 @@ import { starts } from '../../fairness/starts.ts';
 import { internalFault } from '../../guard.ts';
 import { scanRequestHeaders } from '../../http/headers.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import type { Incoming } from '../../incoming.ts';
 import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
 import { endAfter, endBy, responseOn } from '../../node-internals.ts';
 import type { Upstreams } from '../../upstream/upstreams.ts';
@@ -81,7 +81,7 @@ export class LibraryLane implements Http1Engine {
     this.#server.on('clientError', (error, socket) => this.#entry(socket, () => this.#clientError(error, socket)));
   }
 
-  serve(connection: HttpConnection, socket: Socket, bytes: Buffer): void {
+  serve(connection: HttpConnection, { socket }: Incoming, bytes: Buffer): void {
     if (isVersionless(bytes)) {
       this.#options.onBadRequest(connection, 'no HTTP version');
       endWithStatus(socket, '400 Bad Request');

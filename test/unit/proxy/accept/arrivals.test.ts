@@ -4,7 +4,7 @@ import { type IpAddress, parseIp } from '../../../../lib/ip.ts';
 import { adminArrivals, explicitArrivals, redirectedArrivals } from '../../../../lib/proxy/accept/arrivals.ts';
 import { OwnEndpoints } from '../../../../lib/proxy/accept/own-endpoints.ts';
 import type { Destination } from '../../../../lib/proxy/http/request-pipeline.ts';
-import type { SocketEnd } from '../../../../lib/proxy/socket-calls.ts';
+import type { HasEnds, SocketEnd } from '../../../../lib/proxy/socket-calls.ts';
 
 const ip = (text: string): IpAddress => {
   const parsed = parseIp(text);
@@ -12,8 +12,10 @@ const ip = (text: string): IpAddress => {
   return parsed;
 };
 /** What the doors ask of a socket. */
-const socketAt = (localAddress: string | undefined, localPort: number): Socket =>
-  ({ localAddress, localPort }) as unknown as Socket;
+const socketAt = (localAddress: string | undefined, localPort: number): HasEnds => ({
+  descriptor: null,
+  socket: { localAddress, localPort } as unknown as Socket,
+});
 const clientAt = (address = '10.0.0.1'): SocketEnd => ({ ip: ip(address), port: 40_000 });
 const admin: Destination = {
   kind: 'in-process',

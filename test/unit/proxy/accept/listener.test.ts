@@ -25,7 +25,7 @@ t.test(
       });
       const listener = await listen({
         at: { host, port: 0 },
-        onConnection: accept,
+        onConnection: ({ socket }) => accept(socket),
         onError: (error) => t.fail(error.message),
       });
       const client = net.connect(listener.address.port, '127.0.0.1');

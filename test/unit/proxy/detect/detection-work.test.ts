@@ -81,7 +81,7 @@ t.test('what is read is kept without being copied each time', async (t) => {
   const stream = new PassThrough({ highWaterMark: 2 * size });
   const done = new Promise<Peek<true>>((resolve) => {
     const enough = (bytes: Buffer): true | undefined => (bytes.length === size ? true : undefined);
-    peek(stream, Buffer.alloc(0), 60_000, enough, resolve);
+    peek({ socket: stream }, Buffer.alloc(0), 60_000, enough, resolve);
   });
   let copied = 0;
   const { copy } = Buffer.prototype;

@@ -7,7 +7,7 @@ const untilX = (bytes: Buffer): string | undefined => (bytes.includes('x') ? byt
 
 /** Looks for an x; the answer when it comes. */
 function looked(stream: PassThrough, before = nothing, timeoutMs = 60_000): Promise<Peek<string>> {
-  return new Promise((resolve) => peek(stream, before, timeoutMs, untilX, resolve));
+  return new Promise((resolve) => peek({ socket: stream }, before, timeoutMs, untilX, resolve));
 }
 
 t.test('what ends a look', async (t) => {
@@ -81,7 +81,7 @@ t.test('what is put back is read first', async (t) => {
   const stream = new PassThrough();
   stream.write('ax');
   const { bytes } = await new Promise<Peek<string>>((resolve) =>
-    peek(stream, nothing, 60_000, untilX, (result) => {
+    peek({ socket: stream }, nothing, 60_000, untilX, (result) => {
       putBack(stream, result.bytes);
       resolve(result);
     }),

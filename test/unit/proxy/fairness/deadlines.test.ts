@@ -61,9 +61,9 @@ t.test('a fault while first bytes are looked at ends the connection that it belo
   const told: string[] = [];
   t.teardown(onInternalFault(({ where }) => told.push(where)));
   const rows: readonly (readonly [string, (stream: PassThrough) => void])[] = [
-    ['in the look', (stream) => peek(stream, Buffer.alloc(0), 60_000, fault, () => {})],
-    ['in what is done with it', (stream) => peek(stream, Buffer.alloc(0), 60_000, () => 1, fault)],
-    ['at the deadline', (stream) => peek(stream, Buffer.alloc(0), 20, () => undefined, fault)],
+    ['in the look', (stream) => peek({ socket: stream }, Buffer.alloc(0), 60_000, fault, () => {})],
+    ['in what is done with it', (stream) => peek({ socket: stream }, Buffer.alloc(0), 60_000, () => 1, fault)],
+    ['at the deadline', (stream) => peek({ socket: stream }, Buffer.alloc(0), 20, () => undefined, fault)],
   ];
   for (const [name, look] of rows) {
     told.length = 0;

@@ -5,6 +5,7 @@ import { AppPool } from '../../../../../lib/proxy/http1/app-pool.ts';
 import { FastConnection } from '../../../../../lib/proxy/http1/fast/client-connection.ts';
 import type { FastLane } from '../../../../../lib/proxy/http1/fast/lane.ts';
 import { halfOpenMs } from '../../../../../lib/proxy/http1/limits.ts';
+import { Incoming } from '../../../../../lib/proxy/incoming.ts';
 import type { Upstreams } from '../../../../../lib/proxy/upstream/upstreams.ts';
 import { connectedPair } from '../../../../support/lane-stage.ts';
 import { defaultLimits } from '../../../../support/limits.ts';
@@ -27,13 +28,13 @@ async function connected(t: Test): Promise<{
     pipeline: { limits: defaultLimits, limitReached: (limit: string) => reached.push(limit) },
     draining: false,
     forget: () => {},
-    handOver: (_connection: HttpConnection, _socket: Socket, bytes: Buffer) => handed.push(bytes),
+    handOver: (_connection: HttpConnection, _stream: Incoming, bytes: Buffer) => handed.push(bytes),
     onBadRequest: (_connection: HttpConnection, reason: string) => bad.push(reason),
   } as unknown as FastLane;
   const http = { facts: { client: { tls: { kind: 'none' } } } } as unknown as HttpConnection;
   const { client, socket } = await connectedPair(t);
   const pool = new AppPool({ host: '127.0.0.1', port: 1 }, null as unknown as Upstreams);
-  const connection = new FastConnection(lane, http, socket, pool);
+  const connection = new FastConnection(lane, http, Incoming.stream(socket), pool);
   connection.start(Buffer.alloc(0));
   return { client, socket, connection, bad, reached, handed };
 }

@@ -1,0 +1,64 @@
+import type { TLSSocket } from 'node:tls';
+import { missing } from '../node-internals.ts';
+
+/* What is used of Node's TLS sockets without being documented. `checkTls` looks for it before TLS ends here. */
+
+/** A TLS socket on the server's side, with what `tls.Server` does for those that it makes. */
+interface TlsInternals {
+  readonly _handle: {
+    /** Null where OpenSSL has verified the chain of the client's certificate. */
+    verifyError?(): { readonly code?: string } | null;
+    receive?(bytes: Buffer): void;
+  } | null;
+  /** From then on its errors are events. Before, Node takes them for the handshake's, and keeps them to itself. */
+  _releaseControl?(): boolean;
+  /** While it is true, HTTP/2 of Node waits for an event that only a client's socket has. */
+  secureConnecting?: boolean;
+}
+
+const internalsOf = (socket: TLSSocket): TlsInternals => socket as unknown as TlsInternals;
+
+/** Why the client's certificate does not verify, by OpenSSL's name for it; null only where it does. */
+export function verifyErrorOf(socket: TLSSocket): string | null {
+  const handle = internalsOf(socket)._handle;
+  const error = handle?.verifyError?.();
+  if (error === null) return null;
+  return error?.code ?? 'UNSPECIFIED';
+}
+
+/** The handshake is over: what goes wrong with the socket from now on is its own error. */
+export function releaseTls(socket: TLSSocket): void {
+  const internals = internalsOf(socket);
+  internals.secureConnecting = false;
+  internals._releaseControl?.();
+}
+
+/**
+ * Less than the first buffer of a TLS connection in Node has room for (1 KiB). Once that has been full, there is a second
+ * one of 16 KiB, for as long as the connection lives.
+ */
+const tlsPiece = 1023;
+
+/** Has TLS read what was read of its connection before. */
+export function feedTls(socket: TLSSocket, bytes: Buffer): void {
+  for (let at = 0; at < bytes.length; at += tlsPiece) {
+    // A piece may be the end of it.
+    internalsOf(socket)._handle?.receive?.(bytes.subarray(at, at + tlsPiece));
+  }
+}
+
+/**
+ * Looks for all of that on a socket that was made for it.
+ *
+ * @throws `ERR_SALLYPORT_NODE`
+ */
+export function checkTls(sample: TLSSocket): void {
+  const { _handle: handle, _releaseControl: release } = internalsOf(sample);
+  const isThere: Readonly<Record<string, boolean>> = {
+    '_handle.verifyError of a tls.TLSSocket': typeof handle?.verifyError === 'function',
+    '_handle.receive of a tls.TLSSocket': typeof handle?.receive === 'function',
+    '_releaseControl of a tls.TLSSocket': typeof release === 'function',
+    "event 'secure' of a tls.TLSSocket": String(Reflect.get(sample, '_finishInit')).includes("emit('secure')"),
+  };
+  for (const [name, there] of Object.entries(isThere)) if (!there) throw missing(name, 'TLS that ends here');
+}

@@ -1,0 +1,206 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import t, { type Test } from 'tap';
+import { listen } from '../../../lib/proxy/accept/listener.ts';
+import type { Incoming } from '../../../lib/proxy/incoming.ts';
+import { hasUnread, loadSocketCalls } from '../../../lib/proxy/socket-calls.ts';
+import { stage } from '../../support/lane-stage.ts';
+import { ok } from '../../support/raw-app.ts';
+import { latin1 } from '../../support/raw-http.ts';
+import { until } from '../../support/until.ts';
+
+const skip = process.platform === 'linux' ? false : 'the calls are those of Linux';
+if (!skip) loadSocketCalls();
+
+interface Pair {
+  readonly client: Socket;
+  readonly incoming: Incoming;
+  /** What the connection's follower was told. */
+  readonly told: readonly string[];
+  received(): string;
+}
+
+/** An accepted connection, once `first` has come from its client. */
+async function accepted(t: Test, first: string): Promise<Pair> {
+  const arrived = Promise.withResolvers<Incoming>();
+  const listener = await listen({
+    at: { host: '127.0.0.1', port: 0 },
+    onConnection: arrived.resolve,
+    onError: (error) => t.fail(error.message),
+  });
+  const client = connect({ port: listener.address.port, host: '127.0.0.1', allowHalfOpen: true });
+  client.on('error', () => {});
+  let text = '';
+  client.on('data', (bytes: Buffer) => {
+    text += bytes.toString('latin1');
+  });
+  if (first !== '') client.write(first);
+  const incoming = await arrived.promise;
+  if (first !== '') await until('the first bytes', () => hasUnread(incoming.descriptor ?? -1));
+  const told: string[] = [];
+  incoming.follow({ streamed: () => void told.push('streamed'), ended: () => void told.push('ended') });
+  t.teardown(async () => {
+    client.destroy();
+    incoming.destroy();
+    await listener.close();
+  });
+  return { client, incoming, told, received: () => text };
+}
+
+t.test('a connection is answered and ended without a stream', { skip }, async (t) => {
+  const { client, incoming, told, received } = await accepted(t, 'one and all');
+  t.equal(incoming.receive().toString(), 'one and all');
+  t.ok(incoming.sendLast('head ', Buffer.from('and body')));
+  t.equal(received(), '', 'which waits for the end');
+  t.ok(incoming.endQuietly());
+  await once(client, 'end');
+  t.equal(received(), 'head and body');
+  t.same([incoming.bytesRead, incoming.bytesWritten], [11, 13]);
+  t.same(told, ['ended']);
+  t.equal(incoming.descriptor, null);
+  t.ok(incoming.socket.destroyed, 'who asks for its stream all the same');
+});
+
+t.test('what is not to be done without a stream is left to it', { skip }, async (t) => {
+  const rows: readonly (readonly [name: string, first: string, run: (pair: Pair) => void | Promise<void>])[] = [
+    ['nothing has come', '', ({ incoming }) => t.equal(incoming.receive().length, 0)],
+    [
+      'more has come behind what was read',
+      'x'.repeat(5000),
+      ({ incoming }) => {
+        t.equal(incoming.receive().length, 4095);
+        t.notOk(incoming.endQuietly());
+      },
+    ],
+    ['a long response', 'x', ({ incoming }) => t.notOk(incoming.sendLast('h', Buffer.alloc(8 * 1024)))],
+    [
+      'a client that has reset it',
+      'x',
+      async ({ incoming, client }) => {
+        incoming.receive();
+        client.resetAndDestroy();
+        await until('the reset', () => !incoming.sendLast('h', Buffer.alloc(0)));
+      },
+    ],
+  ];
+  for (const [name, first, run] of rows) {
+    const pair = await accepted(t, first);
+    await run(pair);
+    t.ok(pair.incoming.isBare, name);
+    t.same(pair.told, []);
+    const { socket } = pair.incoming;
+    t.same(pair.told, ['streamed'], `${name}: told once`);
+    t.notOk(socket.destroyed, name);
+    socket.on('error', () => {});
+    t.equal(pair.incoming.socket, socket);
+    const closed = once(socket, 'close').catch(() => {});
+    pair.incoming.destroy();
+    await closed;
+  }
+});
+
+t.test('bytes that come before it is a stream and after, are all read, and counted once', { skip }, async (t) => {
+  const { client, incoming } = await accepted(t, 'x'.repeat(5000));
+  const early = incoming.receive();
+  let length = early.length;
+  incoming.socket.on('data', (bytes: Buffer) => {
+    length += bytes.length;
+  });
+  client.write('y'.repeat(1000));
+  await until('all of it', () => length === 6000);
+  t.equal(incoming.bytesRead, 6000);
+});
+
+t.test('a client that reads slowly gets all of it, in order', { skip }, async (t) => {
+  const { client, incoming } = await accepted(t, 'x');
+  incoming.receive();
+  client.pause();
+  let sent = '';
+  const letters = 'abcdefghijklmnopqrstuvwxyz';
+  for (let i = 0; incoming.isBare && i < 10_000; i++) {
+    const part = (letters[i % letters.length] as string).repeat(8000);
+    if (!incoming.sendLast(part, Buffer.alloc(0))) incoming.socket.write(part);
+    sent += part;
+  }
+  t.notOk(incoming.isBare, 'the rest waits in a stream');
+  incoming.socket.end();
+  let got = '';
+  client.removeAllListeners('data').on('data', (bytes: Buffer) => {
+    got += bytes.toString('latin1');
+  });
+  client.resume();
+  await once(client, 'end');
+  t.ok(got === sent, `${got.length} of ${sent.length}`);
+  t.equal(incoming.bytesWritten, sent.length);
+});
+
+t.test('who follows one that is destroyed hears of it', { skip }, async (t) => {
+  const { client, incoming, told } = await accepted(t, '');
+  incoming.destroy();
+  incoming.destroy();
+  t.same(told, ['ended']);
+  await once(client, 'end');
+});
+
+const last = latin1('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+
+/** Streams that Node makes meanwhile of connections that were accepted at this port. */
+async function streamsMade(port: number, run: () => Promise<void>): Promise<number> {
+  let made = 0;
+  const count = (message: unknown): void => {
+    if ((message as { readonly socket: Socket }).socket.localPort === port) made++;
+  };
+  subscribe('net.server.socket', count);
+  await run();
+  unsubscribe('net.server.socket', count);
+  return made;
+}
+
+t.test('a request that has come with its connection, and is the last of it, takes no stream', { skip }, async (t) => {
+  const s = await stage(t, 'fast');
+  const ask = async (request: Buffer): Promise<string> => {
+    const client = await s.open();
+    client.send(request);
+    await client.ends(5000);
+    return client.received.toString('latin1');
+  };
+  const rows: readonly (readonly [name: string, request: Buffer, status: number])[] = [
+    ['a last request', last, 200],
+    ['content that is all there', latin1('POST / HTTP/1.0\r\nContent-Length: 2\r\n\r\nab'), 200],
+    ['a refusal', latin1('GET /DENIED HTTP/1.0\r\n\r\n'), 403],
+  ];
+  for (const [name, request, status] of rows) {
+    const made = await streamsMade(s.lane.port, async () => {
+      for (let i = 0; i < 20; i++)
+        t.match(await ask(request), new RegExp(`^HTTP/1.1 ${status} [^]*connection: close\r\n`, 'i'));
+    });
+    // Every second waits for its first bytes; of these a look at all connections may meet with one or the other.
+    t.ok(made >= 10 && made <= 15, `${name}: ${made} of 20`);
+  }
+});
+
+t.test('a client that leaves before its response takes its request along', { skip }, async (t) => {
+  const s = await stage(t, 'fast', { answer: () => {} });
+  await s.open();
+  const client = await s.open();
+  client.send(last);
+  await until('the request', () => s.lane.counts.started === 1);
+  client.socket.resetAndDestroy();
+  await until('its end', () => s.lane.counts.ended === 1);
+});
+
+t.test('bytes behind the last request cost nobody the response', { skip }, async (t) => {
+  const held = Promise.withResolvers<void>();
+  const s = await stage(t, 'fast', {
+    answer: (_request, { socket }) => void held.promise.then(() => socket.write(ok)),
+  });
+  await s.open();
+  const client = await s.open();
+  client.send(last);
+  await until('the request', () => s.lane.counts.started === 1);
+  client.send(latin1('GET /more HTTP/1.1\r\n'));
+  held.resolve();
+  await client.ends(5000);
+  t.match(client.received.toString('latin1'), /^HTTP\/1\.1 200 /);
+});
