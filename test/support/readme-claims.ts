@@ -101,11 +101,12 @@ export const claims: Readonly<Record<string, Checks>> = {
     '- Why, the client is not told': 'unit/proxy/http/refuse',
   },
   'Candidate policy': {
-    '`SALLYPORT_CANDIDATE_POLICY` names': 'e2e/candidate/verdicts unit/app/candidate/watch',
+    '`SALLYPORT_CANDIDATE_POLICY` names':
+      'e2e/candidate/verdicts e2e/candidate/harmless e2e/candidate/life unit/app/candidate/watch',
     'Each decision is counted': 'e2e/candidate/verdicts',
     'Whatever differs': 'e2e/candidate/verdicts unit/app/candidate/watch',
-    'Requests on connections': 'e2e/candidate/verdicts',
-    'To promote it': 'e2e/candidate/verdicts',
+    'Requests on connections': 'e2e/candidate/life e2e/candidate/harmless',
+    'To promote it': 'e2e/candidate/life',
   },
   Metrics: {
     '`GET /metrics`': 'e2e/metrics-as-linkerd e2e/metrics-of-traffic',

@@ -53,7 +53,7 @@ export function followCandidate({
     codes: { notLoaded: 'candidate-not-loaded', stale: 'candidate-stale' },
     logger,
     generation: () => watch.generation,
-    kept: () => (watch.generation === 0 ? 'none is decided beside the policy in force' : 'the last good one stays'),
+    kept: () => (watch.isLoaded ? 'the last good one stays' : 'none is decided beside the policy in force'),
     failed: () => loadErrors++,
   });
   const begin = (): void => {
@@ -65,7 +65,7 @@ export function followCandidate({
     workload: () => podFacts.current(),
     swap: (next, documents, workload) =>
       workers.change({ kind: 'candidate', documents, pod: podStateOf(workload) }, () => {
-        watch.swap(next);
+        watch.swap(next, documents.length);
         begin();
       }),
     onProblems: (problems) => report.problems(problems),
@@ -76,10 +76,10 @@ export function followCandidate({
     log: logger,
   });
   const agreementSeconds = (): number | null =>
-    watch.generation === 0 ? null : Math.max(0, nowMs() - Math.max(sinceMs, lastMs[0] ?? 0)) / 1000;
+    !watch.isLoaded ? null : Math.max(0, nowMs() - Math.max(sinceMs, lastMs[0] ?? 0)) / 1000;
   candidateMetrics(telemetry.registry, {
     get isLoaded() {
-      return watch.generation > 0;
+      return watch.isLoaded;
     },
     get isStale() {
       return report.isStale;
@@ -94,7 +94,7 @@ export function followCandidate({
     return pageOf({
       path: config.candidatePath ?? '',
       load: report.view(),
-      sinceMs: watch.generation === 0 ? null : Date.now() - (nowMs() - sinceMs),
+      sinceMs: !watch.isLoaded ? null : Date.now() - (nowMs() - sinceMs),
       agreementSeconds: agreementSeconds(),
       compared,
     });

@@ -82,15 +82,24 @@ export class CandidateWatch {
     this.#containment = new Containment({ log, nowMs, gate, onUnknown: () => this.#disagreed() });
   }
 
-  /** How often a candidate was put in place. */
+  /** How often a candidate was put in place, or taken away. */
   get generation(): number {
     return this.#candidate.generation;
   }
 
-  /** Another candidate, whole. */
-  swap(index: PolicyIndex): void {
+  get isLoaded(): boolean {
+    return this.#round !== null;
+  }
+
+  /** Another candidate, whole; one without documents is none, and then nothing is compared. */
+  swap(index: PolicyIndex, documents: number): void {
     this.#candidate.swap(index);
-    this.#begin();
+    if (documents > 0) {
+      this.#begin();
+      return;
+    }
+    this.#round = null;
+    this.#disagreements.clear();
   }
 
   /** Another policy is in force. */

@@ -111,7 +111,7 @@ async function prepare(change: number, what: PlainChange): Promise<Commit> {
   const documents = documentsOf.get(change) ?? [];
   documentsOf.delete(change);
   const { index } = await compileInSlices(documents, { ...config.workload, ...what.pod });
-  return () => (what.kind === 'policy' ? authorizer.swap(index) : candidate?.watch.swap(index));
+  return () => (what.kind === 'policy' ? authorizer.swap(index) : candidate?.watch.swap(index, documents.length));
 }
 
 async function prepareIdentity({ files, bytes, context, anchorsRemoved }: IdentityChange): Promise<Commit> {

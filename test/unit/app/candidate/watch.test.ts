@@ -62,7 +62,7 @@ function stage(candidate: PolicyIndex | null, inForce = indexOf(openText)) {
     ...{ enforced, lastMs, gate: openGate, nowMs: () => nowMs },
     ...{ counts: telemetry.candidateCounts(), log: log.logger },
   });
-  if (candidate !== null) watch.swap(candidate);
+  if (candidate !== null) watch.swap(candidate, 1);
   const scope = besideRecorder(telemetry.recorder, watch).connection(facts());
   return {
     ...{ watch, scope, enforced, lastMs, lines, telemetry },
@@ -129,7 +129,7 @@ t.test('another policy of either side: the same request is asked about again', a
   const request = again();
   ask(request);
   t.equal(await counted({ agreement: 'same' }), 1);
-  watch.swap(indexOf(shutText));
+  watch.swap(indexOf(shutText), 1);
   ask(request);
   t.equal(await counted({ candidate: 'deny', agreement: 'differs' }), 1);
   enforced.swap(indexOf(shutText));
@@ -304,12 +304,12 @@ t.test('open connections are compared again at each change', async (t) => {
   const policy = enforced.port(8080);
   scope.connectionDecided(policy, enforced.connection(policy, facts().client));
   const transport = scope.openSource(policy, { bytesRead: 0, bytesWritten: 0 });
-  watch.swap(indexOf(shutText));
+  watch.swap(indexOf(shutText), 1);
   await until('it to be compared', async () => (await counted({ subject: 'open', candidate: 'deny' })) === 1);
   enforced.swap(indexOf(openText));
   await until('it to be compared again', async () => (await counted({ subject: 'open', candidate: 'deny' })) === 2);
   transport.closed('');
-  watch.swap(indexOf(openText));
+  watch.swap(indexOf(openText), 1);
   await new Promise(setImmediate);
   t.equal(await counted({ subject: 'open' }), 2, 'not once it is closed');
 });
