@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createAuthority, issueCertificate } from '../certs/authority.ts';
 import type { Io, Main } from './arguments.ts';
-import { demoPolicy } from './demo-policy.ts';
+import { demoPolicy, demoPolicyTest } from './demo-policy.ts';
 import { run } from './run.ts';
 import { shellWord } from './shell-word.ts';
 
@@ -109,6 +109,7 @@ function writeMaterial(file: (name: string) => string): void {
   const web = issueCertificate(authority, { dnsNames: [webName], days: 1 });
   const orders = issueCertificate(authority, { dnsNames: [ordersName], days: 1 });
   writeFileSync(file('policy.yaml'), demoPolicy);
+  writeFileSync(file('policy-test.yaml'), demoPolicyTest);
   writeFileSync(file('ca.crt'), authority.certificatePem);
   for (const [name, issued] of [
     ['web', web],
@@ -157,7 +158,8 @@ ${others === '' ? '' : `${others}\n`}Sallyport stands before the app on 127.0.0.
   # ready? (on a port that no policy governs)
   ${curl} -i http://127.0.0.1:${health}/ready
 
-The policy is ${folder}/policy.yaml: edit it, save it, ask again. Ctrl-C ends the demo.
+The policy is ${folder}/policy.yaml: edit it, save it, ask again. Its test is policy-test.yaml
+beside it, for sallyport test. Ctrl-C ends the demo.
 
 `;
 }

@@ -74,7 +74,8 @@ export class PeopleFormat implements TestFormat {
     const { authorizations, routes, rules } = coverage.counts;
     const of = ([some, all]: readonly [number, number], noun: string): string => `${some} of ${all} ${noun}`;
     const said = `exercised: ${of(authorizations, 'authorizations')}, ${of(routes, 'routes')}, ${of(rules, 'rules')}`;
-    const lines = [this.#paint(failed === 0 ? 'green' : 'red', sum), said];
+    const width = widthOf(this.#stream);
+    const lines = [this.#paint(failed === 0 ? 'green' : 'red', wrapped(sum, width, 2)), wrapped(said, width, 2)];
     const isWhole = authorizations[0] === authorizations[1] && rules[0] === rules[1];
     if (this.#details) lines.push(...this.#detailLines(coverage));
     else if (!isWhole) lines.push('  (--coverage lists the others)');

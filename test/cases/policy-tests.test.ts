@@ -6,7 +6,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { parseCommandLine } from '../../bin/arguments.ts';
-import { demoPolicy } from '../../bin/demo-policy.ts';
+import { demoPolicy, demoPolicyTest } from '../../bin/demo-policy.ts';
 import { main as testCommand } from '../../bin/policy-test.ts';
 import { commandHere, type Printed } from '../support/command-here.ts';
 import { temporaryFolder } from '../support/files.ts';
@@ -27,7 +27,7 @@ const inKubernetes = blocksOf('lib/deploy/README.md', '## The way').filter((bloc
 );
 
 const rows: readonly (readonly [name: string, policy: string, test: string])[] = [
-  ['the demo', demoPolicy, own('demo.yaml')],
+  ['the demo', demoPolicy, demoPolicyTest.replace('policy: policy.yaml', 'policy: policy')],
   // The page goes on to mend its mistake.
   ['README', shown.replace('name: order }', 'name: orders }'), shownTest],
   ['In Kubernetes', inKubernetes.join('---\n'), own('in-kubernetes.yaml')],

@@ -29,6 +29,8 @@ const commands: readonly Command[] = [
   },
   { name: 'explain --requests', args: (file) => ['explain', '--policy', '/dev/null', '--requests', file], reads: true },
   { name: 'explain --requests -', args: () => ['explain', '--policy', '/dev/null', '--requests', '-'], reads: false },
+  { name: 'test', args: (file) => ['test', file], reads: true },
+  { name: 'test --policy', args: (file) => ['test', '--policy', file, '--junit', `${file}.xml`, '-'], reads: true },
   { name: 'inject', args: (file) => ['inject', file], reads: true },
   { name: 'inject -', args: () => ['inject', '-'], reads: false },
   { name: 'certs init', args: (file) => ['certs', 'init', '--out', `${file}.d`], reads: false },

@@ -2,7 +2,7 @@
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { startChild } from '../../support/children.ts';
+import { missing, runToEnd, startChild } from '../../support/children.ts';
 import { temporaryFolder } from '../../support/files.ts';
 import { bareEnvironment, sallyportCommand } from '../../support/sallyport.ts';
 
@@ -331,4 +331,16 @@ t.test('a test among the policy it is about', async (t) => {
     stdout,
     /hint: A policy test in a folder of policy needs apiVersion: sallyport\.dev\/v1alpha1 and kind: PolicyTest\./,
   );
+});
+
+const noScript = await missing(t, 'script');
+t.test('colours are for a terminal, and the width is its own', { skip: noScript }, async (t) => {
+  const { folder } = stage(t, { 'bad.yaml': bad });
+  const shell = `stty cols 60 rows 50; ${sallyportCommand} test bad.yaml`;
+  const options = { cwd: folder, env: bareEnvironment({ TERM: 'xterm' }) };
+  const { stdout: narrow } = await runToEnd(t, 'script', ['-qec', shell, '/dev/null'], options);
+  t.match(narrow, '\u001b[31mfailed\u001b[39m');
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours take no column
+  const plain = narrow.replace(/\u001b\[\d+m/g, '').replaceAll('\r', '');
+  for (const line of plain.split('\n')) t.ok(line.length <= 60 || !line.trim().includes(' '), line);
 });

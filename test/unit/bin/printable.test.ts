@@ -41,6 +41,15 @@ t.test('every command', async (t) => {
     join(folder, 'requests.jsonl'),
     `{"port": ${quoted}}\n{${quoted}: 1, "port": 80, "client": "10.1.2.3"}\n`,
   );
+  const asked = `port: 80, client: 10.1.2.3, path: ${JSON.stringify(`/${hostile}`)}, host: ${quoted}, headers: {a: ${quoted}}`;
+  writeFileSync(
+    join(folder, 'test.yaml'),
+    `policy: pod.yaml\ncases: [{name: ${quoted}, ${asked}, expect: {verdict: permit, route: ${quoted}}}]\n`,
+  );
+  writeFileSync(
+    join(folder, 'faulty.yaml'),
+    `pod: {namespace: ${quoted}}\npolicy: ${quoted}\n${quoted}: ${quoted}\ncases: [{port: ${quoted}, from: ${quoted}, expect: ${quoted}}]\n`,
+  );
   const question = ['--port', '80', '--client', '10.1.2.3'];
   const rows: readonly (readonly [args: readonly string[], env?: Record<string, string>])[] = [
     [['check', policy]],
@@ -55,6 +64,11 @@ t.test('every command', async (t) => {
     [['explain', '--policy', join(folder, 'pod.yaml'), '--port', hostile, '--client', hostile]],
     [['explain', '--policy', join(folder, 'pod.yaml'), '--requests', join(folder, 'requests.jsonl')]],
     [['explain', '--policy', join(folder, 'pod.yaml'), '--requests', join(folder, hostile, hostile)]],
+    [['test', join(folder, 'test.yaml')]],
+    [['test', join(folder, 'test.yaml'), '--json']],
+    [['test', join(folder, 'test.yaml'), '--tap']],
+    [['test', join(folder, 'test.yaml'), '--junit', '-']],
+    [['test', join(folder, 'faulty.yaml'), join(folder, hostile)]],
     [['inject', join(folder, 'pod.yaml'), '--json']],
     [['inject', join(folder, 'pod.yaml'), policy]],
     [['inject', join(folder, `${hostile}`, hostile)]],
