@@ -29,6 +29,7 @@ const loaders: Loaders = {
   explain: () => import('./explain.ts'),
   replay: () => import('./replay.ts'),
   test: () => import('./policy-test.ts'),
+  suggest: () => import('./suggest.ts'),
   certs: () => import('./certs.ts'),
   iptables: () => import('./iptables.ts'),
   inject: () => import('./inject.ts'),

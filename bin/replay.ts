@@ -46,7 +46,7 @@ async function against(
   return { authorizer: policy.authorizer, portOf: (given) => portOf(given ?? fallback, workload) };
 }
 
-function portOf(given: number | string | null, workload: Workload): number | null {
+export function portOf(given: number | string | null, workload: Workload): number | null {
   if (typeof given === 'number') return given;
   if (given === null) return null;
   const [named, ...others] = portsOfServer(workload, given);

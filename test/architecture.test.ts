@@ -201,6 +201,12 @@ const rules: readonly Rule[] = [
     why: 'what was decided, held against a policy: values alone',
   },
   {
+    room: /^lib\/suggest\//,
+    may: [/^lib\/suggest\//, /^lib\/records\/record\.ts$/, /^lib\/replay\/answer\.ts$/, plainValues, policyValues],
+    packages: ['yaml'],
+    why: 'decisions of a log to a policy as text: it opens no files, and is given what reads and decides it',
+  },
+  {
     room: /^lib\/telemetry\//,
     may: [
       /^lib\/telemetry\//,

@@ -4,6 +4,7 @@ import { injectCommand } from './inject.ts';
 import { iptablesCommand } from './iptables.ts';
 import { replayCommand } from './replay.ts';
 import { type CommandRow, command, flagsOnly, once, toggle } from './row.ts';
+import { suggestCommand } from './suggest.ts';
 import { testCommand } from './test.ts';
 
 /** Every command with its flags. Help, hints, what is accepted and README's table come from here. */
@@ -52,6 +53,7 @@ export const commandTable = {
   explain: explainCommand,
   replay: replayCommand,
   test: testCommand,
+  suggest: suggestCommand,
   certs: certsCommand,
   inject: injectCommand,
   iptables: iptablesCommand,

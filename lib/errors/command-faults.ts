@@ -26,6 +26,10 @@ export const commandFaults = {
     'A line of a log is no decision, or not whole; a warning. The others are read.',
     'Give logs of Sallyport, whole, of this version or an older one.',
   ),
+  suggestion: fault(
+    'A suggested policy does not do all that the log shows, or does more; a warning that says what.',
+    'Read what it names, and write that part by hand; see the rest with replay.',
+  ),
   'unread-field': fault('A line of --requests has a field that is not read; a warning.', 'Correct its spelling.'),
   'log-lines': fault(
     'Lines of a log among the requests hold no header fields, and some of them no request; a warning.',

@@ -33,6 +33,11 @@ export const exitMeanings = {
     1: 'a case failed, or less is exercised than required',
     64: 'wrong usage, a broken test file or policy; no case is asked',
   },
+  suggest: {
+    0: 'all that was allowed is allowed, and nothing that was refused',
+    1: 'not quite: standard error and the comments say what',
+    64: 'wrong usage, unreadable log',
+  },
   certs: { 0: 'written', 1: 'nothing could be written', 64: 'wrong usage' },
   inject: { 0: 'done', 1: 'errors, nothing is printed', 64: 'wrong usage' },
   iptables: { 0: 'done', 1: 'refused, nothing is half done', 64: 'wrong usage' },

@@ -26,6 +26,7 @@ const elsewhere: ReadonlyMap<string, readonly string[]> = new Map([
   ],
   ['lib/regular-file.ts', ['unit/reload/pod-facts.test.ts']],
   ['lib/replay', ['unit/bin/replay.test.ts']],
+  ['lib/suggest', ['unit/bin/suggest.test.ts', 'fuzz/suggest.test.ts']],
   ['lib/request-target.ts', ['unit/http-message.test.ts']],
   ['lib/resource-ref.ts', ['unit/policy/explain.test.ts']],
 ]);

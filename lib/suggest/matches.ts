@@ -1,0 +1,187 @@
+import { push } from '../policy/lists.ts';
+import { type ClientUse, callerKey, type EvidenceKind, type Group, note, type Seen, type Variant } from './evidence.ts';
+import { anySegment, classOf, isPlain, type PathForm, type PathPart, segmentsOf } from './paths.ts';
+
+/** Requests that a suggested route takes. */
+export interface Match {
+  readonly carried: Exclude<EvidenceKind, 'bytes'>;
+  readonly method: string;
+  readonly form: PathForm;
+  /** What else it asks for, where that tells it from what was refused; null where it does not. */
+  readonly variant: Variant | null;
+  /** Why it is wider than what was seen; null where it is not. */
+  readonly why: string | null;
+  readonly seen: Seen;
+  /** By caller, what each has done here. */
+  readonly callers: ReadonlyMap<string, ClientUse>;
+  /** What to write path by path if this is too wide. */
+  readonly groups: ReadonlySet<string>;
+}
+
+/** What is to be narrower than the rules would have it. */
+export interface Constraints {
+  /** Groups that are written path by path; `all`: every one. */
+  readonly exactPaths: ReadonlySet<string> | 'all';
+  readonly exactNetworks: boolean;
+  /** Groups in which host names and headers tell what was allowed from what was not. */
+  readonly telling: ReadonlySet<string>;
+}
+
+export interface Unwritten {
+  readonly what: string;
+  readonly why: string;
+  readonly seen: Seen;
+}
+
+/** So many names in one place, of no class, make the place any name. */
+export const namesRule = 16;
+
+/** As the Gateway API names them; others no route can ask for. */
+const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'CONNECT', 'OPTIONS', 'TRACE', 'PATCH']);
+const callPath = /^\/((?:\.?[A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)*)\/([A-Za-z_]\w*)$/;
+/** As the CRDs allow. */
+const longestPath = 1024;
+
+/** Why no route can ask for it; null where one can. */
+function unwritable(method: string, path: string, call: boolean): string | null {
+  if (call) return callPath.test(path) && method === 'POST' ? null : 'it is no gRPC call that a GRPCRoute can name';
+  if (!methods.has(method)) return 'no HTTPRoute can name its method';
+  if (!path.startsWith('/')) return 'it has no path, and only a route for everything would take it';
+  if (path.length > longestPath) return 'its path is longer than an HTTPRoute may name';
+  if (/[^\x21-\x7e]/.test(path) || path.includes('#')) return 'its path holds characters that no HTTPRoute should name';
+  return null;
+}
+
+export function matchesOf(group: Group, call: boolean, constraints: Constraints, unwritten: Unwritten[]): Match[] {
+  const carried = call ? 'grpc' : 'http';
+  const written: [string, Map<string, ClientUse>][] = [];
+  for (const [path, callers] of group.paths) {
+    const why = unwritable(group.method, path, call);
+    if (why === null) written.push([path, callers]);
+    else unwritten.push({ what: `${group.method} ${path}`, why, seen: total(callers.values()) });
+  }
+  const groups = new Set([group.key]);
+  const exactly = (path: string, variant: Variant | null, uses: Iterable<ClientUse>): Match => {
+    const callers = byCaller(uses);
+    const form: PathForm = { kind: 'exact', path };
+    return { carried, method: group.method, form, variant, why: null, seen: total(callers.values()), callers, groups };
+  };
+  if (constraints.telling.has(group.key)) {
+    return written.flatMap(([path, uses]) =>
+      byVariant(uses.values()).map((alike) => exactly(path, (alike[0] as ClientUse).variant, alike)),
+    );
+  }
+  const exact = constraints.exactPaths === 'all' || constraints.exactPaths.has(group.key);
+  const [first] = written;
+  if (call || first === undefined || (exact && !group.overflowed) || !isPlain(first[0])) {
+    return written.map(([path, uses]) => exactly(path, null, uses.values()));
+  }
+  const parts = segmentsOf(first[0]).map((segment, at): PathPart => {
+    const found = classOf(segment);
+    const varies = (group.values[at]?.size ?? 0) > 1;
+    return found !== null && varies ? { kind: 'class', of: found } : { kind: 'text', text: segment };
+  });
+  if (parts.every(({ kind }) => kind === 'text'))
+    return written.map(([path, uses]) => exactly(path, null, uses.values()));
+  const callers = byCaller(written.flatMap(([, uses]) => [...uses.values()]));
+  const why = parts
+    .flatMap((part, at) => (part.kind === 'class' ? [`${numberOf(group, at)} values of ${part.of.says}`] : []))
+    .join(', ');
+  const form: PathForm = { kind: 'parts', parts };
+  return [{ carried, method: group.method, form, variant: null, why, seen: total(callers.values()), callers, groups }];
+}
+
+function numberOf(group: Group, at: number): string {
+  return group.overflowed ? `${group.values[at]?.size ?? 0} or more` : String(group.values[at]?.size ?? 0);
+}
+
+/** Names of no class: where very many stand in one place, for the same clients, the place is any name. */
+export function joined(matches: readonly Match[], constraints: Constraints): Match[] {
+  if (constraints.exactPaths === 'all') return [...matches];
+  let left = [...matches];
+  const deepest = Math.max(0, ...left.map((match) => partsOf(match).length));
+  for (let at = deepest - 1; at >= 0; at--) {
+    const alike = new Map<string, Match[]>();
+    for (const match of left) {
+      const parts = partsOf(match);
+      const part = parts[at];
+      const isName =
+        part?.kind === 'text' && anySegment.test.test(part.text) && match.carried === 'http' && match.variant === null;
+      if (!isName || !isPlainForm(match) || [...match.groups].some((key) => isExact(key, constraints))) continue;
+      const others = parts.map((each, i) => (i === at ? '*' : each.kind === 'text' ? each.text : `{${each.of.name}}`));
+      const key = JSON.stringify([match.method, others, clientsKey(match)]);
+      push(alike, key, match);
+    }
+    for (const together of alike.values()) {
+      if (together.length < namesRule) continue;
+      const gone = new Set(together);
+      left = [...left.filter((match) => !gone.has(match)), wide(together, at)];
+    }
+  }
+  return left;
+}
+
+function isExact(key: string, { exactPaths }: Constraints): boolean {
+  return exactPaths === 'all' || exactPaths.has(key);
+}
+
+function isPlainForm({ form }: Match): boolean {
+  return form.kind === 'parts' || (isPlain(form.path) && !form.path.endsWith('/'));
+}
+
+function partsOf({ form }: Match): readonly PathPart[] {
+  return form.kind === 'parts' ? form.parts : segmentsOf(form.path).map((text) => ({ kind: 'text', text }));
+}
+
+function wide(matches: readonly Match[], at: number): Match {
+  const [first] = matches as [Match];
+  const parts = partsOf(first).map((part, i): PathPart => (i === at ? { kind: 'class', of: anySegment } : part));
+  const callers = byCaller(matches.flatMap(({ callers: each }) => [...each.values()]));
+  const why = [`${matches.length} names in one place`, ...(first.why === null ? [] : [first.why])].join(', ');
+  return {
+    carried: first.carried,
+    method: first.method,
+    form: { kind: 'parts', parts },
+    variant: null,
+    why,
+    seen: total(callers.values()),
+    callers,
+    groups: new Set(matches.flatMap(({ groups }) => [...groups])),
+  };
+}
+
+/** Each caller once, with all that it has done. */
+export function byCaller(uses: Iterable<ClientUse>): Map<string, ClientUse> {
+  const callers = new Map<string, ClientUse>();
+  for (const use of uses) {
+    const key = callerKey(use.caller);
+    const known = callers.get(key);
+    if (known === undefined) {
+      callers.set(key, { ...use, addresses: new Set(use.addresses) });
+      continue;
+    }
+    note(known, use);
+    for (const address of use.addresses) known.addresses.add(address);
+  }
+  return callers;
+}
+
+function byVariant(uses: Iterable<ClientUse>): ClientUse[][] {
+  const variants = new Map<string, ClientUse[]>();
+  for (const use of uses) push(variants, JSON.stringify(use.variant), use);
+  return [...variants.values()];
+}
+
+function total(uses: Iterable<ClientUse>): Seen {
+  const seen: Seen = { count: 0, first: null, last: null };
+  for (const use of uses) note(seen, use);
+  return seen;
+}
+
+/** Its clients; and, where these tell, its host, which a route has for all of its matches, and where each comes from. */
+export function clientsKey({ callers, variant }: Match): string {
+  const keys = [...callers.keys()].sort();
+  if (variant === null) return JSON.stringify(keys);
+  const addresses = keys.map((key) => [...(callers.get(key)?.addresses ?? [])].sort());
+  return JSON.stringify([variant.host, keys, addresses]);
+}

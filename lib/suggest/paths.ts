@@ -1,0 +1,117 @@
+/*
+ * Which segments of paths stand for many: the stated rules by which a suggestion is wider than what was seen. A segment is
+ * generalised only where at least two different values of its class were seen in its place, or very many of no class.
+ */
+
+export interface SegmentClass {
+  readonly name: string;
+  /** RE2, of the whole segment. */
+  readonly pattern: string;
+  /** As comments call it. */
+  readonly says: string;
+  readonly test: RegExp;
+}
+
+/** The first that fits is a segment's class. */
+const classes: readonly SegmentClass[] = [
+  { name: 'number', pattern: '[0-9]+', says: 'a number', test: /^[0-9]+$/ },
+  {
+    name: 'uuid',
+    pattern: '[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}',
+    says: 'a UUID',
+    test: /^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$/,
+  },
+  {
+    name: 'hex',
+    pattern: '[0-9a-fA-F]{16,}',
+    says: 'sixteen or more hexadecimal digits',
+    test: /^(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{16,}$/,
+  },
+  {
+    name: 'token',
+    pattern: '[0-9A-Za-z_-]{20,}',
+    says: 'twenty or more letters, digits, _ and -',
+    test: /^(?=(?:[A-Za-z_-]*[0-9]){2})(?=[0-9_-]*[A-Za-z])[0-9A-Za-z_-]{20,}$/,
+  },
+];
+
+/** Any one segment that no server reads in another way. */
+export const anySegment: SegmentClass = {
+  name: 'any',
+  pattern: '[0-9A-Za-z_~.@:=+,-]+',
+  says: 'one segment of any name',
+  test: /^[0-9A-Za-z_~.@:=+,-]+$/,
+};
+
+/** What every server reads alike; other paths are written out as they came. */
+const plain = /^\/(?:(?!\.\.?(?:\/|$))[\w\-~.@:=+,]+(?:\/|$))*$/;
+
+export function isPlain(path: string): boolean {
+  return plain.test(path);
+}
+
+/** The class of a segment; null for one that stands for itself. */
+export function classOf(segment: string): SegmentClass | null {
+  return classes.find(({ test }) => test.test(segment)) ?? null;
+}
+
+/** The path of a request's target, without its query; that of the absolute form without its authority. */
+export function pathOf(target: string): string {
+  const absolute = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i.exec(target)?.[0] ?? '';
+  const [path = ''] = target.slice(absolute.length).split('?');
+  return path === '' && absolute !== '' ? '/' : path;
+}
+
+export function segmentsOf(path: string): readonly string[] {
+  return path.split('/').slice(1);
+}
+
+/** A path with the names of classes in place of the segments that have one: what such paths have in common. */
+export function shapeOf(path: string): string {
+  if (!isPlain(path)) return path;
+  const named = segmentsOf(path).map((segment) => {
+    const found = classOf(segment);
+    return found === null ? segment : `{${found.name}}`;
+  });
+  return `/${named.join('/')}`;
+}
+
+/** A segment of a path that is to be allowed: itself, or any of a class. */
+export type PathPart =
+  | { readonly kind: 'text'; readonly text: string }
+  | { readonly kind: 'class'; readonly of: SegmentClass };
+
+/** A path, or many. */
+export type PathForm =
+  | { readonly kind: 'exact'; readonly path: string }
+  | { readonly kind: 'parts'; readonly parts: readonly PathPart[] };
+
+/** Characters of a text that stand for themselves in RE2. */
+function quoted(text: string): string {
+  return text.replace(/[.+*?()|[\]{}^$\\]/g, '\\$&');
+}
+
+/** RE2, of the whole path. */
+export function patternOf(parts: readonly PathPart[]): string {
+  return parts.map((part) => `/${part.kind === 'text' ? quoted(part.text) : part.of.pattern}`).join('');
+}
+
+/** As comments show it: `/orders/{number}`. */
+export function formText(form: PathForm): string {
+  if (form.kind === 'exact') return form.path;
+  return form.parts.map((part) => `/${part.kind === 'text' ? part.text : `{${part.of.name}}`}`).join('');
+}
+
+export function formMatches(form: PathForm, path: string): boolean {
+  if (form.kind === 'exact') return form.path === path;
+  const segments = segmentsOf(path);
+  return (
+    segments.length === form.parts.length &&
+    form.parts.every((part, at) => {
+      const segment = segments[at] ?? '';
+      return part.kind === 'text'
+        ? part.text === segment
+        : part.of.test.test(segment) || new RegExp(`^${part.of.pattern}$`).test(segment);
+    })
+  );
+}

@@ -1,0 +1,303 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { workloadName } from '../../support/certificates.ts';
+import { temporaryFolder } from '../../support/files.ts';
+import { runSallyport } from '../../support/sallyport.ts';
+
+/** A policy from a log: what is in it, what is not, and what is said of that. */
+
+const folder = temporaryFolder(t);
+const pod = ['--namespace', 'shop', '--pod-label', 'app=orders', '--pod-port', 'http=8080'];
+
+interface Given {
+  readonly [field: string]: unknown;
+}
+
+let seconds = 0;
+const line = (fields: Given): string => {
+  seconds += 1;
+  const time = new Date(Date.UTC(2026, 10, 20, 14, 0, seconds)).toISOString();
+  return JSON.stringify({
+    ...{
+      decision: 1,
+      time,
+      port: 8080,
+      client: '10.1.2.3',
+      protocol: 'http1',
+      method: 'GET',
+      path: '/',
+      host: 'orders',
+    },
+    ...{ headers: {}, verdict: 'permit', status: null, route: null, authz: open, server: open },
+    ...fields,
+  });
+};
+const open = { group: '', kind: 'default', name: 'all-unauthenticated' };
+const probe = { group: '', kind: 'default', name: 'probe' };
+const checkout = workloadName('checkout', 'shop');
+const web = workloadName('web', 'front');
+const many = (count: number, of: (i: number) => Given): Given[] => Array.from({ length: count }, (_, i) => of(i));
+const bytes = { protocol: 'tcp', method: undefined, path: undefined, host: undefined, route: undefined };
+
+function log(name: string, lines: readonly Given[]): string {
+  const file = join(folder, name);
+  writeFileSync(file, `${lines.map(line).join('\n')}\n`);
+  return file;
+}
+
+interface Row {
+  readonly title: string;
+  readonly lines: readonly Given[];
+  readonly flags?: readonly string[];
+  readonly has: readonly RegExp[];
+  readonly hasNot?: readonly RegExp[];
+  readonly status?: number;
+  readonly says?: RegExp;
+}
+
+const rows: readonly Row[] = [
+  {
+    title: 'one value in a path stands for itself',
+    lines: [{ identity: checkout, path: '/orders/8231' }],
+    has: [/value: \/orders\/8231 \}, method: GET/, /kind: ServiceAccount, name: checkout \}/, /port: http$/m],
+    hasNot: [/RegularExpression/, /NetworkAuthentication/],
+  },
+  {
+    title: 'two of one class stand for the class',
+    lines: [
+      { identity: checkout, path: '/orders/8231' },
+      { identity: checkout, path: '/orders/8232?full=1' },
+    ],
+    has: [/value: "\/orders\/\[0-9\]\+"/, /GET \/orders\/\{number\}: 2 values of a number/],
+  },
+  {
+    title: 'a rule that would let in what was refused is not applied',
+    lines: [
+      ...many(3, (i) => ({ identity: checkout, path: `/orders/${i}` })),
+      { identity: checkout, path: '/orders/99', verdict: 'deny', status: 403, authz: null },
+    ],
+    has: [/value: \/orders\/0 /, /value: \/orders\/2 /],
+    hasNot: [/RegularExpression/, /\/orders\/99/],
+  },
+  {
+    title: 'names of no class, fifteen of them',
+    lines: many(15, (i) => ({ identity: checkout, path: `/f/${'abcdefghijklmno'[i]}.js` })),
+    has: [/value: \/f\/a\.js /],
+    hasNot: [/RegularExpression/],
+  },
+  {
+    title: 'and sixteen',
+    lines: many(16, (i) => ({ identity: checkout, path: `/f/${'abcdefghijklmnop'[i]}.js` })),
+    has: [/RegularExpression, value: "\/f\/\[0-9A-Za-z_~.@:=\+,-\]\+"/, /16 names in one place/],
+  },
+  {
+    title: 'and sixteen, each as it was seen',
+    lines: many(16, (i) => ({ identity: checkout, path: `/f/${'abcdefghijklmnop'[i]}.js` })),
+    flags: ['--exact'],
+    has: [/value: \/f\/p\.js /],
+    hasNot: [/RegularExpression/],
+  },
+  {
+    title: 'identities of several kinds',
+    lines: [{ identity: checkout }, { identity: web }, { identity: 'spiffe://root.test/ns/x/sa/y' }],
+    has: [/MeshTLSAuthentication/, /- "spiffe:\/\/root\.test\/ns\/x\/sa\/y"/, new RegExp(`- ${web}`)],
+  },
+  {
+    title: 'a ServiceAccount of another namespace',
+    lines: [{ identity: web }],
+    has: [/kind: ServiceAccount, name: web, namespace: front \}/, /By front\/web \(1\)/],
+  },
+  {
+    title: 'addresses only where there is no identity',
+    lines: [{ client: '10.9.0.1' }, { client: '10.9.0.2' }, { client: 'fd00::1' }],
+    has: [/cidr: "10\.9\.0\.1\/32"/, /cidr: "10\.9\.0\.2\/32"/, /cidr: "fd00::1\/128"/],
+  },
+  {
+    title: 'four addresses of one network',
+    lines: many(4, (i) => ({ client: `10.9.0.${8 + i}` })),
+    has: [/cidr: "10\.9\.0\.8\/30"/, /Holds 4 addresses/],
+  },
+  {
+    title: "the pod's own address",
+    lines: [{ client: '10.244.1.10' }],
+    flags: ['--pod-ip', '10.244.1.10'],
+    has: [/- podClusterIp/],
+  },
+  {
+    title: 'calls of gRPC',
+    lines: [{ protocol: 'grpc', method: 'POST', path: '/shop.Cart/Add', identity: checkout, port: 9000 }],
+    has: [/proxyProtocol: gRPC/, /kind: GRPCRoute/, /service: shop\.Cart, method: Add/, /port: 9000$/m],
+  },
+  {
+    title: 'bytes beside requests',
+    lines: [
+      { identity: checkout, path: '/a' },
+      { ...bytes, client: '10.9.0.1' },
+    ],
+    has: [
+      /each client\n# may do all|each client may\n# do all|Bytes have no routes/,
+      /kind: Server, name: orders-http \}/,
+    ],
+    hasNot: [/HTTPRoute/],
+  },
+  {
+    title: 'an opaque port stays one',
+    lines: [{ ...bytes, declared: 'opaque', port: 6379 }],
+    has: [/proxyProtocol: opaque/],
+  },
+  {
+    title: 'probes are left to their own route',
+    lines: [
+      { path: '/healthz', authz: probe, client: '10.0.0.1' },
+      { path: '/a', identity: checkout },
+    ],
+    has: [/value: \/a /, /name: orders-http-healthz,/, /cidr: "0\.0\.0\.0\/0"/, /By probes/],
+    hasNot: [/10\.0\.0\.1/],
+  },
+  {
+    title: 'the same path by two host names, of which one was refused',
+    lines: [
+      { identity: checkout, path: '/a', host: 'in.shop' },
+      { identity: checkout, path: '/a', host: 'out.shop', verdict: 'deny', status: 403, authz: null },
+    ],
+    has: [/hostnames: \[in\.shop\]/],
+  },
+  {
+    title: 'one client from two places, of which one was refused',
+    lines: [
+      { identity: checkout, path: '/a', client: '10.1.0.1' },
+      { identity: checkout, path: '/a', client: '10.2.0.1', verdict: 'deny', status: 403, authz: null },
+    ],
+    has: [/cidr: "10\.1\.0\.1\/32"/, /kind: ServiceAccount, name: checkout/],
+    hasNot: [/10\.2\.0\.1/],
+  },
+  {
+    title: 'what was refused is left out, unless it is asked for',
+    lines: [{ identity: checkout, path: '/a', verdict: 'deny', status: 403, authz: null }],
+    has: [/from 0 decisions/],
+    hasNot: [/kind: Server/],
+    says: /nothing that was allowed/,
+  },
+  {
+    title: 'and in, when it is',
+    lines: [{ identity: checkout, path: '/a', verdict: 'deny', status: 403, authz: null }],
+    flags: ['--refused'],
+    has: [/value: \/a /],
+  },
+  {
+    title: 'a method that no route can name',
+    lines: [{ method: 'PROPFIND', path: '/dav' }],
+    has: [/Not allowed: PROPFIND \/dav \(once\)/],
+    status: 1,
+    says: /PROPFIND \/dav is not allowed/,
+  },
+  {
+    title: 'a path that would break out of its comment, and its line',
+    lines: [{ identity: checkout, path: '/a\n---\nkind: Evil' }],
+    has: [/Not allowed/],
+    hasNot: [/^kind: Evil/m, /^---\nkind: Evil/m],
+    status: 1,
+    says: /is not allowed/,
+  },
+  {
+    title: 'names that YAML would read as something else',
+    lines: [
+      { identity: 'true', path: '/a' },
+      { identity: 'null.test', path: '/{x}' },
+    ],
+    has: [/- "true"/, /value: "\/\{x\}"/],
+  },
+];
+
+for (const { title, lines, flags = [], has, hasNot = [], status = 0, says } of rows) {
+  t.test(title, async (t) => {
+    const file = log('log.jsonl', lines);
+    const { stdout, stderr, code } = await runSallyport(t, ['suggest', file, ...pod, ...flags]);
+    t.equal(code, status, stderr);
+    for (const pattern of has) t.match(stdout, pattern);
+    for (const pattern of hasNot) t.notMatch(stdout, pattern);
+    if (says === undefined) t.equal(stderr, '');
+    else t.match(stderr, says);
+    const policy = join(folder, 'policy.yaml');
+    writeFileSync(policy, stdout);
+    const checked = await runSallyport(t, ['check', policy, '--json'], { SALLYPORT_POD_NAMESPACE: 'shop' });
+    t.match(JSON.parse(checked.stdout), { ok: true, problems: [] }, 'check has nothing to say of it');
+    if (status !== 0 || says !== undefined || flags.includes('--refused')) return;
+    const replayed = await runSallyport(t, ['replay', file, '--policy', policy, ...pod, ...flags.slice(1)]);
+    t.notMatch(replayed.stdout, /allowed, and would be refused/, 'and its own log is allowed by it');
+  });
+}
+
+t.test('beside a policy that exists', async (t) => {
+  const policy = join(folder, 'own.yaml');
+  const own = `# Mine.
+apiVersion: policy.linkerd.io/v1beta3
+kind: Server
+metadata: { name: web, namespace: shop }
+spec: { podSelector: {}, port: http }
+---
+apiVersion: policy.linkerd.io/v1beta3
+kind: HTTPRoute
+metadata: { name: orders, namespace: shop }
+spec:
+  parentRefs: [{ group: policy.linkerd.io, kind: Server, name: web }]
+  rules: [{ matches: [{ path: { value: /orders } }] }]
+---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: AuthorizationPolicy
+metadata: { name: orders, namespace: shop }
+spec:
+  targetRef: { group: policy.linkerd.io, kind: HTTPRoute, name: orders }
+  requiredAuthenticationRefs: [{ kind: ServiceAccount, name: checkout }]
+`;
+  writeFileSync(policy, own);
+  const file = log('log.jsonl', [
+    { identity: checkout, path: '/orders/1' },
+    { identity: web, path: '/orders/1' },
+    { identity: web, path: '/carts' },
+    { identity: web, path: '/x', port: 9000 },
+  ]);
+  const printed = await runSallyport(t, ['suggest', file, ...pod, '--merge', policy]);
+  t.equal(printed.code, 0, printed.stderr);
+  t.ok(printed.stdout.startsWith(`${own}---\n`), 'nothing of it is touched');
+  const added = printed.stdout.slice(own.length);
+  t.match(
+    added,
+    /targetRef: \{ group: policy\.linkerd\.io, kind: HTTPRoute, name: orders \}/,
+    'a client for its route',
+  );
+  t.match(added, /parentRefs: \[\{ group: policy\.linkerd\.io, kind: Server, name: web \}\]/, 'a route for its Server');
+  t.match(added, /metadata: \{ name: orders-9000, namespace: shop \}/, 'a Server for another port');
+  t.notMatch(added, /checkout/, 'what it allows is not written again');
+  t.equal(readFileSync(policy, 'utf8'), own);
+
+  const inPlace = await runSallyport(t, ['suggest', file, ...pod, '--merge', policy, '--in-place']);
+  t.match(inPlace, { code: 0, stdout: '' });
+  t.equal(readFileSync(policy, 'utf8'), printed.stdout);
+  const again = await runSallyport(t, ['suggest', file, ...pod, '--merge', policy]);
+  t.equal(again.stdout, printed.stdout, 'and then nothing is missing');
+});
+
+t.test('what is wrong', async (t) => {
+  const file = log('log.jsonl', [{ identity: checkout }]);
+  const broken = join(folder, 'broken.yaml');
+  writeFileSync(broken, 'kind: [');
+  const given: readonly (readonly [readonly string[], RegExp])[] = [
+    [[], /no log/],
+    [[join(folder, 'none')], /cannot be read/],
+    [[file, '--in-place'], /--in-place has no file/],
+    [[file, '--merge', broken], /broken\.yaml:\d/],
+    [[file, '--merge', join(folder, 'none')], /none/],
+  ];
+  for (const [args, says] of given) {
+    const { code, stdout, stderr } = await runSallyport(t, ['suggest', ...args, ...pod]);
+    t.match({ code, stdout }, { code: 64, stdout: '' }, args.join(' '));
+    t.match(stderr, says);
+  }
+});
+
+t.test('for programs', async (t) => {
+  const { stdout } = await runSallyport(t, ['suggest', log('log.jsonl', [{ identity: checkout }]), ...pod, '--json']);
+  t.match(JSON.parse(stdout), { policy: /kind: Server/, evidence: { count: 1 }, notAllowed: [], allowedAgain: [] });
+});
