@@ -98,7 +98,8 @@ export class SuiteLoader {
     this.#loads.set(policyKey, load);
     const { index, problems } = compileNow(load.documents, workload);
     for (const problem of [...load.problems, ...problems]) this.#print(problem);
-    if (load.broken) this.#broken = true;
+    // A running proxy would not take it: what is answered then is no answer of any policy that anybody wants.
+    if (load.broken || load.problems.some(({ severity }) => severity === 'error')) this.#broken = true;
     const size = this.#check(suite, workload);
     return { suite, workload, index, documents: load.documents, policyKey, size };
   }

@@ -289,7 +289,15 @@ t.test('a broken file is refused whole, before anything is asked', async (t) => 
     t.equal(run.stdout, '', `${name}: nothing was asked`);
     t.match(run.stderr.slice(0, 2_000), said, name);
   }
-  const { test, folder } = stage(t, {});
+  const { test, folder } = stage(t, {
+    'policy/bad.yaml': documents.replace('podSelector:', 'podSelctor:'),
+    'good.yaml': good,
+  });
+  t.match(await test(['good.yaml', '--policy', 'policy/bad.yaml']), {
+    code: 64,
+    stdout: '',
+    stderr: / error: Server shop\/web: /,
+  });
   t.match(await test(['gone.yaml']), { code: 64, stderr: /^gone\.yaml:1:1: error: cannot be read: no such file/ });
   t.match(await test(['policy']), { code: 64, stderr: /^policy:1:1: error: cannot be read: is a folder/ });
   symlinkSync('loop', join(folder, 'loop'));

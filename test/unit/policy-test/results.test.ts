@@ -1,5 +1,6 @@
 /** Answers held against expectations, what is exercised, and the forms in which programs get it. */
 import t from 'tap';
+import { Parser } from 'tap-parser';
 import type { ExplainJson } from '../../../lib/policy/explain.ts';
 import { JsonFormat } from '../../../lib/policy-test/json.ts';
 import { mismatchesOf } from '../../../lib/policy-test/judge.ts';
@@ -146,6 +147,17 @@ t.test('TAP: a directive is none of ours', async (t) => {
     '1..2',
     '',
   ]);
+});
+
+t.test('TAP, as others read it', async (t) => {
+  const titles = ['a # TODO later', 'b # SKIP', 'c \\# d', 'e\nnot ok 9', '1..7', 'Bail out!'];
+  const format = new TapFormat();
+  const text = titles.map((name) => format.result({ ...result, name })).join('');
+  const parser = new Parser();
+  parser.end(`${format.begin()}${text}${format.end()}`);
+  const { results } = parser;
+  t.match(results, { ok: false, count: titles.length, fail: titles.length, todo: 0, skip: 0, bailout: false });
+  t.equal(results?.failures.length, titles.length, 'what fails fails, whatever it is called');
 });
 
 t.test('JUnit: XML whatever stands in it', async (t) => {
