@@ -12,38 +12,21 @@ import {
 } from '../lib/replay/differences.ts';
 import { refText } from '../lib/resource-ref.ts';
 import type { CommandLine, FlagOf } from './arguments.ts';
-import { shellWord } from './shell-word.ts';
-import { podFlagRows } from './table/pod.ts';
+import { explainCommandLine } from './explain-command.ts';
 
 /** The command that shows why one decision is as it is. */
 export type ExampleCommand = (record: DecisionRecord) => string;
 
 /** With the policy and the facts of the pod that the replay was given. */
 export function exampleCommand(paths: readonly string[], line: CommandLine<FlagOf<'replay'>>): ExampleCommand {
-  const podFlags = (Object.keys(podFlagRows) as (keyof typeof podFlagRows)[]).flatMap((flag) =>
-    line.values(flag).map((value) => [flag, value] as const),
-  );
   return ({ question }) => {
-    const { port = line.value('port'), client, identity, tls, protocol, method, path, host, headers = {} } = question;
-    const asked: (readonly [string, unknown])[] = [
-      ...paths.map((policy) => ['policy', policy] as const),
-      ...podFlags,
-      ['port', port],
-      ['client', client],
-      ['identity', identity],
-      ['tls', tls === 'none' ? undefined : tls],
-      ['protocol', protocol === 'http1' ? undefined : protocol === 'accept' ? 'tcp' : protocol],
-      ['method', method === 'GET' ? undefined : method],
-      ['path', path],
-      ['host', host],
-      ...Object.entries(headers).flatMap(([name, values]) => values.map((v) => ['header', `${name}: ${v}`] as const)),
-    ];
-    const words = asked.flatMap(([flag, value]) => {
-      if (value === undefined || value === null) return [];
-      const word = shellWord(String(value));
-      return [word.startsWith('-') ? `--${flag}=${word}` : `--${flag} ${word}`];
+    const { port = line.value('port'), protocol, headers = {} } = question;
+    return explainCommandLine(paths, line, {
+      ...question,
+      port,
+      protocol: protocol === 'accept' ? 'tcp' : protocol,
+      headers: Object.entries(headers).flatMap(([name, values]) => values.map((value) => [name, value] as const)),
     });
-    return oneLine(`sallyport explain ${words.join(' ')}`);
   };
 }
 

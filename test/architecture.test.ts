@@ -164,6 +164,12 @@ const rules: readonly Rule[] = [
     packages: [],
     why: 'a test file, decoded, to questions, and answers to results: files, YAML and the environment are the command’s',
   },
+  {
+    room: /^lib\/analysis\//,
+    may: [/^lib\/analysis\//, /^lib\/policy\//, plainValues],
+    packages: [],
+    why: 'all questions of a policy at once: it asks the core, and reads and prints nothing',
+  },
   ...dataPlane,
   {
     room: /^lib\/shared\//,

@@ -51,6 +51,16 @@ export class IdentitySet {
     return false;
   }
 
+  /** Names in full. */
+  get exact(): ReadonlySet<string> {
+    return this.#exact;
+  }
+
+  /** What DNS names may end with, behind at least one character; the empty text is any name. */
+  get suffixes(): readonly string[] {
+    return this.#suffixes;
+  }
+
   /** For reasons: the identities as a policy would spell them, shortened when there are many. */
   get text(): string {
     this.#text ??= this.#shown();

@@ -129,6 +129,11 @@ export class NetworkSet {
     return Array.from({ length: this.#v6.length / 8 }, (_, i) => [at(i * 8), at(i * 8 + 4)]);
   }
 
+  /** Sorted and disjoint. */
+  intervals(family: 4 | 6): readonly Interval[] {
+    return family === 4 ? this.#intervals4() : this.#intervals6();
+  }
+
   contains(ip: IpAddress): boolean {
     return ip.family === 4 ? this.#contains4(ip.value) : this.#contains6(ip.words);
   }
@@ -160,7 +165,7 @@ export class NetworkSet {
   }
 }
 
-type Interval = readonly [first: bigint, last: bigint];
+export type Interval = readonly [first: bigint, last: bigint];
 
 function words(value: bigint): number[] {
   return [96n, 64n, 32n, 0n].map((shift) => Number((value >> shift) & 0xffff_ffffn));

@@ -46,6 +46,34 @@ export function compilePattern(source: string, ignoreCase = false): Pattern {
   }
 }
 
+/** One instruction of a compiled expression, by the numbers that the library gives its kinds. */
+export interface PatternInstruction {
+  readonly op: number;
+  readonly out: number;
+  readonly arg: number;
+  matchRune(rune: number): boolean;
+}
+
+/** An expression as the machine that decides, for who must know all values that match rather than judge one. */
+export interface PatternProgram {
+  readonly start: number;
+  readonly instructions: readonly PatternInstruction[];
+  /** Characters from one of these to the next are all alike to it; ascending. */
+  readonly bounds: readonly number[];
+}
+
+/** Null where `compilePattern` has a fault. */
+export function patternProgram(source: string, ignoreCase = false): PatternProgram | null {
+  if (source.length > longestPattern) return null;
+  try {
+    const { prog, dfa } = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0).re2();
+    return { start: prog.start, instructions: prog.inst, bounds: [...dfa.classBounds] };
+  } catch {
+    // `compilePattern` says what is wrong with it, and whoever decides takes it for one that matches nothing.
+    return null;
+  }
+}
+
 /** Plain characters at the start that nothing makes optional; empty wherever that takes more than a look to tell. */
 function literalStart(source: string): string {
   const plain = /^[\w/-]*/.exec(source)?.[0] ?? '';

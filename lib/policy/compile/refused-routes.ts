@@ -1,4 +1,10 @@
-import { type CompiledRule, type RouteMatch, type RouteTable, sealedRule } from '../decide/policy-index.ts';
+import {
+  type CompiledRule,
+  type RouteMatch,
+  type RouteTable,
+  sealedRule,
+  type TableOutline,
+} from '../decide/policy-index.ts';
 import type { Question, TableTraits } from '../decide/question.ts';
 
 export interface RefusedRoutesOptions {
@@ -38,6 +44,15 @@ export class RefusedRoutes implements RouteTable {
     if (found === null) return null;
     const before = this.#first?.find(question) ?? this.#withRefused.find(question);
     return before?.rule.sealed === true ? this.#refusing(found) : found;
+  }
+
+  outline(): TableOutline {
+    return {
+      kind: 'refused',
+      good: this.#good.outline(),
+      withRefused: this.#withRefused.outline(),
+      first: this.#first?.outline() ?? null,
+    };
   }
 
   /** What would have been found without the refused routes, refusing; so it is counted where it would have been. */

@@ -3,7 +3,7 @@ import { push } from '../lists.ts';
 import type { GrpcMatch, RoutesOf } from '../route-rule.ts';
 import { HostGroups } from './host-groups.ts';
 import { foldCase } from './path-readings.ts';
-import type { CompiledRule, RouteMatch, RouteTable } from './policy-index.ts';
+import type { CompiledRule, RouteMatch, RouteTable, TableOutline } from './policy-index.ts';
 import { noQueryNames } from './query-readings.ts';
 import type { Question, TableTraits } from './question.ts';
 import { type Entry, eachMatch, entryOf, firstHolding, rank, Traits } from './route-entries.ts';
@@ -85,6 +85,11 @@ class GrpcGroup {
     return first === this.#calls ? this.#entries : first.entries;
   }
 
+  /** In order of precedence. */
+  get entries(): readonly Entry[] {
+    return [...this.#entries].sort((a, b) => a.rank - b.rank);
+  }
+
   /** Precedence: length of the service, then of the method, then headers. */
   find(question: Question): Entry | null {
     const slash = endOfService(question);
@@ -133,6 +138,16 @@ export class GrpcRouteTable implements RouteTable {
   find(question: Question): RouteMatch | null {
     return this.#hosts.first(question, findGrpc);
   }
+
+  outline(): TableOutline {
+    const hosts = [...this.#hosts.byName()].map(([hostname, { entries }]) => ({
+      hostname,
+      entries: entries.flatMap(({ match, rule }) =>
+        match !== null && 'path' in match ? [] : [{ match: match === anyCall ? null : match, rule }],
+      ),
+    }));
+    return { kind: 'grpc', hosts };
+  }
 }
 
 const findGrpc = (group: GrpcGroup, question: Question): Entry | null => group.find(question);
@@ -153,5 +168,9 @@ export class DefaultGrpcRoute implements RouteTable {
 
   find(question: Question): RouteMatch | null {
     return endOfService(question) === -1 ? null : this.#default;
+  }
+
+  outline(): TableOutline {
+    return { kind: 'calls', found: this.#default };
   }
 }

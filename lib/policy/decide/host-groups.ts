@@ -60,6 +60,13 @@ export class HostGroups<Group> {
     return this.#any === null ? null : ask(this.#any, asked);
   }
 
+  /** With the names under which they are filed, wildcards as `*.suffix`; null is any host. */
+  *byName(): Generator<readonly [hostname: string | null, group: Group]> {
+    yield* this.#exact;
+    for (const [suffix, group] of this.#wildcard) yield [`*.${suffix}`, group];
+    if (this.#any !== null) yield [null, this.#any];
+  }
+
   groups(): Group[] {
     return [...this.#exact.values(), ...this.#wildcard.values(), ...(this.#any === null ? [] : [this.#any])];
   }

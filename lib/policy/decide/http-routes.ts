@@ -3,7 +3,7 @@ import { push } from '../lists.ts';
 import type { HttpMatch, RoutesOf } from '../route-rule.ts';
 import { HostGroups } from './host-groups.ts';
 import { foldPath, spellings } from './path-readings.ts';
-import type { CompiledRule, RouteMatch, RouteTable } from './policy-index.ts';
+import type { CompiledRule, RouteMatch, RouteTable, TableOutline } from './policy-index.ts';
 import { noQueryNames } from './query-readings.ts';
 import type { Question, TableTraits } from './question.ts';
 import { type Entry, eachMatch, entryOf, firstHolding, rank, Traits } from './route-entries.ts';
@@ -96,6 +96,11 @@ class HttpGroup {
     return this.#entries;
   }
 
+  /** In order of precedence. */
+  get entries(): readonly Entry[] {
+    return [...this.#entries].sort((a, b) => a.rank - b.rank);
+  }
+
   find(question: Question): Entry | null {
     const index = question.folded === null ? this.#own : this.#folded;
     const path = question.folded ?? question.path;
@@ -181,6 +186,14 @@ export class HttpRouteTable implements RouteTable {
   find(question: Question): RouteMatch | null {
     return this.#hosts.first(question, findHttp);
   }
+
+  outline(): TableOutline {
+    const hosts = [...this.#hosts.byName()].map(([hostname, { entries }]) => ({
+      hostname,
+      entries: entries.flatMap(({ match, rule }) => (match !== null && 'path' in match ? [{ match, rule }] : [])),
+    }));
+    return { kind: 'http', hosts };
+  }
 }
 
 const findHttp = (group: HttpGroup, question: Question): Entry | null => group.find(question);
@@ -201,5 +214,9 @@ export class DefaultHttpRoute implements RouteTable {
 
   find(): RouteMatch {
     return this.#default;
+  }
+
+  outline(): TableOutline {
+    return { kind: 'every', found: this.#default };
   }
 }

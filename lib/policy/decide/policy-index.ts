@@ -12,7 +12,7 @@ import type {
   RequestDeny,
   RequestPermit,
 } from '../decision.ts';
-import type { RedirectFilter } from '../route-rule.ts';
+import type { GrpcMatch, HttpMatch, RedirectFilter } from '../route-rule.ts';
 import { type Authorization, GrantList } from './client-match.ts';
 import { type GuardedNames, guardedNames } from './header-names.ts';
 import type { NetworkIsolation } from './network-policy.ts';
@@ -61,7 +61,43 @@ export interface RouteTable {
   readonly namesHosts: boolean;
   /** For the policy view. */
   readonly rules: readonly CompiledRule[];
+  /** All that it holds, in order of precedence. */
+  outline(): TableOutline;
 }
+
+export interface OutlineEntry<Match> {
+  readonly match: Match;
+  readonly rule: CompiledRule;
+}
+
+export interface HostOutline<Match> {
+  /** Lower case, `*.suffix` for a wildcard; null is any host. */
+  readonly hostname: string | null;
+  /** Of those whose hosts and matched paths are equally long the first that holds wins. */
+  readonly entries: readonly OutlineEntry<Match>[];
+}
+
+/** What a table of routes holds, for who asks about all requests at once instead of one. */
+export type TableOutline =
+  /** Every request has this one. */
+  | { readonly kind: 'every'; readonly found: RouteMatch }
+  /** Every call of gRPC. */
+  | { readonly kind: 'calls'; readonly found: RouteMatch }
+  | { readonly kind: 'http'; readonly hosts: readonly HostOutline<HttpMatch>[] }
+  /** Null: every request, be it a call or not. */
+  | { readonly kind: 'grpc'; readonly hosts: readonly HostOutline<GrpcMatch | null>[] }
+  /** Null instead of paths: calls of the gRPC health check. */
+  | {
+      readonly kind: 'probed';
+      readonly own: TableOutline;
+      readonly probes: readonly { readonly paths: readonly string[] | null; readonly grant: Authorization }[];
+    }
+  | {
+      readonly kind: 'refused';
+      readonly good: TableOutline;
+      readonly withRefused: TableOutline;
+      readonly first: TableOutline | null;
+    };
 
 /** HTTPLocalRateLimitPolicy, resolved. Null and absent mean no limit; numbers are requests a second, above 0. */
 export interface RateLimit {

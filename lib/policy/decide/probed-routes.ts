@@ -3,7 +3,13 @@ import { byteText } from '../bytes.ts';
 import { healthCheck } from '../probes.ts';
 import { type Authorization, GrantList } from './client-match.ts';
 import { foldsOf } from './http-routes.ts';
-import { type CompiledRule, compiledRule, type RouteMatch, type RouteTable } from './policy-index.ts';
+import {
+  type CompiledRule,
+  compiledRule,
+  type RouteMatch,
+  type RouteTable,
+  type TableOutline,
+} from './policy-index.ts';
 import type { Question, TableTraits } from './question.ts';
 
 /** One kind of probe: the requests that are it, and who may send them. */
@@ -52,10 +58,12 @@ export class ProbedRoutes implements RouteTable {
   readonly anyCase: ReadonlySet<RouteMatch>;
   readonly namesHosts: boolean;
   readonly #own: RouteTable;
+  readonly #outlines: readonly ProbedRequests[];
   readonly #probes: readonly { readonly requests: ProbeRequests; readonly routed: RoutedProbe }[];
 
   constructor(own: RouteTable, server: ResourceRef, route: ResourceRef, probes: readonly ProbedRequests[]) {
     this.#own = own;
+    this.#outlines = probes;
     this.#probes = probes.map((probed) => ({
       requests: new ProbeRequests(probed),
       routed: new RoutedProbe(server, route, probed.grant),
@@ -72,6 +80,10 @@ export class ProbedRoutes implements RouteTable {
     if (found?.rule.sealed === true) return found;
     for (const { requests, routed } of this.#probes) if (requests.has(question)) return routed.with(found);
     return found;
+  }
+
+  outline(): TableOutline {
+    return { kind: 'probed', own: this.#own.outline(), probes: this.#outlines };
   }
 }
 

@@ -16,6 +16,8 @@ export interface Entry extends RouteMatch {
   readonly headers: readonly ValueTest[];
   readonly query: readonly ValueTest[];
   readonly method: string | null;
+  /** As the document has it; null for every request. */
+  readonly match: HttpMatch | GrpcMatch | null;
   /** Place among entries whose hosts and matched paths are equal; lower wins. */
   rank: number;
 }
@@ -54,6 +56,7 @@ export function entryOf(
       ? match.query.map(({ name, ...test }) => valueTest({ name: byteText(name), ...test }, `query parameter ${name}`))
       : [],
     method: http ? match.method : null,
+    match,
     rank: 0,
   };
 }

@@ -83,6 +83,7 @@ function lookingAgain(compiled: CompiledPort): CompiledPort {
     namesHosts,
     rules,
     anyCase: new Set(),
+    outline: () => table.outline(),
   };
   return { ...compiled, routes };
 }

@@ -1,0 +1,191 @@
+import { identityOfName } from '../identity-name.ts';
+import type { IdentitySet } from '../policy/identities.ts';
+import type { NamedMatch } from '../policy/route-rule.ts';
+import { patternMachine, TooLarge, textOf, type Want } from './automaton.ts';
+import { patternHolds } from './values.ts';
+import { quoted, wordsMachine } from './words.ts';
+
+/*
+ * What TLS may say of a client, in classes: each name that a policy has in full, the names behind each wildcard that no
+ * longer one takes, all other names, and what has none.
+ */
+
+export type TlsClass =
+  | { readonly kind: 'none' | 'anonymous' | 'passthrough' }
+  /** `name` is one of them. */
+  | { readonly kind: 'identity'; readonly name: string; readonly of: NamesOf };
+
+export type NamesOf =
+  | { readonly kind: 'one' }
+  /** DNS names that end so, behind at least one character; the empty suffix is every name that nothing else takes. */
+  | { readonly kind: 'suffix'; readonly suffix: string; readonly like: readonly NameTest[] }
+  | { readonly kind: 'spiffe'; readonly like: readonly NameTest[] };
+
+/** A regular expression of a route on `l5d-client-id`, and whether these names match it. */
+export interface NameTest {
+  readonly pattern: string;
+  readonly holds: boolean;
+}
+
+export interface TlsClasses {
+  readonly classes: readonly TlsClass[];
+  /** Expressions that could not be followed to their end. */
+  readonly unexamined: readonly string[];
+}
+
+const withoutName = (['none', 'anonymous', 'passthrough'] as const).map((kind): TlsClass => ({ kind }));
+
+/** @param tests of routes on the verified identity; `exact` values are names. */
+export function tlsClasses(
+  sets: Iterable<IdentitySet>,
+  more: Iterable<string>,
+  tests: readonly NamedMatch[],
+): TlsClasses {
+  const exact = new Set<string>(more);
+  const suffixes = new Set<string>(['']);
+  for (const set of sets) {
+    for (const name of set.exact) exact.add(name);
+    for (const suffix of set.suffixes) suffixes.add(suffix);
+  }
+  const patterns: string[] = [];
+  for (const { type, value } of tests) {
+    if (type === 'exact') exact.add(value);
+    else if (!patterns.includes(value)) patterns.push(value);
+  }
+  const names = [...exact].filter((name) => identityOfName(name)?.name === name);
+  const classes: TlsClass[] = names.map((name) => ({ kind: 'identity', name, of: { kind: 'one' } }));
+  const regions = new Regions(new Set(names), suffixes, patterns);
+  for (const suffix of suffixes) classes.push(...regions.ofSuffix(suffix));
+  classes.push(...regions.spiffe());
+  return { classes: [...withoutName, ...classes], unexamined: regions.unexamined };
+}
+
+class Regions {
+  readonly unexamined: string[] = [];
+  readonly #exact: ReadonlySet<string>;
+  readonly #suffixes: ReadonlySet<string>;
+  readonly #patterns: readonly string[];
+
+  constructor(exact: ReadonlySet<string>, suffixes: ReadonlySet<string>, patterns: readonly string[]) {
+    this.#exact = exact;
+    this.#suffixes = suffixes;
+    this.#patterns = patterns;
+  }
+
+  ofSuffix(suffix: string): TlsClass[] {
+    const own = (like: readonly NameTest[], name: string): TlsClass => ({
+      kind: 'identity',
+      name,
+      of: { kind: 'suffix', suffix, like },
+    });
+    if (this.#patterns.length === 0)
+      return [
+        own(
+          [],
+          this.#fresh((label) => `${label}${suffix}`, suffix),
+        ),
+      ];
+    const longer = [...this.#suffixes].filter((other) => other !== suffix && other.endsWith(suffix));
+    const wants: Want[] = [
+      { machine: patternMachine(`${dnsLabel}(?:\\.${dnsLabel})*`), holds: true },
+      { machine: patternMachine(`.+${quoted(suffix)}`), holds: true },
+      ...longer.map((other) => ({ machine: patternMachine(`.+${quoted(other)}`), holds: false })),
+    ];
+    return this.#split(wants).map(([like, name]) => own(like, name));
+  }
+
+  spiffe(): TlsClass[] {
+    const own = (like: readonly NameTest[], name: string): TlsClass => ({
+      kind: 'identity',
+      name,
+      of: { kind: 'spiffe', like },
+    });
+    if (this.#patterns.length === 0)
+      return [
+        own(
+          [],
+          this.#fresh((label) => `spiffe://${label}.example/x`, null),
+        ),
+      ];
+    const machine = patternMachine('spiffe://[a-z][a-z0-9.-]*[a-z0-9](?:/[A-Za-z0-9_-]+)*');
+    return this.#split([{ machine, holds: true }]).map(([like, name]) => own(like, name));
+  }
+
+  #fresh(make: (label: string) => string, suffix: string | null): string {
+    for (let i = 0; ; i++) {
+      const name = make(i === 0 ? 'any' : `any${i}`);
+      if (!this.#exact.has(name) && (suffix === null || this.#longestOf(name) === suffix)) return name;
+    }
+  }
+
+  #longestOf(name: string): string {
+    let longest = '';
+    for (let dot = name.indexOf('.', 1); dot !== -1; dot = name.indexOf('.', dot + 1)) {
+      if (this.#suffixes.has(name.slice(dot)) && name.length - dot > longest.length) longest = name.slice(dot);
+    }
+    return longest;
+  }
+
+  /** A name for each way in which the expressions hold or do not; none where there is no such name. */
+  #split(region: readonly Want[]): (readonly [NameTest[], string])[] {
+    const known = { machine: wordsMachine([...this.#exact]), holds: false };
+    let parts: { readonly like: NameTest[]; readonly wants: readonly Want[]; readonly name: string }[] = [];
+    const first = this.#find([...region, known]);
+    if (first !== null) parts = [{ like: [], wants: [...region, known], name: first }];
+    for (const pattern of this.#patterns) {
+      parts = parts.flatMap((part) =>
+        [true, false].flatMap((holds) => {
+          const wants = [...part.wants, { machine: patternMachine(pattern), holds }];
+          const name = patternHolds(pattern, part.name) === holds ? part.name : this.#find(wants, pattern);
+          return name === null ? [] : [{ like: [...part.like, { pattern, holds }], wants, name }];
+        }),
+      );
+    }
+    return parts.map(({ like, name }) => [like, name] as const);
+  }
+
+  #find(wants: readonly Want[], pattern = ''): string | null {
+    try {
+      return textOf(wants);
+    } catch (error) {
+      if (!(error instanceof TooLarge)) throw error;
+      this.unexamined.push(pattern);
+      return null;
+    }
+  }
+}
+
+const dnsLabel = '[a-z](?:[a-z0-9-]*[a-z0-9])?';
+
+/** Whether a name that a route asks of `l5d-client-id` is this class's. */
+export function nameHolds(test: NamedMatch, tls: TlsClass): boolean {
+  if (tls.kind !== 'identity') return false;
+  return test.type === 'exact' ? test.value === tls.name : patternHolds(test.value, tls.name);
+}
+
+/** Whether a client is of the class. */
+export function isOf(tls: TlsClass, kind: TlsClass['kind'], name: string, all: TlsClasses): boolean {
+  if (tls.kind !== kind) return false;
+  return tls.kind !== 'identity' || classOfName(name, all) === tls;
+}
+
+function classOfName(name: string, { classes }: TlsClasses): TlsClass | undefined {
+  const form = name.startsWith('spiffe://') ? 'spiffe' : 'suffix';
+  let best: TlsClass | undefined;
+  let length = -1;
+  for (const tls of classes) {
+    if (tls.kind !== 'identity') continue;
+    const { of } = tls;
+    if (of.kind === 'one') {
+      if (tls.name === name) return tls;
+      continue;
+    }
+    if (of.kind !== form || of.like.some(({ pattern, holds }) => patternHolds(pattern, name) !== holds)) continue;
+    const suffix = of.kind === 'suffix' ? of.suffix : '';
+    if (name.length > suffix.length && name.endsWith(suffix) && suffix.length > length) {
+      best = tls;
+      length = suffix.length;
+    }
+  }
+  return best;
+}

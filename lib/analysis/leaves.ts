@@ -1,0 +1,264 @@
+import { hostName } from '../policy/decide/host-groups.ts';
+import { type Chain, groupNames, type Link } from './chains.ts';
+import { type Conditions, Gathering, type Given, type Witness } from './conditions.ts';
+import { type PathClass, PathSpace } from './paths.ts';
+import type { Shapes } from './shapes.ts';
+import type { Test } from './tests.ts';
+
+/** Hosts that policies tell apart. */
+export type HostClass =
+  | { readonly kind: 'any' | 'other' }
+  | { readonly kind: 'one'; readonly host: string }
+  /** `*.suffix`, but for longer ones and names in full. */
+  | { readonly kind: 'wildcard'; readonly host: string }
+  /** With an escape, which is refused where routes are for some hosts. */
+  | { readonly kind: 'escaped' };
+
+/** Requests that find the same rules in every table, with one of them. */
+export interface Leaf extends Conditions {
+  readonly host: HostClass;
+  /** All names that hosts are told apart by, wildcards as `*.suffix`. */
+  readonly hosts: ReadonlySet<string>;
+  readonly path: PathClass;
+  readonly paths: PathSpace;
+  readonly witness: Witness;
+  /** A host of the class. */
+  readonly sampleHost: string;
+  /** Of each policy, how many chains it has. */
+  readonly counts: readonly number[];
+  /** By chain, those of one policy after those of the other; null: nothing is found. */
+  readonly found: readonly (Link | null)[];
+}
+
+type Place = Pick<Leaf, 'host' | 'hosts' | 'path' | 'paths' | 'sampleHost'>;
+
+/** Requests to look at in place of all. */
+export interface Scope extends Given {
+  readonly path?: string | undefined;
+  readonly host?: string | undefined;
+}
+
+/** The chains of one policy; of a connection that carries no request for it, none. */
+export interface AskedTable {
+  readonly chains: readonly Chain[];
+}
+
+export interface LeafSearch {
+  readonly tables: readonly AskedTable[];
+  readonly shapes: Shapes;
+  readonly scope: Scope;
+  /** Whether requests that both policies find the same rules for are of interest. */
+  readonly wanted: 'all' | 'different';
+  /** Header names of which some of the policies refuse other spellings. */
+  readonly aliases: readonly string[];
+  readonly unexamined: (what: string) => void;
+}
+
+/** Every class of requests, with one of each. */
+export function* leavesOf(search: LeafSearch): Generator<Leaf> {
+  const chains = search.tables.flatMap(({ chains }) => chains);
+  const hosts = new Set(chains.flatMap((chain) => chain.hosts));
+  for (const { host, sample } of hostClasses(hosts, search.scope)) {
+    const name = hostName(sample);
+    const paths = pathSpace(chains, name, search.scope);
+    const classes = search.scope.path === undefined ? paths.classes : [pointOf(search.scope.path, search.scope.method)];
+    for (const path of classes) {
+      if (path.kind === 'none' && search.scope.method !== undefined && search.scope.method !== path.method) continue;
+      const place = { host, hosts, sampleHost: sample, path, paths };
+      // Names in hosts are what makes escapes there a matter.
+      const all =
+        host.kind === 'escaped' && search.tables.some(({ chains: own }) => !own.some(({ hosts }) => hosts.length > 0));
+      yield* new Walk(all ? { ...search, wanted: 'all' } : search, chains, place, name).leaves();
+      for (const alias of search.aliases) yield* aliased({ ...search, wanted: 'all' }, chains, place, name, alias);
+    }
+  }
+}
+
+/** The same requests, each with a header that stands for another one to some servers. */
+function* aliased(
+  search: LeafSearch,
+  chains: readonly Chain[],
+  place: Place,
+  host: string,
+  name: string,
+): Generator<Leaf> {
+  for (const leaf of new Walk(search, chains, place, host).leaves()) {
+    const { witness } = leaf;
+    const headers = [
+      ...witness.headers,
+      [name.replace(/[^a-z0-9]/, (other) => (other === '_' ? '-' : '_')), 'x'] as const,
+    ];
+    yield { ...leaf, holding: [...leaf.holding, { kind: 'alias', name }], witness: { ...witness, headers } };
+  }
+}
+
+function pointOf(path: string, method: string | undefined): PathClass {
+  if (path === '*' && method === 'OPTIONS') return { kind: 'none', method };
+  return { kind: 'one', path };
+}
+
+function pathSpace(chains: readonly Chain[], host: string, { path }: Scope): PathSpace {
+  const literals = chains.map((chain) => chain.literals(host));
+  const exact = literals.flatMap((each) => each.exact);
+  return new PathSpace(
+    path === undefined ? exact : [...exact, path],
+    literals.flatMap(({ prefixes }) => prefixes),
+  );
+}
+
+interface SampledHost {
+  readonly host: HostClass;
+  readonly sample: string;
+}
+
+function hostClasses(names: ReadonlySet<string>, { host }: Scope): SampledHost[] {
+  if (host !== undefined) return [{ host: { kind: 'one', host: hostName(host) }, sample: host }];
+  if (names.size === 0) return [{ host: { kind: 'any' }, sample: 'any.example' }];
+  const classes = [...names].map((name): SampledHost => {
+    if (!name.startsWith('*.')) return { host: { kind: 'one', host: name }, sample: name };
+    return {
+      host: { kind: 'wildcard', host: name },
+      sample: freshHost((label) => `${label}${name.slice(1)}`, name, names),
+    };
+  });
+  const other = freshHost((label) => `${label}.example`, null, names);
+  return [
+    ...classes,
+    { host: { kind: 'other' }, sample: other },
+    { host: { kind: 'escaped' }, sample: '%61ny.example' },
+  ];
+}
+
+/** A host that belongs to a wildcard, or to nothing, and to nothing longer. */
+function freshHost(make: (label: string) => string, wildcard: string | null, names: ReadonlySet<string>): string {
+  for (let i = 0; ; i++) {
+    const host = make(i === 0 ? 'any' : `any${i}`);
+    const first = groupNames(host).find((name) => name === null || names.has(name)) ?? null;
+    if (first === wildcard) return host;
+  }
+}
+
+/** Which link of a chain is being looked at. */
+interface Cursor {
+  readonly links: readonly Link[];
+  /** For each place, one number for all that is left from there on. */
+  readonly left: readonly number[];
+  at: number;
+  found: Link | null | undefined;
+}
+
+/** The links of all chains for one class of hosts and paths, asked in turn. */
+class Walk {
+  readonly #search: LeafSearch;
+  readonly #place: Place;
+  readonly #cursors: Cursor[];
+  readonly #gathering: Gathering;
+  /** Pairs of cursors of two policies that stand for the same chain; null where they do not match. */
+  readonly #pairs: readonly (readonly [Cursor, Cursor])[] | null;
+
+  constructor(search: LeafSearch, chains: readonly Chain[], place: Place, host: string) {
+    this.#search = search;
+    this.#place = place;
+    this.#cursors = chains.map((chain) => {
+      const links = chain.links(host, place.path, place.paths);
+      return { links, left: leftOf(links, search.shapes), at: 0, found: undefined };
+    });
+    this.#gathering = new Gathering(place.path, place.paths, search.scope, search.unexamined);
+    this.#pairs = search.wanted === 'all' ? null : this.#matched(chains);
+  }
+
+  #matched(chains: readonly Chain[]): (readonly [Cursor, Cursor])[] | null {
+    const half = this.#search.tables[0]?.chains.length ?? 0;
+    if (half * 2 !== chains.length) return null;
+    const pairs: (readonly [Cursor, Cursor])[] = [];
+    for (let i = 0; i < half; i++) {
+      if (chains[i]?.role !== chains[half + i]?.role) return null;
+      pairs.push([this.#cursors[i] as Cursor, this.#cursors[half + i] as Cursor]);
+    }
+    return pairs;
+  }
+
+  *leaves(): Generator<Leaf> {
+    if (this.#allAlike()) return;
+    const open = this.#cursors.find(({ found }) => found === undefined);
+    if (open === undefined) {
+      const witness = this.#gathering.witness();
+      if (witness === null) return;
+      const { holding, failing } = this.#gathering;
+      yield {
+        ...this.#place,
+        holding: [...holding],
+        failing: [...failing],
+        witness,
+        counts: this.#search.tables.map(({ chains }) => chains.length),
+        found: this.#cursors.map(({ found }) => found ?? null),
+      };
+      return;
+    }
+    const { at } = open;
+    yield* this.#advance(open);
+    open.at = at;
+    open.found = undefined;
+  }
+
+  /** Looks at one chain until it is decided; whatever has to be asked of the request is first supposed to hold, then not. */
+  *#advance(cursor: Cursor): Generator<Leaf> {
+    let supposed = 0;
+    for (;;) {
+      const link = cursor.links[cursor.at];
+      const asked = link === undefined ? 'holds' : this.#next(link);
+      if (asked === 'fails') {
+        cursor.at += 1;
+        if (this.#allAlike()) break;
+      } else if (asked === 'holds') {
+        cursor.found = link ?? null;
+        yield* this.leaves();
+        break;
+      } else {
+        if (this.#gathering.push(asked, true)) {
+          yield* this.leaves();
+          this.#gathering.pop(true);
+        }
+        if (!this.#gathering.push(asked, false)) break;
+        supposed += 1;
+      }
+    }
+    for (; supposed > 0; supposed--) this.#gathering.pop(false);
+  }
+
+  /** The first test of a link that nothing is known of. */
+  #next({ tests }: Link): Test | 'holds' | 'fails' {
+    let asked: Test | null = null;
+    for (const test of tests) {
+      const status = this.#gathering.status(test);
+      if (status === false) return 'fails';
+      if (status === undefined) asked ??= test;
+    }
+    return asked ?? 'holds';
+  }
+
+  /** Both policies will find the same, or have found what is decided alike. */
+  #allAlike(): boolean {
+    const { shapes } = this.#search;
+    return (
+      this.#pairs?.every(([a, b]) => {
+        if (a.found === undefined && b.found === undefined) return a.left[a.at] === b.left[b.at];
+        if (a.found === undefined || b.found === undefined) return false;
+        return shapeOf(a.found, shapes) === shapeOf(b.found, shapes);
+      }) ?? false
+    );
+  }
+}
+
+/** For each place a number for the links from there on; the last is that of none. */
+function leftOf(links: readonly Link[], shapes: Shapes): number[] {
+  const left: number[] = [shapes.of('end')];
+  for (let i = links.length - 1; i >= 0; i--) {
+    left.push(shapes.of(`c ${shapes.link(links[i] as Link)} ${left.at(-1)}`));
+  }
+  return left.reverse();
+}
+
+function shapeOf(link: Link | null, shapes: Shapes): number {
+  return link === null ? -1 : shapes.found(link);
+}

@@ -1,0 +1,76 @@
+import { compilePattern } from '../policy/regex.ts';
+import type { ValueMatch } from '../policy/route-rule.ts';
+import { patternMachine, textOf, type Want } from './automaton.ts';
+import { wordsMachine } from './words.ts';
+
+/*
+ * Values of one header or query parameter for which some tests hold and others do not. Of several values any may make a test
+ * hold; where a header may come once only, one value must answer for all of them.
+ */
+
+/** Plain ones first. */
+const shapes = ['(?:[!-~](?:[ -~]*[!-~])?)?', '(?:[^\\x00-\\x20\\x7f](?:[^\\x00-\\x1f\\x7f]*[^\\x00-\\x20\\x7f])?)?'];
+
+/** The values to send, none where the field may be absent; null where no values do. @throws {TooLarge} */
+export function valuesFor(
+  holding: readonly ValueMatch[],
+  failing: readonly ValueMatch[],
+  mayRepeat: boolean,
+): readonly string[] | null {
+  if (holding.length === 0) return [];
+  if (!mayRepeat) {
+    const value = valueFor(holding, failing);
+    return value === null ? null : [value];
+  }
+  const values: string[] = [];
+  // Texts in full come first: they may do for an expression as well.
+  for (const test of [...holding].sort((a, b) => Number(a.type === 'regex') - Number(b.type === 'regex'))) {
+    if (values.some((value) => valueHolds(test, value))) continue;
+    const value = valueFor([test], failing);
+    if (value === null) return null;
+    values.push(value);
+  }
+  return values;
+}
+
+function valueFor(holding: readonly ValueMatch[], failing: readonly ValueMatch[]): string | null {
+  const exact = holding.find(({ type }) => type === 'exact');
+  if (exact !== undefined) {
+    const { value } = exact;
+    const fits = holding.every((test) => valueHolds(test, value)) && !failing.some((test) => valueHolds(test, value));
+    return fits ? value : null;
+  }
+  const texts = failing.filter(({ type }) => type === 'exact').map(({ value }) => value);
+  const wants: Want[] = [
+    ...holding.map(({ value }) => ({ machine: patternMachine(value), holds: true })),
+    ...failing
+      .filter(({ type }) => type === 'regex')
+      .map(({ value }) => ({ machine: patternMachine(value), holds: false })),
+    { machine: wordsMachine(texts), holds: false },
+  ];
+  for (const like of shapes) {
+    const value = textOf([{ machine: patternMachine(like), holds: true }, ...wants]);
+    if (value !== null) return value;
+  }
+  return null;
+}
+
+export function valueHolds({ type, value }: ValueMatch, given: string): boolean {
+  if (type === 'exact') return value === given;
+  return patternHolds(value, given);
+}
+
+const compiled = new Map<string, (value: string) => boolean>();
+const mostCompiled = 4096;
+
+/** Whether an expression matches the whole of a text. */
+export function patternHolds(source: string, text: string): boolean {
+  let matches = compiled.get(source);
+  if (matches === undefined) {
+    const pattern = compilePattern(source);
+    matches = pattern.ok ? pattern.matches : () => false;
+    if (compiled.size >= mostCompiled) compiled.clear();
+    compiled.set(source, matches);
+  }
+  return matches(text);
+}
