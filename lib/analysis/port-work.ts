@@ -1,9 +1,9 @@
 import type { ClientTls } from '../client.ts';
 import { ipv4 } from '../ip.ts';
+import { isBytes } from '../policy/carried.ts';
 import { GrantList } from '../policy/decide/client-match.ts';
 import type { NetworkIsolation } from '../policy/decide/network-policy.ts';
 import type { CompiledPort, RouteTable } from '../policy/decide/policy-index.ts';
-import { isBytes } from '../policy/carried.ts';
 import type { NamedMatch } from '../policy/route-rule.ts';
 import type { Block, Protocol, Scope, Side } from './blocks.ts';
 import { nameHolds, type TlsClass } from './callers.ts';

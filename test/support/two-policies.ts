@@ -19,14 +19,6 @@ import { type RandomDocument, type RandomRequest, randomPolicy, randomRequest } 
 
 export const ports = [8080, 8081, 8082, 8083, 8084];
 
-export const comparedWorkload: Workload = workload({
-  namedPorts: new Map([['named', [8080]]]),
-  ips: [ip('127.0.0.3')],
-  probeNetworks: ['127.0.0.2/31'],
-  clusterNetworks: ['127.0.0.2/32'],
-  defaultPolicy: 'cluster-authenticated',
-  probes: new Map(ports.map((port, i) => [port, i < 3 ? [...everyProbe] : everyProbe.slice(0, 1)])),
-});
 const everyProbe: readonly Probe[] = [
   { kind: 'http', path: '/healthz' },
   { kind: 'https', path: '/secure' },
@@ -35,6 +27,14 @@ const everyProbe: readonly Probe[] = [
   { kind: 'hook', path: '/stop' },
 ];
 
+export const comparedWorkload: Workload = workload({
+  namedPorts: new Map([['named', [8080]]]),
+  ips: [ip('127.0.0.3')],
+  probeNetworks: ['127.0.0.2/31'],
+  clusterNetworks: ['127.0.0.2/32'],
+  defaultPolicy: 'cluster-authenticated',
+  probes: new Map(ports.map((port, i) => [port, i < 3 ? [...everyProbe] : everyProbe.slice(0, 1)])),
+});
 /** A policy in force, under a clock that lets no rate limit run out. */
 export function sideOf(documents: readonly unknown[], of: Workload = comparedWorkload): Side {
   const sources = documents.map((value, i) => ({
@@ -71,16 +71,13 @@ export const randomPair: fc.Arbitrary<readonly [readonly RandomDocument[], reado
   .map(([first, second, at, kind]) => {
     const place = at % first.length;
     const fresh = second[at % second.length];
-    switch (kind) {
-      case 'other':
-        return [first, second] as const;
-      case 'without':
-        return [first, first.filter((_, i) => i !== place)] as const;
-      case 'more':
-        return [first, fresh === undefined ? first : [...first, fresh]] as const;
-      case 'changed':
-        return [first, first.map((document, i) => (i === place ? (fresh ?? document) : document))] as const;
-    }
+    const others: Readonly<Record<keyof typeof kinds, readonly RandomDocument[]>> = {
+      other: second,
+      without: first.filter((_, i) => i !== place),
+      more: fresh === undefined ? first : [...first, fresh],
+      changed: first.map((document, i) => (i === place ? (fresh ?? document) : document)),
+    };
+    return [first, others[kind]] as const;
   });
 
 function weighted<Kind extends string>(weights: Readonly<Record<Kind, number>>): fc.Arbitrary<Kind> {
