@@ -1,5 +1,5 @@
 import { createAuthorizer, type PolicyAuthorizer } from '../lib/policy/authorizer.ts';
-import { compileNow } from '../lib/policy/compile/compile.ts';
+import { compileNow, type PolicyIndex } from '../lib/policy/compile/compile.ts';
 import { serverElsewhere } from '../lib/policy/compile/other-namespaces.ts';
 import type { PolicyDocument } from '../lib/policy/documents/types.ts';
 import { type ExplainJson, type ExplainQuery, explain } from '../lib/policy/explain.ts';
@@ -11,6 +11,8 @@ import { loadGiven } from './standard-input.ts';
 /** What the questions are asked of. */
 export interface ExplainedPolicy {
   readonly authorizer: PolicyAuthorizer;
+  /** What is in force there. */
+  readonly index: PolicyIndex;
   readonly documents: readonly PolicyDocument[];
   readonly workload: Workload;
 }
@@ -35,7 +37,7 @@ export async function policyOf(
   if (load.broken) return null;
   const authorizer = createAuthorizer({ nowMs });
   authorizer.swap(index);
-  return { authorizer, documents: load.documents, workload };
+  return { authorizer, index, documents: load.documents, workload };
 }
 
 /** Where no Server has the port, it names the one that would if the pod were in that one's namespace. */

@@ -27,6 +27,7 @@ const loaders: Loaders = {
   demo: () => import('./demo.ts'),
   check: () => import('./check.ts'),
   explain: () => import('./explain.ts'),
+  diff: () => import('./diff.ts'),
   replay: () => import('./replay.ts'),
   test: () => import('./policy-test.ts'),
   suggest: () => import('./suggest.ts'),

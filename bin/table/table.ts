@@ -1,4 +1,5 @@
 import { certsCommand } from './certs.ts';
+import { diffCommand } from './diff.ts';
 import { explainCommand } from './explain.ts';
 import { injectCommand } from './inject.ts';
 import { iptablesCommand } from './iptables.ts';
@@ -51,6 +52,7 @@ export const commandTable = {
     exits: 'check',
   }),
   explain: explainCommand,
+  diff: diffCommand,
   replay: replayCommand,
   test: testCommand,
   suggest: suggestCommand,

@@ -56,6 +56,17 @@ export class PathSpace {
     return '';
   }
 
+  isPrefix(path: string): boolean {
+    return this.#prefixes.has(path);
+  }
+
+  /** The longest prefix below which the class lies, itself apart; null for what lies below none. */
+  parentOf(cls: PathClass): string | null {
+    if (cls.kind === 'none') return null;
+    const path = cls.kind === 'one' ? cls.path : cls.prefix;
+    return path === '/' || path === '' ? null : this.#longestAbove(path);
+  }
+
   /** The prefixes of these that hold every path of the class, the longest first; `''` is the last of all. */
   *above(cls: PathClass): Generator<string> {
     if (cls.kind === 'one' && this.#prefixes.has(cls.path)) yield cls.path;

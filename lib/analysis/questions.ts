@@ -22,9 +22,14 @@ export function requestQuestion(port: number, protocol: Protocol, client: Client
     ...connectionQuestion(port, protocol, client),
     method,
     path: search === '' ? path : `${path}?${search}`,
-    ...(connects ? {} : { host: sampleHost }),
+    ...(connects || isHostless(protocol, leaf) ? {} : { host: sampleHost }),
     ...(headers.length === 0 ? {} : { headers }),
   };
+}
+
+/** Whether a request may do without a host, and nothing depends on it. */
+function isHostless(protocol: Protocol, { host, found }: Leaf): boolean {
+  return protocol === 'http1' && host.kind === 'any' && found.every((link) => (link?.rule.redirect ?? null) === null);
 }
 
 /** Of the protocols that requests come by, those by which a leaf's may. */

@@ -23,6 +23,11 @@ export const exitMeanings = {
     1: 'refused',
     64: 'wrong usage, unreadable policy (--requests: a line that cannot be read; the others are answered)',
   },
+  diff: {
+    0: 'no difference, or none of those that --fail-on names',
+    1: 'a difference',
+    64: 'wrong usage, unreadable policy',
+  },
   replay: {
     0: 'nothing would be decided otherwise',
     1: 'something would',

@@ -1,0 +1,267 @@
+import type { PortRange } from '../policy/workload.ts';
+import { rangesText } from './addresses.ts';
+import type { Block, Protocol } from './blocks.ts';
+import type { TlsClass } from './callers.ts';
+import type { HostClass, Leaf } from './leaves.ts';
+import type { PathClass, PathSpace } from './paths.ts';
+import { type Test, testKey } from './tests.ts';
+
+/*
+ * Blocks as text for people and programs: which clients and which requests a set holds, with as few words as say all of it.
+ */
+
+export interface ClientsText {
+  /** By which they come. */
+  readonly protocols: readonly Protocol[];
+  /** Null: anybody. */
+  readonly who: readonly string[] | null;
+  /** Networks; null: from anywhere. */
+  readonly from: { readonly only: readonly string[] } | { readonly but: readonly string[] } | null;
+}
+
+export interface RequestsText {
+  /** Null: any host. */
+  readonly hosts: readonly string[] | null;
+  /** `/a` alone, `/a/…` below it, `/a[/…]` both; null: any path. */
+  readonly paths: readonly string[] | null;
+  /** What else: a method, headers, parameters of the query. */
+  readonly conditions: readonly string[];
+}
+
+export function rangeText({ first, last }: PortRange): string {
+  return first === last ? `${first}` : `${first}-${last}`;
+}
+
+/** The clients of blocks of one port. */
+export function clientsText({ clients, addresses, tls: all, protocols }: Block): ClientsText[] {
+  const byTls = new Map<TlsClass, number[]>();
+  for (const cell of clients) {
+    for (const tls of cell.tls.classes) {
+      const known = byTls.get(tls);
+      if (known === undefined) byTls.set(tls, [...cell.addresses]);
+      else known.push(...cell.addresses);
+    }
+  }
+  const byAddresses = new Map<string, { readonly tls: TlsClass[]; readonly addresses: readonly number[] }>();
+  for (const [tls, within] of byTls) {
+    const key = [...within].sort((a, b) => a - b).join();
+    const known = byAddresses.get(key);
+    if (known === undefined) byAddresses.set(key, { tls: [tls], addresses: within });
+    else known.tls.push(tls);
+  }
+  return [...byAddresses.values()].map(({ tls, addresses: within }) => ({
+    protocols,
+    who: whoText(tls, all),
+    from: rangesText(addresses.rangesOf(within)),
+  }));
+}
+
+const kindTexts = {
+  none: 'without TLS',
+  anonymous: 'TLS without an identity',
+  passthrough: 'TLS for another name',
+} as const;
+
+function whoText(tls: readonly TlsClass[], all: readonly TlsClass[]): string[] | null {
+  if (tls.length === all.length && new Set(all.map(({ kind }) => kind)).size > 2) return null;
+  const of = (kind: TlsClass['kind'], list: readonly TlsClass[]): number =>
+    list.filter((each) => each.kind === kind).length;
+  const everyName = of('identity', tls) === of('identity', all);
+  const names = everyName && of('identity', tls) > 0 ? ['any identity'] : tls.flatMap(nameText);
+  // Names in full come before what stands for many.
+  names.sort((a, b) => Number(a.startsWith('any ')) - Number(b.startsWith('any ')) || (a < b ? -1 : 1));
+  return [...names, ...tls.flatMap((each) => (each.kind === 'identity' ? [] : [kindTexts[each.kind]]))];
+}
+
+function nameText(tls: TlsClass): string[] {
+  if (tls.kind !== 'identity') return [];
+  const { name, of } = tls;
+  if (of.kind === 'one') return [name];
+  const like = of.like.map(({ pattern, holds }) => ` ${holds ? 'like' : 'unlike'} ${pattern}`).join(' and');
+  if (of.kind === 'spiffe') return [`any other SPIFFE ID${like}`];
+  return [of.suffix === '' ? `any other DNS name${like}` : `any other *${of.suffix}${like}`];
+}
+
+/** What all of the leaves are, put together where they differ in nothing that counts. */
+export function requestsText(leaves: readonly Leaf[]): RequestsText[] {
+  const merged = withoutIrrelevant(leaves);
+  const byHost = new Map<
+    string,
+    { readonly leaf: Leaf; readonly conditions: readonly string[]; readonly classes: PathClass[] }
+  >();
+  for (const { leaf, tests } of merged) {
+    const conditions = conditionTexts(tests);
+    const key = JSON.stringify([hostText(leaf.host), conditions]);
+    const known = byHost.get(key);
+    if (known === undefined) byHost.set(key, { leaf, conditions, classes: [leaf.path] });
+    else known.classes.push(leaf.path);
+  }
+  const rows = new Map<string, { readonly hosts: HostClass[]; readonly row: RequestsText; readonly all: number }>();
+  for (const { leaf, conditions, classes } of byHost.values()) {
+    const paths = pathsText(classes, leaf.paths);
+    const key = JSON.stringify([paths, conditions]);
+    const known = rows.get(key);
+    // Any other host, and one with an escape.
+    if (known === undefined)
+      rows.set(key, { hosts: [leaf.host], row: { hosts: null, paths, conditions }, all: leaf.hosts.size + 2 });
+    else known.hosts.push(leaf.host);
+  }
+  return [...rows.values()].map(({ hosts, row, all }) => ({ ...row, hosts: hostsText(hosts, all) }));
+}
+
+function hostsText(hosts: readonly HostClass[], all: number): string[] | null {
+  const [first] = hosts;
+  if (first?.kind === 'any' || hosts.length === all) return null;
+  return hosts.map(hostText);
+}
+
+function hostText(host: HostClass): string {
+  switch (host.kind) {
+    case 'one':
+    case 'wildcard':
+      return host.host;
+    case 'escaped':
+      return 'a host with an escape';
+    default:
+      return 'any other host';
+  }
+}
+
+interface MergedLeaf {
+  readonly leaf: Leaf;
+  /** By key, whether it holds. */
+  readonly tests: ReadonlyMap<string, readonly [test: Test, holds: boolean]>;
+}
+
+/** Two leaves that only one test sets apart are one without it. */
+function withoutIrrelevant(leaves: readonly Leaf[]): MergedLeaf[] {
+  let merged: MergedLeaf[] = leaves.map((leaf) => ({
+    leaf,
+    tests: new Map(
+      [...leaf.holding.map((test) => [test, true] as const), ...leaf.failing.map((test) => [test, false] as const)]
+        // Clients are told by their names elsewhere, and calls by their protocol.
+        .filter(([{ kind }]) => kind !== 'identity' && kind !== 'grpc')
+        .map((pair) => [testKey(pair[0]), pair]),
+    ),
+  }));
+  for (;;) {
+    const next = mergedOnce(merged);
+    if (next.length === merged.length) return next;
+    merged = next;
+  }
+}
+
+function mergedOnce(leaves: readonly MergedLeaf[]): MergedLeaf[] {
+  const kept = new Map<string, MergedLeaf>();
+  const textOf = ({ leaf, tests }: MergedLeaf, without: string | null): string =>
+    JSON.stringify([
+      hostText(leaf.host),
+      pathKey(leaf.path),
+      [...tests].flatMap(([key, [, holds]]) => (key === without ? [] : [`${key} ${holds}`])).sort(),
+    ]);
+  for (const each of leaves) kept.set(textOf(each, null), each);
+  const partners = new Map<string, MergedLeaf>();
+  for (const [text, each] of [...kept]) {
+    for (const [key, [, holds]] of each.tests) {
+      const place = `${key} ${textOf(each, key)}`;
+      const other = partners.get(place);
+      const isOther =
+        other !== undefined && other !== each && kept.get(textOf(other, null)) === other && kept.has(text);
+      if (!isOther || other.tests.get(key)?.[1] === holds) {
+        partners.set(place, each);
+        continue;
+      }
+      const tests = new Map(each.tests);
+      tests.delete(key);
+      kept.delete(text);
+      kept.delete(textOf(other, null));
+      const joined = { leaf: each.leaf, tests };
+      kept.set(textOf(joined, null), joined);
+      break;
+    }
+  }
+  return [...kept.values()];
+}
+
+function pathKey(path: PathClass): string {
+  return path.kind === 'one' ? `= ${path.path}` : path.kind === 'below' ? `< ${path.prefix}` : path.method;
+}
+
+function conditionTexts(tests: MergedLeaf['tests']): string[] {
+  const texts = [...tests.values()].map(([test, holds]) => conditionText(test, holds));
+  // A method that is named says that it is none of the others.
+  const named = [...tests.values()].some(([test, holds]) => test.kind === 'method' && holds);
+  const failing = named ? /^not [A-Z]+$/ : /^$/;
+  return texts.filter((text) => !failing.test(text)).sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
+}
+
+function rank(text: string): number {
+  return /^[A-Z]/.test(text) ? 0 : /^not [A-Z]+$/.test(text) ? 1 : text.startsWith('without') ? 3 : 2;
+}
+
+function conditionText(test: Test, holds: boolean): string {
+  switch (test.kind) {
+    case 'method':
+      return holds ? test.method : `not ${test.method}`;
+    case 'path':
+      return `path ${holds ? 'like' : 'unlike'} ${test.pattern}`;
+    case 'header':
+    case 'query': {
+      const { name, type, value } = test.match;
+      const what = test.kind === 'header' ? `header ${name}:` : `query ${name}=`;
+      return `${holds ? 'with' : 'without'} ${what}${type === 'regex' ? ` like ${value}` : `${test.kind === 'header' ? ' ' : ''}${value}`}`;
+    }
+    case 'bare':
+      return holds ? 'without content or upgrade' : 'with content or an upgrade';
+    case 'alias':
+      return `with a header that servers may take for ${test.name}`;
+    default:
+      return testKey(test);
+  }
+}
+
+/** Paths, then what lies below prefixes from the longest on. */
+function innerFirst({ classes }: PathSpace): PathClass[] {
+  const length = (cls: PathClass): number =>
+    cls.kind === 'one' ? Number.POSITIVE_INFINITY : cls.kind === 'below' ? cls.prefix.length : -1;
+  return [...classes].sort((a, b) => length(b) - length(a));
+}
+
+const mostBut = 5;
+
+/** Null for every path. */
+function pathsText(classes: readonly PathClass[], space: PathSpace): string[] | null {
+  const had = new Set(classes.map(pathKey));
+  if (space.classes.every((cls) => had.has(pathKey(cls)))) return null;
+  const but = new Map<string, string[]>();
+  const rows: { readonly text: string; readonly below: string | null }[] = [];
+  for (const cls of innerFirst(space)) {
+    const above = space.parentOf(cls);
+    const has = had.has(pathKey(cls));
+    const parentHas = above !== null && had.has(`< ${above}`);
+    if (cls.kind === 'one') {
+      const twin = space.isPrefix(cls.path) ? had.has(`< ${cls.path}`) : null;
+      // One that has all below it as well is told there.
+      if (has && !parentHas && twin !== true) rows.push({ text: cls.path, below: null });
+      if (!has && parentHas && twin !== false) but.set(above, [...(but.get(above) ?? []), cls.path]);
+    } else if (cls.kind === 'below') {
+      const point = cls.prefix === '' ? '/' : cls.prefix;
+      const whole = had.has(`= ${point}`);
+      if (has && !parentHas) rows.push({ text: whole ? `${cls.prefix}[/…]` : `${cls.prefix}/…`, below: cls.prefix });
+      if (has && parentHas && !whole) but.set(above, [...(but.get(above) ?? []), point]);
+      if (!has && parentHas)
+        but.set(above, [...(but.get(above) ?? []), whole ? `${cls.prefix}/…` : `${cls.prefix}[/…]`]);
+      if (has && parentHas)
+        for (const path of but.get(cls.prefix) ?? []) but.set(above, [...(but.get(above) ?? []), path]);
+    } else if (has && !had.has('< '))
+      rows.push({ text: cls.method === 'OPTIONS' ? 'OPTIONS *' : 'CONNECT', below: null });
+  }
+  return rows.map(({ text, below }) => {
+    const except = below === null ? [] : (but.get(below) ?? []);
+    const shown = except.slice(0, mostBut).join(', ');
+    const more = except.length > mostBut ? ` and ${except.length - mostBut} more` : '';
+    const own = text === '[/…]' ? 'any path' : text === '/…' ? 'any path but /' : text;
+    if (except.length === 0) return own;
+    return own === 'any path but /' ? `${own}, ${shown}${more}` : `${own} but ${shown}${more}`;
+  });
+}
