@@ -56,8 +56,7 @@ function changeRows(
   const row = rowsOf(width);
   return [
     row('ports', listed(ports.map(rangeText))),
-    ...clients.slice(0, mostShown).map((each, i) => row(i === 0 ? 'clients' : '', clientText(each))),
-    ...more(clients.length, row),
+    ...clientRows(clients, row),
     ...requestRows(requests, row),
     row('before', outcomeText(before)),
     row('after', outcomeText(after)),
@@ -85,12 +84,19 @@ function listed(items: readonly string[]): string {
   return items.length > mostShown ? `${shown} and ${items.length - mostShown} more` : shown;
 }
 
-export function clientText({ who, from, protocols }: ClientsText): string {
+function clientText({ who, from, protocols }: ClientsText): string {
   const names = who === null ? 'anybody' : listed(who);
   const by = protocolText(protocols);
   const all = `${names}${by === '' ? '' : `, by ${by},`}`;
   if (from === null) return all.replace(/,$/, '');
   return 'only' in from ? `${all} from ${listed(from.only)}` : `${all} from anywhere but ${listed(from.but)}`;
+}
+
+export function clientRows(clients: readonly ClientsText[], row: Row): string[] {
+  return [
+    ...clients.slice(0, mostShown).map((each, i) => row(i === 0 ? 'clients' : '', clientText(each))),
+    ...more(clients.length, row),
+  ];
 }
 
 export function requestRows(requests: readonly RequestsText[] | null, row: Row): string[] {

@@ -6,6 +6,7 @@ import type { ExplainQuery } from '../lib/policy/explain.ts';
 import { nearestName } from '../lib/policy/nearest.ts';
 import { portsOfServer, serverPortNames, serviceAccountIdentity, type Workload } from '../lib/policy/workload.ts';
 import type { GivenQuestion } from '../lib/records/record.ts';
+import { UsageError } from './arguments.ts';
 import { type Noted, notedClient, notedIdentity, notesOfArrival } from './explain-notes.ts';
 
 export type { GivenQuestion };
@@ -163,4 +164,16 @@ function headersOf({ headers }: GivenQuestion): readonly (readonly [string, stri
       throw new BadQuestion('headers', `${JSON.stringify(name)} is neither a string nor a list of strings`);
     });
   });
+}
+
+/** The values of `--header 'K: V'` by name. @throws UsageError */
+export function headersOfFlags(values: readonly string[]): Readonly<Record<string, readonly string[]>> {
+  const headers = values.map((header): readonly [string, string] => {
+    const colon = header.indexOf(':');
+    if (colon < 1)
+      throw new UsageError('bad-question', `--header ${JSON.stringify(header)} has no name`, "write --header 'K: V'");
+    return [header.slice(0, colon).trim(), header.slice(colon + 1).trim()];
+  });
+  const byName = Map.groupBy(headers, ([name]) => name);
+  return Object.fromEntries([...byName].map(([name, pairs]) => [name, pairs.map(([, value]) => value)]));
 }

@@ -8,7 +8,7 @@ import { refText } from '../lib/resource-ref.ts';
 import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 import { withNotes } from './explain-notes.ts';
 import { answerOf, policyOf } from './explain-policy.ts';
-import { type Asked, BadQuestion, queryFrom } from './explain-query.ts';
+import { type Asked, BadQuestion, headersOfFlags, queryFrom } from './explain-query.ts';
 import { answerLines } from './explain-requests.ts';
 import { policyPathsOf, workloadOf } from './pod.ts';
 
@@ -74,14 +74,7 @@ function queryOfFlags(line: CommandLine<Flag>, asked: Asked): ReturnType<typeof 
     if (name === 'header' || !line.has(name)) continue;
     question[name === 'service-account' ? 'serviceAccount' : name] = line.value(name);
   }
-  const headers: [string, string][] = line.values('header').map((header) => {
-    const colon = header.indexOf(':');
-    if (colon < 1)
-      throw new UsageError('bad-question', `--header ${JSON.stringify(header)} has no name`, "write --header 'K: V'");
-    return [header.slice(0, colon).trim(), header.slice(colon + 1).trim()];
-  });
-  const byName = Map.groupBy(headers, ([name]) => name);
-  question.headers = Object.fromEntries([...byName].map(([name, pairs]) => [name, pairs.map(([, value]) => value)]));
+  question.headers = headersOfFlags(line.values('header'));
   try {
     return queryFrom(question, asked);
   } catch (error) {

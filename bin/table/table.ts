@@ -3,6 +3,7 @@ import { diffCommand } from './diff.ts';
 import { explainCommand } from './explain.ts';
 import { injectCommand } from './inject.ts';
 import { iptablesCommand } from './iptables.ts';
+import { canCommand, whoCommand } from './reach.ts';
 import { replayCommand } from './replay.ts';
 import { type CommandRow, command, flagsOnly, once, toggle } from './row.ts';
 import { suggestCommand } from './suggest.ts';
@@ -53,6 +54,8 @@ export const commandTable = {
   }),
   explain: explainCommand,
   diff: diffCommand,
+  who: whoCommand,
+  can: canCommand,
   replay: replayCommand,
   test: testCommand,
   suggest: suggestCommand,

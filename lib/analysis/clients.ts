@@ -50,8 +50,10 @@ export interface AskedGrants {
 
 interface Indexed {
   readonly entries: readonly Authorization[];
-  /** By name in full, places of the entries that have it. */
-  readonly byName: ReadonlyMap<string, readonly number[]>;
+  /** By name in full, the numbers of the sets of identities that have it. */
+  readonly setsOf: ReadonlyMap<string, readonly number[]>;
+  /** By set of identities, the places of the entries that take it. */
+  readonly placesOf: ReadonlyMap<number, readonly number[]>;
   /** Places of entries that take several names, or none. */
   readonly general: readonly number[];
 }
@@ -85,15 +87,10 @@ export class ClientSpace {
 
   /** All clients with these kinds of TLS, in cells. */
   cells(lists: readonly AskedGrants[], kinds: readonly TlsClass['kind'][], shapes: Shapes): ClientCell[] {
-    const indexed = lists.map(({ list }) => index(list));
-    const names = new Set(indexed.flatMap(({ byName }) => [...byName.keys()]));
+    const indexed = lists.map(({ list }) => index(list, shapes));
+    const names = new Set(indexed.flatMap(({ setsOf }) => [...setsOf.keys()]));
     const named = new Set([...names].flatMap((name) => this.#byName.get(name) ?? []));
-    const groups: Group[] = [];
-    for (const tls of named) {
-      if (!kinds.includes(tls.kind)) continue;
-      const places = lists.map(({ seesTls }, i) => placesFor(indexed[i] as Indexed, tls, seesTls));
-      groups.push({ tls: new TlsSet([tls]), first: tls, places, mark: this.#marks.get(tls) ?? '' });
-    }
+    const groups = kinds.includes('identity') ? this.#namedGroups(named, lists, indexed) : [];
     for (const { classes, places, mark } of this.#generalGroups(lists, indexed, kinds, shapes)) {
       const tls = new TlsSet(classes, named);
       const { first } = tls;
@@ -101,6 +98,26 @@ export class ClientSpace {
     }
     const roles = lists.map(({ role }) => role);
     return groups.flatMap((group) => this.#divided(group, indexed, roles));
+  }
+
+  /** Names that lists have in full, put together where all lists have them at the same places. */
+  #namedGroups(named: ReadonlySet<TlsClass>, lists: readonly AskedGrants[], indexed: readonly Indexed[]): Group[] {
+    const alike = new Map<string, TlsClass[]>();
+    for (const tls of named) {
+      const places = lists.map(({ seesTls }, i) => {
+        const list = indexed[i] as Indexed;
+        return `${generalFor(list, tls, seesTls).join()} ${setsFor(list, tls).join()}`;
+      });
+      const key = `${this.#marks.get(tls)} ${places.join('|')}`;
+      const known = alike.get(key);
+      if (known === undefined) alike.set(key, [tls]);
+      else known.push(tls);
+    }
+    return [...alike.values()].map((classes) => {
+      const first = classes[0] as TlsClass;
+      const places = lists.map(({ seesTls }, i) => placesFor(indexed[i] as Indexed, first, seesTls));
+      return { tls: new TlsSet(classes), first, places, mark: this.#marks.get(first) ?? '' };
+    });
   }
 
   #generalGroups(
@@ -177,22 +194,30 @@ function entriesOf(list: GrantList): readonly Authorization[] {
 
 const indexes = new WeakMap<GrantList, Indexed>();
 
-function index(list: GrantList): Indexed {
+function index(list: GrantList, shapes: Shapes): Indexed {
   const known = indexes.get(list);
   if (known !== undefined) return known;
   const entries = entriesOf(list);
-  const byName = new Map<string, number[]>();
+  const setsOf = new Map<string, number[]>();
+  const placesOf = new Map<number, number[]>();
   const general: number[] = [];
   entries.forEach(({ tls }, place) => {
     if (tls.kind !== 'identities' || tls.identities.suffixes.length > 0) general.push(place);
     if (tls.kind !== 'identities') return;
+    const set = shapes.identities(tls.identities);
+    const places = placesOf.get(set);
+    if (places !== undefined) {
+      places.push(place);
+      return;
+    }
+    placesOf.set(set, [place]);
     for (const name of tls.identities.exact) {
-      const places = byName.get(name);
-      if (places === undefined) byName.set(name, [place]);
-      else places.push(place);
+      const sets = setsOf.get(name);
+      if (sets === undefined) setsOf.set(name, [set]);
+      else sets.push(set);
     }
   });
-  const made = { entries, byName, general };
+  const made = { entries, setsOf, placesOf, general };
   indexes.set(list, made);
   return made;
 }
@@ -209,11 +234,16 @@ function generalFor({ entries, general }: Indexed, tls: TlsClass, seesTls: boole
   });
 }
 
+/** The sets of identities that have a name in full. */
+function setsFor({ setsOf }: Indexed, tls: TlsClass): readonly number[] {
+  return tls.kind === 'identity' ? (setsOf.get(tls.name) ?? []) : [];
+}
+
 /** The entries whose TLS rule holds, in order. */
 function placesFor(indexed: Indexed, tls: TlsClass, seesTls: boolean): readonly number[] {
   const holding = generalFor(indexed, tls, seesTls);
-  const named = seesTls && tls.kind === 'identity' ? indexed.byName.get(tls.name) : undefined;
-  return named === undefined ? holding : [...new Set([...holding, ...named])].sort((a, b) => a - b);
+  const named = seesTls ? setsFor(indexed, tls).flatMap((set) => indexed.placesOf.get(set) ?? []) : [];
+  return named.length === 0 ? holding : [...new Set([...holding, ...named])].sort((a, b) => a - b);
 }
 
 /** For each class of addresses the place of the first entry that covers it; -1 for none. */

@@ -66,7 +66,7 @@ function whoText(tls: readonly TlsClass[], all: readonly TlsClass[]): string[] |
   if (tls.length === all.length && new Set(all.map(({ kind }) => kind)).size > 2) return null;
   const of = (kind: TlsClass['kind'], list: readonly TlsClass[]): number =>
     list.filter((each) => each.kind === kind).length;
-  const everyName = of('identity', tls) === of('identity', all);
+  const everyName = of('identity', tls) === of('identity', all) && of('identity', all) > 1;
   const names = everyName && of('identity', tls) > 0 ? ['any identity'] : tls.flatMap(nameText);
   // Names in full come before what stands for many.
   names.sort((a, b) => Number(a.startsWith('any ')) - Number(b.startsWith('any ')) || (a < b ? -1 : 1));
@@ -240,7 +240,8 @@ function pathsText(classes: readonly PathClass[], space: PathSpace): string[] | 
     const has = had.has(pathKey(cls));
     const parentHas = above !== null && had.has(`< ${above}`);
     if (cls.kind === 'one') {
-      const twin = space.isPrefix(cls.path) ? had.has(`< ${cls.path}`) : null;
+      const prefix = cls.path === '/' ? '' : cls.path;
+      const twin = space.isPrefix(prefix) ? had.has(`< ${prefix}`) : null;
       // One that has all below it as well is told there.
       if (has && !parentHas && twin !== true) rows.push({ text: cls.path, below: null });
       if (!has && parentHas && twin !== false) but.set(above, [...(but.get(above) ?? []), cls.path]);

@@ -136,14 +136,17 @@ export class PortWork {
   *#requests(manner: Manner, space: ClientSpace, tests: readonly NamedMatch[]): Generator<Block> {
     const { shapes, scope, unexamined, sides } = this.#options;
     const tables = manner.modes.map((mode, i) => ({ chains: this.#chainsOf(i, mode) }));
+    const respelled = tables.some(({ chains }) => chains.some(({ role }) => role.startsWith('folded')));
     const wanted = sides.length > 1 && this.#routesDecide(manner) ? 'different' : 'all';
     const groups = new Map<string, { readonly protocols: readonly Protocol[]; readonly leaves: Leaf[] }>();
     const file = (leaf: Leaf): void => {
-      const protocols = protocolsOf(leaf, manner.protocols);
-      if (protocols.length === 0) return;
+      const own = protocolsOf(leaf, manner.protocols);
+      if (own.length === 0) return;
+      // A request without a path is one more of the same, even where HTTP/2 has no such request.
+      const protocols = leaf.path.kind === 'none' ? manner.protocols : own;
       const named = [leaf.holding, leaf.failing].map((list) => list.filter(({ kind }) => kind === 'identity'));
       const aliases = leaf.holding.filter(({ kind }) => kind === 'alias');
-      const found = leaf.found.map((link) => (link === null ? -1 : shapes.found(link)));
+      const found = leaf.found.map((link) => (link === null ? '' : shapes.done(link, respelled)));
       const escaped = leaf.host.kind === 'escaped';
       const key = JSON.stringify([found, named, aliases, escaped, protocols]);
       const group = groups.get(key);
@@ -190,22 +193,21 @@ export class PortWork {
     tests: readonly NamedMatch[],
   ): Generator<Block> {
     const [first] = leaves;
-    const [protocol] = protocols;
-    if (first === undefined || protocol === undefined) return;
-    const port = this.#options.port.sample;
+    if (first === undefined) return;
+    const questionOf = (client: ClientCell, leaf: Leaf): Block['example'] => {
+      const [protocol = 'http1'] = protocolsOf(leaf, protocols);
+      return requestQuestion(this.#options.port.sample, protocol, client, leaf);
+    };
     const lists = this.#listsOf(manner, first);
     const cells = space
       .cells(lists, manner.kinds, this.#options.shapes)
       .filter((cell) => identityFits(first, cell.sample.tls, tests))
-      .filter(
-        (cell) =>
-          manner.modes.includes('routes') || !this.#isUnread(requestQuestion(port, protocol, cell, first), cell),
-      );
+      .filter((cell) => manner.modes.includes('routes') || !this.#isUnread(questionOf(cell, first), cell));
     const [probe] = cells;
     if (probe === undefined) return;
     // What one client is answered tells whether the requests are alike indeed; their paths may be read in other ways.
-    for (const alike of this.#alike(leaves, (leaf) => requestQuestion(port, protocol, probe, leaf), probe)) {
-      const ask = (client: ClientCell) => requestQuestion(port, protocol, client, alike[0] as Leaf);
+    for (const alike of this.#alike(leaves, (leaf) => questionOf(probe, leaf), probe)) {
+      const ask = (client: ClientCell) => questionOf(client, alike[0] as Leaf);
       yield* this.#judged(cells, space, manner.kinds, protocols, alike, ask);
     }
   }

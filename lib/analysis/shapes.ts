@@ -70,6 +70,12 @@ export class Shapes {
     return this.of(`f ${this.rule(rule)} ${JSON.stringify([literal, rule.redirect === null ? '' : prefix])}`);
   }
 
+  /** The same, but for the spelling of its path where it is a matter of none. */
+  done(link: Link, respelled: boolean): string {
+    const { rule, prefix, literal } = link;
+    return `${this.rule(rule)} ${rule.redirect === null ? '' : prefix} ${respelled ? literal : ''}`;
+  }
+
   /** The same but for whom it lets in. */
   effects({ rule, prefix, literal }: Link): string {
     return JSON.stringify([rule.effects, rule.sealed, literal, rule.redirect === null ? '' : prefix]);

@@ -28,6 +28,8 @@ export const exitMeanings = {
     1: 'a difference',
     64: 'wrong usage, unreadable policy',
   },
+  who: { 0: 'somebody can reach it', 1: 'nobody can', 64: 'wrong usage, unreadable policy' },
+  can: { 0: 'the client may do something', 1: 'nothing', 64: 'wrong usage, unreadable policy' },
   replay: {
     0: 'nothing would be decided otherwise',
     1: 'something would',

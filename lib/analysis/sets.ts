@@ -1,0 +1,77 @@
+import type { ExplainQuery } from '../policy/explain.ts';
+import type { PortRange } from '../policy/workload.ts';
+import type { Block } from './blocks.ts';
+import { type ClientsText, clientsText, type RequestsText, requestsText } from './describe.ts';
+import { type Outcome, outcomeKey } from './outcome.ts';
+
+/** Questions that are decided alike, in as few words as say which they are, with one of them. */
+export interface QuestionSet {
+  /** One for each policy. */
+  readonly outcomes: readonly Outcome[];
+  readonly ports: readonly PortRange[];
+  readonly clients: readonly ClientsText[];
+  /** Null: whatever comes on a connection of which no request is read. */
+  readonly requests: readonly RequestsText[] | null;
+  readonly example: ExplainQuery;
+}
+
+/** What blocks say together: those that differ in one thing alone are one set. */
+export function setsOf(blocks: Iterable<Block>): QuestionSet[] {
+  const byClients = groupsOf(blocks, ({ outcomes, port, requests, ...block }) => [
+    outcomes.map(outcomeKey),
+    port.ranges,
+    clientsText({ outcomes, port, requests, ...block }),
+    requests === null,
+  ]);
+  const sets = byClients.map((group): QuestionSet => {
+    const { outcomes, port, example, ...block } = group[0] as Block;
+    const leaves = group.flatMap(({ requests }) => requests ?? []);
+    const clients = clientsText({ outcomes, port, example, ...block });
+    const requests = block.requests === null ? null : requestsText(leaves);
+    return { outcomes, ports: port.ranges, clients, requests, example };
+  });
+  const byRequests = groupsOf(sets, ({ outcomes, ports, requests }) => [outcomes.map(outcomeKey), ports, requests]).map(
+    (group): QuestionSet => ({
+      ...(group[0] as QuestionSet),
+      clients: joinedClients(group.flatMap(({ clients }) => clients)),
+    }),
+  );
+  return groupsOf(byRequests, ({ outcomes, clients, requests }) => [outcomes.map(outcomeKey), clients, requests]).map(
+    (group): QuestionSet => ({
+      ...(group[0] as QuestionSet),
+      ports: joinedRanges(group.flatMap(({ ports }) => ports)),
+    }),
+  );
+}
+
+function groupsOf<Item>(items: Iterable<Item>, alike: (item: Item) => unknown): Item[][] {
+  const groups = new Map<string, Item[]>();
+  for (const item of items) {
+    const key = JSON.stringify(alike(item));
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
+  }
+  return [...groups.values()];
+}
+
+function joinedRanges(ranges: readonly PortRange[]): PortRange[] {
+  const joined: PortRange[] = [];
+  for (const range of [...ranges].sort((a, b) => a.first - b.first)) {
+    const previous = joined.at(-1);
+    if (previous?.last === range.first - 1) joined[joined.length - 1] = { first: previous.first, last: range.last };
+    else joined.push(range);
+  }
+  return joined;
+}
+
+/** The same clients by several protocols are told once. */
+function joinedClients(clients: readonly ClientsText[]): ClientsText[] {
+  const found = new Map<string, ClientsText>();
+  for (const each of clients) {
+    const key = JSON.stringify([each.who, each.from]);
+    const protocols = [...new Set([...(found.get(key)?.protocols ?? []), ...each.protocols])];
+    found.set(key, { ...each, protocols });
+  }
+  return [...found.values()];
+}
