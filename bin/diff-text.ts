@@ -1,7 +1,7 @@
 import { styleText } from 'node:util';
 import { type ChangeKind, changeKinds, type PolicyChange } from '../lib/analysis/compare.ts';
 import { type ClientsText, type RequestsText, rangeText } from '../lib/analysis/describe.ts';
-import type { Outcome } from '../lib/analysis/outcome.ts';
+import type { Answered } from '../lib/analysis/outcome.ts';
 import { oneLine } from '../lib/printable.ts';
 import { refText } from '../lib/resource-ref.ts';
 import type { CommandLine } from './arguments.ts';
@@ -129,7 +129,7 @@ function requestText({ hosts, paths, conditions }: RequestsText): string {
     .join(' ');
 }
 
-export function outcomeText({ verdict, tcp, audit, authz, effects, status, closedBy }: Outcome): string {
+export function outcomeText({ verdict, tcp, audit, authz, effects, status, closedBy }: Answered): string {
   const by = authz === null ? '' : ` by ${refText(authz)}`;
   const audited = audit ? ' (audit)' : '';
   const more = effects.length === 0 ? '' : `, ${effects.join(', ')}`;

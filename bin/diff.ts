@@ -1,4 +1,4 @@
-import type { Side } from '../lib/analysis/blocks.ts';
+import type { AskedPolicy } from '../lib/analysis/blocks.ts';
 import { type ChangeKind, changesOf, type PolicyChange } from '../lib/analysis/compare.ts';
 import { partition } from '../lib/analysis/partition.ts';
 import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
@@ -55,7 +55,7 @@ function gateOf(line: CommandLine<FlagOf<'diff'>>): readonly ChangeKind[] {
 }
 
 /** Null, with the problems printed, when it cannot be read. */
-async function sideOf(path: string, workload: Workload, io: Io): Promise<Side | null> {
+async function sideOf(path: string, workload: Workload, io: Io): Promise<AskedPolicy | null> {
   // Each question comes an hour after the last, so that no rate limit is ever spent.
   let nowMs = 0;
   return policyOf([path], workload, io, () => {
@@ -65,7 +65,7 @@ async function sideOf(path: string, workload: Workload, io: Io): Promise<Side | 
 }
 
 function compared(
-  sides: readonly Side[],
+  sides: readonly AskedPolicy[],
   workload: Workload,
   io: Io,
 ): { readonly changes: readonly PolicyChange[]; readonly unexamined: readonly string[] } {

@@ -136,7 +136,7 @@ function answerTo({ index, documents, workload }: LoadedSuite, query: ExplainQue
   const instant = 0;
   const authorizer = createAuthorizer({ nowMs: () => instant });
   authorizer.swap(index);
-  const asked = { authorizer, documents, workload };
+  const asked = { authorizer, index, documents, workload };
   for (let i = 1; i < repeat; i++) answerOf(asked, query);
   return answerOf(asked, query);
 }

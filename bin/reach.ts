@@ -1,4 +1,4 @@
-import type { Block, Scope } from '../lib/analysis/blocks.ts';
+import type { QuestionBlock, QuestionScope } from '../lib/analysis/blocks.ts';
 import { partition } from '../lib/analysis/partition.ts';
 import { type QuestionSet, setsOf } from '../lib/analysis/sets.ts';
 import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
@@ -13,18 +13,18 @@ import { Progress } from './progress.ts';
 import { grantJson, grantsText } from './reach-text.ts';
 import type { PodFlag } from './table/pod.ts';
 
-type Line = CommandLine<PodFlag | 'policy' | 'json'>;
+type ReachLine = CommandLine<PodFlag | 'policy' | 'json'>;
 
 /** What is asked, of questions that are checked as those of `explain` are. */
 export interface ReachQuestion {
   readonly given: GivenQuestion;
-  readonly scopeOf: (query: ExplainQuery) => Scope;
+  readonly scopeOf: (query: ExplainQuery) => QuestionScope;
   /** For people, where there is nothing to show. */
   readonly none: string;
 }
 
 /** Prints all that a policy lets in of some questions. @throws UsageError */
-export async function reach(line: Line, io: Io, { given, scopeOf, none }: ReachQuestion): Promise<ExitStatus> {
+export async function reach(line: ReachLine, io: Io, { given, scopeOf, none }: ReachQuestion): Promise<ExitStatus> {
   const paths = policyPathsOf(line.values('policy'), io);
   const workload = workloadOf(line, io);
   const scope = scopeOf(checked(given, workload));
@@ -63,7 +63,7 @@ function isDefault({ outcomes: [outcome] }: QuestionSet): boolean {
 }
 
 /** Questions that are let in, or sent elsewhere by who would let them in. */
-function grantsOf(blocks: Iterable<Block>): QuestionSet[] {
+function grantsOf(blocks: Iterable<QuestionBlock>): QuestionSet[] {
   return setsOf(
     (function* () {
       for (const block of blocks) {

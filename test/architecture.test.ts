@@ -565,6 +565,7 @@ const steps: readonly Step[] = [
       // What rules ask for, never what the app gets.
       'lib/policy/decide/route-entries.ts': 1,
       'lib/policy/decide/value-match.ts': 1,
+      'lib/analysis/tests.ts': 1,
     },
     examples: {
       is: ["headers.push('l5d-client-id', id)", '[...lines, identityHeader, id]'],
@@ -892,6 +893,9 @@ const forTests: ReadonlyMap<string, readonly string[]> = new Map([
   ['lib/proxy/http/refuse.ts', ['failureOf']],
   // Parts whose many rows would each need a server, a client, a kernel or a terminal.
   ['bin/help.ts', ['commandHelp']],
+  // Whether a set holds a question is asked where sets are held to questions.
+  ['lib/analysis/addresses.ts', ['addressValue']],
+  ['lib/analysis/callers.ts', ['isOf']],
   ['lib/policy-test/format.ts', ['testSchema']],
   ['lib/ops/admin-app.ts', ['acceptsGzip']],
   ['lib/policy/pod.ts', ['probePath']],

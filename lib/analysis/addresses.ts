@@ -69,7 +69,7 @@ export function addressValue(ip: IpAddress): bigint {
   return ip.family === 4 ? BigInt(ip.value) : ip.words.reduce((sum, word) => (sum << 32n) | BigInt(word), 0n);
 }
 
-export function addressOf(family: 4 | 6, value: bigint): IpAddress {
+function addressOf(family: 4 | 6, value: bigint): IpAddress {
   if (family === 4) return ipv4(Number(value));
   const word = (shift: bigint): number => Number((value >> shift) & 0xffff_ffffn);
   return ipv6(word(96n), word(64n), word(32n), word(0n));
@@ -172,7 +172,7 @@ function complement(ranges: readonly AddressRange[]): AddressRange[] {
   return rest.filter(({ family, first, last }) => family === 4 || first < mapped[0] || last > mapped[1]);
 }
 
-export function cidrsOf({ family, first, last }: AddressRange): string[] {
+function cidrsOf({ family, first, last }: AddressRange): string[] {
   const width = family === 4 ? 32 : 128;
   const texts: string[] = [];
   for (let at = first; at <= last; ) {

@@ -6,7 +6,7 @@ import { type PatternInstruction, type PatternProgram, patternProgram } from '..
  */
 
 /** A deterministic automaton whose states are made when they are reached. */
-export interface Machine {
+export interface TextMachine {
   /** Characters from one of these to the next are alike to it; ascending. */
   readonly bounds: readonly number[];
   readonly start: number;
@@ -19,7 +19,7 @@ export const dead = -1;
 
 /** What a text must be in (`holds`), or must not be in. */
 export interface Want {
-  readonly machine: Machine;
+  readonly machine: TextMachine;
   readonly holds: boolean;
 }
 
@@ -49,7 +49,7 @@ export function textOf(wants: readonly Want[], accept: (text: string) => boolean
   return null;
 }
 
-function isHeld(machine: Machine, state: number | undefined): boolean {
+function isHeld(machine: TextMachine, state: number | undefined): boolean {
   return state !== undefined && state !== dead && machine.holds(state);
 }
 
@@ -99,7 +99,7 @@ function contextOf(before: number, after: number): number {
 }
 
 /** The whole values that a program matches. */
-class PatternMachine implements Machine {
+class PatternMachine implements TextMachine {
   readonly bounds: readonly number[];
   readonly start: number;
   readonly #code: readonly PatternInstruction[];
@@ -195,13 +195,13 @@ function takes(instruction: PatternInstruction, rune: number): boolean {
 }
 
 /** Nothing, for a pattern that is none: as it matches nothing. */
-const nothing: Machine = { bounds: [], start: 0, step: () => dead, holds: () => false };
+const nothing: TextMachine = { bounds: [], start: 0, step: () => dead, holds: () => false };
 
-const machines = new Map<string, Machine>();
+const machines = new Map<string, TextMachine>();
 const mostMachines = 4096;
 
 /** The automaton of a regular expression that must match whole values. */
-export function patternMachine(source: string, ignoreCase = false): Machine {
+export function patternMachine(source: string, ignoreCase = false): TextMachine {
   const key = `${ignoreCase ? 'i' : ''}/${source}`;
   let machine = machines.get(key);
   if (machine === undefined) {

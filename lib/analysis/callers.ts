@@ -21,7 +21,7 @@ export type NamesOf =
   | { readonly kind: 'suffix'; readonly suffix: string; readonly like: readonly NameTest[] }
   | { readonly kind: 'spiffe'; readonly like: readonly NameTest[] };
 
-/** A regular expression of a route on `l5d-client-id`, and whether these names match it. */
+/** A regular expression of a route on the verified identity, and whether these names match it. */
 export interface NameTest {
   readonly pattern: string;
   readonly holds: boolean;
@@ -157,7 +157,7 @@ class Regions {
 
 const dnsLabel = '[a-z](?:[a-z0-9-]*[a-z0-9])?';
 
-/** Whether a name that a route asks of `l5d-client-id` is this class's. */
+/** Whether a name that a route asks of the verified identity is this class's. */
 export function nameHolds(test: NamedMatch, tls: TlsClass): boolean {
   if (tls.kind !== 'identity') return false;
   return test.type === 'exact' ? test.value === tls.name : patternHolds(test.value, tls.name);

@@ -23,7 +23,7 @@ export interface Link {
 }
 
 /** One of the tables that a decision asks, and how. */
-export interface Chain {
+export interface RuleChain {
   /** Chains of two policies that stand for the same thing have the same. */
   readonly role: string;
   readonly hosts: readonly string[];
@@ -39,7 +39,7 @@ export interface Literals {
 }
 
 /** Every chain of a table. @param table null: there is none, and so no route */
-export function chainsOf(table: RouteTable | null): readonly Chain[] {
+export function chainsOf(table: RouteTable | null): readonly RuleChain[] {
   if (table === null) return [];
   const outline = table.outline();
   const own = chains(outline, 'own', false);
@@ -47,7 +47,7 @@ export function chainsOf(table: RouteTable | null): readonly Chain[] {
   return table.traits.respelled ? [...own, ...chains(outline, 'folded', true)] : own;
 }
 
-function chains(outline: TableOutline, role: string, folded: boolean): Chain[] {
+function chains(outline: TableOutline, role: string, folded: boolean): RuleChain[] {
   switch (outline.kind) {
     case 'every': {
       const link: Link = { tests: [], rule: outline.found.rule, prefix: '', literal: '' };
@@ -87,7 +87,7 @@ function chains(outline: TableOutline, role: string, folded: boolean): Chain[] {
 
 const noLiterals: Literals = { exact: [], prefixes: [] };
 
-function simple(role: string, links: readonly Link[]): Chain {
+function simple(role: string, links: readonly Link[]): RuleChain {
   return { role, hosts: [], literals: () => noLiterals, links: () => links };
 }
 
@@ -100,7 +100,7 @@ interface GroupTable {
   links(cls: PathClass, paths: PathSpace): readonly Link[];
 }
 
-class TableChain implements Chain {
+class TableChain implements RuleChain {
   readonly role: string;
   readonly hosts: readonly string[];
   readonly #groups: ReadonlyMap<string | null, GroupTable>;
@@ -254,7 +254,7 @@ class GrpcTable implements GroupTable {
   }
 }
 
-class ProbeChain implements Chain {
+class ProbeChain implements RuleChain {
   readonly role: string;
   readonly hosts: readonly string[] = [];
   readonly #byPath = new Map<string, Ranked[]>();
@@ -285,6 +285,7 @@ function probeRule(grants: GrantList): CompiledRule {
   const ref = { group: '', kind: 'default', name: 'probe' };
   return {
     route: ref,
+    place: null,
     grants,
     headerChanges: null,
     redirect: null,

@@ -6,7 +6,7 @@ import type { TlsClass } from './callers.ts';
 import type { Shapes } from './shapes.ts';
 
 /** Some of the classes of TLS. */
-export class TlsSet {
+class TlsSet {
   readonly #base: readonly TlsClass[];
   readonly #except: ReadonlySet<TlsClass>;
 

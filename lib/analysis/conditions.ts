@@ -21,7 +21,7 @@ export interface Witness {
 }
 
 /** What of a request is given from the start: a test on it is no question. */
-export interface Given {
+export interface GivenParts {
   readonly method?: string | undefined;
   /** By lower-case name. */
   readonly headers?: ReadonlyMap<string, readonly string[]> | undefined;
@@ -37,16 +37,16 @@ const singular = new Set(
 const methods = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'HEAD', 'PURGE', 'PROPFIND', 'REPORT', 'ANY'];
 
 /** Conditions while they are gathered, one test after another, and taken back. */
-export class Gathering {
+export class GatheredTests {
   readonly holding: Test[] = [];
   readonly failing: Test[] = [];
   readonly #known = new Map<string, boolean>();
   readonly #cls: PathClass;
   readonly #paths: PathSpace;
-  readonly #given: Given;
+  readonly #given: GivenParts;
   readonly #unexamined: (what: string) => void;
 
-  constructor(cls: PathClass, paths: PathSpace, given: Given, unexamined: (what: string) => void) {
+  constructor(cls: PathClass, paths: PathSpace, given: GivenParts, unexamined: (what: string) => void) {
     this.#cls = cls;
     this.#paths = paths;
     this.#given = given;

@@ -1,6 +1,6 @@
 import type { PortRange } from '../policy/workload.ts';
 import { rangesText } from './addresses.ts';
-import type { Block, Protocol } from './blocks.ts';
+import type { AskedProtocol, QuestionBlock } from './blocks.ts';
 import type { TlsClass } from './callers.ts';
 import type { HostClass, Leaf } from './leaves.ts';
 import type { PathClass, PathSpace } from './paths.ts';
@@ -12,7 +12,7 @@ import { type Test, testKey } from './tests.ts';
 
 export interface ClientsText {
   /** By which they come. */
-  readonly protocols: readonly Protocol[];
+  readonly protocols: readonly AskedProtocol[];
   /** Null: anybody. */
   readonly who: readonly string[] | null;
   /** Networks; null: from anywhere. */
@@ -33,7 +33,7 @@ export function rangeText({ first, last }: PortRange): string {
 }
 
 /** The clients of blocks of one port. */
-export function clientsText({ clients, addresses, tls: all, protocols }: Block): ClientsText[] {
+export function clientsText({ clients, addresses, tls: all, protocols }: QuestionBlock): ClientsText[] {
   const byTls = new Map<TlsClass, number[]>();
   for (const cell of clients) {
     for (const tls of cell.tls.classes) {

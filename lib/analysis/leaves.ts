@@ -1,6 +1,6 @@
 import { hostName } from '../policy/decide/host-groups.ts';
-import { type Chain, groupNames, type Link } from './chains.ts';
-import { type Conditions, Gathering, type Given, type Witness } from './conditions.ts';
+import { groupNames, type Link, type RuleChain } from './chains.ts';
+import { type Conditions, GatheredTests, type GivenParts, type Witness } from './conditions.ts';
 import { type PathClass, PathSpace } from './paths.ts';
 import type { Shapes } from './shapes.ts';
 import type { Test } from './tests.ts';
@@ -30,23 +30,23 @@ export interface Leaf extends Conditions {
   readonly found: readonly (Link | null)[];
 }
 
-type Place = Pick<Leaf, 'host' | 'hosts' | 'path' | 'paths' | 'sampleHost'>;
+type LeafPlace = Pick<Leaf, 'host' | 'hosts' | 'path' | 'paths' | 'sampleHost'>;
 
 /** Requests to look at in place of all. */
-export interface Scope extends Given {
+export interface RequestsAsked extends GivenParts {
   readonly path?: string | undefined;
   readonly host?: string | undefined;
 }
 
 /** The chains of one policy; of a connection that carries no request for it, none. */
 export interface AskedTable {
-  readonly chains: readonly Chain[];
+  readonly chains: readonly RuleChain[];
 }
 
 export interface LeafSearch {
   readonly tables: readonly AskedTable[];
   readonly shapes: Shapes;
-  readonly scope: Scope;
+  readonly scope: RequestsAsked;
   /** Whether requests that both policies find the same rules for are of interest. */
   readonly wanted: 'all' | 'different';
   /** Header names of which some of the policies refuse other spellings. */
@@ -77,8 +77,8 @@ export function* leavesOf(search: LeafSearch): Generator<Leaf> {
 /** The same requests, each with a header that stands for another one to some servers. */
 function* aliased(
   search: LeafSearch,
-  chains: readonly Chain[],
-  place: Place,
+  chains: readonly RuleChain[],
+  place: LeafPlace,
   host: string,
   name: string,
 ): Generator<Leaf> {
@@ -97,7 +97,7 @@ function pointOf(path: string, method: string | undefined): PathClass {
   return { kind: 'one', path };
 }
 
-function pathSpace(chains: readonly Chain[], host: string, { path }: Scope): PathSpace {
+function pathSpace(chains: readonly RuleChain[], host: string, { path }: RequestsAsked): PathSpace {
   const literals = chains.map((chain) => chain.literals(host));
   const exact = literals.flatMap((each) => each.exact);
   return new PathSpace(
@@ -111,7 +111,7 @@ interface SampledHost {
   readonly sample: string;
 }
 
-function hostClasses(names: ReadonlySet<string>, { host }: Scope): SampledHost[] {
+function hostClasses(names: ReadonlySet<string>, { host }: RequestsAsked): SampledHost[] {
   if (host !== undefined) return [{ host: { kind: 'one', host: hostName(host) }, sample: host }];
   if (names.size === 0) return [{ host: { kind: 'any' }, sample: 'any.example' }];
   const classes = [...names].map((name): SampledHost => {
@@ -150,24 +150,24 @@ interface Cursor {
 /** The links of all chains for one class of hosts and paths, asked in turn. */
 class Walk {
   readonly #search: LeafSearch;
-  readonly #place: Place;
+  readonly #place: LeafPlace;
   readonly #cursors: Cursor[];
-  readonly #gathering: Gathering;
+  readonly #gathering: GatheredTests;
   /** Pairs of cursors of two policies that stand for the same chain; null where they do not match. */
   readonly #pairs: readonly (readonly [Cursor, Cursor])[] | null;
 
-  constructor(search: LeafSearch, chains: readonly Chain[], place: Place, host: string) {
+  constructor(search: LeafSearch, chains: readonly RuleChain[], place: LeafPlace, host: string) {
     this.#search = search;
     this.#place = place;
     this.#cursors = chains.map((chain) => {
       const links = chain.links(host, place.path, place.paths);
       return { links, left: leftOf(links, search.shapes), at: 0, found: undefined };
     });
-    this.#gathering = new Gathering(place.path, place.paths, search.scope, search.unexamined);
+    this.#gathering = new GatheredTests(place.path, place.paths, search.scope, search.unexamined);
     this.#pairs = search.wanted === 'all' ? null : this.#matched(chains);
   }
 
-  #matched(chains: readonly Chain[]): (readonly [Cursor, Cursor])[] | null {
+  #matched(chains: readonly RuleChain[]): (readonly [Cursor, Cursor])[] | null {
     const half = this.#search.tables[0]?.chains.length ?? 0;
     if (half * 2 !== chains.length) return null;
     const pairs: (readonly [Cursor, Cursor])[] = [];

@@ -5,7 +5,7 @@ import type { ResourceRef } from '../resource-ref.ts';
 import { refText } from '../resource-ref.ts';
 
 /** What becomes of a question, as far as clients and apps can tell, and whom it is credited to. */
-export interface Outcome {
+export interface Answered {
   readonly verdict: RequestDecision['kind'];
   readonly tcp: ExplainJson['tcp'];
   readonly audit: boolean;
@@ -40,7 +40,7 @@ export class Judge {
     });
   }
 
-  outcome(query: ExplainQuery, limit: string | null): Outcome {
+  outcome(query: ExplainQuery, limit: string | null): Answered {
     this.#decision = null;
     this.asked += 1;
     const { verdict, tcp, audit, authz, httpStatus, networkPolicies } = explain(this.#authorizer, query);
@@ -57,7 +57,7 @@ export class Judge {
 }
 
 /** Equal where client and app can see no difference and the same authorization is credited. */
-export function outcomeKey({ verdict, tcp, audit, authz, effects, status }: Outcome): string {
+export function outcomeKey({ verdict, tcp, audit, authz, effects, status }: Answered): string {
   const by = verdict === 'permit' || verdict === 'redirect' ? (authz === null ? '' : refText(authz)) : '';
   return JSON.stringify([verdict, tcp, audit, by, effects, verdict === 'permit' ? '' : statusClass(status)]);
 }

@@ -1,5 +1,5 @@
 import type { Workload } from '../policy/workload.ts';
-import type { Block, Scope, Side } from './blocks.ts';
+import type { AskedPolicy, QuestionBlock, QuestionScope } from './blocks.ts';
 import { Judge } from './outcome.ts';
 import { PortWork } from './port-work.ts';
 import { type PortClass, portClasses } from './ports.ts';
@@ -13,9 +13,9 @@ import { Shapes } from './shapes.ts';
 
 export interface PartitionOptions {
   /** One, or two to compare. */
-  readonly sides: readonly Side[];
+  readonly sides: readonly AskedPolicy[];
   readonly workload: Workload;
-  readonly scope?: Scope;
+  readonly scope?: QuestionScope;
   /** Called with the share of ports that are done, from 0 to 1. */
   readonly progress?: (done: number, of: number) => void;
 }
@@ -31,7 +31,7 @@ export interface Partition {
  * Hands over every block: of one policy all of them, of two those that they decide otherwise. The return value says what is
  * missing.
  */
-export function* partition(options: PartitionOptions): Generator<Block, Partition> {
+export function* partition(options: PartitionOptions): Generator<QuestionBlock, Partition> {
   const { sides, workload, scope = {}, progress } = options;
   const shapes = new Shapes();
   const judges = sides.map(({ authorizer }) => new Judge(authorizer));

@@ -1,4 +1,4 @@
-import { dead, type Machine, patternMachine, TooLarge, textOf, type Want } from './automaton.ts';
+import { dead, patternMachine, type TextMachine, TooLarge, textOf, type Want } from './automaton.ts';
 import { Trie } from './words.ts';
 
 /*
@@ -112,7 +112,7 @@ export class PathSpace {
     }
   }
 
-  #below(prefix: string): Machine {
+  #below(prefix: string): TextMachine {
     this.#trie ??= this.#makeTrie();
     const { trie, prefixes } = this.#trie;
     const points = this.#points;

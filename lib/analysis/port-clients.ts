@@ -5,7 +5,7 @@ import type { IdentitySet } from '../policy/identities.ts';
 import { type NetworkSet, networkSetOf } from '../policy/networks.ts';
 import type { NamedMatch } from '../policy/route-rule.ts';
 import { AddressClasses } from './addresses.ts';
-import type { Scope, Side } from './blocks.ts';
+import type { AskedPolicy, QuestionScope } from './blocks.ts';
 import { nameHolds, type TlsClass, tlsClasses } from './callers.ts';
 import { ClientSpace } from './clients.ts';
 import { limitText } from './outcome.ts';
@@ -15,12 +15,12 @@ const loopback = networkSetOf(['127.0.0.0/8', '::1/128']);
 
 /** Everything that policies of one port tell clients apart by. */
 export function clientSpace(options: {
-  readonly sides: readonly Side[];
+  readonly sides: readonly AskedPolicy[];
   readonly ports: readonly CompiledPort[];
   readonly port: number;
   /** Tests of routes on the verified identity. */
   readonly tests: readonly NamedMatch[];
-  readonly scope: Scope;
+  readonly scope: QuestionScope;
   readonly unexamined: (what: string) => void;
 }): ClientSpace {
   const { sides, ports, port, tests, scope } = options;

@@ -5,24 +5,25 @@ import { GrantList } from '../policy/decide/client-match.ts';
 import type { NetworkIsolation } from '../policy/decide/network-policy.ts';
 import type { CompiledPort, RouteTable } from '../policy/decide/policy-index.ts';
 import type { NamedMatch } from '../policy/route-rule.ts';
-import type { Block, Protocol, Scope, Side } from './blocks.ts';
+import type { AskedPolicy, AskedProtocol, QuestionBlock, QuestionScope } from './blocks.ts';
 import { nameHolds, type TlsClass } from './callers.ts';
-import { type Chain, chainsOf } from './chains.ts';
+import { chainsOf, type RuleChain } from './chains.ts';
 import type { AskedGrants, ClientCell, ClientSpace } from './clients.ts';
 import { type Leaf, leavesOf } from './leaves.ts';
-import { type Judge, limitText, type Outcome, outcomeKey } from './outcome.ts';
+import { type Answered, type Judge, limitText, outcomeKey } from './outcome.ts';
 import { headerTests, tableShape } from './outlines.ts';
 import { clientSpace } from './port-clients.ts';
 import type { PortClass } from './ports.ts';
 import { connectionQuestion, protocolsOf, requestQuestion } from './questions.ts';
 import type { Shapes } from './shapes.ts';
+import { isIdentityName } from './tests.ts';
 
 export interface PortWorkOptions {
   readonly port: PortClass;
-  readonly sides: readonly Side[];
+  readonly sides: readonly AskedPolicy[];
   readonly judges: readonly Judge[];
   readonly shapes: Shapes;
-  readonly scope: Scope;
+  readonly scope: QuestionScope;
   readonly unexamined: (what: string) => void;
 }
 
@@ -33,7 +34,7 @@ type Mode = 'bytes' | 'routes' | 'probes';
 interface Manner {
   readonly modes: readonly Mode[];
   readonly kinds: readonly TlsClass['kind'][];
-  readonly protocols: readonly Protocol[];
+  readonly protocols: readonly AskedProtocol[];
 }
 
 const kindGroups = [['none'], ['anonymous', 'identity'], ['passthrough']] as const;
@@ -42,20 +43,18 @@ const kindGroups = [['none'], ['anonymous', 'identity'], ['passthrough']] as con
 export class PortWork {
   readonly #options: PortWorkOptions;
   readonly #ports: readonly CompiledPort[];
-  readonly #chains = new Map<RouteTable, readonly Chain[]>();
+  readonly #chains = new Map<RouteTable, readonly RuleChain[]>();
 
   constructor(options: PortWorkOptions) {
     this.#options = options;
     this.#ports = options.sides.map(({ index }) => index.port(options.port.sample));
   }
 
-  *blocks(): Generator<Block> {
+  *blocks(): Generator<QuestionBlock> {
     const { sides, port, scope, unexamined } = this.#options;
     const shapes = sides.map((side, i) => this.#shape(side, this.#ports[i] as CompiledPort));
     if (sides.length > 1 && shapes.every((shape) => shape === shapes[0])) return;
-    const tests = this.#ports.flatMap(({ routes }) =>
-      headerTests(routes).filter(({ name }) => name === 'l5d-client-id'),
-    );
+    const tests = this.#ports.flatMap(({ routes }) => headerTests(routes).filter(({ name }) => isIdentityName(name)));
     const space = clientSpace({ sides, ports: this.#ports, port: port.sample, tests, scope, unexamined });
     for (const manner of this.#manners()) {
       const { modes } = manner;
@@ -64,7 +63,7 @@ export class PortWork {
     }
   }
 
-  #shape({ index: { isolation } }: Side, port: CompiledPort): number {
+  #shape({ index: { isolation } }: AskedPolicy, port: CompiledPort): number {
     const { shapes } = this.#options;
     const { grants, routes, tlsProbes, tcpProbe, rateLimit, protocol, hasRequestRules } = port;
     const closed = this.#isolationShape(isolation);
@@ -85,7 +84,7 @@ export class PortWork {
   }
 
   /** Of what carries no requests. */
-  *#connections({ kinds, protocols }: Manner, space: ClientSpace): Generator<Block> {
+  *#connections({ kinds, protocols }: Manner, space: ClientSpace): Generator<QuestionBlock> {
     const [protocol] = protocols;
     if (protocol === undefined) return;
     const lists = this.#ports.map((port) => this.#connectionLists(port));
@@ -96,7 +95,7 @@ export class PortWork {
   }
 
   /** Whether every policy decides on the connection: TLS that may hold probes is read where it would not go on as it is. */
-  #isUnread(example: Block['example'], client: ClientCell): boolean {
+  #isUnread(example: QuestionBlock['example'], client: ClientCell): boolean {
     if (client.sample.tls.kind !== 'passthrough') return true;
     return this.#outcomes(example, client).every(({ tcp }) => tcp !== null);
   }
@@ -110,9 +109,12 @@ export class PortWork {
 
   /** Every way in which what comes is taken. Requests that no policy reads are bytes like any other. */
   #manners(): Manner[] {
-    const manners = new Map<string, { modes: readonly Mode[]; kinds: TlsClass['kind'][]; protocols: Protocol[] }>();
+    const manners = new Map<
+      string,
+      { modes: readonly Mode[]; kinds: TlsClass['kind'][]; protocols: AskedProtocol[] }
+    >();
     for (const kinds of kindGroups) {
-      const byModes = new Map<string, { modes: readonly Mode[]; protocols: Protocol[] }>();
+      const byModes = new Map<string, { modes: readonly Mode[]; protocols: AskedProtocol[] }>();
       for (const protocol of ['http1', 'http2', 'grpc'] as const) {
         const modes = this.#ports.map((port) => modeOf(port, kinds[0], protocol));
         const known = byModes.get(modes.join());
@@ -133,12 +135,12 @@ export class PortWork {
     return [...manners.values()];
   }
 
-  *#requests(manner: Manner, space: ClientSpace, tests: readonly NamedMatch[]): Generator<Block> {
+  *#requests(manner: Manner, space: ClientSpace, tests: readonly NamedMatch[]): Generator<QuestionBlock> {
     const { shapes, scope, unexamined, sides } = this.#options;
     const tables = manner.modes.map((mode, i) => ({ chains: this.#chainsOf(i, mode) }));
     const respelled = tables.some(({ chains }) => chains.some(({ role }) => role.startsWith('folded')));
     const wanted = sides.length > 1 && this.#routesDecide(manner) ? 'different' : 'all';
-    const groups = new Map<string, { readonly protocols: readonly Protocol[]; readonly leaves: Leaf[] }>();
+    const groups = new Map<string, { readonly protocols: readonly AskedProtocol[]; readonly leaves: Leaf[] }>();
     const file = (leaf: Leaf): void => {
       const own = protocolsOf(leaf, manner.protocols);
       if (own.length === 0) return;
@@ -166,7 +168,7 @@ export class PortWork {
     return limits.every((other) => other === limit) && others.every((other) => other === closed);
   }
 
-  #chainsOf(side: number, mode: Mode): readonly Chain[] {
+  #chainsOf(side: number, mode: Mode): readonly RuleChain[] {
     const port = this.#ports[side];
     const table = mode === 'bytes' ? null : mode === 'routes' ? port?.routes : port?.tlsProbes;
     if (table === null || table === undefined) return [];
@@ -180,21 +182,22 @@ export class PortWork {
     if (this.#ports.length < 2) return [];
     const names = this.#ports.map(({ routes }) => new Set(headerTests(routes).map(({ name }) => name)));
     const all = new Set(names.flatMap((set) => [...set]));
-    all.delete('l5d-client-id');
-    return [...all].filter((name) => /[^a-z0-9]/.test(name) && !names.every((set) => set.has(name)));
+    return [...all].filter(
+      (name) => !isIdentityName(name) && /[^a-z0-9]/.test(name) && !names.every((set) => set.has(name)),
+    );
   }
 
   /** Requests that find the same rules: clients divide by who is let in there. */
   *#group(
     manner: Manner,
-    protocols: readonly Protocol[],
+    protocols: readonly AskedProtocol[],
     leaves: readonly Leaf[],
     space: ClientSpace,
     tests: readonly NamedMatch[],
-  ): Generator<Block> {
+  ): Generator<QuestionBlock> {
     const [first] = leaves;
     if (first === undefined) return;
-    const questionOf = (client: ClientCell, leaf: Leaf): Block['example'] => {
+    const questionOf = (client: ClientCell, leaf: Leaf): QuestionBlock['example'] => {
       const [protocol = 'http1'] = protocolsOf(leaf, protocols);
       return requestQuestion(this.#options.port.sample, protocol, client, leaf);
     };
@@ -212,7 +215,7 @@ export class PortWork {
     }
   }
 
-  #alike(leaves: readonly Leaf[], ask: (leaf: Leaf) => Block['example'], client: ClientCell): Leaf[][] {
+  #alike(leaves: readonly Leaf[], ask: (leaf: Leaf) => QuestionBlock['example'], client: ClientCell): Leaf[][] {
     const groups = new Map<string, Leaf[]>();
     for (const leaf of leaves) {
       const key = this.#outcomes(ask(leaf), client, leaf).map(outcomeKey).join('|');
@@ -243,14 +246,14 @@ export class PortWork {
     cells: readonly ClientCell[],
     space: ClientSpace,
     kinds: readonly TlsClass['kind'][],
-    protocols: readonly Protocol[],
+    protocols: readonly AskedProtocol[],
     requests: readonly Leaf[] | null,
-    ask: (client: ClientCell) => Block['example'],
-  ): Generator<Block> {
+    ask: (client: ClientCell) => QuestionBlock['example'],
+  ): Generator<QuestionBlock> {
     const compares = this.#options.sides.length > 1;
     const byOutcome = new Map<
       string,
-      { outcomes: readonly Outcome[]; clients: ClientCell[]; example: Block['example'] }
+      { outcomes: readonly Answered[]; clients: ClientCell[]; example: QuestionBlock['example'] }
     >();
     for (const client of cells) {
       if (compares && this.#surelyAlike(client, requests?.[0])) continue;
@@ -295,7 +298,7 @@ export class PortWork {
     return before === after && limitText(a.rateLimit, name) === limitText(b.rateLimit, name);
   }
 
-  #outcomes(example: Block['example'], { sample: { tls } }: ClientCell, leaf?: Leaf): Outcome[] {
+  #outcomes(example: QuestionBlock['example'], { sample: { tls } }: ClientCell, leaf?: Leaf): Answered[] {
     const name = tls.kind === 'identity' ? tls.name : null;
     let at = 0;
     return this.#options.judges.map((judge, i) => {

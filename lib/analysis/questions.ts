@@ -1,17 +1,17 @@
 import type { ExplainQuery } from '../policy/explain.ts';
-import type { Protocol } from './blocks.ts';
+import type { AskedProtocol } from './blocks.ts';
 import type { ClientCell } from './clients.ts';
 import type { Leaf } from './leaves.ts';
 
 /** The question that stands for clients of a cell, without a request. */
-export function connectionQuestion(port: number, protocol: Protocol, { sample }: ClientCell): ExplainQuery {
+export function connectionQuestion(port: number, protocol: AskedProtocol, { sample }: ClientCell): ExplainQuery {
   const { ip, tls } = sample;
   const client = tls.kind === 'identity' ? { identity: tls.name } : tls.kind === 'none' ? {} : { tls: tls.kind };
   return { port, ip, ...client, protocol };
 }
 
 /** The question that stands for clients of a cell and requests of a leaf. */
-export function requestQuestion(port: number, protocol: Protocol, client: ClientCell, leaf: Leaf): ExplainQuery {
+export function requestQuestion(port: number, protocol: AskedProtocol, client: ClientCell, leaf: Leaf): ExplainQuery {
   const { witness, sampleHost } = leaf;
   const { method, query, bare } = witness;
   const search = query.map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`).join('&');
@@ -28,12 +28,12 @@ export function requestQuestion(port: number, protocol: Protocol, client: Client
 }
 
 /** Whether a request may do without a host, and nothing depends on it. */
-function isHostless(protocol: Protocol, { host, found }: Leaf): boolean {
+function isHostless(protocol: AskedProtocol, { host, found }: Leaf): boolean {
   return protocol === 'http1' && host.kind === 'any' && found.every((link) => (link?.rule.redirect ?? null) === null);
 }
 
 /** Of the protocols that requests come by, those by which a leaf's may. */
-export function protocolsOf(leaf: Leaf, protocols: readonly Protocol[]): readonly Protocol[] {
+export function protocolsOf(leaf: Leaf, protocols: readonly AskedProtocol[]): readonly AskedProtocol[] {
   const { holding, failing, path } = leaf;
   const isCall = holding.some(({ kind }) => kind === 'grpc');
   const isNone = failing.some(({ kind }) => kind === 'grpc');

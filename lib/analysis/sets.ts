@@ -1,13 +1,13 @@
 import type { ExplainQuery } from '../policy/explain.ts';
 import type { PortRange } from '../policy/workload.ts';
-import type { Block } from './blocks.ts';
+import type { QuestionBlock } from './blocks.ts';
 import { type ClientsText, clientsText, type RequestsText, requestsText } from './describe.ts';
-import { type Outcome, outcomeKey } from './outcome.ts';
+import { type Answered, outcomeKey } from './outcome.ts';
 
 /** Questions that are decided alike, in as few words as say which they are, with one of them. */
 export interface QuestionSet {
   /** One for each policy. */
-  readonly outcomes: readonly Outcome[];
+  readonly outcomes: readonly Answered[];
   readonly ports: readonly PortRange[];
   readonly clients: readonly ClientsText[];
   /** Null: whatever comes on a connection of which no request is read. */
@@ -16,7 +16,7 @@ export interface QuestionSet {
 }
 
 /** What blocks say together: those that differ in one thing alone are one set. */
-export function setsOf(blocks: Iterable<Block>): QuestionSet[] {
+export function setsOf(blocks: Iterable<QuestionBlock>): QuestionSet[] {
   const byClients = groupsOf(blocks, ({ outcomes, port, requests, ...block }) => [
     outcomes.map(outcomeKey),
     port.ranges,
@@ -24,7 +24,7 @@ export function setsOf(blocks: Iterable<Block>): QuestionSet[] {
     requests === null,
   ]);
   const sets = byClients.map((group): QuestionSet => {
-    const { outcomes, port, example, ...block } = group[0] as Block;
+    const { outcomes, port, example, ...block } = group[0] as QuestionBlock;
     const leaves = group.flatMap(({ requests }) => requests ?? []);
     const clients = clientsText({ outcomes, port, example, ...block });
     const requests = block.requests === null ? null : requestsText(leaves);

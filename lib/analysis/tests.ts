@@ -6,7 +6,7 @@ export type Test =
   /** A regular expression on the whole path. */
   | { readonly kind: 'path'; readonly pattern: string }
   | { readonly kind: 'header' | 'query'; readonly match: NamedMatch }
-  /** On `l5d-client-id`: the verified identity. */
+  /** On the verified identity. */
   | { readonly kind: 'identity'; readonly match: NamedMatch }
   /** Nothing comes with the head: no content, no upgrade. */
   | { readonly kind: 'bare' }
@@ -33,7 +33,11 @@ export function testKey(test: Test): string {
   }
 }
 
-/** Where a value of it must be the only one: the decision refuses what is repeated (see `singular` of value-match.ts). */
+/** The verified identity, which routes ask for as for a header. */
+export function isIdentityName(name: string): boolean {
+  return name === 'l5d-client-id';
+}
+
 export function headerTest(match: NamedMatch): Test {
-  return { kind: match.name === 'l5d-client-id' ? 'identity' : 'header', match };
+  return { kind: isIdentityName(match.name) ? 'identity' : 'header', match };
 }

@@ -15,10 +15,10 @@ const shapes = ['(?:[!-~](?:[ -~]*[!-~])?)?', '(?:[^\\x00-\\x20\\x7f](?:[^\\x00-
 export function valuesFor(
   holding: readonly ValueMatch[],
   failing: readonly ValueMatch[],
-  mayRepeat: boolean,
+  severalFit: boolean,
 ): readonly string[] | null {
   if (holding.length === 0) return [];
-  if (!mayRepeat) {
+  if (!severalFit) {
     const value = valueFor(holding, failing);
     return value === null ? null : [value];
   }

@@ -1,4 +1,4 @@
-import { dead, type Machine } from './automaton.ts';
+import { dead, type TextMachine } from './automaton.ts';
 
 /** The text as a regular expression that matches nothing else. */
 export function quoted(text: string): string {
@@ -48,7 +48,7 @@ export class Trie {
 }
 
 /** Exactly these. */
-export function wordsMachine(words: readonly string[]): Machine {
+export function wordsMachine(words: readonly string[]): TextMachine {
   const trie = new Trie();
   for (const word of words) trie.add(word);
   return {

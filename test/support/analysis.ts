@@ -1,5 +1,5 @@
 import { addressValue } from '../../lib/analysis/addresses.ts';
-import type { Block } from '../../lib/analysis/blocks.ts';
+import type { QuestionBlock } from '../../lib/analysis/blocks.ts';
 import { isOf, type TlsClass } from '../../lib/analysis/callers.ts';
 import { groupNames } from '../../lib/analysis/chains.ts';
 import type { Leaf } from '../../lib/analysis/leaves.ts';
@@ -53,7 +53,7 @@ export function askedQuestion(query: ExplainQuery): AskedQuestion {
 }
 
 /** Whether the block has the question, with its path as it stands or in one of these readings. */
-export function blockHas(block: Block, asked: AskedQuestion, paths: readonly string[]): boolean {
+export function blockHas(block: QuestionBlock, asked: AskedQuestion, paths: readonly string[]): boolean {
   const { port, protocol = 'http1', ip } = asked.query;
   if (!block.port.ranges.some(({ first, last }) => first <= port && port <= last)) return false;
   if (
@@ -67,11 +67,11 @@ export function blockHas(block: Block, asked: AskedQuestion, paths: readonly str
   return block.requests === null || block.requests.some((leaf) => leafHas(leaf, asked, paths));
 }
 
-function tlsHas(tls: TlsClass, asked: AskedQuestion, { tls: classes }: Block): boolean {
+function tlsHas(tls: TlsClass, asked: AskedQuestion, { tls: classes }: QuestionBlock): boolean {
   return isOf(tls, asked.tls, asked.query.identity ?? '', { classes, unexamined: [] });
 }
 
-function hasIp({ addresses }: Block, within: readonly number[], ip: IpAddress): boolean {
+function hasIp({ addresses }: QuestionBlock, within: readonly number[], ip: IpAddress): boolean {
   const value = addressValue(ip);
   return within.some((at) =>
     addresses.classes[at]?.ranges.some(

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { Block, Side } from '../../lib/analysis/blocks.ts';
+import type { AskedPolicy, QuestionBlock } from '../../lib/analysis/blocks.ts';
 import { Judge, limitText, outcomeKey } from '../../lib/analysis/outcome.ts';
 import { partition } from '../../lib/analysis/partition.ts';
 import { createAuthorizer } from '../../lib/policy/authorizer.ts';
@@ -36,7 +36,7 @@ export const comparedWorkload: Workload = workload({
   probes: new Map(ports.map((port, i) => [port, i < 3 ? [...everyProbe] : everyProbe.slice(0, 1)])),
 });
 /** A policy in force, under a clock that lets no rate limit run out. */
-export function sideOf(documents: readonly unknown[], of: Workload = comparedWorkload): Side {
+export function sideOf(documents: readonly unknown[], of: Workload = comparedWorkload): AskedPolicy {
   const sources = documents.map((value, i) => ({
     value,
     file: 'policy.yaml',
@@ -119,11 +119,11 @@ export function missed(
 }
 
 /** Is no request at all, whatever the policy. */
-function isMalformed({ authorizer }: Side, query: ExplainQuery): boolean {
+function isMalformed({ authorizer }: AskedPolicy, query: ExplainQuery): boolean {
   return explain(authorizer, query).reason.startsWith('the request is malformed');
 }
 
-function isHad(blocks: readonly Block[], query: ExplainQuery, tally: Tally): boolean {
+function isHad(blocks: readonly QuestionBlock[], query: ExplainQuery, tally: Tally): boolean {
   const asked = askedQuestion(query);
   if (blocks.some((block) => blockHas(block, asked, asked.path === null ? [] : [asked.path]))) return true;
   tally.byReading += 1;

@@ -38,7 +38,8 @@ t.test('every question is in one cell, and decided as the cell is', async (t) =>
       const had = blocks.filter((block) => blockHas(block, question, [question.path ?? '']));
       const outcomes = had.map(({ outcomes: [outcome] }) => `${outcome?.verdict} ${outcome?.authz?.name}`);
       const own = `${verdict} ${authz?.name}`;
-      if (had.length !== 1 || outcomes[0] !== own) { failures.push(JSON.stringify({ query: { ...query, ip: query.ip.text }, own, outcomes, documents }));
+      if (had.length !== 1 || outcomes[0] !== own) {
+        failures.push(JSON.stringify({ query: { ...query, ip: query.ip.text }, own, outcomes, documents }));
       }
     }
   }
