@@ -66,6 +66,11 @@ function whoText(tls: readonly TlsClass[], all: readonly TlsClass[]): string[] |
   if (tls.length === all.length && new Set(all.map(({ kind }) => kind)).size > 2) return null;
   const of = (kind: TlsClass['kind'], list: readonly TlsClass[]): number =>
     list.filter((each) => each.kind === kind).length;
+  const left = all.filter((each) => !tls.includes(each));
+  const few = left.length <= 3 && left.length < tls.length && new Set(tls.map(({ kind }) => kind)).size > 2;
+  if (few && left.every((each) => each.kind === 'identity' && each.of.kind === 'one')) {
+    return [`anybody but ${left.flatMap(nameText).join(', ')}`];
+  }
   const everyName = of('identity', tls) === of('identity', all) && of('identity', all) > 1;
   const names = everyName && of('identity', tls) > 0 ? ['any identity'] : tls.flatMap(nameText);
   // Names in full come before what stands for many.

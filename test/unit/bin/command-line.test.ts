@@ -20,7 +20,7 @@ t.test('what is wrong, with its remedy', async (t) => {
     ],
     [
       ['run', '--policy', file],
-      'sallyport run: unknown flag --policy (--policy is a flag of sallyport explain, sallyport replay, sallyport test)',
+      'sallyport run: unknown flag --policy (--policy is a flag of sallyport explain, sallyport who, sallyport can, sallyport replay, sallyport test)',
     ],
     [['run', '--polcy', file], 'sallyport run: unknown flag --polcy (run takes no flags)'],
     [['run', '--hlep'], 'sallyport run: unknown flag --hlep (did you mean --help?)'],
