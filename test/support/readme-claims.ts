@@ -44,6 +44,13 @@ export const claims: Readonly<Record<string, Checks>> = {
     '- **In CI.**': 'unit/bin/policy-test unit/policy-test/results',
     '`clients` hold': 'unit/policy-test/suite',
   },
+  'Comparing policies': {
+    '`diff` says what a policy': 'unit/readme unit/bin/analysis',
+    '`/a` is that path alone': 'unit/bin/analysis',
+    '- **Nothing is left out.**': 'unit/analysis/partition unit/analysis/reach unit/bin/analysis',
+    '- **Other spellings**': 'unit/analysis/partition',
+    '- **Not compared**': 'unit/policy/decide/evasion',
+  },
   Commands: { '`--help`': 'unit/bin/command-line unit/bin/inputs' },
   Environment: { 'Durations are': 'unit/config/config' },
   'Policy documents': {

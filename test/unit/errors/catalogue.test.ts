@@ -118,6 +118,7 @@ const utterances: readonly Utterance[] = [
     allowed: new Map([
       ['bin/arguments.ts', 'UsageError, whose constructor asks for one'],
       ['bin/explain-query.ts', 'BadQuestion has one'],
+      ['lib/analysis/automaton.ts', 'becomes what is said to be unexamined'],
       ['lib/certificate-names.ts', 'thrown and caught in the file'],
       ['lib/deploy/yaml-edit.ts', 'becomes the problem "not-editable"'],
       ['lib/policy/decide/question.ts', 'makes a request invalid'],
