@@ -101,7 +101,7 @@ export class ClientSpace {
   }
 
   /** Names that lists have in full, put together where all lists have them at the same places. */
-  #namedGroups(named: ReadonlySet<TlsClass>, lists: readonly AskedGrants[], indexed: readonly Indexed[]): Group[] {
+  #namedGroups(named: ReadonlySet<TlsClass>, lists: readonly AskedGrants[], indexed: readonly Indexed[]): TlsGroup[] {
     const alike = new Map<string, TlsClass[]>();
     for (const tls of named) {
       const places = lists.map(({ seesTls }, i) => {
@@ -148,7 +148,11 @@ export class ClientSpace {
   }
 
   /** The addresses of clients with these kinds of TLS, by who lets them in. */
-  #divided({ tls, first, places, mark }: Group, indexed: readonly Indexed[], roles: readonly string[]): ClientCell[] {
+  #divided(
+    { tls, first, places, mark }: TlsGroup,
+    indexed: readonly Indexed[],
+    roles: readonly string[],
+  ): ClientCell[] {
     const { addresses } = this;
     const count = addresses.classes.length;
     const covering = places.map((list, i) => firstCovering(list, indexed[i] as Indexed, addresses, count));
@@ -181,7 +185,7 @@ interface GeneralGroup {
   readonly mark: string;
 }
 
-interface Group {
+interface TlsGroup {
   readonly tls: TlsSet;
   readonly first: TlsClass;
   readonly places: readonly (readonly number[])[];
