@@ -1,6 +1,7 @@
 import { adminOf } from './app/admin.ts';
 import { startCandidate } from './app/candidate/start.ts';
 import { createDataPlane } from './app/data-plane.ts';
+import type { KeptDecisions } from './app/decisions.ts';
 import { followIdentity } from './app/identity.ts';
 import type { LoadListeners } from './app/load-listeners.ts';
 import { type Addresses, openDoors, openHealth } from './app/open-doors.ts';
@@ -57,8 +58,12 @@ export async function startApp(options: AppOptions): Promise<App> {
   const sharing = await startSharing(config);
   const shared = sharing?.own ?? null;
   const accessLines = bufferedOutput(2);
+  const decisions = await decisionsOf(config, log, (lines) => {
+    telemetry.recordsLost.value += lines;
+  });
   const telemetry = createTelemetry({
     log: log.logger,
+    decisions: decisions?.recording,
     accessLog:
       config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog, destination: accessLines }),
     gate: shared?.gate,
@@ -76,7 +81,7 @@ export async function startApp(options: AppOptions): Promise<App> {
   const warn = warnOnce((fields, message) => log.logger.warn(fields, message));
   const workers = await startWorkers(
     {
-      ...{ config, build, log, accessLines, telemetry },
+      ...{ config, build, log, accessLines, decisionLines: decisions?.lines ?? log, telemetry },
       admin: () => admin,
       warn,
       take: (door, fd) => doors.take(door, fd),
@@ -105,6 +110,7 @@ export async function startApp(options: AppOptions): Promise<App> {
       plane.close(),
       health.close(),
     ]);
+    await decisions?.close();
     ignoreFaults();
   };
   const sequence = stopSequence({ config, plane, doors, workers, readiness, release, log: log.logger });
@@ -133,4 +139,15 @@ export async function startApp(options: AppOptions): Promise<App> {
     await release();
     throw error;
   }
+}
+
+/** Loaded only where decisions are recorded; null where none are. */
+async function decisionsOf(
+  { decisions }: Config,
+  log: Log,
+  onDropped: (lines: number) => void,
+): Promise<KeptDecisions | null> {
+  if (decisions === null) return null;
+  const { keepDecisions } = await import('./app/decisions.ts');
+  return keepDecisions(decisions, log, onDropped);
 }

@@ -25,3 +25,9 @@ export interface Client {
 export function clientId(client: Client): string | null {
   return client.tls.kind === 'mesh' && client.tls.identity !== null ? client.tls.identity.name : null;
 }
+
+/** TLS in the words of `explain`, where a client without an identity says which it used. */
+export function tlsKind({ tls }: Client): 'identity' | 'none' | 'anonymous' | 'passthrough' {
+  if (tls.kind !== 'mesh') return tls.kind;
+  return tls.identity === null ? 'anonymous' : 'identity';
+}

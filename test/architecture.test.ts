@@ -218,7 +218,7 @@ const rules: readonly Rule[] = [
       /^lib\/telemetry\//,
       values,
       /^lib\/records\/(record|hashed)\.ts$/,
-      /^lib\/policy\/(bytes|decision)\.ts$/,
+      /^lib\/policy\/(bytes|decision|refusals)\.ts$/,
       /^lib\/proxy\/(recorder|limits|connection-facts)\.ts$/,
     ],
     why: 'telemetry is a leaf behind the recorder',

@@ -43,6 +43,18 @@ export interface Config extends Listeners {
   readonly logLevel: VariableValue<'SALLYPORT_LOG'>;
   readonly logFormat: VariableValue<'SALLYPORT_LOG_FORMAT'>;
   readonly accessLog: VariableValue<'SALLYPORT_ACCESS_LOG'>;
+  /** Null: none are recorded. */
+  readonly decisions: {
+    readonly which: 'refused' | 'all';
+    /** Null: standard output. */
+    readonly file: string | null;
+    /** Milliseconds; infinite where each is recorded by itself. */
+    readonly intervalMs: number;
+    readonly hash: boolean;
+    readonly maxBytes: number;
+    /** Files beside the one that is written. */
+    readonly keep: number;
+  } | null;
   readonly workload: Workload;
   /** Doubts worth a line in the log at start; none of them stops anything. */
   readonly warnings: readonly ConfigFault[];
@@ -74,6 +86,7 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
     logLevel: get('SALLYPORT_LOG'),
     logFormat: get('SALLYPORT_LOG_FORMAT'),
     accessLog: get('SALLYPORT_ACCESS_LOG'),
+    decisions: readDecisions(reader),
     workload,
     warnings: [...unknownVariables(env), ...warnings, ...ofWorkers],
   };
@@ -96,6 +109,18 @@ export function readWorkload(
   const unknown = unknownVariables(env);
   if (reader.faults.length > 0) return { ok: false, faults: [...reader.faults, ...unknown] };
   return { ok: true, workload, warnings: [...unknown, ...warnings] };
+}
+
+function readDecisions(reader: VariableReader): Config['decisions'] {
+  const which = reader.get('SALLYPORT_DECISIONS');
+  const values = {
+    file: reader.get('SALLYPORT_DECISIONS_FILE'),
+    intervalMs: reader.get('SALLYPORT_DECISIONS_INTERVAL'),
+    hash: reader.get('SALLYPORT_DECISIONS_HASH'),
+    maxBytes: reader.get('SALLYPORT_DECISIONS_MAX_BYTES'),
+    keep: reader.get('SALLYPORT_DECISIONS_KEEP'),
+  };
+  return which === 'off' ? null : Object.freeze({ which, ...values });
 }
 
 function readIdentity(reader: VariableReader): Config['identity'] {

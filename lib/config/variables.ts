@@ -60,6 +60,12 @@ export const variables = {
   SALLYPORT_LOG: always('info', read.oneOf(['trace', 'debug', 'info', 'warn', 'error', 'off']), 'level'),
   SALLYPORT_LOG_FORMAT: always('json', read.oneOf(['json', 'plain']), 'of the log on stdout'),
   SALLYPORT_ACCESS_LOG: always('off', read.oneOf(['off', 'apache', 'json']), 'one line a request on stderr'),
+  SALLYPORT_DECISIONS: always('off', read.oneOf(['off', 'refused', 'all']), 'decisions to record, as lines of JSON'),
+  SALLYPORT_DECISIONS_FILE: optional('standard output', read.text, 'where they are recorded'),
+  SALLYPORT_DECISIONS_INTERVAL: always('off', read.durationOrOff, 'equal ones are counted for so long'),
+  SALLYPORT_DECISIONS_HASH: always('false', read.boolean, 'values of header fields are hashed'),
+  SALLYPORT_DECISIONS_MAX_BYTES: always('64MiB', read.bytes, 'of the file, which is then replaced'),
+  SALLYPORT_DECISIONS_KEEP: always('3', read.count, 'files that are full and kept'),
 } as const satisfies Record<string, Variable<unknown>>;
 
 export type VariableName = keyof typeof variables;

@@ -86,6 +86,10 @@ export const logFaults = {
     'The log cannot be written; once its reader has gone its lines are dropped. On standard error.',
     'Keep the reader of standard output running, and make room where it leads.',
   ),
+  'decisions-not-written': fault(
+    'Decisions cannot be recorded in the file of SALLYPORT_DECISIONS_FILE; traffic goes on. A warning.',
+    "See the system's code in the line: make room, or let the user that runs Sallyport write there.",
+  ),
   'limit-reached': fault(
     'A limit has refused or cut off somebody; a warning, or a line of the level debug where that is ordinary.',
     'See who is named; raise the variable of the same name only if there is room for more.',

@@ -223,7 +223,7 @@ export function requestFacts(query: ExplainQuery, protocol: Carried): RequestFac
   }
   // As it would come over the wire, one character per byte; so are the values above.
   const url = wireText(query.path ?? '/');
-  const target = method === 'CONNECT' && http1 ? readAuthority(url) : readTarget(method, url);
+  const target = method === 'CONNECT' ? connectTarget(url, http1) : readTarget(method, url);
   if (target === null || (!http1 && target.authority !== null)) return `"${url}" is no target that can be asked for`;
   const named = query.host ?? headers.get('host')?.[0];
   const host = target.authority ?? named ?? '';
@@ -242,6 +242,11 @@ export function requestFacts(query: ExplainQuery, protocol: Carried): RequestFac
     header: (name) => headers.get(name) ?? [],
     oddNames: oddNamesOf([...headers.keys()].flatMap((name) => [name, ''])),
   };
+}
+
+/** Over HTTP/2 it has no path, and its host alone names it (RFC 9113 section 8.5). */
+function connectTarget(url: string, http1: boolean): ReturnType<typeof readAuthority> {
+  return http1 ? readAuthority(url) : { target: url, path: '', query: '', authority: null };
 }
 
 /** What no lane lets through to policy: 400 over HTTP/1; over HTTP/2 the stream is reset without an answer. */

@@ -130,8 +130,9 @@ function refOf(fields: JsonFields, field: string): ResourceRef | null {
   return { group, kind, name };
 }
 
-function tlsOf({ 'client.id': id, tls }: JsonFields): Pick<RecordedQuestion, 'identity' | 'tls'> {
+function tlsOf({ 'client.id': id, tls, tls_kind: kind }: JsonFields): Pick<RecordedQuestion, 'identity' | 'tls'> {
   if (typeof id === 'string' && id !== '') return { identity: uncut('identity', id) };
+  if (kind === 'none' || kind === 'anonymous' || kind === 'passthrough') return { tls: kind };
   return { tls: tls === 'true' ? 'anonymous' : tls === 'opaque' ? 'passthrough' : 'none' };
 }
 

@@ -1,5 +1,8 @@
-/** Linkerd's access log (linkerd2-proxy http/access-log): one line per answered request, with exactly its fields. */
-import { clientId } from '../client.ts';
+/**
+ * Linkerd's access log (linkerd2-proxy http/access-log): one line per answered request, with its fields; as JSON also with the
+ * port that the client meant and its kind of TLS in the words of `explain`, so that the request can be decided again.
+ */
+import { clientId, tlsKind } from '../client.ts';
 import { hostPort } from '../ip.ts';
 import { escapedJson } from '../printable.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
@@ -43,6 +46,7 @@ function jsonLine(facts: ConnectionFacts, record: AccessRecord, time: string): s
     'client.id': clientId(facts.client) ?? '',
     host: clip(record.host, maxText),
     method: clip(record.method, maxText),
+    port: facts.targetPort,
     processing_ns: nanoseconds(record.processingMs),
     request_bytes: clip(record.requestBytes, maxText),
   };
@@ -50,6 +54,7 @@ function jsonLine(facts: ConnectionFacts, record: AccessRecord, time: string): s
   Object.assign(fields, {
     status: record.status,
     timestamp: time,
+    tls: tlsKind(facts.client),
     total_ns: nanoseconds(record.totalMs),
     trace_id: clip(record.traceId, maxText),
     uri: clip(record.uri, maxUri),

@@ -200,7 +200,7 @@ export class Connection implements ConnectionScope {
     } else {
       decisions.tcpDeny.at(target, server, this.#tls).value++;
     }
-    this.#shared.log.connection(this.#facts, decision, reasons);
+    this.#shared.log.connection(this.#facts, policy, decision, reasons);
   }
 
   connectionTerminated(policy: PortPolicy, reasons?: LazyReasons): void {

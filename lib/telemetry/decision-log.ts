@@ -2,7 +2,7 @@
  * Decisions as log lines. The client gets a status; what it asked for and which clause failed is logged here.
  * Client text is cut to a length first and escaped by the writer (log.ts), so that every line stays one line.
  */
-import { type Client, clientId } from '../client.ts';
+import { type Client, clientId, tlsKind } from '../client.ts';
 import type { ConnectionDecision, PortPolicy, RequestDecision } from '../policy/decision.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type {
@@ -56,11 +56,25 @@ function connectionFields(facts: ConnectionFacts): Fields {
     client: { ip: client.ip.text, port: facts.clientPort, id: id === null ? null : clip(id, maxPath) },
     ...tlsFields(client),
     target: { ip: facts.targetIp, port: facts.targetPort },
+    port: facts.targetPort,
+    tls_kind: tlsKind(client),
   };
+}
+
+/** In the words of `explain` and of the record of decisions. */
+function requestProtocol({ facts, version }: RequestLog): 'http1' | 'http2' | 'grpc' {
+  if (facts.grpc) return 'grpc';
+  return version.startsWith('HTTP/2') ? 'http2' : 'http1';
+}
+
+/** What bytes are decided by. */
+function bytesFields({ protocol }: PortPolicy): Fields {
+  return { protocol: 'tcp', port_protocol: protocol };
 }
 
 function requestFields(request: RequestLog): Fields {
   return {
+    protocol: requestProtocol(request),
     method: clip(request.method, maxText),
     path: clip(request.path, maxPath),
     host: clip(request.host, maxText),
@@ -102,17 +116,22 @@ export class DecisionLog {
     return fields;
   }
 
-  connection(facts: ConnectionFacts, decision: ConnectionDecision, reasons: LazyReasons | undefined): void {
+  connection(
+    facts: ConnectionFacts,
+    policy: PortPolicy,
+    decision: ConnectionDecision,
+    reasons: LazyReasons | undefined,
+  ): void {
     if (decision.kind === 'deny') {
       if (!this.#log.isLevelEnabled('info')) return;
-      const fields = { server: refFields(decision.server), ...connectionFields(facts), ...this.#reasonFields(reasons) };
-      this.#log.info(fields, 'Connection denied');
+      const fields = { server: refFields(decision.server), ...connectionFields(facts), ...bytesFields(policy) };
+      this.#log.info({ ...fields, ...this.#reasonFields(reasons) }, 'Connection denied');
       return;
     }
     const level = decision.audit ? 'info' : 'debug';
     if (!this.#log.isLevelEnabled(level)) return;
     const refs = { server: refFields(decision.server), authz: refFields(decision.authz) };
-    this.#log[level]({ ...refs, ...connectionFields(facts) }, 'Connection allowed');
+    this.#log[level]({ ...refs, ...connectionFields(facts), ...bytesFields(policy) }, 'Connection allowed');
   }
 
   probed(facts: ConnectionFacts, policy: PortPolicy): void {
@@ -122,8 +141,8 @@ export class DecisionLog {
 
   terminated(facts: ConnectionFacts, policy: PortPolicy, reasons: LazyReasons | undefined): void {
     if (!this.#log.isLevelEnabled('info')) return;
-    const fields = { server: refFields(policy.server), ...connectionFields(facts), ...this.#reasonFields(reasons) };
-    this.#log.info(fields, 'Connection terminated due to policy change');
+    const fields = { server: refFields(policy.server), ...connectionFields(facts), ...bytesFields(policy) };
+    this.#log.info({ ...fields, ...this.#reasonFields(reasons) }, 'Connection terminated due to policy change');
   }
 
   /** Nobody has looked for TLS: of the client only its address is known. */

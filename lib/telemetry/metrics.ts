@@ -38,7 +38,7 @@ export interface Exposition {
   readonly body: string;
 }
 
-export interface Telemetry extends LoadMetrics, Pick<Recording, 'recorder' | 'candidateCounts'> {
+export interface Telemetry extends LoadMetrics, Pick<Recording, 'recorder' | 'candidateCounts' | 'recordsLost'> {
   readonly registry: Registry;
   /** Also forgets what has been idle for ten minutes. */
   exposition(): Promise<Exposition>;
@@ -59,6 +59,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   return {
     recorder: recording.recorder,
     candidateCounts: recording.candidateCounts,
+    recordsLost: recording.recordsLost,
     registry,
     async exposition() {
       await processMetrics.read();

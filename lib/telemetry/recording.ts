@@ -4,6 +4,7 @@ import { CandidateCounts } from './candidate-counts.ts';
 import { Connection, type Shared, Views } from './connection-scope.ts';
 import { DecisionLog } from './decision-log.ts';
 import { DecisionMetrics } from './decision-metrics.ts';
+import type { DecisionRecords } from './decision-records.ts';
 import { FaultLog } from './fault-log.ts';
 import type { Families } from './figures.ts';
 import { HandshakeLog } from './handshake-log.ts';
@@ -23,10 +24,18 @@ export interface RecordingOptions {
   readonly log: CodedLogger;
   /** From access-log.ts; null when the access log is off. */
   readonly accessLog: ((facts: ConnectionFacts, record: AccessRecord) => void) | null;
+  /** What keeps the record of decisions, with what makes a connection that is recorded; left out where there is none. */
+  readonly decisions?: DecisionRecording | undefined;
   /** Of several threads that write one log; left out by one that writes alone. */
   readonly gate?: LineGate | undefined;
   /** Monotonic milliseconds. */
   readonly now: () => number;
+}
+
+/** Loaded only where decisions are recorded. */
+export interface DecisionRecording {
+  readonly records: DecisionRecords;
+  readonly scope: new (shared: Shared, facts: ConnectionFacts, records: DecisionRecords) => Connection;
 }
 
 /** What one thread's data plane records. */
@@ -34,6 +43,8 @@ export interface Recording {
   readonly recorder: Recorder;
   /** Of this thread's lines, or of those of other threads, where it adds up what they have counted. */
   readonly droppedLines: Cell;
+  /** Records of decisions that were given up. */
+  readonly recordsLost: Cell;
   /** The label group of this thread for one of another. */
   adopt(group: Pick<LabelGroup, 'bound' | 'pairs'>): LabelGroup;
   /** Counts what a candidate policy decides; asked for only where there is one, and once. */
@@ -44,7 +55,7 @@ export interface Recording {
 
 export function createRecording(
   families: Families,
-  { log, accessLog, gate = openGate, now }: RecordingOptions,
+  { log, accessLog, decisions, gate = openGate, now }: RecordingOptions,
 ): Recording {
   const labels = new LabelStore();
   const shared: Shared = {
@@ -63,6 +74,9 @@ export function createRecording(
   const handshakes = new HandshakeLog(families, log, now, gate);
   const faults = new FaultLog(log, families, now, gate);
 
+  const recordCells = decisionRecordCells(families);
+  if (decisions !== undefined) decisions.records.cells = recordCells;
+
   pauseMetrics(families);
   let appSeries: TransportSeries | null = null;
   const toApp = (): TransportSeries => {
@@ -70,7 +84,10 @@ export function createRecording(
     return appSeries;
   };
   const recorder: Recorder = {
-    connection: (facts) => new Connection(shared, facts),
+    connection:
+      decisions === undefined
+        ? (facts) => new Connection(shared, facts)
+        : (facts) => new decisions.scope(shared, facts, decisions.records),
     networkRefused: (policy, refusal, reasons) => {
       const groups = [
         labels.target(refusal, policy),
@@ -79,6 +96,7 @@ export function createRecording(
       ];
       shared.decisions.networkRefused.at(...groups).value++;
       shared.log.networkRefused(refusal, reasons);
+      decisions?.records.networkRefused(policy, refusal, reasons);
     },
     handshakeFailed: (client, serverName, failure) => {
       shared.decisions.tcpError('i/o', labels.target(client, null)).value++;
@@ -93,6 +111,7 @@ export function createRecording(
   };
   return {
     recorder,
+    recordsLost: recordCells.lost,
     droppedLines: families.series('dropped lines', (pairs) => new Cell(pairs)).at(),
     adopt: (group) => labels.adopt(group),
     candidateCounts: () => new CandidateCounts(families, labels),
@@ -102,4 +121,13 @@ export function createRecording(
       shared.transport.expireIdle(nowMs);
     },
   };
+}
+
+function decisionRecordCells(families: Families): { readonly made: Cell; readonly lost: Cell } {
+  const made = families.counter('sallyport_decision_records_total', 'Decisions recorded, those given up included.');
+  const lost = families.counter(
+    'sallyport_decision_records_dropped_total',
+    'Records of decisions given up: the disk did not follow, or there were too many different ones.',
+  );
+  return { made: made.at(), lost: lost.at() };
 }

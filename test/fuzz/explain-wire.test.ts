@@ -1,8 +1,9 @@
 /**
- * What `explain` says of a request is what happens to it: policies and requests at random, over real connections from
+ * What `explain` says of a request is what happens to it, and what is recorded of it is decided again alike: policies and requests at random, over real connections from
  * several addresses, with and without TLS. Compared are the answer, what the app saw and whom it was told, and the
  * counters with their labels.
  */
+import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
@@ -10,6 +11,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { parseCommandLine } from '../../bin/arguments.ts';
 import { main as explainCommand } from '../../bin/explain.ts';
+import { main as replayCommand } from '../../bin/replay.ts';
 import type { ExplainJson } from '../../lib/policy/explain.ts';
 import { spiffeCertificate, testCertificate } from '../support/certificates.ts';
 import { identityEnvironment, replaceFile, temporaryFolder } from '../support/files.ts';
@@ -63,6 +65,9 @@ function put(documents: readonly RandomDocument[]): void {
 }
 put([]);
 
+/** Every decision, as the proxy records it. */
+const recordFile = join(folder, 'decisions.jsonl');
+
 const facts = {
   SALLYPORT_POLICY: join(folder, 'policy'),
   SALLYPORT_POD_NAMESPACE: 'shop',
@@ -86,6 +91,8 @@ const sallyport = await startSallyport(t, {
     SALLYPORT_INBOUND_PORTS: ports.map((port) => `${port}=127.0.0.1:${app.port}`).join(),
     ...identityEnvironment(join(folder, 'identity'), own),
     SALLYPORT_LOG: 'warn',
+    SALLYPORT_DECISIONS: 'all',
+    SALLYPORT_DECISIONS_FILE: recordFile,
   },
 });
 
@@ -220,8 +227,36 @@ const decisionCounters = [
   'inbound_tcp_authz_deny_total',
 ] as const;
 
+/** Lines of the record that have been looked at. */
+let replayed = 0;
+
+/** Decides again what the proxy has recorded since the last look, by the policy that it has decided by: nothing differs. */
+async function replayFaults(recorded: number): Promise<string[]> {
+  const lines = (): string[] => readFileSync(recordFile, 'utf8').split('\n');
+  await until('the record to be written', () => lines().length > recorded, { lastSeen: () => String(lines().length) });
+  // Scrapes are decided while policies change, too.
+  const scraped = `"port":${sallyport.adminPort},`;
+  const fresh = lines().slice(replayed, recorded);
+  const text = fresh.filter((line) => !line.includes(scraped)).join('\n');
+  replayed = recorded;
+  const stdin = new PassThrough();
+  const stdout = new PassThrough();
+  stdin.end(text);
+  const io = { stdin, stdout, stderr: new PassThrough().resume(), env: facts };
+  const reading = stdout.setEncoding('utf8').toArray();
+  await replayCommand(
+    parseCommandLine('replay', ['-', '--json']),
+    io as unknown as Parameters<typeof replayCommand>[1],
+  );
+  stdout.end();
+  const said = JSON.parse((await reading).join(''));
+  seen.replayed += said.same;
+  const isSound = said.differences.length === 0 && said.unknown.length === 0 && said.bad === 0 && said.lost === 0;
+  return isSound ? [] : [`replayed otherwise: ${JSON.stringify(said)}`];
+}
+
 let before: Scrape = await scrape(sallyport.adminPort);
-const seen = { policies: 0, requests: 0, permits: 0 };
+const seen = { policies: 0, requests: 0, permits: 0, replayed: 0 };
 
 let last = '[]';
 
@@ -274,6 +309,7 @@ async function look(requests: readonly RandomRequest[]): Promise<string[]> {
   const decisions = [...expected].filter(([key]) => !key.includes('sallyport_probes_admitted_total'));
   const decided = decisions.reduce((sum, [, count]) => sum + count, 0);
   if (all < decided || all > decided + undeclared) faults.push([`${all} decisions were counted, ${decided} explained`]);
+  faults.push(await replayFaults(after.sum('sallyport_decision_records_total')));
   before = after;
   seen.policies += 1;
   seen.requests += requests.length;
@@ -292,7 +328,7 @@ t.test('explain and the wire', async (t) => {
         if (faults.length > 0) throw new Error(`${faults.join('\n')}\nunder ${JSON.stringify(documents)}`);
       }),
   );
-  const isEnough = (): boolean => seen.requests > 100 && seen.permits > 10;
+  const isEnough = (): boolean => seen.requests > 100 && seen.permits > 10 && seen.replayed > 100;
   t.equal(await search(property, 1, isEnough), null);
   t.ok(isEnough(), JSON.stringify(seen));
   await lastLook();

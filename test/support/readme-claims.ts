@@ -124,6 +124,10 @@ export const claims: Readonly<Record<string, Checks>> = {
     'One JSON object': 'unit/telemetry/decision-log unit/telemetry/log',
     'The access log': 'unit/telemetry/access-log',
   },
+  'Recording and replaying decisions': {
+    'With `SALLYPORT_DECISIONS=all`': 'unit/telemetry/decision-records unit/telemetry/decision-file fuzz/explain-wire',
+    '`replay` decides each line': 'unit/bin/replay unit/records/read',
+  },
   'Finding a fault': { 'Each of these': 'e2e/faults' },
   Errors: { 'What a command says': 'unit/errors/catalogue', 'Requests that failed': 'unit/errors/catalogue' },
   'Admin and health': {

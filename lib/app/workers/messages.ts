@@ -116,7 +116,7 @@ export type WorkerReport =
   /** An internal fault, which the worker has logged and counted. */
   | { readonly kind: 'fault'; readonly ended: 'connection' | 'request' | 'nothing' }
   /** Whole lines of a log. */
-  | { readonly kind: 'lines'; readonly log: 'log' | 'access'; readonly batch: LineBatch }
+  | { readonly kind: 'lines'; readonly log: 'log' | 'access' | 'decisions'; readonly batch: LineBatch }
   /** A warning of its doors, which another worker may have said already. */
   | { readonly kind: 'warning'; readonly fields: Parameters<CodedLog['warn']>[0]; readonly message: string }
   /** A connection for a worker that has fewer. */

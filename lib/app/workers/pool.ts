@@ -36,6 +36,7 @@ export interface PoolOptions {
   readonly build: Build;
   readonly log: Log;
   readonly accessLines: LineSink;
+  readonly decisionLines: LineSink;
   readonly telemetry: Pick<Telemetry, 'absorb' | 'forget'>;
   readonly admin: () => AdminApp;
   /** A warning of a worker's doors. */
@@ -294,10 +295,10 @@ export class WorkerPool implements Workers {
   }
 
   #hear(seat: Seat, report: Exclude<WorkerReport, { kind: 'answer' | 'failed' }>): void {
-    const { log, accessLines, fault } = this.#options;
+    const { log, accessLines, decisionLines, fault } = this.#options;
     switch (report.kind) {
       case 'lines':
-        takeLines(report.batch, report.log === 'log' ? log : accessLines, seat.linesUnderway);
+        takeLines(report.batch, { log, access: accessLines, decisions: decisionLines }[report.log], seat.linesUnderway);
         return;
       case 'fault':
         fault(report.ended);

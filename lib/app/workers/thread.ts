@@ -1,5 +1,6 @@
 /** The composition root of a further worker: a data plane of its own, for what the main thread has read and admitted. */
 import { parentPort, workerData } from 'node:worker_threads';
+import type { Config } from '../../config/config.ts';
 import type { CodedLog } from '../../errors/complaint.ts';
 import { restThreadWhenQuiet } from '../../ops/returned-memory.ts';
 import { createAuthorizer } from '../../policy/authorizer.ts';
@@ -14,6 +15,7 @@ import { compileInSlices } from '../../reload/compiling.ts';
 import { createAccessLog } from '../../telemetry/access-log.ts';
 import { LineChannel } from '../../telemetry/line-channel.ts';
 import { createLog } from '../../telemetry/log.ts';
+import type { DecisionRecording } from '../../telemetry/recording.ts';
 import { createWorkerTelemetry } from '../../telemetry/worker-telemetry.ts';
 import type { Watched } from '../candidate/watched.ts';
 import { createDataPlane } from '../data-plane.ts';
@@ -44,9 +46,17 @@ const report = (message: WorkerReport): void => port.postMessage(message);
 const underway = new Int32Array(start.linesUnderway);
 const logLines = new LineChannel((batch) => report({ kind: 'lines', log: 'log', batch }), underway);
 const accessLines = new LineChannel((batch) => report({ kind: 'lines', log: 'access', batch }), underway);
+const decisionLines = new LineChannel((batch) => report({ kind: 'lines', log: 'decisions', batch }), underway);
+const decisions = config.decisions === null ? undefined : await recorded(config.decisions);
+async function recorded(wanted: NonNullable<Config['decisions']>): Promise<DecisionRecording> {
+  const { sendDecisions } = await import('../decisions.ts');
+  return sendDecisions(wanted, decisionLines);
+}
 function flushLines(): void {
+  decisions?.records.flush();
   logLines.flush();
   accessLines.flush();
+  decisionLines.flush();
 }
 process.on('exit', flushLines);
 
@@ -58,6 +68,7 @@ const log = createLog({
 });
 const telemetry = createWorkerTelemetry({
   log: log.logger,
+  decisions,
   accessLog:
     config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog, destination: accessLines }),
   gate: shared.gate,

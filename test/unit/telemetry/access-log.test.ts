@@ -46,17 +46,19 @@ t.test('apache', async (t) => {
   for (const [what, got, want] of rows) t.equal(got, want, what);
 });
 
-t.test('json has exactly Linkerd’s fields, in order', async (t) => {
+t.test('json has Linkerd’s fields, in order, and what deciding again takes', async (t) => {
   const fields = {
     'client.addr': '10.1.2.3:51160',
     'client.id': 'web.ns',
     host: 'web:7000',
     method: 'GET',
+    port: 8080,
     processing_ns: '250000',
     request_bytes: '12',
     response_bytes: '34',
     status: 200,
     timestamp: '2026-11-20T14:00:00.000250000Z',
+    tls: 'identity',
     total_ns: '1500000',
     trace_id: 'abc',
     uri: 'http://web:7000/',

@@ -1,0 +1,50 @@
+import type { Config } from '../config/config.ts';
+import { DecisionFile } from '../telemetry/decision-file.ts';
+import { DecisionRecords } from '../telemetry/decision-records.ts';
+import type { Log } from '../telemetry/log.ts';
+import type { LineSink } from '../telemetry/output.ts';
+import { RecordedScope } from '../telemetry/recorded-scope.ts';
+import type { DecisionRecording } from '../telemetry/recording.ts';
+
+/** The record of decisions of the process: what this thread records, and where all threads' lines go. */
+export interface KeptDecisions {
+  readonly recording: DecisionRecording;
+  readonly lines: LineSink;
+  /** Writes what is left. */
+  close(): Promise<void>;
+}
+
+/** @param onDropped called with the number of lines that the file does not take. */
+export function keepDecisions(
+  decisions: NonNullable<Config['decisions']>,
+  log: Log,
+  onDropped: (lines: number) => void,
+): KeptDecisions {
+  const { file, maxBytes, keep } = decisions;
+  const written = file === null ? null : new DecisionFile({ path: file, maxBytes, keep, log: log.logger, onDropped });
+  const lines: LineSink = written ?? log;
+  // What the file does not take, it says there itself; of standard output the log counts it.
+  const records = new DecisionRecords({ ...decisions, sink: lines, dropped: () => 0 });
+  // Before the file's own last write.
+  process.prependListener('exit', records.flush);
+  return {
+    recording: { records, scope: RecordedScope },
+    lines,
+    async close() {
+      records.flush();
+      process.off('exit', records.flush);
+      await written?.close();
+    },
+  };
+}
+
+/** In a further worker, whose lines the main thread writes. */
+export function sendDecisions(
+  decisions: NonNullable<Config['decisions']>,
+  sink: LineSink & { readonly dropped: number },
+): DecisionRecording {
+  return {
+    records: new DecisionRecords({ ...decisions, sink, dropped: () => sink.dropped }),
+    scope: RecordedScope,
+  };
+}
