@@ -18,6 +18,9 @@ type Format = Parameters<typeof styleText>[0];
 /** Questions that are told of those that fail alike, besides the first. */
 const mostAlike = 2;
 
+/** Ports that are listed. */
+const mostPorts = 8;
+
 /** For people: each failure with its reason, then the sum and what was not exercised. */
 export class PeopleFormat implements TestFormat {
   readonly #stream: NodeJS.WriteStream;
@@ -69,7 +72,7 @@ export class PeopleFormat implements TestFormat {
     return rest > 0 ? `  and ${rest} more\n` : '';
   }
 
-  end({ passed, failed, files }: TestTotals, coverage: CoverageReport): string {
+  end({ passed, failed, files, portsWithoutServer }: TestTotals, coverage: CoverageReport): string {
     const sum = `${count(passed + failed, 'case')} in ${count(files, 'file')}: ${passed} passed, ${failed} failed`;
     const { authorizations, routes, rules } = coverage.counts;
     const of = ([some, all]: readonly [number, number], noun: string): string => `${some} of ${all} ${noun}`;
@@ -77,6 +80,11 @@ export class PeopleFormat implements TestFormat {
     const width = widthOf(this.#stream);
     const lines = [this.#paint(failed === 0 ? 'green' : 'red', wrapped(sum, width, 2)), wrapped(said, width, 2)];
     const isWhole = authorizations[0] === authorizations[1] && rules[0] === rules[1];
+    if (portsWithoutServer.length > 0) {
+      const ports = portsWithoutServer.slice(0, mostPorts).join(', ');
+      const more = portsWithoutServer.length > mostPorts ? ' and others' : '';
+      lines.push(wrapped(`no Server of the pod has port ${ports}${more}: a default answered there`, width, 2));
+    }
     if (this.#details) lines.push(...this.#detailLines(coverage));
     else if (!isWhole) lines.push('  (--coverage lists the others)');
     return `${this.#rest()}${lines.join('\n')}\n`;

@@ -84,10 +84,13 @@ async function runSuites(
   const progress = new Progress(io.stderr);
   const all = suites.reduce((sum, { size }) => sum + size, 0);
   const coverages = new Map<string, Coverage>();
+  const ports = new Set<number>();
   let passed = 0;
   let failed = 0;
   const print = async (text: string): Promise<void> => {
-    if (text === '' || io.stdout.write(text)) return;
+    if (text === '') return;
+    progress.clear();
+    if (io.stdout.write(text)) return;
     await drained(io.stdout);
   };
   await print(format.begin());
@@ -99,13 +102,15 @@ async function runSuites(
       if (isPassed(result)) passed += 1;
       else failed += 1;
       coverage.count(result.answer);
+      if (result.answer.server.kind === 'default') ports.add(result.query.port);
       progress.say(() => `${passed + failed} of ${all} cases, ${failed} failed`);
       file?.format.result(result);
       await print(format.result(result));
     }
   }
   progress.end();
-  const totals = { passed, failed, files: new Set(suites.map(({ suite }) => suite.source.file)).size };
+  const files = new Set(suites.map(({ suite }) => suite.source.file)).size;
+  const totals = { passed, failed, files, portsWithoutServer: [...ports].sort((a, b) => a - b) };
   const coverage = joinedReport([...coverages.values()].map((one) => one.report()));
   await print(format.end(totals, coverage));
   return { totals, coverage };

@@ -21,10 +21,15 @@ export class Progress {
     this.#stream.write(`\r\u001b[K${text()}`);
   }
 
-  /** Takes the line away; what comes next begins at the left. */
-  end(): void {
+  /** Takes the line away until it is next due; what comes next begins at the left. */
+  clear(): void {
     if (this.#shown) this.#stream.write('\r\u001b[K');
     this.#shown = false;
+  }
+
+  /** Takes the line away for good. */
+  end(): void {
+    this.clear();
     this.#dueMs = Number.POSITIVE_INFINITY;
   }
 }

@@ -13,7 +13,9 @@ export const testCommand = command({
     policy: repeated('PATH', 'these documents in place of those that the tests name; - for standard input'),
     coverage: toggle('list the authorizations and rules that no case exercises'),
     'require-coverage': once('PERCENT', 'fail where the cases exercise less of the authorizations and rules'),
-    json: toggle('one object: { "cases": [ … ], "coverage": …, "files": …, "passed": …, "failed": …, "ok": … }'),
+    json: toggle(
+      'one object: { "cases": [ … ], "coverage": …, "portsWithoutServer": [ … ], "files": …, "passed": …, "failed": …, "ok": … }',
+    ),
     tap: toggle('TAP 14, a test point a question'),
     junit: once('FILE|-', "JUnit's XML, to a file beside the other output, or to standard output"),
   },

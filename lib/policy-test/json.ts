@@ -19,8 +19,8 @@ export class JsonFormat implements TestFormat {
     return `${comma}${jsonText({ ...fields, mismatches, answer })}`;
   }
 
-  end({ passed, failed, files }: TestTotals, coverage: CoverageReport): string {
-    const rest = jsonText({ coverage, files, passed, failed, ok: failed === 0 });
+  end({ passed, failed, files, portsWithoutServer }: TestTotals, coverage: CoverageReport): string {
+    const rest = jsonText({ coverage, portsWithoutServer, files, passed, failed, ok: failed === 0 });
     return `\n],${rest.slice(1)}\n`;
   }
 }

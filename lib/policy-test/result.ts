@@ -23,6 +23,8 @@ export interface TestTotals {
   readonly passed: number;
   readonly failed: number;
   readonly files: number;
+  /** Ports that cases ask about and that no Server has: what answers there is a default. Ascending. */
+  readonly portsWithoutServer: readonly number[];
 }
 
 /** A form of output for programs, each part of it text as it comes. */

@@ -40,6 +40,7 @@ export const claims: Readonly<Record<string, Checks>> = {
     '- **`everyone`**': 'unit/policy-test/suite',
     '- **The pod**': 'unit/bin/policy-test',
     '- **Coverage.**': 'unit/bin/policy-test',
+    '- **Ports without a Server**': 'unit/bin/policy-test',
     '- **Faults.**': 'unit/policy-test/suite unit/bin/policy-test',
     '- **In CI.**': 'unit/bin/policy-test unit/policy-test/results',
     '`clients` hold': 'unit/policy-test/suite',

@@ -150,6 +150,14 @@ t.test('coverage: what is missing, and how much is asked for', async (t) => {
     t.equal((await test(['good.yaml', `--require-coverage=${wrong}`])).code, 64);
 });
 
+t.test('a port that no Server has is answered by a default, which is told', async (t) => {
+  const { test } = stage(t, { 'ports.yaml': `${head}  - { port: [8081, 9, http], expect: refused }\n` });
+  const { code, stdout } = await test(['ports.yaml']);
+  t.equal(code, 0);
+  t.match(stdout, /^no Server of the pod has port 9, 8081: a default answered there$/m);
+  t.same(JSON.parse((await test(['ports.yaml', '--json'])).stdout).portsWithoutServer, [9, 8081]);
+});
+
 t.test('forms for programs', async (t) => {
   const { test, folder } = stage(t, { 'good.yaml': good, 'bad.yaml': bad });
   const json = JSON.parse((await test(['good.yaml', 'bad.yaml', '--json'])).stdout);

@@ -55,6 +55,10 @@ t.test('the line goes away before what comes next', { skip: noTerminal }, async 
     progress.say(() => 'too soon');
     nowMs = 1200;
     progress.say(() => 'two');
+    progress.clear();
+    process.stderr.write('a result\\n');
+    nowMs = 1400;
+    progress.say(() => 'three');
     progress.end();
     progress.say(() => 'over');
     process.stderr.write('next\\n');`;
@@ -63,7 +67,7 @@ t.test('the line goes away before what comes next', { skip: noTerminal }, async 
   const run = await runToEnd(t, 'script', ['-qec', `${process.execPath} ${file}`, '/dev/null'], {
     env: bareEnvironment({}),
   });
-  t.equal(run.stdout, '\r\u001b[Kone\r\u001b[Ktwo\r\u001b[Knext\r\n');
+  t.equal(run.stdout, '\r\u001b[Kone\r\u001b[Ktwo\r\u001b[Ka result\r\n\r\u001b[Kthree\r\u001b[Knext\r\n');
   const piped = await runToEnd(t, process.execPath, [file], { env: bareEnvironment({}) });
-  t.equal(piped.stderr, 'next\n');
+  t.equal(piped.stderr, 'a result\nnext\n');
 });

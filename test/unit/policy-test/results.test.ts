@@ -117,7 +117,7 @@ const result: CaseResult = {
   answer: deny,
   mismatches: [{ field: 'verdict', expected: 'permit', got: 'deny' }],
 };
-const totals = { passed: 1, failed: 1, files: 1 };
+const totals = { passed: 1, failed: 1, files: 1, portsWithoutServer: [9] };
 const coverage = {
   authorizations: [],
   routes: [],
@@ -178,11 +178,15 @@ t.test('JSON: one object, case by case', async (t) => {
   t.match(JSON.parse(text), {
     cases: [{ ok: true }, { ok: false, name: result.name, line: 3, mismatches: result.mismatches, answer: deny }],
     coverage,
+    portsWithoutServer: [9],
     files: 1,
     passed: 1,
     failed: 1,
     ok: false,
   });
   const none = new JsonFormat();
-  t.match(JSON.parse(none.begin() + none.end({ passed: 0, failed: 0, files: 0 }, coverage)), { cases: [], ok: true });
+  t.match(JSON.parse(none.begin() + none.end({ passed: 0, failed: 0, files: 0, portsWithoutServer: [] }, coverage)), {
+    cases: [],
+    ok: true,
+  });
 });
