@@ -22,6 +22,9 @@ import { schemaText, withOptions, withTables, withTestMap } from '../support/rea
 import { testsOfRooms } from '../support/test-map.ts';
 import { slowTests, unitTests } from '../support/unit-tests.ts';
 
+// It starts every command that README shows, and a busy machine takes its time.
+t.setTimeout(300_000);
+
 const root = resolve(import.meta.dirname, '../..');
 const readme = readFileSync(join(root, 'README.md'), 'utf8');
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));

@@ -6,6 +6,9 @@ import { missing, runToEnd, startChild } from '../../support/children.ts';
 import { temporaryFolder } from '../../support/files.ts';
 import { bareEnvironment, sallyportCommand } from '../../support/sallyport.ts';
 
+// It starts a program for each row.
+t.setTimeout(300_000);
+
 const documents = `apiVersion: policy.linkerd.io/v1beta3
 kind: Server
 metadata: { name: web, namespace: shop }
