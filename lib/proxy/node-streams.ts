@@ -117,9 +117,12 @@ interface FixedLender {
   readonly callback: (length: number) => boolean;
 }
 
-/** Whether `lendReads` may be asked: not of a socket that is encrypted, or has read something that waits in it. */
+/**
+ * Whether `lendReads` may be asked: not of a socket that has read something that waits in it. One of TLS may be lent more
+ * after it was paused: the records that were read together with the one before.
+ */
 export function mayLendReads(socket: net.Socket): boolean {
-  if ('encrypted' in socket || socket.readableLength > 0 || socket.readableEnded) return false;
+  if (socket.readableLength > 0 || socket.readableEnded) return false;
   return keysForLending() !== null && handleOf(socket)?.useUserBuffer !== undefined;
 }
 
@@ -132,10 +135,12 @@ export function lendReads(socket: net.Socket, lender: Lender | FixedLender): voi
   if (keys === null || !mayLendReads(socket)) return;
   const isAsked = typeof lender.buffer === 'function';
   const first = isAsked ? lender.buffer() : lender.buffer;
+  // A handle keeps each buffer that it is told of until the connection ends.
+  const isTold = !isAsked && Reflect.get(socket, keys.buffer) === first && Reflect.get(socket, keys.next) === null;
   Reflect.set(socket, keys.buffer, first);
   Reflect.set(socket, keys.next, isAsked ? lender.buffer : null);
   Reflect.set(socket, keys.callback, lender.callback);
-  handleOf(socket)?.useUserBuffer?.(first);
+  if (!isTold) handleOf(socket)?.useUserBuffer?.(first);
   readDirectly(socket, lender);
 }
 

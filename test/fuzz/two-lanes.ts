@@ -1,6 +1,8 @@
 import { METHODS } from 'node:http';
+import type { ConnectionOptions } from 'node:tls';
 import type { Test } from 'tap';
 import { type Engine, type Lane, startLane } from '../support/lanes.ts';
+import { meshed } from '../support/mesh.ts';
 import { type RawApp, startRawApp } from '../support/raw-app.ts';
 import { latin1, parseResponses, RawClient } from '../support/raw-http.ts';
 import { lenientParser, type RecordedRequest, strictParser } from '../support/request-parsers.ts';
@@ -18,6 +20,8 @@ export interface Variant {
   readonly reading: 'strict' | 'lenient';
   /** Requests on each connection before those that are looked at: behind the first, the fast lane reads otherwise. */
   readonly earlier: number;
+  /** How clients connect; undefined: without TLS. */
+  readonly tls: ConnectionOptions | undefined;
   readonly lane: Lane;
   readonly app: RawApp;
   /** Requests that were decided; each look clears it. */
@@ -36,16 +40,21 @@ interface Observation {
 const sentinel = '/sentinel';
 
 /** Of each reading, in this order. */
-const kinds: readonly (readonly [Engine, earlier: number])[] = [
-  ['fast', 0],
-  ['fast', 2],
-  ['library', 0],
+const kinds: readonly (readonly [Engine, earlier: number, link: 'plain' | 'TLS'])[] = [
+  ['fast', 0, 'plain'],
+  ['fast', 2, 'plain'],
+  ['fast', 2, 'TLS'],
+  ['library', 0, 'plain'],
 ];
 
 export async function variants(t: Test): Promise<Variant[]> {
   const list: Variant[] = [];
+  // A client without a name of its own, of which the app is told nothing.
+  const { termination, client } = meshed('http/1.1');
+  const { cert: _, key: __, ...anonymous } = client;
   for (const reading of ['strict', 'lenient'] as const) {
-    for (const [engine, earlier] of kinds) {
+    for (const [engine, earlier, link] of kinds) {
+      const tls = link === 'TLS' ? anonymous : undefined;
       const app = await startRawApp(t, {
         parser: reading === 'strict' ? strictParser : lenientParser,
         // Without a body, a response to HEAD looks like any other.
@@ -58,8 +67,8 @@ export async function variants(t: Test): Promise<Variant[]> {
       });
       const decided: string[] = [];
       const onDecided = (request: string): void => void decided.push(request);
-      const lane = await startLane(t, { engine, app: app.port, onDecided });
-      list.push({ engine, reading, earlier, lane, app, decided });
+      const lane = await startLane(t, { engine, app: app.port, onDecided, tls: termination });
+      list.push({ engine, reading, earlier, tls, lane, app, decided });
     }
   }
   return list;
@@ -87,8 +96,8 @@ function seen(request: RecordedRequest): string {
  * @param quietMs when nothing more has come for so long, nothing more is expected.
  */
 async function observe(variant: Variant, packets: readonly Buffer[], quietMs: number): Promise<Observation> {
-  const { lane, app } = variant;
-  const client = await RawClient.open({ port: lane.port });
+  const { lane, app, tls } = variant;
+  const client = await RawClient.open({ port: lane.port, ...(tls === undefined ? {} : { tls }) });
   try {
     for (let i = 1; i <= variant.earlier; i++) {
       client.send(latin1('GET /earlier HTTP/1.1\r\nHost: a.example\r\n\r\n'));
@@ -160,10 +169,11 @@ async function compared(list: readonly Variant[], text: string, at: readonly num
       }).catch(() => false);
       if (closed === false) said ??= `${engine}, ${reading}: the connection stays open`;
     }
-    for (const [i, { engine, reading, earlier, app }] of list.entries()) {
+    for (const [i, { engine, reading, earlier, tls, app }] of list.entries()) {
       const observed = observations[i] as Observation;
       const library = list.findIndex((other) => other.engine === 'library' && other.reading === reading);
-      const where = earlier === 0 ? reading : `${reading}, behind ${earlier} requests`;
+      const behind = earlier === 0 ? reading : `${reading}, behind ${earlier} requests`;
+      const where = tls === undefined ? behind : `${behind}, inside TLS`;
       if (engine === 'fast') said ??= compare(observed, observations[library] as Observation, where);
       for (const request of observed.requests) {
         if (/^\["[^"]*","[^"]*DENIED/.test(request) && request.includes('"/DENIED')) said ??= `the app saw ${request}`;

@@ -1,4 +1,5 @@
 import net, { type AddressInfo, type Socket } from 'node:net';
+import type { ConnectionOptions } from 'node:tls';
 import type { Test } from 'tap';
 import { type ClientOptions, type FramePeer, openClient } from './http2-peers.ts';
 import { type Engine, engines, type Lane, type LaneOptions, startLane } from './lanes.ts';
@@ -13,11 +14,13 @@ export interface Stage {
   open(): Promise<RawClient>;
 }
 
+/** @param tls how clients connect; undefined: without it. */
 export async function stage(
   t: Test,
   engine: Engine,
   app: RawAppOptions = {},
   lane: Partial<LaneOptions> = {},
+  tls?: ConnectionOptions,
 ): Promise<Stage> {
   const started = await startRawApp(t, app);
   const proxy = await startLane(t, { engine, app: started.port, ...lane });
@@ -25,7 +28,7 @@ export async function stage(
     lane: proxy,
     app: started,
     open: async () => {
-      const client = await RawClient.open({ port: proxy.port });
+      const client = await RawClient.open({ port: proxy.port, ...(tls === undefined ? {} : { tls }) });
       t.teardown(() => client.destroy());
       return client;
     },

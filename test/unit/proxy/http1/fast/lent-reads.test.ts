@@ -11,6 +11,7 @@ import {
   still,
 } from '../../../../support/lane-stage.ts';
 import type { Engine } from '../../../../support/lanes.ts';
+import { meshed } from '../../../../support/mesh.ts';
 import { type AppSocket, ok, type RawAppOptions } from '../../../../support/raw-app.ts';
 import { latin1, offTheFastLane, type RawClient } from '../../../../support/raw-http.ts';
 import { until } from '../../../../support/until.ts';
@@ -30,9 +31,12 @@ async function send(client: RawClient, ...packets: readonly Buffer[]): Promise<v
   }
 }
 
-/** A client that has had its first requests. */
-async function used(t: Test, engine: Engine, app: RawAppOptions = {}): Promise<Stage & { readonly client: RawClient }> {
-  const staged = await stage(t, engine, app);
+/** A client that has had its first requests, of a stage with that app. */
+type Used = (app?: RawAppOptions) => Promise<Stage & { readonly client: RawClient }>;
+
+async function used(t: Test, engine: Engine, isSecure: boolean, app: RawAppOptions): ReturnType<Used> {
+  const mesh = isSecure ? meshed('http/1.1') : null;
+  const staged = await stage(t, engine, app, mesh === null ? {} : { tls: mesh.termination }, mesh?.client);
   const client = await staged.open();
   for (const methods of [['GET'], ['GET', 'GET'], ['GET', 'GET', 'GET']]) {
     client.send(get('/earlier'));
@@ -46,11 +50,16 @@ const closing = Buffer.from('HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Len
 const letters = (length: number): string => 'abcdefghijklmnopqrstuvwxyz'.repeat(length / 26 + 1).slice(0, length);
 const three = ['GET', 'GET', 'GET'];
 
-const scenarios: readonly Scenario[] = [
+interface Row {
+  readonly name: string;
+  readonly run: (t: Test, used: Used) => Promise<void>;
+}
+
+const rows: readonly Row[] = [
   {
     name: 'a head in pieces',
-    run: async (t, engine) => {
-      const { client, app } = await used(t, engine);
+    run: async (t, used) => {
+      const { client, app } = await used();
       const head = get('/a', `Cookie: ${letters(3000)}\r\n`);
       await send(client, head.subarray(0, 5), head.subarray(5, 1500), head.subarray(1500, -1), head.subarray(-1));
       await client.responses([...three, 'GET']);
@@ -60,9 +69,9 @@ const scenarios: readonly Scenario[] = [
   },
   {
     name: 'requests behind one that is being answered',
-    run: async (t, engine) => {
+    run: async (t, used) => {
       let held: AppSocket | null = null;
-      const { client, app } = await used(t, engine, {
+      const { client, app } = await used({
         answer: ({ target }, connection) => {
           if (target === '/held') held = connection;
           else connection.socket.write(ok);
@@ -86,8 +95,8 @@ const scenarios: readonly Scenario[] = [
   },
   {
     name: 'many requests at once',
-    run: async (t, engine) => {
-      const { client, app } = await used(t, engine);
+    run: async (t, used) => {
+      const { client, app } = await used();
       const targets = Array.from({ length: 300 }, (_, i) => `/${i}`);
       await send(client, Buffer.concat(targets.map((target) => get(target))));
       await client.responses([...three, ...targets.map(() => 'GET')]);
@@ -99,9 +108,9 @@ const scenarios: readonly Scenario[] = [
   },
   {
     name: 'content while the app is connected to',
-    run: async (t, engine) => {
+    run: async (t, used) => {
       for (const size of [5, 900, 20_000, 60_000]) {
-        const { client, app } = await used(t, engine, { answer: (_request, { socket }) => void socket.end(closing) });
+        const { client, app } = await used({ answer: (_request, { socket }) => void socket.end(closing) });
         const request = post('/up', letters(size));
         const head = request.length - size;
         const middle = head + Math.floor(size / 2);
@@ -122,8 +131,8 @@ const scenarios: readonly Scenario[] = [
   },
   {
     name: 'content for an app that is slow',
-    run: async (t, engine) => {
-      const { client, app } = await used(t, engine);
+    run: async (t, used) => {
+      const { client, app } = await used();
       const content = randomBytes(12 * megabyte);
       const own = app.sockets.at(-1) as AppSocket;
       const head = `POST /up HTTP/1.1\r\nHost: a.example\r\nContent-Length: ${content.length}\r\n\r\n`;
@@ -138,8 +147,8 @@ const scenarios: readonly Scenario[] = [
   },
   {
     name: 'chunks, whose sizes are cut',
-    run: async (t, engine) => {
-      const { client, app } = await used(t, engine);
+    run: async (t, used) => {
+      const { client, app } = await used();
       const chunks = '0005;x=y\r\nhello\r\n1a\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nX-A: b\r\n\r\n';
       const text = latin1(`POST /up HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}`);
       const begin = text.length - chunks.length;
@@ -155,13 +164,13 @@ const scenarios: readonly Scenario[] = [
   },
   {
     name: 'what is not plain',
-    run: async (t, engine) => {
+    run: async (t, used) => {
       const odd = latin1(
         `POST /odd HTTP/1.1\r\nHost: a.example\r\n${offTheFastLane.join('\r\n')}\r\nContent-Length: 900\r\n\r\n${letters(900)}`,
       );
       for (const at of [3, 60, odd.length - 900, odd.length - 450, odd.length]) {
         let held: AppSocket | null = null;
-        const { client, app } = await used(t, engine, {
+        const { client, app } = await used({
           answer: ({ target }, connection) => {
             if (target === '/held') held = connection;
             else connection.socket.write(ok);
@@ -170,7 +179,7 @@ const scenarios: readonly Scenario[] = [
         await send(client, odd.subarray(0, at), odd.subarray(at));
         await client.responses([...three, 'POST']);
         t.equal(app.requests.at(-1)?.body.toString(), letters(900), `cut at ${at}`);
-        const other = await used(t, engine, {
+        const other = await used({
           answer: ({ target }, connection) => {
             if (target === '/held') held = connection;
             else connection.socket.write(ok);
@@ -187,10 +196,10 @@ const scenarios: readonly Scenario[] = [
   },
   {
     name: 'a tunnel, from the first byte on',
-    run: async (t, engine) => {
+    run: async (t, used) => {
       const got: Buffer[] = [];
       let tunnelled: AppSocket | null = null;
-      const { client } = await used(t, engine, {
+      const { client } = await used({
         answer: ({ target }, connection) => {
           if (target !== '/chat') {
             connection.socket.write(ok);
@@ -217,5 +226,17 @@ const scenarios: readonly Scenario[] = [
     },
   },
 ];
+
+/** A record of TLS is another read: what is sent at once comes in pieces, and one that was read with another does not wait. */
+const links = ['without TLS', 'inside TLS'] as const;
+
+const scenarios = links.flatMap((link) =>
+  rows.map(
+    ({ name, run }): Scenario => ({
+      name: `${name}, ${link}`,
+      run: (t, engine) => run(t, (app = {}) => used(t, engine, link === 'inside TLS', app)),
+    }),
+  ),
+);
 
 runScenarios(t, scenarios);

@@ -1,0 +1,132 @@
+import { connect, createServer, type Socket } from 'node:net';
+import { connect as connectTls, createSecureContext, type TLSSocket } from 'node:tls';
+import t from 'tap';
+import { isLent, lendData } from '../../../lib/proxy/lent-data.ts';
+import { letRead } from '../../../lib/proxy/node-internals.ts';
+import { lendUploads } from '../../../lib/proxy/tcp/lent-reads.ts';
+import { securedBy } from '../../../lib/proxy/tls/handshake.ts';
+import { meshClient, workloadCertificate, workloadName } from '../../support/certificates.ts';
+import '../../support/spoilt-loans.ts';
+import { connectedPair } from '../../support/lane-stage.ts';
+import { until } from '../../support/until.ts';
+
+interface Pair {
+  readonly client: TLSSocket;
+  /** As TLS ends it, and the connection below. */
+  readonly secure: TLSSocket;
+  readonly raw: Socket;
+}
+
+async function securedPair(t: { teardown(end: () => void): void }): Promise<Pair> {
+  const own = workloadCertificate('web', 'shop');
+  const context = createSecureContext({ cert: own.certificatePem, key: own.keyPem, minVersion: 'TLSv1.3' });
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
+  const client = connectTls({ socket: connect(port, '127.0.0.1'), ...meshClient(workloadName('web', 'shop'), own) });
+  client.on('error', () => {});
+  const raw = await accepted;
+  const secure = securedBy(context, raw, null);
+  t.teardown(() => {
+    client.destroy();
+    raw.destroy();
+    server.close();
+  });
+  await new Promise((resolve) => client.once('secureConnect', resolve));
+  return { client, secure, raw };
+}
+
+/** As many records of TLS, which are all there when the first is read. */
+async function sendTogether({ client, raw }: Pair, records: readonly string[]): Promise<void> {
+  letRead(raw, false);
+  // Written at once, they would be one record.
+  for (const text of records) await new Promise((resolve) => client.write(text, resolve));
+  letRead(raw, true);
+}
+
+t.test('records that are read at once are lent one after the other, and a pause between them holds', async (t) => {
+  const pair = await securedPair(t);
+  const { client, secure } = pair;
+  const came: string[] = [];
+  const kept: [Buffer, string][] = [];
+  secure.on('data', (bytes: Buffer) => {
+    t.notOk(isLent(bytes), '`data` is nobody else`s');
+    kept.push([bytes, bytes.toString()]);
+    came.push(`data ${bytes}`);
+  });
+  secure.on('end', () => came.push('end'));
+  t.ok(
+    lendData(secure, (bytes) => {
+      came.push(`lent ${bytes}`);
+      if (bytes.toString() === 'b') secure.pause();
+      return true;
+    }),
+  );
+  secure.resume();
+  await sendTogether(pair, ['a', 'b', 'c', 'd']);
+  await until('the pause', () => came.length >= 2);
+  for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+  t.same(came, ['lent a', 'lent b'], 'what was read behind the pause waits');
+  came.push('resumed');
+  secure.resume();
+  await until('the rest', () => came.length >= 4);
+  client.write('e');
+  await until('what comes later', () => came.join('').endsWith('e'));
+  client.end();
+  await until('the end', () => came.at(-1) === 'end');
+  t.equal(came.join(' ').replaceAll('data ', ''), 'lent a lent b resumed c d lent e end');
+  for (const [bytes, text] of kept) t.equal(bytes.toString(), text, 'and stays as it was');
+});
+
+t.test('more than a record, and more than the buffer that is lent', async (t) => {
+  const pair = await securedPair(t);
+  let received = '';
+  t.ok(
+    lendData(pair.secure, (bytes) => {
+      received += bytes.toString('latin1');
+      return true;
+    }),
+  );
+  pair.secure.resume();
+  const sent = Array.from({ length: 40_000 }, (_, i) => i.toString(36).padStart(5, '.')).join('');
+  pair.client.write(sent);
+  await until('all of it', () => received.length >= sent.length);
+  t.equal(received === sent, true, 'byte for byte');
+});
+
+t.test('lent again, it keeps no second buffer', async (t) => {
+  const [inside, plain] = [await securedPair(t), await connectedPair(t)];
+  for (const [client, socket] of [
+    [inside.client, inside.secure],
+    [plain.client.socket, plain.socket],
+  ] as const) {
+    const { _handle: handle } = socket as unknown as { readonly _handle: { useUserBuffer(buffer: Buffer): void } };
+    const { useUserBuffer } = handle;
+    let told = 0;
+    handle.useUserBuffer = (buffer) => {
+      told++;
+      useUserBuffer.call(handle, buffer);
+    };
+    const came: string[] = [];
+    for (const turn of ['first', 'second', 'third']) {
+      lendData(socket, (bytes) => {
+        came.push(`${turn} ${bytes}`);
+        return true;
+      });
+      socket.resume();
+      const before = came.length;
+      client.write('a');
+      await until('it', () => came.length > before);
+    }
+    t.same(came, ['first a', 'second a', 'third a'], 'who asked last gets it');
+    t.equal(told, 1);
+  }
+});
+
+t.test('a tunnel takes no loans of TLS: records come on where its ring is full', async (t) => {
+  const { secure, client } = await securedPair(t);
+  secure.resume();
+  t.notOk(lendUploads(secure, client));
+});
