@@ -32,7 +32,7 @@ export const explainCommand = command({
     header: repeated("'K: V'", 'may be repeated'),
     requests: once(
       'FILE|-',
-      'one JSON object a line, { "port": 8080, "client": "10.1.2.3", "identity": "…" or "tls": "…", "protocol": "…", "method": "…", "path": "…", "host": "…", "headers": { "k": "v" or ["v", …] } }; prints one JSON decision a line, in order. All are asked at one instant, so that equal lines spend a rate limit as a burst does. A line that cannot be read yields { "error": … }. Lines of the log (JSON or plain) and of the access log are taken as they are, and answered with what they say as "logged"; --port says where lines of an access log belong.',
+      'one JSON object a line, { "port": 8080, "client": "10.1.2.3", "identity": "…" or "serviceAccount": "NS/NAME" or "tls": "…", "protocol": "…", "method": "…", "path": "…", "host": "…", "headers": { "k": "v" or ["v", …] } }; prints one JSON decision a line, in order. All are asked at one instant, so that equal lines spend a rate limit as a burst does. A line that cannot be read yields { "error": … }. Lines of the log (JSON or plain) and of the access log are taken as they are, and answered with what they say as "logged"; --port says where lines of an access log belong.',
     ),
     ...podFlagRows,
     json: toggle('one JSON object on stdout'),

@@ -141,6 +141,51 @@ t.test('what is decided, and what is said of the question', async (t) => {
   );
 });
 
+t.test('a ServiceAccount in place of its identity', async (t) => {
+  const file = policyFile(t);
+  const base = ['explain', '--policy', file, '--namespace', 'shop', '--pod-port', 'http=8080'];
+  const asked = ['--port', 'http', '--client', '10.1.2.3', '--path', '/orders'];
+  const rows: readonly (readonly [args: readonly string[], code: number, said: RegExp])[] = [
+    [['--service-account', 'shop/checkout'], 0, /^permit\n/],
+    [['--service-account', 'checkout'], 0, /^permit\n/],
+    [
+      ['--service-account', 'bank/checkout'],
+      1,
+      /was checkout\.bank\.serviceaccount\.identity\.linkerd\.cluster\.local/,
+    ],
+    [
+      ['--service-account', 'shop.bank/checkout'],
+      64,
+      /--service-account: "shop\.bank\/checkout" is not NAMESPACE\/NAME/,
+    ],
+    [['--service-account', 'shop/'], 64, /--service-account: "shop\/" is not NAMESPACE\/NAME/],
+    [['--service-account', 'a', '--identity', identity], 64, /--service-account: is given together with identity/],
+    [['--service-account', 'a', '--tls', 'none'], 64, /--service-account: is given together with tls/],
+  ];
+  for (const [args, code, said] of rows) {
+    const run = await runSallyport(t, [...base, ...asked, ...args]);
+    t.equal(run.code, code, args.join(' '));
+    t.match(run.stdout + run.stderr, said, args.join(' '));
+  }
+  const requests = join(temporaryFolder(t), 'requests.jsonl');
+  const lines = ['shop/checkout', { name: 'checkout' }, { name: 'checkout', namespace: 'bank' }, 7, []].map(
+    (serviceAccount) => `${JSON.stringify({ port: 'http', client: '10.1.2.3', path: '/orders', serviceAccount })}\n`,
+  );
+  writeFileSync(requests, lines.join(''));
+  const { stdout } = await runSallyport(t, [...base, '--requests', requests]);
+  const answers = stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  t.same(
+    answers.map(({ verdict, error }) => verdict ?? error),
+    [
+      ...['permit', 'permit', 'deny', 'line 4: "serviceAccount" 7 is not NAMESPACE/NAME'],
+      'line 5: "serviceAccount" [] is not NAMESPACE/NAME',
+    ],
+  );
+});
+
 t.test('port names that the pod does not have', async (t) => {
   const base = ['explain', '--policy', policyFile(t), '--client', '10.1.2.3', '--port'];
   const rows: readonly (readonly [args: readonly string[], said: RegExp])[] = [
