@@ -58,7 +58,8 @@ async function searchOnce<T>(
     // Every run stays within the loop's own bounds; what fast-check would keep of each is not.
     verbose: 0,
   });
-  if (!result.failed) return null;
+  // Interrupted before its first run was over: it has found nothing, and `isEnough` says whether it has searched.
+  if (!result.failed || (result.interrupted && result.counterexample === null)) return null;
   const repeat = `FUZZ_SEED=${result.seed} FUZZ_PATH=${result.counterexamplePath ?? ''}`;
   const error = result.errorInstance;
   return [

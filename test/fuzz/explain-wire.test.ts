@@ -4,48 +4,31 @@
  * counters with their labels.
  */
 import { readFileSync } from 'node:fs';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import fc from 'fast-check';
 import t from 'tap';
 import { parseCommandLine } from '../../bin/arguments.ts';
-import { main as explainCommand } from '../../bin/explain.ts';
 import { main as replayCommand } from '../../bin/replay.ts';
 import type { ExplainJson } from '../../lib/policy/explain.ts';
-import { spiffeCertificate, testCertificate } from '../support/certificates.ts';
+import { appTls, connectAndEnd, exchangeOf, explained, otherProtocol, own } from '../support/explained-wire.ts';
 import { identityEnvironment, replaceFile, temporaryFolder } from '../support/files.ts';
 import { growth, type Scrape, scrape } from '../support/metrics.ts';
 import { freePorts } from '../support/ports.ts';
-import {
-  identities,
-  type RandomDocument,
-  type RandomRequest,
-  randomPolicy,
-  randomRequest,
-} from '../support/random-worlds.ts';
+import { type RandomDocument, type RandomRequest, randomPolicy, randomRequest } from '../support/random-worlds.ts';
 import { startSallyport } from '../support/sallyport.ts';
 import { type SeenRequest, startSniffingApp } from '../support/sniffing-app.ts';
 import { mapBounded, until } from '../support/until.ts';
-import { type Exchange, type ExchangeResult, runExchange } from '../support/wire-exchange.ts';
+import { type ExchangeResult, runExchange } from '../support/wire-exchange.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { inTurn, lastLook } from './looks.ts';
 
 t.setTimeout(timeLimitMs);
 
-const ownName = 'web.shop.serviceaccount.identity.linkerd.cluster.local';
-const appName = 'app.test';
 const folder = temporaryFolder(t);
 const policyFile = join(folder, 'policy', 'policy.json');
 const ports = await freePorts(5);
 const [named = 0] = ports;
-const own = testCertificate({ dnsNames: [ownName] });
-const appTls = testCertificate({ dnsNames: [appName] });
-const certificates = new Map([
-  [identities.dns as string, testCertificate({ dnsNames: [identities.dns] })],
-  [identities.other as string, testCertificate({ dnsNames: [identities.other] })],
-  [identities.spiffe as string, spiffeCertificate(identities.spiffe)],
-]);
 const app = await startSniffingApp(t, {
   tls: { cert: appTls.certificatePem, key: appTls.keyPem },
   servesInTls: true,
@@ -96,61 +79,6 @@ const sallyport = await startSallyport(t, {
   },
 });
 
-/** Through the command itself: what it reads of the files and of each line is part of what is compared. */
-async function explained(requests: readonly RandomRequest[]): Promise<readonly ExplainJson[]> {
-  const stdin = new PassThrough();
-  const stdout = new PassThrough();
-  stdin.end(
-    requests
-      .map(({ tls, ...request }) =>
-        JSON.stringify({ ...request, ...(typeof tls === 'string' ? { tls } : { identity: tls.identity }) }),
-      )
-      .join('\n'),
-  );
-  const io = { stdin, stdout, stderr: new PassThrough().resume(), env: facts };
-  const reading = stdout.setEncoding('utf8').toArray();
-  await explainCommand(
-    parseCommandLine('explain', ['--requests', '-']),
-    io as unknown as Parameters<typeof explainCommand>[1],
-  );
-  stdout.end();
-  const lines = (await reading).join('').trimEnd().split('\n');
-  return lines.map((line) => JSON.parse(line) as ExplainJson);
-}
-
-const protocols = { http1: 'http/1.1', http2: 'http/2', grpc: 'grpc', tcp: 'tcp', connect: 'tcp' } as const;
-/** No request, and longer than any answer. */
-const noRequest = `\x01\x02\x03${' no request'.repeat(20)}`;
-/** What any HTTP/2 client says first, and frames of SETTINGS (RFC 9113 section 3.4). */
-const preface = `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${'\0\0\0\x04\0\0\0\0\0'.repeat(30)}`;
-const otherProtocol = 'bytes of another protocol are never let in';
-
-/** What ends in a tunnel is the echo's. A port that is declared HTTP/1 waits for an empty line. */
-function exchangeOf(request: RandomRequest, { tcp, reason }: ExplainJson): Exchange {
-  const { port, client, tls, protocol, method, path, host, headers } = request;
-  // In TLS that ends here for probes HTTP/2 is agreed on.
-  const agreed = tcp === null && (protocol === 'http2' || protocol === 'grpc') ? { alpn: ['h2'] } : {};
-  const other = { servername: appName, ca: own.trustAnchorsPem, anybody: true, ...agreed };
-  const secured = tls === 'passthrough' ? other : { servername: ownName, ca: own.trustAnchorsPem };
-  const shown = typeof tls === 'string' ? undefined : certificates.get(tls.identity);
-  const certificate = shown === undefined ? {} : { cert: shown.certificatePem, key: shown.keyPem };
-  // Of a session that ends before its first request, node:http2 does not always tell the request.
-  const silent = tcp === 'close' && (protocol === 'http2' || protocol === 'grpc') && tls !== 'passthrough';
-  const bytes = reason.endsWith(otherProtocol) ? `${noRequest}\r\n\r\n` : noRequest;
-  return {
-    host: '127.0.0.1',
-    port,
-    localAddress: client,
-    ...(tls === 'none' ? {} : { tls: { ...secured, ...certificate } }),
-    proto: (tls === 'passthrough' && tcp !== null) || tcp === 'forward' || silent ? 'tcp' : protocols[protocol],
-    method,
-    path,
-    authority: host,
-    headers: Object.entries(headers),
-    payload: silent ? preface : bytes,
-  };
-}
-
 /** What a request counts as; null for what is refused before any policy. */
 function counterOf(answer: ExplainJson): string | null {
   const { server, route, authz } = answer;
@@ -178,16 +106,6 @@ function counterOf(answer: ExplainJson): string | null {
     ...(authz === null ? {} : { authz_kind: authz.kind, authz_name: authz.name }),
   };
   return JSON.stringify([metric[answer.verdict], labels]);
-}
-
-/** As a TCP probe: nothing is sent, in TLS neither. */
-function connectAndEnd({ port, client }: RandomRequest): Promise<ExchangeResult> {
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host: '127.0.0.1', port, localAddress: client }, () => socket.end());
-    socket.once('error', reject);
-    socket.once('close', () => resolve({ kind: 'closed', text: '' }));
-    socket.resume();
-  });
 }
 
 /** Null where it is as explained. */
@@ -274,7 +192,7 @@ async function inForce(documents: readonly RandomDocument[]): Promise<void> {
 }
 
 async function look(requests: readonly RandomRequest[]): Promise<string[]> {
-  const answers = await explained(requests);
+  const answers = await explained(facts, requests);
   const served = app.counts.requests;
   const faults = await mapBounded([...requests.entries()], 8, async ([i, request]) => {
     const answer = answers[i] as ExplainJson;

@@ -111,7 +111,7 @@ export const claims: Readonly<Record<string, Checks>> = {
   'Candidate policy': {
     '`SALLYPORT_CANDIDATE_POLICY` names':
       'e2e/candidate/verdicts e2e/candidate/harmless e2e/candidate/life unit/app/candidate/watch',
-    'Each decision is counted': 'e2e/candidate/verdicts',
+    'Each decision is counted': 'e2e/candidate/verdicts fuzz/candidate',
     'Whatever differs': 'e2e/candidate/verdicts unit/app/candidate/watch',
     'Requests on connections': 'e2e/candidate/life e2e/candidate/harmless',
     'To promote it': 'e2e/candidate/life',

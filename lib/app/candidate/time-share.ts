@@ -1,7 +1,7 @@
 /** Of the event loop, where somebody asks for more. */
 const share = 1 / 5;
-/** Milliseconds that may be spent at once. */
-const atOnce = 100;
+/** Milliseconds that may be spent at once: more than a thread that is kept from the processor now and then seems to spend. */
+const atOnce = 1000;
 /** A clock that is set forward is no time that was spent. */
 const longestMs = 60_000;
 
