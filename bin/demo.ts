@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createAuthority, issueCertificate } from '../certs/authority.ts';
 import type { Io, Main } from './arguments.ts';
+import { openFiles, openInstructions, openSettings } from './demo-open.ts';
 import { demoPolicy, demoPolicyTest } from './demo-policy.ts';
 import { run } from './run.ts';
 import { shellWord } from './shell-word.ts';
@@ -19,7 +20,7 @@ const parentWatchMs = 250;
 const webName = 'web.demo.serviceaccount.identity.linkerd.cluster.local';
 const ordersName = 'orders.demo.serviceaccount.identity.linkerd.cluster.local';
 
-export const main: Main<'demo'> = async (_line, io) => {
+export const main: Main<'demo'> = async (line, io) => {
   const ending = new DemoEnd();
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-demo-'));
   // At the exit, whatever it comes from.
@@ -32,7 +33,16 @@ export const main: Main<'demo'> = async (_line, io) => {
   try {
     const ports = await listenAndChoose(app);
     const file = (name: string): string => join(folder, name);
-    writeMaterial(file);
+    const curl = curlFor(io.env);
+    const orders = asOrders(file, ports);
+    const origin = `https://${webName}:${ports.proxy}`;
+    const files = line.has('open')
+      ? openFiles({ proxyPort: ports.proxy, curl, asOrders: orders, origin })
+      : new Map([
+          ['policy.yaml', demoPolicy],
+          ['policy-test.yaml', demoPolicyTest],
+        ]);
+    writeMaterial(file, files);
     const env = {
       ...withoutOurs(io.env),
       SALLYPORT_POLICY: file('policy.yaml'),
@@ -51,8 +61,12 @@ export const main: Main<'demo'> = async (_line, io) => {
       SALLYPORT_IDENTITY_TRUST_ANCHORS: file('ca.crt'),
       SALLYPORT_LOG_FORMAT: 'plain',
       SALLYPORT_SHUTDOWN_GRACE_PERIOD: '2s',
+      ...(line.has('open') ? openSettings(file) : {}),
     };
-    const started = (): void => void io.stdout.write(instructions(folder, ports, curlFor(io.env)));
+    const said = line.has('open')
+      ? openInstructions(folder, ports.admin, curl)
+      : instructions({ folder, ports, curl, orders, origin });
+    const started = (): void => void io.stdout.write(`\n${movedPorts(ports)}${said}\n`);
     // Ctrl-C reaches npm and the demo, and npm hands it on: the demo gets it twice.
     return await run({ ...io, env }, { started, endings: (end) => ending.by(end), again: 'joins' });
   } finally {
@@ -104,12 +118,11 @@ function listen(server: net.Server, port: number): Promise<number> {
   });
 }
 
-function writeMaterial(file: (name: string) => string): void {
+function writeMaterial(file: (name: string) => string, files: ReadonlyMap<string, string>): void {
   const authority = createAuthority({ commonName: 'Sallyport demo CA', days: 1 });
   const web = issueCertificate(authority, { dnsNames: [webName], days: 1 });
   const orders = issueCertificate(authority, { dnsNames: [ordersName], days: 1 });
-  writeFileSync(file('policy.yaml'), demoPolicy);
-  writeFileSync(file('policy-test.yaml'), demoPolicyTest);
+  for (const [name, text] of files) writeFileSync(file(name), text);
   writeFileSync(file('ca.crt'), authority.certificatePem);
   for (const [name, issued] of [
     ['web', web],
@@ -133,15 +146,29 @@ function curlFor(env: Io['env']): string {
   return isProxied ? "curl --noproxy '*'" : 'curl';
 }
 
-function instructions(folder: string, ports: Ports, curl: string): string {
-  const { app, proxy: proxyPort, admin, health } = ports;
-  const file = (name: string): string => shellWord(join(folder, name));
-  const tls = `--resolve ${webName}:${proxyPort}:127.0.0.1 --cacert ${file('ca.crt')}`;
-  const identity = `--cert ${file('orders.crt')} --key ${file('orders.key')}`;
+/** What curl needs to come as the ServiceAccount `orders`. */
+function asOrders(file: (name: string) => string, { proxy }: Ports): string {
+  const [ca, certificate, key] = ['ca.crt', 'orders.crt', 'orders.key'].map((name) => shellWord(file(name)));
+  return `--resolve ${webName}:${proxy}:127.0.0.1 --cacert ${ca} --cert ${certificate} --key ${key}`;
+}
+
+function movedPorts(ports: Ports): string {
   const moved = (Object.keys(wellKnown) as (keyof Ports)[]).filter((name) => ports[name] !== wellKnown[name]);
-  const others = moved.map((name) => `Port ${wellKnown[name]} is taken: the ${name} is on ${ports[name]}.\n`).join('');
-  return `
-${others === '' ? '' : `${others}\n`}Sallyport stands before the app on 127.0.0.1:${app}. In another terminal:
+  const lines = moved.map((name) => `Port ${wellKnown[name]} is taken: the ${name} is on ${ports[name]}.\n`).join('');
+  return lines === '' ? '' : `${lines}\n`;
+}
+
+interface Told {
+  readonly folder: string;
+  readonly ports: Ports;
+  readonly curl: string;
+  readonly orders: string;
+  readonly origin: string;
+}
+
+function instructions({ folder, ports, curl, orders, origin }: Told): string {
+  const { app, proxy: proxyPort, admin, health } = ports;
+  return `Sallyport stands before the app on 127.0.0.1:${app}. In another terminal:
 
   # allowed: everybody may read /public
   ${curl} -i http://127.0.0.1:${proxyPort}/public/hello
@@ -150,7 +177,7 @@ ${others === '' ? '' : `${others}\n`}Sallyport stands before the app on 127.0.0.
   ${curl} -i http://127.0.0.1:${proxyPort}/orders/1
 
   # allowed: the same, with the certificate of the ServiceAccount "orders"
-  ${curl} -i ${tls} ${identity} https://${webName}:${proxyPort}/orders/1
+  ${curl} -i ${orders} ${origin}/orders/1
 
   # the metrics, behind the policy of their own port
   ${curl} -s http://127.0.0.1:${admin}/metrics | grep authz
@@ -160,6 +187,5 @@ ${others === '' ? '' : `${others}\n`}Sallyport stands before the app on 127.0.0.
 
 The policy is ${folder}/policy.yaml: edit it, save it, ask again. Its test is policy-test.yaml
 beside it, for sallyport test. Ctrl-C ends the demo.
-
 `;
 }

@@ -33,7 +33,9 @@ export const commandTable = {
       'A small app on 127.0.0.1:3000, Sallyport before it on 127.0.0.1:8080, admin on 4191, health on 4192, throw-away certificates and an example policy; ports that are taken give way to free ones. Prints what to try. Ctrl-C ends it and leaves nothing behind; it also ends with its terminal and with the program that started it.',
     ],
     words: { kind: 'none', instead: () => 'it has an app and a policy of its own; sallyport run is for yours' },
-    flags: {},
+    flags: {
+      open: toggle("without a policy for the app, recording what it decides: the way to a policy of one's own"),
+    },
     exits: 'demo',
     serves: true,
   }),
