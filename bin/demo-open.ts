@@ -5,22 +5,16 @@ import { shellWord } from './shell-word.ts';
  * one: it records what it decides, and decides a candidate beside that.
  */
 
-/** Says nothing about the app. */
-const admin = `apiVersion: policy.linkerd.io/v1beta3
-kind: Server
-metadata: { name: admin, namespace: demo }
-spec:
-  podSelector: { matchLabels: { app: web } }
-  port: linkerd-admin
-  accessPolicy: all-unauthenticated
+const openPolicy = `# Nothing is said of port http here: the default policy of this demo lets everybody in.
+apiVersion: v1
+kind: Namespace
+metadata: { name: demo }
 `;
-const openPolicy = `# Nothing is said of port http: the default policy of this demo lets everybody in there.
-${admin}`;
-const noCandidate = `# The candidate: until something else stands here, it is the policy that is in force.
-${admin}`;
+const noCandidate = `# The candidate, which is decided beside policy.yaml and changes nothing. Until something else stands here, both say the same.
+${openPolicy.slice(openPolicy.indexOf('api'))}`;
 
 /** Of the policy that `suggest` makes of what the clients do. */
-const candidateTest = `# What the candidate is meant to say, written before it: sallyport test asks it.
+const candidateTest = `# What the policy is meant to say, written before it: sallyport test asks it.
 pod:
   name: web-0
   namespace: demo
@@ -28,7 +22,7 @@ pod:
   ports: { http: PORT }
   ips: 127.0.0.1
   authorizeLocalhost: false
-policy: candidate.yaml
+policy: suggested.yaml
 clients:
   orders: { serviceAccount: demo/orders }
 defaults: { port: http, client: 10.1.2.3 }
@@ -63,15 +57,15 @@ export interface OpenDemo {
 
 /** Files of the folder besides certificates, by name. */
 export function openFiles({ proxyPort, curl, asOrders, origin }: OpenDemo): ReadonlyMap<string, string> {
-  const status = `${curl} -s -o /dev/null -w '%{http_code} %{method} %{url.path}\\n'`;
+  const status = `${curl} -s -o /dev/null -w '%{http_code} %{method} %{url}\\n'`;
   return new Map([
     ['policy.yaml', openPolicy],
     ['candidate.yaml', noCandidate],
-    ['candidate-test.yaml', candidateTest.replace('PORT', String(proxyPort))],
+    ['policy-test.yaml', candidateTest.replace('PORT', String(proxyPort))],
     [
       'pod.env',
       `export SALLYPORT_POD_NAMESPACE=demo SALLYPORT_POD_LABELS=app=web SALLYPORT_POD_PORTS=http=${proxyPort}
-export SALLYPORT_POD_IPS=127.0.0.1 SALLYPORT_AUTHORIZE_LOCALHOST=false
+export SALLYPORT_POD_IPS=127.0.0.1 SALLYPORT_AUTHORIZE_LOCALHOST=false SALLYPORT_DEFAULT_INBOUND_POLICY=all-unauthenticated
 `,
     ],
     [
@@ -100,12 +94,13 @@ export function openInstructions(folder: string, adminPort: number, curl: string
 
   cd ${shellWord(folder)} && . ./pod.env
   sh clients.sh
-  sallyport suggest decisions.jsonl > suggested.yaml && cp suggested.yaml candidate.yaml
-  sallyport test candidate-test.yaml
-  sallyport diff policy.yaml candidate.yaml
-  ${curl} -s http://127.0.0.1:${adminPort}/candidate
+  sallyport suggest decisions.jsonl > suggested.yaml
+  sallyport test policy-test.yaml
+  sallyport diff policy.yaml suggested.yaml
+  cp suggested.yaml candidate.yaml
+  ${curl} -s 'http://127.0.0.1:${adminPort}/candidate?format=text'
 
 The candidate is decided beside the policy and changes nothing; what it would refuse is on that page.
-Saved as policy.yaml, it is in force. Ctrl-C ends the demo.
+Copied to policy.yaml, it is in force. Ctrl-C ends the demo.
 `;
 }

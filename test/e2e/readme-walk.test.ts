@@ -2,6 +2,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import t from 'tap';
 import { type Finished, missing, runToEnd, startChild } from '../support/children.ts';
+import { patternOf, stepsOf } from '../support/console-session.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { freePorts } from '../support/ports.ts';
 import { bareEnvironment, checkout } from '../support/sallyport.ts';
@@ -18,29 +19,8 @@ const readme = readFileSync(join(checkout, 'README.md'), 'utf8').split('\n## Fir
 const [policy = ''] = [...readme.matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
 const [first = '', second = ''] = [...readme.matchAll(/```console\n(.*?)```/gs)].map(([, text = '']) => text);
 
-interface Step {
-  readonly command: string;
-  readonly shown: string;
-}
-
-function stepsOf(session: string): Step[] {
-  return session
-    .split(/^\$ /m)
-    .slice(1)
-    .map((step) => {
-      const end = step.indexOf('\n');
-      return { command: step.slice(0, end), shown: step.slice(end + 1) };
-    });
-}
-
 const ownPorts = (text: string): string =>
   text.replace(/\b(8080|3000)\b/g, (known) => String(known === '8080' ? port : app));
-
-/** What is shown, as a pattern: `…` is anything. */
-function patternOf(shown: string): RegExp {
-  const parts = shown.split('…').map((part) => part.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
-  return new RegExp(`^${parts.join('[\\s\\S]*')}$`);
-}
 
 t.test('what is shown, as a pattern', async (t) => {
   t.match('a (1)\nb', patternOf('a (1)\nb'));

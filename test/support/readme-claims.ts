@@ -33,6 +33,15 @@ export const claims: Readonly<Record<string, Checks>> = {
     'Before an app': 'e2e/readme-walk',
     'What is printed above': 'unit/readme e2e/readme-walk',
   },
+  'From an open pod to a policy': {
+    'Who writes the first policy': 'e2e/readme-loop',
+    '- **Record.**': 'e2e/readme-loop',
+    '- **Suggest.**': 'e2e/readme-loop unit/bin/suggest fuzz/suggest',
+    '- **Test.**': 'e2e/readme-loop',
+    '- **Compare.**': 'e2e/readme-loop',
+    '- **Beside.**': 'e2e/readme-loop e2e/candidate/harmless',
+    '- **Promote.**': 'e2e/readme-loop',
+  },
   'Testing a policy': {
     'A policy test asks': 'unit/readme',
     '`test` asks each combination': 'unit/readme unit/policy-test/suite',

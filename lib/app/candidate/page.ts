@@ -106,7 +106,7 @@ function reasonOf(stale: object): string {
 function disagreementLines(each: ShownDisagreement): string[] {
   const { subject, port, enforced, candidate, times, last, clients, moreClients, example } = each;
   return [
-    `port ${port}, ${subject}: ${enforced.verdict}, and ${candidate.verdict} by the candidate, ${times} times, last ${last}`,
+    `port ${port}, ${subject}: ${enforced.verdict}, and ${candidate.verdict} by the candidate, ${times === 1 ? 'once' : `${times} times`}, last ${last}`,
     `  by ${clients.join(', ')}${moreClients ? ', …' : ''}`,
     `  in force:  ${sideText(enforced)}`,
     `  candidate: ${sideText(candidate)}`,
