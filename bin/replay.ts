@@ -3,6 +3,7 @@ import { usageExit } from '../lib/errors/exits.ts';
 import { portsOfServer, type Workload } from '../lib/policy/workload.ts';
 import { jsonText } from '../lib/printable.ts';
 import { type Against, Comparison } from '../lib/replay/differences.ts';
+import { WantedValues } from '../lib/replay/hashed.ts';
 import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 import { policyOf } from './explain-policy.ts';
 import { readLogs } from './log-files.ts';
@@ -43,7 +44,9 @@ async function against(
   const policy = await policyOf(paths, workload, io, () => (nowMs += 3_600_000));
   if (policy === null) return null;
   const fallback = line.value('port');
-  return { authorizer: policy.authorizer, portOf: (given) => portOf(given ?? fallback, workload) };
+  const { authorizer, documents } = policy;
+  const wanted = new WantedValues(documents);
+  return { authorizer, wanted, portOf: (given) => portOf(given ?? fallback, workload) };
 }
 
 export function portOf(given: number | string | null, workload: Workload): number | null {

@@ -201,9 +201,9 @@ const rules: readonly Rule[] = [
       /^lib\/records\/(record|hashed)\.ts$/,
       plainValues,
       policyValues,
-      /^lib\/policy\/(carried|explain)\.ts$/,
+      /^lib\/policy\/(carried|explain|documents\/types)\.ts$/,
     ],
-    packages: [],
+    packages: ['node:crypto'],
     why: 'what was decided, held against a policy: values alone',
   },
   {

@@ -34,6 +34,12 @@ export const microBenchmarks: readonly MicroBenchmark[] = [
     needs: [],
   },
   {
+    name: 'replay',
+    about: 'recorded decisions read and decided again in a second of one core, by how many of them are different',
+    main: 'replay-main.ts',
+    needs: [],
+  },
+  {
     name: 'reload',
     about: 'reading, compiling and swapping policy, and how long that holds the event loop',
     main: 'reload-main.ts',

@@ -161,10 +161,10 @@ class LogReader {
       const text = this.#text(bytes.subarray(from, to));
       if (text.trim() === '') return;
       const line = readLine(text);
-      this.#say(line);
       if (line.kind === 'recorded' && line.isAlone && startsAsWritten(bytes, from, to)) {
-        this.#known.set(bytes.toString('latin1', from + timeEnds, to), { ...line, record: this.#same(line.record) });
-      }
+        this.#known.set(bytes.toString('latin1', from + timeEnds, to), line);
+        this.#tell(line.record, 1, line.first, line.last);
+      } else this.#say(line);
     } catch (error) {
       if (!(error instanceof BadLine)) throw error;
       if (isEnded) this.#bad(error);
@@ -181,21 +181,21 @@ class LogReader {
         this.tally.lost += line.count;
         return;
       case 'question':
-        this.#tell(questionRecord(line.given), 1, null, null);
+        this.#tell(this.#same(questionRecord(line.given)), 1, null, null);
         return;
       case 'logged':
         // What became of a decision: the decision has a line of its own.
         if (line.record.form === 'log' && line.record.decided === null) this.tally.others++;
-        else this.#tell(line.record, 1, line.time, line.time);
+        else this.#tell(this.#same(line.record), 1, line.time, line.time);
         return;
       case 'recorded':
-        this.#tell(line.record, line.count, line.first, line.last);
+        this.#tell(this.#same(line.record), line.count, line.first, line.last);
     }
   }
 
   #tell(record: DecisionRecord, count: number, first: string | null, last: string | null): void {
     this.tally.decisions += count;
-    this.#sink.record(this.#same(record), { count, first, last, file: this.#file, line: this.#line });
+    this.#sink.record(record, { count, first, last, file: this.#file, line: this.#line });
   }
 
   /** The object that an equal record came with before. */

@@ -13,6 +13,7 @@ import type {
 import { type ExplainQuery, requestFacts } from '../policy/explain.ts';
 import { refusalOf } from '../policy/refusals.ts';
 import type { DecisionRecord, RecordedDecision, RecordedQuestion } from '../records/record.ts';
+import { noValues, type WantedValues } from './hashed.ts';
 
 /** What a policy would have decided of what a line says; or what the line lacks for that. */
 export type Answer = Decision | Unknown;
@@ -37,8 +38,15 @@ const unknown = (lacks: string): Unknown => ({ kind: 'unknown', lacks });
 /**
  * Decides what a line says by the policy in force at `authorizer`, as the data plane would, and nothing on a guess: where the
  * decision asks for what the line does not hold, it is unknown.
+ *
+ * @param wanted by which hashed values are told; left out, they tell nothing.
  */
-export function answerTo(authorizer: Authorizer, record: DecisionRecord, portOf: PortOf): Answer {
+export function answerTo(
+  authorizer: Authorizer,
+  record: DecisionRecord,
+  portOf: PortOf,
+  wanted: WantedValues = noValues,
+): Answer {
   const { question, omits } = record;
   const port = portOf(question.port);
   const ip = parseIp(question.client);
@@ -50,7 +58,7 @@ export function answerTo(authorizer: Authorizer, record: DecisionRecord, portOf:
   }
   if (question.protocol === 'accept')
     return unknown('what would have come on the connection, which was refused at once');
-  const asked = (tls: ClientTls): Answer => ofClient(authorizer, policy, { ip, tls }, record);
+  const asked = (tls: ClientTls): Answer => ofClient(authorizer, policy, { ip, tls }, record, wanted);
   const tls = tlsOf(question);
   if (tls === null) return unknown('an identity that a certificate could give');
   if (!omits.includes('tls') || tls.kind !== 'none') return asked(tls);
@@ -75,7 +83,13 @@ function tlsOf({ identity, tls = 'none' }: RecordedQuestion): ClientTls | null {
   }
 }
 
-function ofClient(authorizer: Authorizer, policy: PortPolicy, given: Client, record: DecisionRecord): Answer {
+function ofClient(
+  authorizer: Authorizer,
+  policy: PortPolicy,
+  given: Client,
+  record: DecisionRecord,
+  wanted: WantedValues,
+): Answer {
   const { question } = record;
   const { protocol } = question;
   const inTls = given.tls.kind === 'passthrough' && takesTls(authorizer, policy, given);
@@ -93,7 +107,7 @@ function ofClient(authorizer: Authorizer, policy: PortPolicy, given: Client, rec
       authorizer.connectionReasons(policy, client),
     );
   }
-  return ofRequest(authorizer, policy, client, record, protocol as Exclude<Carried, 'tcp'>);
+  return ofRequest(authorizer, policy, client, record, protocol as Exclude<Carried, 'tcp'>, wanted);
 }
 
 /** On an opaque port nobody looks for TLS. */
@@ -135,9 +149,11 @@ function ofRequest(
   authorizer: Authorizer,
   policy: PortPolicy,
   client: Client,
-  { question, omits }: DecisionRecord,
+  record: DecisionRecord,
   protocol: Exclude<Carried, 'tcp'>,
+  wanted: WantedValues,
 ): Answer {
+  const { question, omits } = record;
   for (const part of ['path', 'method'] as const) if (omits.includes(part)) return unknown(`the ${part}`);
   if (omits.includes('query') && policy.asks.query) return unknown('the query, which routes of the port look at');
   const facts = requestFacts(queryOf(question, client), protocol);
@@ -145,7 +161,7 @@ function ofRequest(
     const reasons = (): Reasons => ({ reason: `the request is malformed: ${facts}`, candidates: [] });
     return { kind: 'decided', verdict: 'invalid', ...plain, status: 400, server: policy.server, reasons };
   }
-  const told = new ToldFacts(facts, question, omits);
+  const told = new ToldFacts(facts, record, wanted);
   const decision = authorizer.request(policy, client, told);
   if (told.missing !== null) return unknown(told.missing);
   return {
@@ -185,15 +201,15 @@ class ToldFacts implements RequestFacts {
   readonly grpc: boolean;
   readonly oddNames: readonly string[];
   readonly #facts: RequestFacts;
-  readonly #question: RecordedQuestion;
-  readonly #omits: DecisionRecord['omits'];
+  readonly #record: DecisionRecord;
+  readonly #wanted: WantedValues;
   /** The first of what was asked for in vain. */
   missing: string | null = null;
 
-  constructor(facts: RequestFacts, question: RecordedQuestion, omits: DecisionRecord['omits']) {
+  constructor(facts: RequestFacts, record: DecisionRecord, wanted: WantedValues) {
     this.#facts = facts;
-    this.#question = question;
-    this.#omits = omits;
+    this.#record = record;
+    this.#wanted = wanted;
     this.method = facts.method;
     this.path = facts.path;
     this.query = facts.query;
@@ -202,19 +218,27 @@ class ToldFacts implements RequestFacts {
   }
 
   get host(): string {
-    if (this.#omits.includes('host')) this.missing ??= 'the host';
+    if (this.#record.omits.includes('host')) this.missing ??= 'the host';
     return this.#facts.host;
   }
 
   get carries(): RequestFacts['carries'] {
-    if (this.#omits.includes('carries')) this.missing ??= 'whether content came with the request';
+    if (this.#record.omits.includes('carries')) this.missing ??= 'whether content came with the request';
     return this.#facts.carries;
   }
 
   header(name: string): readonly string[] {
-    const isTold = name === 'host' || this.#question.headers?.[name] !== undefined || !this.#omits.includes('headers');
+    const { question, omits, salt } = this.#record;
+    const isTold = name === 'host' || question.headers?.[name] !== undefined || !omits.includes('headers');
     if (!isTold) this.missing ??= `the header ${name}`;
-    return this.#facts.header(name);
+    const values = this.#facts.header(name);
+    return salt === null ? values : values.map((hash) => this.#unhashed(name, salt, hash));
+  }
+
+  #unhashed(name: string, salt: string, hash: string): string {
+    const value = this.#wanted.valueOf(name, salt, hash);
+    if (value === null) this.missing ??= `the header ${name} but as a hash`;
+    return value ?? '';
   }
 }
 

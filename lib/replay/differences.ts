@@ -2,6 +2,7 @@ import type { Authorizer } from '../policy/decision.ts';
 import type { DecisionRecord, Occurrence, RecordedDecision } from '../records/record.ts';
 import { type ResourceRef, refText } from '../resource-ref.ts';
 import { type Answer, answerTo, type Decision, failedClauses, type PortOf } from './answer.ts';
+import type { WantedValues } from './hashed.ts';
 
 /** Worst first. `moved`: answered alike, but by another document, or audited by one alone. */
 export const differenceKinds = ['allowed', 'refused', 'otherwise', 'moved'] as const;
@@ -59,9 +60,11 @@ type ComparedRecord =
   | { readonly kind: 'unknown'; readonly lacks: string }
   | { readonly kind: 'different'; readonly difference: Difference };
 
+/** What is compared with what was recorded, or with another of its kind. */
 export interface Against {
   readonly authorizer: Authorizer;
   readonly portOf: PortOf;
+  readonly wanted: WantedValues;
 }
 
 /** Holds decisions of a log against a policy; what it keeps is bounded, however long the log. */
@@ -128,8 +131,8 @@ export class Comparison {
     return this.#before === null ? record.decided : this.#answer(this.#before, record);
   }
 
-  #answer({ authorizer, portOf }: Against, record: DecisionRecord): Answer {
-    return answerTo(authorizer, record, portOf);
+  #answer({ authorizer, portOf, wanted }: Against, record: DecisionRecord): Answer {
+    return answerTo(authorizer, record, portOf, wanted);
   }
 
   #differenceOf(

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -18,7 +19,7 @@ kind: HTTPRoute
 metadata: { name: orders, namespace: shop }
 spec:
   parentRefs: [{ group: policy.linkerd.io, kind: Server, name: web }]
-  rules: [{ matches: [{ path: { value: /orders } }, { path: { value: /canary }, headers: [{ name: x-canary, value: a }] }] }]
+  rules: [{ matches: [{ path: { value: /orders } }, { path: { value: /canary }, headers: [{ name: x-canary, value: a }] }, { path: { value: /pattern }, headers: [{ name: x-pattern, type: RegularExpression, value: a+ }] }] }]
 ---
 apiVersion: policy.linkerd.io/v1alpha1
 kind: AuthorizationPolicy
@@ -48,6 +49,10 @@ const line = (fields: object): string =>
     ...{ method: 'GET', path: '/orders/1', host: 'web', headers: {}, server: web, route: orders },
     ...fields,
   });
+const hashed = (value: string, verdict: string, path = '/canary'): string => {
+  const hash = createHmac('sha256', 'salt').update(value).digest('hex').slice(0, 32);
+  return line({ path, salt: 'salt', headers: { 'x-canary': [hash], 'x-pattern': [hash] }, verdict });
+};
 const bytes = { protocol: 'tcp', port: 9000, method: undefined, path: undefined, route: undefined, server: undefined };
 
 t.test('what becomes of a line', async (t) => {
@@ -78,6 +83,10 @@ t.test('what becomes of a line', async (t) => {
       line: line({ path: '/b', headers: { 'x-canary': [] }, names: ['x_canary'], verdict: 'invalid' }),
       expected: 'same',
     },
+    { line: hashed('a', 'deny'), expected: 'same' },
+    { line: hashed('b', 'no-route'), expected: 'same' },
+    { line: hashed('b', 'deny'), expected: 'otherwise' },
+    { line: hashed('b', 'deny', '/pattern'), expected: 'unknown', lacks: /the header x-pattern but as a hash/ },
     { line: line({ path: undefined, omits: ['path'], verdict: 'deny' }), expected: 'unknown', lacks: /the path/ },
     { line: line({ omits: ['query'], verdict: 'deny' }), expected: 'same' },
     { line: line({ ...bytes, verdict: 'permit', declared: 'detect' }), expected: 'same' },
