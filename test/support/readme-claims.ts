@@ -136,7 +136,8 @@ export const claims: Readonly<Record<string, Checks>> = {
   },
   'Recording and replaying decisions': {
     'With `SALLYPORT_DECISIONS=all`': 'unit/telemetry/decision-records unit/telemetry/decision-file fuzz/explain-wire',
-    '`replay` decides each line': 'unit/bin/replay unit/records/read',
+    '`replay` decides each line': 'unit/bin/replay unit/records/read e2e/decisions',
+    'With the first policy': noClaim,
   },
   'Finding a fault': { 'Each of these': 'e2e/faults' },
   Errors: { 'What a command says': 'unit/errors/catalogue', 'Requests that failed': 'unit/errors/catalogue' },

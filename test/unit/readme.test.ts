@@ -307,6 +307,13 @@ t.test('comparing policies: what the commands print is what is shown', async (t)
   t.ok(followSession(t, blockOf('Comparing policies', 'console'), folder) > 4, 'commands are found at all');
 });
 
+t.test('replaying decisions: what the commands print is what is shown', async (t) => {
+  const folder = folderOfPolicy(t, blockOf('First policy', 'yaml').replace('name: order }', 'name: orders }'));
+  const session = blockOf('Recording and replaying decisions', 'console');
+  writeFileSync(join(folder, 'decisions.jsonl'), session.match(/^\{"decision".*\n/gm)?.join('') ?? '');
+  t.ok(followSession(t, session, folder) > 4, 'commands are found at all');
+});
+
 t.test('the JSON Schema of policy tests is that of their reader', async (t) => {
   const schema = 'lib/policy-test/policy-test.schema.json';
   t.ok(readFileSync(join(root, schema), 'utf8') === schemaText(), 'npm run readme writes it');
