@@ -84,13 +84,13 @@ export class PortWork {
   }
 
   /** Of what carries no requests. */
-  *#connections({ kinds, protocols }: Manner, space: ClientSpace): Generator<QuestionBlock> {
+  *#connections({ modes, kinds, protocols }: Manner, space: ClientSpace): Generator<QuestionBlock> {
     const [protocol] = protocols;
     if (protocol === undefined) return;
     const lists = this.#ports.map((port) => this.#connectionLists(port));
     const ask = (client: ClientCell) => connectionQuestion(this.#options.port.sample, protocol, client);
     const all = space.cells(lists.flat(), kinds, this.#options.shapes);
-    const cells = all.filter((cell) => this.#isUnread(ask(cell), cell));
+    const cells = modes.includes('probes') ? all.filter((cell) => this.#isUnread(ask(cell), cell)) : all;
     yield* this.#judged(cells, space, kinds, protocols, null, ask);
   }
 
@@ -126,7 +126,9 @@ export class PortWork {
       byModes.set(bytes.join(), { modes: bytes, protocols: ['tcp', ...unread] });
       byModes.set('silence', { modes: bytes, protocols: ['connect'] });
       for (const { modes, protocols } of byModes.values()) {
-        const key = `${modes.join()} ${protocols.join()}`;
+        // Where TLS for others may hold probes, even bytes are answered otherwise in it.
+        const apart = kinds[0] === 'passthrough' && this.#ports.some(({ tlsProbes }) => tlsProbes !== null);
+        const key = `${modes.join()} ${protocols.join()} ${apart}`;
         const known = manners.get(key);
         if (known === undefined) manners.set(key, { modes, kinds: [...kinds], protocols });
         else known.kinds.push(...kinds);

@@ -2,15 +2,16 @@ import fc from 'fast-check';
 import type { AskedPolicy, QuestionBlock } from '../../lib/analysis/blocks.ts';
 import { Judge, limitText, outcomeKey } from '../../lib/analysis/outcome.ts';
 import { partition } from '../../lib/analysis/partition.ts';
+import { isSoundMethod } from '../../lib/http-message.ts';
 import { createAuthorizer } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
 import { readDocuments } from '../../lib/policy/documents/read.ts';
-import { type ExplainQuery, explain } from '../../lib/policy/explain.ts';
+import { type ExplainQuery, requestFacts } from '../../lib/policy/explain.ts';
 import type { Probe } from '../../lib/policy/probes.ts';
 import type { Workload } from '../../lib/policy/workload.ts';
 import { askedQuestion, blockHas, readingsOf } from './analysis.ts';
 import { ip, workload } from './policy-fixtures.ts';
-import { type RandomDocument, type RandomRequest, randomPolicy, randomRequest } from './random-worlds.ts';
+import { identities, type RandomDocument, type RandomRequest, randomPolicy, randomRequest } from './random-worlds.ts';
 
 /*
  * Pairs of policies at random, and random questions: where the policies answer otherwise, some block of the comparison must
@@ -63,11 +64,116 @@ export function queryOf({ client, tls, headers, ...request }: RandomRequest): Ex
   };
 }
 
+const linkerd = 'policy.linkerd.io';
+const of = fc.constantFrom;
+
+function odd(
+  kind: string,
+  apiVersion: string,
+  spec: fc.Arbitrary<Record<string, unknown>>,
+): fc.Arbitrary<RandomDocument> {
+  return fc.tuple(of('x0', 'x1'), spec).map(([name, body]) => ({
+    apiVersion,
+    kind,
+    metadata: { name, namespace: 'shop' },
+    spec: body,
+  }));
+}
+
+const servers = of('a', 'b', 'c', 'd');
+const peers = of('127.0.0.0/30', '127.0.0.2/32', '127.9.0.0/16', '10.0.0.0/8', '::/0');
+
+/** What the worlds for the wire have none of: isolation, limits, routes by identity, odd spellings, several hosts. */
+const oddDocument: fc.Arbitrary<RandomDocument> = fc.oneof(
+  odd(
+    'NetworkPolicy',
+    'networking.k8s.io/v1',
+    fc
+      .array(fc.tuple(peers, of<unknown[]>([], [{ port: 8081 }], [{ port: 8080, endPort: 8082 }, { port: 9000 }])), {
+        maxLength: 2,
+      })
+      .map((rules) => ({
+        podSelector: {},
+        policyTypes: ['Ingress'],
+        ingress: rules.map(([cidr, open]) => ({
+          from: [{ ipBlock: { cidr } }],
+          ...(open.length === 0 ? {} : { ports: open }),
+        })),
+      })),
+  ),
+  odd(
+    'HTTPLocalRateLimitPolicy',
+    `${linkerd}/v1alpha1`,
+    fc.tuple(servers, of(10, 20), of<object>({}, { identity: { requestsPerSecond: 5 } })).map(([name, rate, more]) => ({
+      targetRef: { group: linkerd, kind: 'Server', name },
+      total: { requestsPerSecond: rate },
+      ...more,
+    })),
+  ),
+  odd(
+    'HTTPRoute',
+    `${linkerd}/v1beta3`,
+    fc
+      .tuple(
+        servers,
+        of<string[] | undefined>(undefined, undefined, ['*.web.shop'], ['a.web.shop', '*.shop']),
+        fc.array(
+          fc.record({
+            path: of(
+              { type: 'PathPrefix', value: '/A' },
+              { type: 'Exact', value: '/A' },
+              { type: 'Exact', value: '/%61' },
+              { type: 'PathPrefix', value: '/a' },
+              { type: 'RegularExpression', value: '/[A-Z]+' },
+              { type: 'RegularExpression', value: '/(?i:a).*' },
+              { type: 'RegularExpression', value: '/svc\\.Foo/\\w+' },
+            ),
+            headers: of(
+              [],
+              [],
+              [{ name: 'l5d-client-id', type: 'RegularExpression', value: '.*\\.shop\\..*' }],
+              [{ name: 'l5d-client-id', value: identities.dns }],
+              [{ name: 'l5d-client-id', type: 'RegularExpression', value: 'spiffe://.*' }],
+              [
+                { name: 'x-role', value: 'admin' },
+                { name: 'cookie', type: 'RegularExpression', value: '.+' },
+              ],
+            ),
+          }),
+          { minLength: 1, maxLength: 3 },
+        ),
+      )
+      .map(([name, hostnames, matches]) => ({
+        parentRefs: [{ group: linkerd, kind: 'Server', name }],
+        ...(hostnames === undefined ? {} : { hostnames }),
+        rules: matches.map((match) => ({ matches: [match] })),
+      })),
+  ),
+  odd(
+    'AuthorizationPolicy',
+    `${linkerd}/v1alpha1`,
+    fc.tuple(of('x0', 'x1'), of('m0', 'n0', '')).map(([name, by]) => ({
+      targetRef: { group: linkerd, kind: 'HTTPRoute', name },
+      requiredAuthenticationRefs:
+        by === ''
+          ? []
+          : [{ group: linkerd, kind: by === 'm0' ? 'MeshTLSAuthentication' : 'NetworkAuthentication', name: by }],
+    })),
+  ),
+);
+
 const kinds = { other: 3, without: 2, more: 3, changed: 2 } as const;
+
+export const world: fc.Arbitrary<readonly RandomDocument[]> = fc
+  .tuple(randomPolicy(ports), fc.array(oddDocument, { maxLength: 4 }))
+  .map(([documents, more]) => [
+    ...documents,
+    ...new Map(more.map((one) => [`${one.kind} ${one.metadata.name}`, one])).values(),
+  ]);
 
 /** A policy and another one: one of its own, or the same with a document less, more, or in place of another. */
 export const randomPair: fc.Arbitrary<readonly [readonly RandomDocument[], readonly RandomDocument[]]> = fc
-  .tuple(randomPolicy(ports), randomPolicy(ports), fc.nat(99), weighted(kinds))
+  .tuple(world, world, fc.nat(99), weighted(kinds))
   .map(([first, second, at, kind]) => {
     const place = at % first.length;
     const fresh = second[at % second.length];
@@ -112,15 +218,17 @@ export function missed(
       const limit = sides[i]?.index.port(query.port).rateLimit ?? null;
       return outcomeKey(judge.outcome(query, limitText(limit, query.identity ?? null)));
     });
-    if (before === after || sides.some((side) => isMalformed(side, query))) return false;
+    if (before === after || isMalformed(query)) return false;
     tally.different += 1;
     return !isHad(blocks, query, tally);
   });
 }
 
-/** Is no request at all, whatever the policy. */
-function isMalformed({ authorizer }: AskedPolicy, query: ExplainQuery): boolean {
-  return explain(authorizer, query).reason.startsWith('the request is malformed');
+/** Whether HTTP would not take it for a request, whatever the policy. */
+export function isMalformed(query: ExplainQuery): boolean {
+  const { protocol = 'http1', method = 'GET' } = query;
+  if (protocol === 'tcp' || protocol === 'connect') return false;
+  return typeof requestFacts(query, protocol) === 'string' || !isSoundMethod(method);
 }
 
 function isHad(blocks: readonly QuestionBlock[], query: ExplainQuery, tally: Tally): boolean {
@@ -130,4 +238,59 @@ function isHad(blocks: readonly QuestionBlock[], query: ExplainQuery, tally: Tal
   return blocks.some((block) => blockHas(block, asked, readingsOf(asked)));
 }
 
-export const randomQuestion: fc.Arbitrary<ExplainQuery> = randomRequest(ports).map(queryOf);
+/** Names, addresses, paths and hosts at the borders of what the policies say. */
+const borders = fc.record({
+  client: of(
+    '127.0.0.0',
+    '127.0.0.4',
+    '127.0.1.0',
+    '127.8.255.255',
+    '127.9.0.0',
+    '10.0.0.1',
+    '9.255.255.255',
+    '2001:db8::1',
+    '::1',
+  ),
+  tls: of<RandomRequest['tls']>(
+    'none',
+    { identity: 'x.orders.shop.serviceaccount.identity.linkerd.cluster.local' },
+    { identity: 'shop.serviceaccount.identity.linkerd.cluster.local' },
+    { identity: 'somebody.local' },
+    { identity: 'somebody.example' },
+    { identity: 'spiffe://root.test/ns/shop/sa/other' },
+  ),
+  path: of(
+    '/A',
+    '/A/x',
+    '/a/B',
+    '/AB',
+    '/aX',
+    '/svc.foo/bar',
+    '/svc.Foo/Other',
+    '/a/b/c',
+    '/ab',
+    '/b',
+    '/Healthz',
+    '/a?x=1&x=2',
+  ),
+  host: of('x.web.shop', 'web.shop.', 'shop', 'x.other.test', 'a.b.web.shop'),
+  headers: of<Record<string, string>>(
+    { 'x-role': 'nobody', cookie: 'x' },
+    { 'x-role': 'adm' },
+    { 'x-role': '', cookie: '' },
+    { 'content-length': '1' },
+  ),
+});
+
+export const randomQuestion: fc.Arbitrary<ExplainQuery> = fc
+  .tuple(randomRequest(ports), borders, fc.nat(31))
+  .map(([request, other, bits]) =>
+    queryOf({
+      ...request,
+      ...((bits & 1) === 0 ? {} : { client: other.client }),
+      ...((bits & 2) === 0 ? {} : { tls: other.tls }),
+      ...((bits & 4) === 0 ? {} : { path: other.path }),
+      ...((bits & 8) === 0 ? {} : { host: other.host }),
+      ...((bits & 16) === 0 ? {} : { headers: other.headers }),
+    }),
+  );

@@ -7,7 +7,7 @@ import { missed, randomPair, randomQuestion, type Tally } from '../../support/tw
 
 const seed = Number(process.env.FUZZ_SEED ?? 12);
 const pairs = Number(process.env.ANALYSIS_PAIRS ?? 160);
-const questionsOfPair = 300;
+const questionsOfPair = Number(process.env.ANALYSIS_QUESTIONS ?? 300);
 
 t.setTimeout(0);
 
