@@ -46,6 +46,12 @@ export const microBenchmarks: readonly MicroBenchmark[] = [
     needs: [],
   },
   {
+    name: 'analysis',
+    about: 'two policies of 10,000 documents compared, and one asked who can reach a port',
+    main: 'analysis-main.ts',
+    needs: [],
+  },
+  {
     name: 'reload-under-load',
     about: 'latency of HTTP/1.1 at half of saturation, with and without a reload of 10,000 documents',
     main: 'reload-under-load-main.ts',

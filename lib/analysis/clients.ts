@@ -65,6 +65,7 @@ export class ClientSpace {
   readonly #byName: ReadonlyMap<string, TlsClass>;
   readonly #marks: ReadonlyMap<TlsClass, string>;
   readonly #addressMarks: readonly string[];
+  readonly #ofKinds = new Map<string, readonly TlsClass[]>();
   /** Classes by the entries for more than single names that hold for them: lists share those. */
   readonly #general = new Map<string, readonly GeneralGroup[]>();
 
@@ -83,6 +84,15 @@ export class ClientSpace {
     );
     this.#marks = new Map(tls.map((each) => [each, markOf(each)]));
     this.#addressMarks = addresses.classes.map((_, i) => addressMarkOf(i));
+  }
+
+  /** The same list for the same kinds. */
+  ofKinds(kinds: readonly TlsClass['kind'][]): readonly TlsClass[] {
+    const known = this.#ofKinds.get(kinds.join());
+    if (known !== undefined) return known;
+    const found = this.tls.filter(({ kind }) => kinds.includes(kind));
+    this.#ofKinds.set(kinds.join(), found);
+    return found;
   }
 
   /** All clients with these kinds of TLS, in cells. */

@@ -62,17 +62,33 @@ const kindTexts = {
   passthrough: 'TLS for another name',
 } as const;
 
+/** Kinds of TLS, and identities among them, of a list that many sets share. */
+const sums = new WeakMap<readonly TlsClass[], { readonly kinds: number; readonly named: number }>();
+
+function sumOf(all: readonly TlsClass[]): { readonly kinds: number; readonly named: number } {
+  const known = sums.get(all);
+  if (known !== undefined) return known;
+  const named = all.filter(({ kind }) => kind === 'identity').length;
+  const sum = { kinds: new Set(all.map(({ kind }) => kind)).size, named };
+  sums.set(all, sum);
+  return sum;
+}
+
+/** Clients that are left out are named in place of the rest, where they are that few. */
+const mostLeftOut = 3;
+
 function whoText(tls: readonly TlsClass[], all: readonly TlsClass[]): string[] | null {
-  if (tls.length === all.length && new Set(all.map(({ kind }) => kind)).size > 2) return null;
-  const of = (kind: TlsClass['kind'], list: readonly TlsClass[]): number =>
-    list.filter((each) => each.kind === kind).length;
-  const left = all.filter((each) => !tls.includes(each));
-  const few = left.length <= 3 && left.length < tls.length && new Set(tls.map(({ kind }) => kind)).size > 2;
-  if (few && left.every((each) => each.kind === 'identity' && each.of.kind === 'one')) {
-    return [`anybody but ${left.flatMap(nameText).join(', ')}`];
+  const { kinds, named } = sumOf(all);
+  if (tls.length === all.length && kinds > 2) return null;
+  if (all.length - tls.length <= mostLeftOut && tls.length > mostLeftOut && kinds > 2) {
+    const had = new Set(tls);
+    const left = all.filter((each) => !had.has(each));
+    if (left.every((each) => each.kind === 'identity' && each.of.kind === 'one')) {
+      return [`anybody but ${left.flatMap(nameText).join(', ')}`];
+    }
   }
-  const everyName = of('identity', tls) === of('identity', all) && of('identity', all) > 1;
-  const names = everyName && of('identity', tls) > 0 ? ['any identity'] : tls.flatMap(nameText);
+  const everyName = named > 1 && tls.filter(({ kind }) => kind === 'identity').length === named;
+  const names = everyName ? ['any identity'] : tls.flatMap(nameText);
   // Names in full come before what stands for many.
   names.sort((a, b) => Number(a.startsWith('any ')) - Number(b.startsWith('any ')) || (a < b ? -1 : 1));
   return [...names, ...tls.flatMap((each) => (each.kind === 'identity' ? [] : [kindTexts[each.kind]]))];

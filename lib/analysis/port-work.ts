@@ -268,7 +268,7 @@ export class PortWork {
       else known.clients.push(client);
     }
     const { port } = this.#options;
-    const tls = space.tls.filter(({ kind }) => kinds.includes(kind));
+    const tls = space.ofKinds(kinds);
     for (const { outcomes, clients, example } of byOutcome.values()) {
       yield { port, protocols, clients, addresses: space.addresses, tls, requests, example, outcomes };
     }

@@ -17,18 +17,21 @@ export interface QuestionSet {
 
 /** What blocks say together: those that differ in one thing alone are one set. */
 export function setsOf(blocks: Iterable<QuestionBlock>): QuestionSet[] {
-  const byClients = groupsOf(blocks, ({ outcomes, port, requests, ...block }) => [
+  const described: { readonly block: QuestionBlock; readonly clients: readonly ClientsText[] }[] = [];
+  for (const block of blocks) described.push({ block, clients: clientsText(block) });
+  const byClients = groupsOf(described, ({ block: { outcomes, port, requests }, clients }) => [
     outcomes.map(outcomeKey),
     port.ranges,
-    clientsText({ outcomes, port, requests, ...block }),
+    clients,
     requests === null,
   ]);
-  const sets = byClients.map((group): QuestionSet => {
-    const { outcomes, port, example, ...block } = group[0] as QuestionBlock;
-    const leaves = group.flatMap(({ requests }) => requests ?? []);
-    const clients = clientsText({ outcomes, port, example, ...block });
-    const requests = block.requests === null ? null : requestsText(leaves);
-    return { outcomes, ports: port.ranges, clients, requests, example };
+  const sets = byClients.flatMap((group): QuestionSet[] => {
+    const [first] = group;
+    if (first === undefined) return [];
+    const { outcomes, port, example, requests } = first.block;
+    const leaves = group.flatMap(({ block }) => block.requests ?? []);
+    const texts = requests === null ? null : requestsText(leaves);
+    return [{ outcomes, ports: port.ranges, clients: first.clients, requests: texts, example }];
   });
   const byRequests = groupsOf(sets, ({ outcomes, ports, requests }) => [outcomes.map(outcomeKey), ports, requests]).map(
     (group): QuestionSet => ({
