@@ -8,7 +8,7 @@ import { startWitness } from '../../support/witness.ts';
 
 /*
  * Heads that are large, many or late, and chunks with more extension than data. Each is refused with a status of its own
- * before the app sees anything of it.
+ * before the app has a whole message.
  */
 const fields = (count: number, length = 1): string[] =>
   Array.from({ length: count }, (_, i) => `X-${i}: ${'a'.repeat(length)}`);
@@ -83,7 +83,9 @@ for (const { name, env } of lanes) {
       t.match(client.received.toString('latin1'), /^HTTP\/1\.1 408 /, 'with 408');
       client.destroy();
     }
-    t.same(app.malformed, []);
+    // A chunk may be refused when the app has had the head already: then its message breaks off, and is never a whole one.
+    const odd = app.malformed.filter((code) => code !== 'HPE_INVALID_EOF_STATE');
+    t.same(odd, []);
     t.match(await sallyport.stop(), { code: 0 });
   });
 }
