@@ -220,16 +220,27 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower {
   }
 
   http1(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
+    if (this.#endedIn(stream)) return;
     const connection = this.#http(stream, scope, policy);
     this.#stage = http1;
     this.#services.http1.serve(connection, stream, bytes);
   }
 
   http2(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
+    if (this.#endedIn(stream)) return;
     const connection = this.#http(stream, scope, policy);
     const session = this.#services.http2.serve(connection, stream.socket, bytes);
     this.#stage = { kind: 'http2', session };
     if (this.#services.live.draining) session.drain();
+  }
+
+  /**
+   * Its client may have gone while we found out what it is: it carries nothing then. Whatever began to, would never hear that
+   * it is over, and would count as open for good.
+   */
+  #endedIn(stream: Incoming): boolean {
+    if (stream.isOver) this.incoming.destroy();
+    return stream.isOver;
   }
 
   #http(stream: Incoming, scope: ConnectionScope, policy: PortPolicy): HttpConnection {
@@ -263,6 +274,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower {
       this.incoming.destroy();
       return;
     }
+    if (this.#endedIn(stream)) return;
     const transport = scope.openSource(policy, stream);
     const permit: ConnectionPermit = decision;
     // What is read from here on waits for the app.

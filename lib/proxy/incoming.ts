@@ -56,6 +56,11 @@ export class Incoming {
     return this.#socket === null;
   }
 
+  /** It is gone, or going: who begins to listen to it may hear nothing any more, not even its end. */
+  get isOver(): boolean {
+    return this.#socket === null ? this.#handle === null : this.#socket.destroyed;
+  }
+
   /** Null once it is closed. */
   get descriptor(): number | null {
     return this.#socket === null ? this.#bareDescriptor : descriptorOf(this.#socket);

@@ -50,11 +50,22 @@ export interface Counts {
   httpErrors: string[];
   /** Limits that were reached. */
   limits: string[];
+  /** Open connections of clients that carry something. */
+  sources: number;
   /** Open connections to the app. */
   destinations: number;
   /** Connections that the library lane has taken over from the fast lane. */
   handedOver: number;
 }
+
+/** What there is of a connection when it is served. */
+export type ArrivalKind =
+  /** Whatever has come by then, as on an idle machine. */
+  | 'at once'
+  /** Something that its client has said, or all, as under load, when it has to wait before it is accepted. */
+  | 'with bytes'
+  /** It is a stream already. */
+  | 'as a stream';
 
 export interface LaneOptions {
   /** For HTTP/1. */
@@ -70,6 +81,8 @@ export interface LaneOptions {
   readonly limits?: Partial<Limits>;
   readonly connectTimeoutMs?: number;
   readonly access?: NonNullable<Recorder['access']>;
+  /** By turns unless it is named. */
+  readonly arrivals?: ArrivalKind;
   /** Told of each request that was sound enough to be decided. */
   readonly onDecided?: (request: string) => void;
 }
@@ -99,6 +112,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     badRequests: [],
     httpErrors: [],
     limits: [],
+    sources: 0,
     destinations: 0,
     handedOver: 0,
   };
@@ -147,7 +161,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     },
     detectTimeoutMs: 1000,
   };
-  const arrivals = new Arrivals((incoming) => serve(services, incoming, options));
+  const arrivals = new Arrivals(options.arrivals ?? null, (incoming) => serve(services, incoming, options));
   const listener: Listener = await listen({
     at: { host: '127.0.0.1', port: 0 },
     onConnection: (incoming) => arrivals.take(incoming),
@@ -179,23 +193,24 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
 /** Milliseconds after which a client is served that has sent nothing. */
 const lateMs = 30;
 
-/**
- * Every second connection waits until its client has said something, or all, as under load, when it has to wait before it is
- * accepted.
- */
+/** Without a kind, every second connection is served at once, and every other with bytes. */
 class Arrivals {
+  readonly #kind: ArrivalKind | null;
   readonly #serve: (incoming: Incoming) => void;
   #count = 0;
   #stage: 'open' | 'closed' = 'open';
 
-  constructor(serve: (incoming: Incoming) => void) {
+  constructor(kind: ArrivalKind | null, serve: (incoming: Incoming) => void) {
     tryLoadSocketCalls();
+    this.#kind = kind;
     this.#serve = serve;
   }
 
   take(incoming: Incoming): void {
     this.#count++;
-    if (this.#count % 2 === 1) this.#serve(incoming);
+    const kind = this.#kind ?? (this.#count % 2 === 1 ? 'at once' : 'with bytes');
+    if (kind === 'as a stream') incoming.socket.on('error', () => {});
+    if (kind !== 'with bytes') this.#serve(incoming);
     else this.#look(incoming, performance.now() + lateMs * patience());
   }
 
@@ -275,7 +290,10 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
   const scope = (): ConnectionScope => ({
     connectionDecided: () => {},
     connectionTerminated: () => {},
-    openSource: () => ({ closed: () => {} }),
+    openSource: () => {
+      counts.sources++;
+      return { closed: () => void counts.sources-- };
+    },
     detected: () => {},
     probed: () => {},
     tcpError: () => {},

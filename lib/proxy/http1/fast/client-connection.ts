@@ -75,7 +75,9 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     // Detection may have left it paused. Nothing more is read before this turn ends, and the request below may pause it.
     if (!this.#stream.isBare && this.socket.isPaused()) this.socket.resume();
     this.#unread.append(bytes);
-    this.#rested();
+    // Detection may have seen its end, of which nobody is told twice.
+    if (!this.#stream.isBare && this.socket.readableEnded) this.#onEnd();
+    else this.#rested();
   }
 
   // Not `guarded`, for the sake of connections that do nothing: it would keep a second function for each of these.
