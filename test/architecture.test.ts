@@ -198,7 +198,7 @@ const rules: readonly Rule[] = [
     room: /^lib\/replay\//,
     may: [
       /^lib\/replay\//,
-      /^lib\/records\/(record|hashed)\.ts$/,
+      /^lib\/records\/(record|recent)\.ts$/,
       plainValues,
       policyValues,
       /^lib\/policy\/(carried|explain|documents\/types)\.ts$/,

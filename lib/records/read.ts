@@ -1,6 +1,7 @@
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { questionRecord, type ReadLine, readLine } from './line.ts';
+import { Recent } from './recent.ts';
 import { BadLine, type DecisionRecord, type Occurrence } from './record.ts';
 
 /** A file, or standard input, as its bytes come. */
@@ -23,7 +24,7 @@ export interface BadPlace {
 export interface RecordSink {
   /**
    * Called in the order of the lines. Lines that say the same at different times mostly come with one and the same `record`,
-   * so that what is found out about it may be kept by it (in a `WeakMap`, which forgets when the reader does).
+   * so that what is found out about it may be kept by it (in a `Recent`, which forgets when the reader does).
    */
   record(record: DecisionRecord, occurrence: Occurrence): void;
   bad(bad: BadPlace): void;
@@ -68,8 +69,8 @@ const timeEnds = start.length + 24;
 
 class LogReader {
   readonly #sink: RecordSink;
-  readonly #known = new Recent<ReadLine>();
-  readonly #records = new Recent<DecisionRecord>();
+  readonly #known = new Recent<string, ReadLine>();
+  readonly #records = new Recent<string, DecisionRecord>();
   readonly #utf8 = new TextDecoder('utf-8', { fatal: true });
   readonly tally = { lines: 0, decisions: 0, others: 0, bad: 0, lost: 0 };
   #file = '';
@@ -162,7 +163,7 @@ class LogReader {
       if (text.trim() === '') return;
       const line = readLine(text);
       if (line.kind === 'recorded' && line.isAlone && startsAsWritten(bytes, from, to)) {
-        this.#known.set(bytes.toString('latin1', from + timeEnds, to), line);
+        if (to - from <= mostKey) this.#known.set(bytes.toString('latin1', from + timeEnds, to), line);
         this.#tell(line.record, 1, line.first, line.last);
       } else this.#say(line);
     } catch (error) {
@@ -203,7 +204,7 @@ class LogReader {
     const key = JSON.stringify(record);
     const known = this.#records.get(key);
     if (known !== undefined) return known;
-    this.#records.set(key, record);
+    if (key.length <= mostKey) this.#records.set(key, record);
     return record;
   }
 
@@ -239,31 +240,7 @@ function startsAsWritten(bytes: Buffer, from: number, to: number): boolean {
   return true;
 }
 
-/** What was met lately, by text: within two bounds of number, and nothing that is long. */
-class Recent<T> {
-  #young = new Map<string, T>();
-  #old = new Map<string, T>();
-
-  get(key: string): T | undefined {
-    const found = this.#young.get(key);
-    if (found !== undefined) return found;
-    const old = this.#old.get(key);
-    if (old !== undefined) this.set(key, old);
-    return old;
-  }
-
-  set(key: string, value: T): void {
-    if (key.length > mostKey) return;
-    if (this.#young.size >= mostKept) {
-      this.#old = this.#young;
-      this.#young = new Map();
-    }
-    this.#young.set(key, value);
-  }
-}
-
-const mostKept = 16_384;
-/** Characters. */
+/** Characters of a text that is remembered. */
 const mostKey = 2048;
 
 /** Enough to see what kind of file it is, or all there is. */

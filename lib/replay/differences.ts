@@ -1,4 +1,5 @@
 import type { Authorizer } from '../policy/decision.ts';
+import { Recent } from '../records/recent.ts';
 import type { DecisionRecord, Occurrence, RecordedDecision } from '../records/record.ts';
 import { type ResourceRef, refText } from '../resource-ref.ts';
 import { type Answer, answerTo, type Decision, failedClauses, type PortOf } from './answer.ts';
@@ -72,7 +73,7 @@ export class Comparison {
   readonly #after: Against;
   /** Null: what was recorded. */
   readonly #before: Against | null;
-  readonly #known = new WeakMap<DecisionRecord, ComparedRecord>();
+  readonly #known = new Recent<DecisionRecord, ComparedRecord>();
   readonly #differences = new Map<string, Difference>();
   readonly tally: ReplayTally = { same: 0, overLimit: 0, notDecided: 0, uncounted: 0, unknown: new Map() };
 
