@@ -43,11 +43,11 @@ interface Counted {
 /** What one connection's records begin with, and the last of them. */
 export interface RecordedConnection {
   readonly asked: string;
-  last: Recent | null;
+  last: LastRecorded | null;
 }
 
 /** A decision that comes again and again on one connection is not written down anew each time. */
-interface Recent {
+interface LastRecorded {
   readonly policy: PortPolicy;
   readonly decision: RequestDecision;
   readonly facts: Pick<RecordedFacts, 'method' | 'path' | 'query' | 'host' | 'carries' | 'grpc'>;
@@ -219,7 +219,7 @@ export function lostLine(timeMs: number, lost: number): string {
   return `{"decision":${recordVersion},"time":"${isoTime(timeMs)}","lost":${lost}}\n`;
 }
 
-function isSame(recent: Recent, policy: PortPolicy, decision: RequestDecision, facts: RecordedFacts): boolean {
+function isSame(recent: LastRecorded, policy: PortPolicy, decision: RequestDecision, facts: RecordedFacts): boolean {
   const { facts: own } = recent;
   return (
     recent.decision === decision &&
