@@ -201,27 +201,43 @@ function byClients(matches: readonly Match[]): Match[][] {
   return routes.sort((a, b) => (order(a[0] as Match) < order(b[0] as Match) ? -1 : 1));
 }
 
+/** Where a request is looked for: an exact path in one look, a form of paths one by one. */
+interface MatchIndex {
+  readonly exact: Map<string, Match[]>;
+  readonly forms: Match[];
+}
+
 /** The groups of matches that take any of these requests: of all, or of those that are wider than what was seen. */
 export function takenBy(
   { ports, additions }: Draft,
   requests: readonly { readonly port: number; readonly record: DecisionRecord }[],
   which: 'wider' | 'any',
 ): readonly string[] {
-  const byPort = new Map<number, Match[]>();
+  const byPort = new Map<number, MatchIndex>();
   const found = new Set<string>();
   const asked = new Set(requests.map(({ port }) => port));
   for (const each of [...ports, ...additions]) {
+    const index = byPort.get(each.port) ?? { exact: new Map<string, Match[]>(), forms: [] };
+    byPort.set(each.port, index);
     for (const { matches } of 'routes' in each ? each.routes : []) {
-      for (const match of matches) push(byPort, each.port, match);
+      for (const match of matches) {
+        if (match.form.kind === 'parts') index.forms.push(match);
+        else if (which === 'any') push(index.exact, `${match.method} ${match.form.path}`, match);
+      }
     }
     if (which === 'any' && 'groups' in each && asked.has(each.port)) for (const key of each.groups) found.add(key);
   }
+  const looked = new Set<string>();
   for (const { port, record } of requests) {
-    const path = pathOf(record.question.path ?? '');
-    for (const match of byPort.get(port) ?? []) {
-      if (which === 'wider' && match.why === null) continue;
-      if (match.method !== record.question.method || !formMatches(match.form, path)) continue;
-      for (const key of match.groups) found.add(key);
+    const { method = '', path: target = '' } = record.question;
+    const path = pathOf(target);
+    const index = byPort.get(port);
+    const request = `${port} ${method} ${path}`;
+    if (index === undefined || looked.has(request)) continue;
+    looked.add(request);
+    const takers = index.forms.filter((match) => match.method === method && formMatches(match.form, path));
+    for (const { groups } of [...takers, ...(index.exact.get(`${method} ${path}`) ?? [])]) {
+      for (const key of groups) found.add(key);
     }
   }
   return [...found];

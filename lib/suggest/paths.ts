@@ -9,39 +9,37 @@ export interface SegmentClass {
   readonly pattern: string;
   /** As comments call it. */
   readonly says: string;
+  /** What makes a segment one of it. */
   readonly test: RegExp;
+  /** `pattern`, which may hold more than `test` lets through. */
+  readonly holds: RegExp;
+}
+
+function segmentClass(name: string, pattern: string, says: string, test?: RegExp): SegmentClass {
+  const holds = new RegExp(`^(?:${pattern})$`);
+  return { name, pattern, says, test: test ?? holds, holds };
 }
 
 /** The first that fits is a segment's class. */
 const classes: readonly SegmentClass[] = [
-  { name: 'number', pattern: '[0-9]+', says: 'a number', test: /^[0-9]+$/ },
-  {
-    name: 'uuid',
-    pattern: '[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}',
-    says: 'a UUID',
-    test: /^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$/,
-  },
-  {
-    name: 'hex',
-    pattern: '[0-9a-fA-F]{16,}',
-    says: 'sixteen or more hexadecimal digits',
-    test: /^(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{16,}$/,
-  },
-  {
-    name: 'token',
-    pattern: '[0-9A-Za-z_-]{20,}',
-    says: 'twenty or more letters, digits, _ and -',
-    test: /^(?=(?:[A-Za-z_-]*[0-9]){2})(?=[0-9_-]*[A-Za-z])[0-9A-Za-z_-]{20,}$/,
-  },
+  segmentClass('number', '[0-9]+', 'a number'),
+  segmentClass('uuid', '[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}', 'a UUID'),
+  segmentClass(
+    'hex',
+    '[0-9a-fA-F]{16,}',
+    'sixteen or more hexadecimal digits',
+    /^(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{16,}$/,
+  ),
+  segmentClass(
+    'token',
+    '[0-9A-Za-z_-]{20,}',
+    'twenty or more letters, digits, _ and -',
+    /^(?=(?:[A-Za-z_-]*[0-9]){2})(?=[0-9_-]*[A-Za-z])[0-9A-Za-z_-]{20,}$/,
+  ),
 ];
 
 /** Any one segment that no server reads in another way. */
-export const anySegment: SegmentClass = {
-  name: 'any',
-  pattern: '[0-9A-Za-z_~.@:=+,-]+',
-  says: 'one segment of any name',
-  test: /^[0-9A-Za-z_~.@:=+,-]+$/,
-};
+export const anySegment: SegmentClass = segmentClass('any', '[0-9A-Za-z_~.@:=+,-]+', 'one segment of any name');
 
 /** What every server reads alike; other paths are written out as they came. */
 const plain = /^\/(?:(?!\.\.?(?:\/|$))[\w\-~.@:=+,]+(?:\/|$))*$/;
@@ -109,9 +107,7 @@ export function formMatches(form: PathForm, path: string): boolean {
     segments.length === form.parts.length &&
     form.parts.every((part, at) => {
       const segment = segments[at] ?? '';
-      return part.kind === 'text'
-        ? part.text === segment
-        : part.of.test.test(segment) || new RegExp(`^${part.of.pattern}$`).test(segment);
+      return part.kind === 'text' ? part.text === segment : part.of.holds.test(segment);
     })
   );
 }
