@@ -4,9 +4,22 @@ import { isClusterDocument, type PolicyDocument } from '../lib/policy/documents/
 import { type Selector, selects } from '../lib/policy/selectors.ts';
 import type { Workload } from '../lib/policy/workload.ts';
 import type { Problem } from '../lib/problem.ts';
+import { Review } from '../lib/review/review.ts';
 
-/** So many supposed pods are tried; each costs a compile of all documents. */
+/** So many supposed pods are tried; each costs a compile of all documents. Of many documents some fewer, and a few at least. */
 const mostPods = 100;
+const fewestPods = 10;
+const mostCompiled = 100_000;
+
+export interface LinkingFound {
+  readonly problems: readonly Problem[];
+  /** Selectors of which no pod was tried. */
+  readonly untried: number;
+  /** Rules of routes of which it is not known whether any request finds them. */
+  readonly unexamined: number;
+  /** Whether every pod was tried that the documents select. */
+  readonly everyPod: boolean;
+}
 
 /**
  * How the documents point at each other, as seen from the pod; or, where the environment does not say which pod, from
@@ -18,7 +31,7 @@ export function linkingProblems(
   workload: Workload,
   env: Environment,
   trying: (pod: number, of: number) => void,
-): { readonly problems: readonly Problem[]; readonly untried: number } {
+): LinkingFound {
   const isSet = (...names: string[]): boolean => names.some((name) => (env[name]?.trim() ?? '') !== '');
   const known = {
     namespace: isSet('SALLYPORT_POD_NAMESPACE', 'SALLYPORT_POD_MANIFEST'),
@@ -39,12 +52,16 @@ export function linkingProblems(
     })),
   );
   const found = new Map<string, Problem>();
-  const tried = pods.slice(0, mostPods);
+  const most = Math.max(fewestPods, Math.min(mostPods, Math.floor(mostCompiled / Math.max(1, documents.length))));
+  const tried = pods.slice(0, most);
+  const review = new Review(documents);
   for (const [i, pod] of tried.entries()) {
     trying(i + 1, tried.length);
     // Of a supposed pod of another namespace it says nothing that this one is not for it.
     const isOwn = pod.namespace === workload.namespace && (known.namespace || known.labels || known.ports);
-    for (const problem of compileNow(documents, pod).problems) {
+    const { index, problems } = compileNow(documents, pod);
+    review.pod(index);
+    for (const problem of problems) {
       if (isOwn || problem.code !== 'other-namespace') found.set(JSON.stringify(problem), problem);
     }
   }
@@ -52,8 +69,20 @@ export function linkingProblems(
   const says = ({ code, resource }: Problem): boolean =>
     known.labels || (code !== 'selects-no-pod' && resource !== null);
   const problems = [...found.values()].filter(says);
+  problems.push(...review.problems(workload), ...auditByDefault(workload, env));
   if (known.labels) problems.push(...listenersWithoutServer(compileNow(documents, pods[0] ?? workload).index, env));
-  return { problems, untried: Math.max(0, pods.length - mostPods) };
+  const untried = pods.length - tried.length;
+  const everyPod = untried === 0 && !known.labels && !known.namespace;
+  return { problems, untried, unexamined: review.unexamined, everyPod };
+}
+
+/** It stands in no document. */
+function auditByDefault({ defaultPolicy }: Workload, env: Environment): Problem[] {
+  if (defaultPolicy !== 'audit') return [];
+  const variable = 'SALLYPORT_DEFAULT_INBOUND_POLICY';
+  const file = env[variable] === undefined ? 'SALLYPORT_POD_MANIFEST' : variable;
+  const message = 'the default inbound policy audit lets everyone in where no Server has the port, and only says so';
+  return [{ severity: 'warning', code: 'audit-left-on', message, file, line: 1, column: 1, resource: null, hint: '' }];
 }
 
 /**

@@ -6,6 +6,7 @@ import type { Complaint } from '../lib/errors/complaint.ts';
 import { withRemedy } from '../lib/errors/problems.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
+import { withoutAllowed } from '../lib/review/allow.ts';
 import { complain, type Io, type Main, UsageError } from './arguments.ts';
 import { linkingProblems } from './check-pods.ts';
 import { Progress } from './progress.ts';
@@ -30,21 +31,30 @@ export const main: Main<'check'> = async (line, io) => {
     progress.say(() => `checking for pod ${pod} of ${of} that are selected`),
   );
   progress.end();
-  const problems = inReadingOrder([...load.problems, ...linking.problems.map(withRemedy)]);
+  const whole =
+    linking.everyPod && linking.unexamined === 0 && load.problems.every(({ severity }) => severity !== 'error');
+  const judged = withoutAllowed(load.documents, [...load.problems, ...linking.problems], whole);
+  const problems = inReadingOrder(judged.problems.map(withRemedy));
+  const allowed = inReadingOrder(judged.allowed.map(withRemedy));
   const errors = problems.filter((problem) => problem.severity === 'error').length;
   if (linking.untried > 0) {
     const hint = 'set SALLYPORT_POD_LABELS to check for one pod';
     const message = `${count(linking.untried, 'selector')} more could not be tried`;
     complain(io, 'warning', { code: 'untried-selectors', message, hint });
   }
+  if (linking.unexamined > 0) {
+    const hint = 'set SALLYPORT_POD_LABELS to check for one pod, or check fewer routes at once';
+    const message = `whether any request finds them was not examined of ${count(linking.unexamined, 'rule')} of routes`;
+    complain(io, 'warning', { code: 'unexamined-rules', message, hint });
+  }
   warnOf(facts.warnings, io);
   if (line.has('json')) {
-    io.stdout.write(`${jsonText({ ok: errors === 0, problems }, 2)}\n`);
+    io.stdout.write(`${jsonText({ ok: errors === 0, problems, ...(allowed.length === 0 ? {} : { allowed }) }, 2)}\n`);
   } else {
     for (const problem of problems) io.stdout.write(`${problemText(problem, io.stdout)}\n`);
     const warnings = problems.length - errors;
     const counted = `${count(load.documents.length, 'document')}: ${count(errors, 'error')}, ${count(warnings, 'warning')}`;
-    io.stdout.write(`${counted}\n`);
+    io.stdout.write(`${counted}${allowed.length === 0 ? '' : `, ${allowed.length} allowed`}\n`);
   }
   return errors === 0 ? 0 : 1;
 };

@@ -48,9 +48,10 @@ export const commandTable = {
       'PATH is a file, or a folder of *.yaml, *.yml and *.json; - is standard input; SALLYPORT_POLICY where none is given.',
     ],
     words: { kind: 'paths' },
-    flags: { json: toggle('one object: { "ok": …, "problems": [ … ] }') },
+    flags: { json: toggle('one object: { "ok": …, "problems": [ … ] }, and "allowed" where there are such') },
     notes: [
       "The pod's facts (SALLYPORT_POD_*, SALLYPORT_PROBES, …) are used where the environment has them. Where it does not say which labels or named ports the pod has, the documents are checked for every pod that their Servers and NetworkPolicies select.",
+      'A warning that is meant is allowed by an annotation of its document: sallyport.dev/allow: "CODE: reason; CODE: reason". One that allows nothing is a warning itself.',
     ],
     exits: 'check',
   }),

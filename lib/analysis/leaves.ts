@@ -97,7 +97,7 @@ function pointOf(path: string, method: string | undefined): PathClass {
   return { kind: 'one', path };
 }
 
-function pathSpace(chains: readonly RuleChain[], host: string, { path }: RequestsAsked): PathSpace {
+export function pathSpace(chains: readonly RuleChain[], host: string, { path }: RequestsAsked): PathSpace {
   const literals = chains.map((chain) => chain.literals(host));
   const exact = literals.flatMap((each) => each.exact);
   return new PathSpace(
@@ -111,7 +111,7 @@ interface SampledHost {
   readonly sample: string;
 }
 
-function hostClasses(names: ReadonlySet<string>, { host }: RequestsAsked): SampledHost[] {
+export function hostClasses(names: ReadonlySet<string>, { host }: RequestsAsked): SampledHost[] {
   if (host !== undefined) return [{ host: { kind: 'one', host: hostName(host) }, sample: host }];
   if (names.size === 0) return [{ host: { kind: 'any' }, sample: 'any.example' }];
   const classes = [...names].map((name): SampledHost => {

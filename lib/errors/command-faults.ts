@@ -63,6 +63,10 @@ export const commandFaults = {
     'There are more selectors than check tries pods for; a warning.',
     'Set SALLYPORT_POD_LABELS to check for one pod.',
   ),
+  'unexamined-rules': fault(
+    'There are more rules of routes than check looks for requests for, or a pattern is too large; a warning.',
+    'Check fewer documents at once, or set SALLYPORT_POD_LABELS to check for one pod.',
+  ),
   'no-workload': fault('The YAML given to inject holds no workload; a warning.', 'Name the files of the workloads.'),
   'other-environment': fault(
     "The environment of the command is not the running proxy's.",

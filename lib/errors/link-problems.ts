@@ -59,7 +59,7 @@ export const linkProblems = {
     'Correct name and namespace, or add the authentication.',
   ),
   'admits-everyone': warning(
-    'requiredAuthenticationRefs is empty, so that everyone is admitted from anywhere.',
+    'Everyone is admitted from anywhere: by a policy that requires nothing, by all networks, or by accessPolicy.',
     'If that is not meant, require a MeshTLSAuthentication, a NetworkAuthentication or a ServiceAccount.',
   ),
   'selects-no-server': warning(

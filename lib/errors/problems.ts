@@ -2,12 +2,19 @@ import { documentProblems } from './document-problems.ts';
 import { fileProblems } from './file-problems.ts';
 import { linkProblems } from './link-problems.ts';
 import { podProblems } from './pod-problems.ts';
+import { reviewProblems } from './review-problems.ts';
 
 /**
  * Every code that a problem may have. `check`, `inject` and README print its meaning and remedy; all others import types
  * alone from here, and so load none of the text.
  */
-export const problemCatalogue = { ...fileProblems, ...documentProblems, ...linkProblems, ...podProblems } as const;
+export const problemCatalogue = {
+  ...fileProblems,
+  ...documentProblems,
+  ...linkProblems,
+  ...podProblems,
+  ...reviewProblems,
+} as const;
 
 type Catalogue = typeof problemCatalogue;
 

@@ -64,6 +64,7 @@ export const claims: Readonly<Record<string, Checks>> = {
   Commands: { '`--help`': 'unit/bin/command-line unit/bin/inputs' },
   Environment: { 'Durations are': 'unit/config/config' },
   'Policy documents': {
+    'Beyond faults': 'unit/review/review unit/review/found-rules',
     "Linkerd's own YAML": 'unit/policy/documents/read cases/policy-cases',
     'The last three': 'unit/policy/documents/read unit/policy/documents/near-miss',
     '- **Defaults.**': 'unit/policy/documents/read cases/linkerd-recorded',

@@ -86,6 +86,7 @@ const serverKind: DocumentKind = {
     ['spec', 'port'],
     ['spec', 'podSelector'],
     ['spec', 'proxyProtocol'],
+    ['spec', 'accessPolicy'],
   ],
   standIn: serverStandIn,
 };
@@ -103,7 +104,9 @@ const serverAuthorizationKind: DocumentKind = {
   marks: () => [
     ['spec', 'server', 'name'],
     ['spec', 'server', 'selector'],
+    ['spec', 'client'],
     ['spec', 'client', 'networks'],
+    ['spec', 'client', 'meshTLS'],
   ],
 };
 
@@ -139,7 +142,7 @@ const meshTlsAuthenticationKind: DocumentKind = {
     ...meta,
     spec: admitMeshTlsAuthentication(spec as MeshTlsAuthenticationShape, report, meta.namespace),
   }),
-  marks: () => [],
+  marks: () => [['spec', 'identities']],
 };
 
 const networkAuthenticationKind: DocumentKind = {
@@ -189,6 +192,7 @@ function sealedRules(sealed: readonly Path[]): (rule: number) => boolean {
 const routeMarks = (spec: unknown): readonly Path[] => [
   ['spec', 'hostnames'],
   ...(spec as HttpRouteShape).parentRefs.map((_, i): Path => ['spec', 'parentRefs', i, 'name']),
+  ...((spec as HttpRouteShape).rules ?? []).map((_, i): Path => ['spec', 'rules', i]),
 ];
 
 function httpRouteKind(group: typeof linkerdGroup | typeof gatewayGroup, shapes: DocumentKind['shapes']): DocumentKind {

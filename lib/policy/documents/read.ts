@@ -1,6 +1,8 @@
 import type { z } from 'zod';
 import type { Problem } from '../../problem.ts';
 import { didYouMean } from '../nearest.ts';
+import { allowedBy, allowMarks } from './allowed.ts';
+import { duplicate, duplicateListing } from './duplicates.ts';
 import { type DocumentKind, documentKinds } from './kinds.ts';
 import { hintFor, isPolicyOfUnknownKind, nearMiss } from './near-miss.ts';
 import { AdmissionReport, type Path, pathText, withInput } from './report.ts';
@@ -13,11 +15,9 @@ import {
   isClusterDocument,
   keyOf,
   linkerdGroup,
-  locate,
   type Mark,
   type PolicyDocument,
   policyTest,
-  resourceOf,
 } from './types.ts';
 
 export type { PolicyDocument } from './types.ts';
@@ -172,7 +172,14 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
   }
   const { name, labels = [], creationTimestamp = null } = metadata.data;
   const namespace = type.clusterScoped === true ? '' : (metadata.data.namespace ?? scope);
-  const meta = { namespace, name, labels, createdMs: creationTimestamp, file: source.file };
+  const meta = {
+    namespace,
+    name,
+    labels,
+    createdMs: creationTimestamp,
+    file: source.file,
+    ...allowedBy(value.metadata),
+  };
   if (version === null) return refused(anonymous, meta);
   const report = new AdmissionReport({ kind: type.kind, namespace, name }, place);
   const document = readSpec(value, { type, version }, meta, report, place);
@@ -207,7 +214,8 @@ function readSpec(
     refuseStrays(value, spec, shape, report);
     if (report.refused) return undefined;
     warnOfMissingKind(spec, report);
-    const context = { report, meta: { ...meta, marks: marksOf([], place) }, sealed: [], status: undefined };
+    const marks = marksOf(allowMarks(meta), place);
+    const context = { report, meta: { ...meta, marks }, sealed: [], status: undefined };
     return type.admit(shape.parse({}), version, context);
   }
   const sealed: Path[] = [];
@@ -224,7 +232,7 @@ function readSpec(
     return undefined;
   }
   if (report.refused) return undefined;
-  const marks = marksOf(type.marks(result.data), place);
+  const marks = marksOf([...type.marks(result.data), ...allowMarks(meta)], place);
   const status = withoutNulls(value.status);
   return type.admit(result.data, version, { report, meta: { ...meta, marks }, sealed, status });
 }
@@ -371,29 +379,4 @@ function withoutNulls(value: unknown, keep = false): unknown {
     copy[key] = field === null ? null : withoutNulls(field, key === 'matchLabels' || key === 'labels');
   }
   return copy;
-}
-
-function duplicate(later: PolicyDocument, earlier: PolicyDocument): Problem {
-  const first = locate(earlier);
-  return {
-    severity: 'warning',
-    code: 'duplicate',
-    message: `${later.kind} ${later.namespace}/${later.name} replaces the one at ${first.file}:${first.line}`,
-    ...locate(later, 'metadata', 'name'),
-    resource: resourceOf(later),
-    hint: 'Remove one of them.',
-  };
-}
-
-/** One note for all of them: a dump of the cluster that was put there twice repeats thousands. */
-function duplicateListing(first: ClusterDocument, number: number): Problem {
-  const more = number === 1 ? '' : `, and ${number - 1} more like it`;
-  return {
-    severity: 'warning',
-    code: 'duplicate',
-    message: `${first.kind} ${[first.namespace, first.name].join('/').replace(/^\//, '')} is listed twice${more}; the last one counts`,
-    ...locate(first),
-    resource: resourceOf(first),
-    hint: 'Keep one listing of the cluster.',
-  };
 }

@@ -16,6 +16,8 @@ export interface DocumentMeta {
   readonly labels: readonly (readonly [string, string])[];
   /** From `creationTimestamp`; null, which sorts last, where absent. */
   readonly createdMs: number | null;
+  /** The annotation `sallyport.dev/allow`: warnings that are meant to be so. Absent where it is not written. */
+  readonly allowed?: string;
   readonly file: string;
   readonly marks: readonly Mark[];
 }
