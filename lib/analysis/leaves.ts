@@ -121,7 +121,8 @@ export function hostClasses(names: ReadonlySet<string>, { host }: RequestsAsked)
       sample: freshHost((label) => `${label}${name.slice(1)}`, name, names),
     };
   });
-  const other = freshHost((label) => `${label}.example`, null, names);
+  // All of a domain may be some route's; a name of one part is in none.
+  const other = freshHost((label) => (label === 'any' ? 'any.example' : label), null, names);
   return [
     ...classes,
     { host: { kind: 'other' }, sample: other },

@@ -97,6 +97,15 @@ const rows: readonly (readonly [title: string, documents: readonly string[], sai
     [server(), route('r', [path('/a')]), route('s', [path('/a')], '', ', hostnames: [b.test]')],
     [],
   ],
+  [
+    'for all hosts of a domain, and of one in it',
+    [
+      server(),
+      route('r', [path('/a')], '', ", hostnames: ['*.b.example']"),
+      route('s', [path('/a')], '', ", hostnames: ['*.example']"),
+    ],
+    [],
+  ],
   ['an expression behind a prefix', [server(), route('r', [path('/a/b'), path('/a/b/.*', 'RegularExpression')])], []],
   [
     'an expression within an older expression',
