@@ -392,30 +392,39 @@ t.test('without descriptors: the app is not dialled, nobody waits for ever, and 
     },
     within: ['prlimit', '--nofile=64:64'],
   });
-  const clients: Socket[] = [];
+  // What libuv cannot accept it closes without a word; a connect to the app that finds none left is counted. Which of the two
+  // meets the last descriptor depends on their number being even or odd: an idle connection changes that.
+  const idle: Socket[] = [];
   t.teardown(() => {
-    for (const client of clients) client.destroy();
+    for (const socket of idle) socket.destroy();
   });
-  const outcomes: string[] = [];
-  for (let i = 0; i < 100; i++) {
-    const client = await RawClient.open({ port: web });
-    clients.push(client.socket);
-    client.send(latin1(http1Request('/hang')));
-    void until('an end', () => client.ended, { timeoutMs: 30_000 }).then(
-      () => outcomes.push(client.received.toString('latin1').slice(0, 12)),
-      () => outcomes.push('waits'),
+  for (const round of ['even', 'odd']) {
+    if (round === 'odd') idle.push((await RawClient.open({ port: sallyport.healthPort })).socket);
+    const clients: Socket[] = [];
+    t.teardown(() => {
+      for (const client of clients) client.destroy();
+    });
+    const outcomes: string[] = [];
+    for (let i = 0; i < 100; i++) {
+      const client = await RawClient.open({ port: web });
+      clients.push(client.socket);
+      client.send(latin1(http1Request('/hang')));
+      void until('an end', () => client.ended, { timeoutMs: 30_000 }).then(
+        () => outcomes.push(client.received.toString('latin1').slice(0, 12)),
+        () => outcomes.push('waits'),
+      );
+    }
+    await until('some to be turned away', () => outcomes.length > 20, { timeoutMs: 20_000 });
+    t.same(
+      outcomes.filter((outcome) => outcome !== '' && outcome !== 'HTTP/1.1 503'),
+      [],
+      '503, or closed',
     );
+    t.equal(sallyport.child.process.exitCode, null, 'it lives');
+    for (const client of clients) client.destroy();
+    await until('somebody to be served again', async () => (await http1Outcome(web, get).catch(() => '')) === '200');
+    await until('health to answer', async () => (await sallyport.health('/ready')) === 200);
   }
-  await until('some to be turned away', () => outcomes.length > 20, { timeoutMs: 20_000 });
-  t.same(
-    outcomes.filter((outcome) => outcome !== '' && outcome !== 'HTTP/1.1 503'),
-    [],
-    '503, or closed',
-  );
-  t.equal(sallyport.child.process.exitCode, null, 'it lives');
-  for (const client of clients) client.destroy();
-  await until('somebody to be served again', async () => (await http1Outcome(web, get).catch(() => '')) === '200');
-  await until('health to answer', async () => (await sallyport.health('/ready')) === 200);
   // Sockets that are closing still take descriptors for a moment.
   const { sum } = await until('the metrics', () => scrape(sallyport.adminPort).catch(() => undefined));
   t.ok(sum('sallyport_limit_reached_total', { limit: 'descriptors' }) > 0, 'it is counted');
