@@ -4,7 +4,8 @@ export interface RestingWorld {
   nowMs(): number;
   /** The share of time for which there was work since the last call. */
   busy(): number;
-  residentBytes(): number;
+  /** Null where nobody can tell: to ask may take a descriptor, and none may be left. */
+  residentBytes(): number | null;
   giveBack(): void;
 }
 
@@ -44,7 +45,9 @@ export class RestingMemory {
     this.#quiet = busy < quietShare ? this.#quiet + 1 : 0;
     if (this.#quiet < quietLooks) return;
     const nowMs = world.nowMs();
-    if (!this.#isDue(nowMs - this.#lastMs, world.residentBytes() - this.#restedBytes)) return;
+    const resident = world.residentBytes();
+    if (resident === null || this.#restedBytes === null) return;
+    if (!this.#isDue(nowMs - this.#lastMs, resident - this.#restedBytes)) return;
     this.#workedSeconds = 0;
     this.#lastMs = nowMs;
     this.#restedBytes = null;

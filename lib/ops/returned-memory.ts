@@ -6,7 +6,7 @@ import { RestingMemory } from './resting-memory.ts';
 
 /** How much a thread's own heap takes, and what gives it back. */
 interface Holding {
-  readonly residentBytes: () => number;
+  readonly residentBytes: () => number | null;
   readonly giveBack: () => void;
 }
 
@@ -18,7 +18,7 @@ interface Holding {
 export function restWhenQuiet(warm: () => Promise<unknown>): void {
   let giveBack: (() => void) | null = null;
   rest({
-    residentBytes: () => process.memoryUsage.rss(),
+    residentBytes: ofProcess,
     giveBack: () => {
       if (giveBack !== null) {
         giveBack();
@@ -30,6 +30,15 @@ export function restWhenQuiet(warm: () => Promise<unknown>): void {
       void warm().then(first);
     },
   });
+}
+
+function ofProcess(): number | null {
+  try {
+    return process.memoryUsage.rss();
+  } catch {
+    // It reads a file, and no descriptor is left: the next look is a second away.
+    return null;
+  }
 }
 
 /** The same for one of several threads, and its heap alone: the rest is the process's. */

@@ -89,9 +89,10 @@ class FollowedPod implements PodFactsSource {
   start(): void {
     const { host, pollMs = 2_000 } = this.#options;
     this.#timer = setInterval(() => {
-      const now = host.addresses().join();
-      if (now !== this.#addresses) void this.refresh();
+      const now = addressesOf(host);
+      if (now === null || now === this.#addresses) return;
       this.#addresses = now;
+      void this.refresh();
     }, pollMs).unref();
     this.#reloader.watch();
   }
@@ -164,5 +165,14 @@ class FollowedPod implements PodFactsSource {
         'The facts of the pod cannot be read; keeping those of before',
       );
     }
+  }
+}
+
+/** Null where nobody can tell now: to ask takes a descriptor, and none may be left. */
+function addressesOf(host: Host): string | null {
+  try {
+    return host.addresses().join();
+  } catch {
+    return null;
   }
 }

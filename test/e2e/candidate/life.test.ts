@@ -175,7 +175,7 @@ t.test('promotion: the gauge, and files that are moved', async (t) => {
   await until('it to differ', async () => (await counted({ agreement: 'differs' })) === 1);
   const { agreementSeconds, disagreements } = await page();
   t.ok(agreementSeconds !== null && agreementSeconds <= 60, 'it begins anew');
-  t.match(await text(), /permit, and deny by the candidate, 1 times/);
+  t.match(await text(), /permit, and deny by the candidate, once/);
   t.match(disagreements, [{ candidate: { clauses: [{ authz: `s${port}` }] } }], 'with the clause that failed');
 
   const { load } = await page();

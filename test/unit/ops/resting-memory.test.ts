@@ -3,12 +3,12 @@ import { RestingMemory } from '../../../lib/ops/resting-memory.ts';
 
 interface Look {
   readonly busy?: number;
-  /** MiB, before the look. */
-  readonly resident: number;
+  /** MiB, before the look; null where it cannot be asked for. */
+  readonly resident: number | null;
   readonly rests?: boolean;
 }
 
-const quiet = (resident: number, rests = false): Look => ({ resident, rests });
+const quiet = (resident: number | null, rests = false): Look => ({ resident, rests });
 const busy = (resident: number): Look => ({ busy: 0.5, resident });
 const repeated = (times: number, look: Look): Look[] => Array.from({ length: times }, () => look);
 
@@ -16,6 +16,11 @@ const repeated = (times: number, look: Look): Look[] => Array.from({ length: tim
 const rows: readonly { readonly name: string; readonly looks: readonly Look[] }[] = [
   { name: 'once after the start', looks: [quiet(90), quiet(90, true), ...repeated(30, quiet(42))] },
   { name: 'not before two quiet looks in a row', looks: [busy(90), quiet(90), busy(90), quiet(90), quiet(90, true)] },
+  { name: 'not while nobody can tell', looks: [quiet(90), ...repeated(5, quiet(null)), quiet(90, true)] },
+  {
+    name: 'nor against what nobody could tell',
+    looks: [quiet(90), quiet(90, true), ...repeated(9, quiet(null)), quiet(42), quiet(90, true)],
+  },
   { name: 'never under load', looks: repeated(60, busy(500)) },
   {
     name: 'again after a load that made it grow',
@@ -46,7 +51,10 @@ for (const { name, looks } of rows) {
     const memory = new RestingMemory({
       nowMs: () => second * 1000,
       busy: () => looks[second]?.busy ?? 0,
-      residentBytes: () => (looks[second]?.resident ?? 0) * 2 ** 20,
+      residentBytes: () => {
+        const resident = looks[second]?.resident ?? null;
+        return resident === null ? null : resident * 2 ** 20;
+      },
       giveBack: () => {
         rests += 1;
       },

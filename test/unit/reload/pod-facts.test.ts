@@ -10,8 +10,11 @@ import type { Workload } from '../../../lib/policy/workload.ts';
 import { createPodFacts } from '../../../lib/reload/pod-facts.ts';
 import { until } from '../../support/until.ts';
 
-function follow(t: { teardown(clean: () => unknown): void }, env: Environment, addresses: string[]) {
-  const host: Host = { ...thisHost, addresses: () => addresses, readManifest };
+type Addresses = string[] | (() => string[]);
+
+function follow(t: { teardown(clean: () => unknown): void }, env: Environment, addresses: Addresses) {
+  const asked = typeof addresses === 'function' ? addresses : () => addresses;
+  const host: Host = { ...thisHost, addresses: asked, readManifest };
   const read = readWorkload(env, host);
   if (!read.ok) throw new Error('the environment of this test is faulty');
   const changes: Workload[] = [];
@@ -29,6 +32,24 @@ function follow(t: { teardown(clean: () => unknown): void }, env: Environment, a
   facts.start();
   return { facts, changes, warnings };
 }
+
+t.test('addresses that cannot be asked for are those of before', async (t) => {
+  let asked = 0;
+  let now: readonly string[] | null = ['10.0.0.1'];
+  const { facts, changes } = follow(t, {}, () => {
+    asked += 1;
+    if (now === null) throw Object.assign(new Error('too many open files'), { code: 'EMFILE' });
+    return [...now];
+  });
+  const before = asked;
+  now = null;
+  await until('some looks', () => asked > before + 3);
+  t.same(changes, []);
+  t.equal(facts.current().ips[0]?.text, '10.0.0.1');
+  now = ['10.0.0.2'];
+  await until('the change', () => changes.length > 0);
+  t.equal(facts.current().ips[0]?.text, '10.0.0.2');
+});
 
 t.test('a new address of the host is a new workload, unless the addresses are given', async (t) => {
   const addresses = ['10.0.0.1'];
