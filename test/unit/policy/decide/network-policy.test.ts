@@ -419,6 +419,7 @@ t.test('explain names the policies and every rule that did not match', async (t)
     tcp: 'close',
     audit: false,
     route: null,
+    rule: null,
     authz: null,
     server: { group: '', kind: 'default', name: 'all-unauthenticated' },
     reason:
