@@ -14,6 +14,7 @@ import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
 import type { Destination } from '../proxy/http/request-pipeline.ts';
 import { loadSocketCalls, redirectedFrom, tryLoadSocketCalls } from '../proxy/socket-calls.ts';
 import type { PodFactsSource } from '../reload/pod-facts.ts';
+import { systemAnswer } from '../system-answer.ts';
 
 /** Where the proxy really listens; null for what is switched off. */
 export interface Addresses {
@@ -118,8 +119,9 @@ function destinationOf(admin: AdminApp): Destination {
   return { kind: 'in-process', application: admin };
 }
 
-function interfaceAddresses(): string[] {
-  return Object.values(networkInterfaces()).flatMap((each) => each?.map(({ address }) => address) ?? []);
+function interfaceAddresses(): readonly string[] | null {
+  const found = systemAnswer(networkInterfaces);
+  return found && Object.values(found).flatMap((each) => each?.map(({ address }) => address) ?? []);
 }
 
 /** The Pod declares the port or has it probed, a Server selects it, or it is listed. */

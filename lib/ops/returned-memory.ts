@@ -2,6 +2,7 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { getHeapStatistics } from 'node:v8';
 import { cpuShareMeter } from '../cpu-share.ts';
+import { systemAnswer } from '../system-answer.ts';
 import { RestingMemory } from './resting-memory.ts';
 
 /** How much a thread's own heap takes, and what gives it back. */
@@ -18,7 +19,7 @@ interface Holding {
 export function restWhenQuiet(warm: () => Promise<unknown>): void {
   let giveBack: (() => void) | null = null;
   rest({
-    residentBytes: ofProcess,
+    residentBytes: () => systemAnswer(() => process.memoryUsage.rss()),
     giveBack: () => {
       if (giveBack !== null) {
         giveBack();
@@ -30,15 +31,6 @@ export function restWhenQuiet(warm: () => Promise<unknown>): void {
       void warm().then(first);
     },
   });
-}
-
-function ofProcess(): number | null {
-  try {
-    return process.memoryUsage.rss();
-  } catch {
-    // It reads a file, and no descriptor is left: the next look is a second away.
-    return null;
-  }
 }
 
 /** The same for one of several threads, and its heap alone: the rest is the process's. */

@@ -4,6 +4,7 @@ import type { Host } from '../config/host.ts';
 import { type ConfigFault, type Environment, faultText } from '../config/variables.ts';
 import type { CodedLog } from '../errors/complaint.ts';
 import type { Workload } from '../policy/workload.ts';
+import { systemAnswer } from '../system-answer.ts';
 import { type Judgement, Reloader } from './reloader.ts';
 import type { Times } from './settling.ts';
 import { filesOnDisk } from './world.ts';
@@ -89,7 +90,7 @@ class FollowedPod implements PodFactsSource {
   start(): void {
     const { host, pollMs = 2_000 } = this.#options;
     this.#timer = setInterval(() => {
-      const now = addressesOf(host);
+      const now = systemAnswer(() => host.addresses().join());
       if (now === null || now === this.#addresses) return;
       this.#addresses = now;
       void this.refresh();
@@ -165,14 +166,5 @@ class FollowedPod implements PodFactsSource {
         'The facts of the pod cannot be read; keeping those of before',
       );
     }
-  }
-}
-
-/** Null where nobody can tell now: to ask takes a descriptor, and none may be left. */
-function addressesOf(host: Host): string | null {
-  try {
-    return host.addresses().join();
-  } catch {
-    return null;
   }
 }

@@ -1,6 +1,8 @@
 /** The process as Linkerd shows it (`process_*`), and Node's own health (`nodejs_*`, from prom-client). */
+
 import { readdir, readFile } from 'node:fs/promises';
 import { collectDefaultMetrics, Registry } from 'prom-client';
+import { systemAnswer } from '../system-answer.ts';
 import { gaugeSample, registerCollected, type Sample } from './series.ts';
 
 interface ProcessReading {
@@ -75,20 +77,11 @@ export class ProcessMetrics {
     };
     this.#reading = {
       virtualBytes: kilobytes('VmSize:'),
-      residentBytes: kilobytes('VmRSS:') ?? residentBytes(),
+      residentBytes: kilobytes('VmRSS:') ?? systemAnswer(() => process.memoryUsage.rss()),
       threads: numberAfter(status, 'Threads:'),
       openFds: descriptors,
       maxFds: numberAfter(limits, 'Max open files'),
     };
-  }
-}
-
-/** Node's own figure, for other systems; it opens a file where there is one to open, which may fail. */
-function residentBytes(): number | null {
-  try {
-    return process.memoryUsage.rss();
-  } catch {
-    return null;
   }
 }
 

@@ -4,7 +4,7 @@ import { LocalAddresses } from '../../../../lib/proxy/accept/local-addresses.ts'
 
 t.test('addresses of this machine, as they come and go', async (t) => {
   let [now, reads] = [0, 0];
-  let present = ['10.0.0.7', 'fe80::7%eth0', '::ffff:10.0.0.8'];
+  let present: string[] | null = ['10.0.0.7', 'fe80::7%eth0', '::ffff:10.0.0.8'];
   const local = new LocalAddresses(
     () => {
       reads++;
@@ -27,4 +27,14 @@ t.test('addresses of this machine, as they come and go', async (t) => {
   t.ok(has('10.0.0.9'), 'for a moment');
   now += 1500;
   t.notOk(has('10.0.0.9'));
+
+  present = ['10.0.0.9'];
+  now += 250;
+  t.ok(has('10.0.0.9'));
+  present = null;
+  now += 2500;
+  t.notOk(has('10.0.0.9'), 'none is while nobody can tell');
+  present = ['10.0.0.9'];
+  now += 250;
+  t.ok(has('10.0.0.9'), 'until somebody can');
 });
