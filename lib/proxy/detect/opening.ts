@@ -35,6 +35,7 @@ class Word {
   /** Its first bytes, in lower case where letters. */
   #head = '';
   #printable = true;
+  #hasControl = false;
   #legal = true;
   #path: 'scheme' | 'colon' | 'escape' | 'yes' | 'no' = 'scheme';
 
@@ -42,6 +43,7 @@ class Word {
     this.length = 0;
     this.#head = '';
     this.#printable = true;
+    this.#hasControl = false;
     this.#legal = true;
     this.#path = 'scheme';
   }
@@ -49,6 +51,7 @@ class Word {
   add(byte: number): void {
     if (this.length < 8) this.#head += String.fromCharCode(byte);
     if (byte < 0x21 || byte > 0x7e) this.#printable = false;
+    if (byte < 0x20 || byte === 0x7f) this.#hasControl = true;
     if (illegal[byte] === 1) this.#legal = false;
     if (this.#path === 'scheme') {
       if (this.length === 0 && (byte === 0x2f || byte === 0x3f || byte === 0x23)) this.#path = 'yes';
@@ -82,6 +85,11 @@ class Word {
     return this.#printable;
   }
 
+  /** One of ASCII's. No server takes a word with one for the method of HTTP/0.9, and every TLS handshake begins with one. */
+  get hasControl(): boolean {
+    return this.#hasControl;
+  }
+
   /** `/x`, `%2fx`, `scheme:/x`; and `?x`, whose path is empty, which is the root to some. */
   get isPath(): boolean {
     return this.#path === 'yes' && this.#legal;
@@ -94,7 +102,7 @@ class Word {
  *
  * - any words, the last of which names a version of HTTP: http.server, wsgiref, Tornado, and all that are stricter;
  * - a method of HTTP and two words or more: Apache, configured to be lenient;
- * - `GET` and one word, or any word and a path: HTTP/0.9 to http.server, nginx, Apache, Node;
+ * - `GET` and one word, or any word without control characters and a path: HTTP/0.9 to http.server, nginx, Apache, Node;
  * - text with a path in it that it does not begin with, and a blank on which servers differ: the second word of one is
  *   the third of another;
  * - three words or more, the second of which is a path: the JDK's server, which looks at neither method nor version, and
@@ -219,7 +227,7 @@ export class Opening {
     if (this.#words < 2) return this.#first.isVersion;
     if (this.#last.isVersion) return true;
     if (this.#words > 2) return (this.#second.isPath && this.#first.isPrintable) || methods.has(this.#first.text);
-    return this.#first.is('GET') || this.#second.isPath || this.#second.is('*');
+    return this.#first.is('GET') || (!this.#first.hasControl && (this.#second.isPath || this.#second.is('*')));
   }
 
   #readStrictly(byte: number): void {
