@@ -2,11 +2,11 @@ import { styleText } from 'node:util';
 import { type ChangeKind, changeKinds, type PolicyChange } from '../lib/analysis/compare.ts';
 import { type ClientsText, type RequestsText, rangeText } from '../lib/analysis/describe.ts';
 import type { Answered } from '../lib/analysis/outcome.ts';
-import { oneLine } from '../lib/printable.ts';
+import { oneLine, wrapped } from '../lib/printable.ts';
 import { refText } from '../lib/resource-ref.ts';
 import type { CommandLine } from './arguments.ts';
 import { explainCommandLine } from './explain-command.ts';
-import { widthOf, wrapped } from './help.ts';
+import { widthOf } from './help.ts';
 import type { PodFlag } from './table/pod.ts';
 
 type Paint = (format: Parameters<typeof styleText>[0], text: string) => string;

@@ -1,4 +1,5 @@
 import { exitText } from '../lib/errors/exits.ts';
+import { wrapped } from '../lib/printable.ts';
 import { commandNamed, type Main } from './arguments.ts';
 import type { CommandRow, FlagRow } from './table/row.ts';
 import { commandTable } from './table/table.ts';
@@ -85,24 +86,4 @@ function listed(rows: readonly (readonly [term: string, meaning: string])[], wid
       ? `${wrapped(`  ${term}`, width, 6)}\n${text}`
       : `  ${term.padEnd(longest)}  ${text.slice(indent)}`;
   });
-}
-
-/**
- * The text in lines of at most `width` columns, those after the first indented by `hang`. Lines end between words alone;
- * a word is also what stands in brackets on a usage line, so that no flag is torn from its value.
- */
-export function wrapped(text: string, width: number, hang = 0): string {
-  const [, indent = '', rest = ''] = /^( *)(.*)$/s.exec(text) ?? [];
-  const lines: string[] = [];
-  let line = indent;
-  for (const word of rest.match(/\[[^[\]]*\]\S*|\S+/g) ?? []) {
-    const isFirst = line.trim() === '';
-    if (!isFirst && line.length + 1 + word.length > width) {
-      lines.push(line);
-      line = ' '.repeat(hang) + word;
-    } else {
-      line += isFirst ? word : ` ${word}`;
-    }
-  }
-  return [...lines, line].join('\n');
 }

@@ -9,9 +9,9 @@ import {
   type TestFormat,
   type TestTotals,
 } from '../lib/policy-test/result.ts';
-import { oneLine } from '../lib/printable.ts';
+import { oneLine, wrapped } from '../lib/printable.ts';
 import { refText } from '../lib/resource-ref.ts';
-import { widthOf, wrapped } from './help.ts';
+import { widthOf } from './help.ts';
 
 type Format = Parameters<typeof styleText>[0];
 

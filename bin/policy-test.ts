@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { fileFault } from '../lib/config/file-fault.ts';
 import { usageExit } from '../lib/errors/exits.ts';
-import { createAuthorizer } from '../lib/policy/authorizer.ts';
+import { authorizerOf } from '../lib/policy/authorizer.ts';
 import type { ExplainJson, ExplainQuery } from '../lib/policy/explain.ts';
 import { Coverage, type CoverageReport, joinedReport } from '../lib/policy-test/coverage.ts';
 import { JsonFormat } from '../lib/policy-test/json.ts';
@@ -138,10 +138,7 @@ function* resultsOf(loaded: LoadedSuite): Generator<CaseResult> {
 
 /** In a world of its own, in which nothing was asked before: no rate limit is spent. */
 function answerTo({ index, documents, workload }: LoadedSuite, query: ExplainQuery, repeat: number): ExplainJson {
-  const instant = 0;
-  const authorizer = createAuthorizer({ nowMs: () => instant });
-  authorizer.swap(index);
-  const asked = { authorizer, index, documents, workload };
+  const asked = { authorizer: authorizerOf(index), index, documents, workload };
   for (let i = 1; i < repeat; i++) answerOf(asked, query);
   return answerOf(asked, query);
 }

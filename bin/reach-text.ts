@@ -2,11 +2,11 @@ import { styleText } from 'node:util';
 import { rangeText } from '../lib/analysis/describe.ts';
 import type { QuestionSet } from '../lib/analysis/sets.ts';
 import type { Workload } from '../lib/policy/workload.ts';
-import { oneLine } from '../lib/printable.ts';
+import { oneLine, wrapped } from '../lib/printable.ts';
 import type { CommandLine } from './arguments.ts';
 import { clientRows, outcomeText, requestRows, rowsOf } from './diff-text.ts';
 import { explainCommandLine } from './explain-command.ts';
-import { widthOf, wrapped } from './help.ts';
+import { widthOf } from './help.ts';
 import type { PodFlag } from './table/pod.ts';
 
 export interface ShownGrants {

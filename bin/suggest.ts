@@ -2,7 +2,7 @@ import { readFileSync, realpathSync, renameSync, rmSync, statSync, writeFileSync
 import { basename, dirname, join } from 'node:path';
 import { fileFault } from '../lib/config/file-fault.ts';
 import { usageExit } from '../lib/errors/exits.ts';
-import { createAuthorizer } from '../lib/policy/authorizer.ts';
+import { authorizerOf } from '../lib/policy/authorizer.ts';
 import { compileNow } from '../lib/policy/compile/compile.ts';
 import type { Authorizer } from '../lib/policy/decision.ts';
 import type { Workload } from '../lib/policy/workload.ts';
@@ -36,7 +36,7 @@ export const main: Main<'suggest'> = async (line, io) => {
   const suggestion = suggest(evidence, workload, {
     exact: line.has('exact'),
     existing,
-    load: (text) => authorizerOf(text, workload),
+    load: (text) => inForce(text, workload),
     portOf: (given) => portOf(given ?? null, workload),
   });
   if (line.has('json')) io.stdout.write(`${jsonText(jsonOf(suggestion, evidence, read), 2)}\n`);
@@ -84,12 +84,9 @@ function replaceFile(path: string, text: string): void {
 }
 
 /** Of a policy as `run` would have it. */
-function authorizerOf(text: string, workload: Workload): Authorizer {
+function inForce(text: string, workload: Workload): Authorizer {
   const load = loadPolicyNow({ paths: [], texts: [{ file: 'suggestion', text }], namespace: workload.namespace });
-  const { index } = compileNow(load.documents, workload);
-  const authorizer = createAuthorizer({ nowMs: () => 0 });
-  authorizer.swap(index);
-  return authorizer;
+  return authorizerOf(compileNow(load.documents, workload).index);
 }
 
 /** Everything that was allowed is, and nothing that was refused. */

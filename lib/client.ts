@@ -26,6 +26,18 @@ export function clientId(client: Client): string | null {
   return client.tls.kind === 'mesh' && client.tls.identity !== null ? client.tls.identity.name : null;
 }
 
+/** As the data plane sees a client without an identity, from its word in a question. */
+export function tlsOfKind(kind: 'none' | 'anonymous' | 'passthrough'): ClientTls {
+  switch (kind) {
+    case 'none':
+      return { kind: 'none', reason: 'no_tls_from_remote' };
+    case 'anonymous':
+      return { kind: 'mesh', identity: null };
+    case 'passthrough':
+      return { kind: 'passthrough', sni: '' };
+  }
+}
+
 /** TLS in the words of `explain`, where a client without an identity says which it used. */
 export function tlsKind({ tls }: Client): 'identity' | 'none' | 'anonymous' | 'passthrough' {
   if (tls.kind !== 'mesh') return tls.kind;

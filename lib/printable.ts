@@ -34,3 +34,23 @@ export function jsonText(value: unknown, indent?: number): string {
 export function escapedJson(text: string): string {
   return text.replace(unprintable, (character) => (character === '\n' ? character : escaped(character)));
 }
+
+/**
+ * The text in lines of at most `width` columns, those after the first indented by `hang`. Lines end between words alone;
+ * a word is also what stands in brackets on a usage line, so that no flag is torn from its value.
+ */
+export function wrapped(text: string, width: number, hang = 0): string {
+  const [, indent = '', rest = ''] = /^( *)(.*)$/s.exec(text) ?? [];
+  const lines: string[] = [];
+  let line = indent;
+  for (const word of rest.match(/\[[^[\]]*\]\S*|\S+/g) ?? []) {
+    const isFirst = line.trim() === '';
+    if (!isFirst && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = ' '.repeat(hang) + word;
+    } else {
+      line += isFirst ? word : ` ${word}`;
+    }
+  }
+  return [...lines, line].join('\n');
+}

@@ -1,5 +1,5 @@
 /** Prints a MicroResult: what one decision costs, by the size and the shape of the policy. */
-import { createAuthorizer } from '../../lib/policy/authorizer.ts';
+import { authorizerOf } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
 import { readDocuments } from '../../lib/policy/documents/read.ts';
 import { threadCpuMs } from '../process-usage.ts';
@@ -27,8 +27,7 @@ function decisionNanos(set: PolicySet): number {
   const compiled = compileNow(read.documents, workload);
   const errors = [...read.problems, ...compiled.problems].filter(({ severity }) => severity === 'error');
   if (errors.length > 0) throw new Error(`the policy is faulty: ${errors[0]?.message}`);
-  const authorizer = createAuthorizer({ nowMs: () => performance.now() });
-  authorizer.swap(compiled.index);
+  const authorizer = authorizerOf(compiled.index, () => performance.now());
 
   const random = seededRandom();
   const questions = Array.from({ length: questionCount }, () => set.question(random));

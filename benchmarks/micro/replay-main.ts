@@ -1,5 +1,5 @@
 /** Prints a MicroResult: recorded decisions that are replayed in a second of one core, by how many of them are different. */
-import { createAuthorizer } from '../../lib/policy/authorizer.ts';
+import { authorizerOf } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
 import { readDocuments } from '../../lib/policy/documents/read.ts';
 import { readRecords } from '../../lib/records/read.ts';
@@ -46,8 +46,7 @@ function logOf(kinds: number): Buffer {
 
 async function replay(log: Buffer): Promise<void> {
   let nowMs = 0;
-  const authorizer = createAuthorizer({ nowMs: () => (nowMs += 3_600_000) });
-  authorizer.swap(index);
+  const authorizer = authorizerOf(index, () => (nowMs += 3_600_000));
   const portOf = (port: number | string | null | undefined): number | null => (typeof port === 'number' ? port : null);
   const comparison = new Comparison({ authorizer, portOf, wanted: new WantedValues(read.documents) }, null);
   async function* bytes(): AsyncGenerator<Uint8Array> {

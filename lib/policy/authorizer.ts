@@ -69,3 +69,14 @@ export function createAuthorizer(options: {
     },
   };
 }
+
+/**
+ * One that holds this index and never another.
+ *
+ * @param nowMs the time for rate limits; left out, it stands still, so that a limit sees one instant however long it takes.
+ */
+export function authorizerOf(index: PolicyIndex, nowMs = (): number => 0): Authorizer {
+  const authorizer = createAuthorizer({ nowMs });
+  authorizer.swap(index);
+  return authorizer;
+}

@@ -1,6 +1,15 @@
 import type { Client } from '../client.ts';
 import type { ResourceRef } from '../resource-ref.ts';
-import { type Carried, isBytes, takesTls } from './carried.ts';
+import {
+  type Carried,
+  decideSilence,
+  isBytes,
+  looksFurther,
+  type Probed,
+  probedReason,
+  seenBy,
+  takesTls,
+} from './carried.ts';
 import type {
   Authorizer,
   ConnectionDecision,
@@ -30,12 +39,6 @@ interface LetIn {
 /** The other policy would look for what nobody has looked for: TLS, HTTP, or requests in TLS. */
 interface Unseen {
   readonly kind: 'unseen';
-  readonly server: ResourceRef;
-}
-
-/** Nothing came on the connection, which was let in as a TCP probe, and nothing of it goes on. */
-interface Probed {
-  readonly kind: 'probed';
   readonly server: ResourceRef;
 }
 
@@ -91,35 +94,17 @@ export function besideConnection(
     : beside.connection(policy, seenBy(policy, client));
 }
 
-/** Whether a port of this policy would have looked for more than one of `protocol` has. */
-function looksFurther({ protocol: wanted }: PortPolicy, { tls }: Client, protocol: PortProtocol): boolean {
-  if (wanted === 'opaque' || wanted === protocol) return false;
-  if (protocol === 'opaque') return true;
-  // In TLS for others nobody looks for HTTP.
-  return protocol === 'tls' && wanted !== 'tls' && tls.kind !== 'passthrough';
-}
-
 /** A connection that was let in as a TCP probe: nothing came on it. */
 export function besideSilence(beside: Authorizer, port: number, client: Client): BesideDecision {
   const policy = beside.port(port);
-  const { server } = policy;
-  if (beside.admits(port, client.ip).kind === 'refused') return { kind: 'network-refused', server };
-  const seen = seenBy(policy, client);
-  const decision = beside.connection(policy, seen);
-  if (policy.protocol === 'opaque' && decision.kind === 'permit') return decision;
-  return beside.probes(policy, seen).silence ? { kind: 'probed', server } : { kind: 'deny', server };
+  if (beside.admits(port, client.ip).kind === 'refused') return { kind: 'network-refused', server: policy.server };
+  return decideSilence(beside, policy, seenBy(policy, client));
 }
 
 /** A connection that NetworkPolicies in force have refused. */
 export function besideRefusal(beside: Authorizer, port: number, client: Client): BesideDecision {
   const { server } = beside.port(port);
   return { kind: beside.admits(port, client.ip).kind === 'refused' ? 'network-refused' : 'let-in', server };
-}
-
-/** On an opaque port nobody looks for TLS. */
-function seenBy({ protocol }: PortPolicy, client: Client): Client {
-  if (protocol !== 'opaque' || (client.tls.kind === 'none' && client.tls.reason === 'port_skipped')) return client;
-  return { ip: client.ip, tls: { kind: 'none', reason: 'port_skipped' } };
 }
 
 /** Slower: for people. `request` null: it was none. */
@@ -135,7 +120,7 @@ export function besideReasons(
     case 'network-refused':
       return beside.admissionReasons(port, client.ip);
     case 'probed':
-      return { reason: 'a TCP probe of the port: accepted, and closed without a byte of it going on', candidates: [] };
+      return { reason: probedReason, candidates: [] };
     case 'let-in':
       return {
         reason: 'NetworkPolicies let the connection in; what would have come on it is not known',

@@ -1,10 +1,10 @@
-import type { Client, ClientTls } from '../client.ts';
+import { type Client, type ClientTls, tlsOfKind } from '../client.ts';
 import { asksToSwitch, isFramingAlias, isSoundMethod, trimBlanks } from '../http-message.ts';
 import type { IpAddress } from '../ip.ts';
 import { isHost, readAuthority, readTarget } from '../request-target.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import { wireText } from './bytes.ts';
-import { type Carried, isBytes, takesTls } from './carried.ts';
+import { type Carried, decideSilence, isBytes, probeAuthz, probedReason, takesTls } from './carried.ts';
 import {
   type Authorizer,
   type Candidate,
@@ -132,14 +132,7 @@ function clientTls({ identity, tls = 'none' }: ExplainQuery, policy: PortPolicy)
   if (identity !== undefined) {
     return { kind: 'mesh', identity: { form: identity.startsWith('spiffe://') ? 'spiffe' : 'dns', name: identity } };
   }
-  switch (tls) {
-    case 'none':
-      return { kind: 'none', reason: 'no_tls_from_remote' };
-    case 'anonymous':
-      return { kind: 'mesh', identity: null };
-    case 'passthrough':
-      return { kind: 'passthrough', sni: '' };
-  }
+  return tlsOfKind(tls);
 }
 
 function explainConnection(authorizer: Authorizer, policy: PortPolicy, client: Client): ExplainJson {
@@ -162,21 +155,20 @@ function explainConnection(authorizer: Authorizer, policy: PortPolicy, client: C
   };
 }
 
-/**
- * A connection that ends before a byte has come. On an opaque port who is let in reaches the app all the same; anywhere else
- * it is closed, as a probe or as nothing.
- */
+/** A connection that ends before a byte has come. */
 function explainSilence(authorizer: Authorizer, policy: PortPolicy, client: Client): ExplainJson {
   const explained = explainConnection(authorizer, policy, client);
-  if (policy.protocol === 'opaque' && explained.verdict === 'permit') return explained;
   const none = { ...explained, audit: false, tcp: 'close', authz: null } as const;
-  if (!authorizer.probes(policy, client).silence) {
-    const reason = 'nothing came on the connection, and it is no TCP probe of the port';
-    return policy.protocol === 'opaque' ? explained : { ...none, verdict: 'deny', reason };
+  switch (decideSilence(authorizer, policy, client).kind) {
+    case 'permit':
+      return explained;
+    case 'probed':
+      return { ...none, verdict: 'permit', authz: probeAuthz, reason: probedReason };
+    case 'deny': {
+      const reason = 'nothing came on the connection, and it is no TCP probe of the port';
+      return policy.protocol === 'opaque' ? explained : { ...none, verdict: 'deny', reason };
+    }
   }
-  const authz = { group: '', kind: 'default', name: 'probe' };
-  const reason = 'a TCP probe of the port: accepted, and closed without a byte of it going on';
-  return { ...none, verdict: 'permit', authz, reason };
 }
 
 /**

@@ -1,7 +1,7 @@
-import type { Client, ClientTls } from '../client.ts';
+import { type Client, type ClientTls, tlsOfKind } from '../client.ts';
 import { identityOfName } from '../identity-name.ts';
 import { parseIp } from '../ip.ts';
-import { type Carried, isBytes, takesTls } from '../policy/carried.ts';
+import { type Carried, decideSilence, isBytes, looksFurther, probeAuthz, seenBy, takesTls } from '../policy/carried.ts';
 import type {
   Authorizer,
   Candidate,
@@ -73,14 +73,7 @@ function tlsOf({ identity, tls = 'none' }: RecordedQuestion): ClientTls | null {
     const found = identityOfName(identity);
     return found === null ? null : { kind: 'mesh', identity: found };
   }
-  switch (tls) {
-    case 'none':
-      return { kind: 'none', reason: 'no_tls_from_remote' };
-    case 'anonymous':
-      return { kind: 'mesh', identity: null };
-    case 'passthrough':
-      return { kind: 'passthrough', sni: '' };
-  }
+  return tlsOfKind(tls);
 }
 
 function ofClient(
@@ -98,7 +91,7 @@ function ofClient(
   if (protocol === 'tcp') {
     if (inTls) return unknown('what was in the TLS, which would end here');
     // A question says what came; a line of a log says what was seen of it.
-    return record.form !== 'question' && looksFurther(policy, question)
+    return record.form !== 'question' && looksFurther(policy, client, question.declared)
       ? unknown(`what it begins with, which a port of protocol ${policy.protocol} looks for`)
       : ofConnection(policy, authorizer.connection(policy, client), () => authorizer.connectionReasons(policy, client));
   }
@@ -110,26 +103,13 @@ function ofClient(
   return ofRequest(authorizer, policy, client, record, protocol as Exclude<Carried, 'tcp'>, wanted);
 }
 
-/** On an opaque port nobody looks for TLS. */
-function seenBy({ protocol }: PortPolicy, { ip, tls }: Client): Client {
-  return { ip, tls: protocol === 'opaque' ? { kind: 'none', reason: 'port_skipped' } : tls };
-}
-
-/** Whether the port looks for more than the one that the line is from has looked for. */
-function looksFurther({ protocol: wanted }: PortPolicy, { declared, tls }: RecordedQuestion): boolean {
-  if (wanted === 'opaque' || wanted === declared) return false;
-  if (declared === 'opaque' || declared === undefined) return true;
-  // In TLS for others nobody looks for HTTP.
-  return declared === 'tls' && wanted !== 'tls' && tls !== 'passthrough';
-}
-
 function ofSilence(authorizer: Authorizer, policy: PortPolicy, client: Client): Answer {
-  const decision = authorizer.connection(policy, client);
-  const reasons = (): Reasons => authorizer.connectionReasons(policy, client);
-  if (policy.protocol === 'opaque' && decision.kind === 'permit') return ofConnection(policy, decision, reasons);
-  if (!authorizer.probes(policy, client).silence) return closed(policy, reasons);
-  const authz = { group: '', kind: 'default', name: 'probe' };
-  return { kind: 'decided', verdict: 'permit', ...plain, server: policy.server, authz, reasons: noReasons };
+  const decision = decideSilence(authorizer, policy, client);
+  if (decision.kind !== 'probed') {
+    return ofConnection(policy, decision, () => authorizer.connectionReasons(policy, client));
+  }
+  const { server } = policy;
+  return { kind: 'decided', verdict: 'permit', ...plain, server, authz: probeAuthz, reasons: noReasons };
 }
 
 const plain = { status: null, audit: false, route: null, authz: null } as const;

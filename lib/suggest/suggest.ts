@@ -42,6 +42,7 @@ export function suggest(evidence: Evidence, facts: SuggestFacts, options: Sugges
   };
   const before = existing === null ? null : answers('');
   const wanted = before === null ? null : missingIn(evidence, before);
+  const unwanted = [...evidence.refused].filter(([record]) => before === null || !lets(before(record), 'permit'));
   let constraints: Constraints = {
     exactPaths: exact ? 'all' : new Set(),
     exactNetworks: exact,
@@ -50,7 +51,7 @@ export function suggest(evidence: Evidence, facts: SuggestFacts, options: Sugges
   for (;;) {
     const drafted = draft(evidence, wanted, facts, constraints);
     const text = textOf(drafted, evidence, facts, existing, []);
-    const wrong = held(evidence, answers(text), before);
+    const wrong = held(evidence, unwanted, answers(text));
     const narrower = narrowed(constraints, drafted, wrong);
     if (narrower === null) return settled(drafted, evidence, facts, existing, wrong);
     constraints = narrower;
@@ -63,12 +64,15 @@ interface Wrong {
   readonly allowed: readonly { readonly record: DecisionRecord; readonly port: number }[];
 }
 
+type Unwanted = readonly (readonly [record: DecisionRecord, port: number])[];
+
 /** Whether it is let in; what cannot be told counts as neither let in nor refused. */
 function lets(answer: Answer, verdict: 'permit' | 'refusal'): boolean {
   return answer.kind === 'decided' && (answer.verdict === 'permit') === (verdict === 'permit');
 }
 
-function held(evidence: Evidence, now: PolicyAnswers, before: PolicyAnswers | null): Wrong {
+/** @param unwanted what was refused and is not let in by a policy that exists. */
+function held(evidence: Evidence, unwanted: Unwanted, now: PolicyAnswers): Wrong {
   const refused: { what: string; port: number; use: ClientUse }[] = [];
   for (const { port, method, paths } of evidence.groups.values()) {
     for (const [path, uses] of paths) {
@@ -77,8 +81,8 @@ function held(evidence: Evidence, now: PolicyAnswers, before: PolicyAnswers | nu
       }
     }
   }
-  const allowed = [...evidence.refused]
-    .filter(([record]) => lets(now(record), 'permit') && (before === null || !lets(before(record), 'permit')))
+  const allowed = unwanted
+    .filter(([record]) => lets(now(record), 'permit'))
     .map(([record, port]) => ({ record, port }));
   return { refused, allowed };
 }

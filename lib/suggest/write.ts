@@ -1,6 +1,6 @@
 import { parse } from 'yaml';
 import type { Workload } from '../policy/workload.ts';
-import { oneLine } from '../printable.ts';
+import { oneLine, wrapped } from '../printable.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import { accountOf, type ClientSeen, type Grant, type NetworkBlock } from './clients.ts';
 import type { Draft, PortDraft, RouteDraft, SuggestedAddition } from './draft.ts';
@@ -160,14 +160,14 @@ export class Writer {
       'spec:',
       ...spec.map((line) => `  ${line}`),
     ];
-    this.documents.push({ comments: comments.flatMap((comment) => wrapped(comment)), lines });
+    this.documents.push({ comments: comments.flatMap(linesOf), lines });
   }
 }
 
 /** The whole text: a head of comments, then the documents. */
 export function policyText(head: readonly string[], documents: readonly WrittenDocument[]): string {
   const texts = documents.map(({ comments, lines }) => `${[...comments.map(commented), ...lines].join('\n')}\n`);
-  return `${head.map((each) => wrapped(each).map(commented).join('\n')).join('\n#\n')}\n\n${texts.join('---\n')}`;
+  return `${head.map((each) => linesOf(each).map(commented).join('\n')).join('\n#\n')}\n\n${texts.join('---\n')}`;
 }
 
 /** What the head of a suggestion says. */
@@ -309,15 +309,6 @@ function commented(line: string): string {
 }
 
 /** Lines of at most a hundred characters. */
-function wrapped(text: string): string[] {
-  const lines: string[] = [];
-  let line = '';
-  for (const word of text.split(' ')) {
-    if (line !== '' && line.length + 1 + word.length > 100) {
-      lines.push(line);
-      line = '';
-    }
-    line = line === '' ? word : `${line} ${word}`;
-  }
-  return line === '' ? lines : [...lines, line];
+function linesOf(text: string): string[] {
+  return wrapped(text, 100).split('\n');
 }

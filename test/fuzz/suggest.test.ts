@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check';
 import t from 'tap';
-import { createAuthorizer } from '../../lib/policy/authorizer.ts';
+import { authorizerOf } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
 import type { Authorizer } from '../../lib/policy/decision.ts';
 import type { DecisionRecord } from '../../lib/records/record.ts';
@@ -31,11 +31,9 @@ const pod = workload({
   namedPorts: new Map([['named', [8080]]]),
 });
 
-function authorizerOf(text: string): Authorizer {
+function inForce(text: string): Authorizer {
   const load = loadPolicyNow({ paths: [], texts: [{ file: 'policy', text }], namespace: 'shop' });
-  const authorizer = createAuthorizer({ nowMs: () => 0 });
-  authorizer.swap(compileNow(load.documents, pod).index);
-  return authorizer;
+  return authorizerOf(compileNow(load.documents, pod).index);
 }
 
 /** As a proxy with that policy would record it: where nobody looks for HTTP, there is none. Null: what is not read at all. */
@@ -92,11 +90,11 @@ function evidenceOf(records: readonly DecisionRecord[]): Evidence {
 }
 
 function check({ documents, requests, others }: World, exact: boolean): { readonly excused: number } {
-  const before = authorizerOf(listOf(documents));
+  const before = inForce(listOf(documents));
   const records = requests.flatMap((request) => decided(recordOf(request, before), before) ?? []);
   const evidence = evidenceOf(records);
-  const suggestion = suggest(evidence, pod, { exact, existing: null, load: authorizerOf, portOf });
-  const after = authorizerOf(suggestion.text);
+  const suggestion = suggest(evidence, pod, { exact, existing: null, load: inForce, portOf });
+  const after = inForce(suggestion.text);
   const unnamed = new Set(suggestion.refused.map(({ what }) => what));
   const admitted = new Set(suggestion.allowed);
   for (const record of records) {
@@ -148,9 +146,9 @@ function evidenceHasBytes(evidence: Evidence, port: unknown): boolean {
 
 /** What is added to a policy lets in what was let in, takes nothing away, and lets in nothing that was refused. */
 function checkMerge({ documents, existing, requests }: World): { readonly excused: number } {
-  const source = authorizerOf(listOf(documents));
+  const source = inForce(listOf(documents));
   const text = listOf(existing);
-  const was = authorizerOf(text);
+  const was = inForce(text);
   const records = requests.flatMap((request) => decided(recordOf(request, source), source) ?? []);
   const evidence = evidenceOf(records);
   const merged = (added: string): string => (added === '' ? text : `${text}\n---\n${added}`);
@@ -158,10 +156,10 @@ function checkMerge({ documents, existing, requests }: World): { readonly excuse
   const suggestion = suggest(evidence, pod, {
     exact: false,
     existing: { names, with: merged },
-    load: authorizerOf,
+    load: inForce,
     portOf,
   });
-  const now = authorizerOf(merged(suggestion.text));
+  const now = inForce(merged(suggestion.text));
   const told = new Set(suggestion.refused.map(({ what }) => what));
   const admitted = new Set(suggestion.allowed);
   for (const record of records) {

@@ -1,4 +1,4 @@
-import { createAuthorizer } from '../../lib/policy/authorizer.ts';
+import { authorizerOf } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
 import { type ExplainJson, explain } from '../../lib/policy/explain.ts';
 import type { ResourceRef } from '../../lib/resource-ref.ts';
@@ -19,8 +19,7 @@ export function load(world: RecordedWorld): { ask(check: RecordedCheck): Explain
   const refused = errors.map(({ resource }) => `${resource?.kind}/${resource?.name}`);
   const inForce = world.resources.filter((document) => !never.includes(nameOf(document)));
   const { documents } = readAll(inForce, workload);
-  const authorizer = createAuthorizer({ nowMs: () => 1_000_000 });
-  authorizer.swap(compileNow(documents, workload).index);
+  const authorizer = authorizerOf(compileNow(documents, workload).index);
   return {
     ask: (check) => explain(authorizer, queryOf(check.client, check.request)),
     unrefused: never.filter((doc) => !refused.includes(doc)),

@@ -3,7 +3,7 @@ import type { AskedPolicy, QuestionBlock } from '../../lib/analysis/blocks.ts';
 import { Judge, limitText, outcomeKey } from '../../lib/analysis/outcome.ts';
 import { partition } from '../../lib/analysis/partition.ts';
 import { isSoundMethod } from '../../lib/http-message.ts';
-import { createAuthorizer } from '../../lib/policy/authorizer.ts';
+import { authorizerOf } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
 import { readDocuments } from '../../lib/policy/documents/read.ts';
 import { type ExplainQuery, requestFacts } from '../../lib/policy/explain.ts';
@@ -45,14 +45,7 @@ export function sideOf(documents: readonly unknown[], of: Workload = comparedWor
   }));
   const { index } = compileNow(readDocuments(sources, { namespace: of.namespace }).documents, of);
   let nowMs = 0;
-  const authorizer = createAuthorizer({
-    nowMs: () => {
-      nowMs += 1_000_000;
-      return nowMs;
-    },
-  });
-  authorizer.swap(index);
-  return { index, authorizer };
+  return { index, authorizer: authorizerOf(index, () => (nowMs += 1_000_000)) };
 }
 
 export function queryOf({ client, tls, headers, ...request }: RandomRequest): ExplainQuery {

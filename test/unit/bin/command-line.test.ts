@@ -1,10 +1,11 @@
 import { join } from 'node:path';
 import t from 'tap';
 import { type CommandName, parseCommandLine, UsageError } from '../../../bin/arguments.ts';
-import { commandHelp, overview, wrapped } from '../../../bin/help.ts';
+import { commandHelp, overview } from '../../../bin/help.ts';
 import type { CommandRow } from '../../../bin/table/row.ts';
 import { commandTable } from '../../../bin/table/table.ts';
 import { faultCatalogue } from '../../../lib/errors/faults.ts';
+import { wrapped } from '../../../lib/printable.ts';
 import { missing, runToEnd } from '../../support/children.ts';
 import { bareEnvironment, checkout, runSallyport, sallyportCommand } from '../../support/sallyport.ts';
 

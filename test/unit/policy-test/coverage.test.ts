@@ -1,6 +1,6 @@
 /** What cases exercise of the policy in force: of documents alone, whichever port, rule or pod they are met by. */
 import t from 'tap';
-import { createAuthorizer } from '../../../lib/policy/authorizer.ts';
+import { authorizerOf } from '../../../lib/policy/authorizer.ts';
 import { compileNow } from '../../../lib/policy/compile/compile.ts';
 import { readDocuments } from '../../../lib/policy/documents/read.ts';
 import { type ExplainQuery, explain } from '../../../lib/policy/explain.ts';
@@ -45,8 +45,7 @@ function world(text: string, over: Partial<Workload> = {}, coverage = new Covera
   const { index } = compileNow(documents, pod);
   coverage.add(index, documents, pod.namespace);
   const ask: World['ask'] = ({ as, ...query }, times = 1) => {
-    const authorizer = createAuthorizer({ nowMs: () => 0 });
-    authorizer.swap(index);
+    const authorizer = authorizerOf(index);
     const identity = as === undefined ? {} : { identity: `${as}.shop.serviceaccount.identity.linkerd.cluster.local` };
     const once = () => explain(authorizer, { port: 8080, ip: ip('10.20.0.5'), ...identity, ...query });
     let answer = once();
