@@ -2,8 +2,9 @@ import { createReadStream } from 'node:fs';
 import { fileFault } from '../lib/config/file-fault.ts';
 import { type LogSource, type ReadTally, readRecords } from '../lib/records/read.ts';
 import type { DecisionRecord, Occurrence } from '../lib/records/record.ts';
-import { complain, type Io, UsageError } from './arguments.ts';
+import { type CommandLine, complain, type Io, UsageError } from './arguments.ts';
 import { Progress } from './progress.ts';
+import { decisionsOf } from './running-proxy.ts';
 import { sayWaiting } from './standard-input.ts';
 
 /** Lines that cannot be read and are said one by one, of each file; the others are counted. */
@@ -13,17 +14,25 @@ const mostSaid = 10;
 const chunkBytes = 512 * 1024;
 
 /**
- * Reads the logs that a command line names (`-` is standard input), one after another. What cannot be read is said on
- * standard error, with file, line and remedy; what is not there throws.
+ * Reads the logs that a command line names (`-` is standard input), then what the running proxies of `--from` have counted, one
+ * after another. What cannot be read is said on standard error, with file, line and remedy; what is not there throws.
  *
  * @throws UsageError
  */
 export async function readLogs(
-  paths: readonly string[],
+  line: Pick<CommandLine<'from'>, 'words' | 'values'>,
   io: Io,
   record: (record: DecisionRecord, occurrence: Occurrence) => void,
 ): Promise<ReadTally> {
-  if (paths.length === 0) throw new UsageError('missing-argument', 'no log', 'name a file, or - for standard input');
+  const paths = line.words;
+  const running = line.values('from').map(decisionsOf);
+  if (paths.length + running.length === 0) {
+    throw new UsageError(
+      'missing-argument',
+      'no log',
+      'name a file, - for standard input, or a running proxy by --from URL',
+    );
+  }
   if (paths.filter((path) => path === '-').length > 1) {
     throw new UsageError('unexpected-argument', 'standard input is named twice', 'write - once');
   }
@@ -31,20 +40,17 @@ export async function readLogs(
   const progress = new Progress(io.stderr);
   const said = new Map<string, number>();
   try {
-    return await readRecords(
-      paths.map((path) => sourceOf(path, io)),
-      {
-        record,
-        bad({ file, line, message, remedy }) {
-          const times = (said.get(file) ?? 0) + 1;
-          said.set(file, times);
-          if (times > mostSaid) return;
-          const where = line === 0 ? file : `${file}:${line}`;
-          complain(io, 'warning', { code: 'bad-line', message: `${where}: ${message}`, hint: remedy });
-        },
-        progress: (lines) => progress.say(() => `${lines} lines read`),
+    return await readRecords([...paths.map((path) => sourceOf(path, io)), ...running], {
+      record,
+      bad({ file, line, message, remedy }) {
+        const times = (said.get(file) ?? 0) + 1;
+        said.set(file, times);
+        if (times > mostSaid) return;
+        const where = line === 0 ? file : `${file}:${line}`;
+        complain(io, 'warning', { code: 'bad-line', message: `${where}: ${message}`, hint: remedy });
       },
-    );
+      progress: (lines) => progress.say(() => `${lines} lines read`),
+    });
   } finally {
     progress.end();
     for (const [file, times] of said) sayRest(file, times - mostSaid, io);

@@ -20,7 +20,7 @@ export const main: Main<'replay'> = async (line, io) => {
   const before = line.has('against') ? await against(line.values('against'), workload, line, io) : null;
   if (after === null || (line.has('against') && before === null)) return usageExit;
   const comparison = new Comparison(after, before);
-  const read = await readLogs(line.words, io, (record, occurrence) => comparison.add(record, occurrence));
+  const read = await readLogs(line, io, (record, occurrence) => comparison.add(record, occurrence));
   const command = exampleCommand(paths, line);
   if (line.has('json')) io.stdout.write(`${jsonText(replayJson(comparison, read, command))}\n`);
   else io.stdout.write(replayText(comparison, read, command, io.stdout));

@@ -32,7 +32,7 @@ export const main: Main<'suggest'> = async (line, io) => {
     probesWithRoutes: workload.probesWithRoutes,
     portOf: (given) => portOf(given ?? fallback, workload),
   });
-  const read = await readLogs(line.words, io, (record, occurrence) => evidence.add(record, occurrence));
+  const read = await readLogs(line, io, (record, occurrence) => evidence.add(record, occurrence));
   const suggestion = suggest(evidence, workload, {
     exact: line.has('exact'),
     existing,

@@ -116,7 +116,7 @@ export async function startApp(options: AppOptions): Promise<App> {
   const sequence = stopSequence({ config, plane, doors, workers, readiness, release, log: log.logger });
   const rehearsal = () => rehearse({ config, termination: identity.termination() });
   const admin = adminOf({
-    ...{ readiness, soundness, workers, telemetry, policy, identity, candidate, log },
+    ...{ readiness, soundness, workers, telemetry, policy, identity, candidate, decisions, log },
     shutdown: () => void sequence.stop(),
   });
   try {

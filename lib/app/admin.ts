@@ -2,8 +2,10 @@ import { type AdminApp, type AdminOptions, createAdminApp } from '../ops/admin-a
 import type { Readiness } from '../ops/readiness.ts';
 import type { Soundness } from '../ops/soundness.ts';
 import { requestFault } from '../proxy/guard.ts';
+import { recordVersion } from '../records/record.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Telemetry } from '../telemetry/metrics.ts';
+import type { KeptDecisions } from './decisions.ts';
 import type { FollowedIdentity } from './identity.ts';
 import type { FollowedPolicy } from './policy.ts';
 import type { Workers } from './workers/workers.ts';
@@ -15,6 +17,8 @@ interface AdminParts extends Pick<AdminOptions, 'shutdown' | 'candidate'> {
   readonly telemetry: Telemetry;
   readonly policy: FollowedPolicy;
   readonly identity: FollowedIdentity;
+  /** Null where none are recorded. */
+  readonly decisions: KeptDecisions | null;
   readonly log: Log;
 }
 
@@ -26,6 +30,7 @@ export function adminOf({
   telemetry,
   policy,
   identity,
+  decisions,
   log,
   ...rest
 }: AdminParts): AdminApp {
@@ -38,6 +43,10 @@ export function adminOf({
       return telemetry.exposition();
     },
     policy: () => ({ ...policy.effective(), identity: identity.view() }),
+    decisions: {
+      version: recordVersion,
+      lines: decisions === null ? null : async () => decisions.page(await workers.decided()),
+    },
     log: {
       level: () => log.level(),
       setLevel(text) {

@@ -1,15 +1,20 @@
+import { randomBytes } from 'node:crypto';
 import type { Config } from '../config/config.ts';
+import type { DecisionTally } from '../telemetry/decision-counts.ts';
 import { DecisionFile } from '../telemetry/decision-file.ts';
 import { DecisionRecords } from '../telemetry/decision-records.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { LineSink } from '../telemetry/output.ts';
 import { RecordedScope } from '../telemetry/recorded-scope.ts';
 import type { DecisionRecording } from '../telemetry/recording.ts';
+import { decisionsPage } from './decisions-page.ts';
 
 /** The record of decisions of the process: what this thread records, and where all threads' lines go. */
 export interface KeptDecisions {
   readonly recording: DecisionRecording;
   readonly lines: LineSink;
+  /** For the admin server. @param others of the other threads */
+  page(others: readonly DecisionTally[]): Promise<string>;
   /** Writes what is left. */
   close(): Promise<void>;
 }
@@ -25,11 +30,13 @@ export function keepDecisions(
   const lines: LineSink = written ?? log;
   // What the file does not take, it says there itself; of standard output the log counts it.
   const records = new DecisionRecords({ ...decisions, sink: lines, dropped: () => 0 });
+  const key = randomBytes(16).toString('hex');
   // Before the file's own last write.
   process.prependListener('exit', records.flush);
   return {
     recording: { records, scope: RecordedScope },
     lines,
+    page: (others) => decisionsPage([records.tally(), ...others], key),
     async close() {
       records.flush();
       process.off('exit', records.flush);

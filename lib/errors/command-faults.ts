@@ -26,6 +26,19 @@ export const commandFaults = {
     'A line of a log is no decision, or not whole; a warning. The others are read.',
     'Give logs of Sallyport, whole, of this version or an older one.',
   ),
+  'no-proxy': fault(
+    'Where --from says there is no admin server of a Sallyport that shows its decisions.',
+    'Give the address of the admin server of a proxy of this version, as http://127.0.0.1:4191.',
+  ),
+  'proxy-refuses': fault(
+    'The proxy of --from shows its decisions to nobody but callers on its own machine, or its policy refuses them.',
+    'Ask from there by an address or as localhost; in Kubernetes through kubectl port-forward.',
+  ),
+  'not-recording': fault('The proxy of --from records no decisions.', 'Set SALLYPORT_DECISIONS=all for it.'),
+  'other-version': fault(
+    'The proxy of --from records decisions in another version of the format.',
+    'Use the sallyport of the same version as the proxy, or a newer one.',
+  ),
   suggestion: fault(
     'A suggested policy does not do all that the log shows, or does more; a warning that says what.',
     'Read what it names, and write that part by hand; see the rest with replay.',

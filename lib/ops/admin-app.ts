@@ -4,7 +4,7 @@
  */
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { type AdminCaller, adminHeader, foreignCaller, isDeliberate } from './admin-callers.ts';
+import { type AdminCaller, adminHeader, decisionsHeader, foreignCaller, isDeliberate } from './admin-callers.ts';
 import { liveResponse, type ProbeResponse, readyResponse } from './probe-responses.ts';
 import type { ReadyState } from './readiness.ts';
 import { sharedAnswer } from './shared-answer.ts';
@@ -40,6 +40,8 @@ export interface AdminOptions {
   policy(): unknown;
   /** How the candidate policy fares: printed as JSON, or as text for people. Null where there is none. */
   readonly candidate?: { page(): Promise<unknown>; text(): Promise<string> } | null;
+  /** What was decided, as lines of the record of `version`; `lines` null where nothing is recorded. */
+  readonly decisions: { readonly version: number; readonly lines: (() => Promise<string>) | null };
   readonly log: {
     level(): string;
     /** False when the text is no level. */
@@ -65,6 +67,7 @@ export const maxBodyBytes = 4096;
 const textPlain = 'text/plain';
 const textType = `${textPlain}; charset=utf-8`;
 const jsonType = 'application/json';
+const linesType = 'application/jsonl';
 const gzipped = promisify(gzip);
 
 export function createAdminApp(options: AdminOptions): AdminApp {
@@ -72,12 +75,14 @@ export function createAdminApp(options: AdminOptions): AdminApp {
   const rendered = sharedAnswer(() => rendering(options));
   const policy = sharedAnswer(() => policyDocument(options));
   const fares = candidateAnswers(options.candidate ?? null);
+  const decisions = decisionsAnswer(options.decisions);
   const resources = new Map<string, Resource>([
     ['/live', { methods: ['GET'], loopbackOnly: false, handle: () => probe(liveResponse(options.live())) }],
     ['/ready', { methods: ['GET'], loopbackOnly: false, handle: () => probe(readyResponse(options.ready())) }],
     ['/metrics', { methods: ['GET'], loopbackOnly: false, handle: (request) => metrics(rendered, request) }],
     ['/policy', { methods: ['GET'], loopbackOnly: true, handle: policy }],
     ['/candidate', { methods: ['GET'], loopbackOnly: true, handle: (request) => candidate(fares, request) }],
+    ['/decisions', { methods: ['GET'], loopbackOnly: true, handle: decisions }],
     ['/log-level', { methods: ['GET', 'PUT'], loopbackOnly: true, handle: (request) => logLevel(options, request) }],
     ['/shutdown', { methods: ['POST'], loopbackOnly: true, handle: () => shutdown(options) }],
   ]);
@@ -209,6 +214,16 @@ async function candidate(fares: CandidateAnswers | null, request: AdminRequest):
   const accepted = request.header('accept').join();
   const wantsText = request.query === 'format=text' || (accepted.includes(textPlain) && !accepted.includes(jsonType));
   return wantsText ? fares.text() : fares.json();
+}
+
+/** Its header says of which version the lines are, and that it is Sallyport that has none. */
+function decisionsAnswer({ version, lines }: AdminOptions['decisions']): () => Promise<AdminResponse> {
+  const versioned = (answer: AdminResponse) => withHeader(answer, decisionsHeader, `${version}`);
+  if (lines === null)
+    return async () => versioned(text(404, 'no decisions are recorded: SALLYPORT_DECISIONS is off\n'));
+  return sharedAnswer(async () =>
+    versioned({ status: 200, headers: [['content-type', linesType]], body: Buffer.from(await lines()) }),
+  );
 }
 
 async function logLevel(options: AdminOptions, request: AdminRequest): Promise<AdminResponse> {

@@ -7,6 +7,9 @@ import { type IpAddress, parseIp } from '../ip.ts';
 /** On what changes something. A page may add it to requests of its own origin only (Fetch standard, 4.9). */
 export const adminHeader = 'sallyport-admin';
 
+/** On what answers at `/decisions`: the version of the record. */
+export const decisionsHeader = 'sallyport-decisions';
+
 /** Every header that the admin server reads: what hands a request on to it from another thread sends these. */
 export const adminFields = ['host', 'origin', 'sec-fetch-site', 'accept', 'accept-encoding', adminHeader] as const;
 export type AdminField = (typeof adminFields)[number];

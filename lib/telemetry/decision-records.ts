@@ -11,6 +11,7 @@ import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type { LazyReasons, NetworkRefusal, RecordedFacts, RequestLog } from '../proxy/recorder.ts';
 import { recordVersion } from '../records/record.ts';
 import type { ResourceRef } from '../resource-ref.ts';
+import { type CountedDecision, DecisionCounts, type DecisionTally } from './decision-counts.ts';
 import type { LineSink } from './output.ts';
 import type { Cell } from './series.ts';
 
@@ -60,6 +61,7 @@ export class DecisionRecords {
   readonly #nowMs: () => number;
   readonly #salt: string | null;
   readonly #counted = new Map<string, Counted>();
+  readonly #sinceStart = new DecisionCounts();
   #chars = 0;
   #timer: NodeJS.Timeout | null = null;
   #lost = 0;
@@ -71,6 +73,11 @@ export class DecisionRecords {
     this.#options = options;
     this.#nowMs = options.nowMs ?? Date.now;
     this.#salt = options.hash ? randomBytes(16).toString('hex') : null;
+  }
+
+  /** Of this thread since its start. */
+  tally(): DecisionTally {
+    return this.#sinceStart.tally();
   }
 
   of({ client, targetPort }: ConnectionFacts): RecordedConnection {
@@ -124,8 +131,7 @@ export class DecisionRecords {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
     for (const [text, { count, firstMs, lastMs, reason }] of this.#counted) {
-      const several = count === 1 ? '' : `"first":"${isoTime(firstMs)}","count":${count},`;
-      this.#write(lastMs, several, text, reason);
+      this.#options.sink.write(recordText({ text, reason, count, firstMs, lastMs }));
     }
     this.#counted.clear();
     this.#chars = 0;
@@ -135,9 +141,10 @@ export class DecisionRecords {
   #add(text: string, reason: string): void {
     const nowMs = this.#nowMs();
     if (this.cells !== null) this.cells.made.value++;
+    this.#sinceStart.one(text, reason, nowMs);
     if (this.#options.intervalMs === Number.POSITIVE_INFINITY) {
       this.#tellLost();
-      this.#write(nowMs, '', text, reason);
+      this.#options.sink.write(recordText({ text, reason, count: 1, firstMs: nowMs, lastMs: nowMs }));
       return;
     }
     this.#timer ??= setTimeout(this.flush, this.#options.intervalMs).unref();
@@ -154,10 +161,6 @@ export class DecisionRecords {
       return;
     }
     this.#counted.set(text, { count: 1, firstMs: nowMs, lastMs: nowMs, reason });
-  }
-
-  #write(timeMs: number, several: string, text: string, reason: string): void {
-    this.#options.sink.write(`{"decision":${recordVersion},"time":"${isoTime(timeMs)}",${several}${text}${reason}}\n`);
   }
 
   #tellLost(): void {
@@ -212,6 +215,12 @@ export class DecisionRecords {
     if (this.#salt === null) return quoted(value);
     return `"${createHmac('sha256', this.#salt).update(value, 'latin1').digest('hex').slice(0, 32)}"`;
   }
+}
+
+/** A line of the record. */
+export function recordText({ text, reason, count, firstMs, lastMs }: CountedDecision): string {
+  const several = count === 1 ? '' : `"first":"${isoTime(firstMs)}","count":${count},`;
+  return `{"decision":${recordVersion},"time":"${isoTime(lastMs)}",${several}${text}${reason}}\n`;
 }
 
 /** Says in the record that so many lines are not in it. */

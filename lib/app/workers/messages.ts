@@ -4,6 +4,7 @@ import type { CodedLog } from '../../errors/complaint.ts';
 import type { PolicyDocument } from '../../policy/documents/types.ts';
 import type { PortSet, Workload } from '../../policy/workload.ts';
 import type { CredentialBytes, CredentialFiles, LoadContext } from '../../reload/credentials.ts';
+import type { DecisionTally } from '../../telemetry/decision-counts.ts';
 import type { Figures } from '../../telemetry/figures.ts';
 import type { LineBatch } from '../../telemetry/line-channel.ts';
 import type { Build } from '../../telemetry/metrics.ts';
@@ -82,6 +83,8 @@ export type Order =
   | { readonly kind: 'figures'; readonly call: number }
   /** For what the candidate policy has been found to decide otherwise. */
   | { readonly kind: 'compared'; readonly call: number }
+  /** For the decisions that it has counted. */
+  | { readonly kind: 'decided'; readonly call: number }
   /** The steps of a stop, as `StopSteps` has them. */
   | { readonly kind: 'close-doors'; readonly call: number }
   | { readonly kind: 'announce' }
@@ -99,6 +102,8 @@ export interface Answers {
   readonly figures: Figures;
   /** Null where there is no candidate policy. */
   readonly compared: ComparedPolicies | null;
+  /** Null where none are recorded. */
+  readonly decided: DecisionTally | null;
   readonly 'close-doors': null;
   readonly empty: boolean;
   readonly drain: boolean;

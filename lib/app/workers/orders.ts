@@ -37,3 +37,8 @@ export async function prepare(member: Member, id: number, change: JointChange): 
   }
   await member.call<'prepare'>({ kind: 'prepare', change: id, what: { kind: change.kind, pod } });
 }
+
+/** What was answered promptly, without those that have nothing to say. */
+export async function told<T>(asked: readonly Promise<T | null | undefined>[]): Promise<T[]> {
+  return (await Promise.all(asked.map((each) => promptly(each)))).filter((each) => each !== undefined && each !== null);
+}

@@ -7,6 +7,7 @@ import type { OtherWorkers } from '../../proxy/accept/doors.ts';
 import type { Listener } from '../../proxy/accept/listener.ts';
 import type { InternalFault } from '../../proxy/recorder.ts';
 import { countsOf } from '../../shared/counts.ts';
+import type { DecisionTally } from '../../telemetry/decision-counts.ts';
 import { takeLines } from '../../telemetry/line-channel.ts';
 import type { Log } from '../../telemetry/log.ts';
 import type { Build, Telemetry } from '../../telemetry/metrics.ts';
@@ -25,7 +26,7 @@ import {
   type ThreadStart,
   type WorkerReport,
 } from './messages.ts';
-import { prepare, promptly } from './orders.ts';
+import { prepare, promptly, told } from './orders.ts';
 import { answerAdmin } from './remote-admin.ts';
 import { leaveShared, type SharedMemory } from './shared.ts';
 import { beatMs, Vitals } from './vitals.ts';
@@ -135,9 +136,12 @@ export class WorkerPool implements Workers {
     return this.#gathering.gather(started.map(({ member }) => member));
   }
 
-  async compared(): Promise<readonly ComparedPolicies[]> {
-    const asked = this.#all().map(({ member }) => promptly(member.call<'compared'>({ kind: 'compared' })));
-    return (await Promise.all(asked)).filter((each) => each !== undefined && each !== null);
+  compared(): Promise<readonly ComparedPolicies[]> {
+    return told(this.#all().map(({ member }) => member.call<'compared'>({ kind: 'compared' })));
+  }
+
+  decided(): Promise<readonly DecisionTally[]> {
+    return told(this.#all().map(({ member }) => member.call<'decided'>({ kind: 'decided' })));
   }
 
   figuresAges(): ReadonlyMap<number, number> {

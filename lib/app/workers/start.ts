@@ -32,6 +32,7 @@ const alone: Workers = {
   openConnections: () => [],
   gather: async () => {},
   compared: async () => [],
+  decided: async () => [],
   figuresAges: () => new Map(),
   async change(_change, commit) {
     commit();

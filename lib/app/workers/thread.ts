@@ -172,6 +172,8 @@ async function obey(order: Extract<Order, { kind: Calling }>): Promise<Answers[C
       return telemetry.report();
     case 'compared':
       return candidate?.watch.compared() ?? null;
+    case 'decided':
+      return decisions?.records.tally() ?? null;
     case 'close-doors':
       await doors.close();
       return null;

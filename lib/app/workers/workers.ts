@@ -1,5 +1,6 @@
 import type { OtherWorkers } from '../../proxy/accept/doors.ts';
 import type { Listener } from '../../proxy/accept/listener.ts';
+import type { DecisionTally } from '../../telemetry/decision-counts.ts';
 import type { ComparedPolicies } from '../candidate/watch.ts';
 import type { Death } from './member.ts';
 import type { JointChange, PodState } from './messages.ts';
@@ -18,6 +19,8 @@ export interface Workers {
   gather(): Promise<void>;
   /** What each has compared with the candidate policy; those that do not answer within a second are left out. */
   compared(): Promise<readonly ComparedPolicies[]>;
+  /** The decisions that each has counted, where they are recorded; without those that do not answer within a second. */
+  decided(): Promise<readonly DecisionTally[]>;
   /** Seconds since that of each was taken. */
   figuresAges(): ReadonlyMap<number, number>;
   /** Has every worker prepare it; then calls `commit`, for the main thread, while all others do the same. Resolves when all have. */

@@ -25,6 +25,7 @@ function fixture(over: Partial<AdminOptions> = {}): Fixture {
     live: () => true,
     metrics: async () => ({ contentType: 'text/plain; version=0.0.4', body: 'request_total 7\n' }),
     policy: () => ({ ports: [{ port: 8080 }] }),
+    decisions: { version: 1, lines: null },
     log: {
       level: () => level,
       setLevel: (text) => {

@@ -1,0 +1,95 @@
+import { decisionsHeader } from '../lib/ops/admin-callers.ts';
+import type { LogSource } from '../lib/records/read.ts';
+import { recordVersion } from '../lib/records/record.ts';
+import { UsageError } from './arguments.ts';
+
+/** Milliseconds for the answer to begin, and between two parts of it: the proxy gathers from its workers for a second. */
+const patienceMs = 10_000;
+/** Characters of what a proxy says in place of its decisions. */
+const mostSaid = 200;
+
+/**
+ * The decisions that a running proxy has counted (`/decisions` of its admin server), as a log; asked for when it is read.
+ *
+ * @param given the value of `--from`
+ * @throws UsageError, and so does reading
+ */
+export function decisionsOf(given: string): LogSource {
+  const url = pageOf(given);
+  return { name: url.href, bytes: linesOf(url) };
+}
+
+/** @throws UsageError */
+function pageOf(given: string): URL {
+  const url = URL.parse(given);
+  const isPage = url?.protocol === 'http:' && ['/', '/decisions'].includes(url.pathname);
+  if (url === null || !isPage || `${url.username}${url.password}${url.search}${url.hash}` !== '') {
+    throw notAsked('no-proxy', `--from: ${given} is not the address of an admin server`, startAsUrl);
+  }
+  url.pathname = '/decisions';
+  return url;
+}
+
+async function* linesOf(url: URL): AsyncGenerator<Uint8Array> {
+  // Loaded only where somebody is asked: it takes a tenth of a second.
+  const { Client } = await import('undici');
+  const client = new Client(url.origin, {
+    connectTimeout: patienceMs,
+    headersTimeout: patienceMs,
+    bodyTimeout: patienceMs,
+  });
+  try {
+    const { statusCode, headers, body } = await client.request({ method: 'GET', path: url.pathname });
+    const fault = await faultOf(url, statusCode, headers[decisionsHeader], () => body.text());
+    if (fault !== null) throw fault;
+    yield* body as AsyncIterable<Buffer>;
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    const { message, code } = error as NodeJS.ErrnoException;
+    const why = code === 'ECONNREFUSED' ? 'nobody listens there' : message;
+    throw notAsked(
+      'no-proxy',
+      `${url} cannot be asked: ${why}`,
+      'See that the proxy runs, and which address its admin server has.',
+    );
+  } finally {
+    await client.destroy();
+  }
+}
+
+/** Null where what comes are decisions as this Sallyport reads them. */
+async function faultOf(
+  url: URL,
+  status: number,
+  version: string | string[] | undefined,
+  said: () => Promise<string>,
+): Promise<UsageError | null> {
+  if (status === 200 && version === String(recordVersion)) return null;
+  if (status === 200 && version !== undefined) {
+    const message = `${url} records decisions in version ${version}, and this Sallyport reads ${recordVersion}`;
+    return notAsked('other-version', message, 'Use the sallyport of the same version as the proxy, or a newer one.');
+  }
+  const answer = `${url} answers ${status}`;
+  const text = status === 200 ? '' : (await said()).trim().slice(0, mostSaid);
+  const message = text === '' ? answer : `${answer}: ${text}`;
+  if (version !== undefined) return notAsked('not-recording', message, 'Set SALLYPORT_DECISIONS=all for it.');
+  if (status === 403) {
+    const remedy = 'Ask on its own machine, by an address or as localhost; in Kubernetes through kubectl port-forward.';
+    return notAsked(
+      'proxy-refuses',
+      message,
+      text === '' ? 'The policy of its admin port has to allow 127.0.0.1.' : remedy,
+    );
+  }
+  return notAsked('no-proxy', `${answer}, but not with decisions`, startAsUrl);
+}
+
+const startAsUrl = 'Give that of the proxy, of this version or a newer one, as http://127.0.0.1:4191.';
+
+function notAsked(
+  code: 'no-proxy' | 'not-recording' | 'proxy-refuses' | 'other-version',
+  message: string,
+  remedy: string,
+): UsageError {
+  return new UsageError(code, message, remedy);
+}
