@@ -81,7 +81,7 @@ async function faultOf(
       text === '' ? 'The policy of its admin port has to allow 127.0.0.1.' : remedy,
     );
   }
-  return notAsked('no-proxy', `${answer}, but not with decisions`, startAsUrl);
+  return notAsked('no-proxy', `${message}; that is no record of decisions`, startAsUrl);
 }
 
 const startAsUrl = 'Give that of the proxy, of this version or a newer one, as http://127.0.0.1:4191.';

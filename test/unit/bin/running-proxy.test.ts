@@ -47,13 +47,13 @@ const answers: readonly (readonly [title: string, answer: RequestListener, says:
   [
     'an older proxy',
     (_, response) => response.writeHead(404).end('not found\n'),
-    /answers 404: not found, but not with decisions .*\[no-proxy\]/,
+    /answers 404: not found; that is no record of decisions .*\[no-proxy\]/,
   ],
-  ['another server', (_, response) => response.end('<html>'), /answers 200, but not with decisions .*\[no-proxy\]/],
+  ['another server', (_, response) => response.end('<html>'), /answers 200; that is no record of decisions .*\[no-proxy\]/],
   [
     'a server with much to say',
     (_, response) => response.writeHead(500).end(`\u001b[31m${'x'.repeat(5000)}`),
-    /answers 500: \\u001b\[31mx{195}, but/,
+    /answers 500: \\u001b\[31mx{195}; that/,
   ],
   [
     'an answer that breaks off',
@@ -69,7 +69,7 @@ for (const [title, answer, says] of answers) {
     const { code, stdout, stderr } = await runSallyport(t, ['suggest', '--from', await serverOf(t, answer)]);
     t.match({ code, stdout }, { code: 64, stdout: '' });
     t.match(stderr, says);
-    t.match(stderr, /^[^\n]*\nsallyport suggest --help[^\n]*\n$/, 'in one line');
+    t.match(stderr, /^[^\n]+\nTry: sallyport suggest --help\n$/, 'in one line');
   });
 }
 
