@@ -15,7 +15,7 @@ export interface DecisionTally {
 }
 
 /** Different decisions that are counted apart, and the characters that they may take: whatever clients ask, and for ever. */
-export const mostCounted = { decisions: 4096, chars: 2 * 1024 * 1024 } as const;
+export const mostCounted = { decisions: 2048, chars: 1024 * 1024 } as const;
 
 /**
  * Decisions since the start, each different one once with its count. Where there are more than may be kept, half are given up
@@ -85,11 +85,13 @@ function byTurns(decisions: readonly CountedDecision[], [grouping, ...finer]: re
   if (grouping === undefined) return decisions.toSorted((a, b) => b.lastMs - a.lastMs);
   let groups = [...Map.groupBy(decisions, grouping).values()].map((group) => byTurns(group, finer));
   const inTurn: CountedDecision[] = [];
-  for (let i = 0; groups.length > 0; i++) {
-    inTurn.push(...groups.flatMap((group) => group[i] ?? []));
-    groups = groups.filter(({ length }) => length > i + 1);
+  let round = 0;
+  for (; groups.length > 1; round++) {
+    for (const group of groups) inTurn.push(group[round] as CountedDecision);
+    groups = groups.filter(({ length }) => length > round + 1);
   }
-  return inTurn;
+  // What one group alone has left needs no turns: most of a flood.
+  return [...inTurn, ...(groups[0]?.slice(round) ?? [])];
 }
 
 /*
@@ -97,8 +99,10 @@ function byTurns(decisions: readonly CountedDecision[], [grouping, ...finer]: re
  * for the name of a field.
  */
 
+const permitted = ',"verdict":"permit"';
+
 function outcomeOf({ text }: CountedDecision): string {
-  return text.includes('"verdict":"permit"') ? 'permit' : 'other';
+  return text.includes(permitted) ? 'permit' : 'other';
 }
 
 function clientOf({ text }: CountedDecision): string {

@@ -49,7 +49,11 @@ const answers: readonly (readonly [title: string, answer: RequestListener, says:
     (_, response) => response.writeHead(404).end('not found\n'),
     /answers 404: not found; that is no record of decisions .*\[no-proxy\]/,
   ],
-  ['another server', (_, response) => response.end('<html>'), /answers 200; that is no record of decisions .*\[no-proxy\]/],
+  [
+    'another server',
+    (_, response) => response.end('<html>'),
+    /answers 200; that is no record of decisions .*\[no-proxy\]/,
+  ],
   [
     'a server with much to say',
     (_, response) => response.writeHead(500).end(`\u001b[31m${'x'.repeat(5000)}`),
