@@ -15,7 +15,10 @@ export interface DecisionTally {
 }
 
 /** Different decisions that are counted apart, and the characters that they may take: whatever clients ask, and for ever. */
-export const mostCounted = { decisions: 2048, chars: 1024 * 1024 } as const;
+interface MostCounted {
+  readonly decisions: number;
+  readonly chars: number;
+}
 
 /**
  * Decisions since the start, each different one once with its count. Where there are more than may be kept, half are given up
@@ -24,8 +27,13 @@ export const mostCounted = { decisions: 2048, chars: 1024 * 1024 } as const;
  */
 export class DecisionCounts {
   #counted = new Map<string, { -readonly [K in keyof CountedDecision]: CountedDecision[K] }>();
+  readonly #most: MostCounted;
   #chars = 0;
   #lost = 0;
+
+  constructor(most: MostCounted = { decisions: 2048, chars: 1024 * 1024 }) {
+    this.#most = most;
+  }
 
   add({ text, reason, count, firstMs, lastMs }: CountedDecision): void {
     if (!this.#again(text, count, firstMs, lastMs)) this.#begin(text, reason, count, firstMs, lastMs);
@@ -56,7 +64,7 @@ export class DecisionCounts {
   #begin(text: string, reason: string, count: number, firstMs: number, lastMs: number): void {
     this.#counted.set(text, { text, reason, count, firstMs, lastMs });
     this.#chars += text.length + reason.length;
-    if (this.#counted.size > mostCounted.decisions || this.#chars > mostCounted.chars) this.#thin();
+    if (this.#counted.size > this.#most.decisions || this.#chars > this.#most.chars) this.#thin();
   }
 
   #thin(): void {
@@ -64,7 +72,7 @@ export class DecisionCounts {
     let chars = 0;
     for (const each of byTurns([...this.#counted.values()], [outcomeOf, clientOf, kindOf])) {
       chars += each.text.length + each.reason.length;
-      if (kept.size >= mostCounted.decisions / 2 || chars > mostCounted.chars / 2) break;
+      if (kept.size >= this.#most.decisions / 2 || chars > this.#most.chars / 2) break;
       kept.add(each);
     }
     this.#chars = 0;

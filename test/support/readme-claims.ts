@@ -137,6 +137,7 @@ export const claims: Readonly<Record<string, Checks>> = {
   },
   'Recording and replaying decisions': {
     'With `SALLYPORT_DECISIONS=all`': 'unit/telemetry/decision-records unit/telemetry/decision-file fuzz/explain-wire',
+    'Whatever is recorded': 'unit/telemetry/decision-counts e2e/decisions-asked',
     '`replay` decides each line': 'unit/bin/replay unit/records/read e2e/decisions',
     'With the first policy': noClaim,
   },

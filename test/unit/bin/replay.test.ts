@@ -180,7 +180,10 @@ t.test('wrong usage', async (t) => {
   const file = join(temporaryFolder(t), 'policy.yaml');
   writeFileSync(file, documents);
   const rows: readonly (readonly [args: readonly string[], stderr: RegExp])[] = [
-    [['--policy', file], /no log \(name a file, or - for standard input\) \[missing-argument\]/],
+    [
+      ['--policy', file],
+      /no log \(name a file, - for standard input, or a running proxy by --from URL\) \[missing-argument\]/,
+    ],
     [['/absent.jsonl', '--policy', file], /\/absent\.jsonl cannot be read: no such file or folder/],
     [['-'], /no policy/],
     [['-', '--policy', '-'], /standard input is for the log/],
