@@ -5,9 +5,10 @@
 
 /**
  * C0, DEL, C1, line and paragraph separators, and whatever Unicode calls a format: the marks that reorder text
- * (CVE-2021-42574), and those that cannot be seen, with which two names look alike.
+ * (CVE-2021-42574), and those that cannot be seen, with which two names look alike; and what is no character, which readers
+ * of YAML refuse even in a comment.
  */
-const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}]/gu;
 
 function escaped(character: string): string {
   const known = ['\n', '\r', '\t'].indexOf(character);
