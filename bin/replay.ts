@@ -24,7 +24,8 @@ export const main: Main<'replay'> = async (line, io) => {
   const command = exampleCommand(paths, line);
   if (line.has('json')) io.stdout.write(`${jsonText(replayJson(comparison, read, command))}\n`);
   else io.stdout.write(replayText(comparison, read, command, io.stdout));
-  return comparison.differences().some(({ change }) => change !== 'moved') ? 1 : 0;
+  if (comparison.differences().some(({ change }) => change !== 'moved')) return 1;
+  return read.bad > 0 ? usageExit : 0;
 };
 
 function refuseInput(paths: readonly string[]): void {

@@ -33,7 +33,7 @@ export const exitMeanings = {
   replay: {
     0: 'nothing would be decided otherwise',
     1: 'something would',
-    64: 'wrong usage, unreadable log or policy',
+    64: 'wrong usage, unreadable policy, a log or a line of it that cannot be read (the others are compared)',
   },
   test: {
     0: 'all cases passed',
@@ -43,7 +43,7 @@ export const exitMeanings = {
   suggest: {
     0: 'all that was allowed is allowed, and nothing that was refused',
     1: 'not quite: standard error and the comments say what',
-    64: 'wrong usage, unreadable log',
+    64: 'wrong usage, unreadable log, or none of its lines can be read',
   },
   certs: { 0: 'written', 1: 'nothing could be written', 64: 'wrong usage' },
   inject: { 0: 'done', 1: 'errors, nothing is printed', 64: 'wrong usage' },
