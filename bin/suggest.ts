@@ -1,14 +1,17 @@
-import { readFileSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { fileFault } from '../lib/config/file-fault.ts';
 import { usageExit } from '../lib/errors/exits.ts';
 import { authorizerOf } from '../lib/policy/authorizer.ts';
 import { compileNow } from '../lib/policy/compile/compile.ts';
 import type { Authorizer } from '../lib/policy/decision.ts';
+import type { PolicyDocument } from '../lib/policy/documents/types.ts';
 import type { Workload } from '../lib/policy/workload.ts';
 import { jsonText } from '../lib/printable.ts';
+import type { Problem } from '../lib/problem.ts';
 import type { ReadTally } from '../lib/records/read.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
+import type { ResourceRef } from '../lib/resource-ref.ts';
+import { printable } from '../lib/suggest/comments.ts';
 import { Evidence } from '../lib/suggest/evidence.ts';
 import type { Existing } from '../lib/suggest/merge.ts';
 import { type Suggestion, suggest } from '../lib/suggest/suggest.ts';
@@ -16,6 +19,7 @@ import { complain, type Io, type Main, UsageError } from './arguments.ts';
 import { problemText } from './check.ts';
 import { readLogs } from './log-files.ts';
 import { workloadOf } from './pod.ts';
+import { replaceFile } from './replace-file.ts';
 import { portOf } from './replay.ts';
 
 export const main: Main<'suggest'> = async (line, io) => {
@@ -33,30 +37,60 @@ export const main: Main<'suggest'> = async (line, io) => {
     portOf: (given) => portOf(given ?? fallback, workload),
   });
   const read = await readLogs(line, io, (record, occurrence) => evidence.add(record, occurrence));
+  let invalid: readonly Problem[] = [];
   const suggestion = suggest(evidence, workload, {
     exact: line.has('exact'),
     existing,
-    load: (text) => inForce(text, workload),
+    load: (text) => {
+      const { authorizer, problems } = loaded(text, workload);
+      invalid = problems.filter(({ severity }) => severity === 'error');
+      return authorizer;
+    },
     portOf: (given) => portOf(given ?? null, workload),
   });
+  const whole = existing?.with(suggestion.text) ?? suggestion.text;
+  if (existing !== null && merged !== null && line.has('in-place')) {
+    if (invalid.length === 0 && suggestion.text !== '') replaceFile(merged, existing.text, whole);
+  } else if (!line.has('json')) io.stdout.write(whole);
   if (line.has('json')) io.stdout.write(`${jsonText(jsonOf(suggestion, evidence, read), 2)}\n`);
-  else if (merged !== null && line.has('in-place')) replaceFile(merged, existing?.with(suggestion.text) ?? '');
-  else io.stdout.write(existing?.with(suggestion.text) ?? suggestion.text);
-  sayTally(suggestion, evidence, io);
-  return isWhole(suggestion, evidence) ? 0 : 1;
+  for (const problem of invalid.slice(0, mostSaid)) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
+  sayTally(suggestion, evidence, read, io);
+  if (read.decisions === 0 && read.bad > 0) return usageExit;
+  return isWhole(suggestion, evidence) && invalid.length === 0 && read.bad === 0 && read.lost === 0 ? 0 : 1;
 };
 
+/** Of what is wrong of one kind, the first so many. */
+const mostSaid = 10;
+
 /** Null, with the problems printed, where it cannot be read: nothing is added to what nobody can read. */
-function existingPolicy(path: string, workload: Workload, io: Io): Existing | null {
+function existingPolicy(path: string, workload: Workload, io: Io): (Existing & { readonly text: string }) | null {
   const load = loadPolicyNow({ paths: [path], namespace: workload.namespace });
   for (const problem of load.problems) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
-  if (load.broken) return null;
+  if (load.problems.some(({ severity }) => severity === 'error')) return null;
   const text = textOf(path);
   const ended = text === '' || text.endsWith('\n') ? text : `${text}\n`;
   return {
+    text,
     names: load.documents.map(({ name }) => name),
+    isOpenTo: (server) => load.documents.some((document) => opens(document, server)),
     with: (added) => (added === '' ? text : `${ended}---\n${added}`),
   };
+}
+
+/** Whether it authorizes somebody for all of the Server. */
+function opens(document: PolicyDocument, server: ResourceRef): boolean {
+  switch (document.kind) {
+    case 'AuthorizationPolicy': {
+      const { target } = document.spec;
+      return target.kind === 'namespace' || (target.kind === 'server' && target.name === server.name);
+    }
+    case 'ServerAuthorization':
+      return !('name' in document.spec.server) || document.spec.server.name === server.name;
+    case 'Server':
+      return document.name === server.name && document.spec.accessPolicy !== 'deny';
+    default:
+      return false;
+  }
 }
 
 /** @throws UsageError */
@@ -69,29 +103,16 @@ function textOf(path: string): string {
   }
 }
 
-/** All of it or nothing. @throws UsageError */
-function replaceFile(path: string, text: string): void {
-  const target = realpathSync(path);
-  const beside = join(dirname(target), `.${basename(target)}.${process.pid}`);
-  try {
-    writeFileSync(beside, text, { mode: statSync(target).mode, flag: 'wx' });
-    renameSync(beside, target);
-  } catch (error) {
-    rmSync(beside, { force: true });
-    const { why, remedy } = fileFault(path, error);
-    throw new UsageError('not-written', `${path} cannot be replaced: ${why}`, remedy);
-  }
-}
-
-/** Of a policy as `run` would have it. */
-function inForce(text: string, workload: Workload): Authorizer {
-  const load = loadPolicyNow({ paths: [], texts: [{ file: 'suggestion', text }], namespace: workload.namespace });
-  return authorizerOf(compileNow(load.documents, workload).index);
+/** A policy as `run` would have it. */
+function loaded(text: string, workload: Workload): { authorizer: Authorizer; problems: readonly Problem[] } {
+  const texts = [{ file: 'suggestion', text }];
+  const { documents, problems } = loadPolicyNow({ paths: [], texts, namespace: workload.namespace });
+  return { authorizer: authorizerOf(compileNow(documents, workload).index), problems };
 }
 
 /** Everything that was allowed is, and nothing that was refused. */
 function isWhole({ refused, allowed }: Suggestion, { tally }: Evidence): boolean {
-  return refused.length === 0 && allowed.length === 0 && tally.beyond === 0;
+  return refused.length === 0 && allowed.length === 0 && tally.beyond + tally.unheld + tally.untold === 0;
 }
 
 function jsonOf({ text, refused, allowed }: Suggestion, { tally, seen }: Evidence, read: ReadTally): object {
@@ -105,19 +126,30 @@ function jsonOf({ text, refused, allowed }: Suggestion, { tally, seen }: Evidenc
   };
 }
 
-function sayTally({ refused, allowed }: Suggestion, { tally, seen }: Evidence, io: Io): void {
+function sayTally({ refused, allowed }: Suggestion, { tally, seen }: Evidence, { lost }: ReadTally, io: Io): void {
   const say = (message: string, hint = ''): void => complain(io, 'warning', { code: 'suggestion', message, hint });
   if (seen.count === 0) {
     say('the log holds nothing that was allowed', 'record decisions with SALLYPORT_DECISIONS=all, or add --refused');
   }
-  for (const { what, why } of refused.slice(0, 10)) say(`${what} is not allowed: ${why}`);
-  if (refused.length > 10) say(`${refused.length - 10} more are not allowed`);
+  for (const { what, why } of refused.slice(0, mostSaid)) say(`${printable(what)} is not allowed: ${why}`);
+  if (refused.length > mostSaid) say(`${refused.length - mostSaid} more are not allowed`);
   if (allowed.length > 0) {
     const message = `${allowed.length} kinds of request were refused then and are allowed by it`;
     say(message, 'they differ from others by host, query, headers or time; see them with sallyport replay');
   }
   if (tally.beyond > 0)
     say(`${tally.beyond} decisions are left out: there are too many different ones`, 'split the log');
+  if (tally.unheld > 0)
+    say(`${tally.unheld} refusals are not held against it: there are too many different ones`, 'split the log');
+  if (tally.undecided > 0) {
+    const message = `${tally.undecided} decisions are left out: their lines do not say what was decided, or on which port`;
+    say(message, 'record decisions with SALLYPORT_DECISIONS=all, or name a port with --port');
+  }
+  if (tally.untold > 0) {
+    const message = `${tally.untold} decisions are left out: their lines do not say what was asked for, or not by whom`;
+    say(message, 'record decisions with SALLYPORT_DECISIONS=all');
+  }
+  if (lost > 0) say(`${lost} decisions are not in the log: its writer has given them up`);
   if (tally.silent > 0)
     say(`${tally.silent} connections on which nothing came are left out`, 'name TCP probes with --probe');
 }

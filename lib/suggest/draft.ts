@@ -3,7 +3,7 @@ import { portsOfServer, type Workload } from '../policy/workload.ts';
 import type { DecisionRecord } from '../records/record.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import { type ClientFacts, type Grant, grantsFor, tellingGrants } from './clients.ts';
-import { type ClientUse, type Evidence, type Group, note, type Seen } from './evidence.ts';
+import { type ClientUse, type Evidence, type Group, groupText, note, type Seen } from './evidence.ts';
 import { byCaller, type Constraints, clientsKey, joined, type Match, matchesOf, type Unwritten } from './matches.ts';
 import type { Missing } from './merge.ts';
 import { formMatches, formText, pathOf } from './paths.ts';
@@ -39,6 +39,8 @@ export type SuggestedAddition =
       readonly target: ResourceRef;
       readonly grants: readonly Grant[];
       readonly groups: ReadonlySet<string>;
+      /** What its clients asked for. */
+      readonly asked: ReadonlySet<string>;
     }
   | {
       readonly kind: 'routes';
@@ -103,6 +105,7 @@ function additionOf(
         target: place.target,
         grants: allGrants(uses, keys, facts, constraints),
         groups: keys,
+        asked: new Set(groups.map(groupText)),
       };
     }
     case 'routes': {

@@ -1,6 +1,7 @@
+import { identityOfName } from '../identity-name.ts';
 import { parseIp } from '../ip.ts';
 import type { DecisionRecord, Occurrence } from '../records/record.ts';
-import { classOf, pathOf, segmentsOf, shapeOf } from './paths.ts';
+import { classOf, isPlain, pathOf, segmentsOf, shapeOf } from './paths.ts';
 
 /** How often something was seen, and when (RFC 3339; null where no line says it). */
 export interface Seen {
@@ -47,12 +48,25 @@ export interface Group {
   readonly paths: Map<string, Map<string, ClientUse>>;
   /** Values seen in each segment, of the first `most.values`. */
   readonly values: readonly Set<string>[];
-  /** There were more paths than are kept: it can no longer be written out path by path. */
-  overflowed: boolean;
+  /** Decisions on further paths than are kept: it can no longer be written out path by path. Null: there were none. */
+  others: Seen | null;
 }
 
-/** Bounds of what is kept, however long the log. */
-const most = { groups: 20_000, paths: 64, values: 64, addresses: 64, uses: 400_000, refused: 100_000 } as const;
+/** As comments call it. */
+export function groupText({ carried, method, shape }: Group): string {
+  return carried === 'bytes' ? 'bytes' : `${method} ${shape.replace(/^= /, '')}`;
+}
+
+/** Bounds of what is kept, however long the log. `chars`: of the questions that are kept, in all. */
+const most = {
+  groups: 20_000,
+  paths: 64,
+  values: 64,
+  addresses: 64,
+  uses: 400_000,
+  refused: 100_000,
+  chars: 128 * 1024 * 1024,
+} as const;
 
 export interface EvidenceOptions {
   /** Take what was refused for wanted, too. */
@@ -73,8 +87,12 @@ export interface EvidenceTally {
   silent: number;
   /** Lines that do not say what was decided, or not where. */
   undecided: number;
+  /** Allowed, but the lines do not say what was asked for, or by whom. */
+  untold: number;
   /** Beyond what is kept. */
   beyond: number;
+  /** Of `refused` those beyond what is kept: whether the suggestion lets them in is not known. */
+  unheld: number;
 }
 
 /** What a log says that clients have done, in bounded memory: the input of `draft`. */
@@ -82,10 +100,13 @@ export class Evidence {
   readonly groups = new Map<string, Group>();
   /** What was refused, each once: nothing that is suggested may let it in. */
   readonly refused = new Map<DecisionRecord, number>();
-  readonly tally: EvidenceTally = { refused: 0, implied: 0, silent: 0, undecided: 0, beyond: 0 };
+  readonly tally: EvidenceTally = { refused: 0, implied: 0, silent: 0, undecided: 0, untold: 0, beyond: 0, unheld: 0 };
   readonly seen: Seen = { count: 0, first: null, last: null };
   readonly #options: EvidenceOptions;
   #uses = 0;
+  #chars = 0;
+  /** Of `refused`: equal records of a long log are not always one object. */
+  readonly #refusedKeys = new Set<string>();
 
   constructor(options: EvidenceOptions) {
     this.#options = options;
@@ -102,7 +123,7 @@ export class Evidence {
     const wanted = decided.verdict === 'permit' || (this.#options.refused && isRefusal(decided.verdict));
     if (!wanted || question.protocol === 'accept') {
       this.tally.refused += count;
-      if (isRefusal(decided.verdict) && this.refused.size < most.refused) this.refused.set(record, port);
+      if (isRefusal(decided.verdict)) this.#refuse(record, port, count);
     } else if (question.protocol === 'connect') {
       this.tally.silent += count;
     } else if (this.#isImplied(record)) {
@@ -110,6 +131,25 @@ export class Evidence {
     } else {
       this.#take(record, port, occurrence);
     }
+  }
+
+  #refuse(record: DecisionRecord, port: number, count: number): void {
+    if (this.refused.has(record)) return;
+    const key = JSON.stringify([record.question, record.omits, record.salt]);
+    if (this.#refusedKeys.has(key)) return;
+    if (this.refused.size >= most.refused || !this.#hasRoom(2 * key.length)) {
+      this.tally.unheld += count;
+      return;
+    }
+    this.#refusedKeys.add(key);
+    this.refused.set(record, port);
+  }
+
+  /** Takes the room, where there is that much. */
+  #hasRoom(chars: number): boolean {
+    if (this.#chars + chars > most.chars) return false;
+    this.#chars += chars;
+    return true;
   }
 
   #isImplied(record: DecisionRecord): boolean {
@@ -123,11 +163,11 @@ export class Evidence {
     const path = carried === 'bytes' ? '' : pathIn(record);
     const method = carried === 'bytes' ? '' : (record.question.method ?? '');
     if (caller === null || path === null) {
-      this.tally.undecided += occurrence.count;
+      this.tally.untold += occurrence.count;
       return;
     }
     const group = this.#group(port, carried, method, path);
-    const use = group === null ? null : this.#use(group, path, caller, record);
+    const use = group === null ? null : this.#use(group, path, caller, record, occurrence);
     if (use === null) {
       this.tally.beyond += occurrence.count;
       return;
@@ -141,44 +181,46 @@ export class Evidence {
     const key = `${port} ${carried} ${method} ${shape}`;
     let group = this.groups.get(key);
     if (group === undefined) {
-      if (this.groups.size >= most.groups) return null;
-      const values = segmentsOf(path).map(() => new Set<string>());
-      group = { key, port, carried, method, shape, paths: new Map(), values, overflowed: false };
+      if (this.groups.size >= most.groups || !this.#hasRoom(key.length)) return null;
+      // Of any other path no segment stands for others.
+      const values = isPlain(path) ? segmentsOf(path).map(() => new Set<string>()) : [];
+      group = { key, port, carried, method, shape, paths: new Map(), values, others: null };
       this.groups.set(key, group);
     }
-    for (const [at, segment] of segmentsOf(path).entries()) {
-      const values = group.values[at];
-      if (values !== undefined && values.size < most.values && classOf(segment) !== null) values.add(segment);
-    }
+    if (group.values.length > 0) noteValues(group, path);
     return group;
   }
 
   /** Beyond the paths that are kept, one stands for all others. */
-  #use(group: Group, path: string, caller: Caller, record: DecisionRecord): ClientUse | null {
+  #use(group: Group, path: string, caller: Caller, record: DecisionRecord, occurrence: Occurrence): ClientUse | null {
     let kept = path;
     if (!group.paths.has(path) && group.paths.size >= most.paths) {
       // Only what has a form may be left out path by path: the form stands for it.
       if (!group.values.some(({ size }) => size > 1)) return null;
-      group.overflowed = true;
+      group.others ??= { count: 0, first: null, last: null };
+      note(group.others, occurrence);
       kept = group.paths.keys().next().value as string;
     }
-    let uses = group.paths.get(kept);
-    if (uses === undefined) {
-      uses = new Map();
-      group.paths.set(kept, uses);
-    }
+    const uses = group.paths.get(kept) ?? new Map<string, ClientUse>();
     const variant = variantOf(record);
     const key = `${callerKey(caller)}\n${JSON.stringify(variant)}`;
     let use = uses.get(key);
     if (use === undefined) {
-      if (this.#uses >= most.uses) return null;
+      if (this.#uses >= most.uses || !this.#hasRoom(JSON.stringify(record.question).length)) return null;
       this.#uses += 1;
       use = { caller, addresses: new Set(), variant, record, count: 0, first: null, last: null };
-      uses.set(key, use);
+      group.paths.set(kept, uses.set(key, use));
     }
     const ip = parseIp(record.question.client);
     if (ip !== undefined && use.addresses.size < most.addresses) use.addresses.add(ip.text);
     return use;
+  }
+}
+
+function noteValues({ values }: Group, path: string): void {
+  for (const [at, segment] of segmentsOf(path).entries()) {
+    const seen = values[at];
+    if (seen !== undefined && seen.size < most.values && classOf(segment) !== null) seen.add(segment);
   }
 }
 
@@ -196,9 +238,12 @@ export function note(seen: Seen, { count, first, last }: Pick<Occurrence, 'count
   if (last !== null && (seen.last === null || last > seen.last)) seen.last = last;
 }
 
-/** Null for what is no address. */
+/** Null for what is no address, and for what no certificate gives as an identity: `*` would be a grant to everybody. */
 function callerOf({ question: { identity, client } }: DecisionRecord): Caller | null {
-  if (identity !== undefined) return { kind: 'identity', name: identity };
+  if (identity !== undefined) {
+    const found = identityOfName(identity);
+    return found === null ? null : { kind: 'identity', name: found.name };
+  }
   const ip = parseIp(client);
   return ip === undefined ? null : { kind: 'address', ip: ip.text };
 }

@@ -1,6 +1,16 @@
 import { push } from '../policy/lists.ts';
-import { type ClientUse, callerKey, type EvidenceKind, type Group, note, type Seen, type Variant } from './evidence.ts';
-import { anySegment, classOf, isPlain, type PathForm, type PathPart, segmentsOf } from './paths.ts';
+import { oneLine } from '../printable.ts';
+import {
+  type ClientUse,
+  callerKey,
+  type EvidenceKind,
+  type Group,
+  groupText,
+  note,
+  type Seen,
+  type Variant,
+} from './evidence.ts';
+import { anySegment, classOf, isPlain, longestPath, type PathForm, type PathPart, segmentsOf } from './paths.ts';
 
 /** Requests that a suggested route takes. */
 export interface Match {
@@ -39,9 +49,6 @@ export const namesRule = 16;
 /** As the Gateway API names them; others no route can ask for. */
 const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'CONNECT', 'OPTIONS', 'TRACE', 'PATCH']);
 const callPath = /^\/((?:\.?[A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)*)\/([A-Za-z_]\w*)$/;
-/** As the CRDs allow. */
-const longestPath = 1024;
-
 /** Why no route can ask for it; null where one can. */
 function unwritable(method: string, path: string, call: boolean): string | null {
   if (call) return callPath.test(path) && method === 'POST' ? null : 'it is no gRPC call that a GRPCRoute can name';
@@ -51,6 +58,23 @@ function unwritable(method: string, path: string, call: boolean): string | null 
   if (/[^\x21-\x7e]/.test(path) || path.includes('#')) return 'its path holds characters that no HTTPRoute should name';
   return null;
 }
+
+const hostName = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*$/;
+const fieldName = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}$/;
+const fieldValue = /^[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?$/;
+const mostFields = 16;
+
+/** Why no route can ask for its host and fields; null where one can. A name that begins with `*.` would be many hosts. */
+function unwritableVariant({ host, headers }: Variant): string | null {
+  if (host !== '' && !hostName.test(host)) return 'its host is no name that a route can have';
+  const odd = headers.find(([name, value]) => !fieldName.test(name) || !fieldValue.test(value));
+  if (odd !== undefined) return `no route can ask for what is in its header ${oneLine(odd[0])}`;
+  if (headers.length > mostFields || new Set(headers.map(([name]) => name)).size < headers.length)
+    return 'no route can ask for so many headers, or for one twice';
+  return null;
+}
+
+const tooMany = 'there are too many of them to tell each from what was refused';
 
 export function matchesOf(group: Group, call: boolean, constraints: Constraints, unwritten: Unwritten[]): Match[] {
   const carried = call ? 'grpc' : 'http';
@@ -67,13 +91,25 @@ export function matchesOf(group: Group, call: boolean, constraints: Constraints,
     return { carried, method: group.method, form, variant, why: null, seen: total(callers.values()), callers, groups };
   };
   if (constraints.telling.has(group.key)) {
+    if (group.others !== null)
+      unwritten.push({
+        what: `${groupText(group)}, beyond ${group.paths.size} of them`,
+        why: tooMany,
+        seen: group.others,
+      });
     return written.flatMap(([path, uses]) =>
-      byVariant(uses.values()).map((alike) => exactly(path, (alike[0] as ClientUse).variant, alike)),
+      byVariant(uses.values()).flatMap((alike) => {
+        const { variant } = alike[0] as ClientUse;
+        const why = unwritableVariant(variant);
+        if (why === null) return [exactly(path, variant, alike)];
+        unwritten.push({ what: `${group.method} ${path}`, why, seen: total(alike) });
+        return [];
+      }),
     );
   }
   const exact = constraints.exactPaths === 'all' || constraints.exactPaths.has(group.key);
   const [first] = written;
-  if (call || first === undefined || (exact && !group.overflowed) || !isPlain(first[0])) {
+  if (call || first === undefined || (exact && group.others === null) || !isPlain(first[0])) {
     return written.map(([path, uses]) => exactly(path, null, uses.values()));
   }
   const parts = segmentsOf(first[0]).map((segment, at): PathPart => {
@@ -92,7 +128,7 @@ export function matchesOf(group: Group, call: boolean, constraints: Constraints,
 }
 
 function numberOf(group: Group, at: number): string {
-  return group.overflowed ? `${group.values[at]?.size ?? 0} or more` : String(group.values[at]?.size ?? 0);
+  return group.others !== null ? `${group.values[at]?.size ?? 0} or more` : String(group.values[at]?.size ?? 0);
 }
 
 /** Names of no class: where very many stand in one place, for the same clients, the place is any name. */

@@ -10,6 +10,8 @@ export type PolicyAnswers = (record: DecisionRecord) => Answer;
 export interface Existing {
   /** Names of its documents, whatever their kind. */
   readonly names: readonly string[];
+  /** Whether somebody is authorized for all of this Server: whatever is added to it, they may use it, too. */
+  isOpenTo(server: ResourceRef): boolean;
   /** Its text with more documents behind it. */
   with(added: string): string;
 }

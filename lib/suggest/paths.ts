@@ -41,11 +41,14 @@ const classes: readonly SegmentClass[] = [
 /** Any one segment that no server reads in another way. */
 export const anySegment: SegmentClass = segmentClass('any', '[0-9A-Za-z_~.@:=+,-]+', 'one segment of any name');
 
+/** As the CRDs allow. */
+export const longestPath = 1024;
+
 /** What every server reads alike; other paths are written out as they came. */
 const plain = /^\/(?:(?!\.\.?(?:\/|$))[\w\-~.@:=+,]+(?:\/|$))*$/;
 
 export function isPlain(path: string): boolean {
-  return plain.test(path);
+  return path.length <= longestPath && plain.test(path);
 }
 
 /** The class of a segment; null for one that stands for itself. */
@@ -64,9 +67,12 @@ export function segmentsOf(path: string): readonly string[] {
   return path.split('/').slice(1);
 }
 
-/** A path with the names of classes in place of the segments that have one: what such paths have in common. */
+/**
+ * A path with the names of classes in place of the segments that have one: what such paths have in common. Any other path is
+ * one of its own, and none of those, even where it holds such a name.
+ */
 export function shapeOf(path: string): string {
-  if (!isPlain(path)) return path;
+  if (!isPlain(path)) return `= ${path}`;
   const named = segmentsOf(path).map((segment) => {
     const found = classOf(segment);
     return found === null ? segment : `{${found.name}}`;

@@ -3,9 +3,10 @@ import type { DecisionRecord } from '../records/record.ts';
 import { type Answer, answerTo, type PortOf } from '../replay/answer.ts';
 import { type Draft, type DraftFacts, draft, takenBy } from './draft.ts';
 import type { ClientUse, Evidence } from './evidence.ts';
+import { type Faults, headOf } from './head.ts';
 import type { Constraints, Unwritten } from './matches.ts';
 import { type Existing, missingIn, type PolicyAnswers } from './merge.ts';
-import { headOf, policyText, unwrittenText, type WriteFacts, Writer } from './write.ts';
+import { policyText, type WriteFacts, Writer } from './write.ts';
 
 export type SuggestFacts = DraftFacts & WriteFacts;
 
@@ -50,7 +51,7 @@ export function suggest(evidence: Evidence, facts: SuggestFacts, options: Sugges
   };
   for (;;) {
     const drafted = draft(evidence, wanted, facts, constraints);
-    const text = textOf(drafted, evidence, facts, existing, []);
+    const text = textOf(drafted, evidence, facts, existing, { refused: [], allowed: [] });
     const wrong = held(evidence, unwanted, answers(text));
     const narrower = narrowed(constraints, drafted, wrong);
     if (narrower === null) return settled(drafted, evidence, facts, existing, wrong);
@@ -74,10 +75,11 @@ function lets(answer: Answer, verdict: 'permit' | 'refusal'): boolean {
 /** @param unwanted what was refused and is not let in by a policy that exists. */
 function held(evidence: Evidence, unwanted: Unwanted, now: PolicyAnswers): Wrong {
   const refused: { what: string; port: number; use: ClientUse }[] = [];
-  for (const { port, method, paths } of evidence.groups.values()) {
+  for (const { port, carried, method, paths } of evidence.groups.values()) {
     for (const [path, uses] of paths) {
       for (const use of uses.values()) {
-        if (lets(now(use.record), 'refusal')) refused.push({ what: `${method} ${path}`.trim(), port, use });
+        const what = carried === 'bytes' ? `bytes on port ${port}` : `${method} ${path}`;
+        if (lets(now(use.record), 'refusal')) refused.push({ what, port, use });
       }
     }
   }
@@ -117,9 +119,9 @@ function settled(
     const why = 'servers read its path in more ways than a route can name, or another document takes it';
     if (!known.has(what) && !others.has(what)) others.set(what, { what, why, seen: use });
   }
-  const text = textOf(drafted, evidence, facts, existing, [...others.values()]);
+  const refused = [...drafted.unwritten, ...others.values()];
   const allowed = wrong.allowed.map(({ record }) => record);
-  return { text, refused: [...drafted.unwritten, ...others.values()], allowed };
+  return { text: textOf(drafted, evidence, facts, existing, { refused, allowed }), refused, allowed };
 }
 
 function textOf(
@@ -127,12 +129,11 @@ function textOf(
   evidence: Evidence,
   facts: SuggestFacts,
   existing: Existing | null,
-  others: readonly Unwritten[],
+  faults: Faults,
 ): string {
-  const writer = new Writer(facts, existing?.names ?? []);
+  const writer = new Writer(facts, existing);
   for (const port of drafted.ports) writer.port(port);
   for (const addition of drafted.additions) writer.addition(addition);
   if (existing !== null && writer.documents.length === 0) return '';
-  const head = [...headOf(drafted, evidence.seen), ...others.slice(0, 20).map(unwrittenText)];
-  return policyText(head, writer.documents);
+  return policyText(headOf(drafted, evidence, existing !== null, faults), writer.documents);
 }

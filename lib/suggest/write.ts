@@ -1,11 +1,12 @@
 import { parse } from 'yaml';
 import type { Workload } from '../policy/workload.ts';
-import { oneLine, wrapped } from '../printable.ts';
+import { wrapped } from '../printable.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import { accountOf, type ClientSeen, type Grant, type NetworkBlock } from './clients.ts';
-import type { Draft, PortDraft, RouteDraft, SuggestedAddition } from './draft.ts';
-import type { Seen } from './evidence.ts';
-import { type Match, namesRule, type Unwritten } from './matches.ts';
+import { commented, counted, number, period, printable, times } from './comments.ts';
+import type { PortDraft, RouteDraft, SuggestedAddition } from './draft.ts';
+import type { Match } from './matches.ts';
+import type { Existing } from './merge.ts';
 import { Names } from './names.ts';
 import { formText, patternOf, segmentsOf } from './paths.ts';
 
@@ -30,11 +31,14 @@ export interface WrittenDocument {
 export class Writer {
   readonly #facts: WriteFacts;
   readonly #names: Names;
+  readonly #isOpenTo: (server: ResourceRef) => boolean;
   readonly documents: WrittenDocument[] = [];
 
-  constructor(facts: WriteFacts, taken: Iterable<string>) {
+  /** @param beside names that are taken, and which Servers have clients of their own, in a policy that exists. */
+  constructor(facts: WriteFacts, beside: Pick<Existing, 'names' | 'isOpenTo'> | null) {
     this.#facts = facts;
-    this.#names = new Names(taken);
+    this.#names = new Names(beside?.names ?? []);
+    this.#isOpenTo = (server) => beside?.isOpenTo(server) === true;
   }
 
   port(port: PortDraft): void {
@@ -65,26 +69,43 @@ export class Writer {
 
   /** Beside what there is. */
   addition(addition: SuggestedAddition): void {
-    if (addition.kind === 'routes') this.#routes(addition.routes, addition.server.name, addition.calls);
-    else this.#grants(addition.grants, addition.target, addition.target.name);
+    if (addition.kind === 'routes') {
+      const { server, routes, calls } = addition;
+      const comments = this.#isOpenTo(server)
+        ? [`Wider than what was seen: who is authorized for all of Server ${server.name} may use this route, too.`]
+        : [];
+      this.#routes(routes, server.name, calls, comments);
+      return;
+    }
+    const { target, grants, asked } = addition;
+    this.#grants(grants, target, target.name, [
+      `Wider than what was seen: for all of ${documentText(target)}. Seen: ${listText(asked)}.`,
+    ]);
   }
 
-  #routes(routes: readonly RouteDraft[], server: string, calls: boolean): void {
-    for (const route of routes) this.#route(route, server, calls);
+  #routes(routes: readonly RouteDraft[], server: string, calls: boolean, comments: readonly string[] = []): void {
+    for (const route of routes) this.#route(route, server, calls, comments);
   }
 
-  #route({ host, matches, grants }: RouteDraft, server: string, calls: boolean): void {
+  #route({ host, matches, grants }: RouteDraft, server: string, calls: boolean, comments: readonly string[]): void {
     const perRoute = mostMatches * mostRules;
     for (let at = 0; at < matches.length; at += perRoute) {
       const own = matches.slice(at, at + perRoute);
       const name = this.#names.unique(`${server}-${routeWord(own[0] as Match)}`);
-      this.#routeDocument(own, host, server, name, calls);
+      this.#routeDocument(own, host, server, name, calls, comments);
       const kind = calls ? 'GRPCRoute' : 'HTTPRoute';
       this.#grants(grants, { group: calls ? gateway : linkerd, kind, name }, name);
     }
   }
 
-  #routeDocument(matches: readonly Match[], host: string | null, server: string, name: string, calls: boolean): void {
+  #routeDocument(
+    matches: readonly Match[],
+    host: string | null,
+    server: string,
+    name: string,
+    calls: boolean,
+    comments: readonly string[],
+  ): void {
     const lines = [
       `parentRefs: [{ group: ${linkerd}, kind: Server, name: ${scalar(server)} }]`,
       ...(host === null ? [] : [`hostnames: [${scalar(host)}]`]),
@@ -100,11 +121,11 @@ export class Writer {
       }
     }
     const version = calls ? `${gateway}/v1` : `${linkerd}/v1beta3`;
-    this.#document([], version, calls ? 'GRPCRoute' : 'HTTPRoute', name, lines);
+    this.#document(comments, version, calls ? 'GRPCRoute' : 'HTTPRoute', name, lines);
   }
 
   /** One AuthorizationPolicy for each kind of client, with what it refers to. */
-  #grants(grants: readonly Grant[], target: ResourceRef, base: string): void {
+  #grants(grants: readonly Grant[], target: ResourceRef, base: string, comments: readonly string[] = []): void {
     const { group, kind, name } = target;
     for (const grant of grants) {
       const own = this.#names.unique(
@@ -114,8 +135,9 @@ export class Writer {
         ...('names' in grant ? [this.#identities(grant.names, own)] : []),
         ...('blocks' in grant ? [this.#networks(grant.blocks, own)] : []),
       ];
-      this.#document([`By ${clientsText(grant.seen)}.`], `${linkerd}/v1alpha1`, 'AuthorizationPolicy', own, [
-        `targetRef: { group: ${group}, kind: ${kind === 'server' ? 'Server' : kind}, name: ${scalar(name)} }`,
+      const said = [...comments, `By ${clientsText(grant.seen)}.`];
+      this.#document(said, `${linkerd}/v1alpha1`, 'AuthorizationPolicy', own, [
+        `targetRef: { group: ${group}, kind: ${kindText(kind)}, name: ${scalar(name)} }`,
         'requiredAuthenticationRefs:',
         ...required.map((ref) => `  - ${ref}`),
       ]);
@@ -170,26 +192,6 @@ export function policyText(head: readonly string[], documents: readonly WrittenD
   return `${head.map((each) => linesOf(each).map(commented).join('\n')).join('\n#\n')}\n\n${texts.join('---\n')}`;
 }
 
-/** What the head of a suggestion says. */
-export function headOf(draft: Draft, seen: Seen): string[] {
-  const matches = draft.ports.flatMap(({ routes }) => routes.flatMap((route) => route.matches));
-  const rules: string[] = [];
-  if (matches.some(({ why }) => why !== null)) {
-    rules.push(
-      `Wider than what was seen, where a comment says so: a segment of a path stands for all of its kind where two values of one kind (numbers, UUIDs, long hexadecimal digits or tokens) or ${namesRule} names were seen in its place.`,
-    );
-  }
-  return [
-    `Suggested by sallyport suggest from ${decisions(seen.count)}${period(seen)}. What was not seen is refused. Read it before you apply it.`,
-    ...rules,
-    ...draft.unwritten.slice(0, 20).map(unwrittenText),
-  ];
-}
-
-export function unwrittenText({ what, why, seen }: Unwritten): string {
-  return `Not allowed: ${printable(what)} (${times(seen.count)}): ${why}.`;
-}
-
 function evidenceText({ form, method, why, seen, callers }: Match): string[] {
   const by = callers.size === 1 ? '1 client' : `${callers.size} clients`;
   const evidence = `${capital(times(seen.count))}, by ${by}${period(seen)}.`;
@@ -213,6 +215,19 @@ function headersText(variant: Match['variant']): string {
 function callText({ form, variant }: Match): string {
   const [service = '', method = ''] = form.kind === 'exact' ? segmentsOf(form.path) : [];
   return `{ method: { service: ${scalar(service)}, method: ${scalar(method)} }${headersText(variant)} }`;
+}
+
+function kindText(kind: string): string {
+  return kind === 'server' ? 'Server' : kind;
+}
+
+function documentText({ kind, name }: ResourceRef): string {
+  return `${kindText(kind)} ${name}`;
+}
+
+function listText(asked: ReadonlySet<string>): string {
+  const named = [...asked].slice(0, mostNamed).map(printable);
+  return [...named, ...(asked.size > mostNamed ? [`${number(asked.size - mostNamed)} more`] : [])].join(', ');
 }
 
 function accountRef({ namespace, name }: { namespace: string; name: string }, facts: WriteFacts): string {
@@ -259,7 +274,8 @@ function selectorOf({ labels }: WriteFacts): string {
 /** A scalar of YAML within a flow mapping: plain where it reads back as the same string, quoted otherwise. */
 function scalar(value: string | number): string {
   if (typeof value === 'number') return String(value);
-  if (/^[A-Za-z/][\w./-]*$/.test(value) && parse(value) === value) return value;
+  // As kubectl reads it: `no` and `on` are no strings in YAML 1.1.
+  if (/^[A-Za-z/][\w./-]*$/.test(value) && parse(value, { version: '1.1' }) === value) return value;
   return JSON.stringify(value).replace(
     /[\u007f-\uffff]/g,
     (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`,
@@ -272,40 +288,11 @@ function clientsText(seen: readonly ClientSeen[]): string {
   return [...named, ...(others > 0 ? [`${number(others)} more`] : [])].join(', ');
 }
 
-function period({ first, last }: Seen): string {
-  if (first === null || last === null) return '';
-  const [from, to] = [moment(first), moment(last)];
-  return from === to ? `, ${from}` : `, ${from} to ${to}`;
-}
-
-/** To the second. */
-function moment(time: string): string {
-  return printable(time.replace(/\.\d+Z$/, 'Z'));
-}
-
-/** What a client sent stays inside one line. */
-function printable(text: string): string {
-  return oneLine(text).slice(0, 300);
-}
-
-function number(count: number): string {
-  return count.toLocaleString('en-US');
-}
-function counted(count: number, noun: string): string {
-  return `${number(count)} ${noun}${count === 1 ? '' : 's'}`;
-}
 const requests = (count: number): string => counted(count, 'request');
-const decisions = (count: number): string => counted(count, 'decision');
 const connections = (count: number): string => counted(count, 'connection');
-function times(count: number): string {
-  return count === 1 ? 'once' : `${number(count)} times`;
-}
+
 function capital(text: string): string {
   return text.slice(0, 1).toUpperCase() + text.slice(1);
-}
-
-function commented(line: string): string {
-  return `# ${line}`;
 }
 
 /** Lines of at most a hundred characters. */

@@ -208,6 +208,72 @@ const rows: readonly Row[] = [
     ],
     has: [/- "true"/, /value: "\/\{x\}"/],
   },
+  {
+    title: 'names that kubectl, which reads YAML 1.1, would read as something else',
+    lines: [
+      { identity: workloadName('no', 'shop'), path: '/a' },
+      { identity: workloadName('y', 'shop'), path: '/b' },
+    ],
+    has: [/name: "no"/, /name: "y"/],
+  },
+  {
+    title: 'an identity that no certificate gives is no grant to everybody',
+    lines: [{ path: '/a' }, ...['*', '*.test', '', 'a b'].map((identity) => ({ identity, path: '/a' }))],
+    has: [/Not allowed: 4 decisions/],
+    hasNot: [/MeshTLSAuthentication/],
+    status: 1,
+    says: /4 decisions are left out/,
+  },
+  {
+    title: 'what is no character, which a strict reader of YAML refuses even in a comment',
+    lines: [{ identity: checkout, path: '/a\ufffe\u{1ffff}' }],
+    has: [/Not allowed: GET \/a\\ufffe\\ud83f\\udfff/],
+    status: 1,
+    says: /is not allowed/,
+  },
+  {
+    title: 'a host that no route can have, where hosts tell, spoils nothing for the others',
+    lines: [
+      ...['good.test', '*.test', 'under_score', '[::1]:80', 'a..b'].map((host) => ({ host, path: '/a' })),
+      { path: '/a', host: 'bad.test', verdict: 'deny', status: 403, authz: null },
+    ],
+    has: [/hostnames: \[good\.test\]/],
+    hasNot: [/hostnames: \["/],
+    status: 1,
+    says: /its host is no name that a route can have/,
+  },
+  {
+    title: 'a header that no route can ask for, where headers tell',
+    lines: [
+      ...[['a'], [''], ['é'], ['a\nb'], ['a', 'b'], ['x'.repeat(5000)]].map((key) => ({
+        headers: { key },
+        path: '/a',
+      })),
+      { path: '/a', headers: { key: ['z'] }, verdict: 'deny', status: 403, authz: null },
+    ],
+    has: [/headers: \[\{ name: key, value: a \}\]/],
+    status: 1,
+    says: /no route can ask for what is in its header key/,
+  },
+  {
+    title: 'a path that is spelt like a form of paths is none of them',
+    lines: [
+      ...many(3, (i) => ({ identity: checkout, path: `/orders/${i}` })),
+      { identity: web, path: '/orders/{number}' },
+    ],
+    has: [/value: "\/orders\/\[0-9\]\+"/, /value: "\/orders\/\{number\}"/, /By front\/web \(1\)\./],
+    hasNot: [/namespace: front \}[\s\S]*namespace: front \}/],
+  },
+  {
+    title: 'more paths than are kept apart, of which hosts tell what was refused',
+    lines: [
+      ...many(80, (i) => ({ path: `/orders/${i}`, host: 'in.test' })),
+      { path: '/orders/7', host: 'out.test', verdict: 'deny', status: 403, authz: null },
+    ],
+    has: [/Not allowed: GET \/orders\/\{number\}, beyond 64 of them \(16 times\)/],
+    status: 1,
+    says: /too many of them to tell each from what was refused/,
+  },
 ];
 
 for (const { title, lines, flags = [], has, hasNot = [], status = 0, says } of rows) {
@@ -277,6 +343,21 @@ spec:
   t.equal(readFileSync(policy, 'utf8'), printed.stdout);
   const again = await runSallyport(t, ['suggest', file, ...pod, '--merge', policy]);
   t.equal(again.stdout, printed.stdout, 'and then nothing is missing');
+});
+
+t.test('lines that cannot be read', async (t) => {
+  const file = join(folder, 'other.log');
+  const allowed = line({ identity: checkout, path: '/a' });
+  for (const [text, status] of [
+    ['hello\nworld\n', 64],
+    [`${allowed}\nhello\n`, 1],
+    [`${allowed}\n{"decision":1,"time":"2026-11-20T14:00:00.000Z","lost":3}\n`, 1],
+  ] as const) {
+    writeFileSync(file, text);
+    const { code, stderr } = await runSallyport(t, ['suggest', file, ...pod]);
+    t.equal(code, status, text);
+    t.match(stderr, /is neither JSON nor a line of the log|3 decisions are not in the log/);
+  }
 });
 
 t.test('what is wrong', async (t) => {
