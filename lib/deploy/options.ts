@@ -75,6 +75,12 @@ export const options = {
     fallback: 'sallyport-policy',
     parse: read.objectName,
   }),
+  'candidate-configmap': ours({
+    value: 'NAME',
+    says: "the ConfigMap of a candidate policy, which may come, go and change while the pod runs; {serviceaccount} in it is the pod's",
+    shown: 'no candidate',
+    parse: read.objectName,
+  }),
   'identity-secret': ours({
     value: 'NAME',
     says: "a Secret with tls.crt, tls.key and ca.crt; {serviceaccount} in it is the pod's",
@@ -223,6 +229,27 @@ export const options = {
     shown: 'off',
     variable: 'SALLYPORT_ACCESS_LOG',
     parse: read.variableText('SALLYPORT_ACCESS_LOG'),
+  }),
+  decisions: ours({
+    value: 'WHICH',
+    says: 'off, refused or all: decisions to record, on standard output and for suggest --from',
+    shown: 'off',
+    variable: 'SALLYPORT_DECISIONS',
+    parse: read.variableText('SALLYPORT_DECISIONS'),
+  }),
+  'decisions-interval': ours({
+    value: 'DURATION',
+    says: 'equal decisions are counted for so long and are one line, or off',
+    shown: 'off',
+    variable: 'SALLYPORT_DECISIONS_INTERVAL',
+    parse: read.variableText('SALLYPORT_DECISIONS_INTERVAL'),
+  }),
+  'decisions-hash': ours({
+    value: null,
+    says: 'values of header fields are hashed in them',
+    shown: 'false',
+    variable: 'SALLYPORT_DECISIONS_HASH',
+    parse: boolean,
   }),
   workers: ours({
     value: 'NUMBER',

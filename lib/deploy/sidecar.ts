@@ -13,13 +13,19 @@ export const initName = 'sallyport-init';
 export const proxyName = 'sallyport';
 export const volumeName = {
   policy: 'sallyport-policy',
+  candidate: 'sallyport-candidate',
   pod: 'sallyport-pod',
   identity: 'sallyport-identity',
   run: 'sallyport-run',
 } as const;
 export const adminPortName = 'linkerd-admin';
 
-const folder = { policy: '/etc/sallyport/policy', pod: '/etc/sallyport/pod', identity: '/etc/sallyport/identity' };
+const folder = {
+  policy: '/etc/sallyport/policy',
+  candidate: '/etc/sallyport/candidate',
+  pod: '/etc/sallyport/pod',
+  identity: '/etc/sallyport/identity',
+} as const;
 
 /** What Kubernetes gives a pod that does not say, and what Sallyport takes where the pod would give it longer. */
 const grace = { ofPods: 30, longest: 120 } as const;
@@ -49,11 +55,13 @@ export function sidecar(settings: InjectSettings, pod: SidecarPod): Sidecar {
     image: options.image ?? `sallyport:${settings.version}`,
     ...(options['image-pull-policy'] === null ? {} : { imagePullPolicy: options['image-pull-policy'] }),
   };
-  const identitySecret = options['identity-secret'];
+  const { 'identity-secret': identitySecret, 'candidate-configmap': candidate } = options;
   const redirected = isRedirected(options);
   const volumes = [
     // Not optional: without the ConfigMap the pod waits, and says so in its events, rather than run without policy.
     { name: volumeName.policy, configMap: { name: options['policy-configmap'] } },
+    // Optional: nothing waits for what decides nothing.
+    ...(candidate === null ? [] : [{ name: volumeName.candidate, configMap: { name: candidate, optional: true } }]),
     {
       name: volumeName.pod,
       downwardAPI: { items: [{ path: 'labels', fieldRef: { fieldPath: 'metadata.labels' } }] },
@@ -148,13 +156,16 @@ function proxy(image: Image, pod: SidecarPod, resources: Resources) {
       seccompProfile: { type: 'RuntimeDefault' },
     },
     volumeMounts: [
-      { name: volumeName.policy, mountPath: folder.policy, readOnly: true },
-      { name: volumeName.pod, mountPath: folder.pod, readOnly: true },
-      ...(options['identity-secret'] === null
-        ? []
-        : [{ name: volumeName.identity, mountPath: folder.identity, readOnly: true }]),
+      mounted('policy'),
+      ...(options['candidate-configmap'] === null ? [] : [mounted('candidate')]),
+      mounted('pod'),
+      ...(options['identity-secret'] === null ? [] : [mounted('identity')]),
     ],
   };
+}
+
+function mounted(volume: keyof typeof folder) {
+  return { name: volumeName[volume], mountPath: folder[volume], readOnly: true };
 }
 
 /** One that no container of the pod has: a Service, a Server or a probe that means the app's port must find it alone. */
@@ -186,6 +197,7 @@ function environment({ options, facts, spec }: SidecarPod): EnvVar[] {
     ...given('SALLYPORT_PROBES', probeList(facts.probes)),
     ...given('SALLYPORT_LOOPBACK_PORTS', unnamedPortList(facts)),
     ...given('SALLYPORT_POLICY', folder.policy),
+    ...given('SALLYPORT_CANDIDATE_POLICY', options['candidate-configmap'] === null ? null : folder.candidate),
     // Both families, where the kernel has both.
     ...(isRedirected(options) ? given('SALLYPORT_INBOUND_LISTEN', `[::]:${redirectPort}`) : []),
     ...given('SALLYPORT_ADMIN_LISTEN', `[::]:${options['admin-port']}`),

@@ -2,16 +2,17 @@
  * A candidate while it lives: reloads of either policy under open connections, files that go bad or away, promotion, and the gauge
  * that says when to promote.
  */
-import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { ask, startWithCandidate, type WithCandidate } from '../../support/candidate.ts';
 import { documentsOf, type GuardedPort } from '../../support/candidate-documents.ts';
-import { replaceFile } from '../../support/files.ts';
+import { replaceFile, temporaryFolder } from '../../support/files.ts';
 import { scrape } from '../../support/metrics.ts';
-import { openAdmin } from '../../support/open-policy.ts';
+import { openAdmin, policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
+import { startSallyport } from '../../support/sallyport.ts';
 import { startSniffingApp } from '../../support/sniffing-app.ts';
 import { until } from '../../support/until.ts';
 
@@ -162,6 +163,35 @@ t.test('files of the candidate go bad and away, and traffic does not notice', as
   await until('another one to differ', async () => (await counted({ agreement: 'differs' })) === 1);
   client.socket.destroy();
   t.equal((await ask(sallyport.adminPort, '/ready')).status, 200);
+  t.match(await sallyport.stop(), { code: 0 });
+});
+
+t.test('an optional ConfigMap: a folder that is empty at first, and filled as a kubelet does', async (t) => {
+  const app = await startSniffingApp(t);
+  const [port, home] = [await freePort(), temporaryFolder(t)];
+  const folder = join(home, 'candidate');
+  mkdirSync(folder);
+  const sallyport = await startSallyport(t, {
+    env: {
+      ...policyEnvironment(home, documentsOf(port, open)),
+      SALLYPORT_CANDIDATE_POLICY: folder,
+      SALLYPORT_INBOUND_PORTS: `127.0.0.1:${port}=127.0.0.1:${app.port}`,
+    },
+  });
+  t.equal(await fresh(port), 200);
+  t.match(JSON.parse((await ask(sallyport.adminPort, '/candidate')).body), { state: 'none', load: { generation: 0 } });
+  const volume = '..2026_11_22_15_00_00.1';
+  mkdirSync(join(folder, volume));
+  writeFileSync(join(folder, volume, 'policy.yaml'), documentsOf(port, shut) + openAdmin);
+  symlinkSync(volume, join(folder, '..data_tmp'));
+  renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+  symlinkSync('..data/policy.yaml', join(folder, 'policy.yaml'));
+  const gauge = async (): Promise<number> => (await scrape(sallyport.adminPort)).sum('sallyport_candidate_loaded');
+  await until('the candidate', async () => (await gauge()) === 1);
+  t.equal(await fresh(port), 200);
+  await until('it to differ', async () =>
+    (await ask(sallyport.adminPort, '/candidate?format=text')).body.includes('deny by the candidate'),
+  );
   t.match(await sallyport.stop(), { code: 0 });
 });
 

@@ -17,6 +17,10 @@ const variants: readonly [string, Given][] = [
     {
       'identity-secret': '{serviceaccount}-identity',
       'policy-configmap': 'policy-{serviceaccount}',
+      'candidate-configmap': 'candidate-{serviceaccount}',
+      decisions: 'all',
+      'decisions-interval': '60s',
+      'decisions-hash': 'true',
       'image-pull-policy': 'IfNotPresent',
       'image-pull-secrets': 'registry,other',
       'default-inbound-policy': 'audit',
@@ -143,9 +147,11 @@ t.test('the environment is one that Sallyport accepts, and says what the pod say
         const config = configOf(pod);
         t.same(config.faults, [], `${name}: no faults`);
         if (config.value === null) continue;
-        const { workload, warnings, identity } = config.value;
+        const { workload, warnings, identity, candidatePath, decisions } = config.value;
         t.same(warnings, [], `${name}: no warnings`);
         t.equal(identity !== null, all.given['identity-secret'] !== undefined);
+        t.equal(candidatePath !== null, all.given['candidate-configmap'] !== undefined);
+        t.match(decisions, all.given.decisions === undefined ? null : { which: 'all', intervalMs: 60_000, hash: true });
         const { facts } = readPod({ kind: 'Pod', metadata: {}, spec: before[index]?.pod.spec });
         const ports = new Map([...workload.namedPorts].filter(([port]) => port !== 'linkerd-admin'));
         t.same([...ports], [...(facts?.namedPorts ?? [])], `${name}: named ports`);

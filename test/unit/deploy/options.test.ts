@@ -29,6 +29,10 @@ const rows: Readonly<Record<OptionName, readonly [text: string, shows: string]>>
   'image-pull-policy': ['Always', '"imagePullPolicy":"Always"'],
   'image-pull-secrets': ['a, b,a', '"imagePullSecrets":[{"name":"a"},{"name":"b"}]'],
   'policy-configmap': ['policy-of-{serviceaccount}', '"configMap":{"name":"policy-of-robot"}'],
+  'candidate-configmap': [
+    'candidate-of-{serviceaccount}',
+    '{"name":"sallyport-candidate","configMap":{"name":"candidate-of-robot","optional":true}}',
+  ],
   'identity-secret': ['{serviceaccount}.{serviceaccount}', '"secretName":"robot.robot"'],
   'default-inbound-policy': ['audit', variable('DEFAULT_INBOUND_POLICY', 'audit')],
   'skip-inbound-ports': ['25, 90 - 99', '"--skip-inbound-ports=25,90-99"'],
@@ -50,6 +54,9 @@ const rows: Readonly<Record<OptionName, readonly [text: string, shows: string]>>
   'proxy-log-level': ['warn,linkerd=debug,linkerd2_proxy=trace', variable('LOG', 'debug')],
   'proxy-log-format': ['plain', variable('LOG_FORMAT', 'plain')],
   'access-log': ['apache', variable('ACCESS_LOG', 'apache')],
+  decisions: ['all', variable('DECISIONS', 'all')],
+  'decisions-interval': ['60s', variable('DECISIONS_INTERVAL', '60s')],
+  'decisions-hash': ['true', variable('DECISIONS_HASH', 'true')],
   workers: ['2', variable('WORKERS', '2')],
   'proxy-cpu-request': ['30m', '"requests":{"cpu":"30m","memory":"96Mi"}'],
   'proxy-cpu-limit': ['0.75', '"limits":{"cpu":"0.75","memory":"256Mi"}'],
@@ -221,7 +228,7 @@ t.test('each option is described, and by one name', async (t) => {
   for (const name of optionNames) {
     const { says, shown, value } = options[name];
     t.ok(says !== '' && shown !== '', name);
-    t.equal(value === null, name === 'own-address', `${name}: one switch`);
+    t.equal(value === null, ['own-address', 'decisions-hash'].includes(name), `${name}: a switch`);
   }
   t.equal(new Set(optionNames.map(annotationOf)).size, optionNames.length);
   t.equal(settings.namespace, 'default');
