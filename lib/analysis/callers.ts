@@ -87,11 +87,10 @@ class Regions {
       ];
     const longer = [...this.#suffixes].filter((other) => other !== suffix && other.endsWith(suffix));
     const wants: Want[] = [
-      { machine: patternMachine(`${dnsLabel}(?:\\.${dnsLabel})*`), holds: true },
       { machine: patternMachine(`.+${quoted(suffix)}`), holds: true },
       ...longer.map((other) => ({ machine: patternMachine(`.+${quoted(other)}`), holds: false })),
     ];
-    return this.#split(wants).map(([like, name]) => own(like, name));
+    return this.#split(dnsNames, wants).map(([like, name]) => own(like, name));
   }
 
   spiffe(): TlsClass[] {
@@ -107,8 +106,7 @@ class Regions {
           this.#fresh((label) => `spiffe://${label}.example/x`, null),
         ),
       ];
-    const machine = patternMachine('spiffe://[a-z][a-z0-9.-]*[a-z0-9](?:/[A-Za-z0-9_-]+)*');
-    return this.#split([{ machine, holds: true }]).map(([like, name]) => own(like, name));
+    return this.#split(spiffeNames, []).map(([like, name]) => own(like, name));
   }
 
   #fresh(make: (label: string) => string, suffix: string | null): string {
@@ -127,16 +125,16 @@ class Regions {
   }
 
   /** A name for each way in which the expressions hold or do not; none where there is no such name. */
-  #split(region: readonly Want[]): (readonly [NameTest[], string])[] {
+  #split(form: NameForm, region: readonly Want[]): (readonly [NameTest[], string])[] {
     const known = { machine: wordsMachine([...this.#exact]), holds: false };
     let parts: { readonly like: NameTest[]; readonly wants: readonly Want[]; readonly name: string }[] = [];
-    const first = this.#find([...region, known]);
+    const first = this.#find(form, [...region, known]);
     if (first !== null) parts = [{ like: [], wants: [...region, known], name: first }];
     for (const pattern of this.#patterns) {
       parts = parts.flatMap((part) =>
         [true, false].flatMap((holds) => {
           const wants = [...part.wants, { machine: patternMachine(pattern), holds }];
-          const name = patternHolds(pattern, part.name) === holds ? part.name : this.#find(wants, pattern);
+          const name = patternHolds(pattern, part.name) === holds ? part.name : this.#find(form, wants, pattern);
           return name === null ? [] : [{ like: [...part.like, { pattern, holds }], wants, name }];
         }),
       );
@@ -144,9 +142,9 @@ class Regions {
     return parts.map(({ like, name }) => [like, name] as const);
   }
 
-  #find(wants: readonly Want[], pattern = ''): string | null {
+  #find(form: NameForm, wants: readonly Want[], pattern = ''): string | null {
     try {
-      return textOf(wants);
+      return nameOf(form, wants);
     } catch (error) {
       if (!(error instanceof TooLarge)) throw error;
       this.unexamined.push(pattern);
@@ -155,7 +153,51 @@ class Regions {
   }
 }
 
+/** The names of one kind that a client can have, by more and more of them: see identity-name.ts. */
+interface NameForm {
+  /** Those that most have; some. */
+  readonly plain: string;
+  /** All but for the bounds of their lengths, which make an automaton large; and more than all. */
+  readonly loose: string;
+  /** All, but for the length of the whole. */
+  readonly all: string;
+  readonly never: string;
+}
+
 const dnsLabel = '[a-z](?:[a-z0-9-]*[a-z0-9])?';
+const looseLabel = '[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?';
+const anyLabel = '[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?';
+const dnsNames: NameForm = {
+  plain: `${dnsLabel}(?:\\.${dnsLabel})*`,
+  loose: `${looseLabel}(?:\\.${looseLabel})*`,
+  all: `${anyLabel}(?:\\.${anyLabel})*`,
+  never: '(?:.*\\.)?[0-9]+',
+};
+const spiffeNames: NameForm = {
+  plain: 'spiffe://[a-z][a-z0-9.-]*[a-z0-9](?:/[A-Za-z0-9_-]+)*',
+  loose: 'spiffe://[a-z0-9._-]+(?:/[A-Za-z0-9._-]+)*',
+  all: 'spiffe://[a-z0-9._-]{1,255}(?:/[A-Za-z0-9._-]+)*',
+  never: 'spiffe://[^/]*/(?:.*/)?\\.\\.?(?:/.*)?',
+};
+
+/** A name that is as wanted, the plainest; null where there is none. @throws {TooLarge} */
+function nameOf({ plain, loose, all, never }: NameForm, wants: readonly Want[]): string | null {
+  const like = (pattern: string): string | null =>
+    textOf([
+      { machine: patternMachine(pattern), holds: true },
+      { machine: patternMachine(never), holds: false },
+      ...wants,
+    ]);
+  const first = like(plain) ?? like(loose);
+  if (first === null || isName(first)) return first;
+  // The shortest is too long, or a part of it is: where the whole is, all others are as well.
+  const exact = like(all);
+  return exact !== null && isName(exact) ? exact : null;
+}
+
+function isName(text: string): boolean {
+  return identityOfName(text)?.name === text;
+}
 
 /** Whether a name that a route asks of the verified identity is this class's. */
 export function nameHolds(test: NamedMatch, tls: TlsClass): boolean {

@@ -129,7 +129,7 @@ export class GatheredTests {
   #values(kind: 'header' | 'query', name: string): readonly string[] | null {
     const of = (tests: readonly Test[]): NamedMatch[] =>
       tests.flatMap((test) => (test.kind === kind && test.match.name === name ? [test.match] : []));
-    return valuesFor(of(this.holding), of(this.failing), !(kind === 'header' && singular.has(name)));
+    return valuesFor(kind, of(this.holding), of(this.failing), !(kind === 'header' && singular.has(name)));
   }
 
   /** One name has at most one value, and expressions are left to the classes of clients. */

@@ -8,32 +8,41 @@ import { wordsMachine } from './words.ts';
  * hold; where a header may come once only, one value must answer for all of them.
  */
 
-/** Plain ones first. */
-const shapes = ['(?:[!-~](?:[ -~]*[!-~])?)?', '(?:[^\\x00-\\x20\\x7f](?:[^\\x00-\\x1f\\x7f]*[^\\x00-\\x20\\x7f])?)?'];
+const plain = '(?:[!-~](?:[ -~]*[!-~])?)?';
+/**
+ * What values may be, plain ones first: of fields all that HTTP takes for one (RFC 9110 section 5.5; a tab may stand within),
+ * of parameters any text, which comes escaped.
+ */
+const shapes = {
+  header: [plain, '(?:[^\\x00-\\x20\\x7f](?:[^\\x00-\\x08\\x0a-\\x1f\\x7f]*[^\\x00-\\x20\\x7f])?)?'],
+  query: [plain, '(?s:.*)'],
+} as const;
+export type ValueKind = keyof typeof shapes;
 
 /** The values to send, none where the field may be absent; null where no values do. @throws {TooLarge} */
 export function valuesFor(
+  kind: ValueKind,
   holding: readonly ValueMatch[],
   failing: readonly ValueMatch[],
   severalFit: boolean,
 ): readonly string[] | null {
   if (holding.length === 0) return [];
   if (!severalFit) {
-    const value = valueFor(holding, failing);
+    const value = valueFor(kind, holding, failing);
     return value === null ? null : [value];
   }
   const values: string[] = [];
   // Texts in full come first: they may do for an expression as well.
   for (const test of [...holding].sort((a, b) => Number(a.type === 'regex') - Number(b.type === 'regex'))) {
     if (values.some((value) => valueHolds(test, value))) continue;
-    const value = valueFor([test], failing);
+    const value = valueFor(kind, [test], failing);
     if (value === null) return null;
     values.push(value);
   }
   return values;
 }
 
-function valueFor(holding: readonly ValueMatch[], failing: readonly ValueMatch[]): string | null {
+function valueFor(kind: ValueKind, holding: readonly ValueMatch[], failing: readonly ValueMatch[]): string | null {
   const exact = holding.find(({ type }) => type === 'exact');
   if (exact !== undefined) {
     const { value } = exact;
@@ -48,7 +57,7 @@ function valueFor(holding: readonly ValueMatch[], failing: readonly ValueMatch[]
       .map(({ value }) => ({ machine: patternMachine(value), holds: false })),
     { machine: wordsMachine(texts), holds: false },
   ];
-  for (const like of shapes) {
+  for (const like of shapes[kind]) {
     const value = textOf([{ machine: patternMachine(like), holds: true }, ...wants]);
     if (value !== null) return value;
   }
