@@ -101,7 +101,7 @@ t.test('names that no client can have are in none', async (t) => {
     'spiffe://[A-Z]+/a',
     '[a-z]{64,}',
     '-.*',
-    '.*-',
+    '[a-z]*-',
     'a[.][.]b',
   ]) {
     const sides = [elsewhere, route({ headers: like('l5d-client-id', pattern) })].map((documents) => sideOf(documents));
