@@ -19,12 +19,16 @@ export interface AskedQuestion {
 const maxPath = 2048;
 const maxText = 256;
 
-/** @param request null: there was none. Of its header fields only those are told by which it is known what comes with it. */
+/**
+ * @param request null: there was none. Of its header fields only those are told by which it is known what comes with it.
+ * @param asksQuery whether a policy looks at the query: otherwise it is left out, as secrets are sent in queries.
+ */
 export function questionOf(
   port: number,
   client: Client,
   protocol: AskedQuestion['protocol'],
   request: RequestFacts | null,
+  asksQuery: boolean,
 ): AskedQuestion {
   const about = { port, client: client.ip.text, ...tlsOf(client), protocol };
   if (request === null) return about;
@@ -32,7 +36,7 @@ export function questionOf(
   return {
     ...about,
     method: clip(method, maxText),
-    path: clip(textOf(query === '' ? path : `${path}?${query}`), maxPath),
+    path: clip(textOf(query === '' || !asksQuery ? path : `${path}?${query}`), maxPath),
     host: clip(textOf(host), maxText),
     ...(carries === 'nothing' ? {} : { headers: carrying[carries] }),
   };

@@ -259,10 +259,11 @@ export class CandidateWatch {
   ): DisagreementRow | null {
     const { client, port, protocol, request } = asked;
     const met = { subject, port, enforced: sideOf(decision), candidate: sideOf(candidate) };
+    const asksQuery = [this.#options.enforced, this.#candidate].some((policy) => policy.port(port).asks.query);
     return this.#disagreements.row(met, () => ({
       enforced: besideReasons(this.#options.enforced, port, client, request, decision),
       candidate: besideReasons(this.#candidate, port, client, request, candidate),
-      example: questionOf(port, client, protocol, request),
+      example: questionOf(port, client, protocol, request, asksQuery),
     }));
   }
 }

@@ -100,6 +100,22 @@ function again(path = '/'): RecordedFacts {
   return { ...plainFacts, path, noted: null };
 }
 
+t.test('a query, which may hold secrets, is told only where a route of either policy looks at it', (t) => {
+  const routed = (match: string): PolicyIndex => indexOf(`${shutText}${route('r', match)}`);
+  const rows = [
+    ['path: {value: /orders}', '/a'],
+    ['queryParams: [{name: id, value: "1"}]', '/a?id=2&token=secret'],
+  ] as const;
+  for (const [match, path] of rows) {
+    const { ask, watch, lines } = stage(routed(match));
+    ask({ ...again('/a'), query: 'id=2&token=secret' });
+    const [met] = watch.compared().disagreements;
+    t.equal(met?.example.path, path);
+    t.equal(lines.join('').includes('secret'), path.includes('secret'));
+  }
+  t.end();
+});
+
 t.test('no candidate is loaded: nothing is counted', async (t) => {
   const { ask, counted, watch } = stage(null);
   ask(again());
