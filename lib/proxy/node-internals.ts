@@ -3,11 +3,12 @@ import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { CodedError } from '../errors/coded-error.ts';
 import type { CodedLog } from '../errors/complaint.ts';
+import { canIntercept } from './node-intercept.ts';
 import { canLend, canWriteAtOnce } from './node-streams.ts';
 
 /*
- * All that is used of Node without being documented, but for how sockets read and write at once (node-streams.ts) and for
- * TLS sockets (tls/node-tls.ts). Nothing else in lib/ reaches for such a thing, and `checkNode` looks for each at the start.
+ * All that is used of Node without being documented, but for how sockets read and write at once (node-streams.ts), how
+ * their bytes are had before TLS has them (node-intercept.ts), and for TLS sockets (tls/node-tls.ts). Nothing else in lib/ reaches for such a thing, and `checkNode` looks for each at the start.
  * What undici does not document is in http1/library/undici-pool.ts: its pieces, and one message.
  */
 
@@ -266,6 +267,13 @@ const interfaces: readonly NodeInterface[] = [
     isNeeded: always,
     without: 'each write takes more time',
     isThere: ({ writeBuffer }) => typeof writeBuffer === 'function' && canWriteAtOnce(),
+  },
+  {
+    name: 'HTTPParser of node:_http_common with consume, unconsume and getCurrentBuffer',
+    use: 'TLS handshakes in little memory',
+    isNeeded: always,
+    without: 'each connection over TLS takes 16 KiB more memory',
+    isThere: canIntercept,
   },
   {
     name: 'Buffer.prototype.latin1Slice',

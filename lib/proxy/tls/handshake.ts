@@ -5,6 +5,7 @@ import type { ClientIdentity } from '../../client.ts';
 import type { Deadlines, Expirable } from '../fairness/deadlines.ts';
 import type { Line } from '../fairness/line.ts';
 import { guarded, internalFault } from '../guard.ts';
+import { type Intercepted, intercept } from '../node-intercept.ts';
 import type { HandshakeFailure } from '../recorder.ts';
 import { closedFailure, errorFailure, type HandshakeContext, internalFailure } from './handshake-failure.ts';
 import type { HandshakeTurns } from './handshake-turns.ts';
@@ -39,6 +40,8 @@ export interface HandshakeServices {
 /** Where a fault of ours was met. */
 const entry = 'a TLS handshake';
 
+const nothing = Buffer.alloc(0);
+
 /** A TLS socket that nobody has taken: its end is all there is to know. */
 const ignore = (): void => {};
 
@@ -70,6 +73,8 @@ export class ServerHandshake implements Expirable {
   readonly #alpn: Buffer | null;
   readonly #done: (result: Handshake) => void;
   #secure: tls.TLSSocket | null = null;
+  /** What is read of the connection, until the handshake is over. */
+  #reads: Intercepted | null = null;
   /** What TLS has said, before the turn in which it is passed on. */
   #result: Handshake | null = null;
   #isPassed = false;
@@ -107,9 +112,22 @@ export class ServerHandshake implements Expirable {
     this.since = performance.now();
     deadlines.add(this);
     const unread = this.#unread;
-    this.#unread = unread.subarray(0, 0);
+    this.#unread = nothing;
+    this.#reads = intercept(this.#socket, this.#onBytes);
     feedTls(secure, unread);
   }
+
+  /**
+   * Certificates and a first request come at once, in more than TLS should be given in one piece (`feedTls`). Later reads are
+   * its own.
+   */
+  readonly #onBytes = (bytes: Buffer): void => {
+    try {
+      if (this.#secure !== null) feedTls(this.#secure, bytes);
+    } catch (error) {
+      internalFault(entry, this, error);
+    }
+  };
 
   readonly #onSecure = (): void => {
     const secure = this.#secure;
@@ -165,6 +183,8 @@ export class ServerHandshake implements Expirable {
   };
 
   #over(): void {
+    this.#reads?.release();
+    this.#reads = null;
     this.#services.turns.over(this.#socket);
     this.#services.deadlines.delete(this);
   }

@@ -1,5 +1,6 @@
 import type { X509Certificate } from 'node:crypto';
 import type { TLSSocket } from 'node:tls';
+import type { KnownCertificate, SoundChain } from './known-certificates.ts';
 
 /** Whom clients' certificates must lead to, now. */
 export interface TrustAnchors {
@@ -12,6 +13,9 @@ export interface TrustAnchors {
   endOfChain(leaf: X509Certificate, intermediates: readonly X509Certificate[]): number | null;
 }
 
+/** Of what a session is made: what tells of the client's certificate, and what it has sent with it. */
+export type SessionSocket = Pick<TLSSocket, 'getPeerX509Certificate'>;
+
 /** Milliseconds over which the chains of sessions are looked at: each takes some tenths of one. */
 const spreadMs = 5000;
 
@@ -21,53 +25,59 @@ const maxChain = 8;
 /** What is known of the chain. */
 type Chain =
   /** OpenSSL has verified it, and not said until when. */
-  | { readonly kind: 'unread' }
-  /** `untilMs` on the clock of `Date.now()`. */
-  | { readonly kind: 'read'; readonly generation: number; readonly untilMs: number }
-  | { readonly kind: 'expired'; readonly generation: number };
+  { readonly kind: 'unread' } | SoundChain | { readonly kind: 'expired'; readonly generation: number };
 
 const unread: Chain = { kind: 'unread' };
 
 /** A TLS session of a client that has shown a certificate: what its identity rests on, for as long as it is open. */
 export class PeerSession {
-  readonly #socket: TLSSocket;
-  readonly #leafUntilMs: number;
+  readonly #socket: SessionSocket;
+  readonly #leaf: KnownCertificate;
   #chain: Chain = unread;
   /** When the chain is looked at, on the clock of `performance.now()`; null where there is no reason to. */
   #checkAt: number | null = null;
 
-  /** @param leafUntilMs when its certificate expires, on the clock of `Date.now()`. */
-  constructor(socket: TLSSocket, leafUntilMs: number) {
+  /** @param leaf the client's certificate. */
+  constructor(socket: SessionSocket, leaf: KnownCertificate) {
     this.#socket = socket;
-    this.#leafUntilMs = leafUntilMs;
+    this.#leaf = leaf;
   }
 
   /**
    * Asked a few times a second. The chain is read once, after the handshake, which must not wait for it, and again when an
-   * anchor has gone or when it has come to its end, since another anchor may vouch for it by now.
+   * anchor has gone or when it has come to its end, since another anchor may vouch for it by now. A chain that is sound is so
+   * for every session of the same certificate, and only one of them reads it: it takes some tenths of a millisecond, and
+   * kilobytes outside of V8, which does not hurry to collect them. That there is none is said of a session's own alone.
    *
    * @param nowMs on the clock of `performance.now()`.
    * @param anchors null where there are none any more, and then nothing is trusted.
    */
   standing(nowMs: number, anchors: TrustAnchors | null): 'sound' | 'expired' | 'untrusted' {
-    if (this.#isInDoubt(anchors)) {
+    if (this.#isInDoubt(this.#chain, anchors)) {
+      const { chain } = this.#leaf;
       this.#checkAt ??= nowMs + Math.random() * spreadMs;
-      if (nowMs >= this.#checkAt) {
+      if (chain !== null && !this.#isInDoubt(chain, anchors)) {
+        this.#checkAt = null;
+        this.#chain = chain;
+      } else if (nowMs >= this.#checkAt) {
         this.#checkAt = null;
         const endsAtMs = anchors === null ? null : this.#endOfChain(anchors);
         if (anchors === null || endsAtMs === null) return 'untrusted';
         const { generation } = anchors;
-        this.#chain =
-          Date.now() > endsAtMs ? { kind: 'expired', generation } : { kind: 'read', generation, untilMs: endsAtMs };
+        if (Date.now() > endsAtMs) {
+          this.#chain = { kind: 'expired', generation };
+        } else {
+          this.#leaf.chain = { kind: 'sound', generation, untilMs: endsAtMs };
+          this.#chain = this.#leaf.chain;
+        }
       }
     }
-    return this.#chain.kind === 'expired' || Date.now() > this.#leafUntilMs ? 'expired' : 'sound';
+    return this.#chain.kind === 'expired' || Date.now() > this.#leaf.expiresAtMs ? 'expired' : 'sound';
   }
 
-  #isInDoubt(anchors: TrustAnchors | null): boolean {
-    const chain = this.#chain;
+  #isInDoubt(chain: Chain, anchors: TrustAnchors | null): boolean {
     if (chain.kind === 'unread' || chain.generation !== anchors?.generation) return true;
-    return chain.kind === 'read' && Date.now() > chain.untilMs;
+    return chain.kind === 'sound' && Date.now() > chain.untilMs;
   }
 
   /** Null, too, for a session that tells nothing of its certificate any more. */

@@ -1,15 +1,13 @@
-import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import type { SecureContext, TLSSocket } from 'node:tls';
-import { identityFromCertificate } from '../../certificate-names.ts';
-import type { ClientIdentity } from '../../client.ts';
 import type { ClientHello } from '../detect/client-hello.ts';
 import { Deadlines } from '../fairness/deadlines.ts';
 import type { OwnCertificate } from '../recorder.ts';
 import { failed, type Handshake, type HandshakeServices, ServerHandshake, securedBy } from './handshake.ts';
 import { certificateFailure, type HandshakeContext } from './handshake-failure.ts';
 import { HandshakeTurns } from './handshake-turns.ts';
+import { certificateInSession, KnownCertificates } from './known-certificates.ts';
 import { checkTls, verifyErrorOf } from './node-tls.ts';
 import { PeerSession, type TrustAnchors } from './peer-session.ts';
 
@@ -38,22 +36,6 @@ const offered: Record<AlpnPreference, Buffer> = {
   h2: protocolList(['h2', 'http/1.1']),
 };
 
-/**
- * Clients come back with the certificate that they had, and reading names takes a thirtieth of a handshake. Only what has
- * verified gets here, so nobody can fill this with certificates of their own making.
- */
-const maxKnown = 256;
-const maxKnownBytes = 4096;
-
-interface KnownCertificate {
-  readonly identity: ClientIdentity | null;
-  readonly expiresAtMs: number;
-}
-
-function readKnown(certificate: X509Certificate): KnownCertificate {
-  return { identity: identityFromCertificate(certificate.raw), expiresAtMs: certificate.validToDate.getTime() };
-}
-
 /** Milliseconds from the ClientHello to the end of the handshake, whatever comes on the way. */
 const handshakeMs = 10_000;
 
@@ -67,8 +49,7 @@ export class TlsTermination {
   readonly secureContext: SecureContext;
   readonly #own: OwnCertificate;
   readonly #services: HandshakeServices;
-  /** By the whole certificate, which alone decides. */
-  readonly #certificates = new Map<string, KnownCertificate>();
+  readonly #certificates = new KnownCertificates();
 
   /**
    * @param timeoutMs for a whole handshake.
@@ -113,26 +94,15 @@ export class TlsTermination {
    * A certificate that does not verify: failed.
    */
   #verified(socket: TLSSocket): Handshake {
-    const certificate = socket.getPeerX509Certificate();
-    if (certificate === undefined) return { kind: 'established', socket, identity: null, session: null };
     const fault = verifyErrorOf(socket);
-    if (fault !== null) return failed(certificateFailure(certificate, fault, this.#context()));
-    const { identity, expiresAtMs } = this.#known(certificate);
-    const session = new PeerSession(socket, expiresAtMs);
-    return { kind: 'established', socket, identity, session };
-  }
-
-  #known(certificate: X509Certificate): KnownCertificate {
-    const der = certificate.raw;
-    if (der.length > maxKnownBytes) return readKnown(certificate);
-    const key = der.toString('latin1');
-    let known = this.#certificates.get(key);
-    if (known === undefined) {
-      known = readKnown(certificate);
-      if (this.#certificates.size >= maxKnown) this.#certificates.clear();
-      this.#certificates.set(key, known);
+    let known = fault === null ? this.#certificates.find(certificateInSession(socket.getSession())) : null;
+    if (known === null) {
+      const certificate = socket.getPeerX509Certificate();
+      if (certificate === undefined) return { kind: 'established', socket, identity: null, session: null };
+      if (fault !== null) return failed(certificateFailure(certificate, fault, this.#context()));
+      known = this.#certificates.add(certificate);
     }
-    return known;
+    return { kind: 'established', socket, identity: known.identity, session: new PeerSession(socket, known) };
   }
 
   #context(): HandshakeContext {

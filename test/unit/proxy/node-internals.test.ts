@@ -1,5 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import http from 'node:http';
+import { createRequire } from 'node:module';
 import net from 'node:net';
 import tls from 'node:tls';
 import t from 'tap';
@@ -15,6 +16,11 @@ const handleClass: object = (() => {
   socket.destroy();
   return Object.getPrototypeOf(_handle);
 })();
+
+const httpCommon = createRequire(import.meta.url)('node:_http_common') as {
+  readonly HTTPParser: { prototype: object };
+};
+const { HTTPParser: parserClass } = httpCommon;
 
 /** As if Node had it no longer, or something else in its place, until the result is called. */
 function without(holder: object, name: string, value?: unknown): () => void {
@@ -96,6 +102,9 @@ t.test('what is gone is named, with the version of Node, and missed or done with
     // Only the look itself is then slower.
     [net, '_createServerHandle', 'nothing'],
     [Buffer.prototype, 'latin1Slice', 'warned'],
+    [parserClass.prototype, 'consume', 'warned'],
+    [parserClass.prototype, 'getCurrentBuffer', 'warned'],
+    [httpCommon, 'HTTPParser', 'warned'],
   ];
   for (const [holder, name, fate, redirected = true] of rows) {
     const other = name === '_destroy' ? destroyOtherwise : undefined;
