@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { writeWaiting } from './node-writes.ts';
 import { needsOrderlyEnd } from './resets.ts';
 
 /** Milliseconds without a byte after which a peer is taken to have read what was sent last. */
@@ -17,6 +18,7 @@ const lingerBytes = 16 * 1024 * 1024;
  */
 export function endAfterLastBytes(socket: Socket, patience: 'patient' | 'impatient'): void {
   if (socket.destroyed) return;
+  writeWaiting(socket);
   socket.removeAllListeners('data');
   socket.removeAllListeners('timeout');
   const end = (): void => {
@@ -60,6 +62,7 @@ export function endAfterLastBytes(socket: Socket, patience: 'patient' | 'impatie
  *   its own FIN is enough.
  */
 export function endAfterLastResponse(socket: Socket, isSilent: boolean): void {
+  writeWaiting(socket);
   if (!isSilent) endAfterLastBytes(socket, 'patient');
   else if (!('encrypted' in socket) && socket.writableLength === 0 && !needsOrderlyEnd(socket)) socket.destroy();
   else socket.destroySoon();

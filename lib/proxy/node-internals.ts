@@ -7,8 +7,9 @@ import { canIntercept } from './node-intercept.ts';
 import { canLend, canWriteAtOnce } from './node-streams.ts';
 
 /*
- * All that is used of Node without being documented, but for how sockets read and write at once (node-streams.ts), how
- * their bytes are had before TLS has them (node-intercept.ts), and for TLS sockets (tls/node-tls.ts). Nothing else in lib/ reaches for such a thing, and `checkNode` looks for each at the start.
+ * All that is used of Node without being documented, but for how sockets read and write at once (node-streams.ts,
+ * node-writes.ts), how their bytes are had before TLS has them (node-intercept.ts), and for TLS sockets (tls/node-tls.ts).
+ * Nothing else in lib/ reaches for such a thing, and `checkNode` looks for each at the start.
  * What undici does not document is in http1/library/undici-pool.ts: its pieces, and one message.
  */
 
@@ -22,6 +23,7 @@ interface Handle {
   readStop(): number;
   useUserBuffer(buffer: Buffer): void;
   writeBuffer(request: object, bytes: Buffer): number;
+  writeLatin1String(request: object, text: string): number;
   onconnection(this: object, status: number, accepted?: AcceptedHandle): void;
 }
 
@@ -262,11 +264,12 @@ const interfaces: readonly NodeInterface[] = [
     isThere: ({ useUserBuffer }) => typeof useUserBuffer === 'function' && canLend(),
   },
   {
-    name: "process.binding('stream_wrap') with WriteWrap and streamBaseState, and _handle.writeBuffer of a net.Socket",
-    use: 'writing what the system takes at once',
+    name: "process.binding('stream_wrap') with WriteWrap and streamBaseState, and _handle.writeBuffer and writeLatin1String of a net.Socket",
+    use: 'writing what the system takes at once, and together what one turn of the event loop has',
     isNeeded: always,
     without: 'each write takes more time',
-    isThere: ({ writeBuffer }) => typeof writeBuffer === 'function' && canWriteAtOnce(),
+    isThere: ({ writeBuffer, writeLatin1String }) =>
+      typeof writeBuffer === 'function' && typeof writeLatin1String === 'function' && canWriteAtOnce(),
   },
   {
     name: 'HTTPParser of node:_http_common with consume, unconsume and getCurrentBuffer',

@@ -1,14 +1,12 @@
 import net from 'node:net';
-import type { Writable } from 'node:stream';
-import { getSystemErrorName } from 'node:util';
 
 /*
- * How sockets read into memory that is lent, and write what the system takes at once, without the streams of Node between:
- * undocumented, and used where it is there. What node-internals.ts says of the rest holds for this as well.
+ * How sockets read into memory that is lent, without the streams of Node between: undocumented, and used where it is there.
+ * What node-internals.ts says of the rest holds for this as well, and for how they write (node-writes.ts).
  */
 
 /** Of what a connected socket keeps in `_handle`. */
-interface StreamHandle {
+export interface StreamHandle {
   /** Whether the system's socket is read. */
   reading: boolean;
   /** Called after each read; what it returns is where the next one goes. */
@@ -18,20 +16,22 @@ interface StreamHandle {
   [direct]?: DirectReads;
   /** A negative number of the system, or 0. */
   writeBuffer(request: WriteRequest, bytes: Buffer): number;
+  /** The same of a text with one character per byte; more than 16 KiB of it are never written at once. */
+  writeLatin1String(request: WriteRequest, text: string): number;
 }
 
 /** What Node calls back for a write that was not over when it returned. */
-interface WriteRequest {
+export interface WriteRequest {
   oncomplete?: (this: WriteRequest, status: number) => void;
   /** What is being written must not be freed. */
   buffer?: Buffer;
   /** Of which stream it is a write, and what says so when it is over. */
   socket?: net.Socket;
-  done?: WriteDone | null;
+  done?: ((error?: Error | null) => void) | null;
 }
 
 /** What is behind the sockets of `net`: the results of their calls. */
-interface StreamBinding {
+export interface StreamBinding {
   readonly WriteWrap: new () => WriteRequest;
   readonly streamBaseState: Int32Array;
   /** Where in that. */
@@ -56,17 +56,18 @@ function findBinding(): StreamBinding | null {
 
 let foundBinding: StreamBinding | null | undefined;
 
-function streamBinding(): StreamBinding | null {
+/** Null where there is none: then each read and write is the stream's. */
+export function streamBinding(): StreamBinding | null {
   if (foundBinding === undefined) foundBinding = findBinding();
   return foundBinding;
 }
 
-/** Whether `writeAtOnce` is more than `write`, as far as can be known without a socket. */
+/** Whether an `Outlet` does more than to `write`, as far as can be known without a socket. */
 export function canWriteAtOnce(): boolean {
   return streamBinding() !== null;
 }
 
-function handleOf(socket: net.Socket): StreamHandle | null {
+export function streamHandleOf(socket: net.Socket): StreamHandle | null {
   return (socket as { readonly _handle?: StreamHandle | null })._handle ?? null;
 }
 
@@ -123,7 +124,7 @@ interface FixedLender {
  */
 export function mayLendReads(socket: net.Socket): boolean {
   if (socket.readableLength > 0 || socket.readableEnded) return false;
-  return keysForLending() !== null && handleOf(socket)?.useUserBuffer !== undefined;
+  return keysForLending() !== null && streamHandleOf(socket)?.useUserBuffer !== undefined;
 }
 
 /**
@@ -140,7 +141,7 @@ export function lendReads(socket: net.Socket, lender: Lender | FixedLender): voi
   Reflect.set(socket, keys.buffer, first);
   Reflect.set(socket, keys.next, isAsked ? lender.buffer : null);
   Reflect.set(socket, keys.callback, lender.callback);
-  if (!isTold) handleOf(socket)?.useUserBuffer?.(first);
+  if (!isTold) streamHandleOf(socket)?.useUserBuffer?.(first);
   readDirectly(socket, lender);
 }
 
@@ -186,7 +187,7 @@ function tellLender(this: StreamHandle, arrayBuffer?: ArrayBuffer): Buffer | und
 
 /** A connected socket that lends what it reads, as `lendReads` makes one and the option `onread` does, tells its lender itself. */
 export function readDirectly(socket: net.Socket, lender: Lender | FixedLender): void {
-  const handle = handleOf(socket);
+  const handle = streamHandleOf(socket);
   if (streamBinding() === null || handle?.onread === undefined || 'encrypted' in socket) return;
   // A connection that leaves one protocol for another has another lender, and Node's own function still.
   const asEver = handle[direct]?.asEver ?? handle.onread;
@@ -195,100 +196,6 @@ export function readDirectly(socket: net.Socket, lender: Lender | FixedLender): 
 }
 
 /** Then Node does something at each read and write. */
-function hasTimeout(socket: net.Socket): boolean {
+export function hasTimeout(socket: net.Socket): boolean {
   return socket.timeout !== undefined && socket.timeout !== 0;
-}
-
-/** What a write that is over when it returns leaves untouched, and the next one takes. */
-let unused: WriteRequest | null = null;
-
-/**
- * Writes to a connected stream without what Node does for every write (two objects, two jobs), where nothing waits in the stream
- * and the system takes all of it: nearly always. What it does not take waits in the stream, as ever.
- */
-export class Outlet {
-  readonly #stream: Writable;
-  /** Null where each write is the stream's. */
-  readonly #socket: net.Socket | null;
-  readonly #handle: StreamHandle | null;
-  readonly #binding: StreamBinding | null;
-
-  constructor(stream: Writable) {
-    this.#stream = stream;
-    const isPlain = stream instanceof net.Socket && !('encrypted' in stream);
-    this.#binding = streamBinding();
-    this.#handle = isPlain && !stream.connecting ? handleOf(stream) : null;
-    const can = this.#binding !== null && this.#handle?.writeBuffer !== undefined;
-    this.#socket = can ? (stream as net.Socket) : null;
-  }
-
-  /**
-   * @param written called once the bytes are free, unless they are when this returns.
-   * @returns whether they are, and more may be written.
-   */
-  write(bytes: Buffer, written?: () => void): boolean {
-    const socket = this.#socket;
-    if (socket === null || !isOpenAndEmpty(socket)) return this.#writeByStream(bytes, written);
-    const { streamBaseState, kLastWriteWasAsync, WriteWrap } = this.#binding as StreamBinding;
-    unused ??= new WriteWrap();
-    const request = unused;
-    const status = (this.#handle as StreamHandle).writeBuffer(request, bytes);
-    if (status === 0 && streamBaseState[kLastWriteWasAsync] === 0) return true;
-    unused = null;
-    const done = adopt(socket, bytes, written);
-    if (status !== 0) {
-      done?.(systemError(status));
-      return false;
-    }
-    request.buffer = bytes;
-    request.socket = socket;
-    request.done = done;
-    request.oncomplete = completed;
-    return false;
-  }
-
-  #writeByStream(bytes: Buffer, written: (() => void) | undefined): boolean {
-    const stream = this.#stream;
-    // A callback costs a job of its own; one that is not done, and is long enough, ends with `drain`.
-    if (written === undefined || (bytes.length >= stream.writableHighWaterMark && stream.writableLength === 0)) {
-      if (stream.write(bytes) && written !== undefined) return true;
-      if (written !== undefined) stream.once('drain', written);
-    } else {
-      stream.write(bytes, written);
-    }
-    return false;
-  }
-}
-
-/** Not ended, not broken, and nothing written to it waits. */
-function isOpenAndEmpty(socket: net.Socket): boolean {
-  return socket.writableLength === 0 && socket.writable && socket.writableCorked === 0 && !hasTimeout(socket);
-}
-
-type WriteDone = (error?: Error | null) => void;
-
-let adopted: WriteDone | null = null;
-
-function takeDone(_chunk: Buffer, _encoding: BufferEncoding, done: WriteDone): void {
-  adopted = done;
-}
-
-/** The socket has a write as any other, which has been handed to the system already, and is over when the result is called. */
-function adopt(socket: net.Socket, bytes: Buffer, written: (() => void) | undefined): WriteDone | null {
-  socket._write = takeDone;
-  socket.write(bytes, written);
-  socket._write = net.Socket.prototype._write;
-  const done = adopted;
-  adopted = null;
-  return done;
-}
-
-/** See `WriteRequest.oncomplete`. */
-function completed(this: WriteRequest, status: number): void {
-  this.done?.(status < 0 && this.socket?.destroyed === false ? systemError(status) : null);
-}
-
-function systemError(status: number): Error {
-  const code = getSystemErrorName(status);
-  return Object.assign(new Error(`write ${code}`), { errno: status, code, syscall: 'write' });
 }

@@ -5,6 +5,7 @@ import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { InterimCount } from '../http/interim-count.ts';
+import { isWriteWaiting } from '../node-writes.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { framingCost } from './limits.ts';
 import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-response.ts';
@@ -284,7 +285,7 @@ export class AppConnection implements TurnTaker {
       return;
     }
     this.#sink = null;
-    const settled = sink.requestComplete && this.socket.writableLength === 0;
+    const settled = sink.requestComplete && this.socket.writableLength === 0 && !isWriteWaiting(this.socket);
     const reusable = head.keepAlive && !this.#isLast && to === bytes.length && settled;
     if (first) sink.onHead(head, body, true);
     else if (body.length > 0) sink.onBody(body, true);

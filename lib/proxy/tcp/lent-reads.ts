@@ -2,22 +2,12 @@ import { Socket } from 'node:net';
 import type { Duplex, Writable } from 'node:stream';
 import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { internalFault } from '../guard.ts';
-import { lendReads, mayLendReads, Outlet } from '../node-streams.ts';
+import { lendReads, mayLendReads } from '../node-streams.ts';
+import { type Outlet, outletOf } from '../node-writes.ts';
 import type { OnRead } from '../upstream/upstreams.ts';
 
 /** For all connections that are not busy: what is read here is copied on before the next read can happen. */
 const shared = Buffer.allocUnsafeSlow(64 * 1024);
-
-const nothing = Buffer.alloc(0);
-
-/** What the last copy was written from, when the system took it at once: messages of one length need no new one. */
-let spare = nothing;
-
-function copyOfShared(length: number): Buffer {
-  if (spare.length !== length) spare = Buffer.allocUnsafe(length);
-  shared.copy(spare, 0, 0, length);
-  return spare;
-}
 
 const ringSize = 4;
 const ringBytes = 128 * 1024;
@@ -44,7 +34,7 @@ export class LentReads implements OnRead, TurnTaker {
 
   constructor(sink: Writable) {
     this.#sink = sink;
-    this.#outlet = new Outlet(sink);
+    this.#outlet = outletOf(sink);
   }
 
   /** The socket that reads; known only once it is connected. */
@@ -72,9 +62,7 @@ export class LentReads implements OnRead, TurnTaker {
     const ring = this.#ring;
     if (ring === null) {
       if (length >= bulkRead) this.#ring = Array.from({ length: ringSize }, () => Buffer.allocUnsafeSlow(ringBytes));
-      const copy = copyOfShared(length);
-      if (this.#outlet.write(copy)) return true;
-      spare = nothing;
+      if (this.#outlet.copy('', shared, length) === null) this.#outlet.write(Buffer.from(shared.subarray(0, length)));
       if (!this.#sink.writableNeedDrain) return true;
       this.#stopped = true;
       this.#sink.once('drain', () => this.#resume());

@@ -94,6 +94,7 @@ t.test('what is gone is named, with the version of Node, and missed or done with
     [handleClass, 'readStop', 'warned'],
     [handleClass, 'useUserBuffer', 'warned'],
     [handleClass, 'writeBuffer', 'warned'],
+    [handleClass, 'writeLatin1String', 'warned'],
     [handleClass, 'setNoDelay', linux ? 'warned' : 'nothing'],
     [handleClass, 'setKeepAlive', linux ? 'warned' : 'nothing'],
     [net.Socket.prototype, '_destroy', 'warned'],

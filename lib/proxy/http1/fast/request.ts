@@ -13,7 +13,7 @@ import { holdBack } from '../../socket-calls.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink, Switch } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
-import { writeJoined, writeLent } from '../joined-write.ts';
+import { writeJoined, writeLent, writeText } from '../joined-write.ts';
 import type { ResponseHead } from '../plain-response.ts';
 import type { ContentFault, RequestContent } from './content.ts';
 import { type ChunkDecoder, forOldClient } from './old-client.ts';
@@ -250,7 +250,7 @@ export class FastRequest implements ResponseSink {
   }
 
   #write(text: string): void {
-    if (!this.#home.socket.write(text, 'latin1')) this.#hold();
+    if (!writeText(this.#home.socket, text)) this.#hold();
   }
 
   /** The client is slow. */

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import net, { type AddressInfo } from 'node:net';
 import t from 'tap';
 import { writeJoined } from '../../../../lib/proxy/http1/joined-write.ts';
+import { systemWrites } from '../../../support/system-writes.ts';
 import { until } from '../../../support/until.ts';
 
 /** A socket, and what its peer has got; the peer reads nothing before it is let. */
@@ -57,14 +58,12 @@ t.test('a head and its content arrive as they were, whatever becomes of the buff
 
 t.test('what is small is one write', async (t) => {
   const { socket, peer, got } = await pair();
-  const whole: number[] = [];
-  const write = socket.write.bind(socket);
-  socket.write = ((chunk: string | Buffer, ...rest: []) => {
-    whole.push(chunk.length);
-    return write(chunk, ...rest);
-  }) as typeof socket.write;
-  for (const size of [0, 5, 5000, 32 * 1024]) writeJoined(socket, 'head', Buffer.alloc(size), false);
+  const whole = systemWrites(socket);
+  for (const size of [0, 5, 5000, 32 * 1024]) {
+    writeJoined(socket, 'head', Buffer.alloc(size), false);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
   t.same(whole, [4, 9, 5004, 32 * 1024 + 4]);
   peer.resume();
-  await until('all to arrive', () => got().length === whole.reduce((sum, bytes) => sum + bytes));
+  await until('all to arrive', () => got().length === 4 + 9 + 5004 + 32 * 1024 + 4);
 });
