@@ -31,7 +31,7 @@ export const reviewProblems = {
     'Write smaller ones, or remove the network.',
   ),
   'admits-every-identity': warning(
-    'A whole Server is open to every client that has an identity, from anywhere.',
+    'A whole Server is open to every client whose identity is a DNS name, from anywhere.',
     'If that is not meant, name identities or ServiceAccounts.',
   ),
   'audit-left-on': warning(

@@ -8,6 +8,7 @@ import {
   locate,
   type PolicyDocument,
   resourceOf,
+  type ServerDocument,
 } from '../policy/documents/types.ts';
 import type { Workload } from '../policy/workload.ts';
 import type { Problem } from '../problem.ts';
@@ -126,10 +127,10 @@ export class Review {
   #breadth(document: PolicyDocument, warn: Warn): void {
     switch (document.kind) {
       case 'Server':
-        this.#access(document.spec.accessPolicy, warn);
+        this.#access(document.spec, warn);
         break;
       case 'AuthorizationPolicy':
-        if (document.spec.target.kind !== 'route') this.#required(document, warn);
+        if (document.spec.target.kind !== 'route' && !this.#isIdle(document)) this.#required(document, warn);
         break;
       case 'ServerAuthorization': {
         const { tls, networks } = document.spec;
@@ -137,7 +138,8 @@ export class Review {
         if (tls === null || networks === null || !isEverywhere(networks)) break;
         const path = ['spec', 'client'];
         if (tls.kind !== 'identities') warn('admits-everyone', path, 'it admits everyone from all networks');
-        else if (tls.identities.some(isAnybody)) warn('admits-every-identity', path, anyIdentity);
+        else if (tls.identities.some(isAnybody) && !this.#isIdle(document))
+          warn('admits-every-identity', path, anyIdentity);
         break;
       }
       case 'NetworkAuthentication':
@@ -152,12 +154,25 @@ export class Review {
     }
   }
 
-  #access(policy: string, warn: Warn): void {
+  /** It never applies, which is said of it. */
+  #isIdle(document: PolicyDocument): boolean {
+    return this.#reach.authorizations.get(reachKey(document.namespace, refOf(document)))?.applies === false;
+  }
+
+  #access({ accessPolicy: policy, protocol }: ServerDocument['spec'], warn: Warn): void {
     const path = ['spec', 'accessPolicy'];
+    if (policy.endsWith('-authenticated') && protocol === 'opaque') {
+      warn(
+        'authorization-never-applies',
+        path,
+        `accessPolicy: ${policy} asks for an identity, which no client has: the port is opaque`,
+      );
+      return;
+    }
     if (policy === 'audit') warn('audit-left-on', path, 'accessPolicy: audit lets everyone in, and only says so');
     if (policy === 'all-unauthenticated') warn('admits-everyone', path, `accessPolicy: ${policy} admits everyone`);
     if (policy === 'all-authenticated')
-      warn('admits-every-identity', path, `accessPolicy: ${policy} admits every identity`);
+      warn('admits-every-identity', path, `accessPolicy: ${policy} admits every identity that is a DNS name`);
   }
 
   #required({ spec }: AuthorizationPolicyDocument, warn: Warn): void {
@@ -183,7 +198,7 @@ export class Review {
   }
 }
 
-const anyIdentity = 'it admits every client that has an identity, from anywhere';
+const anyIdentity = 'it admits every client whose identity is a DNS name, from anywhere';
 
 function isAnybody(source: { readonly kind: string; readonly text?: string }): boolean {
   return source.kind === 'literal' && source.text === '*';

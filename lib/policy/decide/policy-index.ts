@@ -187,9 +187,10 @@ export function compiledRule(options: {
   };
 }
 
-/** The same rule, letting nobody in. */
+/** The same rule, letting nobody in. Its denial is another one: a rule is known by it. */
 export function sealedRule(rule: CompiledRule): CompiledRule {
-  return { ...rule, grants: new GrantList([]), sealed: true, permits: new Map() };
+  const deny = Object.freeze({ ...rule.deny });
+  return { ...rule, grants: new GrantList([]), deny, sealed: true, permits: new Map() };
 }
 
 export function compiledPort(options: {

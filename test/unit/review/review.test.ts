@@ -146,6 +146,21 @@ const rows: readonly (readonly [title: string, documents: readonly string[], sai
     ['authorization-never-applies'],
   ],
   [
+    'any identity on an opaque port',
+    [server(', proxyProtocol: opaque'), tls('*'), usesTls],
+    [{ code: 'authorization-never-applies', message: /the ports are opaque/ }],
+  ],
+  [
+    'any identity on an opaque port, for a Server alone',
+    [server(', proxyProtocol: opaque'), onServer(`{ meshTLS: { identities: ["*"] } }`)],
+    ['authorization-never-applies'],
+  ],
+  ...['all', 'cluster'].map((whom): (typeof rows)[number] => [
+    `an opaque port for whoever of ${whom} has an identity`,
+    [server(`, proxyProtocol: opaque, accessPolicy: ${whom}-authenticated`)],
+    [{ code: 'authorization-never-applies', message: /^accessPolicy: .* the port is opaque$/ }],
+  ]),
+  [
     'an identity for the namespace, and one port is not opaque',
     [
       server(', proxyProtocol: opaque'),

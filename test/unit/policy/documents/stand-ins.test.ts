@@ -422,7 +422,9 @@ items: [{metadata: {name: np}, spec: {podSelector: {}, ingress: [{from: [{ipBloc
 function check(t: Test, [title, text, asked]: Row): void {
   const { ask } = load(text, open80);
   for (const [question, permitted] of asked) {
-    const { verdict, reason } = ask(question);
+    const { verdict, reason, candidates, tcp } = ask(question);
     t.equal(verdict === 'permit', permitted, `${title}: ${JSON.stringify(question)}: ${verdict}, ${reason}`);
+    const admitting = candidates.filter(({ granted }) => granted);
+    if (verdict === 'deny' && tcp === null) t.same(admitting, [], `${title}: nobody is said to admit what is refused`);
   }
 }
