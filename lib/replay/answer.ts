@@ -158,7 +158,7 @@ function ofRequest(
 
 function queryOf(question: RecordedQuestion, { ip }: Client): ExplainQuery {
   const { method, path, host, headers = {}, names = [], carries } = question;
-  const withheld = names.filter((name) => headers[name] === undefined).map((name) => [name, ''] as const);
+  const withheld = names.filter((name) => !Object.hasOwn(headers, name)).map((name) => [name, ''] as const);
   return {
     port: 0,
     ip,
@@ -209,7 +209,7 @@ class ToldFacts implements RequestFacts {
 
   header(name: string): readonly string[] {
     const { question, omits, salt } = this.#record;
-    const isTold = name === 'host' || question.headers?.[name] !== undefined || !omits.includes('headers');
+    const isTold = name === 'host' || Object.hasOwn(question.headers ?? {}, name) || !omits.includes('headers');
     if (!isTold) this.missing ??= `the header ${name}`;
     const values = this.#facts.header(name);
     return salt === null ? values : values.map((hash) => this.#unhashed(name, salt, hash));

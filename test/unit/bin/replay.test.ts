@@ -19,7 +19,7 @@ kind: HTTPRoute
 metadata: { name: orders, namespace: shop }
 spec:
   parentRefs: [{ group: policy.linkerd.io, kind: Server, name: web }]
-  rules: [{ matches: [{ path: { value: /orders } }, { path: { value: /canary }, headers: [{ name: x-canary, value: a }] }, { path: { value: /pattern }, headers: [{ name: x-pattern, type: RegularExpression, value: a+ }] }] }]
+  rules: [{ matches: [{ path: { value: /orders } }, { path: { value: /canary }, headers: [{ name: x-canary, value: a }] }, { path: { value: /pattern }, headers: [{ name: x-pattern, type: RegularExpression, value: a+ }] }, { path: { value: /built }, headers: [{ name: constructor, value: a }] }] }]
 ---
 apiVersion: policy.linkerd.io/v1alpha1
 kind: AuthorizationPolicy
@@ -98,6 +98,8 @@ t.test('what becomes of a line', async (t) => {
     },
     { line: line({ ...bytes, verdict: 'permit' }), expected: 'unknown', lacks: /what it begins with/ },
     { line: '{"port":8080,"client":"10.1.2.3"}', expected: 'notDecided' },
+    // What every object has is no header field.
+    { line: line({ path: '/built', verdict: 'permit' }), expected: 'unknown', lacks: /the header constructor/ },
     { line: '{"decision":1,"lost":3}', expected: 'lost' },
     { line: '{"level":"info","msg":"Draining"}', expected: 'others' },
     { line: 'hello', expected: 'bad' },
