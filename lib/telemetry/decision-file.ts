@@ -1,5 +1,5 @@
 import { constants, writeSync } from 'node:fs';
-import { type FileHandle, open, rename, stat } from 'node:fs/promises';
+import { type FileHandle, lstat, open, rename, stat } from 'node:fs/promises';
 import type { CodedLog } from '../errors/complaint.ts';
 import { lostLine } from './decision-records.ts';
 import type { LineSink } from './output.ts';
@@ -176,7 +176,10 @@ export class DecisionFile implements LineSink {
 
   async #shift(): Promise<void> {
     const { path, keep } = this.#options;
-    for (let i = keep; i >= 1; i--) {
+    // As far as there are files: what may be kept is a number that a user chooses.
+    let last = 1;
+    while (last < keep && (await isThere(`${path}.${last}`))) last++;
+    for (let i = last; i >= 1; i--) {
       await rename(i === 1 ? path : `${path}.${i - 1}`, `${path}.${i}`).catch(unlessAbsent);
     }
   }
@@ -239,6 +242,14 @@ async function endsWithLine(path: string, size: number): Promise<boolean> {
   } finally {
     await handle.close();
   }
+}
+
+function isThere(path: string): Promise<boolean> {
+  return lstat(path).then(
+    () => true,
+    // Whatever stands in the way of it: renaming says what it is.
+    () => false,
+  );
 }
 
 function unlessAbsent(error: NodeJS.ErrnoException): void {

@@ -30,6 +30,8 @@ export interface DecisionRecordsOptions {
 
 /** Different decisions that are counted apart in one interval, and the characters that they may take. */
 const most = { counted: 1000, chars: 1024 * 1024 } as const;
+/** Characters of a decision that each connection keeps for the next one: those of long requests are written anew. */
+const maxKept = 4096;
 /** Characters of a text of the client's; of a longer one the record does not know the whole, and leaves it out. */
 const maxText = 16 * 1024;
 const maxReason = 1024;
@@ -97,7 +99,7 @@ export class DecisionRecords {
     const facts = { method, path, query, host, carries, grpc };
     // Where fields count the next request must be looked at as a whole.
     const isPlain = policy.asks.headers.length === 0 && log.facts.oddNames.length === 0;
-    connection.last = isPlain ? { policy, decision, facts, text, reason } : null;
+    connection.last = isPlain && text.length <= maxKept ? { policy, decision, facts, text, reason } : null;
     this.#add(text, reason);
   }
 

@@ -39,6 +39,19 @@ function read(path: string): number[] {
     .map((text) => JSON.parse(text).i ?? -JSON.parse(text).lost);
 }
 
+t.test('the number of files that may be kept costs nothing', async (t) => {
+  const path = join(temporaryFolder(t), 'decisions');
+  const { file } = writing(t, path, 10 * lineBytes, 1_000_000_000);
+  for (let round = 0; round < 3; round++) {
+    for (let i = 0; i < 10; i++) file.write(line(round * 10 + i));
+    await until('the lines to be written', () => read(path).at(-1) === round * 10 + 9);
+  }
+  t.same(
+    [`${path}.2`, `${path}.1`, path].map((each) => read(each).length),
+    [10, 10, 10],
+  );
+});
+
 t.test('a full file is replaced, and so many are kept', async (t) => {
   const path = join(temporaryFolder(t), 'decisions');
   const { file, said } = writing(t, path, 1000 * lineBytes);

@@ -213,6 +213,17 @@ t.test('the same again on one connection, and what is only nearly the same', asy
   t.equal(new Set([first, ...others]).size, others.length + 1);
 });
 
+t.test('a connection keeps no long request for the next one', async (t) => {
+  const kept = keep();
+  const connection = kept.records.of(facts());
+  const log = requestLog();
+  for (const path of ['/short', `/${'x'.repeat(8000)}`]) {
+    kept.records.request(connection, portPolicy(), given.permit, { ...log, facts: { ...log.facts, path } });
+    t.equal(connection.last === null, path.length > 4096);
+  }
+  t.equal(kept.lines.length, 2);
+});
+
 t.test('equal decisions of an interval are one line', async (t) => {
   const kept = keep({ intervalMs: 60_000 });
   ask(kept, given.permit);
