@@ -232,6 +232,11 @@ const soundAnswers: readonly (readonly [name: string, text: string, ending: Scri
   ['no length, HTTP/1.0', 'HTTP/1.0 200 OK\r\n\r\nhello', 'end'],
   ['an interim response first', `HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${ok}Content-Length: 0\r\n\r\n`, 'keep'],
   ['a reason that is not UTF-8', 'HTTP/1.1 599 \xe9\r\nContent-Length: 0\r\n\r\n', 'keep'],
+  [
+    'a field of requests, and bytes beyond ASCII',
+    `${ok}Expect: 100-continue\r\nX: \xe9\xa0\r\nContent-Length: 0\r\n\r\n`,
+    'keep',
+  ],
   ['trailers announced, and a length', `${ok}Trailer: X\r\nContent-Length: 5\r\n\r\nhello`, 'keep'],
   [
     'fields of the connection, such as a request may not name',

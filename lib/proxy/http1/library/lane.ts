@@ -100,6 +100,8 @@ export class LibraryLane implements Http1Engine {
     connection.occupant = served;
     this.#connections.set(socket, served);
     socket.once('close', () => this.#connections.delete(socket));
+    // Node names no encoding for a head with `Expect`, which one of a response may have: its other bytes would become UTF-8.
+    socket.setDefaultEncoding('latin1');
     socket.once('end', () => socket.setTimeout(halfOpenMs, () => socket.destroy()));
     // Paused until then. Node's server makes a parser for each: those that come at once begin in turns.
     putBack(socket, bytes);
