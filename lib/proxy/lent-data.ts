@@ -3,6 +3,8 @@ import { lendReads, mayLendReads } from './node-streams.ts';
 
 /** One for all clients of HTTP: what is read is dealt with, or copied, before the next read can happen. */
 const lentData = Buffer.allocUnsafeSlow(64 * 1024);
+/** What was read last: most reads are as long as the one before, and to look at the same bytes needs no new view. */
+let view = lentData.subarray(0, 0);
 
 /** Whether these bytes are only lent: they are others when the call that brought them has returned. */
 export function isLent({ buffer }: Buffer): boolean {
@@ -19,7 +21,8 @@ export function isLent({ buffer }: Buffer): boolean {
 export function lendData(socket: Socket, take: (bytes: Buffer) => boolean): boolean {
   if (!mayLendReads(socket)) return false;
   const callback = (length: number): boolean => {
-    const bytes = lentData.subarray(0, length);
+    if (view.length !== length) view = lentData.subarray(0, length);
+    const bytes = view;
     // `pause` stops reading, but the stream begins again where something was put back, or `resume` came just before.
     const isDirect = !socket.isPaused() && socket.readableLength === 0;
     return (isDirect && take(bytes)) || socket.push(Buffer.from(bytes));

@@ -5,6 +5,7 @@ import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { InterimCount } from '../http/interim-count.ts';
+import { latin1Slice } from '../node-internals.ts';
 import { isWriteWaiting } from '../node-writes.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { framingCost } from './limits.ts';
@@ -58,6 +59,7 @@ const entry = 'HTTP/1, a connection to the app';
 
 const endOfHead = Buffer.from('\r\n\r\n');
 const nothing = Buffer.alloc(0);
+const LF = 10;
 
 /** One keep-alive connection to the app, one request at a time. */
 export class AppConnection implements TurnTaker {
@@ -195,13 +197,14 @@ export class AppConnection implements TurnTaker {
   #receiveHead(bytes: Buffer): void {
     let all = this.#partial.length === 0 ? bytes : Buffer.concat([this.#partial, bytes]);
     for (;;) {
-      const at = all.indexOf(endOfHead);
+      const isKnown = this.#isKnownHead(all);
+      const at = isKnown ? this.#knownText.length - 4 : all.indexOf(endOfHead);
       if (at === -1) {
         if (all.length > maxResponseHead) this.#fail(badResponse('response head too long'));
         else this.#partial = Buffer.from(all);
         return;
       }
-      const head = this.#readHead(all.toString('latin1', 0, at + 4));
+      const head = isKnown ? this.#known : this.#readHead(latin1Slice(all, 0, at + 4));
       const sink = this.#sink;
       if (head !== null && head.status === 101 && head.upgrade === 'websocket' && this.#switch !== null) {
         this.#sink = null;
@@ -234,8 +237,15 @@ export class AppConnection implements TurnTaker {
     }
   }
 
+  /** Whether these bytes begin with the head that was read last, for a request of the same method. */
+  #isKnownHead(bytes: Buffer): boolean {
+    const { length } = this.#knownText;
+    if (length === 0 || bytes.length < length || this.#method !== this.#knownMethod) return false;
+    if (bytes[length - 1] !== LF || bytes[length - 3] !== LF) return false;
+    return latin1Slice(bytes, 0, length) === this.#knownText;
+  }
+
   #readHead(text: string): ResponseHead | null {
-    if (text === this.#knownText && this.#method === this.#knownMethod) return this.#known;
     this.#known = readResponseHead(text, this.#method);
     this.#knownText = text;
     this.#knownMethod = this.#method;

@@ -12,6 +12,8 @@ const maxIdleMs = 3000;
 
 /** One for all: a read is handed on, or copied, before the next one can happen. */
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
+/** What was read last: most reads are as long as the one before, and to look at the same bytes needs no new view. */
+let view = readBuffer.subarray(0, 0);
 
 /**
  * Where there are many connections, all may have something to say in one turn, and each reads at least once before it can
@@ -118,7 +120,8 @@ export class AppPool {
       callback: (length: number): boolean => {
         const isFull = length === into.length;
         if (isCrowded) into = isFull || !this.#upstreams.isCrowded ? readBuffer : firstReads;
-        return connection?.receive(readBuffer.subarray(0, length), isFull) ?? false;
+        if (view.length !== length) view = readBuffer.subarray(0, length);
+        return connection?.receive(view, isFull) ?? false;
       },
     };
     return this.#upstreams.connect(

@@ -29,6 +29,8 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   readonly connection: HttpConnection;
   readonly pool: AppPool;
   readonly #stream: Incoming;
+  /** Null for as long as it is bare. */
+  #socket: Socket | null = null;
   readonly #lane: FastLaneServices<FastConnection>;
   #ownPool: AppPool | null = null;
   readonly #unread: PlainHeads;
@@ -56,10 +58,11 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   }
 
   get socket(): Socket {
-    return this.#stream.socket;
+    return this.#socket ?? this.#stream.socket;
   }
 
   streamed(socket: Socket): void {
+    this.#socket = socket;
     socket.on('data', this.#onData);
     socket.on('end', this.#onEnd);
     socket.on('close', this.#onClose);
@@ -237,10 +240,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
         return;
       }
       const request = this.#unread.read(at);
-      if (request === null) {
-        this.#handOver();
-        return;
-      }
+      if (request === null) return void this.#handOver();
       this.#take(request, at + 4);
     }
   }

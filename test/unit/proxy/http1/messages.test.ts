@@ -86,6 +86,46 @@ const scenarios: Scenario[] = [
     },
   },
   {
+    name: 'an app that repeats its responses, or sends others of the same length',
+    run: async (t, engine) => {
+      const head = (x: string, length = 4): string => `HTTP/1.1 200 OK\r\nX: ${x}\r\nContent-Length: ${length}\r\n\r\n`;
+      /** What the app sends, in packets; and what comes of it. */
+      const rows: readonly (readonly [method: string, packets: readonly string[], x: string, body: string])[] = [
+        ['GET', [`${head('a')}body`], 'a', 'body'],
+        ['GET', [`${head('a')}\r\n\r\n`], 'a', '\r\n\r\n'],
+        ['GET', [`${head('b')}\r\n\r\n`], 'b', '\r\n\r\n'],
+        ['GET', [head('b'), 'body'], 'b', 'body'],
+        ['GET', [head('b').slice(0, 20), `${head('b').slice(20)}body`], 'b', 'body'],
+        ['GET', [head('b').slice(0, -2), '\r\nbo', 'dy'], 'b', 'body'],
+        ['GET', [`HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${head('b')}body`], 'b', 'body'],
+        ['HEAD', [head('b')], 'b', ''],
+        ['GET', [`${head('b')}body`], 'b', 'body'],
+        ['GET', [`${head('b', 2)}ok`], 'b', 'ok'],
+      ];
+      const answers = [...rows];
+      const { open } = await stage(t, engine, {
+        answer: (_request, { socket }) => {
+          const [, packets] = answers.shift() ?? rows[0] ?? ['', []];
+          void (async () => {
+            for (const packet of packets) {
+              socket.write(packet, 'latin1');
+              await new Promise((resolve) => setTimeout(resolve, 5));
+            }
+          })();
+        },
+      });
+      const client = await open();
+      for (const [at, [method]] of rows.entries()) {
+        client.send(latin1(`${method} /${at} HTTP/1.1\r\nHost: a\r\n\r\n`));
+        const got = (await client.responses(rows.slice(0, at + 1).map(([each]) => each))).at(-1);
+        const [, , x, body] = rows[at] as (typeof rows)[number];
+        const field = got?.headers.find(([name]) => name === 'X')?.[1];
+        t.same([got?.status, field, got?.body.toString()], [200, x, body], `response ${at}`);
+      }
+      t.notOk(client.ended, 'the connection is kept');
+    },
+  },
+  {
     name: 'requests that only one lane can serve share a connection with plain ones',
     run: async (t, engine) => {
       const { app, open } = await stage(t, engine);
