@@ -10,6 +10,9 @@ import { sayWaiting } from './standard-input.ts';
 /** Lines that cannot be read and are said one by one, of each file; the others are counted. */
 const mostSaid = 10;
 
+/** Characters of what is said of one: it may hold what the line does. */
+const mostTold = 300;
+
 /** Bytes in one read. */
 const chunkBytes = 512 * 1024;
 
@@ -47,7 +50,8 @@ export async function readLogs(
         said.set(file, times);
         if (times > mostSaid) return;
         const where = line === 0 ? file : `${file}:${line}`;
-        complain(io, 'warning', { code: 'bad-line', message: `${where}: ${message}`, hint: remedy });
+        const told = message.length > mostTold ? `${message.slice(0, mostTold)}…` : message;
+        complain(io, 'warning', { code: 'bad-line', message: `${where}: ${told}`, hint: remedy });
       },
       progress: (lines) => progress.say(() => `${lines} lines read`),
     });

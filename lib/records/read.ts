@@ -67,6 +67,10 @@ const newline = 0x0a;
 const start = Buffer.from('{"decision":1,"time":"');
 const timeEnds = start.length + 24;
 
+interface Told extends Pick<Occurrence, 'comesAgain'> {
+  readonly record: DecisionRecord;
+}
+
 class LogReader {
   readonly #sink: RecordSink;
   readonly #known = new Recent<string, ReadLine>();
@@ -150,6 +154,7 @@ class LogReader {
           last: time,
           file: this.#file,
           line: this.#line,
+          comesAgain: true,
         });
         return;
       }
@@ -163,8 +168,9 @@ class LogReader {
       if (text.trim() === '') return;
       const line = readLine(text);
       if (line.kind === 'recorded' && line.isAlone && startsAsWritten(bytes, from, to)) {
-        if (to - from <= mostKey) this.#known.set(bytes.toString('latin1', from + timeEnds, to), line);
-        this.#tell(line.record, 1, line.first, line.last);
+        const comesAgain = to - from <= mostKey;
+        if (comesAgain) this.#known.set(bytes.toString('latin1', from + timeEnds, to), line);
+        this.#tell({ record: line.record, comesAgain }, 1, line.first, line.last);
       } else this.#say(line);
     } catch (error) {
       if (!(error instanceof BadLine)) throw error;
@@ -194,18 +200,18 @@ class LogReader {
     }
   }
 
-  #tell(record: DecisionRecord, count: number, first: string | null, last: string | null): void {
+  #tell({ record, comesAgain }: Told, count: number, first: string | null, last: string | null): void {
     this.tally.decisions += count;
-    this.#sink.record(record, { count, first, last, file: this.#file, line: this.#line });
+    this.#sink.record(record, { count, first, last, file: this.#file, line: this.#line, comesAgain });
   }
 
   /** The object that an equal record came with before. */
-  #same(record: DecisionRecord): DecisionRecord {
+  #same(record: DecisionRecord): Told {
     const key = JSON.stringify(record);
+    const comesAgain = key.length <= mostKey;
     const known = this.#records.get(key);
-    if (known !== undefined) return known;
-    if (key.length <= mostKey) this.#records.set(key, record);
-    return record;
+    if (known === undefined && comesAgain) this.#records.set(key, record);
+    return { record: known ?? record, comesAgain };
   }
 
   #text(bytes: Buffer): string {

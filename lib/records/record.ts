@@ -95,6 +95,8 @@ export interface Occurrence {
   /** As it was given; `stdin` for standard input. */
   readonly file: string;
   readonly line: number;
+  /** Equal lines may come with the same record, so that it is worth remembering: not so of long ones. */
+  readonly comesAgain: boolean;
 }
 
 /** A line that is not what it should be. `field` is the one at fault; null when the line as a whole is. */

@@ -53,7 +53,8 @@ export interface ReplayTally {
   readonly unknown: Map<string, number>;
 }
 
-const most = { differences: 10_000, clients: 1_000, examples: 2, unknown: 1_000 } as const;
+/** `chars`: of all that is kept of lines. */
+const most = { differences: 10_000, clients: 1_000, examples: 2, unknown: 1_000, chars: 64 * 1024 * 1024 } as const;
 
 /** What became of a record: the same each time it comes. */
 type ComparedRecord =
@@ -75,6 +76,7 @@ export class Comparison {
   readonly #before: Against | null;
   readonly #known = new Recent<DecisionRecord, ComparedRecord>();
   readonly #differences = new Map<string, Difference>();
+  #chars = 0;
   readonly tally: ReplayTally = { same: 0, overLimit: 0, notDecided: 0, uncounted: 0, unknown: new Map() };
 
   constructor(after: Against, before: Against | null) {
@@ -86,7 +88,7 @@ export class Comparison {
     let compared = this.#known.get(record);
     if (compared === undefined) {
       compared = this.#compare(record, occurrence);
-      this.#known.set(record, compared);
+      if (occurrence.comesAgain) this.#known.set(record, compared);
     }
     const { count } = occurrence;
     switch (compared.kind) {
@@ -97,7 +99,7 @@ export class Comparison {
         return;
       }
       case 'different':
-        addTo(compared.difference, record, occurrence);
+        this.#addTo(compared.difference, record, occurrence);
         return;
       case 'overLimit':
         this.tally.overLimit += count;
@@ -150,24 +152,34 @@ export class Comparison {
     const key = JSON.stringify([change, port, before, after, failed]);
     let difference = this.#differences.get(key);
     if (difference === undefined) {
-      if (this.#differences.size >= most.differences) return { kind: 'uncounted' };
+      if (this.#differences.size >= most.differences || !this.#hasRoom(key.length)) return { kind: 'uncounted' };
       const counted = { count: 0, first: null, last: null, clients: new Map(), examples: [] };
       difference = { change, port, before, after, failed, ...counted };
       this.#differences.set(key, difference);
     }
-    if (difference.examples.length < most.examples) difference.examples.push({ record, reason, ...place });
+    if (difference.examples.length < most.examples && this.#hasRoom(JSON.stringify(record).length)) {
+      difference.examples.push({ record, reason, ...place });
+    }
     return { kind: 'different', difference };
   }
-}
 
-function addTo(difference: Difference, { question }: DecisionRecord, { count, first, last }: Occurrence): void {
-  difference.count += count;
-  if (first !== null && (difference.first === null || first < difference.first)) difference.first = first;
-  if (last !== null && (difference.last === null || last > difference.last)) difference.last = last;
-  const { clients } = difference;
-  const named = question.identity ?? question.client;
-  const client = clients.has(named) || clients.size < most.clients ? named : null;
-  clients.set(client, (clients.get(client) ?? 0) + count);
+  #addTo(difference: Difference, { question }: DecisionRecord, { count, first, last }: Occurrence): void {
+    difference.count += count;
+    if (first !== null && (difference.first === null || first < difference.first)) difference.first = first;
+    if (last !== null && (difference.last === null || last > difference.last)) difference.last = last;
+    const { clients } = difference;
+    const named = question.identity ?? question.client;
+    const isKept = clients.has(named) || (clients.size < most.clients && this.#hasRoom(named.length + 64));
+    const client = isKept ? named : null;
+    clients.set(client, (clients.get(client) ?? 0) + count);
+  }
+
+  /** Takes the room, where there is that much. */
+  #hasRoom(chars: number): boolean {
+    if (this.#chars + chars > most.chars) return false;
+    this.#chars += chars;
+    return true;
+  }
 }
 
 function rulingOf({ verdict, audit, server, route, authz }: RecordedDecision | Decision): Ruling {

@@ -73,7 +73,7 @@ function decided(record: DecisionRecord | null, by: Authorizer): DecisionRecord 
   return { ...record, decided: { verdict, status, audit, server, route, authz, reason: '' } };
 }
 
-const once = { count: 1, first: null, last: null, file: 'log', line: 1 };
+const once = { count: 1, first: null, last: null, file: 'log', line: 1, comesAgain: true };
 
 interface World {
   readonly documents: readonly RandomDocument[];

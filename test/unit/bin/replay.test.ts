@@ -1,7 +1,9 @@
 import { createHmac } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
+import { createWriteStream, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { gzipSync } from 'node:zlib';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGzip, gzipSync } from 'node:zlib';
 import t from 'tap';
 import { workloadName } from '../../support/certificates.ts';
 import { temporaryFolder } from '../../support/files.ts';
@@ -123,6 +125,22 @@ t.test('what becomes of a line', async (t) => {
     const differs = ['allowed', 'refused', 'otherwise'].includes(row.expected);
     t.equal(run.code, differs ? 1 : row.expected === 'bad' ? 64 : 0, row.line);
   }
+});
+
+t.test('long lines, of which none comes again, take no memory', async (t) => {
+  const file = join(temporaryFolder(t), 'policy.yaml');
+  writeFileSync(file, documents);
+  const log = join(temporaryFolder(t), 'log.gz');
+  const zip = createGzip({ level: 1 });
+  const paths = Array.from({ length: 400 }, (_, i) => `/${i}${'x'.repeat(900_000)}`);
+  const lines = Readable.from(paths.map((path) => `${line({ path, verdict: 'permit' })}\n`));
+  await pipeline(lines, zip, createWriteStream(log));
+  const heap = { NODE_OPTIONS: '--max-old-space-size=300' };
+  const { code, stdout } = await runSallyport(t, ['replay', log, '--policy', file, '--json'], heap);
+  t.match({ code, decisions: JSON.parse(stdout).decisions }, { code: 1, decisions: 400 });
+  const suggested = await runSallyport(t, ['suggest', log, '--pod-label', 'app=web'], heap);
+  t.equal(suggested.code, 1);
+  t.match(suggested.stderr, /its path is longer than an HTTPRoute may name/);
 });
 
 t.test('for people: worst first, with counts, clients and a command that shows why', async (t) => {

@@ -5,7 +5,7 @@ import { Evidence } from '../../../lib/suggest/evidence.ts';
 /** What is kept of a log is bounded, whatever is in it, and what is not kept is counted. */
 
 const portOf = (given: number | string | undefined): number | null => (typeof given === 'number' ? given : null);
-const once = { count: 1, first: null, last: null, file: 'log', line: 1 };
+const once = { count: 1, first: null, last: null, file: 'log', line: 1, comesAgain: true };
 
 function record(path: string, verdict: 'permit' | 'deny'): DecisionRecord {
   const question = { port: 8080, client: '10.1.2.3', protocol: 'http1', method: 'GET', path, host: 'web' } as const;
