@@ -61,17 +61,25 @@ const env = { SALLYPORT_POD_NAMESPACE: 'shop', SALLYPORT_AUTHORIZE_LOCALHOST: 'f
 const mains: { readonly [Name in CommandName]?: Main<Name> } = { can, diff, explain, who };
 
 /** In this process: a start for each row would take minutes. */
-async function run([name = '', ...args]: readonly string[], input = ''): Promise<{ stdout: string; code: number }> {
-  const [stdout, stderr] = [new PassThrough(), new PassThrough().resume()];
+interface Ran {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly code: number;
+}
+
+async function run([name = '', ...args]: readonly string[], input = ''): Promise<Ran> {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const said = stderr.setEncoding('utf8').toArray();
   const io = { env, stdin: Readable.from([input]), stdout, stderr } as unknown as Io;
   try {
     const command = name as 'explain';
     const main = mains[command] as Main<'explain'>;
     const code = await main(parseCommandLine(command, args), io);
     stdout.end();
-    return { stdout: (await stdout.setEncoding('utf8').toArray()).join(''), code };
+    stderr.end();
+    return { stdout: (await stdout.setEncoding('utf8').toArray()).join(''), stderr: (await said).join(''), code };
   } catch (error) {
-    if (error instanceof UsageError) return { stdout: '', code: 64 };
+    if (error instanceof UsageError) return { stdout: '', stderr: '', code: 64 };
     throw error;
   }
 }
@@ -234,6 +242,19 @@ t.test('diff: as a gate', async (t) => {
     t.equal((await run(args)).code, code, args.slice(0, 1).concat(args.slice(3)).join(' '));
   const piped = await run(['diff', '-', join(folder, 'new.yaml'), '--json'], base);
   t.equal(JSON.parse(piped.stdout).changes.length, 1, 'standard input is a policy, too');
+});
+
+t.test('what a document allows is no warning', async (t) => {
+  const policy = server() + route(orders) + opened('HTTPRoute, name: orders', '');
+  const meant = policy.replace(
+    'name: checkout,',
+    'name: checkout, annotations: { sallyport.dev/allow: "admits-everyone: it is public" },',
+  );
+  const folder = t.testdir({ 'plain.yaml': policy, 'meant.yaml': meant });
+  for (const name of ['plain', 'meant']) {
+    const { stderr } = await run(['who', '--policy', join(folder, `${name}.yaml`), '--port', '8080']);
+    t.equal(stderr.includes('admits-everyone'), name === 'plain', name);
+  }
 });
 
 t.test('who can reach it, and what a client can do', async (t) => {
