@@ -1,5 +1,4 @@
 import type { RouteTable, TableOutline } from '../policy/decide/policy-index.ts';
-import type { GrpcMatch, HttpMatch, NamedMatch } from '../policy/route-rule.ts';
 import type { Shapes } from './shapes.ts';
 
 /** Equal for tables that decide alike. */
@@ -29,28 +28,4 @@ function outlineShape(outline: TableOutline, shapes: Shapes): string {
       return `refused ${[good, withRefused, first].map((each) => (each === null ? '' : outlineShape(each, shapes))).join('|')}`;
     }
   }
-}
-
-/** Every header test of a table. */
-export function headerTests(table: RouteTable | null): NamedMatch[] {
-  if (table === null) return [];
-  const of = (outline: TableOutline): NamedMatch[] => {
-    switch (outline.kind) {
-      case 'every':
-      case 'calls':
-        return [];
-      case 'http':
-      case 'grpc':
-        return outline.hosts.flatMap(({ entries }) =>
-          (entries as readonly { readonly match: HttpMatch | GrpcMatch | null }[]).flatMap(
-            ({ match }) => match?.headers ?? [],
-          ),
-        );
-      case 'probed':
-        return of(outline.own);
-      case 'refused':
-        return [outline.good, outline.withRefused, outline.first].flatMap((each) => (each === null ? [] : of(each)));
-    }
-  };
-  return of(table.outline());
 }

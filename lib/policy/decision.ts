@@ -30,6 +30,8 @@ export interface AskedOfRequests {
   /** Lower-case names of fields whose values, or whose presence, count. */
   readonly headers: readonly string[];
   readonly query: boolean;
+  /** Whether a route wants this very value of a field, in bytes: what documents write out is no secret of a client's. Slow. */
+  spells(name: string, bytes: string): boolean;
 }
 
 /** One request as policy sees it. Strings are as received; policy does its own reading of spellings. */

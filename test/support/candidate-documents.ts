@@ -11,6 +11,8 @@ export interface GuardedPort {
   readonly who?: readonly string[];
   /** Of a route, by which the requests are let in then. */
   readonly path?: string;
+  /** What the route wants of a header besides. */
+  readonly header?: string;
   readonly filters?: string;
   /** Requests a second. */
   readonly limit?: number;
@@ -20,7 +22,7 @@ export interface GuardedPort {
 
 /** The documents of one port of one policy. */
 export function documentsOf(port: number, wanted: GuardedPort): string {
-  const { protocol = 'unknown', access = 'deny', from = [], who = [], path, filters, limit } = wanted;
+  const { protocol = 'unknown', access = 'deny', from = [], who = [], path, header, filters, limit } = wanted;
   const name = `s${port}`;
   const meta = `metadata: {name: ${name}, namespace: shop}`;
   const target = path === undefined ? 'Server' : 'HTTPRoute';
@@ -48,7 +50,7 @@ export function documentsOf(port: number, wanted: GuardedPort): string {
       : [
           `apiVersion: ${linkerd}/v1beta3\nkind: HTTPRoute\n${meta}`,
           `spec:\n  parentRefs: [{group: ${linkerd}, kind: Server, name: ${name}}]`,
-          `  rules: [{matches: [{path: {value: ${path}}}], filters: [${filters ?? ''}]}]\n---`,
+          `  rules: [{matches: [{path: {value: ${path}}, headers: [${header ?? ''}]}], filters: [${filters ?? ''}]}]\n---`,
         ]),
     ...(refs.length === 0
       ? []

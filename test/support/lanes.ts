@@ -257,7 +257,7 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     detectTimeoutMs: 1000,
     hasRequestRules: true,
     decisionsLast: true,
-    asks: { headers: [], query: false },
+    asks: { headers: [], query: false, spells: () => false },
   };
   const permit = {
     kind: 'permit',

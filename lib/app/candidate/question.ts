@@ -1,6 +1,6 @@
 import type { Client } from '../../client.ts';
 import { utf8Text } from '../../policy/bytes.ts';
-import type { RequestFacts } from '../../policy/decision.ts';
+import type { AskedOfRequests, RequestFacts } from '../../policy/decision.ts';
 import { clip } from '../../telemetry/decision-log.ts';
 
 /** A line as `explain --requests` takes it. */
@@ -13,33 +13,52 @@ export interface AskedQuestion {
   readonly method?: string;
   readonly path?: string;
   readonly host?: string;
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>;
 }
 
 const maxPath = 2048;
 const maxText = 256;
 
 /**
- * @param request null: there was none. Of its header fields only those are told by which it is known what comes with it.
- * @param asksQuery whether a policy looks at the query: otherwise it is left out, as secrets are sent in queries.
+ * @param request null: there was none. Of its header fields those are told by which it is known what comes with it, and those that a
+ *   policy looks at; values that no document writes out, as tokens are, stand there as `withheld`.
+ * @param asked by the policies of the port: the query is left out where none looks at it, as secrets are sent in queries.
  */
 export function questionOf(
   port: number,
   client: Client,
   protocol: AskedQuestion['protocol'],
   request: RequestFacts | null,
-  asksQuery: boolean,
+  asked: readonly AskedOfRequests[],
 ): AskedQuestion {
   const about = { port, client: client.ip.text, ...tlsOf(client), protocol };
   if (request === null) return about;
   const { method, path, query, host, carries } = request;
+  const asksQuery = asked.some((each) => each.query);
+  const headers = { ...(carries === 'nothing' ? {} : carrying[carries]), ...lookedAt(request, asked) };
   return {
     ...about,
     method: clip(method, maxText),
     path: clip(textOf(query === '' || !asksQuery ? path : `${path}?${query}`), maxPath),
     host: clip(textOf(host), maxText),
-    ...(carries === 'nothing' ? {} : { headers: carrying[carries] }),
+    ...(Object.keys(headers).length === 0 ? {} : { headers }),
   };
+}
+
+/** In place of a value that no document writes out. */
+const withheld = '(withheld)';
+
+function lookedAt(
+  request: RequestFacts,
+  asked: readonly AskedOfRequests[],
+): Readonly<Record<string, readonly string[]>> {
+  const names = new Set(asked.flatMap((each) => each.headers));
+  names.delete('host');
+  const fields = [...names].map((name) => {
+    const isSpelled = (bytes: string): boolean => asked.some((each) => each.spells(name, bytes));
+    return [name, request.header(name).map((bytes) => (isSpelled(bytes) ? textOf(bytes) : withheld))] as const;
+  });
+  return Object.fromEntries(fields.filter(([, values]) => values.length > 0));
 }
 
 const carrying = {

@@ -259,11 +259,11 @@ export class CandidateWatch {
   ): DisagreementRow | null {
     const { client, port, protocol, request } = asked;
     const met = { subject, port, enforced: sideOf(decision), candidate: sideOf(candidate) };
-    const asksQuery = [this.#options.enforced, this.#candidate].some((policy) => policy.port(port).asks.query);
+    const asks = [this.#options.enforced, this.#candidate].map((policy) => policy.port(port).asks);
     return this.#disagreements.row(met, () => ({
       enforced: besideReasons(this.#options.enforced, port, client, request, decision),
       candidate: besideReasons(this.#candidate, port, client, request, candidate),
-      example: questionOf(port, client, protocol, request, asksQuery),
+      example: questionOf(port, client, protocol, request, asks),
     }));
   }
 }

@@ -12,7 +12,7 @@ import type {
   RequestDeny,
   RequestPermit,
 } from '../decision.ts';
-import type { GrpcMatch, HttpMatch, RedirectFilter } from '../route-rule.ts';
+import type { GrpcMatch, HttpMatch, NamedMatch, RedirectFilter } from '../route-rule.ts';
 import { type Authorization, GrantList } from './client-match.ts';
 import { type GuardedNames, guardedNames } from './header-names.ts';
 import type { NetworkIsolation } from './network-policy.ts';
@@ -222,6 +222,30 @@ export function compiledPort(options: {
   });
 }
 
+/** Every header test of a table. */
+export function headerTests(table: RouteTable | null): NamedMatch[] {
+  if (table === null) return [];
+  const of = (outline: TableOutline): NamedMatch[] => {
+    switch (outline.kind) {
+      case 'every':
+      case 'calls':
+        return [];
+      case 'http':
+      case 'grpc':
+        return outline.hosts.flatMap(({ entries }) =>
+          (entries as readonly { readonly match: HttpMatch | GrpcMatch | null }[]).flatMap(
+            ({ match }) => match?.headers ?? [],
+          ),
+        );
+      case 'probed':
+        return of(outline.own);
+      case 'refused':
+        return [outline.good, outline.withRefused, outline.first].flatMap((each) => (each === null ? [] : of(each)));
+    }
+  };
+  return of(table.outline());
+}
+
 function askedBy(tables: readonly RouteTable[]): AskedOfRequests {
   const headers = tables.flatMap(({ traits, rules }) => [
     ...(traits.guarded?.names ?? []),
@@ -230,5 +254,11 @@ function askedBy(tables: readonly RouteTable[]): AskedOfRequests {
   return {
     headers: [...new Set(headers)].sort(),
     query: tables.some(({ traits }) => traits.queryNames !== noQueryNames),
+    spells: (name, bytes) =>
+      tables.some((table) =>
+        headerTests(table).some(
+          (test) => test.type === 'exact' && test.name === name && byteText(test.value) === bytes,
+        ),
+      ),
   };
 }

@@ -125,6 +125,20 @@ const rows: readonly Row[] = [
     expect: ['request', 'redirect', 'redirect', 'differs'],
   },
   {
+    title: 'a route for one value of a header, sent',
+    policy: { from: us },
+    candidate: { from: others, path: '/a', header: '{name: x-role, value: admin}' },
+    exchange: { ...get, headers: [['x-role', 'admin']] },
+    expect: ['request', 'permit', 'deny', 'differs'],
+  },
+  {
+    title: 'a route for one value of a header, another sent',
+    policy: { from: us },
+    candidate: { from: us, path: '/a', header: '{name: x-role, value: admin}' },
+    exchange: { ...get, headers: [['x-role', 'user']] },
+    expect: ['request', 'permit', 'no-route', 'differs'],
+  },
+  {
     title: 'another header for the app',
     policy: { from: us, path: '/a' },
     candidate: { from: us, path: '/a', filters: header },

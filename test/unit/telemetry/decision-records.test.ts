@@ -63,7 +63,7 @@ async function readBack(lines: readonly string[]): Promise<DecisionRecord[]> {
   return read;
 }
 
-const asking = portPolicy({ asks: { headers: ['x-a', 'x-b'], query: true } });
+const asking = portPolicy({ asks: { headers: ['x-a', 'x-b'], query: true, spells: () => false } });
 const headers = new Map([['x-a', ['1', '\xe9\x1b']]]);
 const header = (name: string): readonly string[] => headers.get(name) ?? [];
 /** `undefined`: the line has no such field. */
@@ -264,7 +264,7 @@ t.test('too many different ones, and what the sink gives up, are said', async (t
 
 t.test('hashed values', async (t) => {
   const kept = keep({ hash: true });
-  const policy = portPolicy({ asks: { headers: ['x-a'], query: false } });
+  const policy = portPolicy({ asks: { headers: ['x-a'], query: false, spells: () => false } });
   ask(kept, given.permit, { header: () => ['secret'] }, { policy });
   const { headers, salt } = schema.parse(JSON.parse(kept.lines[0] ?? '')) as { headers: object; salt: string };
   t.match(salt, /^[0-9a-f]{32}$/);

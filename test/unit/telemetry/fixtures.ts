@@ -35,7 +35,7 @@ export function portPolicy(over: Partial<PortPolicy> = {}): PortPolicy {
     detectTimeoutMs: 10_000,
     hasRequestRules: true,
     decisionsLast: true,
-    asks: { headers: [], query: false },
+    asks: { headers: [], query: false, spells: () => false },
     ...over,
   };
 }

@@ -116,6 +116,36 @@ t.test('a query, which may hold secrets, is told only where a route of either po
   t.end();
 });
 
+t.test('a header is told where a route looks at it, and its value where a document writes it out', (t) => {
+  const candidate = indexOf(
+    `${shutText}${route('r', 'headers: [{name: x-role, value: admin}, {name: authorization, type: RegularExpression, value: "Bearer .+"}]')}`,
+  );
+  const sent: Readonly<Record<string, readonly string[]>> = {
+    'x-role': ['admin'],
+    authorization: ['Bearer secret'],
+    cookie: ['secret'],
+    host: ['h'],
+  };
+  const rows = [
+    [sent, { 'x-role': ['admin'], authorization: ['(withheld)'] }],
+    [
+      { ...sent, 'x-role': ['secret', 'admin'] },
+      { 'x-role': ['(withheld)', 'admin'], authorization: ['(withheld)'] },
+    ],
+    [{ cookie: ['secret'] }, undefined],
+  ] as const;
+  for (const [fields, headers] of rows) {
+    const { ask, watch, lines } = stage(candidate);
+    const header = (name: string): readonly string[] => (fields as typeof sent)[name] ?? [];
+    ask({ ...again('/a'), header });
+    const [met] = watch.compared().disagreements;
+    t.ok(met, 'they disagree');
+    t.same(met?.example.headers, headers);
+    t.notMatch(lines.join(''), 'secret');
+  }
+  t.end();
+});
+
 t.test('no candidate is loaded: nothing is counted', async (t) => {
   const { ask, counted, watch } = stage(null);
   ask(again());

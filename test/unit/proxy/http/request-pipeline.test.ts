@@ -14,7 +14,7 @@ const policyOf = (decisionsLast: boolean): PortPolicy => ({
   detectTimeoutMs: 1000,
   hasRequestRules: true,
   decisionsLast,
-  asks: { headers: [], query: false },
+  asks: { headers: [], query: false, spells: () => false },
 });
 
 t.test('a decision is kept for as long as it must be the same', async (t) => {
