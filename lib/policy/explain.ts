@@ -75,16 +75,11 @@ export function explain(authorizer: Authorizer, query: ExplainQuery): ExplainJso
   if (protocol === 'connect') return explainSilence(authorizer, policy, client);
   const inTls = client.tls.kind === 'passthrough' && takesTls(authorizer, policy, client);
   if (inTls && protocol === 'tcp')
-    return malformed(policy, 'http1', 'TLS ends here for HTTPS probes, and in it is none');
+    return refusedUnasked(policy, unasked(400, 'TLS ends here for HTTPS probes, and in it is none'));
   if (!inTls && isBytes(policy, client, protocol)) return explainConnection(authorizer, policy, client);
 
   const request = requestFacts(query, protocol);
-  if (typeof request === 'string') return malformed(policy, protocol, request);
-  const { method = 'GET' } = query;
-  // Answered over HTTP/2, too: nothing is wrong with the stream.
-  if (!isSoundMethod(method)) {
-    return malformed(policy, 'http1', `${JSON.stringify(method)} is no method, or a known one in another case`);
-  }
+  if ('reason' in request) return refusedUnasked(policy, request);
   const decision = authorizer.request(policy, client, request);
   const reasons = authorizer.requestReasons(policy, client, request, decision);
   const { reason, candidates } = withNearMisses(reasons, client);
@@ -198,8 +193,31 @@ function partsOf(identity: string): readonly [string, string] {
   return at === -1 ? [identity, ''] : [identity.slice(0, at), identity.slice(at)];
 }
 
-/** The request as a lane would hand it over; a sentence where it would refuse it before it asks policy. */
-export function requestFacts(query: ExplainQuery, protocol: Carried): RequestFacts | string {
+/** What a lane refuses before it asks policy. */
+export interface Unasked {
+  /** Answered; null over HTTP/2, where the stream is reset without an answer. */
+  readonly status: 400 | 405 | null;
+  readonly reason: string;
+}
+
+/** The request as a lane would hand it over. */
+export function requestFacts(query: ExplainQuery, protocol: Carried): RequestFacts | Unasked {
+  const facts = readFacts(query, protocol);
+  if (typeof facts === 'string') return unasked(protocol === 'http1' ? 400 : null, facts);
+  if (facts.method === 'CONNECT' && protocol !== 'http1') {
+    return { status: 405, reason: 'CONNECT over HTTP/2 is refused whatever policy says' };
+  }
+  // Answered over HTTP/2, too: nothing is wrong with the stream.
+  if (isSoundMethod(facts.method)) return facts;
+  return unasked(400, `${JSON.stringify(facts.method)} is no method, or a known one in another case`);
+}
+
+function unasked(status: Unasked['status'], fault: string): Unasked {
+  return { status, reason: `the request is malformed: ${fault}` };
+}
+
+/** A sentence where it is no request. */
+function readFacts(query: ExplainQuery, protocol: Carried): RequestFacts | string {
   const grpc = protocol === 'grpc';
   const http1 = protocol === 'http1';
   const method = query.method ?? (grpc ? 'POST' : 'GET');
@@ -241,20 +259,18 @@ function connectTarget(url: string, http1: boolean): ReturnType<typeof readAutho
   return http1 ? readAuthority(url) : { target: url, path: '', query: '', authority: null };
 }
 
-/** What no lane lets through to policy: 400 over HTTP/1; over HTTP/2 the stream is reset without an answer. */
-function malformed(policy: PortPolicy, protocol: ExplainQuery['protocol'], fault: string): ExplainJson {
-  const http1 = protocol === 'http1';
+function refusedUnasked(policy: PortPolicy, { status, reason }: Unasked): ExplainJson {
   return {
     verdict: 'invalid',
-    httpStatus: http1 ? refusals.invalid.http : null,
-    grpcStatus: http1 ? refusals.invalid.grpc : null,
+    httpStatus: status,
+    grpcStatus: status === refusals.invalid.http ? refusals.invalid.grpc : null,
     tcp: null,
     audit: false,
     server: policy.server,
     route: null,
     rule: null,
     authz: null,
-    reason: `the request is malformed: ${fault}`,
+    reason,
     candidates: [],
     networkPolicies: [],
   };

@@ -137,9 +137,10 @@ function ofRequest(
   for (const part of ['path', 'method'] as const) if (omits.includes(part)) return unknown(`the ${part}`);
   if (omits.includes('query') && policy.asks.query) return unknown('the query, which routes of the port look at');
   const facts = requestFacts(queryOf(question, client), protocol);
-  if (typeof facts === 'string') {
-    const reasons = (): Reasons => ({ reason: `the request is malformed: ${facts}`, candidates: [] });
-    return { kind: 'decided', verdict: 'invalid', ...plain, status: 400, server: policy.server, reasons };
+  if ('reason' in facts) {
+    const { status, reason } = facts;
+    const reasons = (): Reasons => ({ reason, candidates: [] });
+    return { kind: 'decided', verdict: 'invalid', ...plain, status, server: policy.server, reasons };
   }
   const told = new ToldFacts(facts, record, wanted);
   const decision = authorizer.request(policy, client, told);

@@ -2,7 +2,6 @@ import fc from 'fast-check';
 import type { AskedPolicy, QuestionBlock } from '../../lib/analysis/blocks.ts';
 import { Judge, limitText, outcomeKey } from '../../lib/analysis/outcome.ts';
 import { partition } from '../../lib/analysis/partition.ts';
-import { isSoundMethod } from '../../lib/http-message.ts';
 import { authorizerOf } from '../../lib/policy/authorizer.ts';
 import { compileNow } from '../../lib/policy/compile/compile.ts';
 import { readDocuments } from '../../lib/policy/documents/read.ts';
@@ -219,9 +218,9 @@ export function missed(
 
 /** Whether HTTP would not take it for a request, whatever the policy. */
 export function isMalformed(query: ExplainQuery): boolean {
-  const { protocol = 'http1', method = 'GET' } = query;
+  const { protocol = 'http1' } = query;
   if (protocol === 'tcp' || protocol === 'connect') return false;
-  return typeof requestFacts(query, protocol) === 'string' || !isSoundMethod(method);
+  return 'reason' in requestFacts(query, protocol);
 }
 
 function isHad(blocks: readonly QuestionBlock[], query: ExplainQuery, tally: Tally): boolean {

@@ -188,3 +188,36 @@ spec:
     'and without',
   );
 });
+
+t.test('CONNECT, and methods that are none, are answered as on the wire', async (t) => {
+  const { ask } = load(server('accessPolicy: all-unauthenticated'));
+  const connect = { method: 'CONNECT', path: 'web:80', host: 'web:80' };
+  const by405 = {
+    verdict: 'invalid',
+    httpStatus: 405,
+    grpcStatus: null,
+    tcp: null,
+    authz: null,
+    reason: /CONNECT over/,
+  };
+  const by400 = { verdict: 'invalid', httpStatus: 400, grpcStatus: 3, reason: /is no method/ };
+  const rows: [title: string, query: Parameters<typeof ask>[0], answer: object][] = [
+    ['over HTTP/1', { ...connect, protocol: 'http1' }, { verdict: 'permit', httpStatus: null }],
+    ['over HTTP/1, of a path', { ...connect, path: '/a' }, { verdict: 'invalid', httpStatus: 400 }],
+    ['over HTTP/2', { ...connect, protocol: 'http2' }, by405],
+    [
+      'over HTTP/2, by who may nothing',
+      { ...connect, protocol: 'http2', port: 9 },
+      { ...by405, server: { name: 'deny' } },
+    ],
+    ['as a call', { ...connect, protocol: 'grpc' }, by405],
+    [
+      'over HTTP/2, without a host',
+      { ...connect, host: '', protocol: 'http2' },
+      { verdict: 'invalid', httpStatus: null },
+    ],
+    ['in another case', { ...connect, method: 'connect', path: '/', protocol: 'http2' }, by400],
+    ['in another case over HTTP/1', { ...connect, method: 'connect', path: '/' }, by400],
+  ];
+  for (const [title, query, answer] of rows) t.match(ask(query), answer, title);
+});
