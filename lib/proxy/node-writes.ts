@@ -63,6 +63,12 @@ export function isWriteWaiting(stream: Writable): boolean {
   return (stream as HasOutlet)[kept]?.isWaiting === true;
 }
 
+/** What waits in the one that was, or what the system has not taken of it, keeps it for as long. */
+function takeNewRoom(): void {
+  room = Buffer.allocUnsafeSlow(roomBytes);
+  filled = 0;
+}
+
 function endTurn(): void {
   isCalled = false;
   flushDue();
@@ -80,7 +86,7 @@ function flushDue(): void {
  * and the system takes all of it: nearly always. What it does not take waits in the stream, as ever.
  *
  * What is to leave at the end of the turn (`text`, `joined`, `copy`) leaves before anything else happens to the stream:
- * before `write`, `end` and `destroy`.
+ * before `write`, `end`, `cork` and `destroy`.
  */
 export class Outlet {
   readonly #stream: Writable;
@@ -167,6 +173,7 @@ export class Outlet {
     this.flush();
     if (!this.#mayWait) return null;
     if (filled + all > roomBytes) flushDue();
+    if (filled + all > roomBytes) takeNewRoom();
     const from = filled;
     const at = head === '' ? from : from + room.write(head, from, 'latin1');
     bytes.copy(room, at, 0, length);
@@ -217,8 +224,7 @@ export class Outlet {
       this.#bytes = null;
       if (this.#socket === null || this.#put(this.#socket, bytes)) return;
       // It is not free before the system has taken all.
-      room = Buffer.allocUnsafeSlow(roomBytes);
-      filled = 0;
+      takeNewRoom();
     }
   }
 
@@ -259,7 +265,14 @@ export class Outlet {
 type Write = (this: net.Socket, chunk: never, encoding: never, done: never) => boolean;
 type End = (this: net.Socket, chunk: never, encoding: never, done: never) => net.Socket;
 
-const { write, end, destroy } = net.Socket.prototype as { write: Write; end: End; destroy: net.Socket['destroy'] };
+type Destroy = net.Socket['destroy'];
+
+const { write, end, cork, destroy } = net.Socket.prototype as {
+  write: Write;
+  end: End;
+  cork: () => void;
+  destroy: Destroy;
+};
 
 const writeBehind: Write = function (chunk, encoding, done) {
   writeWaiting(this);
@@ -269,6 +282,12 @@ const writeBehind: Write = function (chunk, encoding, done) {
 const endBehind: End = function (chunk, encoding, done) {
   writeWaiting(this);
   return end.call(this, chunk, encoding, done);
+};
+
+/** A stream that is corked takes no write that the system has already: it would write it a second time. */
+const corkBehind = function (this: net.Socket): void {
+  writeWaiting(this);
+  cork.call(this);
 };
 
 const destroyBehind = function (this: net.Socket, error?: Error): net.Socket {
@@ -284,7 +303,7 @@ function flushBefore(socket: net.Socket): void {
     return own.call(socket, error);
   };
   const behind = own === destroy ? destroyBehind : ownBehind;
-  Object.assign(socket, { write: writeBehind, end: endBehind, destroy: behind });
+  Object.assign(socket, { write: writeBehind, end: endBehind, cork: corkBehind, destroy: behind });
 }
 
 /** Not ended, not broken, and nothing written to it waits. */
