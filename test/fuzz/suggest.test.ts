@@ -96,22 +96,35 @@ function check({ documents, requests, others }: World, exact: boolean): { readon
   const suggestion = suggest(evidence, pod, { exact, existing: null, load: inForce, portOf });
   const after = inForce(suggestion.text);
   const unnamed = new Set(suggestion.refused.map(({ what }) => what));
-  const admitted = new Set(suggestion.allowed);
+  const admitted = new Set(suggestion.allowed.map(questionText));
   for (const record of records) {
     const { question, decided: was } = record;
     const now = answer(after, record);
     const isIn = now.kind === 'decided' && now.verdict === 'permit';
-    const path = (question.path ?? '').replace(/^http:\/\/web\.shop/, '').split('?')[0];
     if (was?.verdict === 'permit' && question.protocol !== 'connect') {
-      if (now.kind === 'decided' && !isIn && !unnamed.has(`${question.method ?? ''} ${path}`.trim()))
-        fail('refuses', record, suggestion.text);
-    } else if (isIn && !admitted.has(record) && (was?.verdict === 'deny' || was?.verdict === 'no-route')) {
+      if (now.kind === 'decided' && !isIn && !unnamed.has(askedText(record))) fail('refuses', record, suggestion.text);
+    } else if (
+      isIn &&
+      !admitted.has(questionText(record)) &&
+      (was?.verdict === 'deny' || was?.verdict === 'no-route')
+    ) {
       // What was invalid was so for a route of then, which looked at what can be spelled in several ways.
       fail('lets in', record, suggestion.text);
     }
   }
   if (exact) for (const other of others) unseen(recordOf(other, before), evidence, after, suggestion.text);
   return { excused: suggestion.refused.length + suggestion.allowed.length };
+}
+
+/** As a suggestion calls what it does not let in. */
+function askedText({ question: { protocol, port, method = '', path = '' } }: DecisionRecord): string {
+  if (protocol === 'tcp') return `bytes on port ${port}`;
+  return `${method} ${path.replace(/^http:\/\/web\.shop/, '').split('?')[0]}`;
+}
+
+/** Of equal records one is kept. */
+function questionText({ question }: DecisionRecord): string {
+  return JSON.stringify(question);
 }
 
 /** Where each path is written out, nothing is let in that nobody did: by this client, method and path. */
@@ -161,17 +174,16 @@ function checkMerge({ documents, existing, requests }: World): { readonly excuse
   });
   const now = inForce(merged(suggestion.text));
   const told = new Set(suggestion.refused.map(({ what }) => what));
-  const admitted = new Set(suggestion.allowed);
+  const admitted = new Set(suggestion.allowed.map(questionText));
   for (const record of records) {
     const { question, decided: then } = record;
     const [before, after] = [was, now].map((by) => answer(by, record)) as [Answer, Answer];
     if (before.kind === 'unknown' || after.kind === 'unknown' || question.protocol === 'connect') continue;
-    const path = (question.path ?? '').replace(/^http:\/\/web\.shop/, '').split('?')[0];
-    const isTold = told.has(`${question.method ?? ''} ${path}`.trim());
+    const isTold = told.has(askedText(record));
     const wanted = then?.verdict === 'permit';
     if (wanted && after.verdict !== 'permit' && !isTold) fail('beside another policy refuses', record, suggestion.text);
     const isRefused = then?.verdict === 'deny' || then?.verdict === 'no-route';
-    if (isRefused && after.verdict === 'permit' && before.verdict !== 'permit' && !admitted.has(record)) {
+    if (isRefused && after.verdict === 'permit' && before.verdict !== 'permit' && !admitted.has(questionText(record))) {
       fail('beside another policy lets in', record, suggestion.text);
     }
   }
