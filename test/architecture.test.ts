@@ -197,7 +197,7 @@ const rules: readonly Rule[] = [
   {
     room: /^lib\/records\//,
     may: [/^lib\/records\//, plainValues, policyValues],
-    packages: ['node:stream', 'node:zlib', 'node:crypto'],
+    packages: ['node:buffer', 'node:stream', 'node:zlib', 'node:crypto'],
     why: 'lines of logs to questions and what was decided, and back: it opens no files and decides nothing',
   },
   {

@@ -8,6 +8,7 @@ import { type Carried, decideSilence, isBytes, probeAuthz, probedReason, takesTl
 import {
   type Authorizer,
   type Candidate,
+  noOddNames,
   oddNamesOf,
   type PortPolicy,
   type Reasons,
@@ -223,7 +224,8 @@ function readFacts(query: ExplainQuery, protocol: Carried): RequestFacts | strin
   const method = query.method ?? (grpc ? 'POST' : 'GET');
   if (http1 && method === 'PRI') return 'PRI begins HTTP/2 and is no method of HTTP/1';
   const headers = new Map<string, string[]>();
-  for (const [name, value] of query.headers ?? []) {
+  const given = query.headers ?? [];
+  for (const [name, value] of given) {
     const key = name.toLowerCase();
     if (isFramingAlias(key)) return `${key} is another name for a field that frames the message`;
     // White space around a value is no part of it (RFC 9110 section 5.5), and malformed in HTTP/2 (RFC 9113 section 8.2.1).
@@ -248,9 +250,10 @@ function readFacts(query: ExplainQuery, protocol: Carried): RequestFacts | strin
     query: search,
     host,
     grpc,
-    carries: query.carries ?? (method === 'CONNECT' ? 'upgrade' : carried(headers, protocol)),
+    carries:
+      query.carries ?? (method === 'CONNECT' ? 'upgrade' : given.length === 0 ? 'nothing' : carried(headers, protocol)),
     header: (name) => headers.get(name) ?? [],
-    oddNames: oddNamesOf([...headers.keys()].flatMap((name) => [name, ''])),
+    oddNames: given.length === 0 ? noOddNames : oddNamesOf([...headers.keys()].flatMap((name) => [name, ''])),
   };
 }
 

@@ -1,7 +1,8 @@
+import { isAscii } from 'node:buffer';
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { questionRecord, type ReadLine, readLine } from './line.ts';
-import { Recent } from './recent.ts';
+import { Returning } from './recent.ts';
 import { BadLine, type DecisionRecord, type Occurrence } from './record.ts';
 
 /** A file, or standard input, as its bytes come. */
@@ -63,22 +64,23 @@ export async function readRecords(sources: Iterable<LogSource>, sink: RecordSink
 }
 
 const newline = 0x0a;
+const brace = 0x7b;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: text has none of these.
+const hasControls = /[\x00-\x08\x0e-\x1f]/;
 /** How the writer begins a line; then come 24 characters of time, a quote, and what equal lines have in common. */
 const start = Buffer.from('{"decision":1,"time":"');
 const timeEnds = start.length + 24;
 
-interface Told extends Pick<Occurrence, 'comesAgain'> {
-  readonly record: DecisionRecord;
-}
-
 class LogReader {
   readonly #sink: RecordSink;
-  readonly #known = new Recent<string, ReadLine>();
-  readonly #records = new Recent<string, DecisionRecord>();
+  readonly #known = new Returning<ReadLine>();
+  readonly #records = new Returning<DecisionRecord>();
   readonly #utf8 = new TextDecoder('utf-8', { fatal: true });
   readonly tally = { lines: 0, decisions: 0, others: 0, bad: 0, lost: 0 };
   #file = '';
   #line = 0;
+  /** Whether the piece of input that is read is ASCII, all of it. */
+  #isAscii = false;
 
   constructor(sink: RecordSink) {
     this.#sink = sink;
@@ -115,6 +117,7 @@ class LogReader {
     for await (const each of chunks) {
       const chunk = Buffer.from(each.buffer, each.byteOffset, each.byteLength);
       const text = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+      this.#isAscii = isAscii(text);
       let from = 0;
       for (let to = text.indexOf(newline, rest.length); to !== -1; to = text.indexOf(newline, from)) {
         if (!skipping) this.#take(text, from, to, true);
@@ -142,39 +145,33 @@ class LogReader {
   /** One line, without its end. */
   #take(bytes: Buffer, from: number, to: number, isEnded: boolean): void {
     this.#count();
-    if (startsAsWritten(bytes, from, to)) {
-      const common = bytes.toString('latin1', from + timeEnds, to);
+    let common: string | null = null;
+    if (to - from <= mostKey && startsAsWritten(bytes, from, to) && !this.#known.rests()) {
+      common = bytes.toString('latin1', from + timeEnds, to);
       const known = this.#known.get(common);
       if (known?.kind === 'recorded') {
         const time = bytes.toString('latin1', from + start.length, from + timeEnds);
-        this.tally.decisions += known.count;
-        this.#sink.record(known.record, {
-          count: known.count,
-          first: time,
-          last: time,
-          file: this.#file,
-          line: this.#line,
-          comesAgain: true,
-        });
+        this.#tell(known.record, known.count, time, time, true);
         return;
       }
     }
-    this.#read(bytes, from, to, isEnded);
+    this.#read(bytes, from, to, isEnded, common);
   }
 
-  #read(bytes: Buffer, from: number, to: number, isEnded: boolean): void {
+  /** @param common what equal lines have in common, if it is to be remembered. */
+  #read(bytes: Buffer, from: number, to: number, isEnded: boolean, common: string | null): void {
     try {
-      const text = this.#text(bytes.subarray(from, to));
+      const text = this.#text(bytes, from, to);
       if (text.trim() === '') return;
       const line = readLine(text);
-      if (line.kind === 'recorded' && line.isAlone && startsAsWritten(bytes, from, to)) {
-        const comesAgain = to - from <= mostKey;
-        if (comesAgain) this.#known.set(bytes.toString('latin1', from + timeEnds, to), line);
-        this.#tell({ record: line.record, comesAgain }, 1, line.first, line.last);
+      if (line.kind === 'recorded' && line.isAlone && (common !== null || startsAsWritten(bytes, from, to))) {
+        if (common !== null) this.#known.set(common, line);
+        this.#tell(line.record, 1, line.first, line.last, common !== null);
       } else this.#say(line);
     } catch (error) {
       if (!(error instanceof BadLine)) throw error;
-      if (isEnded) this.#bad(error);
+      if (hasControls.test(bytes.toString('latin1', from, to))) this.#bad(noText());
+      else if (isEnded) this.#bad(error);
       else this.#bad(new BadLine(error.field, `${error.message}; the file ends within the line`, error.hint));
     }
   }
@@ -188,41 +185,43 @@ class LogReader {
         this.tally.lost += line.count;
         return;
       case 'question':
-        this.#tell(this.#same(questionRecord(line.given)), 1, null, null);
+        this.#tellSame(questionRecord(line.given), 1, null, null);
         return;
       case 'logged':
         // What became of a decision: the decision has a line of its own.
         if (line.record.form === 'log' && line.record.decided === null) this.tally.others++;
-        else this.#tell(this.#same(line.record), 1, line.time, line.time);
+        else this.#tellSame(line.record, 1, line.time, line.time);
         return;
       case 'recorded':
-        this.#tell(this.#same(line.record), line.count, line.first, line.last);
+        this.#tellSame(line.record, line.count, line.first, line.last);
     }
   }
 
-  #tell({ record, comesAgain }: Told, count: number, first: string | null, last: string | null): void {
+  #tell(record: DecisionRecord, count: number, first: string | null, last: string | null, comesAgain: boolean): void {
     this.tally.decisions += count;
     this.#sink.record(record, { count, first, last, file: this.#file, line: this.#line, comesAgain });
   }
 
-  /** The object that an equal record came with before. */
-  #same(record: DecisionRecord): Told {
-    const key = JSON.stringify(record);
-    const comesAgain = key.length <= mostKey;
+  /** With the object that an equal record came with before. */
+  #tellSame(record: DecisionRecord, count: number, first: string | null, last: string | null): void {
+    const key = this.#records.rests() ? null : JSON.stringify(record);
+    if (key === null || key.length > mostKey) {
+      this.#tell(record, count, first, last, false);
+      return;
+    }
     const known = this.#records.get(key);
-    if (known === undefined && comesAgain) this.#records.set(key, record);
-    return { record: known ?? record, comesAgain };
+    if (known === undefined) this.#records.set(key, record);
+    this.#tell(known ?? record, count, first, last, true);
   }
 
-  #text(bytes: Buffer): string {
-    const text = bytes.toString('latin1');
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: text has none of these.
-    if (/[\x00-\x08\x0e-\x1f]/.test(text)) {
-      throw new BadLine(null, 'holds bytes that no text has', 'Give the log as it was written.');
-    }
-    if (!/[\x80-\xff]/.test(text)) return text;
+  #text(bytes: Buffer, from: number, to: number): string {
+    const text = bytes.toString('latin1', from, to);
+    // In JSON, control characters are errors anyway.
+    if (this.#isAscii && bytes[from] === brace) return text;
+    if (hasControls.test(text)) throw noText();
+    if (this.#isAscii) return text;
     try {
-      return this.#utf8.decode(bytes);
+      return this.#utf8.decode(bytes.subarray(from, to));
     } catch {
       throw new BadLine(null, 'is not UTF-8', 'Give the log as it was written, or convert it to UTF-8.');
     }
@@ -244,6 +243,10 @@ function startsAsWritten(bytes: Buffer, from: number, to: number): boolean {
   if (to - from < timeEnds + 2 || bytes[from + timeEnds] !== 0x22 || bytes[from + timeEnds + 1] !== 0x2c) return false;
   for (let i = 0; i < start.length; i++) if (bytes[from + i] !== start[i]) return false;
   return true;
+}
+
+function noText(): BadLine {
+  return new BadLine(null, 'holds bytes that no text has', 'Give the log as it was written.');
 }
 
 /** Characters of a text that is remembered. */

@@ -158,20 +158,26 @@ function ofRequest(
 }
 
 function queryOf(question: RecordedQuestion, { ip }: Client): ExplainQuery {
-  const { method, path, host, headers = {}, names = [], carries } = question;
-  const withheld = names.filter((name) => !Object.hasOwn(headers, name)).map((name) => [name, ''] as const);
-  return {
+  const { method, path, host, headers, names, carries } = question;
+  const asked = {
     port: 0,
     ip,
     ...(method === undefined ? {} : { method }),
     ...(path === undefined ? {} : { path }),
     ...(host === undefined ? {} : { host }),
     ...(carries === undefined ? {} : { carries }),
-    headers: [
-      ...Object.entries(headers).flatMap(([name, values]) => values.map((v) => [name, v] as const)),
-      ...withheld,
-    ],
   };
+  // Most records hold none: their routes look at none.
+  if (headers === undefined && names === undefined) return asked;
+  return { ...asked, headers: fieldsOf(headers ?? {}, names ?? []) };
+}
+
+function fieldsOf(
+  headers: Readonly<Record<string, readonly string[]>>,
+  names: readonly string[],
+): (readonly [string, string])[] {
+  const withheld = names.filter((name) => !Object.hasOwn(headers, name)).map((name) => [name, ''] as const);
+  return [...Object.entries(headers).flatMap(([name, values]) => values.map((v) => [name, v] as const)), ...withheld];
 }
 
 /** A request as a line tells it, that knows when it is asked for what the line does not hold. */

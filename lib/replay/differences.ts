@@ -1,7 +1,7 @@
 import type { Authorizer } from '../policy/decision.ts';
 import { Recent } from '../records/recent.ts';
 import type { DecisionRecord, Occurrence, RecordedDecision } from '../records/record.ts';
-import { type ResourceRef, refText } from '../resource-ref.ts';
+import type { ResourceRef } from '../resource-ref.ts';
 import { type Answer, answerTo, type Decision, failedClauses, type PortOf } from './answer.ts';
 import type { WantedValues } from './hashed.ts';
 
@@ -85,7 +85,7 @@ export class Comparison {
   }
 
   add(record: DecisionRecord, occurrence: Occurrence): void {
-    let compared = this.#known.get(record);
+    let compared = occurrence.comesAgain ? this.#known.get(record) : undefined;
     if (compared === undefined) {
       compared = this.#compare(record, occurrence);
       if (occurrence.comesAgain) this.#known.set(record, compared);
@@ -197,11 +197,14 @@ function changeOf(before: Ruling, after: Ruling): DifferenceKind | null {
   if (before.verdict !== after.verdict) return 'otherwise';
   const moved =
     before.audit !== after.audit ||
-    (['server', 'route', 'authz'] as const).some((name) => differ(before[name], after[name]));
+    differ(before.server, after.server) ||
+    differ(before.route, after.route) ||
+    differ(before.authz, after.authz);
   return moved ? 'moved' : null;
 }
 
 /** One that is not named is not compared: not every line names all. */
 function differ(one: ResourceRef | null, other: ResourceRef | null): boolean {
-  return one !== null && other !== null && refText(one) !== refText(other);
+  if (one === null || other === null) return false;
+  return one.name !== other.name || one.kind !== other.kind || one.group !== other.group;
 }

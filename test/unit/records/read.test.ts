@@ -202,6 +202,35 @@ t.test('equal lines come with one object, whatever their time', async (t) => {
   t.match(records[1]?.[1], { first: '2026-11-20T15:00:00.000Z', line: 2 });
 });
 
+t.test('where hardly any line comes again, none is kept; where they do again, they are', async (t) => {
+  const line = (i: number): string => recorded.replace('"/a"', `"/${i}"`);
+  const once = Array.from({ length: 40_000 }, (_, i) => line(i));
+  const again = Array.from({ length: 200_000 }, (_, i) => line(i % 10));
+  const last = new Map<string, DecisionRecord>();
+  const kept: boolean[] = [];
+  let same = 0;
+  async function* bytes(): AsyncGenerator<Uint8Array> {
+    yield Buffer.from([line(0), line(0), ...once, ...again].join('\n'));
+  }
+  const tally = await readRecords([{ name: 'log', bytes: bytes() }], {
+    record(record, { count, comesAgain }) {
+      const path = record.question.path ?? '';
+      if (last.get(path) === record) {
+        same += count;
+        if (!comesAgain) t.fail(`${path} is one that is kept`);
+      }
+      last.set(path, record);
+      kept.push(comesAgain);
+    },
+    bad: ({ message }) => t.fail(message),
+  });
+  t.equal(tally.decisions, 240_002, 'all of them');
+  t.equal(kept[1], true);
+  t.equal(kept[39_000], false, 'behind so many that came once');
+  t.equal(kept.at(-1), true);
+  t.ok(same > 50_000 && same < 200_000, `${same} came as the object of before`);
+});
+
 t.test('decisions whose records were given up are counted', async (t) => {
   const { tally } = await read('{"decision":1,"time":"t","lost":5}\n{"decision":1,"lost":2}\n');
   t.match(tally, { lost: 7, decisions: 0, bad: 0 });
