@@ -94,7 +94,7 @@ const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; r
 
 const policyAsSeen = /^lib\/policy\/(decision|refusals)\.ts$/;
 const proxyBase =
-  /^lib\/proxy\/(connection-facts|guard|incoming|last-bytes|lent-data|limits|node-intercept|node-internals|node-streams|node-writes|recorder|resets|socket-calls|token)\.ts$/;
+  /^lib\/proxy\/(connection-facts|guard|incoming|last-bytes|lent-data|limits|node-direct-writes|node-intercept|node-internals|node-streams|node-writes|recorder|resets|socket-calls|token)\.ts$/;
 const inRoom = (room: string): RegExp => new RegExp(`^lib/proxy/${room}/[^/]+$`);
 
 const dataPlane: readonly Rule[] = [
@@ -845,7 +845,7 @@ const internals =
 const mayReachIn: ReadonlyMap<string, RegExp> = new Map([
   ['lib/proxy/node-internals.ts', /./],
   ['lib/proxy/node-streams.ts', /./],
-  ['lib/proxy/node-writes.ts', /./],
+  ['lib/proxy/node-direct-writes.ts', /./],
   ['lib/proxy/node-intercept.ts', /_handle/],
   ['lib/proxy/tls/node-tls.ts', /^\._|_handle/],
   // Documented, for authors of libraries.

@@ -188,7 +188,7 @@ function tellLender(this: StreamHandle, arrayBuffer?: ArrayBuffer): Buffer | und
 /** A connected socket that lends what it reads, as `lendReads` makes one and the option `onread` does, tells its lender itself. */
 export function readDirectly(socket: net.Socket, lender: Lender | FixedLender): void {
   const handle = streamHandleOf(socket);
-  if (streamBinding() === null || handle?.onread === undefined || 'encrypted' in socket) return;
+  if (streamBinding() === null || handle?.onread === undefined) return;
   // A connection that leaves one protocol for another has another lender, and Node's own function still.
   const asEver = handle[direct]?.asEver ?? handle.onread;
   handle[direct] = new DirectReads(socket, lender, asEver);

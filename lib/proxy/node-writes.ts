@@ -1,15 +1,8 @@
 import net from 'node:net';
 import type { Writable } from 'node:stream';
-import { getSystemErrorName } from 'node:util';
 import { internalFault } from './guard.ts';
-import {
-  hasTimeout,
-  type StreamBinding,
-  type StreamHandle,
-  streamBinding,
-  streamHandleOf,
-  type WriteRequest,
-} from './node-streams.ts';
+import { type DirectWrites, directWritesOf, renewRequests } from './node-direct-writes.ts';
+import { hasTimeout } from './node-streams.ts';
 
 /*
  * How sockets write what the system takes at once without the streams of Node between, and write together what one turn of
@@ -38,9 +31,6 @@ let filled = 0;
 /** Outlets with something that waits, or that has left by itself. */
 let due: Outlet[] = [];
 let isCalled = false;
-
-/** What a write that is over when it returns leaves untouched, and the next one takes. */
-let unused: WriteRequest | null = null;
 
 /** Under this a stream keeps its outlet: there is one, so that all that is written stays in order. */
 const kept = Symbol('outlet');
@@ -71,6 +61,7 @@ function takeNewRoom(): void {
 
 function endTurn(): void {
   isCalled = false;
+  renewRequests();
   flushDue();
 }
 
@@ -91,9 +82,7 @@ function flushDue(): void {
 export class Outlet {
   readonly #stream: Writable;
   /** Null where each write is the stream's. */
-  readonly #socket: net.Socket | null;
-  readonly #handle: StreamHandle | null;
-  readonly #binding: StreamBinding | null;
+  readonly #direct: DirectWrites | null;
   /** One of these waits for the end of the turn, or neither. */
   #text = '';
   #bytes: Buffer | null = null;
@@ -101,27 +90,21 @@ export class Outlet {
 
   private constructor(stream: Writable) {
     this.#stream = stream;
-    const isPlain = stream instanceof net.Socket && !('encrypted' in stream);
-    this.#binding = streamBinding();
-    this.#handle = isPlain && !stream.connecting ? streamHandleOf(stream) : null;
-    const can =
-      this.#binding !== null && this.#handle?.writeBuffer !== undefined && this.#handle.writeLatin1String !== undefined;
-    this.#socket = can ? (stream as net.Socket) : null;
+    this.#direct = directWritesOf(stream);
   }
 
   /** The one of a stream that has none yet. */
   static for(stream: Writable): Outlet {
     const outlet = new Outlet(stream);
-    const socket = outlet.#socket;
     // Of one that is being connected it is another later.
     if (!(stream instanceof net.Socket && stream.connecting)) (stream as HasOutlet)[kept] = outlet;
-    if (socket !== null) flushBefore(socket);
+    if (outlet.#direct !== null) flushBefore(stream as net.Socket);
     return outlet;
   }
 
   /** What is written here leaves as it is, and at once or at the end of the turn. */
   get isDirect(): boolean {
-    return this.#socket !== null && this.#socket.writableCorked === 0;
+    return this.#direct?.isPlain === true && this.#stream.writableCorked === 0;
   }
 
   get isWaiting(): boolean {
@@ -136,9 +119,9 @@ export class Outlet {
    */
   write(bytes: Buffer, written?: () => void): boolean {
     this.flush();
-    const socket = this.#socket;
-    if (socket === null || !isOpenAndEmpty(socket)) return this.#writeByStream(bytes, written);
-    return this.#put(socket, bytes, written);
+    // To encrypt much at once, and to wait for it, is the stream's.
+    if (this.#direct?.isPlain !== true || !this.#mayWait) return this.#writeByStream(bytes, written);
+    return this.#direct.put(bytes, written);
   }
 
   /**
@@ -188,7 +171,7 @@ export class Outlet {
   }
 
   get #mayWait(): boolean {
-    return this.#socket !== null && isOpenAndEmpty(this.#socket);
+    return this.#direct !== null && isOpenAndEmpty(this.#stream as net.Socket);
   }
 
   #wait(): void {
@@ -219,34 +202,19 @@ export class Outlet {
     const bytes = this.#bytes;
     if (text !== '') {
       this.#text = '';
-      if (this.#socket !== null) this.#put(this.#socket, text);
+      this.#direct?.put(text);
     } else if (bytes !== null) {
       this.#bytes = null;
-      if (this.#socket === null || this.#put(this.#socket, bytes)) return;
+      if (this.#direct?.put(bytes) !== false) return;
       // It is not free before the system has taken all.
       takeNewRoom();
     }
   }
 
-  #put(socket: net.Socket, data: Buffer | string, written?: () => void): boolean {
-    const { streamBaseState, kLastWriteWasAsync, WriteWrap } = this.#binding as StreamBinding;
-    const handle = this.#handle as StreamHandle;
-    unused ??= new WriteWrap();
-    const request = unused;
-    const status =
-      typeof data === 'string' ? handle.writeLatin1String(request, data) : handle.writeBuffer(request, data);
-    if (status === 0 && streamBaseState[kLastWriteWasAsync] === 0) return true;
-    unused = null;
-    const done = adopt(socket, data, written);
-    if (status !== 0) {
-      done?.(systemError(status));
-      return false;
-    }
-    if (typeof data !== 'string') request.buffer = data;
-    request.socket = socket;
-    request.done = done;
-    request.oncomplete = completed;
-    return false;
+  /** What happens to the stream from here on happens behind all that was written. */
+  settle(): void {
+    this.flush();
+    this.#direct?.settle();
   }
 
   #writeByStream(bytes: Buffer, written: (() => void) | undefined): boolean {
@@ -274,13 +242,17 @@ const { write, end, cork, destroy } = net.Socket.prototype as {
   destroy: Destroy;
 };
 
+function settle(stream: Writable): void {
+  (stream as HasOutlet)[kept]?.settle();
+}
+
 const writeBehind: Write = function (chunk, encoding, done) {
-  writeWaiting(this);
+  settle(this);
   return write.call(this, chunk, encoding, done);
 };
 
 const endBehind: End = function (chunk, encoding, done) {
-  writeWaiting(this);
+  settle(this);
   return end.call(this, chunk, encoding, done);
 };
 
@@ -309,33 +281,4 @@ function flushBefore(socket: net.Socket): void {
 /** Not ended, not broken, and nothing written to it waits. */
 function isOpenAndEmpty(socket: net.Socket): boolean {
   return socket.writableLength === 0 && socket.writable && socket.writableCorked === 0 && !hasTimeout(socket);
-}
-
-type WriteDone = (error?: Error | null) => void;
-
-let adopted: WriteDone | null = null;
-
-function takeDone(_chunk: Buffer, _encoding: BufferEncoding, done: WriteDone): void {
-  adopted = done;
-}
-
-/** The socket has a write as any other, which has been handed to the system already, and is over when the result is called. */
-function adopt(socket: net.Socket, data: Buffer | string, written: (() => void) | undefined): WriteDone | null {
-  socket._write = takeDone;
-  if (typeof data === 'string') socket.write(data, 'latin1', written);
-  else socket.write(data, written);
-  socket._write = net.Socket.prototype._write;
-  const done = adopted;
-  adopted = null;
-  return done;
-}
-
-/** See `WriteRequest.oncomplete`. */
-function completed(this: WriteRequest, status: number): void {
-  this.done?.(status < 0 && this.socket?.destroyed === false ? systemError(status) : null);
-}
-
-function systemError(status: number): Error {
-  const code = getSystemErrorName(status);
-  return Object.assign(new Error(`write ${code}`), { errno: status, code, syscall: 'write' });
 }

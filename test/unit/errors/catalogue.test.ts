@@ -95,7 +95,7 @@ const utterances: readonly Utterance[] = [
       ['lib/config/variables.ts', 'a default of ours'],
       ['lib/config/workload.ts', 'made wrong by us'],
       ['lib/deploy/yaml-edit.ts', 'used wrong by us'],
-      ['lib/proxy/node-writes.ts', 'as Node makes them of a failed write'],
+      ['lib/proxy/node-direct-writes.ts', 'as Node makes them of a failed write'],
       ['lib/redirect/apply.ts', 'used wrong by us'],
       ['lib/reload/chain-depth.ts', 'an OpenSSL that Node does not come with'],
       ['lib/reload/credential-files.ts', 'becomes a fault with a code'],

@@ -1,45 +1,14 @@
-import { connect, createServer, type Socket } from 'node:net';
-import { connect as connectTls, createSecureContext, type TLSSocket } from 'node:tls';
 import t from 'tap';
 import { isLent, lendData } from '../../../lib/proxy/lent-data.ts';
 import { letRead } from '../../../lib/proxy/node-internals.ts';
 import { lendUploads } from '../../../lib/proxy/tcp/lent-reads.ts';
-import { securedBy } from '../../../lib/proxy/tls/handshake.ts';
-import { meshClient, workloadCertificate, workloadName } from '../../support/certificates.ts';
 import '../../support/spoilt-loans.ts';
 import { connectedPair } from '../../support/lane-stage.ts';
+import { type SecuredPair, securedPair } from '../../support/secured-pair.ts';
 import { until } from '../../support/until.ts';
 
-interface Pair {
-  readonly client: TLSSocket;
-  /** As TLS ends it, and the connection below. */
-  readonly secure: TLSSocket;
-  readonly raw: Socket;
-}
-
-async function securedPair(t: { teardown(end: () => void): void }): Promise<Pair> {
-  const own = workloadCertificate('web', 'shop');
-  const context = createSecureContext({ cert: own.certificatePem, key: own.keyPem, minVersion: 'TLSv1.3' });
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
-  const client = connectTls({ socket: connect(port, '127.0.0.1'), ...meshClient(workloadName('web', 'shop'), own) });
-  client.on('error', () => {});
-  const raw = await accepted;
-  const secure = securedBy(context, raw, null);
-  t.teardown(() => {
-    client.destroy();
-    raw.destroy();
-    server.close();
-  });
-  await new Promise((resolve) => client.once('secureConnect', resolve));
-  return { client, secure, raw };
-}
-
 /** As many records of TLS, which are all there when the first is read. */
-async function sendTogether({ client, raw }: Pair, records: readonly string[]): Promise<void> {
+async function sendTogether({ client, raw }: SecuredPair, records: readonly string[]): Promise<void> {
   letRead(raw, false);
   // Written at once, they would be one record.
   for (const text of records) await new Promise((resolve) => client.write(text, resolve));
