@@ -5,7 +5,7 @@ import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import type { ExplainQuery } from '../lib/policy/explain.ts';
 import type { Workload } from '../lib/policy/workload.ts';
 import { jsonText } from '../lib/printable.ts';
-import { type CommandLine, type Io, UsageError } from './arguments.ts';
+import { type CommandLine, complain, type Io, UsageError } from './arguments.ts';
 import { policyOf } from './explain-policy.ts';
 import { BadQuestion, type GivenQuestion, queryFrom } from './explain-query.ts';
 import { policyPathsOf, workloadOf } from './pod.ts';
@@ -27,7 +27,7 @@ export interface ReachQuestion {
 export async function reach(line: ReachLine, io: Io, { given, scopeOf, none }: ReachQuestion): Promise<ExitStatus> {
   const paths = policyPathsOf(line.values('policy'), io);
   const workload = workloadOf(line, io);
-  const scope = scopeOf(checked(given, workload));
+  const scope = scopeOf(checked(given, workload, io));
   // Each question comes an hour after the last, so that no rate limit is ever spent.
   let nowMs = 0;
   const side = await policyOf(paths, workload, io, () => {
@@ -75,10 +75,13 @@ function grantsOf(blocks: Iterable<QuestionBlock>): QuestionSet[] {
 }
 
 /** What was not given has a value that changes nothing. */
-function checked(given: GivenQuestion, workload: Workload): ExplainQuery {
+function checked(given: GivenQuestion, workload: Workload, io: Io): ExplainQuery {
   const question = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
   try {
-    return queryFrom({ port: 1, client: '192.0.2.1', ...question }, { workload, listeners: null }).value;
+    const asked = { port: 1, client: '192.0.2.1', ...question };
+    const { value, notes } = queryFrom(asked, { workload, listeners: null });
+    for (const note of notes) complain(io, 'warning', note);
+    return value;
   } catch (error) {
     if (error instanceof BadQuestion) throw new UsageError(error.code, `--${error.field}: ${error.message}`);
     throw error;

@@ -244,6 +244,12 @@ t.test('diff: as a gate', async (t) => {
   t.equal(JSON.parse(piped.stdout).changes.length, 1, 'standard input is a policy, too');
 });
 
+t.test('an identity that no certificate gives is said to be none', async (t) => {
+  const folder = t.testdir({ 'policy.yaml': base });
+  const { stderr } = await run(['can', '--policy', join(folder, 'policy.yaml'), '--identity', '*']);
+  t.match(stderr, /no certificate gives the identity "\*".*\[no-identity-name\]/);
+});
+
 t.test('what a document allows is no warning', async (t) => {
   const policy = server() + route(orders) + opened('HTTPRoute, name: orders', '');
   const meant = policy.replace(
