@@ -65,6 +65,11 @@ function endTurn(): void {
   flushDue();
 }
 
+/** What waits leaves now. For who is about to keep this turn busy: what is small should not wait for what is large. */
+export function writeAllWaiting(): void {
+  if (due.length > 0) flushDue();
+}
+
 function flushDue(): void {
   const outlets = due;
   due = [];

@@ -32,6 +32,7 @@ interface Calls {
   setsockopt(fd: number, level: number, name: number, value: Buffer, length: number): number;
   recv(fd: number, bytes: Buffer, length: number, flags: number): number;
   send(fd: number, bytes: Buffer, length: number, flags: number): number;
+  poll(polled: Buffer, count: number, timeoutMs: number): number;
 }
 
 const SOL_IP = 0;
@@ -41,6 +42,8 @@ const TCP_CORK = 3;
 const SO_ORIGINAL_DST = 80;
 const AF_INET = 2;
 const AF_INET6 = 10;
+const POLLIN = 0x1;
+const POLLRDHUP = 0x2000;
 const MSG_PEEK = 0x2;
 const MSG_DONTWAIT = 0x40;
 const MSG_NOSIGNAL = 0x4000;
@@ -51,6 +54,8 @@ const isLittle = endianness() === 'LE';
 const address = Buffer.allocUnsafeSlow(28);
 const length = Buffer.allocUnsafeSlow(4);
 const one = int(1, Buffer.allocUnsafeSlow(4));
+/** A `pollfd`. */
+const polled = Buffer.alloc(8);
 
 function int(value: number, into: Buffer): Buffer {
   if (isLittle) into.writeInt32LE(value);
@@ -77,6 +82,7 @@ export function loadSocketCalls(): void {
     setsockopt: libc.func('int setsockopt(int fd, int level, int name, void *value, uint32_t length)'),
     recv: libc.func('int64_t recv(int fd, void *bytes, uint64_t length, int flags)'),
     send: libc.func('int64_t send(int fd, void *bytes, uint64_t length, int flags)'),
+    poll: libc.func('int poll(void *polled, unsigned long count, int timeout)'),
   };
 }
 
@@ -156,6 +162,19 @@ export function receiveNow(fd: number, into: Buffer): number {
 /** Whether bytes have come that nobody has read. Without the calls nobody knows. */
 export function hasUnread(fd: number): boolean {
   return calls === null || calls.recv(fd, address, 1, MSG_DONTWAIT | MSG_PEEK) > 0;
+}
+
+/**
+ * Whether its peer has said nothing that nobody has read, and not its end either; nor is the connection broken. False where
+ * nobody knows.
+ */
+export function isQuiet(socket: Socket): boolean {
+  const fd = calls === null ? null : descriptorOf(socket);
+  if (calls === null || fd === null) return false;
+  int(fd, polled);
+  if (isLittle) polled.writeInt16LE(POLLIN | POLLRDHUP, 4);
+  else polled.writeInt16BE(POLLIN | POLLRDHUP, 4);
+  return calls.poll(polled, 1, 0) === 0;
 }
 
 /** As what is written behind `holdBack`, without waiting: how many bytes the kernel has taken; -1 where there is an error. */

@@ -1,4 +1,5 @@
 import { type Ending, internalFault } from '../guard.ts';
+import { writeAllWaiting } from '../node-writes.ts';
 import { NextTurn } from './next-turn.ts';
 
 /** Who has read its share, and reads on when the others have had their turn. */
@@ -85,6 +86,7 @@ class Turn {
 
   /** Counts a large read; false when the reader has to stop; `nextTurn` is called when it may go on. */
   take(bytes: number, reader: TurnTaker): boolean {
+    writeAllWaiting();
     if (this.#bytes === 0) {
       this.#startedAt = performance.now();
       this.#bytesLet = turnBytes;
@@ -110,6 +112,7 @@ class Turn {
    * Where it is false, the work is done `later`.
    */
   mayWork(): boolean {
+    writeAllWaiting();
     if (this.#slices.length > this.#slicesTaken) return false;
     const now = performance.now();
     if (this.#hasWorked) return !this.#hasArrivals && now - this.#longSince < turnMs;

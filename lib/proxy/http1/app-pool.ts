@@ -3,6 +3,7 @@ import type { Asker } from '../fairness/fair-queue.ts';
 import { eachGuarded, guarded } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { maySendAgain, type Repeatable } from '../http/retry.ts';
+import { isQuiet } from '../socket-calls.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { PendingConnect, Upstreams } from '../upstream/upstreams.ts';
 import { AppConnection } from './app-connection.ts';
@@ -54,13 +55,14 @@ export class AppPool {
    * An idle connection, or null.
    *
    * @param request one that would be lost if the app has ended the connection and we have not seen it yet gets none here
-   * that has rested for a while, see `connect`.
+   * that has rested for a while, unless the system says that there is nothing to be seen; see `connect`.
    */
   take(_admitted: Admitted, request: Repeatable): AppConnection | null {
     const nowMs = now();
     const connection = this.#youngest(nowMs);
     if (connection === null) return null;
-    if (nowMs - connection.idleSince > restMs && !maySendAgain(request, 'idle')) return null;
+    const hasRested = nowMs - connection.idleSince > restMs;
+    if (hasRested && !maySendAgain(request, 'idle') && !isQuiet(connection.socket)) return null;
     this.#idle.pop();
     return connection;
   }

@@ -9,6 +9,17 @@ import type { OnRead } from '../upstream/upstreams.ts';
 /** For all connections that are not busy: what is read here is copied on before the next read can happen. */
 const shared = Buffer.allocUnsafeSlow(64 * 1024);
 
+const nothing = Buffer.alloc(0);
+
+/** What the last copy was written from, when the system took it at once: messages of one length need no new one. */
+let spare = nothing;
+
+function copyOfShared(length: number): Buffer {
+  if (spare.length !== length) spare = Buffer.allocUnsafe(length);
+  shared.copy(spare, 0, 0, length);
+  return spare;
+}
+
 const ringSize = 4;
 const ringBytes = 128 * 1024;
 
@@ -62,7 +73,8 @@ export class LentReads implements OnRead, TurnTaker {
     const ring = this.#ring;
     if (ring === null) {
       if (length >= bulkRead) this.#ring = Array.from({ length: ringSize }, () => Buffer.allocUnsafeSlow(ringBytes));
-      if (this.#outlet.copy('', shared, length) === null) this.#outlet.write(Buffer.from(shared.subarray(0, length)));
+      if (this.#outlet.write(copyOfShared(length))) return true;
+      spare = nothing;
       if (!this.#sink.writableNeedDrain) return true;
       this.#stopped = true;
       this.#sink.once('drain', () => this.#resume());
