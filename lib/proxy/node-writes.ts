@@ -2,6 +2,7 @@ import net from 'node:net';
 import type { Writable } from 'node:stream';
 import { internalFault } from './guard.ts';
 import { type DirectWrites, directWritesOf, renewRequests } from './node-direct-writes.ts';
+import { latin1Slice } from './node-internals.ts';
 import { hasTimeout } from './node-streams.ts';
 
 /*
@@ -23,8 +24,14 @@ const maxBytes = 72 * 1024;
 /** No more writes than this wait: they are a fraction of a millisecond's work. */
 const maxWaiting = 64;
 
-/** Where the bytes are that wait: each turn begins at the start of it, so that it stays in the caches. */
-const roomBytes = 256 * 1024;
+/** So few bytes are a text: the system gets it from the stack, and of what it does not take Node keeps no more than that. */
+const maxBytesAsText = 1024;
+
+/**
+ * Where the bytes are that wait: each turn begins at the start of it, so that it stays in the caches. A slow peer that has
+ * not taken its bytes keeps all of it, so it has room for the longest that is copied, and for little more.
+ */
+const roomBytes = 80 * 1024;
 let room = Buffer.allocUnsafeSlow(roomBytes);
 let filled = 0;
 
@@ -158,8 +165,9 @@ export class Outlet {
   copy(head: string, bytes: Buffer, length: number): boolean | null {
     const all = head.length + length;
     if (all > maxBytes) return null;
-    this.flush();
+    if (this.#text === '' || all > maxBytesAsText) this.flush();
     if (!this.#mayWait) return null;
+    if (all <= maxBytesAsText) return this.text(head + latin1Slice(bytes, 0, length));
     if (filled + all > roomBytes) flushDue();
     if (filled + all > roomBytes) takeNewRoom();
     const from = filled;

@@ -58,3 +58,28 @@ t.test('what the system does not take leaves once, where the stream is corked me
   t.equal(received().length, sent.length);
   t.ok(received() === sent, 'each byte once, in order');
 });
+
+// What the system is given is kept for as long as its peer has not taken it.
+t.test('a slow peer keeps no more than room for the longest that is copied, and of few bytes only these', async (t) => {
+  for (const [size, most] of [
+    [1, 0],
+    [1024, 0],
+    [1025, 96 * 1024],
+    [16_000, 96 * 1024],
+    [64 * 1024, 96 * 1024],
+  ] as const) {
+    const [near, far] = await connection(t);
+    const { _handle: handle } = near as unknown as { _handle: { writeBuffer(request: object, bytes: Buffer): number } };
+    const { writeBuffer } = handle;
+    let kept = 0;
+    handle.writeBuffer = (request, bytes) => {
+      kept = Math.max(kept, bytes.buffer.byteLength);
+      return writeBuffer.call(handle, request, bytes);
+    };
+    const received = receivedBy(far);
+    outletOf(near).copy('', Buffer.alloc(size), size);
+    await endOfTurn();
+    await until('all to arrive', () => received().length === size);
+    t.ok(kept <= most, `${size}: ${kept} bytes`);
+  }
+});

@@ -199,15 +199,26 @@ const turns: readonly {
     arrives: `${'a'.repeat(20_000)}h${'b'.repeat(20_000)}`,
   },
   {
-    name: 'a text, then bytes, then a text',
+    name: 'a text, then few bytes, then a text',
     run: (near) => {
       outletOf(near).text('one ');
       outletOf(near).copy('', Buffer.from('two '), 4);
       outletOf(near).text('three');
     },
-    before: [4, 4],
-    after: [4, 4, 5],
+    before: [],
+    after: [13],
     arrives: 'one two three',
+  },
+  {
+    name: 'a text, then more bytes than are a text, then a text',
+    run: (near) => {
+      outletOf(near).text('one ');
+      outletOf(near).copy('', Buffer.alloc(1025, 'b'), 1025);
+      outletOf(near).text('three');
+    },
+    before: [4, 1025],
+    after: [4, 1025, 5],
+    arrives: `one ${'b'.repeat(1025)}three`,
   },
   {
     name: 'a write of the stream',
