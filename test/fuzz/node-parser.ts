@@ -21,8 +21,8 @@ export interface ReadRequest {
   readonly target: string;
   readonly version: string;
   readonly raw: readonly string[];
-  /** Whether another request may follow, as the parser sees it. */
-  readonly keepAlive: boolean;
+  /** Whether another request may follow, as the parser sees it; null where what follows is no HTTP any more. */
+  readonly keepAlive: boolean | null;
   body: Buffer;
   complete: boolean;
 }
@@ -35,14 +35,14 @@ export interface RequestReading {
 const server = http.createServer({ insecureHTTPParser: false, requireHostHeader: true, maxHeaderSize: 64 * 1024 });
 server.maxHeadersCount = 0;
 const readings = new WeakMap<object, { requests: ReadRequest[]; fault: string | null }>();
-function take(request: http.IncomingMessage, response: http.ServerResponse): void {
+function take(request: http.IncomingMessage, response: http.ServerResponse | Duplex): void {
   const reading = readings.get(request.socket);
   const read: ReadRequest = {
     method: request.method ?? '',
     target: request.url ?? '',
     version: request.httpVersion,
     raw: request.rawHeaders,
-    keepAlive: response.shouldKeepAlive,
+    keepAlive: response instanceof http.ServerResponse ? response.shouldKeepAlive : null,
     body: Buffer.alloc(0),
     complete: false,
   };

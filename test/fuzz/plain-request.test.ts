@@ -64,14 +64,15 @@ async function difference(head: string): Promise<string | null> {
   const counts = target.authority ?? host ?? '';
   if (counts !== plain.host) return `host ${counts}, plain ${plain.host}`;
   if (plain.line !== `${plain.method} ${plain.target} HTTP/1.1\r\n`) return `asks for ${plain.line}`;
-  if (first.keepAlive !== fields.keepAlive) return `keep-alive: ${first.keepAlive}`;
+  const isTunnel = framing.kind === 'tunnel';
+  if (first.keepAlive !== (isTunnel ? null : fields.keepAlive)) return `keep-alive: ${first.keepAlive}`;
   if (pairs(first.raw).join('\n') !== pairs(fieldPairs(fields.text)).join('\n')) return 'other fields';
   const forwarded = pairs(['Host', counts, ...forward]).map((line) => line.replace(/^host/i, 'host'));
   const plainForwarded = pairs(fieldPairs(plain.forward)).map((line) => line.replace(/^host/i, 'host'));
   if (forwarded.sort().join('\n') !== plainForwarded.sort().join('\n')) return 'forwards other fields';
   if (!whole) return null;
   if (!first.complete || first.body.toString('latin1') !== body) return `body of ${first.body.length}, plain ${size}`;
-  if (!fields.keepAlive) return requests.length === 1 ? null : 'more than one request after the last';
+  if (isTunnel || !fields.keepAlive) return requests.length === 1 ? null : 'more than one request after the last';
   return second?.target === '/next' && requests.length === 2 ? null : `${requests.length} requests`;
 }
 
@@ -88,6 +89,7 @@ const regressions: readonly (readonly [name: string, head: string])[] = [
   ['obs-text', 'GET / HTTP/1.1\r\nHost: a\r\nX: \x80\xff\r\n\r\n'],
   ['odd target', 'GET /"<>\\^`{|}#?# HTTP/1.1\r\nHost: a\r\n\r\n'],
   ['an empty Host', 'GET / HTTP/1.1\r\nHost:\r\n\r\n'],
+  ['an upgrade', 'GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n'],
 ];
 
 t.test('cases once found', async (t) => {

@@ -153,7 +153,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const state = this.#state;
     if (state.kind === 'over') this.socket.end();
     else if (state.kind !== 'request') this.#advance();
-    else if (!state.requestComplete) this.socket.destroy();
+    else if (!state.requestComplete) state.endWithin();
     else if (!this.hasNext) state.isLast = true;
   }
 

@@ -5,7 +5,7 @@ import type { Admitted } from '../../http/admitted.ts';
 import { fieldLines, fieldValues } from '../../http/field-lines.ts';
 import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
 import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
-import { endWithStatus } from '../../last-bytes.ts';
+import { endAfterLastBytes, endAfterLastResponse, endWithStatus } from '../../last-bytes.ts';
 import { isLent } from '../../lent-data.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { resetUnlessEnded } from '../../resets.ts';
@@ -159,19 +159,18 @@ export class FastRequest implements ResponseSink {
     if (this.#way.kind === 'app') {
       if (size > 0) this.#admitted?.scope.requestFrame(size);
       if (part.length > 0) this.#pass(this.#way, part);
-    } else if (this.#response === 'complete') {
+    } else if (this.#isAnswered) {
       // Nobody wants it: the response came first. A little is read away to keep the connection.
       this.#drainLeft -= size;
       if (this.#drainLeft < 0) this.isLast = true;
     }
-    const isOver = this.#response === 'complete';
     if (!isComplete) {
-      if (isOver && this.isLast) this.#home.finished(this);
+      if (this.#isAnswered && this.isLast) this.#home.finished(this);
       return;
     }
     this.#admitted?.scope.requestEnded();
     if (this.#home.hasNext) this.#home.socket.pause();
-    if (isOver) this.#home.finished(this);
+    if (this.#isAnswered) this.#home.finished(this);
   }
 
   #pass(app: AppConnection, content: Buffer): void {
@@ -291,20 +290,26 @@ export class FastRequest implements ResponseSink {
 
   /** No more of its content has come for too long. Its connection ends with it. */
   giveUp(): void {
-    const { socket } = this.#home;
-    this.#leaveApp();
-    if (this.#isBegun) this.#breakOff();
-    else endWithStatus(socket, socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
-    this.#ended('unclassified');
+    this.#endWith(this.#home.socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout', 'unclassified');
   }
 
   /** What comes of its content cannot be read any further. Its connection ends with it. */
   refuseContent(fault: ContentFault): void {
-    const { socket } = this.#home;
+    this.#endWith(fault === 'too-long' ? '431 Request Header Fields Too Large' : '400 Bad Request', '');
+  }
+
+  #endWith(status: string, error: '' | 'unclassified'): void {
     this.#leaveApp();
-    if (this.#isBegun) this.#breakOff();
-    else endWithStatus(socket, fault === 'too-long' ? '431 Request Header Fields Too Large' : '400 Bad Request');
-    this.#ended('');
+    if (this.#isAnswered) endAfterLastBytes(this.#home.socket, 'impatient');
+    else if (this.#isBegun) this.#breakOff();
+    else endWithStatus(this.#home.socket, status);
+    this.#ended(error);
+  }
+
+  /** Its client has ended within its content. */
+  endWithin(): void {
+    if (this.#isAnswered) endAfterLastResponse(this.#home.socket, true);
+    else this.#breakOff();
   }
 
   /** Ends it with 504 if it began before `since` and has no complete response. */
@@ -319,6 +324,11 @@ export class FastRequest implements ResponseSink {
   /** No request is to follow it. Where the response's head is out, the client cannot be told any more. */
   beLast(): void {
     if (this.#response === 'awaited') this.isLast = true;
+  }
+
+  /** The response is complete, though the request may not be: whatever ends the connection, it must arrive. */
+  get #isAnswered(): boolean {
+    return this.#response === 'complete';
   }
 
   get #isBegun(): boolean {

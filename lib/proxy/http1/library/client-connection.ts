@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { failures } from '../../http/refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
-import { endWithStatus } from '../../last-bytes.ts';
+import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
 import type { Http1Exchange } from './exchange.ts';
 import type { FedConnection, SlicedFeed } from './sliced-feed.ts';
 
@@ -73,7 +73,8 @@ export class LibraryConnection implements FedConnection, Occupant {
   giveUp(): void {
     const { exchange, socket } = this;
     exchange?.breakOff();
-    if (exchange?.responded === false)
+    if (exchange?.isAnswered === true) endAfterLastBytes(socket, 'impatient');
+    else if (exchange?.responded === false)
       endWithStatus(socket, socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
     else socket.destroy();
   }

@@ -124,6 +124,11 @@ export class Http1Exchange implements LibraryExchange {
     return this.body !== null && !this.#request.complete;
   }
 
+  /** The response is complete, though the request may not be: whatever ends the connection, it must arrive. */
+  get isAnswered(): boolean {
+    return this.#response.writableEnded;
+  }
+
   /** The rest of the request will never come, or is not what it was announced as: the app must see it break off. */
   breakOff(): void {
     if (this.aborted) return;

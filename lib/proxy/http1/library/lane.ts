@@ -282,7 +282,8 @@ export class LibraryLane implements Http1Engine {
     if (exchange?.incomplete === true) {
       // The fault is in the body of the request that is being served: it has been decided, and counts as that.
       exchange.breakOff();
-      if (exchange.responded) socket.destroy();
+      if (exchange.isAnswered) endAfterLastBytes(served.socket, 'impatient');
+      else if (exchange.responded) socket.destroy();
       else refuse();
       return;
     }
