@@ -5,7 +5,6 @@ import type { HttpConnection, Occupant } from '../../http/request-pipeline.ts';
 import { cutMeansReset, resetOrDestroy } from '../../resets.ts';
 import { leave } from '../../tcp/forward.ts';
 import type { AppConnection, AppTunnel } from '../app-connection.ts';
-import { writeLent } from '../joined-write.ts';
 import { halfOpenMs } from '../limits.ts';
 
 /** Where a fault of ours was met. */
@@ -45,7 +44,7 @@ export class Tunnel implements AppTunnel, Occupant, TurnTaker {
 
   readonly #send = (chunk: Buffer): void => {
     const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, this);
-    if (!writeLent(this.#app, chunk) || !mayGoOn) this.#client.pause();
+    if (!this.#app.write(chunk) || !mayGoOn) this.#client.pause();
   };
 
   readonly #clientEnded = (): void => {
@@ -55,7 +54,7 @@ export class Tunnel implements AppTunnel, Occupant, TurnTaker {
 
   /** From the app; the bytes are lent. */
   receive(bytes: Buffer): void {
-    if (!writeLent(this.#client, bytes)) this.#app.pause();
+    if (!this.#client.write(Buffer.from(bytes))) this.#app.pause();
   }
 
   nextTurn(): void {
