@@ -71,11 +71,19 @@ export class LibraryConnection implements FedConnection, Occupant {
   }
 
   giveUp(): void {
+    this.endWith(this.socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
+  }
+
+  /**
+   * The request that is being served will never be whole: its connection ends with it.
+   *
+   * @param status a status line's code and reason, for a request that has no response yet.
+   */
+  endWith(status: string): void {
     const { exchange, socket } = this;
     exchange?.breakOff();
     if (exchange?.isAnswered === true) endAfterLastBytes(socket, 'impatient');
-    else if (exchange?.responded === false)
-      endWithStatus(socket, socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
+    else if (exchange?.responded === false) endWithStatus(socket, status);
     else socket.destroy();
   }
 

@@ -277,16 +277,12 @@ export class LibraryLane implements Http1Engine {
       return;
     }
     served.feed?.stop();
-    const refuse = (): void => endWithStatus(served.socket, refusalOfFault(code));
-    const { exchange } = served;
-    if (exchange?.incomplete === true) {
+    if (served.exchange?.incomplete === true) {
       // The fault is in the body of the request that is being served: it has been decided, and counts as that.
-      exchange.breakOff();
-      if (exchange.isAnswered) endAfterLastBytes(served.socket, 'impatient');
-      else if (exchange.responded) socket.destroy();
-      else refuse();
+      served.endWith(refusalOfFault(code));
       return;
     }
+    const refuse = (): void => endWithStatus(served.socket, refusalOfFault(code));
     this.#options.onBadRequest(served.connection, code);
     if (served.state !== 'between') {
       // It follows a sound request, which gets its response first (RFC 9112 9.3.2).
