@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { intercept } from '../../../lib/proxy/node-intercept.ts';
 import type { Handshake } from '../../../lib/proxy/tls/handshake.ts';
 import { meshClient, workloadCertificate, workloadName } from '../../support/certificates.ts';
-import { parseClientHello } from '../../support/client-hello.ts';
+import { helloBytes, parseClientHello } from '../../support/client-hello.ts';
 import { terminationOf } from '../../support/termination.ts';
 import { until } from '../../support/until.ts';
 
@@ -189,7 +189,7 @@ t.test('a handshake that comes to nothing half way', async (t) => {
     const { port, ended } = await stage(t);
     const socket = connect(port, '127.0.0.1');
     socket.on('error', () => {});
-    const hello = await helloBytes(t);
+    const hello = await helloBytes(t, name);
     socket.write(hello);
     await new Promise((resolve) => socket.once('data', resolve));
     goOn(socket);
@@ -198,18 +198,3 @@ t.test('a handshake that comes to nothing half way', async (t) => {
     socket.destroy();
   }
 });
-
-/** The ClientHello of a real client, to be sent by one that will not go on as it should. */
-async function helloBytes(t: Test): Promise<Buffer> {
-  const server = createServer();
-  t.teardown(() => server.close());
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const first = new Promise<Buffer>((resolve) =>
-    server.once('connection', (socket) => socket.once('data', (bytes: Buffer) => resolve(bytes))),
-  );
-  const client = tls.connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', servername: name });
-  client.on('error', () => {});
-  const bytes = await first;
-  client.destroy();
-  return bytes;
-}

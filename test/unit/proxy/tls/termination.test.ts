@@ -3,7 +3,7 @@ import tls from 'node:tls';
 import t, { type Test } from 'tap';
 import type { Handshake } from '../../../../lib/proxy/tls/handshake.ts';
 import { testCertificate } from '../../../support/certificates.ts';
-import { parseClientHello } from '../../../support/client-hello.ts';
+import { helloBytes, parseClientHello } from '../../../support/client-hello.ts';
 import { terminationOf } from '../../../support/termination.ts';
 import { until } from '../../../support/until.ts';
 
@@ -37,21 +37,6 @@ async function stage(t: Test, timeoutMs: number): Promise<Stage> {
   return { port: (server.address() as AddressInfo).port, ended };
 }
 
-/** The ClientHello of a real client, to be sent by one that will not go on as it should. */
-async function helloBytes(t: Test): Promise<Buffer> {
-  const server = createServer();
-  t.teardown(() => server.close());
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const first = new Promise<Buffer>((resolve) =>
-    server.once('connection', (socket) => socket.once('data', (bytes: Buffer) => resolve(bytes))),
-  );
-  const client = tls.connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', servername: name });
-  client.on('error', () => {});
-  const bytes = await first;
-  client.destroy();
-  return bytes;
-}
-
 t.test('a handshake that goes on, and on', { timeout: 30_000 }, async (t) => {
   const timeoutMs = 400;
   const { port, ended } = await stage(t, timeoutMs);
@@ -62,7 +47,7 @@ t.test('a handshake that goes on, and on', { timeout: 30_000 }, async (t) => {
     closed = true;
   });
   client.resume();
-  client.write(await helloBytes(t));
+  client.write(await helloBytes(t, name));
   const began = performance.now();
   // A record of 16 KiB, a byte at a time: never a pause as long as the limit.
   client.write(Buffer.of(0x17, 0x03, 0x03, 0x40, 0x00));
