@@ -88,7 +88,7 @@ function flushDue(): void {
  * Writes to a connected stream without what Node does for every write (two objects, two jobs), where nothing waits in the stream
  * and the system takes all of it: nearly always. What it does not take waits in the stream, as ever.
  *
- * What is to leave at the end of the turn (`text`, `joined`, `copy`) leaves before anything else happens to the stream:
+ * What is to leave at the end of the turn (`text`, `copy`) leaves before anything else happens to the stream:
  * before `write`, `end`, `cork` and `destroy`.
  */
 export class Outlet {

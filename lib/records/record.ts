@@ -95,7 +95,7 @@ export interface Occurrence {
   /** As it was given; `stdin` for standard input. */
   readonly file: string;
   readonly line: number;
-  /** Equal lines may come with the same record, so that it is worth remembering: not so of long ones. */
+  /** Equal lines may come with the same record, so that it is worth remembering: not so of long ones, nor while hardly any do. */
   readonly comesAgain: boolean;
 }
 
