@@ -2,6 +2,7 @@ import { Scalar, stringify } from 'yaml';
 import type { Problem } from '../problem.ts';
 import { injectedAnnotation } from './record.ts';
 import { adminPortName, proxyName } from './sidecar.ts';
+import { unfolded } from './yaml-edit.ts';
 
 export interface ObjectName {
   readonly name: string;
@@ -96,7 +97,7 @@ function metadataOf({ name, namespace }: ObjectName): Record<string, string> {
 }
 
 function yamlOf(value: object): string {
-  const text = stringify(value, { lineWidth: 0, version: '1.1', blockQuote: 'literal' });
+  const text = stringify(value, { ...unfolded, version: '1.1', blockQuote: 'literal' });
   // They stand in double quotes alone, where this is what they are.
   return text.replaceAll(new RegExp(raw, 'g'), (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }

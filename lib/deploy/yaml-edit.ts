@@ -13,6 +13,9 @@ import {
   stringify,
 } from 'yaml';
 
+/** For `stringify`: each string on one line. Folded ones it writes wrong where a line begins or ends with blanks. */
+export const unfolded = { lineWidth: 0, doubleQuotedMinMultiLineLength: Number.MAX_SAFE_INTEGER };
+
 /** Leads from the root of a document to a node. */
 export type YamlPath = readonly (string | number)[];
 
@@ -216,7 +219,8 @@ export class YamlText {
   #blockLines(added: object, column: number, { step, indentSeq }: Style): string {
     // YAML 1.1's quoting: kubectl and Helm read `yes` and `1:20` as anything but strings.
     const text = stringify(added, {
-      lineWidth: 0,
+      ...unfolded,
+      blockQuote: false,
       indent: step,
       indentSeq,
       version: '1.1',

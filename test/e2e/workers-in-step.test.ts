@@ -134,8 +134,7 @@ t.test('an exception in a worker is counted, and the worker goes on', async (t) 
 t.test('a worker whose event loop stands still is replaced', async (t) => {
   const { sallyport, port, thread } = await startTwoWorkers(t);
   const before = thread();
-  // It stands still when the order has found no answer.
-  await order(before, 'hang');
+  t.equal(await order(before, 'hang'), 'stands still');
   // Some of them are handed to it, and never taken.
   const waiting = Array.from({ length: 16 }, () => served(port));
   const line = await sallyport.waitForLog('its end', ({ code }) => code === 'worker-died', 40_000);
@@ -148,7 +147,7 @@ t.test('a worker whose event loop stands still is replaced', async (t) => {
 
 t.test('a stop ends a worker that stands still', async (t) => {
   const { sallyport, thread } = await startTwoWorkers(t, { env: { SALLYPORT_SHUTDOWN_GRACE_PERIOD: '2s' } });
-  void order(thread(), 'hang');
+  t.equal(await order(thread(), 'hang'), 'stands still');
   const exit = await sallyport.stop(60_000);
   t.match(exit, { code: 1, signal: null }, 'what it had was cut');
 });

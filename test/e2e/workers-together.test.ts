@@ -187,7 +187,7 @@ t.test('a worker that stands still holds up no scrape, and the scrape says so', 
   const two = await startTwoWorkers(t);
   const clients = await spread(two);
   await scrape(two.sallyport.adminPort);
-  void order(two.thread(), 'hang');
+  t.equal(await order(two.thread(), 'hang'), 'stands still');
   const age = async (): Promise<number> =>
     (await scrape(two.sallyport.adminPort)).sum('sallyport_worker_figures_age_seconds', { worker: '1' });
   await until('figures of more than a second', async () => (await age()) > 1);

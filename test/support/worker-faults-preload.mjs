@@ -34,14 +34,16 @@ if (!isMainThread && folder !== undefined && typeof workerData?.worker === 'numb
       const kept = [];
       for (;;) kept.push(new Array(1_000_000).fill(kept));
     },
-    hang: () => {
+    hang: (socket) => {
+      // It leaves before this thread stands still: a write to a local socket goes at once.
+      socket.write('stands still\n');
       for (;;);
     },
   };
   const server = createServer((socket) => {
     socket.on('error', () => {});
     socket.once('data', (order) => {
-      const answer = orders[String(order).trim()]();
+      const answer = orders[String(order).trim()](socket);
       socket.end(`${answer ?? 'done'}\n`);
     });
   });

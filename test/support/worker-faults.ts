@@ -22,7 +22,7 @@ export function threadsOf(folder: string, worker: number): readonly string[] {
     .map((name) => join(folder, name));
 }
 
-/** Resolves to its answer; null where the thread ends or stands still before it gives one. */
+/** Resolves to its answer; null where the thread ends before it gives one. */
 export function order(thread: string, what: WorkerOrder): Promise<string | null> {
   return new Promise((resolve) => {
     let answer = '';
@@ -30,6 +30,7 @@ export function order(thread: string, what: WorkerOrder): Promise<string | null>
     socket.setTimeout(2_000, () => socket.destroy());
     socket.on('data', (bytes) => {
       answer += bytes.toString();
+      if (answer.endsWith('\n')) socket.destroy();
     });
     socket.on('error', () => undefined);
     socket.on('close', () => resolve(answer === '' ? null : answer.trim()));

@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import t from 'tap';
 import { asksToSwitch, isFramingAlias, isSoundMethod, trimBlanks } from '../../lib/http-message.ts';
 import { isHost, readAuthority, readTarget } from '../../lib/request-target.ts';
+import fc from '../support/properties.ts';
 
 t.test('methods', async (t) => {
   for (const method of [

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import t from 'tap';
 import { Roster, type Rostered } from '../../lib/roster.ts';
+import fc from '../support/properties.ts';
 
 interface Member extends Rostered {
   readonly name: number;

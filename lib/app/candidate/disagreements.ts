@@ -63,18 +63,22 @@ const mostClauses = 5;
 const maxReason = 1024;
 /** Reasons that are looked for in a second: who has many things disagreed on shall not make us look for those of each. */
 const explainedASecond = 20;
+/** And at once, so that no disagreement that is met once goes untold where not even the table is full. */
+const explainedAtOnce = mostDisagreements;
 
 export class Disagreements {
   readonly #rows = new Map<string, DisagreementRow>();
   readonly #nowMs: () => number;
   readonly #lines: Repeats;
   readonly #log: CodedLogger;
-  #second = 0;
-  #explained = 0;
+  /** How many reasons may be looked for, by the time of `#explainedMs`. */
+  #explainable = explainedAtOnce;
+  #explainedMs: number;
 
   constructor(log: CodedLogger, nowMs: () => number, gate: LineGate) {
     this.#log = log;
     this.#nowMs = nowMs;
+    this.#explainedMs = nowMs();
     this.#lines = new Repeats('candidate differs', nowMs, gate);
   }
 
@@ -83,7 +87,7 @@ export class Disagreements {
     this.#rows.clear();
   }
 
-  /** Null: it is the first of its kind, and reasons have been looked for too often within this second. */
+  /** Null: it is the first of its kind, and reasons have been looked for too often of late. */
   row(met: Met, explain: () => Explained): DisagreementRow | null {
     const key = disagreementKey(met);
     const known = this.#rows.get(key);
@@ -120,12 +124,13 @@ export class Disagreements {
   }
 
   #mayExplain(): boolean {
-    const second = Math.floor(this.#nowMs() / 1000);
-    if (second !== this.#second) {
-      this.#second = second;
-      this.#explained = 0;
-    }
-    return this.#explained++ < explainedASecond;
+    const nowMs = this.#nowMs();
+    const earned = (Math.max(0, nowMs - this.#explainedMs) * explainedASecond) / 1000;
+    this.#explainable = Math.min(explainedAtOnce, this.#explainable + earned);
+    this.#explainedMs = nowMs;
+    if (this.#explainable < 1) return false;
+    this.#explainable--;
+    return true;
   }
 }
 

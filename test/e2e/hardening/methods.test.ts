@@ -1,9 +1,9 @@
-import fc from 'fast-check';
 import t from 'tap';
 import { closedServer, http1Outcome, http1Request, lanes, openRoute, route } from '../../support/attacked-routes.ts';
 import { http2Outcome, requestFields } from '../../support/http2-frames.ts';
 import { policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
+import fc from '../../support/properties.ts';
 import { startRecorder } from '../../support/recorder-app.ts';
 import { startSallyport } from '../../support/sallyport.ts';
 

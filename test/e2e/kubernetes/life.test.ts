@@ -1,10 +1,10 @@
-import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
 import { inject, uninject } from '../../../lib/deploy/inject.ts';
 import { policyConfigMap } from '../../../lib/deploy/manifests.ts';
 import type { InjectSettings } from '../../../lib/deploy/settings.ts';
 import { type Kubernetes, kubernetesUnavailable, startKubernetes } from '../../support/kubernetes.ts';
+import fc from '../../support/properties.ts';
 
 // A workload that is in the cluster: what comes back from there is injected anew, and taken out again.
 
@@ -112,6 +112,7 @@ async function configured(t: Test, cluster: Kubernetes): Promise<void> {
     '--- |\n  a block\n...\n',
     '\u0085 漢字\n',
     '\ttab \n\n',
+    '\na line behind an empty one\n \nand behind a blank, of more than forty characters\n',
   ];
   const piece = fc.constantFrom(
     ...known,

@@ -1,8 +1,9 @@
 /**
  * No difference of two policies is missed: pairs of policies at random, and questions that meet them.
  */
-import fc from 'fast-check';
+
 import t from 'tap';
+import fc from '../../support/properties.ts';
 import { missed, randomPair, randomQuestion, type Tally } from '../../support/two-policies.ts';
 
 const seed = Number(process.env.FUZZ_SEED ?? 12);

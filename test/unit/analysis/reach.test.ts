@@ -1,11 +1,12 @@
 /**
  * What one policy lets in, asked for as a whole, is what `explain` permits question by question: nothing more, nothing less.
  */
-import fc from 'fast-check';
+
 import t from 'tap';
 import { partition } from '../../../lib/analysis/partition.ts';
 import { explain } from '../../../lib/policy/explain.ts';
 import { askedQuestion, blockHas } from '../../support/analysis.ts';
+import fc from '../../support/properties.ts';
 import { comparedWorkload, isMalformed, randomQuestion, sideOf, world } from '../../support/two-policies.ts';
 
 const seed = Number(process.env.FUZZ_SEED ?? 12);

@@ -1,8 +1,8 @@
-import fc from 'fast-check';
 import t from 'tap';
 import { parseCommandLine, UsageError } from '../../../bin/arguments.ts';
 import { main } from '../../../bin/iptables.ts';
 import { ports } from '../../../lib/deploy/option-values.ts';
+import fc from '../../support/properties.ts';
 
 function readPorts(given: string, skipped: boolean): { readonly text: string; readonly fault: string | null } {
   const read = ports(skipped)(given, { serviceAccount: null, ports: new Map() });

@@ -1,9 +1,9 @@
 /** The JSON Schema and the reader agree: what one refuses for its shape, the other refuses, too. */
 import { readFileSync } from 'node:fs';
-import fc from 'fast-check';
 import t from 'tap';
 import { suiteShape } from '../../../lib/policy-test/format.ts';
 import { FieldFaults } from '../../../lib/policy-test/shape.ts';
+import fc from '../../support/properties.ts';
 
 interface Schema {
   readonly type?: string;

@@ -2,12 +2,13 @@
  * A rule that is reported as found by no request is the route of no random question's decision, and the other way round: one
  * that no cell of all questions has is reported.
  */
-import fc from 'fast-check';
+
 import t from 'tap';
 import { foundRules } from '../../../lib/analysis/found-rules.ts';
 import { partition } from '../../../lib/analysis/partition.ts';
 import { explain } from '../../../lib/policy/explain.ts';
 import { type ResourceRef, refText } from '../../../lib/resource-ref.ts';
+import fc from '../../support/properties.ts';
 import { type RandomDocument, randomPolicy } from '../../support/random-worlds.ts';
 import { comparedWorkload, ports, randomQuestion, sideOf } from '../../support/two-policies.ts';
 

@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
-import fc from 'fast-check';
 import t from 'tap';
 import { PlainStore } from '../../../lib/policy/decide/buckets.ts';
 import type { RateLimit } from '../../../lib/policy/decide/policy-index.ts';
 import { RateLimiter } from '../../../lib/policy/decide/rate-limit.ts';
 import { type BucketMemory, bucketMemory, SharedBucketStore } from '../../../lib/shared/buckets.ts';
+import fc from '../../support/properties.ts';
 import { within } from '../../support/until.ts';
 import type { Round } from './taking-thread.ts';
 

@@ -1,11 +1,11 @@
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
-import fc from 'fast-check';
 import t from 'tap';
 import type { RequestDecision } from '../../../lib/policy/decision.ts';
 import type { ErrorLabel, Recorder } from '../../../lib/proxy/recorder.ts';
 import type { Figures } from '../../../lib/telemetry/figures.ts';
 import { limits } from '../../../lib/telemetry/labels.ts';
 import { createWorkerTelemetry, type WorkerTelemetry } from '../../../lib/telemetry/worker-telemetry.ts';
+import fc from '../../support/properties.ts';
 import * as fx from './fixtures.ts';
 
 const minutes = 60_000;

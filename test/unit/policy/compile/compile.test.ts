@@ -1,4 +1,3 @@
-import fc from 'fast-check';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
 import { compile, compileNow } from '../../../../lib/policy/compile/compile.ts';
@@ -14,6 +13,7 @@ import {
   sources,
   workload,
 } from '../../../support/policy-fixtures.ts';
+import fc from '../../../support/properties.ts';
 
 const parent = 'parentRefs: [{group: policy.linkerd.io, kind: Server, name: web}]';
 const mesh = '{group: policy.linkerd.io, kind: MeshTLSAuthentication, name: m}';

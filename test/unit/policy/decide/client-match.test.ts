@@ -1,10 +1,10 @@
-import fc from 'fast-check';
 import t from 'tap';
 import type { ClientIdentity } from '../../../../lib/client.ts';
 import { IdentitySet, identityFault } from '../../../../lib/policy/identities.ts';
 import { type Cidr, isMapped, type NetworkEntry, networkSet, parseCidr } from '../../../../lib/policy/networks.ts';
 import { type Expression, selects } from '../../../../lib/policy/selectors.ts';
 import { account, document, plainFacts as facts, ip, load, policy, server } from '../../../support/policy-fixtures.ts';
+import fc from '../../../support/properties.ts';
 
 function cidr(text: string): Cidr {
   const parsed = parseCidr(text);

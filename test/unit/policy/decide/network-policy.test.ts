@@ -1,4 +1,3 @@
-import fc from 'fast-check';
 import t from 'tap';
 import { createAuthorizer } from '../../../../lib/policy/authorizer.ts';
 import { compileNow } from '../../../../lib/policy/compile/compile.ts';
@@ -6,6 +5,7 @@ import { readDocuments } from '../../../../lib/policy/documents/read.ts';
 import { effectivePolicy } from '../../../../lib/policy/effective.ts';
 import type { Workload } from '../../../../lib/policy/workload.ts';
 import { ip, load, server, sources, workload } from '../../../support/policy-fixtures.ts';
+import fc from '../../../support/properties.ts';
 
 // The pod is shop/web-0, labels app=web and tier=front, ports http (8080) and grpc (7070), at 10.244.1.10.
 

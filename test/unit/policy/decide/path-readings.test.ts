@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import t from 'tap';
 import { inspectPath, readings } from '../../../../lib/policy/decide/path-readings.ts';
 import { document, load, open, route, server } from '../../../support/policy-fixtures.ts';
+import fc from '../../../support/properties.ts';
 
 t.test('plain paths are known by one test', async (t) => {
   for (const path of ['/', '/a', '/a/', '/a/b.c', '/a/.b/..c/d..', "/~u/a-b_c/@x:y+z,$!&'()*=", '/...']) {

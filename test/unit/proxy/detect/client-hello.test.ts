@@ -1,10 +1,10 @@
 import type { AddressInfo } from 'node:net';
 import net from 'node:net';
 import tls from 'node:tls';
-import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { type HelloResult, maxHelloBytes } from '../../../../lib/proxy/detect/client-hello.ts';
 import { parseClientHello } from '../../../support/client-hello.ts';
+import fc from '../../../support/properties.ts';
 
 const u8 = (value: number): Buffer => Buffer.from([value]);
 const u16 = (value: number): Buffer => Buffer.from([value >> 8, value & 255]);

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import t from 'tap';
 import { type HttpGuess, HttpScan, otherHttp } from '../../../../lib/proxy/detect/http-guess.ts';
+import fc from '../../../support/properties.ts';
 import { latin1 } from '../../../support/raw-http.ts';
 
 type Guess = HttpGuess | 'undecided';

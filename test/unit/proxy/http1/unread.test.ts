@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import t from 'tap';
 import { maxPlainHead, readPlainHead } from '../../../../lib/proxy/http1/fast/plain-request.ts';
 import { type HeadProgress, Unread } from '../../../../lib/proxy/http1/unread.ts';
+import fc from '../../../support/properties.ts';
 import { latin1 } from '../../../support/raw-http.ts';
 
 const head = 'GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n\r\n';

@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import t from 'tap';
 import { HpackDecoder } from '../../../../../lib/proxy/http2/hpack/decoder.ts';
 import { HeaderBlocks } from '../../../../../lib/proxy/http2/message/header-blocks.ts';
+import fc from '../../../../support/properties.ts';
 
 /** Each block that is really read becomes a head of its own, so that one that is given again is the same object. */
 class Head {

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import t from 'tap';
 import { HeldBytes } from '../../../../../lib/proxy/http2/session/held-bytes.ts';
+import fc from '../../../../support/properties.ts';
 
 const piece = fc.oneof(fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 9000 }));
 

@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import t from 'tap';
 import type { StreamState } from '../../../../../lib/proxy/http2/session/stream-state.ts';
 import { StreamTable } from '../../../../../lib/proxy/http2/session/stream-table.ts';
+import fc from '../../../../support/properties.ts';
 
 interface Stub {
   readonly id: number;
