@@ -474,7 +474,18 @@ t.test('no file is too long, and no function', async (t) => {
   const rule = { level: 'error', options: { maxLines: 80 } };
   t.same(linter.rules.complexity.noExcessiveLinesPerFunction, rule, 'functions are measured');
   const off = { rules: { complexity: { noExcessiveLinesPerFunction: 'off' } } };
-  t.same(overrides, [{ includes: [...longFunctions.keys()], linter: off }], 'but in the tests that are named');
+  const seeded = {
+    level: 'error',
+    options: { paths: { 'fast-check': 'test/support/properties.ts seeds it: import that.' } },
+  };
+  const expected = [
+    {
+      includes: ['test/unit/**', 'test/e2e/**', 'test/cases/**'],
+      linter: { rules: { style: { noRestrictedImports: seeded } } },
+    },
+    { includes: [...longFunctions.keys()], linter: off },
+  ];
+  t.same(overrides, expected, 'but in the tests that are named');
 });
 
 /**
