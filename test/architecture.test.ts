@@ -32,7 +32,7 @@ interface Rule {
 }
 
 const values =
-  /^lib\/(client|cpu-share|errors\/[\w-]+|http-message|ip|moment|printable|problem|request-target|resource-ref|certificate-names|identity-name|roster|system-answer)\.ts$/;
+  /^lib\/(client|cpu-share|errors\/[\w-]+|http-message|ip|moment|printable|problem|request-target|resource-ref|certificate-names|identity-name|roster|system-answer|token-bucket)\.ts$/;
 
 const plainValues =
   /^lib\/(client|errors\/[\w-]+|http-message|identity-name|ip|printable|problem|request-target|resource-ref)\.ts$/;

@@ -5,6 +5,7 @@ import type { Reasons } from '../../policy/decision.ts';
 import { clip } from '../../telemetry/decision-log.ts';
 import type { CodedLogger } from '../../telemetry/log.ts';
 import { type LineGate, occasionFields, Repeats } from '../../telemetry/repeats.ts';
+import { TokenBucket } from '../../token-bucket.ts';
 import type { AskedQuestion } from './question.ts';
 
 /** One policy's part. Names as logs show them; null where it names none. */
@@ -68,17 +69,13 @@ const explainedAtOnce = mostDisagreements;
 
 export class Disagreements {
   readonly #rows = new Map<string, DisagreementRow>();
-  readonly #nowMs: () => number;
   readonly #lines: Repeats;
   readonly #log: CodedLogger;
-  /** How many reasons may be looked for, by the time of `#explainedMs`. */
-  #explainable = explainedAtOnce;
-  #explainedMs: number;
+  readonly #explanations: TokenBucket;
 
   constructor(log: CodedLogger, nowMs: () => number, gate: LineGate) {
     this.#log = log;
-    this.#nowMs = nowMs;
-    this.#explainedMs = nowMs();
+    this.#explanations = new TokenBucket(explainedAtOnce, explainedASecond, nowMs);
     this.#lines = new Repeats('candidate differs', nowMs, gate);
   }
 
@@ -92,7 +89,7 @@ export class Disagreements {
     const key = disagreementKey(met);
     const known = this.#rows.get(key);
     if (known !== undefined) return known;
-    return this.#mayExplain() ? new DisagreementRow(key, met, explain(), this) : null;
+    return this.#explanations.take() ? new DisagreementRow(key, met, explain(), this) : null;
   }
 
   /** As one of the last hundred. */
@@ -121,16 +118,6 @@ export class Disagreements {
 
   all(): Disagreement[] {
     return Array.from(this.#rows.values(), (row) => row.plain());
-  }
-
-  #mayExplain(): boolean {
-    const nowMs = this.#nowMs();
-    const earned = (Math.max(0, nowMs - this.#explainedMs) * explainedASecond) / 1000;
-    this.#explainable = Math.min(explainedAtOnce, this.#explainable + earned);
-    this.#explainedMs = nowMs;
-    if (this.#explainable < 1) return false;
-    this.#explainable--;
-    return true;
   }
 }
 

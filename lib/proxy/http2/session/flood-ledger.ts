@@ -1,48 +1,18 @@
 import { now } from '../../../moment.ts';
+import { TokenBucket } from '../../../token-bucket.ts';
 
 /** Frames that do no work, at once and a second. */
 const overheadBurst = 10_000;
 const overheadRate = 1000;
 
-/** Allows bursts, and a rate in the long run. */
-class TokenBucket {
-  readonly #burst: number;
-  readonly #perSecond: number;
-  #tokens: number;
-  #at = now();
-
-  constructor(burst: number, perSecond: number) {
-    this.#burst = burst;
-    this.#perSecond = perSecond;
-    this.#tokens = burst;
-  }
-
-  /**
-   * False when there are none left. The clock is read each time: a bucket that was full for a while would otherwise be
-   * given what it could not hold, when it runs out, and allow twice its burst.
-   */
-  take(): boolean {
-    const nowMs = now();
-    this.#tokens = Math.min(this.#burst, this.#tokens + ((nowMs - this.#at) / 1000) * this.#perSecond);
-    this.#at = nowMs;
-    if (this.#tokens < 1) return false;
-    this.#tokens--;
-    return true;
-  }
-
-  earn(tokens: number): void {
-    this.#tokens = Math.min(this.#burst, this.#tokens + tokens);
-  }
-}
-
 /** What is cheap to send and not cheap to receive, as far as one peer may send it. */
 export class FloodLedger {
-  readonly #overhead = new TokenBucket(overheadBurst, overheadRate);
+  readonly #overhead = new TokenBucket(overheadBurst, overheadRate, now);
   readonly #resets: TokenBucket | null;
 
   /** @param maxResets at once, and a tenth of them a second; null: as many as it likes. */
   constructor(maxResets: number | null) {
-    this.#resets = maxResets === null ? null : new TokenBucket(maxResets, maxResets / 10);
+    this.#resets = maxResets === null ? null : new TokenBucket(maxResets, maxResets / 10, now);
   }
 
   /** A frame that does no work: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA and more. False: one too many. */
