@@ -11,6 +11,7 @@ import { nameHolds, type TlsClass } from './callers.ts';
 import { chainsOf, type RuleChain } from './chains.ts';
 import type { AskedGrants, ClientCell, ClientSpace } from './clients.ts';
 import { type Leaf, leavesOf } from './leaves.ts';
+import { hasOtherReadings } from './other-readings.ts';
 import { type Answered, type Judge, limitText, outcomeKey } from './outcome.ts';
 import { tableShape } from './outlines.ts';
 import { clientSpace } from './port-clients.ts';
@@ -144,6 +145,7 @@ export class PortWork {
     const respelled = tables.some(({ chains }) => chains.some(({ role }) => role.startsWith('folded')));
     const wanted = sides.length > 1 && this.#routesDecide(manner) ? 'different' : 'all';
     const groups = new Map<string, { readonly protocols: readonly AskedProtocol[]; readonly leaves: Leaf[] }>();
+    const routes = this.#ports.flatMap(({ routes, tlsProbes }) => [routes, tlsProbes]);
     const file = (leaf: Leaf): void => {
       const own = protocolsOf(leaf, manner.protocols);
       if (own.length === 0) return;
@@ -153,7 +155,8 @@ export class PortWork {
       const aliases = leaf.holding.filter(({ kind }) => kind === 'alias');
       const found = leaf.found.map((link) => (link === null ? '' : shapes.done(link, respelled)));
       const escaped = leaf.host.kind === 'escaped';
-      const key = JSON.stringify([found, named, aliases, escaped, protocols]);
+      const apart = hasOtherReadings(leaf.witness, routes) ? groups.size : null;
+      const key = JSON.stringify([found, named, aliases, escaped, protocols, apart]);
       const group = groups.get(key);
       if (group === undefined) groups.set(key, { protocols, leaves: [leaf] });
       else group.leaves.push(leaf);
@@ -211,7 +214,7 @@ export class PortWork {
       .filter((cell) => manner.modes.includes('routes') || !this.#isUnread(questionOf(cell, first), cell));
     const [probe] = cells;
     if (probe === undefined) return;
-    // What one client is answered tells whether the requests are alike indeed; their paths may be read in other ways.
+    // What one client is answered tells whether the requests are alike indeed.
     for (const alike of this.#alike(leaves, (leaf) => questionOf(probe, leaf), probe)) {
       const ask = (client: ClientCell) => questionOf(client, alike[0] as Leaf);
       yield* this.#judged(cells, space, manner.kinds, protocols, alike, ask);

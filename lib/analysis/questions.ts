@@ -2,6 +2,7 @@ import type { ExplainQuery } from '../policy/explain.ts';
 import type { AskedProtocol } from './blocks.ts';
 import type { ClientCell } from './clients.ts';
 import type { Leaf } from './leaves.ts';
+import { queryText } from './other-readings.ts';
 
 /** The question that stands for clients of a cell, without a request. */
 export function connectionQuestion(port: number, protocol: AskedProtocol, { sample }: ClientCell): ExplainQuery {
@@ -13,8 +14,8 @@ export function connectionQuestion(port: number, protocol: AskedProtocol, { samp
 /** The question that stands for clients of a cell and requests of a leaf. */
 export function requestQuestion(port: number, protocol: AskedProtocol, client: ClientCell, leaf: Leaf): ExplainQuery {
   const { witness, sampleHost } = leaf;
-  const { method, query, bare } = witness;
-  const search = query.map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`).join('&');
+  const { method, bare } = witness;
+  const search = queryText(witness);
   const connects = leaf.path.kind === 'none' && leaf.path.method === 'CONNECT';
   const path = connects ? `${sampleHost.replace(/:\d*$/, '')}:443` : witness.path;
   const headers = bare ? witness.headers : [...witness.headers, ['content-length', '1'] as const];
