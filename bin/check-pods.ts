@@ -1,5 +1,6 @@
 import { type Environment, VariableReader } from '../lib/config/variables.ts';
 import { compileNow, type PolicyIndex } from '../lib/policy/compile/compile.ts';
+import type { Judged } from '../lib/policy/documents/allowed.ts';
 import { isClusterDocument, type PolicyDocument } from '../lib/policy/documents/types.ts';
 import { type Selector, selects } from '../lib/policy/selectors.ts';
 import type { Workload } from '../lib/policy/workload.ts';
@@ -11,8 +12,7 @@ const mostPods = 100;
 const fewestPods = 10;
 const mostCompiled = 100_000;
 
-export interface LinkingFound {
-  readonly problems: readonly Problem[];
+export interface LinkingFound extends Judged {
   /** Selectors of which no pod was tried. */
   readonly untried: number;
   /** Rules of routes of which it is not known whether any request finds them. */
@@ -51,7 +51,7 @@ export function linkingProblems(
       namedPorts,
     })),
   );
-  const found = new Map<string, Problem>();
+  const found = { problems: new Map<string, Problem>(), allowed: new Map<string, Problem>() };
   const most = Math.max(fewestPods, Math.min(mostPods, Math.floor(mostCompiled / Math.max(1, documents.length))));
   const tried = pods.slice(0, most);
   const review = new Review(documents);
@@ -59,21 +59,25 @@ export function linkingProblems(
     trying(i + 1, tried.length);
     // Of a supposed pod of another namespace it says nothing that this one is not for it.
     const isOwn = pod.namespace === workload.namespace && (known.namespace || known.labels || known.ports);
-    const { index, problems } = compileNow(documents, pod);
-    review.pod(index);
-    for (const problem of problems) {
-      if (isOwn || problem.code !== 'other-namespace') found.set(JSON.stringify(problem), problem);
+    const compiled = compileNow(documents, pod);
+    review.pod(compiled.index);
+    for (const part of ['problems', 'allowed'] as const) {
+      for (const problem of compiled[part]) {
+        if (isOwn || problem.code !== 'other-namespace') found[part].set(JSON.stringify(problem), problem);
+      }
     }
   }
   // Of a supposed pod it says nothing that another Server's pod is not selected, and that no Server has a port.
   const says = ({ code, resource }: Problem): boolean =>
     known.labels || (code !== 'selects-no-pod' && resource !== null);
-  const problems = [...found.values()].filter(says);
-  problems.push(...review.problems(workload), ...auditByDefault(workload, env));
+  const reviewed = review.findings(workload);
+  const all = (part: 'problems' | 'allowed'): Problem[] =>
+    [...found[part].values()].filter(says).concat(reviewed[part]);
+  const problems = [...all('problems'), ...auditByDefault(workload, env)];
   if (known.labels) problems.push(...listenersWithoutServer(compileNow(documents, pods[0] ?? workload).index, env));
   const untried = pods.length - tried.length;
   const everyPod = untried === 0 && !known.labels && !known.namespace;
-  return { problems, untried, unexamined: review.unexamined, everyPod };
+  return { problems, allowed: all('allowed'), untried, unexamined: review.unexamined, everyPod };
 }
 
 /** It stands in no document. */

@@ -4,9 +4,9 @@ import { readManifest } from '../lib/config/manifest.ts';
 import { type ConfigFault, faultText } from '../lib/config/variables.ts';
 import type { Complaint } from '../lib/errors/complaint.ts';
 import { withRemedy } from '../lib/errors/problems.ts';
+import { unusedAllowed } from '../lib/policy/documents/allowed-in-vain.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
-import { withoutAllowed } from '../lib/review/allow.ts';
 import { complain, type Io, type Main, UsageError } from './arguments.ts';
 import { linkingProblems } from './check-pods.ts';
 import { Progress } from './progress.ts';
@@ -33,9 +33,9 @@ export const main: Main<'check'> = async (line, io) => {
   progress.end();
   const whole =
     linking.everyPod && linking.unexamined === 0 && load.problems.every(({ severity }) => severity !== 'error');
-  const judged = withoutAllowed(load.documents, [...load.problems, ...linking.problems], whole);
-  const problems = inReadingOrder(judged.problems.map(withRemedy));
-  const allowed = inReadingOrder(judged.allowed.map(withRemedy));
+  const allowed = inReadingOrder([...load.allowed, ...linking.allowed].map(withRemedy));
+  const unused = whole ? unusedAllowed(load.documents, allowed) : [];
+  const problems = inReadingOrder([...load.problems, ...linking.problems, ...unused].map(withRemedy));
   const errors = problems.filter((problem) => problem.severity === 'error').length;
   if (linking.untried > 0) {
     const hint = 'set SALLYPORT_POD_LABELS to check for one pod';

@@ -18,9 +18,13 @@ spec:
     - matches:
         - { path: { type: PathPrefix, value: /public }, method: GET }
 ---
+# It requires nothing of who comes, of which sallyport check and the log warn unless the annotation says that it is meant.
 apiVersion: policy.linkerd.io/v1alpha1
 kind: AuthorizationPolicy
-metadata: { name: anyone, namespace: demo }
+metadata:
+  name: anyone
+  namespace: demo
+  annotations: { sallyport.dev/allow: "admits-everyone: what is public is for everybody" }
 spec:
   targetRef: { group: policy.linkerd.io, kind: HTTPRoute, name: public }
   requiredAuthenticationRefs: []

@@ -5,9 +5,6 @@ import type { Authorizer } from '../lib/policy/decision.ts';
 import type { PolicyDocument } from '../lib/policy/documents/types.ts';
 import { type ExplainJson, type ExplainQuery, explain } from '../lib/policy/explain.ts';
 import type { Workload } from '../lib/policy/workload.ts';
-import type { Problem } from '../lib/problem.ts';
-import type { PolicyLoad } from '../lib/reload/load.ts';
-import { withoutAllowed } from '../lib/review/allow.ts';
 import type { Io } from './arguments.ts';
 import { problemText } from './check.ts';
 import { loadGiven } from './standard-input.ts';
@@ -34,14 +31,9 @@ export async function policyOf(
 ): Promise<ExplainedPolicy | null> {
   const load = await loadGiven({ paths, namespace: workload.namespace }, io);
   const { index, problems } = compileNow(load.documents, workload);
-  for (const problem of unallowed(load, problems)) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
+  for (const problem of [...load.problems, ...problems]) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
   if (load.broken) return null;
   return { authorizer: authorizerOf(index, nowMs), index, documents: load.documents, workload };
-}
-
-/** What is wrong with a policy, and with its documents together, but for what these allow, as in `check`. */
-export function unallowed({ documents, problems }: PolicyLoad, linking: readonly Problem[] = []): readonly Problem[] {
-  return withoutAllowed(documents, [...problems, ...linking], false).problems;
 }
 
 /** Where no Server has the port, it names the one that would if the pod were in that one's namespace. */

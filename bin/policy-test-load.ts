@@ -18,7 +18,6 @@ import type { PolicyLoad } from '../lib/reload/load.ts';
 import { readYaml } from '../lib/yaml.ts';
 import type { Io } from './arguments.ts';
 import { type PrintedProblem, problemText } from './check.ts';
-import { unallowed } from './explain-policy.ts';
 import { BadQuestion, queryFrom } from './explain-query.ts';
 import { loadGiven, standardInput } from './standard-input.ts';
 
@@ -98,7 +97,7 @@ export class SuiteLoader {
     const load = this.#loads.get(policyKey) ?? (await this.#loadPolicy(paths, workload.namespace));
     this.#loads.set(policyKey, load);
     const { index, problems } = compileNow(load.documents, workload);
-    for (const problem of unallowed(load, problems)) this.#print(problem);
+    for (const problem of [...load.problems, ...problems]) this.#print(problem);
     // A running proxy would not take it: what is answered then is no answer of any policy that anybody wants.
     if (load.broken || load.problems.some(({ severity }) => severity === 'error')) this.#broken = true;
     const size = this.#check(suite, workload);

@@ -17,7 +17,6 @@ import type { Existing } from '../lib/suggest/merge.ts';
 import { type Suggestion, suggest } from '../lib/suggest/suggest.ts';
 import { complain, type Io, type Main, UsageError } from './arguments.ts';
 import { problemText } from './check.ts';
-import { unallowed } from './explain-policy.ts';
 import { readLogs } from './log-files.ts';
 import { workloadOf } from './pod.ts';
 import { replaceFile } from './replace-file.ts';
@@ -66,7 +65,7 @@ const mostSaid = 10;
 /** Null, with the problems printed, where it cannot be read: nothing is added to what nobody can read. */
 function existingPolicy(path: string, workload: Workload, io: Io): (Existing & { readonly text: string }) | null {
   const load = loadPolicyNow({ paths: [path], namespace: workload.namespace });
-  for (const problem of unallowed(load)) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
+  for (const problem of load.problems) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
   if (load.problems.some(({ severity }) => severity === 'error')) return null;
   const text = textOf(path);
   const ended = text === '' || text.endsWith('\n') ? text : `${text}\n`;

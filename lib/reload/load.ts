@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import { withRemedy } from '../errors/problems.ts';
+import type { Judged } from '../policy/documents/allowed.ts';
+import { unknownAllowed } from '../policy/documents/allowed-in-vain.ts';
 import { readDocuments, type SourceDocument } from '../policy/documents/read.ts';
 import type { PolicyDocument } from '../policy/documents/types.ts';
 import type { Problem } from '../problem.ts';
@@ -11,9 +13,8 @@ import type { Look } from './look.ts';
 import { atTop, type PolicyText, readPolicyFiles } from './policy-files.ts';
 
 /** What the files under some paths say: one set of documents, however many files hold it. */
-export interface PolicyLoad {
+export interface PolicyLoad extends Judged {
   readonly documents: readonly PolicyDocument[];
-  readonly problems: readonly Problem[];
   /**
    * A file could not be read or is not YAML, or nobody knows what a document is: which documents are missing is unknown,
    * so the set is not to be used.
@@ -72,7 +73,8 @@ export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLo
   for (const { file } of texts) if (!held.has(file)) problems.push(holdsNothing(file));
   return {
     documents: validated.documents,
-    problems: [...problems, ...validated.problems].map(withRemedy),
+    problems: [...problems, ...validated.problems, ...unknownAllowed(validated.documents)].map(withRemedy),
+    allowed: validated.allowed,
     broken: broken || validated.unknown,
     digests: digestsOf(validated.documents),
     digest,

@@ -40,7 +40,7 @@ export function policyOnDisk(options: DiskOptions): PolicyWorld {
 
 const noLook: Look = { files: new Map(), generation: '', stamp: '', takenMs: 0 };
 const noDocuments: PolicyLoad = {
-  ...{ documents: [], problems: [], holding: [] },
+  ...{ documents: [], problems: [], allowed: [], holding: [] },
   ...{ broken: false, digests: new Map(), digest: '', look: null },
 };
 

@@ -1,6 +1,7 @@
 import type { CodeOf } from '../errors/problems.ts';
 import { refOf } from '../policy/compile/linking.ts';
 import type { PolicyIndex } from '../policy/decide/policy-index.ts';
+import { type Judged, judged } from '../policy/documents/allowed.ts';
 import {
   type AuthorizationPolicyDocument,
   type GrpcRouteDocument,
@@ -49,7 +50,7 @@ export class Review {
     );
   }
 
-  problems(workload: Workload): readonly Problem[] {
+  findings(workload: Workload): Judged {
     const required = new Set(
       this.#documents.flatMap((document) =>
         document.kind === 'AuthorizationPolicy'
@@ -74,7 +75,7 @@ export class Review {
         warn('authentication-unused', ['metadata', 'name'], 'no AuthorizationPolicy requires it');
       }
     }
-    return this.#problems;
+    return judged(this.#documents, this.#problems);
   }
 
   #route(document: HttpRouteDocument | GrpcRouteDocument, warn: Warn): void {

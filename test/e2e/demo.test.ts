@@ -99,6 +99,8 @@ t.test('what it prints holds, where its ports are taken or a web proxy is set, t
     );
     const demo = await npmStart(t, shell);
     const printed = await ready(demo);
+    await until('the log of its start', () => demo.npm.stdout().includes(' INFO Listening '));
+    t.notMatch(demo.npm.stdout(), / (?:WARN|ERROR) /, 'nothing of it looks like a fault');
     for (const port of taken) {
       t.match(printed, new RegExp(`^Port ${port} is taken: the (app|proxy|admin|health) is on \\d+\\.$`, 'm'));
       t.notMatch(printed, `127.0.0.1:${port}`, `${port} is in no line to try`);

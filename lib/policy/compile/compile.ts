@@ -1,4 +1,3 @@
-import type { Problem } from '../../problem.ts';
 import type { ResourceRef } from '../../resource-ref.ts';
 import { GrantList } from '../decide/client-match.ts';
 import { DefaultGrpcRoute, GrpcRouteTable } from '../decide/grpc-routes.ts';
@@ -15,6 +14,7 @@ import {
 } from '../decide/policy-index.ts';
 import type { TableTraits } from '../decide/question.ts';
 import { Traits } from '../decide/route-entries.ts';
+import { type Judged, judged } from '../documents/allowed.ts';
 import type { PolicyDocument } from '../documents/read.ts';
 import {
   type GrpcRouteDocument,
@@ -43,10 +43,9 @@ import { RefusedRoutes } from './refused-routes.ts';
 
 export type { PolicyIndex } from '../decide/policy-index.ts';
 
-export interface CompiledPolicy {
+/** With how the documents point at each other, where that is doubtful; their own faults come from `readDocuments`. */
+export interface CompiledPolicy extends Judged {
   readonly index: PolicyIndex;
-  /** How the documents point at each other, where that is doubtful. The documents' own faults come from `readDocuments`. */
-  readonly problems: readonly Problem[];
 }
 
 /** The whole compilation at once. */
@@ -86,7 +85,7 @@ export function* compile(
   const elsewhere = servers.elsewhere === null ? null : refOf(servers.elsewhere);
   const index = new CompiledIndex(ports, isolation, workload, defaults, elsewhere);
   checkProbes(index, servers.byPort, linking);
-  return { index, problems: linking.problems };
+  return { index, ...judged(documents, linking.problems) };
 }
 
 function placeOf(document: ServerDocument): DocumentPlace {

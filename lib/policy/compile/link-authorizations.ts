@@ -68,8 +68,8 @@ export function* linkAuthorizations(
   const linked = new AuthorizationsByTarget();
   const compiler = new GrantCompiler(linking, clusterNetworks);
   yield* inSlices(index.authorizationPolicies, (policy) => {
-    checkTarget(policy, linking);
-    checkRequired(policy, linking);
+    const applies = checkTarget(policy, linking);
+    checkRequired(policy, linking, applies);
     const { target } = policy.spec;
     if (target.kind === 'namespace') linked.addToEveryServer(compiler.policy(policy));
     else if (target.kind === 'route') {
@@ -251,10 +251,11 @@ function namesUnder(keys: Iterable<string>, prefix: string): string[] {
   return [...keys].filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length));
 }
 
-function checkTarget(policy: AuthorizationPolicyDocument, linking: Linking): void {
+/** Whether there is what it targets. */
+function checkTarget(policy: AuthorizationPolicyDocument, linking: Linking): boolean {
   const { index, hints } = linking;
   const { target } = policy.spec;
-  const dangling = (what: string, hint: string): void =>
+  const dangling = (what: string, hint: string): false => {
     linking.warn(
       policy,
       ['spec', 'targetRef', 'name'],
@@ -262,26 +263,30 @@ function checkTarget(policy: AuthorizationPolicyDocument, linking: Linking): voi
       `there is no ${what} in namespace ${policy.namespace}, so this policy applies to nothing`,
       hint,
     );
+    return false;
+  };
   if (target.kind === 'server') {
-    if (index.servers.has(target.name)) return;
-    dangling(
+    if (index.servers.has(target.name)) return true;
+    return dangling(
       `Server ${target.name}`,
       hints.for(target.name, () => index.servers.keys()),
     );
-  } else if (target.kind === 'route') {
+  }
+  if (target.kind === 'route') {
     const { group, route, name } = target;
-    if (index.routes.has(routeKey(group, route, name))) return;
+    if (index.routes.has(routeKey(group, route, name))) return true;
     const other = group === linkerdGroup ? gatewayGroup : linkerdGroup;
-    dangling(
+    return dangling(
       `${route} ${name} of group ${group}`,
       index.routes.has(routeKey(other, route, name))
         ? `It is in group ${other}.`
         : hints.for(name, () => namesUnder(index.routes.keys(), `${group}/${route}/`)),
     );
   }
+  return true;
 }
 
-function checkRequired(policy: AuthorizationPolicyDocument, linking: Linking): void {
+function checkRequired(policy: AuthorizationPolicyDocument, linking: Linking, applies: boolean): void {
   const { required } = policy.spec;
   required.forEach(({ kind, namespace, name }, i) => {
     if (kind === 'ServiceAccount') {
@@ -298,7 +303,7 @@ function checkRequired(policy: AuthorizationPolicyDocument, linking: Linking): v
       linking.hints.for(name, () => namesUnder(known.keys(), `${namespace}/`)),
     );
   });
-  if (required.length === 0) {
+  if (required.length === 0 && applies) {
     linking.warn(
       policy,
       ['spec', 'requiredAuthenticationRefs'],

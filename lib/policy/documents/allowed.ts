@@ -1,5 +1,6 @@
+import type { Problem } from '../../problem.ts';
 import type { Path } from './report.ts';
-import type { DocumentMeta } from './types.ts';
+import { type DocumentMeta, type PolicyDocument, resourceOf } from './types.ts';
 
 /** Names warnings about a document that its author knows of. It stands in the cluster as well, where `kubectl` keeps it. */
 export const allowAnnotation = 'sallyport.dev/allow';
@@ -18,4 +19,40 @@ function fieldOf(value: unknown, name: string): unknown {
 
 export function allowMarks({ allowed }: Pick<DocumentMeta, 'allowed'>): readonly Path[] {
   return allowed === undefined ? [] : [allowPath];
+}
+
+/** The codes of `code: reason; code: reason`. */
+export function codesAllowed({ allowed = '' }: Pick<DocumentMeta, 'allowed'>): readonly string[] {
+  const codes = allowed.split(/[;\n]/).map((entry) => entry.split(':', 1)[0]?.trim() ?? '');
+  return [...new Set(codes.filter((code) => code !== ''))];
+}
+
+/** Everything that was found, in two parts. */
+export interface Judged {
+  /** What is to be said. */
+  readonly problems: readonly Problem[];
+  /** Warnings that their own documents allow. */
+  readonly allowed: readonly Problem[];
+}
+
+/**
+ * The two parts of what was found. Whatever finds problems of documents gives them away through here, so that each command and
+ * the running proxy are silent about the same ones. Errors are never allowed, nor what is about no document.
+ */
+export function judged(documents: readonly PolicyDocument[], problems: readonly Problem[]): Judged {
+  const codesOf = new Map(
+    documents
+      .filter(({ allowed }) => allowed !== undefined)
+      .map((document) => [documentOf(resourceOf(document), document.file), codesAllowed(document)]),
+  );
+  if (codesOf.size === 0) return { problems, allowed: [] };
+  const isAllowed = ({ severity, code, resource, file }: Problem): boolean =>
+    severity === 'warning' && resource !== null && (codesOf.get(documentOf(resource, file))?.includes(code) ?? false);
+  const parts = Map.groupBy(problems, isAllowed);
+  return { problems: parts.get(false) ?? [], allowed: parts.get(true) ?? [] };
+}
+
+/** Equal for problems of one document. */
+export function documentOf({ kind, namespace, name }: NonNullable<Problem['resource']>, file: string): string {
+  return `${kind} ${namespace}/${name} ${file}`;
 }

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { Problem } from '../../problem.ts';
 import { didYouMean } from '../nearest.ts';
-import { allowedBy, allowMarks } from './allowed.ts';
+import { allowedBy, allowMarks, type Judged, judged } from './allowed.ts';
 import { duplicate, duplicateListing } from './duplicates.ts';
 import { type DocumentKind, documentKinds } from './kinds.ts';
 import { hintFor, isPolicyOfUnknownKind, nearMiss } from './near-miss.ts';
@@ -30,10 +30,9 @@ export interface SourceDocument {
   position(path: readonly (string | number)[]): { readonly line: number; readonly column: number };
 }
 
-export interface DocumentsRead {
+export interface DocumentsRead extends Judged {
   /** Valid, defaulted, unique by kind, namespace and name; plain data. */
   readonly documents: readonly PolicyDocument[];
-  readonly problems: readonly Problem[];
   /** Nobody knows what one of them was meant to be, and so neither what it would have refused: the set is not to be used. */
   readonly unknown: boolean;
   /** The files that hold documents of known kinds, good or refused. */
@@ -76,7 +75,8 @@ export function readDocuments(
   }
   const [first] = listedTwice;
   if (first !== undefined) problems.push(duplicateListing(first, listedTwice.length));
-  return { documents: [...byKey.values()], problems, unknown, holding: [...holding] };
+  const documents = [...byKey.values()];
+  return { documents, ...judged(documents, problems), unknown, holding: [...holding] };
 }
 
 interface Item {

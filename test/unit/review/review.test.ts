@@ -2,8 +2,9 @@
 import t from 'tap';
 import { withRemedy } from '../../../lib/errors/problems.ts';
 import { compileNow } from '../../../lib/policy/compile/compile.ts';
+import { unknownAllowed, unusedAllowed } from '../../../lib/policy/documents/allowed-in-vain.ts';
 import { readDocuments } from '../../../lib/policy/documents/read.ts';
-import { withoutAllowed } from '../../../lib/review/allow.ts';
+import type { Problem } from '../../../lib/problem.ts';
 import { Review } from '../../../lib/review/review.ts';
 import { readYaml } from '../../../lib/yaml.ts';
 import { workload } from '../../support/policy-fixtures.ts';
@@ -48,7 +49,7 @@ const pod = workload({ namespace: 'shop', probes: new Map() });
 const everyone = { code: 'admits-everyone' };
 type Said = readonly (string | { readonly code: string; readonly message?: RegExp; readonly line?: number })[];
 
-function said(documents: readonly string[], whole = true) {
+function said(documents: readonly string[]): readonly Problem[] {
   const sources = readYaml(documents.join('---\n'), 'p.yaml');
   t.same(sources.problems, []);
   const read = readDocuments(sources.documents, { namespace: 'shop' });
@@ -56,12 +57,16 @@ function said(documents: readonly string[], whole = true) {
     read.problems.filter(({ severity }) => severity === 'error'),
     [],
   );
-  const { index, problems } = compileNow(read.documents, pod);
+  const compiled = compileNow(read.documents, pod);
   const review = new Review(read.documents);
-  review.pod(index);
+  review.pod(compiled.index);
   t.equal(review.unexamined, 0);
-  const all = [...read.problems, ...problems, ...review.problems(pod)];
-  return withoutAllowed(read.documents, all, whole);
+  const found = [read, compiled, review.findings(pod)];
+  const unused = unusedAllowed(
+    read.documents,
+    found.flatMap(({ allowed }) => allowed),
+  );
+  return [...found.flatMap(({ problems }) => problems), ...unknownAllowed(read.documents), ...unused];
 }
 
 const rows: readonly (readonly [title: string, documents: readonly string[], said: Said])[] = [
@@ -278,7 +283,7 @@ const rows: readonly (readonly [title: string, documents: readonly string[], sai
 
 t.test('documents, and what is said of them', async (t) => {
   for (const [title, documents, expected] of rows) {
-    const { problems } = said(documents);
+    const problems = said(documents);
     const codes = expected.map((each) => (typeof each === 'string' ? each : each.code));
     t.same(problems.map(({ code }) => code).sort(), [...codes].sort(), title);
     for (const each of expected) {
@@ -294,10 +299,6 @@ t.test('documents, and what is said of them', async (t) => {
       t.not(withRemedy(problem).hint, '', title);
     }
   }
-});
-
-t.test('where something was not examined, nothing is called unused', async (t) => {
-  t.same(said([server('', 'web', 8080, 'audit-left-on')], false).problems, []);
 });
 
 const identities: readonly (readonly [identity: string, impossible: RegExp | null])[] = [
@@ -326,7 +327,7 @@ const identities: readonly (readonly [identity: string, impossible: RegExp | nul
 
 t.test('identities that no ServiceAccount has', async (t) => {
   for (const [identity, impossible] of identities) {
-    const { problems } = said([server(), usesTls, tls(identity)]);
+    const problems = said([server(), usesTls, tls(identity)]);
     const found = problems.filter(({ code }) => code === 'identity-impossible');
     t.equal(found.length, impossible === null ? 0 : 1, identity);
     if (impossible !== null) t.match(found[0]?.message, impossible, identity);

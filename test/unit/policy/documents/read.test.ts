@@ -604,7 +604,7 @@ t.test('lists, duplicates, other kinds, empty documents', async (t) => {
     problems: [{ severity: 'error', code: 'near-miss', hint: /Server/ }],
     unknown: true,
   });
-  t.same(read('---\n---\n# nothing\n'), { documents: [], problems: [], unknown: false, holding: [] });
+  t.same(read('---\n---\n# nothing\n'), { documents: [], problems: [], allowed: [], unknown: false, holding: [] });
 });
 
 t.test('documents are plain data, and timestamps are read in either form', async (t) => {
