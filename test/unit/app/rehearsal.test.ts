@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { connect } from 'node:net';
 import t from 'tap';
 import { rehearse } from '../../../lib/app/rehearsal.ts';
@@ -16,13 +16,24 @@ async function configOf(env: Record<string, string>): Promise<Config> {
   return read.config;
 }
 
-/** Ports at which something listens on 127.0.0.1. */
+/** Ports at which this process listens on 127.0.0.1; others on the machine have servers of their own. */
 function loopbackPorts(): number[] {
+  const own = new Set(readdirSync('/proc/self/fd').map(socketOf));
   const lines = readFileSync('/proc/net/tcp', 'utf8').split('\n');
   return lines.flatMap((line) => {
     const port = /^ *\d+: 0100007F:([0-9A-F]{4}) \S+ 0A /.exec(line)?.[1];
-    return port === undefined ? [] : [Number.parseInt(port, 16)];
+    const inode = line.trim().split(/ +/)[9];
+    return port === undefined || !own.has(`socket:[${inode}]`) ? [] : [Number.parseInt(port, 16)];
   });
+}
+
+function socketOf(fd: string): string {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`);
+  } catch {
+    // It has been closed since it was listed.
+    return '';
+  }
 }
 
 /** What a client gets that comes by itself; resolves when its connection is closed. */

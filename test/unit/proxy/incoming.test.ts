@@ -162,7 +162,7 @@ t.test('a request that has come with its connection, and is the last of it, take
   const ask = async (request: Buffer): Promise<string> => {
     const client = await s.open();
     client.send(request);
-    await client.ends(5000);
+    await until('the end of the connection', () => client.ended);
     return client.received.toString('latin1');
   };
   const rows: readonly (readonly [name: string, request: Buffer, status: number])[] = [
@@ -201,6 +201,6 @@ t.test('bytes behind the last request cost nobody the response', { skip }, async
   await until('the request', () => s.lane.counts.started === 1);
   client.send(latin1('GET /more HTTP/1.1\r\n'));
   held.resolve();
-  await client.ends(5000);
+  await until('the end of the connection', () => client.ended);
   t.match(client.received.toString('latin1'), /^HTTP\/1\.1 200 /);
 });

@@ -25,8 +25,8 @@ t.test('a connection is over once its peer has read the last bytes, or has had t
     if (isPaused) socket.pause();
     const ended = once(peer, 'end');
     socket.write('last');
-    endAfterLastBytes(socket, patience);
     const began = performance.now();
+    endAfterLastBytes(socket, patience);
     // It still sends: unread, that would be a reset, and the last bytes would be lost.
     peer.write(Buffer.alloc(100_000));
     await ended;

@@ -44,9 +44,10 @@ function check(redirected = true): { readonly warned: string[]; readonly thrown:
 
 t.test('this Node has all of it, and that is found out at once', async (t) => {
   t.same(check(), { warned: [], thrown: null });
-  const begin = performance.now();
+  const begin = process.threadCpuUsage();
   for (let i = 0; i < 20; i++) check();
-  t.ok((performance.now() - begin) / 20 < 5, 'milliseconds for one look');
+  const { user, system } = process.threadCpuUsage(begin);
+  t.ok((user + system) / 1000 / 20 < 5, 'milliseconds for one look');
 });
 
 t.test('no socket is made for it, which takes four fifths of the time in a new process', async (t) => {

@@ -26,6 +26,8 @@ import { temporaryFolder } from '../../support/files.ts';
 import { crowding, until } from '../../support/until.ts';
 
 const times = { settleMs: 400, quietMs: 1_200, patienceMs: 4_000 };
+/** Where what is gone would not count before any condition is given up: whatever happens does so without waiting for that. */
+const neverQuiet = { ...times, quietMs: 3_600_000 };
 
 function server(name: string, port: number, access = 'deny'): string {
   return `---
@@ -157,16 +159,8 @@ t.test('removal counts when it has settled, and says what is wider', async (t) =
     },
   ]);
 
-  replace(f.folder, 'a.yaml', server('a', 1) + server('c', 3));
-  await until('the new document', () => f.inForce() === 'a,c');
-  const replacedAt = performance.now();
-  replace(f.folder, 'a.yaml', server('c', 3));
-  await until('the shorter file', () => f.inForce() === 'c');
-  t.ok(performance.now() - replacedAt < times.quietMs, 'a rename is meant as it is, at once');
-  t.equal(f.removals.length, 2);
-
-  replace(f.folder, 'a.yaml', server('c', 3) + server('d', 4));
-  await until('the new document', () => f.inForce() === 'c,d');
+  replace(f.folder, 'a.yaml', server('c', 3) + server('d', 4) + server('a', 1));
+  await until('the new document', () => f.inForce() === 'a,c,d');
   const writtenAt = performance.now();
   writeFileSync(join(f.folder, 'a.yaml'), server('c', 3));
   await until('the file that was cut in place', () => f.inForce() === 'c');
@@ -176,11 +170,20 @@ t.test('removal counts when it has settled, and says what is wider', async (t) =
   const swaps = f.swaps.length;
   await until('the file by its other name', () => f.swaps.length > swaps);
   t.equal(f.inForce(), 'c');
-  t.equal(f.removals.length, 3, 'nothing went');
+  t.equal(f.removals.length, 2, 'nothing went');
+});
+
+t.test('a rename is meant as it is, at once', async (t) => {
+  const f = await follow(t, { 'a.yaml': server('a', 1) }, { times: neverQuiet });
+  replace(f.folder, 'a.yaml', server('a', 1) + server('c', 3));
+  await until('the new document', () => f.inForce() === 'a,c');
+  replace(f.folder, 'a.yaml', server('c', 3));
+  await until('the shorter file', () => f.inForce() === 'c');
+  t.equal(f.removals.length, 1);
 });
 
 t.test('a file that is away for a moment was never gone', async (t) => {
-  const f = await follow(t, { 'a.yaml': server('a', 1), 'b.yaml': server('b', 2) });
+  const f = await follow(t, { 'a.yaml': server('a', 1), 'b.yaml': server('b', 2) }, { times: neverQuiet });
   for (let i = 0; i < 3; i++) {
     renameSync(join(f.folder, 'b.yaml'), `${f.folder}.away`);
     await new Promise((resolve) => setTimeout(resolve, 300));
@@ -193,9 +196,9 @@ t.test('a file that is away for a moment was never gone', async (t) => {
   t.same(f.failures, []);
 });
 
-t.test('a volume that is swapped whole means what it says, removals included', async (t) => {
+t.test('a volume that is swapped whole means what it says, at once, removals included', async (t) => {
   const folder = temporaryFolder(t);
-  const f = await follow(t, {});
+  const f = await follow(t, {}, { times: neverQuiet });
   mkdirSync(join(f.folder, '..1'));
   mkdirSync(join(f.folder, '..2'));
   writeFileSync(join(f.folder, '..1', 'a.yaml'), server('a', 1));
@@ -204,12 +207,10 @@ t.test('a volume that is swapped whole means what it says, removals included', a
   symlinkSync('..1', join(f.folder, '..data'));
   for (const name of ['a.yaml', 'b.yaml']) symlinkSync(`..data/${name}`, join(f.folder, name));
   await until('the volume', () => f.inForce() === 'a,b');
-  const swappedAt = performance.now();
   symlinkSync('..2', join(folder, 'link'));
   rmSync(join(f.folder, 'b.yaml'));
   renameSync(join(folder, 'link'), join(f.folder, '..data'));
   await until('the swap', () => f.inForce() === 'a');
-  t.ok(performance.now() - swappedAt < times.quietMs, 'at once');
 });
 
 t.test('times of files mean nothing: a future, a past, a clock that was set back', async (t) => {
@@ -269,7 +270,7 @@ t.test('files that are too large are refused before they are read, and the repai
   const before = process.memoryUsage().rss;
   const madeAt = performance.now();
   await until('the refusal', () => f.problems.some(({ code }) => code === 'too-large'));
-  t.ok(performance.now() - madeAt < 5_000, 'soon');
+  t.ok(performance.now() - madeAt < 5_000 * crowding(), 'soon');
   t.ok(process.memoryUsage().rss - before < 100 * 1024 * 1024, 'no room is made for it');
 
   // Small enough to be read, too large to be parsed.
@@ -280,7 +281,7 @@ t.test('files that are too large are refused before they are read, and the repai
   replace(f.folder, 'b.yaml', server('b', 2));
   const repairedAt = performance.now();
   await until('the repair', () => f.inForce() === 'a,b');
-  t.ok(performance.now() - repairedAt < 5_000);
+  t.ok(performance.now() - repairedAt < 5_000 * crowding());
 });
 
 t.test('a load that is under way is given up when its files change', async (t) => {

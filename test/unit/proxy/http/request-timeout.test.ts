@@ -164,7 +164,7 @@ for (const engine of engines) {
       const client = await RawClient.open({ port: lane.port });
       t.teardown(() => client.destroy());
       client.send(latin1(request));
-      t.ok(await client.ends(5000), 'its connection ends');
+      t.ok(await until('the end of the connection', () => client.ended), 'its connection ends');
       t.match(client.received.toString('latin1'), expect);
       await until('it to be counted out', () => lane.counts.started === lane.counts.ended);
       await until('the app to be told', () => app.released());

@@ -3,6 +3,7 @@ import { startLane } from '../../../support/lanes.ts';
 import { meshed } from '../../../support/mesh.ts';
 import { startRawApp } from '../../../support/raw-app.ts';
 import { latin1, parseResponses, RawClient } from '../../../support/raw-http.ts';
+import { until } from '../../../support/until.ts';
 
 /*
  * A request that is answered before all of its content has come, and then breaks a rule, or off: the connection ends, and
@@ -41,7 +42,7 @@ for (const engine of ['fast', 'library'] as const) {
           await new Promise((resolve) => setImmediate(resolve));
           client.send(latin1(text.slice(cut)));
           if (isEnded) client.halfClose();
-          await client.ends(3_000);
+          await until('the end of the connection', () => client.ended, { everyMs: 1 });
           const { responses, incomplete } = parseResponses(client.received, ['POST', 'POST'], true);
           const statuses = responses.map(({ status }) => status);
           // The fault may be seen before the head is decided, and an end before it be taken for no request.

@@ -35,6 +35,16 @@ const rows: readonly (readonly [name: string, act: (app: net.Socket) => void, qu
   ['reset', (app) => void app.resetAndDestroy(), false],
 ];
 
+/**
+ * Whether anything has come that nobody has read. Over the loopback interface it has as soon as it is sent, or a moment
+ * later where the kernel is busy: awaited without a turn of the event loop, which would read it.
+ */
+function hasCome(socket: net.Socket): boolean {
+  const since = performance.now();
+  while (isQuiet(socket) && performance.now() - since < 5_000);
+  return !isQuiet(socket);
+}
+
 const skip = process.platform === 'linux' ? false : 'the calls are those of Linux';
 
 t.test(
@@ -52,7 +62,7 @@ t.test(
         const since = connection.idleSince;
         await until('it to have rested', () => performance.now() - since > 2);
         act(app);
-        t.equal(isQuiet(socket), quiet, `${name}: quiet`);
+        t.equal(quiet ? isQuiet(socket) : !hasCome(socket), quiet, `${name}: quiet`);
         const taken = pool.take(admitted, repeatable);
         // What may be sent again needs no look.
         const expected = quiet || repeatable === 'unprocessed or idle' ? connection : null;

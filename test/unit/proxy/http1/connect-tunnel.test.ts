@@ -58,7 +58,7 @@ for (const [title, content] of [
         await new Promise((resolve) => setImmediate(resolve));
       }
       client.halfClose();
-      t.ok(await client.ends(10_000), `${name}: the connection ends`);
+      t.ok(await until('the end of the connection', () => client.ended), `${name}: the connection ends`);
       t.notMatch(app.got(), /GET \S+ HTTP|GET \/admin$|PRI \*/, 'and the app never gets it');
       t.match(lane.counts.badRequests.at(-1), /tunnel/, 'which is said');
     }

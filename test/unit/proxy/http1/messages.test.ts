@@ -275,7 +275,7 @@ const scenarios: Scenario[] = [
       for (let i = 0; i < 3; i++) {
         const client = await open();
         client.send(get('/', 'Connection: close\r\n'));
-        t.ok(await client.ends(2000), 'ended');
+        t.ok(await until('the end of the connection', () => client.ended), 'ended');
         const [answer] = await client.responses(['GET']);
         t.match(answer?.headers.find(([name]) => name.toLowerCase() === 'connection')?.[1], /^close$/i);
       }
@@ -309,7 +309,7 @@ const scenarios: Scenario[] = [
       const client = await open();
       client.send(Buffer.concat([get('/1'), get('/2')]));
       client.halfClose();
-      t.ok(await client.ends(3000), 'the proxy ends its side, too');
+      t.ok(await until('the end of the connection', () => client.ended), 'the proxy ends its side, too');
       t.same(statuses(client, ['GET', 'GET']), [200, 200]);
       t.equal(app.requests.length, 2);
     },

@@ -226,7 +226,7 @@ t.test('a response that is no switch goes out like any other', async (t) => {
       client.send(request(protocol, []));
       await client.reaches(() => client.received.includes('\r\n\r\n'), 10_000);
       client.halfClose();
-      await client.ends(10_000);
+      await until('the end of the connection', () => client.ended);
       const { responses, fault } = parseResponses(client.received, ['GET'], true);
       const what = `${protocol.title}, ${title}`;
       t.equal(fault, null, `${what}: sound`);

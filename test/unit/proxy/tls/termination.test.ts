@@ -5,7 +5,7 @@ import type { Handshake } from '../../../../lib/proxy/tls/handshake.ts';
 import { testCertificate } from '../../../support/certificates.ts';
 import { helloBytes, parseClientHello } from '../../../support/client-hello.ts';
 import { terminationOf } from '../../../support/termination.ts';
-import { until } from '../../../support/until.ts';
+import { crowding, until } from '../../../support/until.ts';
 
 const name = 'web.shop';
 const own = testCertificate({ dnsNames: [name] });
@@ -54,20 +54,27 @@ t.test('a handshake that goes on, and on', { timeout: 30_000 }, async (t) => {
   const drip = setInterval(() => client.write('x'), timeoutMs / 8);
   t.teardown(() => clearInterval(drip));
   await until('the end of it', () => closed);
-  t.ok(performance.now() - began < 10 * timeoutMs, 'in its time');
+  t.ok(performance.now() - began < 10 * timeoutMs * crowding(), 'in its time');
   t.match(ended, [{ kind: 'failed', failure: { reason: 'timeout', detail: /too long/ } }], 'said once');
 });
 
 t.test('a handshake that is done in time is left alone', { timeout: 30_000 }, async (t) => {
   const timeoutMs = 400;
   const { port, ended } = await stage(t, timeoutMs);
-  const client = tls.connect({ port, host: '127.0.0.1', servername: name, ca: own.trustAnchorsPem });
-  let closed = false;
+  const connected = async (): Promise<tls.TLSSocket | undefined> => {
+    const socket = tls.connect({ port, host: '127.0.0.1', servername: name, ca: own.trustAnchorsPem });
+    socket.on('error', () => {});
+    const before = ended.length;
+    await until('the handshake', () => ended.length === before + 1);
+    return ended.at(-1)?.kind === 'established' ? socket : undefined;
+  };
+  // Where this thread does not get a processor for so long, there is another attempt.
+  const client = await until('a handshake that is done in time', connected);
+  let closed = client.destroyed;
   client.on('close', () => {
     closed = true;
   });
-  await until('the handshake', () => ended.length === 1);
-  t.match(ended, [{ kind: 'established', identity: null }]);
+  t.match(ended.at(-1), { kind: 'established', identity: null });
   await new Promise((resolve) => setTimeout(resolve, 2 * timeoutMs));
   t.notOk(closed, 'beyond the limit, too');
   client.destroy();

@@ -54,7 +54,7 @@ t.test('a client whose connection ends with HEAD needs none to be kept', async (
   const { open, app } = await stage(t, 'fast', { answer: (_request, { socket }) => socket.write(answer) });
   const client = await open();
   client.send(head('/', 'Connection: close\r\n'));
-  t.ok(await client.ends(3000));
+  t.ok(await until('the end of the connection', () => client.ended));
   t.match(app.requests[0]?.headers.find(([name]) => /^connection$/i.test(name))?.[1], /^close$/);
   await until('it to be closed', () => app.sockets[0]?.closed === true);
 });

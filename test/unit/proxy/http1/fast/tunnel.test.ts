@@ -106,7 +106,7 @@ const scenarios: readonly Scenario[] = [
         } else {
           told.connection().socket.end('last words');
         }
-        t.ok(await client.ends(5000), 'the client sees an end');
+        t.ok(await until('the end of the connection', () => client.ended), 'the client sees an end');
         client.halfClose();
         await until('the app sees one', () => told.connection().ended);
         const got = side === 'client' ? told.bytes() : client.received.subarray(from);
@@ -154,7 +154,7 @@ const scenarios: readonly Scenario[] = [
         const told = await switching(t, engine, [answer]);
         const client = await told.open();
         client.send(Buffer.concat([asking, get('/SMUGGLED')]));
-        t.ok(await client.ends(5000));
+        t.ok(await until('the end of the connection', () => client.ended));
         t.match(client.received.toString('latin1'), /^HTTP\/1\.1 502 /);
         t.equal(told.bytes().toString(), '', 'nothing early goes on');
         t.equal(told.lane.counts.started, told.lane.counts.ended);

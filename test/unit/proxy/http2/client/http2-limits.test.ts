@@ -103,14 +103,15 @@ const beginnings: readonly (readonly [title: string, packets: readonly Buffer[]]
 t.test('what begins must come to its end', async (t) => {
   for (const [title, packets] of beginnings) {
     await t.test(title, async (t) => {
+      const from = performance.now();
       const connection = await accepted(t);
       for (const packet of packets) await sent(connection, packet);
       const { session, client } = connection;
-      session.sweep(performance.now() + headerTimeoutMs - 1000);
+      session.sweep(from + headerTimeoutMs - 1000);
       t.notOk(session.over, 'there is time left');
       session.sweep(performance.now() + headerTimeoutMs + 1000);
       t.ok(session.over);
-      t.ok(await client.ends(3000), 'the connection ends');
+      t.ok(await until('the end of the connection', () => client.ended), 'the connection ends');
       t.same(connection.bad, ['header block not complete in time']);
     });
   }
@@ -150,7 +151,7 @@ t.test('a connection that nobody uses is drained', async (t) => {
   t.notOk(session.over, 'time begins anew');
   session.sweep(now + 5 * http2IdleTimeoutMs);
   t.ok(session.over);
-  t.ok(await client.ends(3000), 'the connection ends');
+  t.ok(await until('the end of the connection', () => client.ended), 'the connection ends');
   t.same(reached, ['http2_idle_timeout']);
 });
 
@@ -187,7 +188,7 @@ t.test('the last bytes of a drained connection leave, however slow the client is
   // The time that a client has for a last GOAWAY, and more.
   await new Promise((resolve) => setTimeout(resolve, 1300));
   client.socket.resume();
-  t.ok(await client.ends(5000));
+  t.ok(await until('the end of the connection', () => client.ended));
   t.ok(client.receivedLength > bytes, `${client.receivedLength} bytes`);
 });
 
@@ -542,7 +543,7 @@ t.test('the preface', async (t) => {
     const client = await RawClient.open({ port: lane.port });
     t.teardown(() => client.destroy());
     client.send(Buffer.from('PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n'));
-    t.ok(await client.ends(3000));
+    t.ok(await until('the end of the connection', () => client.ended));
     t.same(lane.counts.badRequests, ['no HTTP/2 preface']);
   });
 });
