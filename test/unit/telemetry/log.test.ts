@@ -1,6 +1,6 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import type { Readable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { parseLevel } from '../../../lib/telemetry/log.ts';
@@ -83,11 +83,11 @@ t.test('an error keeps its message and stack inside the line', async (t) => {
 });
 
 /** Starts a program of some lines that may log to its standard output. */
-function logging(program: string): ChildProcessByStdio<null, Readable, Readable> {
+function logging(program: string): ChildProcessByStdio<Writable, Readable, Readable> {
   const from = (name: string): string =>
     JSON.stringify(new URL(`../../../lib/telemetry/${name}.ts`, import.meta.url).href);
   const source = `import { createLog } from ${from('log')};\nimport { droppedLines } from ${from('output')};\n${program}`;
-  return spawn(...tied(process.execPath, ['--input-type=module', '-e', source]), { stdio: ['ignore', 'pipe', 'pipe'] });
+  return spawn(...tied(process.execPath, ['--input-type=module', '-e', source]), { stdio: ['pipe', 'pipe', 'pipe'] });
 }
 
 t.test('what is buffered is written at exit', async (t) => {
@@ -117,12 +117,15 @@ t.test('a reader that went away does not end the process', async (t) => {
   const child = logging(
     `const { logger } = createLog({ level: 'info', format: 'json' });
      let left = 20;
-     const timer = setInterval(() => {
+     const log = () => {
        for (let i = 0; i < 100; i++) logger.info({ i }, 'Request denied');
-       if (--left === 0) { clearInterval(timer); process.exitCode = 7; }
-     }, 10);`,
+       if (--left > 0) setTimeout(log, 10);
+       else process.exitCode = 7;
+     };
+     process.stdin.resume().once('end', log);`,
   );
   child.stdout.destroy();
+  child.stdin.end();
   const [errors] = await Promise.all([text(child.stderr), once(child, 'close')]);
   t.equal(
     errors,

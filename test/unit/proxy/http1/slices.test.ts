@@ -51,28 +51,35 @@ const scenarios: Scenario[] = rows.map(([title, request]) => ({
   },
 }));
 
+/** A turn has two milliseconds for such work; this is more than garbage adds to that, and a tenth of what all of it takes. */
+const longTurnMs = 10;
+
 scenarios.push({
-  name: 'large heads of a hundred clients that come at one moment',
+  name: 'large heads of hundreds of clients that come at one moment',
   run: async (t, engine) => {
     const { open, lane } = await stage(t, engine);
-    const clients = await Promise.all(Array.from({ length: 100 }, open));
+    const clients = await Promise.all(Array.from({ length: 400 }, open));
     const fields = Array.from({ length: 60 }, (_, i) => `X-${i}: ${'a'.repeat(980)}\r\n`).join('');
     const head = get('/DENIED', fields);
     // The first of a connection, and one behind it.
     for (let round = 1; round <= 2; round++) {
       let most = 0;
       let before = lane.counts.decided;
+      let usage = process.threadCpuUsage();
       let over = false;
       const turn = (): void => {
-        most = Math.max(most, lane.counts.decided - before);
+        const { user, system } = process.threadCpuUsage(usage);
+        // A quick machine takes more of them in the time that there is.
+        if ((user + system) / 1000 > longTurnMs) most = Math.max(most, lane.counts.decided - before);
         before = lane.counts.decided;
+        usage = process.threadCpuUsage();
         if (!over) setImmediate(turn);
       };
-      turn();
       for (const client of clients) client.send(head);
-      await until('all to be decided', () => lane.counts.decided === 100 * round, { timeoutMs: 30_000 });
+      setImmediate(turn);
+      await until('all to be decided', () => lane.counts.decided === clients.length * round, { timeoutMs: 30_000 });
       over = true;
-      t.ok(most <= 50, `${most} in one turn`);
+      t.ok(most <= 50, `${most} in one long turn`);
     }
   },
 });
