@@ -21,7 +21,7 @@ const read = readDocuments(set.documents.map((value) => ({ value, file: 'bench.y
 
 const { index } = compileNow(read.documents, workload);
 
-/** As the proxy records them, `kinds` different ones in a random order. */
+/** As the proxy records them, `kinds` different ones in a random order; as many as there are lines: none comes again. */
 function logOf(kinds: number): Buffer {
   const random = seededRandom();
   const tails = Array.from({ length: kinds }, (_, i) => {
@@ -39,7 +39,7 @@ function logOf(kinds: number): Buffer {
   const text: string[] = [];
   for (let i = 0; i < lines; i++) {
     const time = new Date(Date.UTC(2026, 10, 20) + i).toISOString();
-    text.push(`{"decision":1,"time":"${time}",${tails[Math.floor(random() * kinds)]}\n`);
+    text.push(`{"decision":1,"time":"${time}",${tails[kinds === lines ? i : Math.floor(random() * kinds)]}\n`);
   }
   return Buffer.from(text.join(''), 'latin1');
 }

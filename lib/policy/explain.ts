@@ -39,6 +39,9 @@ export interface ExplainQuery {
   readonly carries?: 'body' | 'upgrade';
 }
 
+/** What of it is the request. */
+export type AskedRequest = Pick<ExplainQuery, 'method' | 'path' | 'host' | 'headers' | 'carries'>;
+
 export interface ExplainJson {
   readonly verdict: RequestDecision['kind'];
   /** What Sallyport itself would answer, 200 to gRPC; null on permit and for TCP. */
@@ -202,7 +205,7 @@ export interface Unasked {
 }
 
 /** The request as a lane would hand it over. */
-export function requestFacts(query: ExplainQuery, protocol: Carried): RequestFacts | Unasked {
+export function requestFacts(query: AskedRequest, protocol: Carried): RequestFacts | Unasked {
   const facts = readFacts(query, protocol);
   if (typeof facts === 'string') return unasked(protocol === 'http1' ? 400 : null, facts);
   if (facts.method === 'CONNECT' && protocol !== 'http1') {
@@ -218,7 +221,7 @@ function unasked(status: Unasked['status'], fault: string): Unasked {
 }
 
 /** A sentence where it is no request. */
-function readFacts(query: ExplainQuery, protocol: Carried): RequestFacts | string {
+function readFacts(query: AskedRequest, protocol: Carried): RequestFacts | string {
   const grpc = protocol === 'grpc';
   const http1 = protocol === 'http1';
   const method = query.method ?? (grpc ? 'POST' : 'GET');

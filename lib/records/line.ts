@@ -58,7 +58,6 @@ function jsonObject(line: string): JsonFields {
 const verdicts = ['permit', 'deny', 'no-route', 'redirect', 'rate-limited', 'invalid'] as const;
 const protocols = ['http1', 'http2', 'grpc', 'tcp', 'connect', 'accept'] as const;
 const tlsKinds = ['none', 'anonymous', 'passthrough'] as const;
-const requestTexts = ['method', 'path', 'host'] as const;
 const carriedKinds = ['body', 'upgrade'] as const;
 const omissions = ['path', 'query', 'host', 'method', 'headers', 'tls', 'carries'] as const;
 
@@ -69,16 +68,16 @@ function recordLine(value: JsonFields): ReadLine {
   }
   const { lost } = value;
   if (lost !== undefined) return { kind: 'lost', count: countOf('lost', lost) };
-  const time = optionalText(value, 'time') ?? null;
-  const first = optionalText(value, 'first') ?? time;
+  const time = optionalText('time', value.time) ?? null;
+  const first = optionalText('first', value.first) ?? time;
   const count = value.count === undefined ? 1 : countOf('count', value.count);
   const question = questionOf(value);
   if (typeof question.port !== 'number') throw new BadLine('port', 'is missing', again);
   const omits = omitsOf(value.omits, question);
-  const salt = optionalText(value, 'salt') ?? null;
+  const salt = optionalText('salt', value.salt) ?? null;
   const record: DecisionRecord = { form: 'record', question, omits, salt, decided: decidedOf(value) };
   const isAlone = value.count === undefined && value.first === undefined && value.last === undefined;
-  return { kind: 'recorded', record, count, first, last: optionalText(value, 'last') ?? time, isAlone };
+  return { kind: 'recorded', record, count, first, last: optionalText('last', value.last) ?? time, isAlone };
 }
 
 /** Of a line of `explain --requests`, where a field that is absent has `explain`'s default. @throws BadLine */
@@ -92,16 +91,16 @@ export function questionRecord(given: GivenQuestion): DecisionRecord {
 }
 
 function questionOf(value: JsonFields): RecordedQuestion {
-  const protocol = required('protocol', oneOf(value, 'protocol', protocols));
+  const protocol = required('protocol', oneOf('protocol', value.protocol, protocols));
   const port = portOf(value);
-  const client = required('client', optionalText(value, 'client'));
-  const identity = optionalText(value, 'identity');
-  const tls = oneOf(value, 'tls', tlsKinds);
+  const client = required('client', optionalText('client', value.client));
+  const identity = optionalText('identity', value.identity);
+  const tls = oneOf('tls', value.tls, tlsKinds);
   if (identity !== undefined && tls !== undefined) {
     throw new BadLine('identity', 'is given together with tls', 'Leave one out: an identity already means mesh TLS.');
   }
-  const carries = oneOf(value, 'carries', carriedKinds);
-  const declared = oneOf(value, 'declared', portProtocols);
+  const carries = oneOf('carries', value.carries, carriedKinds);
+  const declared = oneOf('declared', value.declared, portProtocols);
   // Of millions of lines: one object, and nothing made on the way.
   const question: { -readonly [Field in keyof RecordedQuestion]?: RecordedQuestion[Field] } = {};
   if (port !== undefined) question.port = port;
@@ -109,10 +108,12 @@ function questionOf(value: JsonFields): RecordedQuestion {
   if (identity !== undefined) question.identity = identity;
   if (tls !== undefined) question.tls = tls;
   question.protocol = protocol;
-  for (const field of requestTexts) {
-    const text = optionalText(value, field);
-    if (text !== undefined) question[field] = text;
-  }
+  const method = optionalText('method', value.method);
+  if (method !== undefined) question.method = method;
+  const path = optionalText('path', value.path);
+  if (path !== undefined) question.path = path;
+  const host = optionalText('host', value.host);
+  if (host !== undefined) question.host = host;
   const headers = headersOf(value);
   if (headers !== undefined) question.headers = headers;
   if (value.names !== undefined) question.names = textsOf('names', value.names);
@@ -141,13 +142,13 @@ function decidedOf(value: JsonFields): RecordedDecision {
   const { status = null, audit = false } = value;
   if (status !== null && typeof status !== 'number') throw new BadLine('status', 'is not a number', again);
   return {
-    verdict: required('verdict', oneOf(value, 'verdict', verdicts)),
+    verdict: required('verdict', oneOf('verdict', value.verdict, verdicts)),
     status,
     audit: audit === true,
-    server: refOf(value, 'server'),
-    route: refOf(value, 'route'),
-    authz: refOf(value, 'authz'),
-    reason: optionalText(value, 'reason') ?? '',
+    server: refOf('server', value.server),
+    route: refOf('route', value.route),
+    authz: refOf('authz', value.authz),
+    reason: optionalText('reason', value.reason) ?? '',
   };
 }
 
@@ -158,8 +159,7 @@ function textsOf(field: string, given: unknown): string[] {
   throw new BadLine(field, 'is no list of strings', again);
 }
 
-function refOf(value: JsonFields, field: string): ResourceRef | null {
-  const ref = value[field];
+function refOf(field: string, ref: unknown): ResourceRef | null {
   if (ref === undefined || ref === null) return null;
   const { group, kind, name } = ref as Partial<ResourceRef>;
   if (typeof group === 'string' && typeof kind === 'string' && typeof name === 'string') return { group, kind, name };
@@ -184,17 +184,17 @@ function required<T>(field: string, given: T | undefined): T {
 }
 
 /** Null counts as absent. */
-function optionalText(value: JsonFields, field: string): string | undefined {
-  const text = value[field] ?? undefined;
+function optionalText(field: string, given: unknown): string | undefined {
+  const text = given ?? undefined;
   if (text === undefined || typeof text === 'string') return text;
   throw new BadLine(field, 'is not a string', again);
 }
 
-function oneOf<T extends string>(value: JsonFields, field: string, allowed: readonly T[]): T | undefined {
-  const given = optionalText(value, field);
-  if (given === undefined) return undefined;
-  for (const each of allowed) if (each === given) return each;
-  throw new BadLine(field, `${JSON.stringify(given)} is none of ${allowed.join(', ')}`, again);
+function oneOf<T extends string>(field: string, given: unknown, allowed: readonly T[]): T | undefined {
+  const text = optionalText(field, given);
+  if (text === undefined) return undefined;
+  for (const each of allowed) if (each === text) return each;
+  throw new BadLine(field, `${JSON.stringify(text)} is none of ${allowed.join(', ')}`, again);
 }
 
 function headersOf({ headers }: JsonFields): RecordedQuestion['headers'] {

@@ -2,7 +2,7 @@ import { isAscii } from 'node:buffer';
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { questionRecord, type ReadLine, readLine } from './line.ts';
-import { Returning } from './recent.ts';
+import { hashOfBytes, hashOfText, Returning } from './recent.ts';
 import { BadLine, type DecisionRecord, type Occurrence } from './record.ts';
 
 /** A file, or standard input, as its bytes come. */
@@ -65,6 +65,8 @@ export async function readRecords(sources: Iterable<LogSource>, sink: RecordSink
 
 const newline = 0x0a;
 const brace = 0x7b;
+const quote = 0x22;
+const backslash = 0x5c;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: text has none of these.
 const hasControls = /[\x00-\x08\x0e-\x1f]/;
 /** How the writer begins a line; then come 24 characters of time, a quote, and what equal lines have in common. */
@@ -118,9 +120,10 @@ class LogReader {
       const chunk = Buffer.from(each.buffer, each.byteOffset, each.byteLength);
       const text = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
       this.#isAscii = isAscii(text);
+      const view = new DataView(text.buffer, text.byteOffset, text.byteLength);
       let from = 0;
       for (let to = text.indexOf(newline, rest.length); to !== -1; to = text.indexOf(newline, from)) {
-        if (!skipping) this.#take(text, from, to, true);
+        if (!skipping) this.#take(text, view, from, to, true);
         skipping = false;
         from = to + 1;
       }
@@ -134,7 +137,8 @@ class LogReader {
       }
       this.#sink.progress?.(this.tally.lines);
     }
-    if (rest.length > 0) this.#take(rest, 0, rest.length, false);
+    if (rest.length === 0) return;
+    this.#take(rest, new DataView(rest.buffer, rest.byteOffset, rest.byteLength), 0, rest.length, false);
   }
 
   #count(): void {
@@ -142,11 +146,15 @@ class LogReader {
     this.tally.lines++;
   }
 
-  /** One line, without its end. */
-  #take(bytes: Buffer, from: number, to: number, isEnded: boolean): void {
+  /** One line, without its end. `view`: of the same bytes. */
+  #take(bytes: Buffer, view: DataView, from: number, to: number, isEnded: boolean): void {
     this.#count();
+    const isAsWritten = startsAsWritten(bytes, from, to);
+    /** What equal lines have in common, if it is to be remembered. */
     let common: string | null = null;
-    if (to - from <= mostKey && startsAsWritten(bytes, from, to) && !this.#known.rests()) {
+    const { isLikely } = this.#known;
+    const mayReturn = (): boolean => this.#known.mayReturn(hashOfBytes(view, from + timeEnds, to));
+    if (isAsWritten && to - from <= mostKey && (isLikely || mayReturn())) {
       common = bytes.toString('latin1', from + timeEnds, to);
       const known = this.#known.get(common);
       if (known?.kind === 'recorded') {
@@ -154,17 +162,13 @@ class LogReader {
         this.#tell(known.record, known.count, time, time, true);
         return;
       }
+      if (isLikely && !mayReturn()) common = null;
     }
-    this.#read(bytes, from, to, isEnded, common);
-  }
-
-  /** @param common what equal lines have in common, if it is to be remembered. */
-  #read(bytes: Buffer, from: number, to: number, isEnded: boolean, common: string | null): void {
     try {
       const text = this.#text(bytes, from, to);
       if (text.trim() === '') return;
       const line = readLine(text);
-      if (line.kind === 'recorded' && line.isAlone && (common !== null || startsAsWritten(bytes, from, to))) {
+      if (isAsWritten && line.kind === 'recorded' && line.isAlone) {
         if (common !== null) this.#known.set(common, line);
         this.#tell(line.record, 1, line.first, line.last, common !== null);
       } else this.#say(line);
@@ -204,8 +208,8 @@ class LogReader {
 
   /** With the object that an equal record came with before. */
   #tellSame(record: DecisionRecord, count: number, first: string | null, last: string | null): void {
-    const key = this.#records.rests() ? null : JSON.stringify(record);
-    if (key === null || key.length > mostKey) {
+    const key = JSON.stringify(record);
+    if (key.length > mostKey || !this.#records.mayReturn(hashOfText(key))) {
       this.#tell(record, count, first, last, false);
       return;
     }
@@ -240,8 +244,13 @@ class LogReader {
 }
 
 function startsAsWritten(bytes: Buffer, from: number, to: number): boolean {
-  if (to - from < timeEnds + 2 || bytes[from + timeEnds] !== 0x22 || bytes[from + timeEnds + 1] !== 0x2c) return false;
+  if (to - from < timeEnds + 2 || bytes[from + timeEnds] !== quote || bytes[from + timeEnds + 1] !== 0x2c) return false;
   for (let i = 0; i < start.length; i++) if (bytes[from + i] !== start[i]) return false;
+  // Else there is more in it than a time.
+  for (let i = start.length; i < timeEnds; i++) {
+    const byte = bytes[from + i] as number;
+    if (byte === quote || byte === backslash || byte < 0x20 || byte > 0x7e) return false;
+  }
   return true;
 }
 

@@ -26,31 +26,43 @@ export class Recent<Key, Value> {
 }
 
 /**
- * Texts that come again, with what they stand for. It rests where hardly any does: to look for what is not there, and to keep
- * what nobody looks for, would take longer than to read each line.
+ * Texts that come again, with what they stand for. Of those that come once nothing is kept but a hash: to keep millions of
+ * texts that nobody looks for would take longer than to read each line.
  */
 export class Returning<Value> {
   readonly #recent = new Recent<string, Value>();
-  #asked = 0;
-  #found = 0;
-  #resting = 0;
+  /** Hashes of what was met, by their lower bits, two places for each. */
+  readonly #met = new Int32Array(metPlaces);
+  #spare = keptAtOnce;
+  /** Grows where texts are found, and shrinks where they are not. */
+  #luck = 0;
 
-  /** To be asked for each line, once: whether neither `get` nor `set` is worth its while. */
-  rests(): boolean {
-    if (this.#resting === 0) return false;
-    this.#resting--;
+  /** Whether most texts are found, so that it takes less to look for one than to ask whether it was met. */
+  get isLikely(): boolean {
+    return this.#luck > 0;
+  }
+
+  /**
+   * Whether a text that comes was met before, so that it is worth its while to look for it, and to keep it where it is not
+   * there; or there is much room.
+   *
+   * @param hash 32 bits. Of two texts that share one, both are taken for met.
+   */
+  mayReturn(hash: number): boolean {
+    const at = hash & (metPlaces - 2);
+    const last = this.#met[at];
+    if (last === hash || this.#met[at + 1] === hash) return true;
+    this.#met[at + 1] = last as number;
+    this.#met[at] = hash;
+    if (this.#spare === 0) return false;
+    this.#spare--;
     return true;
   }
 
   get(text: string): Value | undefined {
     const value = this.#recent.get(text);
-    this.#asked++;
-    if (value !== undefined) this.#found++;
-    if (this.#asked === trial) {
-      if (this.#found < trial * leastShare) this.#resting = rest;
-      this.#asked = 0;
-      this.#found = 0;
-    }
+    if (value === undefined) this.#luck = Math.max(0, this.#luck - 2);
+    else if (this.#luck < mostLuck) this.#luck++;
     return value;
   }
 
@@ -59,9 +71,33 @@ export class Returning<Value> {
   }
 }
 
-/** Lines: as many as may be kept, so that whatever could be found again has had its chance. */
-const trial = 2 * mostKept;
-/** Of the lines of a trial. */
-const leastShare = 1 / 16;
-/** Lines between two trials. */
-const rest = 4 * trial;
+const mostLuck = 64;
+/** A power of two, and several for each text that is kept. */
+const metPlaces = 4 * mostKept;
+/** Texts. */
+const keptAtOnce = 4096;
+
+/** Of the bytes from one place to another; nothing but a help to tell them apart. */
+export function hashOfBytes(bytes: DataView, from: number, to: number): number {
+  let hash = to - from;
+  let at = from;
+  for (; at + 4 <= to; at += 4) hash = mixed(hash, bytes.getInt32(at, true));
+  for (; at < to; at++) hash = mixed(hash, bytes.getUint8(at));
+  return spread(hash);
+}
+
+export function hashOfText(text: string): number {
+  let hash = text.length;
+  for (let i = 0; i < text.length; i++) hash = mixed(hash, text.charCodeAt(i));
+  return spread(hash);
+}
+
+function mixed(hash: number, word: number): number {
+  const product = Math.imul(hash ^ word, 0x9e3779b1);
+  return (product << 13) | (product >>> 19);
+}
+
+function spread(hash: number): number {
+  const product = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  return product ^ (product >>> 13);
+}

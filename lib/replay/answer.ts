@@ -1,6 +1,6 @@
 import { type Client, type ClientTls, tlsOfKind } from '../client.ts';
 import { identityOfName } from '../identity-name.ts';
-import { parseIp } from '../ip.ts';
+import { type IpAddress, parseIp } from '../ip.ts';
 import { type Carried, decideSilence, isBytes, looksFurther, probeAuthz, seenBy, takesTls } from '../policy/carried.ts';
 import type {
   Authorizer,
@@ -10,7 +10,7 @@ import type {
   Reasons,
   RequestFacts,
 } from '../policy/decision.ts';
-import { type ExplainQuery, requestFacts } from '../policy/explain.ts';
+import { type AskedRequest, requestFacts } from '../policy/explain.ts';
 import { refusalOf } from '../policy/refusals.ts';
 import type { DecisionRecord, RecordedDecision, RecordedQuestion } from '../records/record.ts';
 import { noValues, type WantedValues } from './hashed.ts';
@@ -58,14 +58,31 @@ export function answerTo(
   }
   if (question.protocol === 'accept')
     return unknown('what would have come on the connection, which was refused at once');
-  const asked = (tls: ClientTls): Answer => ofClient(authorizer, policy, { ip, tls }, record, wanted);
-  const tls = tlsOf(question);
-  if (tls === null) return unknown('an identity that a certificate could give');
-  if (!omits.includes('tls') || tls.kind !== 'none') return asked(tls);
-  const [plain, inTls] = [asked(tls), asked({ kind: 'mesh', identity: null })];
+  const asked = (client: Client): Answer => ofClient(authorizer, policy, client, record, wanted);
+  const client = clientOf(question, ip);
+  if (client === null) return unknown('an identity that a certificate could give');
+  if (!omits.includes('tls') || client.tls.kind !== 'none') return asked(client);
+  const [plain, inTls] = [asked(client), asked({ ip, tls: { kind: 'mesh', identity: null } })];
   if (plain.kind === 'unknown') return plain;
   const alike = inTls.kind === 'decided' && inTls.verdict === plain.verdict && inTls.authz?.name === plain.authz?.name;
   return alike ? plain : unknown('whether the client used TLS');
+}
+
+/** Of a log's lines: policies remember what they have found out about one object. */
+const recentClients = new Map<string, Client>();
+const mostClients = 4096;
+
+function clientOf(question: RecordedQuestion, ip: IpAddress): Client | null {
+  const { identity, tls } = question;
+  const key = identity === undefined ? `${ip.text} ${tls}` : `${ip.text}=${identity}`;
+  const known = recentClients.get(key);
+  if (known !== undefined) return known;
+  const found = tlsOf(question);
+  if (found === null) return null;
+  if (recentClients.size >= mostClients) recentClients.clear();
+  const client: Client = { ip, tls: found };
+  recentClients.set(key, client);
+  return client;
 }
 
 function tlsOf({ identity, tls = 'none' }: RecordedQuestion): ClientTls | null {
@@ -136,7 +153,7 @@ function ofRequest(
   const { question, omits } = record;
   for (const part of ['path', 'method'] as const) if (omits.includes(part)) return unknown(`the ${part}`);
   if (omits.includes('query') && policy.asks.query) return unknown('the query, which routes of the port look at');
-  const facts = requestFacts(queryOf(question, client), protocol);
+  const facts = requestFacts(askedOf(question), protocol);
   if ('reason' in facts) {
     const { status, reason } = facts;
     const reasons = (): Reasons => ({ reason, candidates: [] });
@@ -157,19 +174,16 @@ function ofRequest(
   };
 }
 
-function queryOf(question: RecordedQuestion, { ip }: Client): ExplainQuery {
-  const { method, path, host, headers, names, carries } = question;
-  const asked = {
-    port: 0,
-    ip,
-    ...(method === undefined ? {} : { method }),
-    ...(path === undefined ? {} : { path }),
-    ...(host === undefined ? {} : { host }),
-    ...(carries === undefined ? {} : { carries }),
-  };
+function askedOf({ method, path, host, headers, names, carries }: RecordedQuestion): AskedRequest {
+  // Of millions of lines: nothing made on the way.
+  const asked: { -readonly [Field in keyof AskedRequest]: AskedRequest[Field] } = {};
+  if (method !== undefined) asked.method = method;
+  if (path !== undefined) asked.path = path;
+  if (host !== undefined) asked.host = host;
+  if (carries !== undefined) asked.carries = carries;
   // Most records hold none: their routes look at none.
-  if (headers === undefined && names === undefined) return asked;
-  return { ...asked, headers: fieldsOf(headers ?? {}, names ?? []) };
+  if (headers !== undefined || names !== undefined) asked.headers = fieldsOf(headers ?? {}, names ?? []);
+  return asked;
 }
 
 function fieldsOf(

@@ -157,9 +157,9 @@ export class Comparison {
       difference = { change, port, before, after, failed, ...counted };
       this.#differences.set(key, difference);
     }
-    if (difference.examples.length < most.examples && this.#hasRoom(JSON.stringify(record).length)) {
-      difference.examples.push({ record, reason, ...place });
-    }
+    const { examples } = difference;
+    const isNew = examples.length < most.examples && !examples.some((known) => areEqual(known.record, record));
+    if (isNew && this.#hasRoom(JSON.stringify(record).length)) examples.push({ record, reason, ...place });
     return { kind: 'different', difference };
   }
 
@@ -180,6 +180,11 @@ export class Comparison {
     this.#chars += chars;
     return true;
   }
+}
+
+/** Equal lines do not always come with one object. */
+function areEqual(one: DecisionRecord, other: DecisionRecord): boolean {
+  return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 
 function rulingOf({ verdict, audit, server, route, authz }: RecordedDecision | Decision): Ruling {

@@ -143,6 +143,18 @@ t.test('long lines, of which none comes again, take no memory', async (t) => {
   t.match(suggested.stderr, /its path is longer than an HTTPRoute may name/);
 });
 
+t.test('no example is told twice, however long ago its line came', async (t) => {
+  const file = join(temporaryFolder(t), 'policy.yaml');
+  writeFileSync(file, documents);
+  const log = join(temporaryFolder(t), 'log');
+  const others = Array.from({ length: 6000 }, (_, i) => line({ path: `/orders/${i}`, verdict: 'deny' }));
+  const [twice, second] = ['/orders/a', '/orders/b'].map((path) => line({ path, verdict: 'permit' }));
+  writeFileSync(log, [...others, twice, twice, second, twice].join('\n'));
+  const { stdout } = await runSallyport(t, ['replay', log, '--policy', file, '--namespace', 'shop', '--json']);
+  const { differences } = JSON.parse(stdout);
+  t.match(differences, [{ count: 4, examples: [{ line: 6001 }, { line: 6003 }] }], stdout);
+});
+
 t.test('for people: worst first, with counts, clients and a command that shows why', async (t) => {
   const folder = temporaryFolder(t);
   const file = join(folder, 'policy.yaml');
