@@ -127,7 +127,7 @@ async function observeOnce(
       client.halfClose();
     } else {
       if (http1Case.then === 'send hello after 100, or after 1 s') {
-        await client.reaches(() => parsed().responses.length > 0, 1_000);
+        await client.waits(() => parsed().responses.length > 0, 1_000);
         client.send(latin1('hello'));
       } else if (http1Case.then !== undefined) {
         throw new Error(`no client is written for then: ${http1Case.then}`);

@@ -118,7 +118,7 @@ async function observe(
     if (end === 'resets' || end === 'closes') return null;
     for (let came = -1; came !== client.receivedLength && !client.ended; ) {
       came = client.receivedLength;
-      await client.ends(quietMs);
+      await client.waits(() => client.ended, quietMs);
     }
     const { responses, fault, incomplete } = parseResponses(
       client.received,

@@ -111,7 +111,7 @@ async function observe(variant: Variant, script: Script, quietMs: number): Promi
   // A script that is not played, because the app got no whole request, say, ends the wait as well.
   for (let quiet = 0; quiet < 4; quiet++) {
     const came = client.receivedLength;
-    if (await client.reaches(() => final() !== undefined && variant.played, quietMs)) break;
+    if (await client.waits(() => final() !== undefined && variant.played, quietMs)) break;
     if (client.ended || (client.receivedLength === came && variant.played)) break;
   }
   // What the app sends last may still be on its way to the proxy, even if that has ended the client's connection.

@@ -233,7 +233,7 @@ async function observe({ lane, app, left }: Variant, script: Script, quietMs: nu
   // A script that is not played, because the app was never asked, say, ends the wait as well.
   for (let quiet = 0; quiet < 4; quiet++) {
     const came = raw.receivedLength;
-    if (await raw.reaches(() => client.isSettled(1) && app.played, quietMs)) break;
+    if (await raw.waits(() => client.isSettled(1) && app.played, quietMs)) break;
     if (raw.ended || (raw.receivedLength === came && app.played)) break;
   }
   const { counts } = lane;

@@ -115,7 +115,7 @@ async function observe(variant: Variant, packets: readonly Buffer[], quietMs: nu
       [...opened].every((id) => client.isSettled(id));
     for (;;) {
       const came = raw.receivedLength + app.requests.length;
-      if (await raw.reaches(settled, quietMs)) break;
+      if (await raw.waits(settled, quietMs)) break;
       if (raw.ended || raw.receivedLength + app.requests.length === came) break;
     }
     const unserved = await served;

@@ -115,7 +115,7 @@ async function observe(variant: Variant, packets: readonly Buffer[], quietMs: nu
     const answered = (): boolean => client.received.includes(' 299 ');
     for (;;) {
       const came = client.receivedLength + app.requests.length;
-      if (await client.reaches(answered, quietMs)) break;
+      if (await client.waits(answered, quietMs)) break;
       // Nothing for a whole quiet time: an incomplete message, most likely.
       if (client.ended || client.receivedLength + app.requests.length === came) break;
     }

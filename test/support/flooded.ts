@@ -6,6 +6,7 @@ import http from 'node:http';
 import net, { type AddressInfo } from 'node:net';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import type { Teardown } from './children.ts';
+import { patience } from './until.ts';
 
 export interface FloodApp {
   readonly http: number;
@@ -126,7 +127,7 @@ function asker(port: number): Asker {
       told = true;
     };
     const request = http.get(
-      { host: '127.0.0.1', port, path: '/', agent: isFresh ? false : agent, timeout: 10_000 },
+      { host: '127.0.0.1', port, path: '/', agent: isFresh ? false : agent, timeout: 10_000 * patience() },
       (response) => {
         if (response.statusCode !== 200) fail(`status ${response.statusCode}`);
         response.resume();
@@ -138,7 +139,7 @@ function asker(port: number): Asker {
         });
       },
     );
-    request.on('timeout', () => request.destroy(new Error('no response in 10 s')));
+    request.on('timeout', () => request.destroy(new Error('no response in time')));
     request.on('error', (error) => fail(error.message));
   };
   const take = (): Served => {

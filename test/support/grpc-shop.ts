@@ -3,6 +3,7 @@ import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 import type { TestCertificate } from './certificates.ts';
 import type { Teardown } from './children.ts';
+import { patience } from './until.ts';
 
 // Real gRPC, by the reference implementation for Node: the services of the emoji-voting shop and one of streams.
 
@@ -166,6 +167,6 @@ export class GrpcClient {
   }
 
   #deadline(): grpc.CallOptions {
-    return { deadline: Date.now() + 15_000 };
+    return { deadline: Date.now() + 15_000 * patience() };
   }
 }

@@ -245,7 +245,11 @@ function runs(pid: number): boolean {
 t.test('no child outlives its test', { skip: process.platform === 'linux' ? false : 'needs /proc' }, async (t) => {
   const program = `
     import { startChild } from ${JSON.stringify(join(import.meta.dirname, 'children.ts'))};
+    import { readFileSync } from 'node:fs';
+    import { until } from ${JSON.stringify(join(import.meta.dirname, 'until.ts'))};
     const child = await startChild({ teardown() {} }, 'sleep', ['600']);
+    // It is tied by a program that runs before it.
+    await until('the child itself', () => readFileSync('/proc/' + child.pid + '/comm', 'utf8') === 'sleep\\n');
     console.log(child.pid);
     const ends = { returns: () => process.exit(0), throws: () => { throw new Error('an assertion, past every teardown'); } };
     ends[process.argv[1]]?.();

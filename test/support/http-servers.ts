@@ -355,7 +355,8 @@ export function takenBy(server: RunningServer, pieces: readonly Buffer[], patien
     };
     const wait = (): void => {
       clearTimeout(quiet);
-      quiet = setTimeout(done, quietMs);
+      // All may have been said before the last piece is known to have left.
+      if (!socket.destroyed) quiet = setTimeout(done, quietMs);
     };
     const send = (at: number): void => {
       const piece = pieces[at];

@@ -180,7 +180,7 @@ export class FrameClient {
   /** Waits until it is known what became of the stream; throws where that stays open. */
   async outcome(streamId: number, leastMs = 5_000): Promise<Outcome> {
     const timeoutMs = leastMs * patience();
-    await this.raw.reaches(() => this.#outcome(streamId) !== undefined, timeoutMs);
+    await this.raw.waits(() => this.#outcome(streamId) !== undefined, timeoutMs);
     const outcome = this.#outcome(streamId);
     if (outcome !== undefined) return outcome;
     if (this.raw.ended) return { kind: 'ended', code: null };

@@ -78,20 +78,24 @@ export const post = (path: string, body: string, length = body.length): Buffer =
 export const statuses = (client: RawClient, methods: readonly string[]): number[] =>
   parseResponses(client.received, methods, client.ended).responses.map(({ status }) => status);
 
-/** Whether `value` stays the same for a while: the way to see that something has come to a stop. */
+/**
+ * Whether `value` stays the same for a while: the way to see that something has come to a stop. The while is counted in looks
+ * between which the event loop goes round: time alone passes also for a process that does not run.
+ */
 export async function still(what: string, value: () => number): Promise<number> {
   let last = -1;
-  let since = Date.now();
+  let looks = 0;
   return until(
     what,
     () => {
       const now = value();
       if (now !== last) {
         last = now;
-        since = Date.now();
+        looks = 0;
       }
+      looks++;
       // One, because a probe that yields 0 would count as a miss nowhere else.
-      return Date.now() - since > 300 ? now + 1 : undefined;
+      return looks > 30 ? now + 1 : undefined;
     },
     { everyMs: 10 },
   ).then((now) => now - 1);

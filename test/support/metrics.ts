@@ -1,4 +1,5 @@
 import { request } from 'node:http';
+import { patience } from './until.ts';
 
 export interface Sample {
   readonly name: string;
@@ -94,7 +95,7 @@ export function grown(before: Scrape, after: Scrape, names: RegExp): string[] {
 /** GET /metrics. Throws on any status but 200. */
 export function scrape(port: number, host = '127.0.0.1'): Promise<Scrape> {
   return new Promise((resolve, reject) => {
-    const get = request({ host, port, path: '/metrics', agent: false, timeout: 5_000 }, (response) => {
+    const get = request({ host, port, path: '/metrics', agent: false, timeout: 5_000 * patience() }, (response) => {
       let text = '';
       response.setEncoding('utf8').on('data', (chunk: string) => {
         text += chunk;

@@ -2,6 +2,7 @@ import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 import type { GrpcCall, GrpcOutcome } from './pod-programs.ts';
+import { patience } from './until.ts';
 
 // A gRPC client that runs inside a network namespace: one call, as its argument says, and its outcome on stdout.
 
@@ -28,7 +29,7 @@ type Call = (
   done: (error: grpc.ServiceError | null, reply?: Reply) => void,
 ) => void;
 const listAll = (client as unknown as { ListAll: Call }).ListAll.bind(client);
-listAll({}, { deadline: Date.now() + 10_000 }, (error, reply) => {
+listAll({}, { deadline: Date.now() + 10_000 * patience() }, (error, reply) => {
   const code = error?.code ?? grpc.status.OK;
   const outcome: GrpcOutcome = { code, status: grpc.status[code], emojis: reply?.list.length ?? 0 };
   process.stdout.write(JSON.stringify(outcome));

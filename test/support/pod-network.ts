@@ -1,6 +1,7 @@
 import { type ChildOptions, type Finished, missing, runToEnd, type Teardown } from './children.ts';
 import { createNamespace, type Namespace, namespacesUnavailable } from './namespace.ts';
 import { type Environment, type Sallyport, sallyportCommand, startSallyport } from './sallyport.ts';
+import { patience } from './until.ts';
 
 /**
  * A small cluster: a pod and a meshed client on the bridge of a node, which is also the way to the rest of the world.
@@ -140,9 +141,9 @@ export interface Curled extends Finished {
   readonly body: string;
 }
 
-/** curl, at most ten seconds; `code` is its own exit status. */
+/** curl, at most ten seconds, as patience counts them; `code` is its own exit status. */
 export async function curl(at: Place, url: string, ...args: readonly string[]): Promise<Curled> {
-  const quiet = ['--silent', '--show-error', '--max-time', '10', '--noproxy', '*', '--globoff'];
+  const quiet = ['--silent', '--show-error', '--max-time', `${10 * patience()}`, '--noproxy', '*', '--globoff'];
   const done = await at.run('curl', ...quiet, '--write-out', '\n%{http_code}', ...args, url);
   const cut = done.stdout.lastIndexOf('\n');
   return { ...done, status: Number(done.stdout.slice(cut + 1)), body: done.stdout.slice(0, Math.max(0, cut)) };

@@ -343,7 +343,7 @@ export class CaseRun {
           client.ip === opened.client.ip &&
           request.port === opened.request.port,
       );
-      // One second is the bound that the proxy must keep; half of one more is for the machine.
+      // One second is the bound that the proxy must keep; what is more is for the machine.
       const ended = await driver.ends(name, refused ? 1_500 : 0);
       if (ended !== refused) this.#fault(opened.id, `the open tunnel was ${ended ? 'cut' : 'left open'}`);
       const terminated = (await driver.scrape(adminPort)).sum('inbound_tcp_authz_terminate_total', {

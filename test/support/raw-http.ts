@@ -101,8 +101,13 @@ export class RawClient {
     this.socket.resetAndDestroy();
   }
 
-  /** True once `condition` holds; false when the peer ended first, or after `timeoutMs`. */
-  async reaches(condition: () => boolean, timeoutMs: number): Promise<boolean> {
+  /** True once `condition` holds; false when the peer ended first, or after `leastMs`, longer on a machine that is busy. */
+  reaches(condition: () => boolean, leastMs: number): Promise<boolean> {
+    return this.waits(condition, leastMs * patience());
+  }
+
+  /** The same for so long and no longer: where it is ordinary that nothing comes. */
+  async waits(condition: () => boolean, timeoutMs: number): Promise<boolean> {
     const deadline = Date.now() + timeoutMs;
     for (;;) {
       if (condition()) return true;
@@ -112,15 +117,9 @@ export class RawClient {
     }
   }
 
-  /** True when the peer ended within `timeoutMs`. */
-  async ends(timeoutMs: number): Promise<boolean> {
-    const deadline = Date.now() + timeoutMs;
-    while (!this.#ended) {
-      const left = deadline - Date.now();
-      if (left <= 0) return false;
-      await this.#next(left);
-    }
-    return true;
+  /** True when the peer ended within `leastMs`, longer on a machine that is busy. */
+  ends(leastMs: number): Promise<boolean> {
+    return this.reaches(() => this.#ended, leastMs);
   }
 
   /** Waits until `count` final responses have arrived; throws where they do not. */
@@ -128,7 +127,7 @@ export class RawClient {
     const timeoutMs = leastMs * patience();
     const parsed = (): ResponseStream => parseResponses(this.received, methods, this.#ended);
     const finals = (): ParsedResponse[] => parsed().responses.filter((response) => response.status >= 200);
-    if (await this.reaches(() => finals().length >= methods.length, timeoutMs)) return finals();
+    if (await this.waits(() => finals().length >= methods.length, timeoutMs)) return finals();
     if (finals().length >= methods.length) return finals();
     throw new ConditionTimeout(
       `${methods.length} responses`,

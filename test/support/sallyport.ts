@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Child, type Exit, type Finished, runToEnd, startChild, type Teardown } from './children.ts';
 import { freePort } from './ports.ts';
-import { until } from './until.ts';
+import { patience, until } from './until.ts';
 
 export const checkout = fileURLToPath(new URL('../..', import.meta.url));
 export const sallyportCommand = fileURLToPath(new URL('../../bin/sallyport', import.meta.url));
@@ -147,7 +147,7 @@ function portOf(listen: string | undefined): number | undefined {
 
 function statusOf(path: string, port: number): Promise<number | undefined> {
   return new Promise((resolve) => {
-    const probe = request({ host: '127.0.0.1', port, path, agent: false, timeout: 2_000 }, (response) => {
+    const probe = request({ host: '127.0.0.1', port, path, agent: false, timeout: 2_000 * patience() }, (response) => {
       response.resume();
       resolve(response.statusCode);
     });

@@ -1,6 +1,7 @@
 import { request } from 'node:http';
 import { createInterface } from 'node:readline';
 import { type SniffingApp, type SniffingAppOptions, startSniffingApp } from './sniffing-app.ts';
+import { patience } from './until.ts';
 import { type Exchange, runBurst, WireConnection } from './wire-exchange.ts';
 
 // A program that runs inside a network namespace and does there what one JSON command a line tells it: it hosts the
@@ -59,7 +60,7 @@ async function perform(command: Command): Promise<unknown> {
 
 function get(port: number, path: string, host: string): Promise<GetResult> {
   return new Promise((resolve) => {
-    const asked = request({ host, port, path, agent: false, timeout: 5_000 }, (response) => {
+    const asked = request({ host, port, path, agent: false, timeout: 5_000 * patience() }, (response) => {
       let body = '';
       response.setEncoding('utf8').on('data', (text: string) => {
         body += text;

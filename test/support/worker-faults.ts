@@ -3,6 +3,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Environment } from './sallyport.ts';
+import { patience } from './until.ts';
 
 const preload = fileURLToPath(new URL('./worker-faults-preload.mjs', import.meta.url));
 
@@ -27,7 +28,7 @@ export function order(thread: string, what: WorkerOrder): Promise<string | null>
   return new Promise((resolve) => {
     let answer = '';
     const socket = connect(thread, () => socket.write(`${what}\n`));
-    socket.setTimeout(2_000, () => socket.destroy());
+    socket.setTimeout(2_000 * patience(), () => socket.destroy());
     socket.on('data', (bytes) => {
       answer += bytes.toString();
       if (answer.endsWith('\n')) socket.destroy();

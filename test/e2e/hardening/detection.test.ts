@@ -173,7 +173,7 @@ t.test('one byte at a time, slower than the timeout', async (t) => {
     if (client.ended) break;
     client.send(Buffer.of(byte));
     // Each wait is for the end of the connection, which is what must come.
-    await client.ends(detectTimeoutMs / 8);
+    await client.waits(() => client.ended, detectTimeoutMs / 8);
   }
   t.ok(client.ended, 'the deadline is for all of them together');
   t.ok(Date.now() - started < detectTimeoutMs + 2_000);

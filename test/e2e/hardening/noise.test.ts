@@ -95,7 +95,7 @@ t.test('random bytes on every port', async (t) => {
     const client = await RawClient.open({ port });
     client.send(Buffer.concat([beginning, noise(seed, size)]));
     // The proxy ends most of it itself; what waits for more is given up.
-    await client.ends(20);
+    await client.waits(() => client.ended, 20);
     if (size % 2 === 0) client.reset();
     else client.destroy();
   });

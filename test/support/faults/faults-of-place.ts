@@ -9,12 +9,10 @@ import { type Fault, type Finding, Stage } from './stage.ts';
 const asOwner =
   process.getuid?.() === 0 ? ['setpriv', '--bounding-set', '-dac_override,-dac_read_search'] : ([] as const);
 
-/** The proxy's stdout goes there. */
-const printsTo = (place: string): readonly string[] => ['bash', '-c', `exec "$@" ${place}`, 'bash'];
-
-async function unwritable(t: Teardown, place: string, errno: string): Promise<readonly Finding[]> {
+/** @param script becomes the proxy, its stdout somewhere else. */
+async function unwritable(t: Teardown, script: string, errno: string): Promise<readonly Finding[]> {
   const stage = await Stage.set(t);
-  await stage.run({ within: printsTo(place) });
+  await stage.run({ within: ['bash', '-c', script, 'bash'] });
   return [
     await stage.error(/cannot be written/),
     await stage.metric('sallyport_log_write_failures_total', { errno }, 1),
@@ -35,11 +33,12 @@ export const placeFaults: readonly Fault[] = [
   },
   {
     title: 'no room on the disk for the log',
-    provoke: (t) => unwritable(t, '>/dev/full', 'ENOSPC'),
+    provoke: (t) => unwritable(t, 'exec "$@" >/dev/full', 'ENOSPC'),
   },
   {
     title: 'nobody reads the log any more',
-    provoke: (t) => unwritable(t, '> >(true)', 'EPIPE'),
+    // Who reads is gone before the first line.
+    provoke: (t) => unwritable(t, 'exec 3> >(true); wait $!; exec "$@" >&3 3>&-', 'EPIPE'),
   },
   {
     title: 'a port is in use',

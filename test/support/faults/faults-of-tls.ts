@@ -6,7 +6,7 @@ import type { TestCertificate } from '../certificates.ts';
 import { spiffeCertificate, testCertificate, workloadCertificate, workloadName } from '../certificates.ts';
 import type { Teardown } from '../children.ts';
 import { identityEnvironment } from '../files.ts';
-import { until } from '../until.ts';
+import { patience, until } from '../until.ts';
 import { getOverTls, handshakeByOpenssl } from './clients.ts';
 import { type Fault, type Finding, firstPolicy, Stage } from './stage.ts';
 
@@ -95,7 +95,8 @@ export const tlsFaults: readonly Fault[] = [
   {
     title: 'our certificate expires while we run',
     async provoke(t) {
-      const seconds = 4;
+      // It must not expire before the proxy has started.
+      const seconds = Math.ceil(4 * patience());
       const short = testCertificate({
         dnsNames: [workloadName('web', 'shop')],
         days: seconds / 86_400,
@@ -107,6 +108,7 @@ export const tlsFaults: readonly Fault[] = [
       await until(
         'the certificate to expire',
         () => Date.now() > new X509Certificate(short.certificatePem).validToDate.getTime(),
+        { timeoutMs: 2_000 * seconds },
       );
       await handshakeByOpenssl(t, stage, workloadCertificate('checkout', 'shop'), short.trustAnchorsPem);
       return [

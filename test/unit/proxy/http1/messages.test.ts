@@ -262,7 +262,7 @@ const scenarios: Scenario[] = [
         client.send(latin1('CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\nGET /early HTTP/1.1\r\nHost: a\r\n\r\n'));
         await client.responses(['CONNECT']);
         client.send(latin1('GET /late HTTP/1.1\r\nHost: a\r\nl5d-client-id: root\r\n\r\n'));
-        await client.ends(500);
+        await client.waits(() => client.ended, 500);
         t.equal(statuses(client, ['CONNECT', 'GET', 'GET'])[0], status, answer);
         t.notMatch(received, /l5d-client-id/, `${answer}: the app gets no request that was not decided`);
       }
