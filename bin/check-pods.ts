@@ -11,6 +11,8 @@ import { Review } from '../lib/review/review.ts';
 const mostPods = 100;
 const fewestPods = 10;
 const mostCompiled = 100_000;
+/** Labels that are tried beside those that selectors ask for. */
+const mostBeside = 20;
 
 export interface LinkingFound extends Judged {
   /** Selectors of which no pod was tried. */
@@ -90,22 +92,40 @@ function auditByDefault({ defaultPolicy }: Workload, env: Environment): Problem[
 }
 
 /**
- * The labels of one pod for each distinct selector; at least one pod without any, and so, too, where there are
- * NetworkPolicies: of those that do not select it is said whether they select any pod that is listed.
+ * The labels of one pod for each distinct selector, and of those that it selects and another one does not, for what it may lack;
+ * at least one pod without any, and so, too, where there are NetworkPolicies: of those that do not select it is said whether they
+ * select any pod that is listed.
  */
 function labelsSelected(documents: readonly PolicyDocument[], namespace: string): ReadonlyMap<string, string>[] {
   const bySelector = new Map<string, ReadonlyMap<string, string>>();
+  const add = (selector: Selector, labels: ReadonlyMap<string, string>): void => {
+    if (selects(selector, labels)) bySelector.set(JSON.stringify([...labels].sort()), labels);
+  };
+  const selectors: Selector[] = [];
   for (const document of documents) {
     if (document.namespace !== namespace) continue;
     if (document.kind !== 'Server' && document.kind !== 'NetworkPolicy') continue;
     if (document.kind === 'NetworkPolicy') bySelector.set('[]', new Map());
-    const { podSelector } = document.spec;
-    if (podSelector === null) continue;
-    const labels = labelsFor(podSelector);
-    const key = JSON.stringify([...labels].sort());
-    if (selects(podSelector, labels)) bySelector.set(key, labels);
+    if (document.spec.podSelector !== null) selectors.push(document.spec.podSelector);
+  }
+  for (const selector of selectors) add(selector, labelsFor(selector));
+  const beside = selectors.flatMap(labelsBeside);
+  const more = [...new Map(beside.map((label) => [label.join('='), label])).values()].slice(0, mostBeside);
+  for (const selector of selectors) {
+    const labels = labelsFor(selector);
+    for (const [key, value] of more) add(selector, new Map([[key, value], ...labels]));
+    add(selector, new Map([...more, ...labels]));
   }
   return bySelector.size === 0 ? [new Map()] : [...bySelector.values()];
+}
+
+/** Labels that tell pods apart which have none of those that selectors ask for, or the first of several. */
+function labelsBeside({ matchExpressions }: Selector): (readonly [key: string, value: string])[] {
+  return matchExpressions.flatMap(({ key, operator, values }) => {
+    if (operator === 'DoesNotExist') return [[key, ''] as const];
+    if (operator === 'Exists') return [];
+    return (values ?? []).slice(operator === 'In' ? 1 : 0).map((value) => [key, value] as const);
+  });
 }
 
 function labelsFor({ matchLabels, matchExpressions }: Selector): ReadonlyMap<string, string> {

@@ -1,22 +1,18 @@
-import { readFileSync } from 'node:fs';
-import { fileFault } from '../lib/config/file-fault.ts';
 import { usageExit } from '../lib/errors/exits.ts';
 import { authorizerOf } from '../lib/policy/authorizer.ts';
 import { compileNow } from '../lib/policy/compile/compile.ts';
 import type { Authorizer } from '../lib/policy/decision.ts';
-import type { PolicyDocument } from '../lib/policy/documents/types.ts';
 import type { Workload } from '../lib/policy/workload.ts';
 import { jsonText } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import type { ReadTally } from '../lib/records/read.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
-import type { ResourceRef } from '../lib/resource-ref.ts';
 import { printable } from '../lib/suggest/comments.ts';
 import { Evidence } from '../lib/suggest/evidence.ts';
-import type { Existing } from '../lib/suggest/merge.ts';
 import { type Suggestion, suggest } from '../lib/suggest/suggest.ts';
 import { complain, type Io, type Main, UsageError } from './arguments.ts';
 import { problemText } from './check.ts';
+import { existingPolicy } from './existing-policy.ts';
 import { readLogs } from './log-files.ts';
 import { workloadOf } from './pod.ts';
 import { replaceFile } from './replace-file.ts';
@@ -61,47 +57,6 @@ export const main: Main<'suggest'> = async (line, io) => {
 
 /** Of what is wrong of one kind, the first so many. */
 const mostSaid = 10;
-
-/** Null, with the problems printed, where it cannot be read: nothing is added to what nobody can read. */
-function existingPolicy(path: string, workload: Workload, io: Io): (Existing & { readonly text: string }) | null {
-  const load = loadPolicyNow({ paths: [path], namespace: workload.namespace });
-  for (const problem of load.problems) io.stderr.write(`${problemText(problem, io.stderr)}\n`);
-  if (load.problems.some(({ severity }) => severity === 'error')) return null;
-  const text = textOf(path);
-  const ended = text === '' || text.endsWith('\n') ? text : `${text}\n`;
-  return {
-    text,
-    names: load.documents.map(({ name }) => name),
-    isOpenTo: (server) => load.documents.some((document) => opens(document, server)),
-    with: (added) => (added === '' ? text : `${ended}---\n${added}`),
-  };
-}
-
-/** Whether it authorizes somebody for all of the Server. */
-function opens(document: PolicyDocument, server: ResourceRef): boolean {
-  switch (document.kind) {
-    case 'AuthorizationPolicy': {
-      const { target } = document.spec;
-      return target.kind === 'namespace' || (target.kind === 'server' && target.name === server.name);
-    }
-    case 'ServerAuthorization':
-      return !('name' in document.spec.server) || document.spec.server.name === server.name;
-    case 'Server':
-      return document.name === server.name && document.spec.accessPolicy !== 'deny';
-    default:
-      return false;
-  }
-}
-
-/** @throws UsageError */
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    const { why, remedy } = fileFault(path, error);
-    throw new UsageError('requests-unreadable', `--merge: ${path} cannot be read: ${why}`, remedy);
-  }
-}
 
 /** A policy as `run` would have it. */
 function loaded(text: string, workload: Workload): { authorizer: Authorizer; problems: readonly Problem[] } {

@@ -20,6 +20,8 @@ export type Answer = Decision | Unknown;
 
 export interface Decision extends Omit<RecordedDecision, 'reason'> {
   readonly kind: 'decided';
+  /** NetworkPolicies closed the connection before anything of it was read. */
+  readonly isolated: boolean;
   /** Why, and why not by others; computed when it is asked for. */
   reasons(): Reasons;
 }
@@ -54,7 +56,7 @@ export function answerTo(
   if (ip === undefined) return unknown('the address of the client');
   const policy = authorizer.port(port);
   if (authorizer.admits(port, ip).kind === 'refused') {
-    return closed(policy, () => authorizer.admissionReasons(port, ip));
+    return { ...closed(policy, () => authorizer.admissionReasons(port, ip)), isolated: true };
   }
   if (question.protocol === 'accept')
     return unknown('what would have come on the connection, which was refused at once');
@@ -129,10 +131,10 @@ function ofSilence(authorizer: Authorizer, policy: PortPolicy, client: Client): 
   return { kind: 'decided', verdict: 'permit', ...plain, server, authz: probeAuthz, reasons: noReasons };
 }
 
-const plain = { status: null, audit: false, route: null, authz: null } as const;
+const plain = { isolated: false, status: null, audit: false, route: null, authz: null } as const;
 const noReasons = (): Reasons => ({ reason: '', candidates: [] });
 
-function closed({ server }: PortPolicy, reasons: () => Reasons): Answer {
+function closed({ server }: PortPolicy, reasons: () => Reasons): Decision {
   return { kind: 'decided', verdict: 'deny', ...plain, server, reasons };
 }
 
@@ -164,6 +166,7 @@ function ofRequest(
   if (told.missing !== null) return unknown(told.missing);
   return {
     kind: 'decided',
+    isolated: false,
     verdict: decision.kind,
     status: refusalOf(decision)?.http ?? null,
     audit: 'audit' in decision && decision.audit,

@@ -5,8 +5,8 @@ import type { ResourceRef } from '../resource-ref.ts';
 import { type ClientFacts, type Grant, grantsFor, tellingGrants } from './clients.ts';
 import { type ClientUse, type Evidence, type Group, groupText, note, type Seen } from './evidence.ts';
 import { byCaller, type Constraints, clientsKey, joined, type Match, matchesOf, type Unwritten } from './matches.ts';
-import type { Missing } from './merge.ts';
-import { formMatches, formText, pathOf } from './paths.ts';
+import type { Existing, Missing } from './merge.ts';
+import { formMatches, formText, mayMeet, pathOf } from './paths.ts';
 
 /** Requests that have the same clients, hence one route. */
 export interface RouteDraft {
@@ -244,4 +244,18 @@ export function takenBy(
     }
   }
   return [...found];
+}
+
+/** The groups of requests that a draft generalises to what routes of the policy have already: those it must not take from them. */
+export function takenFrom({ matchesOf }: Existing, { additions }: Draft): readonly string[] {
+  return additions.flatMap((addition) => {
+    if (addition.kind !== 'routes' || addition.calls) return [];
+    const taken = matchesOf(addition.server);
+    return addition.routes
+      .flatMap(({ matches }) => matches)
+      .filter(({ method, form }) =>
+        taken.some((each) => (each.method === null || each.method === method) && mayMeet(form, each.path)),
+      )
+      .flatMap(({ groups }) => [...groups]);
+  });
 }

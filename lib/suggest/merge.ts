@@ -1,3 +1,4 @@
+import type { HttpMatch } from '../policy/route-rule.ts';
 import type { DecisionRecord } from '../records/record.ts';
 import type { Answer } from '../replay/answer.ts';
 import { type ResourceRef, refText } from '../resource-ref.ts';
@@ -10,8 +11,10 @@ export type PolicyAnswers = (record: DecisionRecord) => Answer;
 export interface Existing {
   /** Names of its documents, whatever their kind. */
   readonly names: readonly string[];
-  /** Whether somebody is authorized for all of this Server: whatever is added to it, they may use it, too. */
-  isOpenTo(server: ResourceRef): boolean;
+  /** Whether somebody is authorized for all of this Server, or would be if there were such: they may use whatever is added to it. */
+  isOpenTo(server: Pick<ResourceRef, 'name'>): boolean;
+  /** What HTTPRoutes of this Server have. */
+  matchesOf(server: Pick<ResourceRef, 'name'>): readonly HttpMatch[];
   /** Its text with more documents behind it. */
   with(added: string): string;
 }
@@ -63,13 +66,17 @@ export function missingIn(evidence: Evidence, before: PolicyAnswers): readonly M
   return [...whole, ...rest];
 }
 
-/** Null: it is let in, or nobody can tell. */
+/**
+ * Null: it is let in, or nobody can tell, or nothing that is added would let it in: who is redirected or limited is authorized, a
+ * path that is decided differently as it is read is no route's, and a NetworkPolicy asks no route.
+ */
 function placeOf(before: PolicyAnswers, { record }: ClientUse): MissingPlace | null {
   const answer = before(record);
-  if (answer.kind === 'unknown' || answer.verdict === 'permit' || answer.server === null) return null;
-  const { server, route } = answer;
+  if (answer.kind === 'unknown' || answer.isolated || answer.server === null) return null;
+  const { verdict, server, route } = answer;
+  if (verdict !== 'deny' && verdict !== 'no-route') return null;
   if (server.kind === 'default') return { kind: 'port' };
-  if (answer.verdict === 'no-route') return { kind: 'routes', server, calls: record.question.protocol === 'grpc' };
+  if (verdict === 'no-route') return { kind: 'routes', server, calls: record.question.protocol === 'grpc' };
   return { kind: 'clients', target: route === null || route.kind === 'default' ? server : route };
 }
 

@@ -1,3 +1,5 @@
+import { compilePattern } from '../policy/regex.ts';
+import type { HttpMatch } from '../policy/route-rule.ts';
 /*
  * Which segments of paths stand for many: the stated rules by which a suggestion is wider than what was seen. A segment is
  * generalised only where at least two different values of its class were seen in its place, or very many of no class.
@@ -116,4 +118,22 @@ export function formMatches(form: PathForm, path: string): boolean {
       return part.kind === 'text' ? part.text === segment : part.of.holds.test(segment);
     })
   );
+}
+
+/** Whether some path of a form of many may match; true where it takes more than a look to tell. */
+export function mayMeet(form: PathForm, { type, value }: HttpMatch['path']): boolean {
+  if (form.kind === 'exact') return false;
+  const { parts } = form;
+  if (type === 'exact') return formMatches(form, value);
+  if (type === 'prefix') {
+    const wanted = segmentsOf(value.replace(/\/$/, ''));
+    const first: PathForm = { kind: 'parts', parts: parts.slice(0, wanted.length) };
+    return wanted.length === 0 || formMatches(first, `/${wanted.join('/')}`);
+  }
+  const pattern = compilePattern(value);
+  if (!pattern.ok) return false;
+  const fixed = parts.findIndex(({ kind }) => kind !== 'text');
+  const texts = parts.slice(0, fixed).map((part) => (part.kind === 'text' ? `${part.text}/` : ''));
+  const start = `/${texts.join('')}`;
+  return start.startsWith(pattern.start) || pattern.start.startsWith(start);
 }

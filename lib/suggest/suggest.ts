@@ -1,7 +1,7 @@
 import type { Authorizer } from '../policy/decision.ts';
 import type { DecisionRecord } from '../records/record.ts';
 import { type Answer, answerTo, type PortOf } from '../replay/answer.ts';
-import { type Draft, type DraftFacts, draft, takenBy } from './draft.ts';
+import { type Draft, type DraftFacts, draft, takenBy, takenFrom } from './draft.ts';
 import type { ClientUse, Evidence } from './evidence.ts';
 import { type Faults, headOf } from './head.ts';
 import type { Constraints, Unwritten } from './matches.ts';
@@ -51,6 +51,12 @@ export function suggest(evidence: Evidence, facts: SuggestFacts, options: Sugges
   };
   for (;;) {
     const drafted = draft(evidence, wanted, facts, constraints);
+    const taken = existing === null ? [] : takenFrom(existing, drafted);
+    const apart = pathByPath(constraints, taken);
+    if (apart !== null) {
+      constraints = apart;
+      continue;
+    }
     const text = textOf(drafted, evidence, facts, existing, { refused: [], allowed: [] });
     const wrong = held(evidence, unwanted, answers(text));
     const narrower = narrowed(constraints, drafted, wrong);
@@ -89,15 +95,21 @@ function held(evidence: Evidence, unwanted: Unwanted, now: PolicyAnswers): Wrong
   return { refused, allowed };
 }
 
+/** Null where they all are written so already. */
+function pathByPath(constraints: Constraints, groups: readonly string[]): Constraints | null {
+  const { exactPaths } = constraints;
+  if (exactPaths === 'all' || groups.every((key) => exactPaths.has(key))) return null;
+  return { ...constraints, exactPaths: new Set([...exactPaths, ...groups]) };
+}
+
 /** Null where nothing more can be made narrower. */
 function narrowed(constraints: Constraints, drafted: Draft, { refused, allowed }: Wrong): Constraints | null {
-  const { exactPaths, exactNetworks, telling } = constraints;
+  const { exactNetworks, telling } = constraints;
   const admitted = allowed.map(({ port, record }) => ({ port, record }));
   const moved = refused.map(({ port, use }) => ({ port, record: use.record }));
   const wide = takenBy(drafted, [...admitted, ...moved], 'wider');
-  if (exactPaths !== 'all' && wide.some((key) => !exactPaths.has(key))) {
-    return { ...constraints, exactPaths: new Set([...exactPaths, ...wide]) };
-  }
+  const apart = pathByPath(constraints, wide);
+  if (apart !== null) return apart;
   if (allowed.length === 0) return null;
   if (!exactNetworks) return { ...constraints, exactNetworks: true };
   const taken = takenBy(drafted, admitted, 'any');
@@ -116,7 +128,8 @@ function settled(
   const known = new Set(drafted.unwritten.map(({ what }) => what));
   const others = new Map<string, Unwritten>();
   for (const { what, use } of wrong.refused) {
-    const why = 'servers read its path in more ways than a route can name, or another document takes it';
+    const why =
+      'servers read its path in more ways than a route can name, or another document takes it or shuts it out';
     if (!known.has(what) && !others.has(what)) others.set(what, { what, why, seen: use });
   }
   const refused = [...drafted.unwritten, ...others.values()];

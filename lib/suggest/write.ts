@@ -31,7 +31,7 @@ export interface WrittenDocument {
 export class Writer {
   readonly #facts: WriteFacts;
   readonly #names: Names;
-  readonly #isOpenTo: (server: ResourceRef) => boolean;
+  readonly #isOpenTo: Existing['isOpenTo'];
   readonly documents: WrittenDocument[] = [];
 
   /** @param beside names that are taken, and which Servers have clients of their own, in a policy that exists. */
@@ -56,6 +56,11 @@ export class Writer {
     if (port.kind === 'connections') {
       comments.push(
         'Not all that came on it was HTTP. Bytes have no routes, and beside routes no bytes pass: each client may do all.',
+      );
+    }
+    if (this.#isOpenTo({ name })) {
+      comments.push(
+        'Wider than what was seen: who is authorized for every Server of the namespace may use this one, too.',
       );
     }
     if (selector === '{}')

@@ -168,7 +168,7 @@ function checkMerge({ documents, existing, requests }: World): { readonly excuse
   const names = existing.map(({ metadata }) => metadata.name);
   const suggestion = suggest(evidence, pod, {
     exact: false,
-    existing: { names, isOpenTo: () => false, with: merged },
+    existing: { names, isOpenTo: () => false, matchesOf: () => [], with: merged },
     load: inForce,
     portOf,
   });

@@ -40,12 +40,14 @@ export interface Judged {
  * the running proxy are silent about the same ones. Errors are never allowed, nor what is about no document.
  */
 export function judged(documents: readonly PolicyDocument[], problems: readonly Problem[]): Judged {
-  const codesOf = new Map(
-    documents
-      .filter(({ allowed }) => allowed !== undefined)
-      .map((document) => [documentOf(resourceOf(document), document.file), codesAllowed(document)]),
-  );
-  if (codesOf.size === 0) return { problems, allowed: [] };
+  if (documents.every(({ allowed }) => allowed === undefined)) return { problems, allowed: [] };
+  const codesOf = new Map<string, readonly string[]>();
+  for (const document of documents) {
+    const key = documentOf(resourceOf(document), document.file);
+    const codes = codesAllowed(document);
+    // Two kinds of two groups may have one name: what is said of one of them must be allowed by both.
+    codesOf.set(key, codesOf.get(key)?.filter((code) => codes.includes(code)) ?? codes);
+  }
   const isAllowed = ({ severity, code, resource, file }: Problem): boolean =>
     severity === 'warning' && resource !== null && (codesOf.get(documentOf(resource, file))?.includes(code) ?? false);
   const parts = Map.groupBy(problems, isAllowed);

@@ -81,6 +81,41 @@ const rows: readonly Row[] = [
       route(twice),
     says: [/allows rule-never-found, and there is no such warning \[allow-unused\]$/, /\[rule-never-found\]$/],
   },
+  {
+    title: 'what a document of the same name and another group allows is printed',
+    policy:
+      server +
+      route(twice, 'rule-never-found: a spare one') +
+      route([`{ path: { value: /b } }`, `{ path: { value: /b } }`]).replace(
+        'policy.linkerd.io/v1beta3',
+        'gateway.networking.k8s.io/v1',
+      ),
+    says: [
+      /allows rule-never-found, and there is no such warning \[allow-unused\]$/,
+      /\[rule-never-found\]$/,
+      /\[rule-never-found\]$/,
+    ],
+  },
+  {
+    title: 'an authorization applies to pods that one Server selects and another one does not, for what they lack',
+    policy: `${server.replace('{ matchLabels: { app: web } }', '{}')}---
+apiVersion: policy.linkerd.io/v1beta3
+kind: Server
+metadata: { name: blind, namespace: shop }
+spec:
+  podSelector: { matchExpressions: [{ key: app, operator: NotIn, values: [web] }] }
+  port: 8080
+  proxyProtocol: opaque
+---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: AuthorizationPolicy
+metadata: { name: orders-only, namespace: shop }
+spec:
+  targetRef: { kind: Namespace, name: shop }
+  requiredAuthenticationRefs: [{ kind: ServiceAccount, name: orders }]
+`,
+    says: [/Server web has no effect on it \[port-taken\]$/],
+  },
 ];
 
 const folder = t.testdir({
