@@ -261,9 +261,9 @@ const rules: readonly Rule[] = [
     why: 'environment to values',
   },
   {
-    room: /^lib\/yaml\.ts$/,
-    may: [/^lib\/(problem|errors\/problems)\.ts$/, /^lib\/policy\/documents\/read\.ts$/],
-    packages: ['yaml'],
+    room: /^lib\/yaml(\/.+)?\.ts$/,
+    may: [/^lib\/yaml\//, /^lib\/(problem|errors\/problems)\.ts$/, /^lib\/policy\/documents\/read\.ts$/],
+    packages: ['yaml', 'js-yaml'],
     why: 'text to values with their places, for policy files and the Pod manifest alike',
   },
   { room: /^lib\/regular-file\.ts$/, may: [], packages: ['node:fs'], why: 'a path to bytes, nothing more' },
@@ -363,7 +363,7 @@ t.test('files are followed by one loop', async (t) => {
 });
 
 t.test('a running sidecar loads what is large only when something needs it', async (t) => {
-  const large = ['zod', 'yaml', 'undici', 'node-forge'];
+  const large = ['zod', 'yaml', 'js-yaml', 'undici', 'node-forge'];
   for (const name of large) t.ok(name in manifest.dependencies, `${name} is still what it is called`);
   const seen = new Set<string>();
   const visit = (file: string): void => {

@@ -1,0 +1,194 @@
+import {
+  type Document,
+  isAlias,
+  isCollection,
+  isMap,
+  isScalar,
+  LineCounter,
+  type Node,
+  type Pair,
+  parseAllDocuments,
+  visit,
+  type YAMLError,
+} from 'yaml';
+import type { CodeOf } from '../errors/problems.ts';
+import type { SourceDocument } from '../policy/documents/read.ts';
+import type { Problem } from '../problem.ts';
+import { excessOf, mostDepth, mostValues, type ReadYaml } from './read.ts';
+
+/** Aliases that one document may resolve, counted with what they multiply to: ten lines must not become a gigabyte. */
+const maxAliasCount = 1000;
+
+/**
+ * The documents of one YAML or JSON text. YAML 1.2's core schema, as the API server's JSON needs: timestamps stay
+ * strings, and a tag of one's own is an error because nothing here could give it a meaning. A key written twice is an
+ * error too: which of the two a reader believes is exactly what an attacker would choose. Empty documents are skipped.
+ * Never throws; the time it takes grows with the length of the text alone.
+ */
+export function readAnyYaml(text: string, file: string): ReadYaml {
+  const lines = new LineCounter();
+  const documents: SourceDocument[] = [];
+  const problems: Problem[] = [];
+  const alone = /\r(?!\n)/.exec(text);
+  if (alone !== null) return { documents, problems: [returnAlone(text, alone.index, file)] };
+  const budget = { values: mostValues };
+  for (const document of parse(text, file, lines, problems)) {
+    // Warnings are unresolved tags and the like: the value would not be what its author believes.
+    const faults = [...document.errors, ...document.warnings];
+    problems.push(...faults.map((fault) => syntaxProblem(fault, file, lines)));
+    if (faults.length > 0 || document.contents === null) continue;
+    try {
+      const repeated = repeatedKeys(document.contents, document);
+      for (const offset of repeated)
+        problems.push(at(offset, 'duplicate-key', 'Map keys must be unique', 'Keep one of the two.', file, lines));
+      if (repeated.length > 0) continue;
+      const value: unknown = document.toJS({ maxAliasCount });
+      const excess = excessOf(value, budget);
+      if (excess !== null)
+        problems.push(
+          at(document.contents.range[0], 'too-large', excess, 'Split it, and write it flatter.', file, lines),
+        );
+      else if (value !== null) documents.push({ value, file, position: (path) => positionOf(document, path, lines) });
+    } catch (error) {
+      problems.push(isTooDeep(error) ? tooDeep(file) : aliasProblem(error, document, file, lines));
+    }
+  }
+  return { documents, problems };
+}
+
+function parse(text: string, file: string, lines: LineCounter, problems: Problem[]): Document.Parsed[] {
+  try {
+    // Keys are held against each other below: the library compares each with all.
+    const options = {
+      lineCounter: lines,
+      merge: true,
+      prettyErrors: false,
+      logLevel: 'silent',
+      uniqueKeys: false,
+    } as const;
+    const parsed = parseAllDocuments(text, options);
+    return Array.isArray(parsed) ? parsed : [];
+  } catch (error) {
+    if (!isTooDeep(error)) throw error;
+    problems.push(tooDeep(file));
+    return [];
+  }
+}
+
+/**
+ * A carriage return without a line feed ends a line of YAML (1.2 section 5.4), a comment's too, but not to the library: what
+ * stands behind it would be part of the comment.
+ */
+function returnAlone(text: string, offset: number, file: string): Problem {
+  const before = text.slice(0, offset);
+  const line = before.split('\n').length;
+  const column = offset - before.lastIndexOf('\n');
+  const message = 'a line ends in a carriage return without a line feed';
+  const hint = 'Save the file with Unix line ends.';
+  return { severity: 'error', code: 'yaml-syntax', message, file, line, column, resource: null, hint };
+}
+
+/** What a recursion throws that has no room left. */
+function isTooDeep(error: unknown): boolean {
+  return error instanceof RangeError && /call stack/.test(error.message);
+}
+
+function tooDeep(file: string): Problem {
+  const message = `values lie more than ${mostDepth} levels deep`;
+  return {
+    severity: 'error',
+    code: 'too-deep',
+    message,
+    file,
+    line: 1,
+    column: 1,
+    resource: null,
+    hint: 'Write it flatter.',
+  };
+}
+
+/** Where keys stand that their mapping has already. */
+function repeatedKeys(root: Node, document: Document.Parsed): number[] {
+  const repeated: number[] = [];
+  visit(root, {
+    Map(_key, map) {
+      const seen = new Set<string>();
+      for (const { key } of map.items) {
+        const named = isAlias(key) ? key.resolve(document) : key;
+        if (!isScalar(named)) continue;
+        // As it will be called: `1` and `"1"` are one key, and nothing is the empty one.
+        const name = named.value === null ? '' : String(named.value);
+        if (seen.has(name)) repeated.push((key as Node).range?.[0] ?? 0);
+        seen.add(name);
+      }
+    },
+  });
+  return repeated;
+}
+
+const remedies: ReadonlyMap<string, string> = new Map([
+  ['TAB_AS_INDENT', 'Indent with spaces.'],
+  ['BAD_INDENT', 'Check the indentation of this line.'],
+  ['TAG_RESOLVE_FAILED', 'Remove the tag; quote the value if it is to be a string.'],
+  ['MISSING_CHAR', 'Look for an unclosed quote or bracket, or a missing ":".'],
+]);
+
+function syntaxProblem(fault: YAMLError, file: string, lines: LineCounter): Problem {
+  return at(fault.pos[0], 'yaml-syntax', fault.message, remedies.get(fault.code) ?? '', file, lines);
+}
+
+function at(
+  offset: number,
+  code: CodeOf<'error'>,
+  message: string,
+  hint: string,
+  file: string,
+  lines: LineCounter,
+): Problem {
+  const { line, col } = lines.linePos(offset);
+  return { severity: 'error', code, message, file, line, column: col, resource: null, hint };
+}
+
+/** Thrown while aliases are resolved: one names no anchor (it is pointed at), or together they multiply too far. */
+function aliasProblem(error: unknown, document: Document.Parsed, file: string, lines: LineCounter): Problem {
+  let offset = document.contents?.range?.[0] ?? 0;
+  visit(document, {
+    Alias(_key, alias) {
+      if (alias.resolve(document) !== undefined) return undefined;
+      offset = alias.range?.[0] ?? offset;
+      return visit.BREAK;
+    },
+  });
+  const message = error instanceof Error ? error.message : String(error);
+  return at(offset, 'yaml-syntax', message, 'Write the value out in place of the alias.', file, lines);
+}
+
+/**
+ * Where a field stands: at its key in a mapping, at the item in a list. A path that leads nowhere (a field that is
+ * missing) yields the deepest part that exists, so that the line is one to look at.
+ */
+function positionOf(
+  document: Document.Parsed,
+  path: readonly (string | number)[],
+  lines: LineCounter,
+): { line: number; column: number } {
+  let node: unknown = document.contents;
+  let offset = (document.contents as Node | null)?.range?.[0] ?? 0;
+  for (const step of path) {
+    if (isAlias(node)) node = node.resolve(document);
+    if (!isCollection(node)) break;
+    if (isMap(node)) {
+      const pair: Pair | undefined = node.items.find(({ key }) => isScalar(key) && String(key.value) === String(step));
+      if (pair === undefined) break;
+      offset = (pair.key as Node).range?.[0] ?? offset;
+      node = pair.value;
+    } else {
+      const item: unknown = node.items[Number(step)];
+      if (item === undefined || item === null) break;
+      offset = (item as Node).range?.[0] ?? offset;
+      node = item;
+    }
+  }
+  const { line, col } = lines.linePos(offset);
+  return { line, column: col };
+}
