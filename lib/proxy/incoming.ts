@@ -1,5 +1,6 @@
 import { Socket } from 'node:net';
 import { type AcceptedHandle, descriptorOf, type MakeStream } from './node-internals.ts';
+import { stopFirstRead, tellFirstRead } from './node-streams.ts';
 import { hasUnread, receiveNow, sendHeldBack } from './socket-calls.ts';
 
 /** Who follows a connection to its end. */
@@ -8,6 +9,15 @@ export interface Follower {
   streamed(socket: Socket): void;
   /** It has ended, and has never been a stream. */
   ended(): void;
+}
+
+/** Who waits for the first bytes of what is no stream yet. One of these is called, once. */
+export interface FirstReader {
+  came(bytes: Buffer): void;
+  /** Nothing has come, and nothing will. */
+  ended(): void;
+  /** Somebody has made a stream of it meanwhile, from which they are to be read. */
+  streamed(): void;
 }
 
 /** Less than `longRead`: what is read at once is no long work. One for all: it is copied before the next read. */
@@ -30,7 +40,11 @@ export class Incoming {
   #socket: Socket | null;
   #first: Follower | null = null;
   #second: Follower | null = null;
+  /** Who waits for what comes first. */
+  #reader: FirstReader | null = null;
   #received = 0;
+  /** Read by the handle, which counts that itself for its stream. */
+  #readFirst = 0;
   #sent = 0;
 
   private constructor(handle: AcceptedHandle | null, make: MakeStream | null, socket: Socket | null) {
@@ -71,7 +85,7 @@ export class Incoming {
   }
 
   get bytesRead(): number {
-    return this.#received + (this.#socket?.bytesRead ?? 0);
+    return this.#received + (this.#socket?.bytesRead ?? this.#readFirst);
   }
 
   get bytesWritten(): number {
@@ -95,6 +109,28 @@ export class Incoming {
     const bytes = Buffer.allocUnsafe(length);
     early.copy(bytes, 0, 0, length);
     return bytes;
+  }
+
+  /** Waits for what comes, and reads it. @returns false where that takes a stream, or it is closed. */
+  awaitFirst(reader: FirstReader): boolean {
+    if (this.#handle === null || !tellFirstRead(this.#handle, this)) return false;
+    this.#reader = reader;
+    return true;
+  }
+
+  /** Nobody waits for what comes first any more. */
+  forgetFirst(): void {
+    if (this.#reader !== null && this.#handle !== null) stopFirstRead(this.#handle);
+    this.#reader = null;
+  }
+
+  /** Of what is read first the handle says so. */
+  firstRead(bytes: Buffer | null): void {
+    const reader = this.#reader;
+    this.#reader = null;
+    this.#readFirst += bytes?.length ?? 0;
+    if (bytes === null) reader?.ended();
+    else reader?.came(bytes);
   }
 
   /**
@@ -132,13 +168,18 @@ export class Incoming {
   #close(): void {
     const handle = this.#handle;
     if (handle === null) return;
+    const reader = this.#reader;
+    this.#reader = null;
     this.#handle = null;
     handle.close();
     this.#first?.ended();
     this.#second?.ended();
+    reader?.ended();
   }
 
   #streamed(): Socket {
+    const reader = this.#reader;
+    this.forgetFirst();
     const handle = this.#handle;
     this.#handle = null;
     if (handle === null || this.#make === null) {
@@ -149,6 +190,7 @@ export class Incoming {
     this.#socket = socket;
     this.#first?.streamed(socket);
     this.#second?.streamed(socket);
+    reader?.streamed();
     return socket;
   }
 }

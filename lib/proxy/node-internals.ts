@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import { CodedError } from '../errors/coded-error.ts';
 import type { CodedLog } from '../errors/complaint.ts';
 import { canIntercept } from './node-intercept.ts';
-import { canLend, canWriteAtOnce } from './node-streams.ts';
+import { canLend, canTellFirstRead, canWriteAtOnce } from './node-streams.ts';
 
 /*
  * All that is used of Node without being documented, but for how sockets read and write at once (node-streams.ts,
@@ -255,6 +255,13 @@ const interfaces: readonly NodeInterface[] = [
     isNeeded: always,
     without: 'hundreds of TLS clients that answer at one moment hold up the others',
     isThere: ({ readStart, readStop }) => typeof readStart === 'function' && typeof readStop === 'function',
+  },
+  {
+    name: '_handle.onread of a net.Socket',
+    use: 'connections with a single request that comes late',
+    isNeeded: () => process.platform === 'linux',
+    without: 'a connection with a single request takes a third more time, where its request comes behind it',
+    isThere: canTellFirstRead,
   },
   {
     name: "_handle.useUserBuffer and the symbols of a net.Socket's onread",

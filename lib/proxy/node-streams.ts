@@ -11,9 +11,11 @@ export interface StreamHandle {
   reading: boolean;
   /** Called after each read; what it returns is where the next one goes. */
   onread: (this: StreamHandle, arrayBuffer?: ArrayBuffer) => Buffer | undefined;
+  readStart(): number;
   readStop(): number;
   useUserBuffer(buffer: Buffer): void;
   [direct]?: DirectReads;
+  [first]?: FirstRead;
   /** A negative number of the system, or 0. */
   writeBuffer(request: WriteRequest, bytes: Buffer): number;
   /** The same of a text with one character per byte; more than 16 KiB of it are never written at once. */
@@ -36,6 +38,7 @@ export interface StreamBinding {
   readonly streamBaseState: Int32Array;
   /** Where in that. */
   readonly kReadBytesOrError: number;
+  readonly kArrayBufferOffset: number;
   readonly kLastWriteWasAsync: number;
 }
 
@@ -43,11 +46,12 @@ function findBinding(): StreamBinding | null {
   try {
     const { binding } = process as { readonly binding?: (name: string) => Partial<StreamBinding> };
     const found = binding?.('stream_wrap') ?? {};
-    const { WriteWrap, streamBaseState: state, kReadBytesOrError, kLastWriteWasAsync } = found;
+    const { WriteWrap, streamBaseState: state, kReadBytesOrError, kArrayBufferOffset, kLastWriteWasAsync } = found;
     if (WriteWrap === undefined || !(state instanceof Int32Array)) return null;
     if (kReadBytesOrError === undefined || !(kReadBytesOrError in state)) return null;
+    if (kArrayBufferOffset === undefined || !(kArrayBufferOffset in state)) return null;
     if (kLastWriteWasAsync === undefined || !(kLastWriteWasAsync in state)) return null;
-    return { WriteWrap, streamBaseState: state, kReadBytesOrError, kLastWriteWasAsync };
+    return { WriteWrap, streamBaseState: state, kReadBytesOrError, kArrayBufferOffset, kLastWriteWasAsync };
   } catch {
     // Node's permissions may forbid it, and a later Node may not have it.
     return null;
@@ -69,6 +73,54 @@ export function canWriteAtOnce(): boolean {
 
 export function streamHandleOf(socket: net.Socket): StreamHandle | null {
   return (socket as { readonly _handle?: StreamHandle | null })._handle ?? null;
+}
+
+/** Who is told what is read first. */
+interface FirstRead {
+  /** Null where the connection has ended, or is broken. */
+  firstRead(bytes: Buffer | null): void;
+}
+
+/** Under this a handle keeps who that is. */
+const first = Symbol('first read');
+
+/** An accepted connection, of which Node has made no stream. */
+type BareHandle = Partial<Pick<StreamHandle, 'onread' | 'readStart' | 'readStop' | typeof first>>;
+
+/** One for all handles: see `StreamHandle.onread`. */
+function tellFirst(this: StreamHandle, arrayBuffer?: ArrayBuffer): undefined {
+  this.readStop();
+  const { streamBaseState, kReadBytesOrError, kArrayBufferOffset } = foundBinding as StreamBinding;
+  const length = streamBaseState[kReadBytesOrError] ?? 0;
+  // The memory may be larger than what was read.
+  const bytes =
+    arrayBuffer === undefined || length <= 0
+      ? null
+      : Buffer.from(arrayBuffer, streamBaseState[kArrayBufferOffset] ?? 0, length);
+  this[first]?.firstRead(bytes);
+}
+
+/** Whether handles of this class tell what they read, as far as can be known without a connection. */
+export function canTellFirstRead(handle: object): boolean {
+  return streamBinding() !== null && 'onread' in handle && 'readStart' in handle && 'readStop' in handle;
+}
+
+/**
+ * Has the handle of an accepted connection tell what is read first itself; nothing is read behind that.
+ *
+ * @returns false where the handle cannot: then a stream can.
+ */
+export function tellFirstRead(handle: object, reader: FirstRead): boolean {
+  const bare: BareHandle = handle;
+  if (!canTellFirstRead(bare)) return false;
+  bare[first] = reader;
+  bare.onread = tellFirst;
+  return bare.readStart?.() === 0;
+}
+
+/** Nothing is told any more: a stream may be made of the handle. */
+export function stopFirstRead(handle: object): void {
+  (handle as BareHandle).readStop?.();
 }
 
 /** Under which symbols a socket keeps its option `onread`. */

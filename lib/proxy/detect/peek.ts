@@ -4,6 +4,7 @@ import { Deadlines, type Expirable } from '../fairness/deadlines.ts';
 import type { Line } from '../fairness/line.ts';
 import { longRead, type PutOff, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
+import type { FirstReader } from '../incoming.ts';
 
 /** How looking at the first bytes of a stream ended. `bytes` is all that was read, and has been taken off the stream. */
 export type Peek<T> =
@@ -12,9 +13,13 @@ export type Peek<T> =
   | { readonly kind: 'ended'; readonly bytes: Buffer }
   | { readonly kind: 'timeout'; readonly bytes: Buffer };
 
-/** What is looked at: it need not be a stream as long as what was read already is enough. */
+/** What is looked at: it need not be a stream as long as what was read already, or comes first, is enough. */
 export interface Peeked {
   readonly socket: Duplex;
+  /** @returns false where a stream is needed to wait for them. */
+  awaitFirst?(reader: FirstReader): boolean;
+  /** Nobody waits any more; does nothing where nobody does. */
+  forgetFirst?(): void;
 }
 
 /**
@@ -40,7 +45,7 @@ export function peek<T>(
       return;
     }
   }
-  new Inspection(stream.socket, before, deadlinesOf(timeoutMs), look, done);
+  new Inspection(stream, before, deadlinesOf(timeoutMs), look, done);
 }
 
 /** By their length, of which there are few: policy has one, configuration another. */
@@ -55,12 +60,14 @@ function deadlinesOf(timeoutMs: number): Deadlines {
   return known;
 }
 
-class Inspection<T> implements Expirable {
+class Inspection<T> implements Expirable, FirstReader {
   readonly since = now();
   line: Line<Expirable> | null = null;
   earlier: Expirable | null = null;
   later: Expirable | null = null;
-  readonly #stream: Duplex;
+  readonly #peeked: Peeked;
+  /** Null for as long as the first bytes are waited for without one. */
+  #stream: Duplex | null = null;
   readonly #deadlines: Deadlines;
   readonly #look: (bytes: Buffer) => T | undefined;
   readonly #done: (result: Peek<T>) => void;
@@ -70,18 +77,32 @@ class Inspection<T> implements Expirable {
   #resting: PutOff | null = null;
 
   constructor(
-    stream: Duplex,
+    peeked: Peeked,
     before: Buffer,
     deadlines: Deadlines,
     look: (bytes: Buffer) => T | undefined,
     done: (result: Peek<T>) => void,
   ) {
-    this.#stream = stream;
+    this.#peeked = peeked;
     this.#bytes = before;
     this.#deadlines = deadlines;
     this.#look = look;
     this.#done = done;
     deadlines.add(this);
+    if (before.length > 0 || peeked.awaitFirst?.(this) !== true) this.streamed();
+  }
+
+  came(bytes: Buffer): void {
+    this.#onData(bytes);
+  }
+
+  ended(): void {
+    this.#onEnd();
+  }
+
+  streamed(): void {
+    const stream = this.#peeked.socket;
+    this.#stream = stream;
     stream.on('data', this.#onData);
     stream.on('end', this.#onEnd);
     stream.on('close', this.#onEnd);
@@ -94,13 +115,15 @@ class Inspection<T> implements Expirable {
 
   destroy(): void {
     this.#leave();
-    this.#stream.destroy();
+    this.#peeked.socket.destroy();
   }
 
   readonly #onData = (chunk: Buffer): void => {
     beginMoment();
     try {
       this.#append(chunk);
+      // Behind what is long more may come at any time: that takes a stream, which can be paused.
+      if (chunk.length >= longRead && this.#stream === null) this.streamed();
       if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
       else this.#looked();
     } catch (error) {
@@ -111,7 +134,7 @@ class Inspection<T> implements Expirable {
   };
 
   #rest(): void {
-    this.#stream.pause();
+    this.#stream?.pause();
     this.#resting = turn.later(guarded('detection', this, () => this.#looked()));
   }
 
@@ -119,10 +142,11 @@ class Inspection<T> implements Expirable {
   #looked(): boolean {
     if (this.#resting !== null) {
       this.#resting = null;
-      this.#stream.resume();
+      this.#stream?.resume();
     }
     const value = this.#look(this.#bytes);
     if (value !== undefined) this.#finish({ kind: 'seen', value, bytes: this.#bytes });
+    else if (this.#stream === null) this.streamed();
     return value !== undefined;
   }
 
@@ -159,9 +183,10 @@ class Inspection<T> implements Expirable {
   #leave(): void {
     if (this.#resting !== null) this.#resting.run = null;
     this.#deadlines.delete(this);
-    this.#stream.removeListener('data', this.#onData);
-    this.#stream.removeListener('end', this.#onEnd);
-    this.#stream.removeListener('close', this.#onEnd);
+    this.#peeked.forgetFirst?.();
+    this.#stream?.removeListener('data', this.#onData);
+    this.#stream?.removeListener('end', this.#onEnd);
+    this.#stream?.removeListener('close', this.#onEnd);
   }
 }
 

@@ -1,6 +1,8 @@
 import { PassThrough } from 'node:stream';
 import t from 'tap';
-import { type Peek, peek, putBack } from '../../../../lib/proxy/detect/peek.ts';
+import { type Peek, type Peeked, peek, putBack } from '../../../../lib/proxy/detect/peek.ts';
+import { longRead } from '../../../../lib/proxy/fairness/turn.ts';
+import type { FirstReader } from '../../../../lib/proxy/incoming.ts';
 
 const nothing = Buffer.alloc(0);
 const untilX = (bytes: Buffer): string | undefined => (bytes.includes('x') ? bytes.toString() : undefined);
@@ -50,6 +52,71 @@ t.test('what ends a look', async (t) => {
   const result = looked(broken);
   broken.destroy();
   t.match(await result, { kind: 'ended', bytes: nothing }, 'reset');
+});
+
+t.test('the first bytes may be told without a stream, and often are enough', async (t) => {
+  const long = 'a'.repeat(longRead);
+  const rows: readonly (readonly [
+    name: string,
+    before: string,
+    tell: (reader: FirstReader, stream: PassThrough) => void,
+    kind: string,
+    bytes: string,
+    streams: number,
+  ])[] = [
+    ['enough', '', (reader) => reader.came(Buffer.from('ax')), 'seen', 'ax', 0],
+    ['nothing, ever', '', (reader) => reader.ended(), 'ended', '', 0],
+    ['nothing in time', '', () => {}, 'timeout', '', 0],
+    [
+      'too little',
+      '',
+      (reader, stream) => {
+        reader.came(Buffer.from('a'));
+        stream.write('x');
+      },
+      'seen',
+      'ax',
+      1,
+    ],
+    ['too little, and the end', '', (reader, stream) => stream.end(reader.came(Buffer.from('a'))), 'ended', 'a', 1],
+    ['long', '', (reader) => reader.came(Buffer.from(`${long}x`)), 'seen', `${long}x`, 1],
+    [
+      'a stream before they came',
+      '',
+      (reader, stream) => {
+        reader.streamed();
+        stream.write('ax');
+      },
+      'seen',
+      'ax',
+      1,
+    ],
+    ['bytes that were not enough', 'a', (_, stream) => stream.write('x'), 'seen', 'ax', 1],
+  ];
+  const alive = setInterval(() => {}, 1000);
+  t.teardown(() => clearInterval(alive));
+  for (const [name, before, tell, kind, bytes, streams] of rows) {
+    const stream = new PassThrough();
+    const asked: string[] = [];
+    let reader: FirstReader | null = null;
+    const peeked: Peeked = {
+      get socket() {
+        asked.push('stream');
+        return stream;
+      },
+      awaitFirst(given) {
+        reader = given;
+        return true;
+      },
+      forgetFirst: () => void asked.push('forgotten'),
+    };
+    const result = new Promise((resolve) => peek(peeked, Buffer.from(before), 30, untilX, resolve));
+    if (before === '') t.not(reader, null, name);
+    tell(reader ?? { came() {}, ended() {}, streamed() {} }, stream);
+    t.match(await result, { kind, bytes: Buffer.from(bytes) }, name);
+    t.same(asked, [...Array(streams).fill('stream'), 'forgotten'], name);
+    stream.destroy();
+  }
 });
 
 t.test('one after the other becomes due', async (t) => {
