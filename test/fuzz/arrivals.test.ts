@@ -125,15 +125,18 @@ async function observe(
       requests.map((text) => text.slice(0, text.indexOf(' '))),
       client.ended,
     );
-    const said = responses.map(({ status, headers, body }) =>
-      JSON.stringify([
-        status,
-        headers.filter(
-          ([name]) => name.toLowerCase() !== 'date' && (end === 'waits' || name.toLowerCase() !== 'connection'),
-        ),
-        body.toString('latin1'),
-      ]),
-    );
+    // A client that ends its side is told that its connection stays, or is asked for its content, where neither has been seen
+    // by then: a matter of time.
+    const timely = end === 'waits' ? ['date'] : ['date', 'connection', 'keep-alive'];
+    const said = responses
+      .filter(({ status }) => status !== 100)
+      .map(({ status, headers, body }) =>
+        JSON.stringify([
+          status,
+          headers.filter(([name]) => !timely.includes(name.toLowerCase())),
+          body.toString('latin1'),
+        ]),
+      );
     return { responses: said, fault, incomplete, end: client.error?.code ?? (client.ended ? 'ended' : 'open') };
   } finally {
     client.destroy();
