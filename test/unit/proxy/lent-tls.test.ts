@@ -3,12 +3,15 @@ import { isLent, lendData } from '../../../lib/proxy/lent-data.ts';
 import { letRead } from '../../../lib/proxy/node-internals.ts';
 import { lendUploads } from '../../../lib/proxy/tcp/lent-reads.ts';
 import '../../support/spoilt-loans.ts';
+import { endOfTurn } from '../../support/connection.ts';
 import { connectedPair } from '../../support/lane-stage.ts';
 import { type SecuredPair, securedPair } from '../../support/secured-pair.ts';
 import { until } from '../../support/until.ts';
 
 /** As many records of TLS, which are all there when the first is read. */
 async function sendTogether({ client, raw }: SecuredPair, records: readonly string[]): Promise<void> {
+  // A stream that was told to read begins in a turn of its own.
+  for (let i = 0; i < 5; i++) await endOfTurn();
   letRead(raw, false);
   // Written at once, they would be one record.
   for (const text of records) await new Promise((resolve) => client.write(text, resolve));

@@ -17,10 +17,17 @@ function counter(t: { teardown(clean: () => unknown): void }, paths: string[], p
   });
   t.teardown(() => watcher.close());
   return {
-    async after(what: string, act: () => void): Promise<void> {
+    /** @param everyMs how often it happens again until it is seen; once where it is not given. */
+    async after(what: string, act: () => void, everyMs = Number.POSITIVE_INFINITY): Promise<void> {
       const before = changes;
       act();
-      await until(what, () => changes > before, { timeoutMs: 10_000 });
+      const again = everyMs === Number.POSITIVE_INFINITY ? undefined : setInterval(act, everyMs);
+      try {
+        await until(what, () => changes > before, { timeoutMs: 10_000 });
+      } finally {
+        // Before the test is over, and its folder with it.
+        clearInterval(again);
+      }
     },
   };
 }
@@ -38,10 +45,7 @@ t.test('a ConfigMap swap is seen by the watch of the folder and of the file, wit
       symlinkSync(`..${(generation++ % 2) + 1}`, join(volume, '..data_tmp'));
       renameSync(join(volume, '..data_tmp'), join(volume, '..data'));
     };
-    const again = setInterval(swap, 250);
-    t.teardown(() => clearInterval(again));
-    await watch.after(`the swap, watching ${watched}`, swap);
-    clearInterval(again);
+    await watch.after(`the swap, watching ${watched}`, swap, 250);
   }
 });
 
@@ -52,9 +56,7 @@ t.test("an editor's rename over the file", async (t) => {
     writeFileSync(join(folder, '.p.yaml.tmp'), `two ${Date.now()}`);
     renameSync(join(folder, '.p.yaml.tmp'), join(folder, 'p.yaml'));
   };
-  const again = setInterval(save, 250);
-  t.teardown(() => clearInterval(again));
-  await watch.after('the rename', save);
+  await watch.after('the rename', save, 250);
 });
 
 t.test('the poll sees what no event tells: an edit of the file that a link leads to', async (t) => {
@@ -63,9 +65,7 @@ t.test('the poll sees what no event tells: an edit of the file that a link leads
   const watch = counter(t, [join(folder, 'watched')], 20);
   let second = 1;
   const edit = (): void => utimesSync(join(folder, 'elsewhere', 'p.yaml'), second, second++);
-  const again = setInterval(edit, 250);
-  t.teardown(() => clearInterval(again));
-  await watch.after('the edit behind the link', edit);
+  await watch.after('the edit behind the link', edit, 250);
 });
 
 t.test('a folder that does not exist yet', async (t) => {
