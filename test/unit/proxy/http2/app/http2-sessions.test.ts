@@ -108,7 +108,8 @@ t.test('an app of one stream at a time, and clients with many requests that hang
 });
 
 t.test('an app that takes no streams', async (t) => {
-  const connectTimeoutMs = 300;
+  // Far more than a connect takes, even where this thread has to wait for a processor.
+  const connectTimeoutMs = 1500;
   const app = await startFrameApp(t, { settings: [[setting.maxConcurrentStreams, 0]] });
   const lane = await startLane(t, { engine: 'fast', protocol: 'http2', app: app.port, connectTimeoutMs });
   const client = await openClient(t, lane.port);

@@ -275,21 +275,26 @@ const answers: readonly Answer[] = [
 ];
 
 async function play(t: Test, engine: Engine, row: Answer): Promise<void> {
+  let reset = (): void => {};
   const s = await stage(t, engine, {
     answer: ({ target }, { socket }) => {
       if (target === '/next') {
         socket.write(`${ok}Content-Length: 4\r\n\r\nnext`);
         return;
       }
+      reset = () => void socket.resetAndDestroy();
       socket.write(latin1(row.send), () => {
         if (row.end === 'end') socket.end();
-        // Not before what was written has come.
-        else if (row.end === 'reset') setTimeout(() => socket.resetAndDestroy(), 50);
       });
     },
   });
   const client = await s.open();
   client.send(request(1, row.method ?? 'GET'));
+  if (row.end === 'reset') {
+    // Not before what was written has come.
+    await client.until('what comes before the reset', () => client.message(1).bytes > 0);
+    reset();
+  }
   t.equal(await client.over(1), row.expect);
   t.equal(client.fault, null);
   if (row.content !== undefined) t.equal(client.content(1), row.content);
