@@ -1,6 +1,6 @@
 import type { ContenderResult, ScenarioResult } from './measure.ts';
 import type { MicroBenchmark, MicroResult } from './micro/micro.ts';
-import { fixed, grouped, ratios, shownRatio } from './report.ts';
+import { fixed, grouped, ratios, shownLatency, shownRatio } from './report.ts';
 
 const peers = ['sallyport', 'haproxy', 'nginx', 'caddy'] as const;
 
@@ -26,10 +26,9 @@ function scenarioTable(results: readonly ScenarioResult[]): string {
     const [own, theirs] = [of('sallyport'), of('haproxy')];
     const both = (value: (each: ContenderResult | undefined) => string): string => `${value(own)} / ${value(theirs)}`;
     const ratio = own === undefined ? null : ratios(result, own);
-    const p99 = (each: ContenderResult | undefined): string => {
-      const micros = each?.median.p99Micros ?? null;
-      return fixed(micros === null ? null : micros / 1000, 1);
-    };
+    const ms = (micros: number | null): string => fixed(micros === null ? null : micros / 1000, 1);
+    const p99 = (each: ContenderResult | undefined): string =>
+      each === undefined ? ms(null) : shownLatency(result, each, 'p99Micros', ms);
     const peak = own?.peakResidentBytes ?? null;
     return [
       result.scenario.name,

@@ -10,7 +10,7 @@ import { nginx } from './peers/nginx.ts';
 import type { Peer } from './peers/peer.ts';
 import { sallyport } from './peers/sallyport.ts';
 import { expectAllowed, expectRefused, hostOf, type Probe } from './probes.ts';
-import { coreTimes, cpuSeconds, peakResidentBytes } from './process-usage.ts';
+import { coreTimes, cpuSeconds, idleSeconds, peakResidentBytes } from './process-usage.ts';
 import { isInstalled } from './programs.ts';
 import type { Scenario } from './scenarios.ts';
 import { median } from './statistics.ts';
@@ -30,6 +30,8 @@ export interface Round {
   readonly disturbed: number;
   /** Of that, what the host took. */
   readonly stolen: number;
+  /** How much of its time the busier core was idle; null where the load asks for all that it can get. */
+  readonly idle: number | null;
   /** Pauses of the event loop above a millisecond; null where there is none that tells. */
   readonly pausesPerSecond: number | null;
   readonly p50Micros: number | null;
@@ -160,12 +162,20 @@ async function oneRound(bench: Workbench, scenario: Scenario, one: Running, seco
   const host = hostOf(scenario.mutualTls, bench.credentials, one.loadPort);
   const pausesBefore = await pausesOf(one);
   const coreBefore = coreTimes(bench.cores.proxy);
+  const idleBefore = scenario.isPaced ? idleSeconds() : null;
   const startedMs = performance.now();
   const cpuBefore = one.pid === null ? 0 : cpuSeconds(one.pid);
-  const result: LoadResult = await scenario.load({ bench, port: one.loadPort, host, seconds });
+  const result: LoadResult = await scenario.load({
+    bench,
+    port: one.loadPort,
+    host,
+    seconds,
+    contender: one.contender,
+  });
   const cpu = one.pid === null ? null : cpuSeconds(one.pid) - cpuBefore;
   const wallSeconds = (performance.now() - startedMs) / 1000;
   const core = coreTimes(bench.cores.proxy);
+  const idle = idleBefore === null ? null : leastIdle(idleBefore, idleSeconds(), wallSeconds);
   const elsewhere = core.spent - coreBefore.spent - (cpu ?? 0);
   if (cpu !== null && cpu === 0) throw new Error('the proxy used no CPU time: it is not the process that served');
   const pauses = await pausesOf(one);
@@ -175,10 +185,15 @@ async function oneRound(bench: Workbench, scenario: Scenario, one: Running, seco
     busy: cpu === null ? null : cpu / result.seconds,
     disturbed: Math.max(0, elsewhere / wallSeconds),
     stolen: (core.stolen - coreBefore.stolen) / wallSeconds,
+    idle,
     pausesPerSecond: pauses === null || pausesBefore === null ? null : (pauses - pausesBefore) / wallSeconds,
     p50Micros: result.p50Micros,
     p99Micros: result.p99Micros,
   };
+}
+
+function leastIdle(before: readonly number[], after: readonly number[], seconds: number): number {
+  return Math.min(...after.map((idle, core) => (idle - (before[core] ?? 0)) / seconds));
 }
 
 /** The metric is a second late: a second after a round it has all of it. */
@@ -209,6 +224,7 @@ function medianOf(rounds: readonly Round[]): Round {
     busy: of('busy'),
     disturbed: of('disturbed') ?? 0,
     stolen: of('stolen') ?? 0,
+    idle: of('idle'),
     pausesPerSecond: of('pausesPerSecond'),
     p50Micros: of('p50Micros'),
     p99Micros: of('p99Micros'),

@@ -40,6 +40,12 @@ export function coreTimes(core: string): CoreTimes {
   return { spent, stolen: steal / ticksPerSecond };
 }
 
+/** Seconds that each core of the machine has been idle so far. */
+export function idleSeconds(): number[] {
+  const lines = readFileSync('/proc/stat', 'utf8').matchAll(/^cpu\d+ (.*)$/gm);
+  return Array.from(lines, ([, fields = '']) => Number(fields.split(' ')[3]) / ticksPerSecond);
+}
+
 export function coreSeconds(core: string): number {
   return coreTimes(core).spent;
 }

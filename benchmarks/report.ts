@@ -43,6 +43,16 @@ export function ratios(result: ScenarioResult, of: ContenderResult): Ratios {
   };
 }
 
+/** A latency; of a load that leaves the cores time to spare, 'disturbed' where they had none. */
+export function shownLatency(
+  { scenario }: Pick<ScenarioResult, 'scenario'>,
+  { disturbance, median }: ContenderResult,
+  figure: 'p50Micros' | 'p99Micros',
+  shown: (micros: number | null) => string,
+): string {
+  return scenario.isPaced === true && disturbance !== null ? 'disturbed' : shown(median[figure]);
+}
+
 export function shownRatio(ratio: Ratio): string {
   return ratio === 'disturbed' ? ratio : fixed(ratio, 2);
 }
@@ -75,8 +85,8 @@ export function table(result: ScenarioResult): string {
       grouped(median.unitsPerSecond),
       fixed(median.cpuMicrosPerUnit, 1),
       median.busy === null ? '-' : percent(Math.min(1, median.busy)),
-      grouped(median.p50Micros),
-      grouped(median.p99Micros),
+      shownLatency(result, each, 'p50Micros', grouped),
+      shownLatency(result, each, 'p99Micros', grouped),
       fixed(median.pausesPerSecond, 1),
       fixed(peakResidentBytes === null ? null : peakResidentBytes / 2 ** 20, 0),
       shownRatio(cpuToBestPeer),

@@ -1,5 +1,6 @@
 import type { App } from './apps/apps.ts';
 import { ab } from './loads/ab.ts';
+import { besideLoad } from './loads/beside-load.ts';
 import { h2load } from './loads/h2load.ts';
 import { halfLoad } from './loads/half-load.ts';
 import type { Load } from './loads/load.ts';
@@ -19,6 +20,8 @@ export interface Scenario extends Way {
   readonly needs: readonly (Program | NginxModule)[];
   /** What rate and cost are counted in. */
   readonly unit: 'request' | 'message' | 'MiB';
+  /** At a rate that leaves every core time to spare, for the latencies: where one has none they are not to be printed. */
+  readonly isPaced?: true;
   /** Whether the load can also speak to the app itself, which shows the ceiling that load and app set. */
   readonly direct: boolean;
   /** Whom the load cannot be asked of, and why. */
@@ -36,7 +39,9 @@ const http2Load = {
 } as const;
 
 /** Plain HTTP/1 to an HTTP/1.1 app. */
-function http1(named: Pick<Scenario, 'name' | 'about' | 'load' | 'needs' | 'without'>): Scenario {
+function http1(
+  named: Pick<Scenario, 'name' | 'about' | 'load' | 'needs'> & Partial<Pick<Scenario, 'unit' | 'without' | 'isPaced'>>,
+): Scenario {
   return { ...plain, carriage: 'http1', app: 'http1', unit: 'request', ...named };
 }
 
@@ -54,9 +59,11 @@ export const scenarios: readonly Scenario[] = [
   }),
   http1({
     name: 'http1-half-load',
-    about: "HTTP/1.1, 32 connections kept alive, at half of Sallyport's highest rate: for the latencies",
+    about:
+      'HTTP/1.1, 32 connections kept alive, at half of what the slower of Sallyport and HAProxy reaches: for the latencies',
     load: halfLoad({ connections: 32 }),
-    needs: ['wrk', 'h2load'],
+    needs: [],
+    isPaced: true,
   }),
   http1({
     name: 'http1-connection-per-request',
@@ -119,6 +126,35 @@ export const scenarios: readonly Scenario[] = [
     carriage: 'http1',
     app: 'http1',
     load: wrk({ connections: 32, close: true }),
+    needs: ['wrk', nginxStream],
+    unit: 'request',
+  },
+  {
+    ...overTls,
+    name: 'mtls-half-load',
+    about: 'HTTP/1.1 in mutual TLS 1.3, 32 connections kept alive, at half of what the slower of the two reaches',
+    carriage: 'http1',
+    app: 'http1',
+    load: halfLoad({ connections: 32 }),
+    needs: [nginxStream],
+    unit: 'request',
+    isPaced: true,
+  },
+  http1({
+    name: 'beside-downloads',
+    about:
+      'HTTP/1.1, 500 requests a second beside downloads of 64 MiB on 4 connections: the latencies are those of the requests',
+    load: besideLoad(socketLoad({ exchange: 'download', connections: 4 })),
+    needs: [],
+    unit: 'MiB',
+  }),
+  {
+    ...overTls,
+    name: 'beside-handshakes',
+    about: 'the same 500 requests in mutual TLS beside as many handshakes as come of 32 clients',
+    carriage: 'http1',
+    app: 'http1',
+    load: besideLoad(wrk({ connections: 32, close: true })),
     needs: ['wrk', nginxStream],
     unit: 'request',
   },

@@ -3,6 +3,7 @@ import { httpBlock, nginxCommand } from '../peers/nginx.ts';
 import { hasNginxModule, nginxEcho } from '../programs.ts';
 import { answers } from '../rule.ts';
 import type { Workbench } from '../workbench.ts';
+import { block, download } from './pattern.ts';
 
 export type App = 'http1' | 'http2' | 'echo' | 'websocket' | 'bulk';
 
@@ -30,12 +31,16 @@ function httpApp(bench: Workbench, app: 'http1' | 'http2', port: number): string
       echo_read_request_body;
       echo -n "${answers.grpcReply.toString('latin1')}";
     }`;
+  const name = `app-${port}`;
+  const folder = bench.subfolder(name);
+  if (!http2) bench.write(`${name}${download.path}`, Buffer.concat(Array(download.bytes / block.length).fill(block)));
   return httpBlock(
     bench,
-    `app-${port}`,
+    name,
     `  server {
     listen 127.0.0.1:${port} backlog=4096${http2 ? ' http2' : ''};
     ${http2 && hasNginxModule(nginxEcho) ? grpc : ''}
+    location ${download.path} { root ${folder}; sendfile on; }
     location / { return 200 "${answers.http}"; }
   }`,
   );

@@ -6,6 +6,8 @@ export interface Target {
   /** What the Host header says. */
   readonly host: string;
   readonly seconds: number;
+  /** Who is asked, as the tables name it; absent where nobody is compared. */
+  readonly contender?: string;
 }
 
 export interface LoadResult {

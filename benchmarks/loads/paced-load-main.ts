@@ -3,6 +3,8 @@
  * whatever became of those before; each goes out on the connection that has been idle longest, or waits for one. Latency
  * counts from when it was due. Writes to the file two columns of doubles, each as long as there were requests: when they
  * were due, in milliseconds since the epoch, and microseconds until the whole answer was there.
+ *
+ * With a rate of 0 each connection asks again as soon as it is answered, and what is printed is the rate that came of it.
  */
 import { writeFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
@@ -20,12 +22,14 @@ const statusLine = Buffer.from('HTTP/1.1 200 ');
 const body = Buffer.from(answers.http);
 const answerLength = await answerBytes(port, get);
 
+/** In an open loop. */
 const total = Math.round(rate * seconds);
 const columns = new Float64Array(2 * total);
 const dueMs = columns.subarray(0, total);
 const tookMicros = columns.subarray(total);
 let sent = 0;
 let answered = 0;
+let isOver = false;
 
 interface Connection {
   readonly socket: Socket;
@@ -76,15 +80,19 @@ function take(connection: Connection, piece: Buffer): void {
       answer.compare(statusLine, 0, statusLine.length, 0, statusLine.length) === 0 &&
       answer.compare(body, 0, body.length, answerLength - body.length) === 0;
     if (!right) wrong(`request ${current} was answered: ${answer.toString('latin1')}`);
-    tookMicros[current] = (performance.now() - (dueMs[current] as number)) * 1000;
     connection.received = 0;
+    answered += 1;
+    if (rate === 0) {
+      if (!isOver) connection.socket.write(request);
+      return;
+    }
+    tookMicros[current] = (performance.now() - (dueMs[current] as number)) * 1000;
     connection.current = -1;
     idle.push(connection);
-    answered += 1;
     if (answered === total) finish();
   }
   // Between two ticks of the clock, which has milliseconds only, the answers tell the time.
-  sendDue();
+  if (rate > 0) sendDue();
 }
 
 function sendDue(): void {
@@ -105,6 +113,18 @@ function finish(): never {
   process.exit(0);
 }
 
+function saturate(): void {
+  for (const connection of idle) {
+    connection.current = 0;
+    connection.socket.write(request);
+  }
+  setTimeout(() => {
+    isOver = true;
+    process.stdout.write(`${(answered * 1000) / (performance.now() - startedMs)}\n`, () => process.exit(0));
+  }, seconds * 1000);
+}
+
 await Promise.all(Array.from({ length: connections }, dial));
 const startedMs = performance.now();
-setInterval(sendDue, 1);
+if (rate === 0) saturate();
+else setInterval(sendDue, 1);

@@ -20,6 +20,15 @@ export interface PacedRun {
 
 const main = fileURLToPath(new URL('./paced-load-main.ts', import.meta.url));
 
+/**
+ * Answers per second where each connection asks again as soon as it is answered: what the proxy reaches with this very load and
+ * app, whichever of the three has no more to give. @throws WrongAnswers, or when it fails itself.
+ */
+export async function saturation({ bench, port, seconds }: Target, connections: number): Promise<number> {
+  const args = [main, ...[port, 0, seconds, connections].map(String), join(bench.folder, 'paced-load.log')];
+  return Number(await runOwnLoad(bench, args, seconds * 1000 + graceMs));
+}
+
 /** HTTP/1.1 at a rate of ours, not of the proxy's: see paced-load-main.ts. @throws WrongAnswers, or when it fails itself. */
 export async function runPaced(
   { connections, rate }: PacedOptions,

@@ -1,14 +1,14 @@
 /**
- * `socket-load-main.ts tcp|websocket|expect|bulk PORT CONNECTIONS SECONDS`: prints a LoadResult.
+ * `socket-load-main.ts tcp|websocket|expect|bulk|download PORT CONNECTIONS SECONDS`: prints a LoadResult.
  *
  * tcp and websocket: each connection sends 64 bytes, waits for the same 64 back, compares, sends the next. expect: each
  * connection sends the head of a POST, waits to be told to go on, sends the body, waits for the answer. bulk: each
- * connection orders 64 MiB at a time. The kernel's bytes land in a buffer that is made once, because what this process
+ * connection orders 64 MiB at a time. download: each connection asks for the app's large answer, over and over. The kernel's bytes land in a buffer that is made once, because what this process
  * spends is time taken from the app, on the same core.
  */
 import { connect, type Socket } from 'node:net';
 import { createHistogram } from 'node:perf_hooks';
-import { block, orderLength } from '../apps/pattern.ts';
+import { block, download, orderLength } from '../apps/pattern.ts';
 import { type Answer, clientFrame, handshake, handshakeAnswered, serverFrame } from '../apps/websocket.ts';
 import { answers } from '../rule.ts';
 import type { LoadResult } from './load.ts';
@@ -156,6 +156,48 @@ function dialExpect(): void {
   });
 }
 
+/**
+ * Both ends of every piece: a byte lost, doubled or moved shows, at a price that leaves the core to the app. The probe before
+ * and after compares all of them.
+ *
+ * @param at of the piece's first byte in the stream.
+ */
+function takeBulk(piece: Buffer, at: number): void {
+  const last = piece.length - 1;
+  if (piece[0] !== block[at % block.length] || piece[last] !== block[(at + last) % block.length]) {
+    wrong(`the stream differs near byte ${at}`);
+  }
+  units += piece.length / mebibyte;
+}
+
+function dialDownload(): void {
+  const request = `GET ${download.path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`;
+  let head = '';
+  let at = 0;
+  const takeHead = (piece: Buffer): number => {
+    const before = head.length;
+    head += piece.toString('latin1');
+    const end = head.indexOf(headEnd);
+    if (end === -1) return piece.length;
+    if (!head.startsWith('HTTP/1.1 200 ')) wrong(`was answered: ${head.slice(0, end)}`);
+    head = headEnd;
+    return end + headEnd.length - before;
+  };
+  const begin = (socket: Socket): void => void socket.write(request);
+  dial(256 * 1024, begin, (piece, socket) => {
+    const from = head === headEnd ? 0 : takeHead(piece);
+    if (from < piece.length) takeBulk(from === 0 ? piece : piece.subarray(from), at);
+    at += piece.length - from;
+    if (at > download.bytes) wrong('more bytes came than were asked for');
+    if (closing) socket.destroy();
+    else if (at === download.bytes) {
+      head = '';
+      at = 0;
+      socket.write(request);
+    }
+  });
+}
+
 function dialBulk(): void {
   let left = 0;
   let at = 0;
@@ -167,15 +209,9 @@ function dialBulk(): void {
     socket.write(message);
   };
   dial(256 * 1024, order, (piece, socket) => {
-    // Both ends of every piece: a byte lost, doubled or moved shows, at a price that leaves the core to the app.
-    // The probe before and after compares all of them.
-    const last = piece.length - 1;
-    if (piece[0] !== block[at % block.length] || piece[last] !== block[(at + last) % block.length]) {
-      wrong(`the stream differs near byte ${at}`);
-    }
+    takeBulk(piece, at);
     at += piece.length;
     left -= piece.length;
-    units += piece.length / mebibyte;
     if (left < 0) wrong('more bytes came than were ordered');
     if (closing) socket.destroy();
     else if (left === 0) order(socket);
@@ -186,14 +222,16 @@ function finish(): void {
   const result: LoadResult = {
     units,
     seconds: (performance.now() - started) / 1000,
-    p50Micros: exchange === 'bulk' ? null : latencyNanos.percentile(50) / 1000,
-    p99Micros: exchange === 'bulk' ? null : latencyNanos.percentile(99) / 1000,
+    p50Micros: latencyNanos.count === 0 ? null : latencyNanos.percentile(50) / 1000,
+    p99Micros: latencyNanos.count === 0 ? null : latencyNanos.percentile(99) / 1000,
   };
   if (units === 0) wrong('none at all came');
   process.stdout.write(`${JSON.stringify(result)}\n`);
 }
 
-const dialOne = { tcp: dialTcp, websocket: dialWebSocket, expect: dialExpect, bulk: dialBulk }[exchange];
+const dialOne = { tcp: dialTcp, websocket: dialWebSocket, expect: dialExpect, bulk: dialBulk, download: dialDownload }[
+  exchange
+];
 if (dialOne === undefined) throw new Error(`unknown exchange ${exchange}`);
 for (let i = 0; i < Number(connections); i++) dialOne();
 setTimeout(() => {

@@ -3,7 +3,7 @@ import { graceMs, type Load, type LoadResult } from './load.ts';
 import { runOwnLoad } from './own-load.ts';
 
 export interface SocketLoadOptions {
-  readonly exchange: 'tcp' | 'websocket' | 'expect' | 'bulk';
+  readonly exchange: 'tcp' | 'websocket' | 'expect' | 'bulk' | 'download';
   readonly connections: number;
 }
 

@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { stringify } from 'yaml';
 import { until } from '../../test/support/until.ts';
 import { startApp } from '../apps/apps.ts';
-import { halfOfSaturation } from '../loads/half-load.ts';
+import { highestRate } from '../loads/half-load.ts';
 import { WrongAnswers } from '../loads/load.ts';
 import { type PacedRun, runPaced } from '../loads/paced-load.ts';
 import { divideCores, stayOn } from '../machine.ts';
@@ -170,7 +170,7 @@ try {
 
   progress('finding the highest rate');
   const target = { bench, port, host: `127.0.0.1:${port}`, seconds: 3 };
-  const rate = await halfOfSaturation(target);
+  const rate = Math.max(1, Math.round((await highestRate(target, connections)) / 2));
   const rampMs = 2_000;
   const seconds = (rampMs + slots * slotMs) / 1000;
   const [run, measured] = await Promise.all([

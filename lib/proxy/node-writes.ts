@@ -1,5 +1,6 @@
 import net from 'node:net';
 import type { Writable } from 'node:stream';
+import { smallServed } from './fairness/company.ts';
 import { internalFault } from './guard.ts';
 import { type DirectWrites, directWritesOf, renewRequests } from './node-direct-writes.ts';
 import { latin1Slice } from './node-internals.ts';
@@ -68,6 +69,7 @@ function takeNewRoom(): void {
 
 function endTurn(): void {
   isCalled = false;
+  smallServed();
   renewRequests();
   flushDue();
 }

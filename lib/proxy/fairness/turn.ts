@@ -1,5 +1,6 @@
 import { type Ending, internalFault } from '../guard.ts';
 import { writeAllWaiting } from '../node-writes.ts';
+import { smallServings } from './company.ts';
 import { NextTurn } from './next-turn.ts';
 
 /** Who has read its share, and reads on when the others have had their turn. */
@@ -23,16 +24,23 @@ const turnBytes = 512 * 1024;
 const turnReaders = turnBytes / (64 * 1024);
 
 /** Milliseconds of one turn for work that was put off; what is left then waits for the next. */
-const turnMs = 2;
+const turnMs = 1;
 
 /**
- * Milliseconds of one turn for large transfers while they are few: to stop a reader and let it go on costs as much as to
- * move a few hundred kilobytes, and nobody notices a turn of this length.
+ * Milliseconds of one turn for large transfers while they are few and have the proxy to themselves: to stop a reader and let
+ * it go on costs as much as to move some ten kilobytes. Who comes then waits for no more than that.
  */
-const calmMs = 5;
+const calmMs = 0.75;
 
 /** Bytes of such a turn between two looks at the clock: less than a tenth of a millisecond's work. */
-const calmBytes = 256 * 1024;
+const calmBytes = 128 * 1024;
+
+/** The same for every turn while others are served who move little, and the readers that go on in one. */
+const companyBytes = 256 * 1024;
+const companyReaders = companyBytes / (64 * 1024);
+
+/** Milliseconds for which they are expected to come back. */
+const companyMs = 50;
 
 /** Pieces of such work in one turn at most. */
 const turnSlices = 32;
@@ -54,6 +62,10 @@ class Turn {
   #bytes = 0;
   /** When the first of these were read. */
   #startedAt = 0;
+  /** How often somebody who moves little had been served, and when that was seen to have grown. */
+  #servings = 0;
+  #servedAt = Number.NEGATIVE_INFINITY;
+  #hasCompany = false;
   /** How many may be read before it is asked again whether the turn is over. */
   #bytesLet = 0;
   readonly #nextTurn = new NextTurn(() => this.#over());
@@ -89,7 +101,8 @@ class Turn {
     writeAllWaiting();
     if (this.#bytes === 0) {
       this.#startedAt = performance.now();
-      this.#bytesLet = turnBytes;
+      this.#lookForCompany();
+      this.#bytesLet = this.#hasCompany ? companyBytes : turnBytes;
       this.#nextTurn.schedule();
     }
     this.#bytes += bytes;
@@ -102,9 +115,16 @@ class Turn {
     return false;
   }
 
-  /** Nobody is connecting, and all readers that wait go on in the next turn. */
+  #lookForCompany(): void {
+    const servings = smallServings();
+    if (servings !== this.#servings) this.#servedAt = this.#startedAt;
+    this.#servings = servings;
+    this.#hasCompany = this.#startedAt - this.#servedAt < companyMs;
+  }
+
+  /** Nobody is connecting, nobody else is served, and all readers that wait go on in the next turn. */
   get #isCalm(): boolean {
-    return !this.#hasArrivals && this.#readers.length - this.#readersTaken <= turnReaders;
+    return !this.#hasArrivals && !this.#hasCompany && this.#readers.length - this.#readersTaken <= turnReaders;
   }
 
   /**
@@ -146,7 +166,7 @@ class Turn {
     this.#isShort = this.#hasArrivals;
     this.#hasArrivals = false;
     this.#slicesAt = 0;
-    this.#goOnReading(this.#isShort ? 1 : turnReaders);
+    this.#goOnReading(this.#isShort ? 1 : this.#hasCompany ? companyReaders : turnReaders);
     if (this.#readers.length > 0) this.#nextTurn.schedule();
   }
 

@@ -1,6 +1,7 @@
 import { Socket } from 'node:net';
 import type { Duplex, Writable } from 'node:stream';
-import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
+import { smallServed } from '../fairness/company.ts';
+import { bulkRead, longRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { internalFault } from '../guard.ts';
 import { lendReads, mayLendReads } from '../node-streams.ts';
 import { type Outlet, outletOf } from '../node-writes.ts';
@@ -72,6 +73,7 @@ export class LentReads implements OnRead, TurnTaker {
   #read(length: number): boolean {
     const ring = this.#ring;
     if (ring === null) {
+      if (length < longRead) smallServed();
       if (length >= bulkRead) this.#ring = Array.from({ length: ringSize }, () => Buffer.allocUnsafeSlow(ringBytes));
       if (this.#outlet.write(copyOfShared(length))) return true;
       spare = nothing;

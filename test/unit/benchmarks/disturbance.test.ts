@@ -1,19 +1,21 @@
 import t from 'tap';
 import { counted, disturbance } from '../../../benchmarks/disturbance.ts';
+import { markdown } from '../../../benchmarks/markdown.ts';
 import type { ContenderResult, Round, ScenarioResult } from '../../../benchmarks/measure.ts';
 import { json, ratios, table } from '../../../benchmarks/report.ts';
 import { scenarios } from '../../../benchmarks/scenarios.ts';
 
-/** CPU microseconds, and the shares of the proxy's core that went elsewhere, and of these to the host. */
-type Row = readonly [cost: number, elsewhere?: number, stolen?: number];
+/** CPU microseconds; the shares of the proxy's core that went elsewhere, and of these to the host; that of idle time. */
+type Row = readonly [cost: number, elsewhere?: number, stolen?: number, idle?: number];
 
 function roundsOf(rows: readonly Row[]): Round[] {
-  return rows.map(([cost, disturbed = 0, stolen = 0]) => ({
+  return rows.map(([cost, disturbed = 0, stolen = 0, idle = null]) => ({
     unitsPerSecond: 1e6 / cost,
     cpuMicrosPerUnit: cost,
     busy: 1,
     disturbed,
     stolen,
+    idle,
     pausesPerSecond: null,
     p50Micros: 500,
     p99Micros: 1000,
@@ -34,6 +36,23 @@ t.test('what disturbs a measurement', async (t) => {
         [10, 0.05, 0.05],
       ],
       says: /^the host took 5% of the proxy's core$/,
+    },
+    {
+      name: 'the load itself',
+      rounds: [
+        [10, 0, 0, 0.02],
+        [10, 0, 0, 0.04],
+      ],
+      says: /^its busier core was idle for only 3% of the time$/,
+    },
+    {
+      name: 'a load that leaves enough',
+      rounds: [
+        [10, 0, 0, 0.3],
+        [10, 0, 0, 0.1],
+        [10, 0, 0, 0.4],
+      ],
+      says: null,
     },
     { name: 'nobody knows what', rounds: [[10], [14], [10]], says: /^its rounds differ by 40%$/ },
     { name: 'no rounds', rounds: [], says: /^nothing was measured$/ },
@@ -73,4 +92,28 @@ t.test('a ratio of what was disturbed is not printed', async (t) => {
   t.equal(written.scenarios[0].contenders[0].ratios.cpuToHaproxy, no);
   t.equal(written.scenarios[0].contenders[0].disturbance, 'x');
   t.equal(written.recorded.cpuMicros['http1-keepalive'].linkerdProxy, 33);
+});
+
+t.test('a latency of a load that left no time to spare is not printed', async (t) => {
+  const result = (name: string, idle: number): ScenarioResult => {
+    const scenario = scenarios.find((each) => each.name === name);
+    if (scenario === undefined) throw new Error(`there is no ${name}`);
+    const rounds = roundsOf([[20, 0, 0, idle]]);
+    const said = disturbance(rounds);
+    const median = { ...(rounds[0] as Round), p99Micros: 7777 };
+    return {
+      scenario,
+      contenders: [{ contender: 'sallyport', rounds, median, disturbance: said, peakResidentBytes: 1 }],
+    };
+  };
+  for (const [idle, isPrinted] of [
+    [0.5, true],
+    [0.1, false],
+  ] as const) {
+    for (const name of ['http1-half-load', 'mtls-half-load']) {
+      t.equal(table(result(name, idle)).includes('7 777'), isPrinted, name);
+      t.equal(markdown('', [result(name, idle)], []).includes('7.8'), isPrinted, name);
+    }
+  }
+  t.ok(table(result('http1-keepalive', 0.1)).includes('7 777'), 'full load has none to spare');
 });

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { smallServed } from '../../fairness/company.ts';
 import { type Ending, guarded, internalFault } from '../../guard.ts';
 import { flag, frameHeaderBytes, frameType, maxPayload } from './protocol.ts';
 
@@ -16,6 +17,7 @@ const tableOfNone = Buffer.of(0x20);
 const due: Output[] = [];
 
 function flushDue(): void {
+  smallServed();
   // Whatever becomes of one, the others leave, and the next turn begins with none.
   for (const output of due) {
     try {
