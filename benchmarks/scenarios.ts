@@ -143,7 +143,7 @@ export const scenarios: readonly Scenario[] = [
   http1({
     name: 'beside-downloads',
     about:
-      'HTTP/1.1, 500 requests a second beside downloads of 64 MiB on 4 connections: the latencies are those of the requests',
+      'HTTP/1.1, 500 requests a second beside downloads of 16 MiB on 4 connections: the latencies are those of the requests',
     load: besideLoad(socketLoad({ exchange: 'download', connections: 4 })),
     needs: [],
     unit: 'MiB',

@@ -1,5 +1,5 @@
 /**
- * `paced-load-main.ts PORT RATE SECONDS CONNECTIONS FILE`: HTTP/1.1 in an open loop. Requests fall due at an even rate,
+ * `paced-load-main.ts PORT RATE SECONDS CONNECTIONS HOST FILE`: HTTP/1.1 in an open loop. Requests fall due at an even rate,
  * whatever became of those before; each goes out on the connection that has been idle longest, or waits for one. Latency
  * counts from when it was due. Writes to the file two columns of doubles, each as long as there were requests: when they
  * were due, in milliseconds since the epoch, and microseconds until the whole answer was there.
@@ -13,9 +13,8 @@ import { answers } from '../rule.ts';
 import { wrongAnswersExit } from './own-load.ts';
 
 const [port = 0, rate = 0, seconds = 0, connections = 0] = process.argv.slice(2, 6).map(Number);
-const file = process.argv[6] ?? '';
+const [host = '', file = ''] = process.argv.slice(6);
 
-const host = `127.0.0.1:${port}`;
 const get = `GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
 const request = Buffer.from(get);
 const statusLine = Buffer.from('HTTP/1.1 200 ');

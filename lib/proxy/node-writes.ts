@@ -1,6 +1,5 @@
 import net from 'node:net';
 import type { Writable } from 'node:stream';
-import { smallServed } from './fairness/company.ts';
 import { internalFault } from './guard.ts';
 import { type DirectWrites, directWritesOf, renewRequests } from './node-direct-writes.ts';
 import { latin1Slice } from './node-internals.ts';
@@ -65,6 +64,22 @@ export function isWriteWaiting(stream: Writable): boolean {
 function takeNewRoom(): void {
   room = Buffer.allocUnsafeSlow(roomBytes);
   filled = 0;
+}
+
+/*
+ * Who moves little (a request, a message) waits for a whole turn of the event loop two or three times on the way. The turns of
+ * large transfers are kept shorter beside such a one, so it is counted that somebody is.
+ */
+let served = 0;
+
+/** Somebody who moves little has been served: said once for each turn of the event loop, or for each message. */
+export function smallServed(): void {
+  served++;
+}
+
+/** A number that differs from the one before where somebody has been served since. */
+export function smallServings(): number {
+  return served;
 }
 
 function endTurn(): void {

@@ -1,6 +1,5 @@
 import { type Ending, internalFault } from '../guard.ts';
-import { writeAllWaiting } from '../node-writes.ts';
-import { smallServings } from './company.ts';
+import { smallServings, writeAllWaiting } from '../node-writes.ts';
 import { NextTurn } from './next-turn.ts';
 
 /** Who has read its share, and reads on when the others have had their turn. */
@@ -35,12 +34,16 @@ const calmMs = 0.75;
 /** Bytes of such a turn between two looks at the clock: less than a tenth of a millisecond's work. */
 const calmBytes = 128 * 1024;
 
-/** The same for every turn while others are served who move little, and the readers that go on in one. */
+/** Bytes of every turn while others are served who move little, and the readers that go on in one. */
 const companyBytes = 256 * 1024;
 const companyReaders = companyBytes / (64 * 1024);
 
-/** Milliseconds for which they are expected to come back. */
+/**
+ * Milliseconds over which it is counted how often they are, and for which it holds; and how often is enough, in milliseconds
+ * from one to the next. What large transfers begin with is small as well.
+ */
 const companyMs = 50;
+const companyEveryMs = 10;
 
 /** Pieces of such work in one turn at most. */
 const turnSlices = 32;
@@ -62,9 +65,9 @@ class Turn {
   #bytes = 0;
   /** When the first of these were read. */
   #startedAt = 0;
-  /** How often somebody who moves little had been served, and when that was seen to have grown. */
+  /** When it was last looked how often somebody who moves little had been served, and how often that was. */
+  #lookedAt = 0;
   #servings = 0;
-  #servedAt = Number.NEGATIVE_INFINITY;
   #hasCompany = false;
   /** How many may be read before it is asked again whether the turn is over. */
   #bytesLet = 0;
@@ -116,10 +119,12 @@ class Turn {
   }
 
   #lookForCompany(): void {
+    const sinceMs = this.#startedAt - this.#lookedAt;
+    if (sinceMs < companyMs) return;
     const servings = smallServings();
-    if (servings !== this.#servings) this.#servedAt = this.#startedAt;
+    this.#hasCompany = (servings - this.#servings) * companyEveryMs >= sinceMs;
+    this.#lookedAt = this.#startedAt;
     this.#servings = servings;
-    this.#hasCompany = this.#startedAt - this.#servedAt < companyMs;
   }
 
   /** Nobody is connecting, nobody else is served, and all readers that wait go on in the next turn. */

@@ -1,10 +1,9 @@
 import { Socket } from 'node:net';
 import type { Duplex, Writable } from 'node:stream';
-import { smallServed } from '../fairness/company.ts';
 import { bulkRead, longRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { internalFault } from '../guard.ts';
 import { lendReads, mayLendReads } from '../node-streams.ts';
-import { type Outlet, outletOf } from '../node-writes.ts';
+import { type Outlet, outletOf, smallServed } from '../node-writes.ts';
 import type { OnRead } from '../upstream/upstreams.ts';
 
 /** For all connections that are not busy: what is read here is copied on before the next read can happen. */

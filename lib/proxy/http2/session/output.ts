@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
-import { smallServed } from '../../fairness/company.ts';
 import { type Ending, guarded, internalFault } from '../../guard.ts';
+import { smallServed } from '../../node-writes.ts';
 import { flag, frameHeaderBytes, frameType, maxPayload } from './protocol.ts';
 
 /** Holds two whole frames of data. */
