@@ -87,6 +87,15 @@ t.test('a Node without one of the flags runs without it, and that is said', asyn
   }
 });
 
+t.test('flags are for what serves', async (t) => {
+  t.testdir();
+  const node = pretender(t, 'node', `echo v${major + 1}.0.0`);
+  for (const command of ['run', 'demo'])
+    t.match(launch(node, command).stdout, /^ran --max-semi-space-size=4 --single-threaded-gc /, command);
+  for (const command of ['who', 'diff', 'check', 'replay', 'health', '--version', ''])
+    t.match(launch(node, command).stdout, /^ran --disable-warning=ExperimentalWarning /, command);
+});
+
 t.test('what is no Node at all', async (t) => {
   t.testdir();
   for (const node of [
