@@ -5,6 +5,10 @@ import { UsageError } from './arguments.ts';
 
 /** Milliseconds for the answer to begin, and between two parts of it: the proxy gathers from its workers for a second. */
 const patienceMs = 10_000;
+/** Milliseconds for all of it, however little comes at a time. */
+const wholeMs = 30_000;
+/** Bytes: several times what a proxy counts at most (`lib/telemetry/decision-counts.ts`). */
+const mostBytes = 16 * 1024 * 1024;
 /** Characters of what a proxy says in place of its decisions. */
 const mostSaid = 200;
 
@@ -22,6 +26,9 @@ export function decisionsOf(given: string): LogSource {
 /** @throws UsageError */
 function pageOf(given: string): URL {
   const url = URL.parse(given);
+  if (url?.protocol === 'https:') {
+    throw notAsked('no-proxy', `--from: ${given} asks for TLS, and an admin server speaks plain HTTP`, startAsUrl);
+  }
   const isPage = url?.protocol === 'http:' && ['/', '/decisions'].includes(url.pathname);
   if (url === null || !isPage || `${url.username}${url.password}${url.search}${url.hash}` !== '') {
     throw notAsked('no-proxy', `--from: ${given} is not the address of an admin server`, startAsUrl);
@@ -38,15 +45,22 @@ async function* linesOf(url: URL): AsyncGenerator<Uint8Array> {
     headersTimeout: patienceMs,
     bodyTimeout: patienceMs,
   });
+  const signal = AbortSignal.timeout(wholeMs);
   try {
-    const { statusCode, headers, body } = await client.request({ method: 'GET', path: url.pathname });
-    const fault = await faultOf(url, statusCode, headers[decisionsHeader], () => body.text());
+    const { statusCode, headers, body } = await client.request({ method: 'GET', path: url.pathname, signal });
+    const fault = await faultOf(url, statusCode, headers[decisionsHeader], () => beginningOf(body));
     if (fault !== null) throw fault;
-    yield* body as AsyncIterable<Buffer>;
+    let bytes = 0;
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > mostBytes) throw notAsked('no-proxy', `${url} sends more than any proxy counts`, startAsUrl);
+      yield chunk;
+    }
   } catch (error) {
     if (error instanceof UsageError) throw error;
     const { message, code } = error as NodeJS.ErrnoException;
-    const why = code === 'ECONNREFUSED' ? 'nobody listens there' : message;
+    const late = `its answer is not whole after ${wholeMs / 1000} seconds`;
+    const why = signal.aborted ? late : code === 'ECONNREFUSED' ? 'nobody listens there' : message;
     throw notAsked(
       'no-proxy',
       `${url} cannot be asked: ${why}`,
@@ -55,6 +69,16 @@ async function* linesOf(url: URL): AsyncGenerator<Uint8Array> {
   } finally {
     await client.destroy();
   }
+}
+
+/** No more than is told of it, of whatever length it is. */
+async function beginningOf(body: AsyncIterable<Buffer>): Promise<string> {
+  let text = '';
+  for await (const chunk of body) {
+    text += chunk.toString('utf8', 0, 4 * mostSaid);
+    if (text.length >= mostSaid) break;
+  }
+  return text.trim().slice(0, mostSaid);
 }
 
 /** Null where what comes are decisions as this Sallyport reads them. */
@@ -70,7 +94,7 @@ async function faultOf(
     return notAsked('other-version', message, 'Use the sallyport of the same version as the proxy, or a newer one.');
   }
   const answer = `${url} answers ${status}`;
-  const text = status === 200 ? '' : (await said()).trim().slice(0, mostSaid);
+  const text = status === 200 ? '' : await said();
   const message = text === '' ? answer : `${answer}: ${text}`;
   if (version !== undefined) return notAsked('not-recording', message, 'Set SALLYPORT_DECISIONS=all for it.');
   if (status === 403) {

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, type RequestListener } from 'node:http';
+import { createServer, type RequestListener, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { freePort } from '../../support/ports.ts';
@@ -16,6 +16,8 @@ async function serverOf(t: Test, answer: RequestListener): Promise<string> {
   await once(server, 'listening');
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
+
+t.setTimeout(120_000);
 
 const line =
   '{"decision":1,"time":"2026-11-20T14:00:07.000Z","port":8080,"client":"10.1.2.3","protocol":"http1","method":"GET","path":"/","verdict":"permit"}\n';
@@ -67,7 +69,55 @@ const answers: readonly (readonly [title: string, answer: RequestListener, says:
     },
     /cannot be asked: .*\[no-proxy\]/,
   ],
+  [
+    'a server that never ends, of decisions',
+    (_, response) => endlessly(response.writeHead(200, { 'sallyport-decisions': '1' }), line.repeat(1000)),
+    /sends more than any proxy counts .*\[no-proxy\]/,
+  ],
+  [
+    'a server that never ends to say why not',
+    (_, response) => endlessly(response.writeHead(500), 'no '.repeat(50_000)),
+    /answers 500: (?:no ){66}no; that is no record of decisions .*\[no-proxy\]/,
+  ],
+  [
+    'a server that sends on to another',
+    (_, response) => response.writeHead(302, { location: 'http://127.0.0.1:1/' }).end(),
+    /answers 302; that is no record of decisions .*\[no-proxy\]/,
+  ],
 ];
+
+/** As fast as it is taken, until nobody takes it. */
+function endlessly(response: ServerResponse, text: string): void {
+  const more = (): void => {
+    while (!response.destroyed && response.write(text));
+  };
+  response.on('drain', more);
+  more();
+}
+
+t.test('asking servers that never end, a little at a time', async (t) => {
+  const rows: readonly (readonly [
+    begin: (response: ServerResponse) => void,
+    go: (response: ServerResponse) => void,
+  ])[] = [
+    [() => {}, (response) => response.writeEarlyHints({ link: '</a>; rel=preload' })],
+    [(response) => response.writeHead(200, { 'sallyport-decisions': '1' }), (response) => response.write('x')],
+    [(response) => response.writeHead(500), (response) => response.write('x')],
+  ];
+  const runs = rows.map(async ([begin, go]) => {
+    const url = await serverOf(t, (_, response) => {
+      begin(response);
+      const timer = setInterval(() => go(response), 500);
+      response.on('close', () => clearInterval(timer));
+    });
+    return runSallyport(t, ['suggest', '--from', url]);
+  });
+  for (const { code, stderr } of await Promise.all(runs)) {
+    t.equal(code, 64);
+    t.match(stderr, /cannot be asked: its answer is not whole after 30 seconds .*\[no-proxy\]/);
+  }
+});
+
 for (const [title, answer, says] of answers) {
   t.test(`asking ${title}`, async (t) => {
     const { code, stdout, stderr } = await runSallyport(t, ['suggest', '--from', await serverOf(t, answer)]);
@@ -97,6 +147,7 @@ t.test('what is no address of an admin server', async (t) => {
     const { code, stderr } = await runSallyport(t, ['suggest', `--from=${given}`]);
     t.equal(code, 64, given);
     t.match(stderr, /as http:\/\/127\.0\.0\.1:4191|needs a value/, given);
+    t.equal(/speaks plain HTTP/.test(stderr), given.startsWith('https:'), given);
   }
 });
 
