@@ -29,8 +29,9 @@ export type Loss =
     };
 
 /**
- * Holds a load against what is in force. Documents that only moved to another file are not lost. `replaced` says of a file
- * that another one was put in its place whole.
+ * Holds a load against what is in force. Documents that only moved to another file are not lost; those of a file that is
+ * gone are, where another file has had one of the same kind and name all along, which says something else perhaps.
+ * `replaced` says of a file that another one was put in its place whole.
  */
 export function lossOf(
   before: InForce,
@@ -38,8 +39,15 @@ export function lossOf(
   { documents, holding }: Pick<PolicyLoad, 'documents' | 'holding'>,
   replaced: (file: string) => boolean,
 ): Loss {
-  const kept = new Set(documents.map(documentKey));
-  const lost = [...before.held].filter(([key]) => !kept.has(key));
+  const kept = new Map(documents.map((document) => [documentKey(document), document.file]));
+  const isAsBefore = (file: string): boolean => {
+    const was = before.look.files.get(file)?.stamp;
+    return was !== undefined && was === look.files.get(file)?.stamp;
+  };
+  const lost = [...before.held].filter(([key, file]) => {
+    const holder = kept.get(key);
+    return holder === undefined || (!look.files.has(file) && isAsBefore(holder));
+  });
   if (lost.length === 0) return { kind: 'none' };
   const files = [...new Set(lost.map(([, file]) => file))];
   const emptied = files.filter((file) => look.files.has(file) && !holding.includes(file));
