@@ -49,9 +49,18 @@ async function npmStart(t: Test, more: Environment = {}): Promise<Demo> {
     return lines.map((line) => Number.parseInt(line, 10));
   };
   t.teardown(async () => {
-    for (const pid of await pids()) process.kill(pid, 'SIGKILL');
+    for (const pid of await pids()) send(pid, 'SIGKILL');
   });
   return { npm, temporary, pids };
+}
+
+/** It may have ended just now. */
+function send(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
 }
 
 async function ready({ npm }: Demo): Promise<string> {
@@ -79,6 +88,18 @@ const outcomes: readonly RegExp[] = [
 
 const wellKnown = [3000, 8080, 4191, 4192];
 
+/** Taken by us; by somebody else is as good where they do not let it go, as another test of the demo will. */
+async function held(port: number): Promise<net.Server> {
+  const holder = net.createServer();
+  const listens = (): Promise<boolean> =>
+    new Promise((resolve) => {
+      holder.once('error', () => resolve(false));
+      holder.listen(port, '127.0.0.1', () => resolve(true));
+    });
+  await until(`port ${port}`, listens, { everyMs: 200 }).catch(() => {});
+  return holder;
+}
+
 /** Nobody listens there: what curl asks of it fails. */
 const webProxy = { http_proxy: 'http://127.0.0.1:9', https_proxy: 'http://127.0.0.1:9' };
 
@@ -89,14 +110,7 @@ t.test('what it prints holds, where its ports are taken or a web proxy is set, t
     [[8080, 4192], webProxy],
     [wellKnown, {}],
   ] as const) {
-    const holders = taken.map((port) => net.createServer().listen(port, '127.0.0.1'));
-    await Promise.all(
-      holders.map(
-        (holder) =>
-          // Taken by somebody else is as good.
-          new Promise((resolve) => holder.once('listening', resolve).once('error', resolve)),
-      ),
-    );
+    const holders = await Promise.all(taken.map(held));
     const demo = await npmStart(t, shell);
     const printed = await ready(demo);
     await until('the log of its start', () => demo.npm.stdout().includes(' INFO Listening '));
@@ -131,7 +145,7 @@ t.test('however it ends, nothing is left', { skip }, async (t) => {
     const demo = await npmStart(t);
     await ready(demo);
     // As a terminal does it: all that runs there gets it, and npm hands on what it gets.
-    for (const pid of [demo.npm.pid, ...(await demo.pids())]) process.kill(pid, signal);
+    for (const pid of [demo.npm.pid, ...(await demo.pids())]) send(pid, signal);
     await nothingIsLeft(t, demo);
     await demo.npm.exited;
     t.pass(`all of them get ${signal}`);

@@ -64,8 +64,8 @@ const adminPort = 4191;
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(130_000);
-  await t.test('a pod scrapes itself', { timeout: 120_000 }, podScrapesItself);
+  t.setTimeout(300_000);
+  await t.test('a pod scrapes itself', { timeout: 280_000 }, podScrapesItself);
 }
 
 /** A pod with an interface of its own, and a second namespace that stands for the rest of the cluster. */

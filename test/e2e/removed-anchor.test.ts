@@ -16,10 +16,10 @@ import { openServer, policyEnvironment } from '../support/open-policy.ts';
 import { freePorts } from '../support/ports.ts';
 import { latin1, RawClient } from '../support/raw-http.ts';
 import { startSallyport } from '../support/sallyport.ts';
-import { until } from '../support/until.ts';
+import { crowding, patience, until } from '../support/until.ts';
 import { startWitness } from '../support/witness.ts';
 
-t.setTimeout(90_000);
+t.setTimeout(300_000);
 
 const folder = t.testdir();
 const identity = join(folder, 'identity');
@@ -104,15 +104,15 @@ await t.test('a removed anchor', async (t) => {
   t.ok(await busy.ends(5000), 'it ends with its answer');
   t.match(busy.received.toString(), /connection: close[\s\S]*at last/i, 'which is whole, and says so');
   t.ok(await tunnel.ends(20_000), 'the tunnel is cut');
-  t.ok(performance.now() - since < 20_000, 'within a bounded time');
+  t.ok(performance.now() - since < 20_000 * crowding(), 'within a bounded time');
   t.notOk(
     stay.some((client) => client.ended),
     'nobody else is',
   );
 });
 
-/** Of a certificate that begins a minute ago and has ten seconds left. */
-const shortDays = 70 / 86_400;
+/** Of a certificate that begins a minute ago and has some seconds left: time to call with it. */
+const shortDays = (60 + 4 * patience()) / 86_400;
 const orders = { dnsNames: [workloadName('orders', 'shop')] };
 
 /** With the certificate of who issued it. */

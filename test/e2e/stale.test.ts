@@ -8,13 +8,13 @@ import { scrape } from '../support/metrics.ts';
 import { openAdmin, openServer, policyEnvironment } from '../support/open-policy.ts';
 import { freePort } from '../support/ports.ts';
 import { type Sallyport, startSallyport } from '../support/sallyport.ts';
-import { until } from '../support/until.ts';
+import { patience, until } from '../support/until.ts';
 
 /*
  * What is in force while its files are broken says so: in metrics, in /policy, and when it is mended for how long it was.
  * The lines in between are in test/unit/reload/standing.test.ts, whose clock does not have to be waited for.
  */
-t.setTimeout(120_000);
+t.setTimeout(300_000);
 
 const name = workloadName('web', 'shop');
 
@@ -174,7 +174,8 @@ t.test('before the first good load there is a page, and it says why there is not
 
 t.test('a certificate that is not valid yet is taken when it is, though nothing touches its file again', async (t) => {
   const { sallyport, home } = await started(t);
-  const soon = new Date(Math.ceil(Date.now() / 1000) * 1000 + 6000);
+  // Not before it has been read, and refused.
+  const soon = new Date(Math.ceil(Date.now() / 1000 + 3 * patience()) * 1000);
   const next = testCertificate({ dnsNames: [name], notBefore: soon });
   writeFileSync(join(home, 'identity', 'own.key'), next.keyPem);
   replaceFile(join(home, 'identity', 'own.crt'), next.certificatePem);
@@ -190,7 +191,8 @@ t.test('a certificate that is not valid yet is taken when it is, though nothing 
 
 t.test('our own certificate, and an anchor, expire in the log', async (t) => {
   const home = temporaryFolder(t);
-  const seconds = 6;
+  // It must outlive the start of the proxy.
+  const seconds = Math.min(50, Math.ceil(4 * patience()));
   const notBefore = new Date(Date.now() - 3_600_000);
   const short = testCertificate({ dnsNames: [name], notBefore, days: (3600 + seconds) / 86_400 });
   const port = await freePort();
@@ -202,7 +204,7 @@ t.test('our own certificate, and an anchor, expire in the log', async (t) => {
     },
   });
   const ahead = await sallyport.waitForLog('a warning', ({ code }) => code === 'certificate-expiring');
-  t.match(ahead, { level: 'warn', msg: 'Identity certificate expires soon', subject: `DNS:${name}`, left: /^\ds$/ });
+  t.match(ahead, { level: 'warn', msg: 'Identity certificate expires soon', subject: `DNS:${name}`, left: /^\d\d?s$/ });
   const end = await sallyport.waitForLog('the end', ({ code }) => code === 'certificate-expired', 20_000);
   t.match(end, { level: 'error', msg: 'Identity certificate has expired', notAfter: ahead.notAfter });
   const expires = (await scrape(sallyport.adminPort)).sum('control_identity_cert_expiration_timestamp_seconds');

@@ -22,7 +22,7 @@ const most = 50;
 
 // The slope between two numbers of connections: what code and policy take is in both.
 t.test('memory of an idle session of mutual TLS', { skip, timeout: 280_000 }, async (t) => {
-  t.setTimeout(280_000);
+  t.setTimeout(300_000);
   const folder = temporaryFolder(t);
   const app = await startRawApp(t);
   const [port = 0] = await freePorts(1);

@@ -85,8 +85,9 @@ function ignored(): void {}
 
 t.test('where there is no room for a thread, it is tried again', async (t) => {
   const { sallyport, port } = await startTwoWorkers(t, { env: { WORKER_REFUSALS: '2' } });
-  const lines = sallyport.logs().filter(({ code }) => code === 'worker-died');
-  t.match(lines, [
+  const lines = () => sallyport.logs().filter(({ code }) => code === 'worker-died');
+  await until('a line of each', () => lines().length >= 2);
+  t.match(lines(), [
     { worker: 1, why: 'failed', error: /no thread could be started: .*EAGAIN/, replacedInMs: 100 },
     { worker: 1, why: 'failed', replacedInMs: 200 },
   ]);

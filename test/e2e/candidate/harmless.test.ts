@@ -17,7 +17,7 @@ import { latin1, RawClient } from '../../support/raw-http.ts';
 import { type Sallyport, startSallyport } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
 
-t.setTimeout(240_000);
+t.setTimeout(300_000);
 
 const open: GuardedPort = { from: ['127.0.0.0/8'] };
 
@@ -182,16 +182,16 @@ for (const workers of ['1', '2']) {
     });
     await sallyport.waitForLog('the candidate', ({ msg }) => msg === 'Candidate policy loaded', 20_000);
     const client = await RawClient.open({ port });
-    client.send(Buffer.concat(Array.from({ length: 60 }, () => request)));
-    const answers = await client.responses(Array.from({ length: 60 }, () => 'GET'));
+    client.send(Buffer.concat(Array.from({ length: 200 }, () => request)));
+    const answers = await client.responses(Array.from({ length: 200 }, () => 'GET'));
     const permitted = answers.filter(({ status }) => status === 200).length;
-    t.ok(permitted >= 20, `${permitted} of 60: the candidate has taken no token`);
+    t.ok(permitted >= 20, `${permitted} of 200: the candidate has taken no token`);
     const count = async (labels: Record<string, string>): Promise<number> =>
       (await scrape(sallyport.adminPort)).sum('sallyport_candidate_decisions_total', {
         srv_port: `${port}`,
         ...labels,
       });
-    await until('all to be compared', async () => (await count({})) === 60);
+    await until('all to be compared', async () => (await count({})) === 200);
     t.equal(await count({ enforced: 'permit' }), permitted);
     t.ok((await count({ candidate: 'permit' })) >= 20, 'and has its own');
     t.ok((await count({ candidate: 'rate-limited' })) > 0, 'which are spent as well');

@@ -19,6 +19,7 @@ import {
 import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePort } from '../../support/ports.ts';
 import { type Sallyport, startSallyport } from '../../support/sallyport.ts';
+import { patience } from '../../support/until.ts';
 import { startWitness } from '../../support/witness.ts';
 
 /*
@@ -232,11 +233,14 @@ async function serves(t: Test, port: number, when: string): Promise<void> {
   const started = performance.now();
   t.equal(await http1Outcome(port, http1Request('/other')), '200', `HTTP/1 is served ${when}`);
   t.equal(await http2Outcome(port, requestFields('/other')), '200', `HTTP/2 is served ${when}`);
-  t.ok(performance.now() - started < 6_000, `within seconds (${Math.round(performance.now() - started)} ms)`);
+  t.ok(
+    performance.now() - started < 2_000 * patience(),
+    `within seconds (${Math.round(performance.now() - started)} ms)`,
+  );
 }
 
 const noProc = process.platform === 'linux' ? false : 'the resident set is read from /proc';
-t.setTimeout(150_000);
+t.setTimeout(600_000);
 
 await t.test('floods', { skip: noProc }, async (t) => {
   const chunk = Buffer.alloc(65_536);
@@ -250,7 +254,7 @@ await t.test('floods', { skip: noProc }, async (t) => {
     else (response as ServerResponse).end();
   });
   for (const { title, run, settings = [], ended, connections } of attacks) {
-    await t.test(title, { timeout: 60_000 }, async (t) => {
+    await t.test(title, { timeout: 200_000 }, async (t) => {
       const port = await freePort();
       const inspector = await inspectorEnvironment();
       const sallyport: Sallyport = await startSallyport(t, {

@@ -196,12 +196,12 @@ const rows: readonly Row[] = [
   },
   {
     limit: 'tunnel_idle_timeout',
-    env: { SALLYPORT_TUNNEL_IDLE_TIMEOUT: '1s' },
+    env: { SALLYPORT_TUNNEL_IDLE_TIMEOUT: '3s' },
     run: async (t, { open, tcp }) => {
       const tunnel = await open(tcp, '\x00hello');
       await until('the echo', () => tunnel.received.includes('hello'));
       const started = performance.now();
-      for (let i = 0; performance.now() - started < 2500; i++) {
+      for (let i = 0; performance.now() - started < 7_500; i++) {
         tunnel.send(latin1('.'));
         await until('its echo', () => tunnel.receivedLength > 6 + i);
         await new Promise((resolve) => setTimeout(resolve, 100));
@@ -275,7 +275,7 @@ const rows: readonly Row[] = [
   },
 ];
 
-t.setTimeout(180_000);
+t.setTimeout(600_000);
 // Most of the time is deadlines.
 t.jobs = 4;
 

@@ -8,14 +8,14 @@ import { openAdmin, openServer, policyEnvironment } from '../../support/open-pol
 import { freePorts } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
-import { until } from '../../support/until.ts';
+import { patience, until } from '../../support/until.ts';
 import { startWitness } from '../../support/witness.ts';
 
 /*
  * A permission is worth as much as the policy of this moment: after a revocation the next request on an open connection
  * is refused, and bytes that are now forbidden stop within a second (istio/ztunnel#311, istio#46624).
  */
-t.setTimeout(60_000);
+t.setTimeout(300_000);
 
 for (const { name, env } of lanes) {
   t.test(name, async (t) => {
@@ -70,7 +70,7 @@ for (const { name, env } of lanes) {
     const swapped = performance.now();
 
     t.ok(await forbidden.ends(1_000), 'the forbidden tunnel ends within a second');
-    t.ok(performance.now() - swapped < 1_000);
+    t.ok(performance.now() - swapped < 1_000 * patience());
     t.equal(await ask('/c', 2), 403, 'HTTP/1: the next request on the same connection');
     t.equal(await stream('/d'), 403, 'HTTP/2: the next stream of the same session');
     t.equal(app.requests.length, before, 'the app saw neither');

@@ -17,7 +17,7 @@ import { openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
 import { latin1, RawClient } from '../../support/raw-http.ts';
 import { startSallyport } from '../../support/sallyport.ts';
-import { until } from '../../support/until.ts';
+import { patience, until } from '../../support/until.ts';
 import { startWitness } from '../../support/witness.ts';
 
 /*
@@ -27,7 +27,7 @@ import { startWitness } from '../../support/witness.ts';
 const ownName = workloadName('web', 'shop');
 const callerName = workloadName('orders', 'shop');
 
-t.setTimeout(120_000);
+t.setTimeout(300_000);
 
 const folder = t.testdir();
 const identity = join(folder, 'identity');
@@ -278,7 +278,7 @@ t.test('1,000 half-open handshakes keep nobody out', async (t) => {
   const started = performance.now();
   t.equal(await ask(mesh, options(caller)), '200', 'a workload is served');
   t.equal(await http1Outcome(open, http1Request('/')), '200', 'and so is plain text');
-  t.ok(performance.now() - started < 5_000, `in ${Math.round(performance.now() - started)} ms`);
+  t.ok(performance.now() - started < 1_700 * patience(), `in ${Math.round(performance.now() - started)} ms`);
   const ended = await Promise.all(waiting.map((client) => client.ends(20_000)));
   t.notOk(ended.includes(false), 'each is ended by its deadline');
   for (const client of waiting) client.destroy();

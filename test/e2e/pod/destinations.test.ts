@@ -118,8 +118,8 @@ async function relayed(t: Test): Promise<void> {
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(90_000);
-  await t.test('SALLYPORT_APP_HOST=original', { timeout: 40_000 }, original);
-  await t.test('addresses that are not of the pod', { timeout: 60_000 }, relayed);
-  await t.test("the proxy's own ports, redirected", { timeout: 40_000 }, ownPorts);
+  t.setTimeout(300_000);
+  await t.test('SALLYPORT_APP_HOST=original', { timeout: 280_000 }, original);
+  await t.test('addresses that are not of the pod', { timeout: 280_000 }, relayed);
+  await t.test("the proxy's own ports, redirected", { timeout: 280_000 }, ownPorts);
 }

@@ -141,7 +141,7 @@ async function withoutTheFlag(t: Test): Promise<void> {
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(130_000);
-  await t.test("the pod's own address", { timeout: 90_000 }, ownAddress);
-  await t.test('without --own-address', { timeout: 30_000 }, withoutTheFlag);
+  t.setTimeout(300_000);
+  await t.test("the pod's own address", { timeout: 280_000 }, ownAddress);
+  await t.test('without --own-address', { timeout: 280_000 }, withoutTheFlag);
 }

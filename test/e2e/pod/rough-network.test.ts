@@ -24,7 +24,7 @@ import {
 } from '../../support/pod-network.ts';
 import { callEmojis, type PodApp, startPodApp } from '../../support/pod-programs.ts';
 import type { Sallyport } from '../../support/sallyport.ts';
-import { until } from '../../support/until.ts';
+import { patience, until } from '../../support/until.ts';
 
 // Lost packets, a thin pipe and a long wire: what is allowed arrives whole, what is refused stays refused, and nothing is
 // left behind in the proxy.
@@ -68,7 +68,7 @@ async function startScene(t: Test): Promise<Scene> {
 /** Everything that must come through whole, and what must not come through, from `from` to `host` at these ports. */
 async function traffic(t: Test, { net, app, folder }: Scene, from: Place, host: string, http: number): Promise<void> {
   const upload = join(folder, 'upload.bin');
-  const long = ['--max-time', '40'];
+  const long = ['--max-time', `${15 * patience()}`];
   const [sent, received, meshed, refused] = await Promise.all([
     curl(from, at(host, http, '/upload'), ...long, '--data-binary', `@${upload}`, '--header', 'expect:'),
     curl(from, at(host, http, `/blob?bytes=${downloadBytes}`), ...long, '--output', join(folder, 'received.bin')),
@@ -215,7 +215,7 @@ async function cutWire(t: Test, scene: Scene): Promise<void> {
   const download = curl(
     net.client,
     at(address.pod, 8080, `/blob?bytes=${bytes}`),
-    ...['--limit-rate', '16M', '--max-time', '40', '--output', file],
+    ...['--limit-rate', '16M', '--max-time', `${15 * patience()}`, '--output', file],
   ).finally(() => {
     finished = true;
   });
@@ -233,8 +233,8 @@ async function cutWire(t: Test, scene: Scene): Promise<void> {
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(200_000);
-  await t.test('a rough network', { timeout: 190_000 }, async (t) => {
+  t.setTimeout(600_000);
+  await t.test('a rough network', { timeout: 590_000 }, async (t) => {
     const scene = await startScene(t);
     // What grows once has grown: pools, threads, descriptors.
     await t.test('a smooth one, to begin with', async (t) => {
