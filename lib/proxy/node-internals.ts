@@ -83,12 +83,15 @@ export function setOnListener(server: net.Server, keepAliveMs: number): boolean 
 /**
  * Has a server that listens give away what it accepts, before it makes a stream of it. Errors are events as before.
  *
- * @returns false where Node does not let us: then its `connection` events go on.
+ * @returns how each becomes a stream; null where Node does not let us: then its `connection` events go on.
  */
-export function takeHandles(server: net.Server, take: (handle: AcceptedHandle, make: MakeStream) => void): boolean {
+export function takeHandles(
+  server: net.Server,
+  take: (handle: AcceptedHandle, make: MakeStream) => void,
+): MakeStream | null {
   const listening = handleOf(server);
   const accept = listening?.onconnection;
-  if (listening === null || accept === undefined) return false;
+  if (listening === null || accept === undefined) return null;
   let made: net.Socket | null = null;
   server.on('connection', (socket) => {
     made = socket;
@@ -105,7 +108,20 @@ export function takeHandles(server: net.Server, take: (handle: AcceptedHandle, m
     else take(handle, make);
   };
   Object.assign(listening, { onconnection });
-  return true;
+  return make;
+}
+
+/** What makes the handle of an accepted connection: 0 for one that does not listen. */
+type HandleClass = new (kind: 0) => AcceptedHandle & { open?(fd: number): number };
+
+/** The handle of a connection that another thread has accepted, as if this listener had; null where Node does not let us. */
+export function handleOfDescriptor(server: net.Server, fd: number): AcceptedHandle | null {
+  const listening = handleOf(server);
+  if (listening === null) return null;
+  const handle = new (listening.constructor as HandleClass)(0);
+  if (handle.open?.(fd) === 0) return handle;
+  handle.close();
+  return null;
 }
 
 /** Whether a listener's handle has that callback. Its source says so. */

@@ -40,10 +40,25 @@ export class SharedCount implements Count {
   }
 }
 
-/** Each worker's count. */
+/** Each worker's count, for who has none of them. */
+export class CountsSeen {
+  readonly #counts: Int32Array;
+  readonly workers: number;
+
+  constructor(memory: SharedArrayBuffer) {
+    this.#counts = new Int32Array(memory);
+    this.workers = this.#counts.length / stride;
+  }
+
+  of(worker: number): number {
+    return Atomics.load(this.#counts, worker * stride);
+  }
+}
+
+/** All of them, at one moment. */
 export function countsOf(memory: SharedArrayBuffer): readonly number[] {
-  const counts = new Int32Array(memory);
-  return Array.from({ length: counts.length / stride }, (_, worker) => Atomics.load(counts, worker * stride));
+  const seen = new CountsSeen(memory);
+  return Array.from({ length: seen.workers }, (_, worker) => seen.of(worker));
 }
 
 /** The worker is no more, and has nothing. */

@@ -41,8 +41,8 @@ export class Doors {
   readonly #error: CodedLog['error'];
   readonly #listeners: Listener[] = [];
   #stage: 'open' | 'closed' = 'open';
-  /** Of the doors of all workers. */
-  readonly #arrivals = new Map<number, Arrive>();
+  /** Those of all workers. */
+  readonly #shared = new Map<number, { readonly arrive: Arrive; readonly listener: Listener }>();
 
   constructor(services: ConnectionServices, own: OwnEndpoints, error: CodedLog['error']) {
     this.#services = services;
@@ -58,7 +58,6 @@ export class Doors {
 
   /** Takes connections at a port that is bound already, or will be. */
   async listen(variable: string, at: ListenAt, arrive: Arrive, shared: SharedDoor | null): Promise<Listener> {
-    if (shared !== null) this.#arrivals.set(shared.number, arrive);
     const listener = await listen({
       at,
       onConnection: (incoming) => {
@@ -71,6 +70,7 @@ export class Doors {
       },
     });
     this.#listeners.push(listener);
+    if (shared !== null) this.#shared.set(shared.number, { arrive, listener });
     // A stop may begin while a door is being opened.
     if (this.#stage === 'closed') await listener.close();
     return listener;
@@ -80,10 +80,10 @@ export class Doors {
   take(door: number, fd: number): void {
     turn.arrival();
     try {
-      const incoming = Incoming.stream(new Socket({ fd, allowHalfOpen: true }));
-      const arrive = this.#arrivals.get(door);
-      if (arrive === undefined) incoming.destroy();
-      else this.#arrived(incoming, arrive);
+      const through = this.#shared.get(door);
+      const incoming = through?.listener.adopt(fd) ?? Incoming.stream(new Socket({ fd, allowHalfOpen: true }));
+      if (through === undefined) incoming.destroy();
+      else this.#arrived(incoming, through.arrive);
     } catch (error) {
       internalFault('a connection that was handed over', null, error);
     }

@@ -2,7 +2,7 @@ import type { AddressInfo } from 'node:net';
 import net from 'node:net';
 import { turn } from '../fairness/turn.ts';
 import { Incoming } from '../incoming.ts';
-import { descriptorOf, setOnListener, takeHandles } from '../node-internals.ts';
+import { descriptorOf, handleOfDescriptor, setOnListener, takeHandles } from '../node-internals.ts';
 
 /** Where to listen: at an address, or at what another thread has bound. */
 export type ListenAt =
@@ -22,6 +22,8 @@ export interface Listener {
   readonly address: AddressInfo;
   /** Null where it is closed. */
   descriptor(): number | null;
+  /** A connection that has been accepted elsewhere from what is listened to here too; null where only a stream can be made of it. */
+  adopt(fd: number): Incoming | null;
   /** Stops accepting; open connections go on. */
   close(): Promise<void>;
 }
@@ -53,7 +55,8 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     else server.once('error', reject).listen({ fd: at.fd, backlog }, resolve);
   });
   const isSet = inherited && setOnListener(server, keepAliveMs);
-  if (!isSet || !takeHandles(server, (handle, make) => arrived(Incoming.bare(handle, make)))) {
+  const make = isSet ? takeHandles(server, (handle, make) => arrived(Incoming.bare(handle, make))) : null;
+  if (make === null) {
     server.on('connection', (socket) => {
       if (inherited && !isSet) socket.setNoDelay(true).setKeepAlive(true, keepAliveMs);
       arrived(Incoming.stream(socket));
@@ -64,6 +67,10 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   return {
     address: server.address() as AddressInfo,
     descriptor: () => descriptorOf(server),
+    adopt: (fd) => {
+      const handle = make === null ? null : handleOfDescriptor(server, fd);
+      return handle === null || make === null ? null : Incoming.bare(handle, make);
+    },
     close: () => new Promise((resolve) => server.close(() => resolve())),
   };
 }

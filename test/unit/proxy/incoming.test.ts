@@ -2,6 +2,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
+import { loadDescriptors } from '../../../lib/proxy/accept/descriptors.ts';
 import { listen } from '../../../lib/proxy/accept/listener.ts';
 import type { Incoming } from '../../../lib/proxy/incoming.ts';
 import { hasUnread, loadSocketCalls } from '../../../lib/proxy/socket-calls.ts';
@@ -186,6 +187,37 @@ t.test('what comes first is waited for without a stream', { skip }, async (t) =>
     t.same(told, wanted, name);
     t.equal(incoming.bytesRead, bytesRead, `${name}: bytes read`);
   }
+});
+
+t.test('a connection that was accepted elsewhere is as bare, and as good a stream', { skip }, async (t) => {
+  const here = await listen({
+    at: { host: '127.0.0.1', port: 0 },
+    onConnection: () => t.fail('nobody connects here'),
+    onError: (error) => t.fail(error.message),
+  });
+  t.teardown(() => here.close());
+  const descriptors = loadDescriptors();
+  for (const way of ['bare', 'stream']) {
+    const { client, incoming, received } = await accepted(t, 'asked');
+    const copy = descriptors.duplicate(incoming.descriptor ?? -1) ?? -1;
+    incoming.destroy();
+    const adopted = here.adopt(copy);
+    if (adopted === null) throw new Error('it was not taken');
+    t.ok(adopted.isBare, way);
+    if (way === 'bare') {
+      t.equal(adopted.receive().toString(), 'asked');
+      t.ok(adopted.sendLast('told', Buffer.alloc(0)) && adopted.endQuietly());
+    } else {
+      const [bytes] = await once(adopted.socket, 'data');
+      t.equal(String(bytes), 'asked');
+      adopted.socket.end('told');
+    }
+    await once(client, 'end');
+    t.equal(received(), 'told', way);
+    client.destroy();
+    adopted.destroy();
+  }
+  t.equal(here.adopt(-1), null, 'what is no descriptor');
 });
 
 t.test('a long first read is told as long as it was', { skip }, async (t) => {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { fairerOwner } from '../../../../lib/app/workers/fairer-owner.ts';
+import { fairerOwner, surplusOfPassing } from '../../../../lib/app/workers/fairer-owner.ts';
 
 const all = (): boolean => true;
 
@@ -30,6 +30,17 @@ t.test('whose a connection is that has come', async (t) => {
   for (const [counts, self, isOpen, owner] of rows) {
     t.equal(fairerOwner(counts, self, isOpen), owner, `${counts.join()} at ${self}`);
   }
+});
+
+t.test('where they come and go, less is handed over, and what stays is not left to one', async (t) => {
+  const rows: readonly (readonly [counts: number[], owner: number | null])[] = [
+    [[8, 0], null],
+    [[9, 0], 1],
+    [[12, 4], null],
+    [[20, 8], null],
+    [[21, 8], 1],
+  ];
+  for (const [counts, owner] of rows) t.equal(fairerOwner(counts, 0, all, surplusOfPassing), owner, counts.join());
 });
 
 t.test('connections that stay are divided evenly, whoever accepts them', async (t) => {
