@@ -13,8 +13,6 @@ export interface MicroBenchmark {
   readonly name: string;
   readonly about: string;
   readonly main: string;
-  /** What Node is told besides; none where left out. */
-  readonly flags?: readonly string[];
   /** What must be installed. */
   readonly needs: readonly Program[];
 }
@@ -39,8 +37,6 @@ export const microBenchmarks: readonly MicroBenchmark[] = [
     name: 'replay',
     about: 'recorded decisions read and decided again in a second of one core, by how many of them are different',
     main: 'replay-main.ts',
-    // As bin/sallyport does: else what is kept at the beginning makes V8 take all that is made later for long-lived.
-    flags: ['--no-allocation-site-pretenuring'],
     needs: [],
   },
   {
@@ -100,10 +96,10 @@ export function progress(doing: string): void {
 }
 
 /** Each in a process of its own: a heap that another has filled is slower. @throws with what it printed when it fails. */
-export function runMicro({ name, main, flags = [] }: MicroBenchmark, options: MicroOptions): Promise<MicroResult> {
+export function runMicro({ name, main }: MicroBenchmark, options: MicroOptions): Promise<MicroResult> {
   const path = fileURLToPath(new URL(main, import.meta.url));
   const args = [
-    ...['--expose-gc', ...flags, path],
+    ...['--expose-gc', path],
     ...(options.quick ? ['--quick'] : []),
     ...(options.requests === null ? [] : [`--requests=${options.requests}`]),
   ];

@@ -74,8 +74,8 @@ export class Returning<Value> {
 const mostLuck = 64;
 /** A power of two, and several for each text that is kept. */
 const metPlaces = 4 * mostKept;
-/** Texts. */
-const keptAtOnce = 4096;
+/** Texts. Were all of a first megabyte kept, V8 would take all that is made later for long-lived, and collect it dearly. */
+const keptAtOnce = 128;
 
 /** Of the bytes from one place to another; nothing but a help to tell them apart. */
 export function hashOfBytes(bytes: DataView, from: number, to: number): number {

@@ -57,13 +57,16 @@ export function groupText({ carried, method, shape }: Group): string {
   return carried === 'bytes' ? 'bytes' : `${method} ${shape.replace(/^= /, '')}`;
 }
 
-/** Bounds of what is kept, however long the log. `chars`: of the questions that are kept, in all. */
+/**
+ * Bounds of what is kept, however long the log. `chars`: of the questions that are kept, in all. Of `uses` most takes the policy
+ * that is made of them, which is read to be held against the log: 100,000 are 3 MB of it, and some 900 MB of memory.
+ */
 const most = {
   groups: 20_000,
   paths: 64,
   values: 64,
   addresses: 64,
-  uses: 400_000,
+  uses: 100_000,
   refused: 100_000,
   chars: 128 * 1024 * 1024,
 } as const;
