@@ -13,7 +13,7 @@ function pretender(t: Test, name: string, says: string): string {
   const file = join(t.testdirName, name);
   writeFileSync(
     file,
-    `#!/bin/sh\nfor word; do case $word in --version) case $1 in --version|--max-semi-*) ${says}; exit;; esac;; esac; done\necho ran "$@"\n`,
+    `#!/bin/sh\nfor word; do case $word in --version) case $1 in --version|--max-semi-*|--single-*) ${says}; exit;; esac;; esac; done\necho ran "$@"\n`,
   );
   chmodSync(file, 0o755);
   return file;
@@ -87,12 +87,14 @@ t.test('a Node without one of the flags runs without it, and that is said', asyn
   }
 });
 
-t.test('flags are for what serves', async (t) => {
+t.test('most flags are for what serves', async (t) => {
   t.testdir();
   const node = pretender(t, 'node', `echo v${major + 1}.0.0`);
   for (const command of ['run', 'demo'])
     t.match(launch(node, command).stdout, /^ran --max-semi-space-size=4 --single-threaded-gc /, command);
-  for (const command of ['who', 'diff', 'check', 'replay', 'health', '--version', ''])
+  for (const command of ['replay', 'suggest'])
+    t.match(launch(node, command).stdout, /^ran --single-threaded-gc --disable-warning=/, command);
+  for (const command of ['who', 'diff', 'check', 'health', '--version', ''])
     t.match(launch(node, command).stdout, /^ran --disable-warning=ExperimentalWarning /, command);
 });
 
