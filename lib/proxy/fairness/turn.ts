@@ -23,7 +23,7 @@ const turnBytes = 512 * 1024;
 const turnReaders = turnBytes / (64 * 1024);
 
 /** Milliseconds of one turn for work that was put off; what is left then waits for the next. */
-const turnMs = 1;
+const turnMs = 2;
 
 /**
  * Milliseconds of one turn for large transfers while they are few and have the proxy to themselves: to stop a reader and let

@@ -12,10 +12,7 @@ export interface HandshakeSocket extends Ending {
 }
 
 /** Handshakes that may end in a turn, each a third of a millisecond's work: certificates and signatures are verified. */
-const endsPerTurn = 2;
-
-/** Of those that are not read, so many are again in the next turn. Not all of them have been answered by their clients. */
-const readPerTurn = 8;
+const endsPerTurn = 8;
 
 /**
  * Lets TLS handshakes begin a few at a time. OpenSSL answers a ClientHello with a signature, on this thread, in the ticks
@@ -82,7 +79,7 @@ export class HandshakeTurns {
 
   #readOn(): void {
     this.#ended = 0;
-    let left = readPerTurn;
+    let left = endsPerTurn;
     for (const socket of this.#held) {
       if (left-- === 0) break;
       this.#held.delete(socket);
