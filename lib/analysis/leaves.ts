@@ -1,9 +1,11 @@
+import { byteText } from '../policy/bytes.ts';
 import { hostName } from '../policy/decide/host-groups.ts';
+import { foldName } from '../policy/decide/query-readings.ts';
 import { groupNames, type Link, type RuleChain } from './chains.ts';
 import { type Conditions, GatheredTests, type GivenParts, type Witness } from './conditions.ts';
 import { type PathClass, PathSpace } from './paths.ts';
 import type { Shapes } from './shapes.ts';
-import type { Test } from './tests.ts';
+import { type Test, testKey } from './tests.ts';
 
 /** Hosts that policies tell apart. */
 export type HostClass =
@@ -51,6 +53,8 @@ export interface LeafSearch {
   readonly wanted: 'all' | 'different';
   /** Header names of which some of the policies refuse other spellings. */
   readonly aliases: readonly string[];
+  /** Whether a parameter may be read as another one that is looked for. */
+  readonly parametersMeet: boolean;
   readonly unexamined: (what: string) => void;
 }
 
@@ -154,6 +158,8 @@ class Walk {
   readonly #place: LeafPlace;
   readonly #cursors: Cursor[];
   readonly #gathering: GatheredTests;
+  /** What is asked of each request besides, since other readings of it ask. */
+  readonly #besides: readonly Test[];
   /** Pairs of cursors of two policies that stand for the same chain; null where they do not match. */
   readonly #pairs: readonly (readonly [Cursor, Cursor])[] | null;
 
@@ -166,6 +172,8 @@ class Walk {
     });
     this.#gathering = new GatheredTests(place.path, place.paths, search.scope, search.unexamined);
     this.#pairs = search.wanted === 'all' ? null : this.#matched(chains);
+    const links = this.#cursors.flatMap((cursor) => cursor.links);
+    this.#besides = search.parametersMeet ? besides(links) : [];
   }
 
   #matched(chains: readonly RuleChain[]): (readonly [Cursor, Cursor])[] | null {
@@ -183,6 +191,12 @@ class Walk {
     if (this.#allAlike()) return;
     const open = this.#cursors.find(({ found }) => found === undefined);
     if (open === undefined) {
+      const asked = this.#besides.find((test) => this.#gathering.status(test) === undefined);
+      if (asked !== undefined) {
+        yield* this.#supposed(asked, true);
+        yield* this.#supposed(asked, false);
+        return;
+      }
       const witness = this.#gathering.witness();
       if (witness === null) return;
       const { holding, failing } = this.#gathering;
@@ -200,6 +214,12 @@ class Walk {
     yield* this.#advance(open);
     open.at = at;
     open.found = undefined;
+  }
+
+  *#supposed(test: Test, holds: boolean): Generator<Leaf> {
+    if (!this.#gathering.push(test, holds)) return;
+    yield* this.leaves();
+    this.#gathering.pop(holds);
   }
 
   /** Looks at one chain until it is decided; whatever has to be asked of the request is first supposed to hold, then not. */
@@ -249,6 +269,27 @@ class Walk {
       }) ?? false
     );
   }
+}
+
+/**
+ * Whatever is asked of one of several parameters that may be read as each other, of each of them; and all else that is asked
+ * together with one of them.
+ */
+function besides(links: readonly Link[]): readonly Test[] {
+  const matches = links.flatMap(({ tests }) => tests.flatMap((test) => (test.kind === 'query' ? [test.match] : [])));
+  const groups = [...Map.groupBy(matches, ({ name }) => foldName(byteText(name))).values()];
+  const meeting = groups.filter((group) => group.some(({ name }) => name !== group[0]?.name));
+  const crossed = meeting.flatMap((group): Test[] =>
+    [...new Set(group.map(({ name }) => name))].flatMap((name) =>
+      group.map((match) => ({ kind: 'query', match: { ...match, name } })),
+    ),
+  );
+  const names = new Set(meeting.flatMap((group) => group.map(({ name }) => name)));
+  const together = links.filter(({ tests }) =>
+    tests.some((test) => test.kind === 'query' && names.has(test.match.name)),
+  );
+  const all = [...crossed, ...together.flatMap(({ tests }) => tests)];
+  return [...new Map(all.map((test) => [testKey(test), test])).values()];
 }
 
 /** For each place a number for the links from there on; the last is that of none. */

@@ -11,7 +11,7 @@ import { nameHolds, type TlsClass } from './callers.ts';
 import { chainsOf, type RuleChain } from './chains.ts';
 import type { AskedGrants, ClientCell, ClientSpace } from './clients.ts';
 import { type Leaf, leavesOf } from './leaves.ts';
-import { hasOtherReadings } from './other-readings.ts';
+import { hasOtherReadings, parametersMeet } from './other-readings.ts';
 import { type Answered, type Judge, limitText, outcomeKey } from './outcome.ts';
 import { tableShape } from './outlines.ts';
 import { clientSpace } from './port-clients.ts';
@@ -140,12 +140,22 @@ export class PortWork {
   }
 
   *#requests(manner: Manner, space: ClientSpace, tests: readonly NamedMatch[]): Generator<QuestionBlock> {
-    const { shapes, scope, unexamined, sides } = this.#options;
+    const { shapes, scope, unexamined } = this.#options;
     const tables = manner.modes.map((mode, i) => ({ chains: this.#chainsOf(i, mode) }));
     const respelled = tables.some(({ chains }) => chains.some(({ role }) => role.startsWith('folded')));
-    const wanted = sides.length > 1 && this.#routesDecide(manner) ? 'different' : 'all';
     const groups = new Map<string, { readonly protocols: readonly AskedProtocol[]; readonly leaves: Leaf[] }>();
-    const routes = this.#ports.flatMap(({ routes, tlsProbes }) => [routes, tlsProbes]);
+    const routes = this.#tables();
+    const meet = parametersMeet(routes);
+    const wanted = this.#ports.length > 1 && this.#routesDecide(manner) && !meet ? 'different' : 'all';
+    const search = {
+      tables,
+      shapes,
+      scope,
+      wanted,
+      aliases: this.#aliases(),
+      parametersMeet: meet,
+      unexamined,
+    } as const;
     const file = (leaf: Leaf): void => {
       const own = protocolsOf(leaf, manner.protocols);
       if (own.length === 0) return;
@@ -161,8 +171,12 @@ export class PortWork {
       if (group === undefined) groups.set(key, { protocols, leaves: [leaf] });
       else group.leaves.push(leaf);
     };
-    for (const leaf of leavesOf({ tables, shapes, scope, wanted, aliases: this.#aliases(), unexamined })) file(leaf);
+    for (const leaf of leavesOf(search)) file(leaf);
     for (const { protocols, leaves } of groups.values()) yield* this.#group(manner, protocols, leaves, space, tests);
+  }
+
+  #tables(): readonly (RouteTable | null)[] {
+    return this.#ports.flatMap(({ routes, tlsProbes }) => [routes, tlsProbes]);
   }
 
   /** Whether requests that find the same can only be decided alike by both policies. */
@@ -257,14 +271,16 @@ export class PortWork {
     ask: (client: ClientCell) => QuestionBlock['example'],
   ): Generator<QuestionBlock> {
     const compares = this.#options.sides.length > 1;
+    const [asked] = requests ?? [];
+    const isRead = asked !== undefined && hasOtherReadings(asked.witness, this.#tables());
     const byOutcome = new Map<
       string,
       { outcomes: readonly Answered[]; clients: ClientCell[]; example: QuestionBlock['example'] }
     >();
     for (const client of cells) {
-      if (compares && this.#surelyAlike(client, requests?.[0])) continue;
+      if (compares && !isRead && this.#surelyAlike(client, asked)) continue;
       const example = ask(client);
-      const outcomes = this.#outcomes(example, client, requests?.[0]);
+      const outcomes = this.#outcomes(example, client, asked);
       const keys = outcomes.map(outcomeKey);
       if (compares && keys[0] === keys[1]) continue;
       const known = byOutcome.get(keys.join('|'));

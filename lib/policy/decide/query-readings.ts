@@ -38,6 +38,11 @@ export class QueryNames {
     }
   }
 
+  /** The names by what servers may take for one name. */
+  get folded(): ReadonlyMap<string, readonly string[]> {
+    return this.#folded;
+  }
+
   /** @returns a sentence where the query cannot be examined whole. One character per byte throughout. */
   read(query: string): QueryReadings | string {
     if (query === '') return empty;
@@ -103,7 +108,8 @@ function add(to: Map<string, string[]>, name: string, value: string): void {
   else values.push(value);
 }
 
-function foldName(name: string): string {
+/** What servers may take for one name has one folded name. */
+export function foldName(name: string): string {
   if (/^[a-z0-9_-]*$/.test(name)) return name;
   const bracket = name.indexOf('[', 1);
   const whole = bracket === -1 ? name : name.slice(0, bracket);

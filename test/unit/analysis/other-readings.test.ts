@@ -3,7 +3,8 @@ import { partition } from '../../../lib/analysis/partition.ts';
 import { explain } from '../../../lib/policy/explain.ts';
 import { askedQuestion, blockHas } from '../../support/analysis.ts';
 import { ip } from '../../support/policy-fixtures.ts';
-import { comparedWorkload, sideOf } from '../../support/two-policies.ts';
+import fc from '../../support/properties.ts';
+import { comparedWorkload, missed, sideOf } from '../../support/two-policies.ts';
 
 /*
  * A path with an escape, or a query, may be read as another one, whose route lets in other clients: what becomes of it says
@@ -96,3 +97,49 @@ for (const [title, documents] of rows) {
     }
   });
 }
+
+const parameter = fc.oneof(
+  fc.record({ name: fc.constantFrom('x', 'X', 'y'), value: fc.constantFrom('1', '2') }),
+  fc.record({
+    name: fc.constantFrom('x', 'X'),
+    type: fc.constant('RegularExpression'),
+    value: fc.constantFrom('.*', '[12]', '1'),
+  }),
+);
+const match = fc.record({
+  path: fc.constantFrom({ value: '/' }, { value: '/a' }),
+  queryParams: fc.array(parameter, { maxLength: 2 }),
+});
+const matches = fc.array(match, { minLength: 1, maxLength: 3 });
+const policy = fc
+  .tuple(matches, matches, fc.constantFrom('some', 'others'))
+  .map(([some, others, to]) => [
+    server,
+    route('some', ...some),
+    route('others', ...others),
+    ...grant('one', to, first),
+  ]);
+const values = ['1', '2'];
+const queries = ['x', 'X', 'y'].flatMap((name) => values.map((value) => `${name}=${value}`));
+
+t.test('parameters of policies that may be read as each other are compared', (t) => {
+  const asked = [
+    ...queries,
+    ...queries.flatMap((one) => queries.map((other) => `${one}&${other}`)),
+    'x=1&X=2&y=1',
+    'z=1',
+  ];
+  const questions = asked.map((query) => ({
+    ...{ port: 8080, ip: ip('10.1.2.3'), host: 'web', identity: first, path: `/a?${query}` },
+  }));
+  const tally = { asked: 0, different: 0, byReading: 0 };
+  /** Where a name is in neither policy, it is another spelling of one that is. */
+  const hasBoth = (pair: unknown): boolean =>
+    ['x', 'X'].every((name) => JSON.stringify(pair).includes(`"name":"${name}"`));
+  for (const pair of fc.sample(fc.tuple(policy, policy), { numRuns: 100, seed: 1 }).filter(hasBoth)) {
+    const paths = missed(pair, questions, tally).map(({ path }) => path);
+    t.same(paths, [], JSON.stringify(pair));
+  }
+  t.ok(tally.different > 1000, `${tally.different} are different`);
+  t.end();
+});
