@@ -29,17 +29,24 @@ process.on('SIGUSR2', () => setImmediate(() => { throw new Error('planted and lo
 process.on('SIGHUP', () => void Promise.reject('planted rejection'));
 `;
 
-/** Ends when the connection does. A client that is to meet with the fault sends nothing, so that somebody has to listen to it. */
-function connectFrom(localAddress: string, port: number): Promise<string> {
+/**
+ * Ends when the connection does. A client that is to meet with the fault sends a part of a request, so that somebody has to
+ * listen for the rest.
+ *
+ * @param connected waited for before anything is sent.
+ */
+function connectFrom(localAddress: string, port: number, connected: () => unknown = () => {}): Promise<string> {
   return new Promise((resolve) => {
-    const socket = connect({ host: '127.0.0.1', port, localAddress });
+    const socket = connect({ host: '127.0.0.1', port, localAddress }, async () => {
+      await connected();
+      socket.write(localAddress === faulty ? 'GET' : 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+    });
     let got = '';
     socket.on('data', (chunk) => {
       got += chunk;
     });
     socket.on('error', () => {});
     socket.on('close', () => resolve(got));
-    if (localAddress !== faulty) socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
   });
 }
 
@@ -72,13 +79,15 @@ t.test('a fault ends its connection, is told, and many turn /ready and then /liv
   t.equal(await connectFrom(faulty, port), '', 'closed');
   t.match(await connectFrom('127.0.0.1', port), /^HTTP\/1.1 502 /, 'others are served');
   const line = await sallyport.waitForLog('the fault', ({ msg }) => msg === 'Internal error');
-  t.match(line, { level: 'error', where: 'a new connection', ended: 'connection' });
+  // By when its first bytes have come.
+  t.match(line, { level: 'error', where: /^(a new connection|detection)$/, ended: 'connection' });
   t.match(line.stack, /^at .*connection\.ts:/s, 'with its stack');
   t.ok(String(line.error).length <= 1100, 'cut to a length');
   t.equal(await faults(), 1);
   t.equal(await get(healthPort, '/ready'), '200 ready');
 
-  await connectFrom(faulty, port);
+  // Another connection that comes later has been answered: this one was taken before it sends anything.
+  t.equal(await connectFrom(faulty, port, () => connectFrom('127.0.0.1', port)), '', 'closed, too');
   sallyport.child.process.kill('SIGHUP');
   await until('a third fault', async () => (await faults()) === 3);
   t.equal(await get(healthPort, '/ready'), '503 not ready: internal-errors');
@@ -100,7 +109,7 @@ t.test('a fault ends its connection, is told, and many turn /ready and then /liv
   t.equal(shown.length, 10, 'a swarm does not flood the log');
   t.match(shown, [
     {},
-    {},
+    { where: 'detection', ended: 'connection' },
     { where: 'an unhandled rejection', ended: 'nothing' },
     { error: 'Error: planted and loose' },
   ]);
