@@ -68,6 +68,7 @@ const utterances: readonly Utterance[] = [
     pattern: /\bstderr\.write\(/g,
     allowed: new Map([
       ['bin/arguments.ts', 'complain: the way with a code'],
+      ['bin/existing-policy.ts', 'problems, which have codes'],
       ['bin/explain-policy.ts', 'problems, which have codes'],
       ['bin/inject.ts', 'problems and workloads'],
       ['bin/main.ts', 'usage, UsageError, and what nobody has foreseen'],
