@@ -15,6 +15,8 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => 
 
 const atOnce = 32;
 const requestTimeoutMs = 20_000;
+/** All come from one address, which may have half of them unless told otherwise. */
+const limits = { SALLYPORT_MAX_CONNECTIONS: '12000', SALLYPORT_MAX_CONNECTIONS_PER_CLIENT: '12000' };
 
 interface Wanted {
   readonly mutualTls: boolean;
@@ -29,7 +31,8 @@ async function measure({ mutualTls, count }: Wanted): Promise<(string | number)[
     const appPort = await startApp(bench, 'http1');
     const port = await bench.freePort();
     const site = { bench, name: 'idle', carriage: 'http1', mutualTls, listenPort: port, appPort } as const;
-    const { pid } = await bench.start('proxy', await sallyport.configure(site), [port]);
+    const proxy = await sallyport.configure(site);
+    const { pid } = await bench.start('proxy', { ...proxy, env: { ...proxy.env, ...limits } }, [port]);
     const host = mutualTls ? bench.credentials.serverName : `127.0.0.1:${port}`;
     const dial = (): Socket => {
       const tcp = connectTcp({ host: '127.0.0.1', port });
