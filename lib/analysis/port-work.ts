@@ -272,13 +272,13 @@ export class PortWork {
   ): Generator<QuestionBlock> {
     const compares = this.#options.sides.length > 1;
     const [asked] = requests ?? [];
-    const isRead = asked !== undefined && hasOtherReadings(asked.witness, this.#tables());
+    const mayBeAlike = compares && !(asked !== undefined && hasOtherReadings(asked.witness, this.#tables()));
     const byOutcome = new Map<
       string,
       { outcomes: readonly Answered[]; clients: ClientCell[]; example: QuestionBlock['example'] }
     >();
     for (const client of cells) {
-      if (compares && !isRead && this.#surelyAlike(client, asked)) continue;
+      if (mayBeAlike && this.#surelyAlike(client, asked)) continue;
       const example = ask(client);
       const outcomes = this.#outcomes(example, client, asked);
       const keys = outcomes.map(outcomeKey);
