@@ -4,6 +4,7 @@ import { identityOfName } from '../lib/identity-name.ts';
 import { hostPort, type IpAddress, parseIp } from '../lib/ip.ts';
 import { parseCidr, withoutHostBits } from '../lib/policy/networks.ts';
 import type { Workload } from '../lib/policy/workload.ts';
+import { valueText } from '../lib/printable.ts';
 
 /*
  * What a question can be answered without, and what the person who asks it should know: a name that no certificate gives, a
@@ -30,7 +31,7 @@ type Trust = Pick<Workload, 'trustDomain' | 'controlPlaneNamespace'>;
 export function notedIdentity(given: string, trust: Trust): Noted<string | null> {
   const identity = identityOfName(given);
   if (identity === null) {
-    const message = `no certificate gives the identity ${JSON.stringify(given)}: this is decided for a client without one`;
+    const message = `no certificate gives the identity ${valueText(given)}: this is decided for a client without one`;
     return { value: null, notes: [{ code: 'no-identity-name', message, hint: nameHint(given) }] };
   }
   const { name } = identity;

@@ -5,6 +5,7 @@ import type { IpAddress } from '../lib/ip.ts';
 import type { ExplainQuery } from '../lib/policy/explain.ts';
 import { nearestName } from '../lib/policy/nearest.ts';
 import { portsOfServer, serverPortNames, serviceAccountIdentity, type Workload } from '../lib/policy/workload.ts';
+import { valueText } from '../lib/printable.ts';
 import type { GivenQuestion } from '../lib/records/record.ts';
 import { UsageError } from './arguments.ts';
 import { type Noted, notedClient, notedIdentity, notesOfArrival } from './explain-notes.ts';
@@ -96,7 +97,7 @@ function oneOf<T extends string>(
   const given = text(question, field);
   const found = allowed.find((value) => value === given);
   if (given !== undefined && found === undefined) {
-    throw new BadQuestion(field, `${JSON.stringify(given)} is none of ${allowed.join(', ')}`);
+    throw new BadQuestion(field, `${valueText(given)} is none of ${allowed.join(', ')}`);
   }
   return found;
 }
@@ -111,7 +112,7 @@ function identityOf(question: GivenQuestion, workload: Workload): string | undef
   const named = typeof account === 'string' ? accountText(account) : account;
   const { name, namespace = workload.namespace } = named as { readonly name?: unknown; readonly namespace?: unknown };
   if (typeof name !== 'string' || typeof namespace !== 'string' || !isLabel(namespace) || name === '') {
-    throw new BadQuestion('serviceAccount', `${JSON.stringify(account)} is not NAMESPACE/NAME`);
+    throw new BadQuestion('serviceAccount', `${valueText(account)} is not NAMESPACE/NAME`);
   }
   return serviceAccountIdentity(workload, namespace, name);
 }
@@ -130,27 +131,27 @@ function isLabel(text: string): boolean {
 function portOf({ port }: GivenQuestion, workload: Workload, nameIt: Asked['nameIt']): number {
   if (port === undefined || port === null) throw new BadQuestion('port', 'is missing');
   if (typeof port !== 'number' && typeof port !== 'string') {
-    throw new BadQuestion('port', `${JSON.stringify(port)} is not a port`);
+    throw new BadQuestion('port', `${valueText(port)} is not a port`);
   }
   const number = portNumber(String(port));
   if (number !== undefined) return number;
   const [named, ...others] = portsOfServer(workload, String(port));
   if (named !== undefined && others.length === 0) return named;
   if (named !== undefined) {
-    throw new BadQuestion('port', `${JSON.stringify(port)} names several ports: ${[named, ...others].join(', ')}`);
+    throw new BadQuestion('port', `${valueText(port)} names several ports: ${[named, ...others].join(', ')}`);
   }
-  if (!/^[A-Za-z_][\w-]*$/.test(String(port))) throw new BadQuestion('port', `${JSON.stringify(port)} is not a port`);
+  if (!/^[A-Za-z_][\w-]*$/.test(String(port))) throw new BadQuestion('port', `${valueText(port)} is not a port`);
   const nearest = nearestName(String(port), serverPortNames(workload));
-  const remedy = nameIt?.(String(port)) ?? `name it with --pod-port ${port}=N`;
+  const remedy = nameIt?.(String(port)) ?? `name it with --pod-port ${String(port).slice(0, 63)}=N`;
   const hint = nearest === undefined ? remedy : `did you mean ${nearest}?`;
-  throw new BadQuestion('port', `${JSON.stringify(port)} is no port of the pod; ${hint}`);
+  throw new BadQuestion('port', `${valueText(port)} is no port of the pod; ${hint}`);
 }
 
 function clientOf(question: GivenQuestion): Noted<IpAddress> {
   const given = text(question, 'client');
   if (given === undefined) throw new BadQuestion('client', 'is missing');
   const noted = notedClient(given);
-  if (noted === null) throw new BadQuestion('client', `${JSON.stringify(given)} is not an IP address`);
+  if (noted === null) throw new BadQuestion('client', `${valueText(given)} is not an IP address`);
   return noted;
 }
 
@@ -161,7 +162,7 @@ function headersOf({ headers }: GivenQuestion): readonly (readonly [string, stri
     const values: unknown[] = Array.isArray(given) ? given : [given];
     return values.map((value): [string, string] => {
       if (typeof value === 'string') return [name, value];
-      throw new BadQuestion('headers', `${JSON.stringify(name)} is neither a string nor a list of strings`);
+      throw new BadQuestion('headers', `${valueText(name)} is neither a string nor a list of strings`);
     });
   });
 }

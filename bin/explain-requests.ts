@@ -1,14 +1,14 @@
-import { createReadStream } from 'node:fs';
-import { createInterface } from 'node:readline';
-import { fileFault } from '../lib/config/file-fault.ts';
 import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import { jsonText } from '../lib/printable.ts';
 import { type ReadLine, readLine } from '../lib/records/line.ts';
+import { type BadPlace, LineReader } from '../lib/records/lines.ts';
 import { BadLine, type GivenQuestion } from '../lib/records/record.ts';
-import { complain, type Io, UsageError } from './arguments.ts';
+import { complain, type Io } from './arguments.ts';
 import { withNotes } from './explain-notes.ts';
 import { answerOf, type ExplainedPolicy } from './explain-policy.ts';
 import { type Asked, BadQuestion, queryFrom, unreadFields } from './explain-query.ts';
+import { LoggedQuestions } from './explain-records.ts';
+import { logSource } from './log-files.ts';
 import { Progress } from './progress.ts';
 import { drained } from './standard-output.ts';
 
@@ -21,92 +21,123 @@ export interface Requests {
   readonly port: string | null;
 }
 
-/** What the lines have in common, said once behind the answers. */
-interface Tally {
-  number: number;
-  logged: number;
-  others: number;
-  readonly unread: Set<string>;
-}
-
 /** One answer a line, in order; lines of a log that are about something else have none. */
 export async function answerLines(requests: Requests, io: Io): Promise<ExitStatus> {
-  const { file } = requests;
-  const input: NodeJS.ReadableStream = file === '-' ? io.stdin : createReadStream(file);
-  const tally: Tally = { number: 0, logged: 0, others: 0, unread: new Set() };
-  const progress = new Progress(io.stderr);
-  let status: ExitStatus = 0;
-  // A stream that fails ends the loop below with nothing said; its error is kept and thrown after it.
-  const failed = new Promise<never>((_, reject) => input.once('error', reject));
-  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
-  const answered = (async () => {
-    for await (const line of lines) {
-      tally.number += 1;
-      progress.say(() => `${tally.number} lines read`);
-      if (line.trim() === '') continue;
-      if (io.stdout.destroyed) return;
-      const output = answerLine(requests, line, tally);
-      if (output === null) continue;
-      if ('error' in output) status = usageExit;
-      if (!io.stdout.write(`${jsonText(output)}\n`)) await drained(io.stdout);
-    }
-  })();
+  const answers = new AnsweredLines(requests, io);
+  const { name, bytes } = logSource(requests.file, io, '--requests: ');
   try {
-    await Promise.race([answered, failed]);
-  } catch (error) {
-    const { why, remedy } = fileFault(file, error);
-    throw new UsageError('requests-unreadable', `--requests: ${file} cannot be read: ${why}`, remedy);
+    await answers.read({ name, bytes: whileRead(bytes, io.stdout) });
   } finally {
-    progress.end();
+    answers.end();
   }
-  sayTally(tally, io);
-  return status;
+  answers.sayTally();
+  return answers.status;
 }
 
-function sayTally({ logged, others, unread }: Tally, io: Io): void {
-  for (const message of unread) complain(io, 'warning', { code: 'unread-field', message, hint: '' });
-  const said: string[] = [];
-  if (logged > 0) said.push(`${logged} lines are of a log, which has no header fields and, of decisions, no queries`);
-  if (others > 0) said.push(`${others} are about no request and were passed over`);
-  if (said.length > 0) complain(io, 'warning', { code: 'log-lines', message: said.join('; '), hint: '' });
-}
-
-function answerLine({ policy, asked, port }: Requests, line: string, tally: Tally): object | null {
-  try {
-    const read = readLine(line);
-    const given = questionIn(read);
-    if (given === null) {
-      tally.others += 1;
-      return null;
-    }
-    const question = port === null || given.port !== undefined ? given : { ...given, port };
-    if (read.kind === 'question') for (const message of unreadFields(question)) tally.unread.add(message);
-    const { value, notes } = queryFrom(question, asked);
-    const answer = withNotes(answerOf(policy, value), notes);
-    if (read.kind === 'question') return answer;
-    if (read.kind === 'recorded') return { ...answer, recorded: read.record.decided?.verdict };
-    tally.logged += 1;
-    return read.kind === 'logged' ? { ...answer, logged: read.logged } : answer;
-  } catch (error) {
-    if (!(error instanceof BadQuestion) && !(error instanceof BadLine)) throw error;
-    const where = `line ${tally.number}: ${error.field === null ? '' : `"${error.field}" `}`;
-    return { error: `${where}${error.message}`, code: error.code };
+/** Until what reads the answers has gone: then nobody needs the rest. */
+async function* whileRead(bytes: AsyncIterable<Uint8Array>, stdout: Io['stdout']): AsyncGenerator<Uint8Array> {
+  for await (const piece of bytes) {
+    if (stdout.destroyed) return;
+    yield piece;
   }
 }
 
-/** What a line asks; null where it asks nothing. */
-function questionIn(line: ReadLine): GivenQuestion | null {
-  switch (line.kind) {
-    case 'question':
-      return line.given;
-    case 'logged':
-    case 'recorded': {
-      const { question } = line.record;
-      // Of a connection that was refused at once nobody knows what would have come on it: asked is whether it would be, still.
-      return question.protocol === 'accept' ? { ...question, protocol: 'tcp' } : question;
+class AnsweredLines extends LineReader {
+  readonly #requests: Requests;
+  readonly #io: Io;
+  readonly #progress: Progress;
+  readonly #logged: LoggedQuestions;
+  status: ExitStatus = 0;
+  /** What the lines have in common, said once behind the answers. */
+  readonly #tally = { logged: 0, others: 0, unread: new Set<string>() };
+  #drained: Promise<void> | null = null;
+
+  constructor(requests: Requests, io: Io) {
+    super();
+    this.#requests = requests;
+    this.#io = io;
+    this.#progress = new Progress(io.stderr);
+    this.#logged = new LoggedQuestions(requests.policy, requests.port);
+  }
+
+  end(): void {
+    this.#progress.end();
+  }
+
+  sayTally(): void {
+    const { logged, others, unread } = this.#tally;
+    for (const message of unread) complain(this.#io, 'warning', { code: 'unread-field', message, hint: '' });
+    const said: string[] = [];
+    if (logged > 0) said.push(`${logged} lines are of a log, which has no header fields and, of decisions, no queries`);
+    if (others > 0) said.push(`${others} are about no request and were passed over`);
+    if (said.length > 0) complain(this.#io, 'warning', { code: 'log-lines', message: said.join('; '), hint: '' });
+  }
+
+  protected override waits(): Promise<void> | null {
+    this.#progress.say(() => `${this.line} lines read`);
+    const drained = this.#drained;
+    this.#drained = null;
+    return drained;
+  }
+
+  protected override take(bytes: Buffer, _view: DataView, from: number, to: number, isEnded: boolean): void {
+    if (this.#io.stdout.destroyed) return;
+    try {
+      const text = this.text(bytes, from, to);
+      if (text.trim() === '') return;
+      const output = this.#answer(readLine(text));
+      if (output !== null) this.#write(output);
+    } catch (error) {
+      if (error instanceof BadQuestion) this.#refused(this.line, error);
+      else if (error instanceof BadLine) this.refuse(error, bytes, from, to, isEnded);
+      else throw error;
     }
-    case 'lost':
-    case 'other':
-      return null;
+  }
+
+  protected override bad({ line, message }: BadPlace): void {
+    if (!this.#io.stdout.destroyed) this.#refused(line, { field: null, message, code: 'bad-line' });
+  }
+
+  #refused(
+    line: number,
+    { field, message, code }: { readonly field: string | null; readonly message: string; readonly code: string },
+  ): void {
+    this.status = usageExit;
+    const where = line === 0 ? this.file : `line ${line}`;
+    this.#write({ error: `${where}: ${field === null ? '' : `"${field}" `}${message}`, code });
+  }
+
+  #write(output: object): void {
+    const { stdout } = this.#io;
+    if (!stdout.write(`${jsonText(output)}\n`)) this.#drained ??= drained(stdout);
+  }
+
+  #answer(line: ReadLine): object | null {
+    const { policy, asked } = this.#requests;
+    switch (line.kind) {
+      case 'question': {
+        const question = this.#withPort(line.given);
+        for (const message of unreadFields(question)) this.#tally.unread.add(message);
+        const { value, notes } = queryFrom(question, asked);
+        return withNotes(answerOf(policy, value), notes);
+      }
+      case 'logged':
+      case 'recorded': {
+        const { record } = line;
+        const { value, notes } = queryFrom(this.#withPort(this.#logged.questionOf(record)), asked);
+        const answer = withNotes(answerOf(policy, value), [...notes, ...this.#logged.notesOf(record)]);
+        if (line.kind === 'recorded') return { ...answer, recorded: record.decided?.verdict };
+        this.#tally.logged += 1;
+        return { ...answer, logged: line.logged };
+      }
+      default:
+        this.#tally.others += 1;
+        return null;
+    }
+  }
+
+  #withPort(given: GivenQuestion): GivenQuestion {
+    const { port } = this.#requests;
+    return port === null || given.port !== undefined ? given : { ...given, port };
   }
 }

@@ -43,7 +43,7 @@ export async function readLogs(
   const progress = new Progress(io.stderr);
   const said = new Map<string, number>();
   try {
-    return await readRecords([...paths.map((path) => sourceOf(path, io)), ...running], {
+    return await readRecords([...paths.map((path) => logSource(path, io)), ...running], {
       record,
       bad({ file, line, message, remedy }) {
         const times = (said.get(file) ?? 0) + 1;
@@ -67,8 +67,9 @@ function sayRest(file: string, others: number, io: Io): void {
   complain(io, 'warning', { code: 'bad-line', message, hint: '' });
 }
 
-function sourceOf(path: string, io: Io): LogSource {
-  return path === '-' ? { name: 'stdin', bytes: bytesOf(io.stdin) } : { name: path, bytes: fileBytes(path) };
+/** @param flag with which messages begin, where the path was not a word by itself. */
+export function logSource(path: string, io: Io, flag = ''): LogSource {
+  return path === '-' ? { name: 'stdin', bytes: bytesOf(io.stdin) } : { name: path, bytes: fileBytes(path, flag) };
 }
 
 async function* bytesOf(stream: NodeJS.ReadableStream): AsyncGenerator<Uint8Array> {
@@ -76,11 +77,11 @@ async function* bytesOf(stream: NodeJS.ReadableStream): AsyncGenerator<Uint8Arra
 }
 
 /** @throws UsageError where the file cannot be read, or no further. */
-async function* fileBytes(path: string): AsyncGenerator<Uint8Array> {
+async function* fileBytes(path: string, flag: string): AsyncGenerator<Uint8Array> {
   try {
     yield* createReadStream(path, { highWaterMark: chunkBytes }) as AsyncIterable<Buffer>;
   } catch (error) {
     const { why, remedy } = fileFault(path, error);
-    throw new UsageError('requests-unreadable', `${path} cannot be read: ${why}`, remedy);
+    throw new UsageError('requests-unreadable', `${flag}${path} cannot be read: ${why}`, remedy);
   }
 }

@@ -24,7 +24,7 @@ export const main: Main<'replay'> = async (line, io) => {
   const command = exampleCommand(paths, line);
   if (line.has('json')) io.stdout.write(`${jsonText(replayJson(comparison, read, command))}\n`);
   else io.stdout.write(replayText(comparison, read, command, io.stdout));
-  if (comparison.differences().some(({ change }) => change !== 'moved')) return 1;
+  if (comparison.decidesOtherwise) return 1;
   return read.bad > 0 ? usageExit : 0;
 };
 

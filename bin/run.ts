@@ -1,4 +1,5 @@
 import { type App, startApp } from '../lib/app.ts';
+import { helpersGoBehindTraffic } from '../lib/behind-traffic.ts';
 import { readConfig } from '../lib/config/config.ts';
 import { hostFor } from '../lib/config/host.ts';
 import { CodedError } from '../lib/errors/coded-error.ts';
@@ -26,6 +27,7 @@ interface Running {
 
 /** Starts, waits for a signal or for the admin server's /shutdown, drains. */
 export async function run(io: Io, running: Running): Promise<ExitStatus> {
+  helpersGoBehindTraffic();
   const host = await hostFor(io.env);
   const read = readConfig(io.env, host);
   if (!read.ok) {

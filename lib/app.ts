@@ -52,7 +52,8 @@ export interface App {
  */
 export async function startApp(options: AppOptions): Promise<App> {
   const { config, log, build } = options;
-  checkNode({ redirected: config.inboundListen !== null }, (fields, message) => log.logger.warn(fields, message));
+  const uses = { redirected: config.inboundListen !== null, secured: config.identity !== null };
+  checkNode(uses, (fields, message) => log.logger.warn(fields, message));
   const soundness = new Soundness();
   const readiness = new Readiness(soundness);
   const sharing = await startSharing(config);
@@ -114,7 +115,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     ignoreFaults();
   };
   const sequence = stopSequence({ config, plane, doors, workers, readiness, release, log: log.logger });
-  const rehearsal = () => rehearse({ config, termination: identity.termination() });
+  const rehearsal = (when: 'start' | 'quiet') => rehearse({ when, config, termination: identity.termination() });
   const admin = adminOf({
     ...{ readiness, soundness, workers, telemetry, policy, identity, candidate, decisions, log },
     shutdown: () => void sequence.stop(),
@@ -123,7 +124,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     const healthAddress = await openHealth(config, doors, health);
     await identity.source?.start();
     // Policy is read by another thread, and this one has nothing to do meanwhile.
-    await Promise.all([policy.start(), rehearsal()]);
+    await Promise.all([policy.start(), rehearsal('start')]);
     candidate?.start();
     const { addresses, listeners } = await openDoors({ config, own, policy, admin, warn }, doors, workers.others);
     await workers.open(listeners, own.ports);
@@ -131,7 +132,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     return {
       addresses: { ...addresses, health: healthAddress },
       stopped: sequence.stopped,
-      rehearse: rehearsal,
+      rehearse: () => rehearsal('quiet'),
       stop: () => sequence.stop(),
     };
   } catch (error) {

@@ -55,3 +55,15 @@ export function wrapped(text: string, width: number, hang = 0): string {
   }
   return [...lines, line].join('\n');
 }
+
+/** Characters of a value that are shown of it. */
+const mostShown = 100;
+
+/** What was given in place of something else, as messages call it: short, and however deep it is. */
+export function valueText(value: unknown): string {
+  if (typeof value === 'string') {
+    return JSON.stringify(value.length > mostShown ? `${value.slice(0, mostShown)}…` : value);
+  }
+  if (Array.isArray(value)) return 'a list';
+  return typeof value === 'object' && value !== null ? 'an object' : String(value);
+}

@@ -6,15 +6,20 @@ export interface WrkOptions {
   readonly connections: number;
   /** A new connection for each request. */
   readonly close: boolean;
+  /** A path for each request that none before it had: nothing that is decided holds for the next. */
+  readonly otherPaths?: boolean;
   /** A GET where absent. */
   readonly request?: Omit<Http1Request, 'headers'>;
 }
 
 /** wrk keeps its report to itself; this hands it over as JSON, with a mark to find it by. */
 const mark = 'wrk-summary ';
-const script = (request: string): string => `
+const sameRequest = 'return text';
+const otherPath = 'count = count + 1; return (text:gsub(" / ", " /" .. count .. " ", 1))';
+const script = (request: string, next: string): string => `
 local text = ${JSON.stringify(request)}
-request = function() return text end
+local count = 0
+request = function() ${next} end
 done = function(summary, latency)
   local errors = summary.errors
   io.write(string.format('${mark}{"requests":%d,"bytes":%d,"micros":%d,"p50":%d,"p99":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d}\\n',
@@ -27,13 +32,13 @@ type Summary = Record<'requests' | 'bytes' | 'micros' | 'p50' | 'p99' | (typeof 
 const errorKinds = ['connect', 'read', 'write', 'status', 'timeout'] as const;
 
 /** HTTP/1.1 from one thread. wrk counts wrong statuses itself; wrong bodies show in the number of bytes. */
-export function wrk({ connections, close, request = { method: 'GET' } }: WrkOptions): Load {
+export function wrk({ connections, close, otherPaths = false, request = { method: 'GET' } }: WrkOptions): Load {
   return async ({ bench, port, host, seconds }) => {
     const asked = requestText({ ...request, headers: close ? ['Connection: close'] : [] }, host);
     const expected = await answerBytes(port, asked);
     const args = [
       ...['--threads', '1', '--connections', String(connections), '--duration', `${seconds}s`],
-      ...['--script', bench.write('wrk.lua', script(asked))],
+      ...['--script', bench.write(`wrk-${port}.lua`, script(asked, otherPaths ? otherPath : sameRequest))],
       `http://127.0.0.1:${port}/`,
     ];
     const { stdout } = await bench.run('load', { command: 'wrk', args }, seconds * 1000 + graceMs);

@@ -26,16 +26,25 @@ export interface Want {
 /** The search became too large to say whether there is such a text. */
 export class TooLarge extends Error {}
 
+/** What searches may yet look at, several of them together: so many states, each of as many automata as are asked. */
+export interface Effort {
+  left: number;
+}
+
 const mostStates = 20_000;
+const mostOfOneSearch = 10_000_000;
 
 /** The shortest text that is as wanted, of the plainest characters; null where there is none. @throws {TooLarge} */
-export function textOf(wants: readonly Want[], accept: (text: string) => boolean = () => true): string | null {
+export function textOf(wants: readonly Want[], effort: Effort = { left: mostOfOneSearch }): string | null {
+  const end = Math.max(0, effort.left - mostOfOneSearch);
   const runes = alphabet(wants.flatMap(({ machine }) => machine.bounds));
   const first = wants.map(({ machine }) => machine.start);
   const seen = new Set([first.join()]);
   const queue: { readonly states: readonly number[]; readonly text: string }[] = [{ states: first, text: '' }];
   for (const { states, text } of queue) {
-    if (wants.every(({ machine, holds }, i) => isHeld(machine, states[i]) === holds) && accept(text)) return text;
+    if (wants.every(({ machine, holds }, i) => isHeld(machine, states[i]) === holds)) return text;
+    effort.left -= runes.length * wants.length;
+    if (effort.left < end) throw new TooLarge();
     for (const rune of runes) {
       const next = states.map((state, i) => (state === dead ? dead : (wants[i] as Want).machine.step(state, rune)));
       if (next.some((state, i) => state === dead && (wants[i] as Want).holds)) continue;
@@ -198,7 +207,7 @@ function takes(instruction: PatternInstruction, rune: number): boolean {
 const nothing: TextMachine = { bounds: [], start: 0, step: () => dead, holds: () => false };
 
 const machines = new Map<string, TextMachine>();
-const mostMachines = 4096;
+const mostMachines = 16_384;
 
 /** The automaton of a regular expression that must match whole values. */
 export function patternMachine(source: string, ignoreCase = false): TextMachine {

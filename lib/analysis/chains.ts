@@ -27,10 +27,15 @@ export interface RuleChain {
   /** Chains of two policies that stand for the same thing have the same. */
   readonly role: string;
   readonly hosts: readonly string[];
-  /** Those of the rules that count for a host. */
-  literals(host: string): Literals;
-  /** In order of precedence. `host` is as policy compares it. */
-  links(host: string, cls: PathClass, paths: PathSpace): readonly Link[];
+  /** What counts for a host, which is as policy compares it. */
+  of(host: string): HostChain;
+}
+
+/** A chain as requests for one host meet it. */
+export interface HostChain {
+  readonly literals: Literals;
+  /** In order of precedence. */
+  links(cls: PathClass, paths: PathSpace): readonly Link[];
 }
 
 export interface Literals {
@@ -88,43 +93,33 @@ function chains(outline: TableOutline, role: string, folded: boolean): RuleChain
 const noLiterals: Literals = { exact: [], prefixes: [] };
 
 function simple(role: string, links: readonly Link[]): RuleChain {
-  return { role, hosts: [], literals: () => noLiterals, links: () => links };
+  return { role, hosts: [], of: () => ({ literals: noLiterals, links: () => links }) };
 }
 
 /** Paths of two segments and more: what a call of gRPC has. */
 const anyCall = '/[^/]*/.*';
 
-/** The routes of one host name. */
-interface GroupTable {
-  readonly literals: Literals;
-  links(cls: PathClass, paths: PathSpace): readonly Link[];
-}
-
 class TableChain implements RuleChain {
   readonly role: string;
   readonly hosts: readonly string[];
-  readonly #groups: ReadonlyMap<string | null, GroupTable>;
+  readonly #groups: ReadonlyMap<string | null, HostChain>;
 
-  constructor(role: string, groups: readonly (readonly [string | null, GroupTable])[]) {
+  /** @param groups the routes of each host name. */
+  constructor(role: string, groups: readonly (readonly [string | null, HostChain])[]) {
     this.role = role;
     this.#groups = new Map(groups);
     this.hosts = groups.flatMap(([host]) => host ?? []);
   }
 
-  literals(host: string): Literals {
-    const groups = this.#groupsOf(host);
-    return {
-      exact: groups.flatMap(({ literals }) => literals.exact),
-      prefixes: groups.flatMap(({ literals }) => literals.prefixes),
+  of(host: string): HostChain {
+    const groups = groupNames(host).flatMap((name) => this.#groups.get(name) ?? []);
+    const [only] = groups;
+    if (only !== undefined && groups.length === 1) return only;
+    const literals = {
+      exact: groups.flatMap((group) => group.literals.exact),
+      prefixes: groups.flatMap((group) => group.literals.prefixes),
     };
-  }
-
-  links(host: string, cls: PathClass, paths: PathSpace): readonly Link[] {
-    return this.#groupsOf(host).flatMap((group) => group.links(cls, paths));
-  }
-
-  #groupsOf(host: string): GroupTable[] {
-    return groupNames(host).flatMap((name) => this.#groups.get(name) ?? []);
+    return { literals, links: (cls, paths) => groups.flatMap((group) => group.links(cls, paths)) };
   }
 }
 
@@ -139,8 +134,10 @@ interface Ranked extends Link {
   readonly rank: number;
 }
 
-function byRank(lists: readonly (readonly Ranked[] | undefined)[]): Ranked[] {
-  return lists.flatMap((list) => list ?? []).sort((a, b) => a.rank - b.rank);
+/** @param lists each of them by rank itself. */
+function byRank(lists: readonly (readonly Ranked[] | undefined)[]): readonly Ranked[] {
+  const filled = lists.filter((list) => list !== undefined && list.length > 0) as (readonly Ranked[])[];
+  return filled.length < 2 ? (filled[0] ?? []) : filled.flat().sort((a, b) => a.rank - b.rank);
 }
 
 function filed(map: Map<string, Ranked[]>, keys: Iterable<string>, link: Ranked): void {
@@ -156,7 +153,7 @@ function spelled(literal: string, folded: boolean): readonly string[] {
   return folded ? foldsOf(byteText(literal)).map(textOfBytes) : [literal];
 }
 
-class HttpTable implements GroupTable {
+class HttpTable implements HostChain {
   readonly literals: Literals;
   readonly #exact = new Map<string, Ranked[]>();
   readonly #prefix = new Map<string, Ranked[]>();
@@ -186,22 +183,18 @@ class HttpTable implements GroupTable {
   links(cls: PathClass, paths: PathSpace): readonly Link[] {
     const path = comparedPath(cls);
     const patterns = path === null ? this.#patterns : definite(this.#patterns, path);
-    const above = [...paths.above(cls)];
     // Matches of the whole path come first: exact, regular expressions, and a prefix that is all of it.
     const whole = path === null || path === '*' ? undefined : path === '/' ? '' : path;
-    const first =
-      path === null ? byRank([patterns]) : byRank([this.#exact.get(path), patterns, this.#wholePrefix(whole)]);
-    const rest = above.filter((prefix) => prefix !== whole).flatMap((prefix) => byRank([this.#prefix.get(prefix)]));
-    return [...first, ...rest];
-  }
-
-  #wholePrefix(whole: string | undefined): readonly Ranked[] | undefined {
-    return whole === undefined ? undefined : this.#prefix.get(whole);
+    const exact = path === null ? undefined : this.#exact.get(path);
+    const first = byRank([exact, patterns, whole === undefined ? undefined : this.#prefix.get(whole)]);
+    const rest = paths.above(cls).filter((prefix) => prefix !== whole && this.#prefix.has(prefix));
+    return rest.length === 0 ? first : [...first, ...rest.flatMap((prefix) => this.#prefix.get(prefix) ?? [])];
   }
 }
 
 /** The expressions that match a path, which are then no question any more. */
-function definite(patterns: readonly Ranked[], path: string): Ranked[] {
+function definite(patterns: readonly Ranked[], path: string): readonly Ranked[] {
+  if (patterns.length === 0) return patterns;
   return patterns.flatMap((link) => {
     const [first, ...tests] = link.tests;
     return first?.kind === 'path' && patternHolds(first.pattern, path) ? [{ ...link, tests }] : [];
@@ -210,7 +203,7 @@ function definite(patterns: readonly Ranked[], path: string): Ranked[] {
 
 const post: Test = { kind: 'method', method: 'POST' };
 
-class GrpcTable implements GroupTable {
+class GrpcTable implements HostChain {
   readonly literals: Literals;
   readonly #methods = new Map<string, Ranked[]>();
   readonly #services = new Map<string, Ranked[]>();
@@ -242,8 +235,9 @@ class GrpcTable implements GroupTable {
 
   links(cls: PathClass, paths: PathSpace): readonly Link[] {
     const path = comparedPath(cls);
-    const above = [...paths.above(cls)];
-    const of = (map: ReadonlyMap<string, Ranked[]>): Ranked[] => byRank(above.map((prefix) => map.get(prefix)));
+    const above = paths.above(cls);
+    const of = (map: ReadonlyMap<string, Ranked[]>): readonly Ranked[] =>
+      byRank(above.map((prefix) => map.get(prefix)));
     // Named without a method, a service is no call.
     const services = path !== null && this.#services.has(path) ? [] : of(this.#services);
     const sure = (links: readonly Ranked[]): readonly Ranked[] =>
@@ -271,12 +265,11 @@ class ProbeChain implements RuleChain {
     });
   }
 
-  literals(): Literals {
-    return { exact: [...this.#byPath.keys()], prefixes: [] };
-  }
-
-  links(_host: string, cls: PathClass): readonly Link[] {
-    return cls.kind === 'one' ? byRank([this.#byPath.get(cls.path)]) : [];
+  of(): HostChain {
+    return {
+      literals: { exact: [...this.#byPath.keys()], prefixes: [] },
+      links: (cls) => (cls.kind === 'one' ? (this.#byPath.get(cls.path) ?? []) : []),
+    };
   }
 }
 

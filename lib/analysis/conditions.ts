@@ -1,8 +1,8 @@
 import type { NamedMatch } from '../policy/route-rule.ts';
-import { TooLarge } from './automaton.ts';
+import { type Effort, TooLarge } from './automaton.ts';
 import { comparedPath, type PathClass, type PathSpace } from './paths.ts';
 import { type Test, testKey } from './tests.ts';
-import { valueHolds, valuesFor } from './values.ts';
+import { patternHolds, valueHolds, valuesFor } from './values.ts';
 
 /** What a set of requests has in common, as far as rules have asked: tests that hold, and tests that do not. */
 export interface Conditions {
@@ -45,8 +45,12 @@ export class GatheredTests {
   readonly #paths: PathSpace;
   readonly #given: GivenParts;
   readonly #unexamined: (what: string) => void;
+  readonly #effort: Effort;
+  /** A path of the class for which the tests of paths that are gathered are as they are; null: none is known yet. */
+  #sample: string | null = null;
 
-  constructor(cls: PathClass, paths: PathSpace, given: GivenParts, unexamined: (what: string) => void) {
+  constructor(cls: PathClass, paths: PathSpace, given: GivenParts, effort: Effort, unexamined: (what: string) => void) {
+    this.#effort = effort;
     this.#cls = cls;
     this.#paths = paths;
     this.#given = given;
@@ -107,7 +111,7 @@ export class GatheredTests {
           if (!holds && !this.#has(test.kind, test.match.name)) return true;
           return this.#values(test.kind, test.match.name) !== null;
         case 'path':
-          return this.#path() !== null;
+          return this.#isPathLeft(test.pattern, holds);
         case 'identity':
           return this.#identity();
         case 'method':
@@ -129,7 +133,13 @@ export class GatheredTests {
   #values(kind: 'header' | 'query', name: string): readonly string[] | null {
     const of = (tests: readonly Test[]): NamedMatch[] =>
       tests.flatMap((test) => (test.kind === kind && test.match.name === name ? [test.match] : []));
-    return valuesFor(kind, of(this.holding), of(this.failing), !(kind === 'header' && singular.has(name)));
+    return valuesFor(
+      kind,
+      of(this.holding),
+      of(this.failing),
+      !(kind === 'header' && singular.has(name)),
+      this.#effort,
+    );
   }
 
   /** One name has at most one value, and expressions are left to the classes of clients. */
@@ -143,38 +153,48 @@ export class GatheredTests {
     return named && !of(this.failing).some((test) => valueHolds(test, exact.value));
   }
 
+  #isPathLeft(pattern: string, holds: boolean): boolean {
+    if (this.#sample !== null && patternHolds(pattern, this.#sample) === holds) return true;
+    const found = this.#path();
+    if (found !== null) this.#sample = found;
+    return found !== null;
+  }
+
   #path(): string | null {
     const of = (tests: readonly Test[]): string[] =>
       tests.flatMap((test) => (test.kind === 'path' ? [test.pattern] : []));
-    return this.#paths.sample(this.#cls, of(this.holding), of(this.failing));
+    return this.#paths.sample(this.#cls, of(this.holding), of(this.failing), this.#effort);
   }
 
   witness(): Witness | null {
-    const names = (kind: 'header' | 'query'): string[] => [
-      ...new Set(this.holding.flatMap((test) => (test.kind === kind ? [test.match.name] : []))),
-    ];
-    const fields = (kind: 'header' | 'query'): (readonly [string, string])[] => [
-      ...[...((kind === 'header' ? this.#given.headers : this.#given.query) ?? [])].flatMap(([name, values]) =>
-        values.map((value) => [name, value] as const),
-      ),
-      ...names(kind).flatMap((name) => (this.#values(kind, name) ?? []).map((value) => [name, value] as const)),
-    ];
-    const path = this.#path();
+    const path = this.#sample ?? this.#path();
     if (path === null) return null;
-    const refused = new Set(this.failing.flatMap((test) => (test.kind === 'method' ? [test.method] : [])));
     return {
-      method: this.#method ?? methods.find((method) => !refused.has(method)) ?? fresh(refused),
+      method: this.#method ?? this.#otherMethod(),
       path,
-      headers: fields('header'),
-      query: fields('query'),
+      headers: this.#fields('header', this.#given.headers),
+      query: this.#fields('query', this.#given.query),
       bare: !this.failing.some(({ kind }) => kind === 'bare'),
       grpc: this.holding.some(({ kind }) => kind === 'grpc'),
     };
   }
-}
 
-function fresh(refused: ReadonlySet<string>): string {
-  for (let i = 1; ; i++) if (!refused.has(`ANY${i}`)) return `ANY${i}`;
+  #otherMethod(): string {
+    const refused = new Set<string>();
+    for (const test of this.failing) if (test.kind === 'method') refused.add(test.method);
+    const usual = methods.find((method) => !refused.has(method));
+    if (usual !== undefined) return usual;
+    for (let i = 1; ; i++) if (!refused.has(`ANY${i}`)) return `ANY${i}`;
+  }
+
+  #fields(kind: 'header' | 'query', given: GivenParts['headers']): (readonly [name: string, value: string])[] {
+    const fields: (readonly [string, string])[] = [];
+    const names = new Set<string>();
+    if (given !== undefined) for (const [name, values] of given) for (const value of values) fields.push([name, value]);
+    for (const test of this.holding) if (test.kind === kind) names.add(test.match.name);
+    for (const name of names) for (const value of this.#values(kind, name) ?? []) fields.push([name, value]);
+    return fields;
+  }
 }
 
 function given(fields: ReadonlyMap<string, readonly string[]> | undefined, match: NamedMatch): boolean | undefined {

@@ -3,7 +3,9 @@ import { rangesText } from './addresses.ts';
 import type { AskedProtocol, QuestionBlock } from './blocks.ts';
 import type { TlsClass } from './callers.ts';
 import type { HostClass, Leaf } from './leaves.ts';
-import type { PathClass, PathSpace } from './paths.ts';
+import { type MergedTests, mergedLeaves } from './merged-leaves.ts';
+import { pathsText } from './path-texts.ts';
+import type { PathClass } from './paths.ts';
 import { type Test, testKey } from './tests.ts';
 
 /*
@@ -105,7 +107,7 @@ function nameText(tls: TlsClass): string[] {
 
 /** What all of the leaves are, put together where they differ in nothing that counts. */
 export function requestsText(leaves: readonly Leaf[]): RequestsText[] {
-  const merged = withoutIrrelevant(leaves);
+  const merged = mergedLeaves(leaves, hostText);
   const byHost = new Map<
     string,
     { readonly leaf: Leaf; readonly conditions: readonly string[]; readonly classes: PathClass[] }
@@ -148,67 +150,8 @@ function hostText(host: HostClass): string {
   }
 }
 
-interface MergedLeaf {
-  readonly leaf: Leaf;
-  /** By key, whether it holds. */
-  readonly tests: ReadonlyMap<string, readonly [test: Test, holds: boolean]>;
-}
-
-/** Two leaves that only one test sets apart are one without it. */
-function withoutIrrelevant(leaves: readonly Leaf[]): MergedLeaf[] {
-  let merged: MergedLeaf[] = leaves.map((leaf) => ({
-    leaf,
-    tests: new Map(
-      [...leaf.holding.map((test) => [test, true] as const), ...leaf.failing.map((test) => [test, false] as const)]
-        // Clients are told by their names elsewhere, and calls by their protocol.
-        .filter(([{ kind }]) => kind !== 'identity' && kind !== 'grpc')
-        .map((pair) => [testKey(pair[0]), pair]),
-    ),
-  }));
-  for (;;) {
-    const next = mergedOnce(merged);
-    if (next.length === merged.length) return next;
-    merged = next;
-  }
-}
-
-function mergedOnce(leaves: readonly MergedLeaf[]): MergedLeaf[] {
-  const kept = new Map<string, MergedLeaf>();
-  const textOf = ({ leaf, tests }: MergedLeaf, without: string | null): string =>
-    JSON.stringify([
-      hostText(leaf.host),
-      pathKey(leaf.path),
-      [...tests].flatMap(([key, [, holds]]) => (key === without ? [] : [`${key} ${holds}`])).sort(),
-    ]);
-  for (const each of leaves) kept.set(textOf(each, null), each);
-  const partners = new Map<string, MergedLeaf>();
-  for (const [text, each] of [...kept]) {
-    for (const [key, [, holds]] of each.tests) {
-      const place = `${key} ${textOf(each, key)}`;
-      const other = partners.get(place);
-      const isOther =
-        other !== undefined && other !== each && kept.get(textOf(other, null)) === other && kept.has(text);
-      if (!isOther || other.tests.get(key)?.[1] === holds) {
-        partners.set(place, each);
-        continue;
-      }
-      const tests = new Map(each.tests);
-      tests.delete(key);
-      kept.delete(text);
-      kept.delete(textOf(other, null));
-      const joined = { leaf: each.leaf, tests };
-      kept.set(textOf(joined, null), joined);
-      break;
-    }
-  }
-  return [...kept.values()];
-}
-
-function pathKey(path: PathClass): string {
-  return path.kind === 'one' ? `= ${path.path}` : path.kind === 'below' ? `< ${path.prefix}` : path.method;
-}
-
-function conditionTexts(tests: MergedLeaf['tests']): string[] {
+function conditionTexts(tests: MergedTests): string[] {
+  if (tests.size === 0) return [];
   const texts = [...tests.values()].map(([test, holds]) => conditionText(test, holds));
   // A method that is named says that it is none of the others.
   const named = [...tests.values()].some(([test, holds]) => test.kind === 'method' && holds);
@@ -239,51 +182,4 @@ function conditionText(test: Test, holds: boolean): string {
     default:
       return testKey(test);
   }
-}
-
-/** Paths, then what lies below prefixes from the longest on. */
-function innerFirst({ classes }: PathSpace): PathClass[] {
-  const length = (cls: PathClass): number =>
-    cls.kind === 'one' ? Number.POSITIVE_INFINITY : cls.kind === 'below' ? cls.prefix.length : -1;
-  return [...classes].sort((a, b) => length(b) - length(a));
-}
-
-const mostBut = 5;
-
-/** Null for every path. */
-function pathsText(classes: readonly PathClass[], space: PathSpace): string[] | null {
-  const had = new Set(classes.map(pathKey));
-  if (space.classes.every((cls) => had.has(pathKey(cls)))) return null;
-  const but = new Map<string, string[]>();
-  const rows: { readonly text: string; readonly below: string | null }[] = [];
-  for (const cls of innerFirst(space)) {
-    const above = space.parentOf(cls);
-    const has = had.has(pathKey(cls));
-    const parentHas = above !== null && had.has(`< ${above}`);
-    if (cls.kind === 'one') {
-      const prefix = cls.path === '/' ? '' : cls.path;
-      const twin = space.isPrefix(prefix) ? had.has(`< ${prefix}`) : null;
-      // One that has all below it as well is told there.
-      if (has && !parentHas && twin !== true) rows.push({ text: cls.path, below: null });
-      if (!has && parentHas && twin !== false) but.set(above, [...(but.get(above) ?? []), cls.path]);
-    } else if (cls.kind === 'below') {
-      const point = cls.prefix === '' ? '/' : cls.prefix;
-      const whole = had.has(`= ${point}`);
-      if (has && !parentHas) rows.push({ text: whole ? `${cls.prefix}[/…]` : `${cls.prefix}/…`, below: cls.prefix });
-      if (has && parentHas && !whole) but.set(above, [...(but.get(above) ?? []), point]);
-      if (!has && parentHas)
-        but.set(above, [...(but.get(above) ?? []), whole ? `${cls.prefix}/…` : `${cls.prefix}[/…]`]);
-      if (has && parentHas)
-        for (const path of but.get(cls.prefix) ?? []) but.set(above, [...(but.get(above) ?? []), path]);
-    } else if (has && !had.has('< '))
-      rows.push({ text: cls.method === 'OPTIONS' ? 'OPTIONS *' : 'CONNECT', below: null });
-  }
-  return rows.map(({ text, below }) => {
-    const except = below === null ? [] : (but.get(below) ?? []);
-    const shown = except.slice(0, mostBut).join(', ');
-    const more = except.length > mostBut ? ` and ${except.length - mostBut} more` : '';
-    const own = text === '[/…]' ? 'any path' : text === '/…' ? 'any path but /' : text;
-    if (except.length === 0) return own;
-    return own === 'any path but /' ? `${own}, ${shown}${more}` : `${own} but ${shown}${more}`;
-  });
 }

@@ -1,5 +1,6 @@
 import { hostName } from '../policy/decide/host-groups.ts';
 import type { CompiledRule, RouteTable } from '../policy/decide/policy-index.ts';
+import type { Effort } from './automaton.ts';
 import { chainsOf, type Link, type RuleChain } from './chains.ts';
 import { GatheredTests, type Witness } from './conditions.ts';
 import { hostClasses, pathSpace } from './leaves.ts';
@@ -28,6 +29,7 @@ export type Finding =
 export interface SearchBudget {
   /** Matches that may yet be held against a request. */
   left: number;
+  readonly effort: Effort;
 }
 
 /** So many requests are made up for one match in one class of paths. */
@@ -75,15 +77,15 @@ class RuleSearch {
   chain(chain: RuleChain): void {
     if (this.#open.size === 0) return;
     for (const { sample } of hostClasses(new Set(chain.hosts), {})) {
-      const host = hostName(sample);
-      const paths = pathSpace([chain], host, {});
+      const own = chain.of(hostName(sample));
+      const paths = pathSpace([own], {});
       for (const cls of paths.classes) {
         if (this.#open.size === 0) return;
         if (this.#work.left <= 0) {
           this.giveUp();
           return;
         }
-        this.#links(chain.links(host, cls, paths), cls, paths);
+        this.#links(own.links(cls, paths), cls, paths);
       }
     }
   }
@@ -119,7 +121,7 @@ class Attempt {
   constructor(before: readonly Link[], cls: PathClass, paths: PathSpace, work: SearchBudget) {
     this.#before = before;
     this.#work = work;
-    this.#gathering = new GatheredTests(cls, paths, {}, () => {
+    this.#gathering = new GatheredTests(cls, paths, {}, work.effort, () => {
       this.unsure = true;
     });
   }

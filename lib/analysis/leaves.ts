@@ -1,8 +1,9 @@
 import { byteText } from '../policy/bytes.ts';
 import { hostName } from '../policy/decide/host-groups.ts';
 import { foldName } from '../policy/decide/query-readings.ts';
-import { groupNames, type Link, type RuleChain } from './chains.ts';
-import { type Conditions, GatheredTests, type GivenParts, type Witness } from './conditions.ts';
+import type { Effort } from './automaton.ts';
+import { groupNames, type HostChain, type Link, type RuleChain } from './chains.ts';
+import { GatheredTests, type GivenParts, type Witness } from './conditions.ts';
 import { type PathClass, PathSpace } from './paths.ts';
 import type { Shapes } from './shapes.ts';
 import { type Test, testKey } from './tests.ts';
@@ -17,7 +18,10 @@ export type HostClass =
   | { readonly kind: 'escaped' };
 
 /** Requests that find the same rules in every table, with one of them. */
-export interface Leaf extends Conditions {
+export interface Leaf {
+  readonly holding: readonly Test[];
+  /** Of what does not hold, only what says something of clients and protocols: they are many. */
+  readonly failing: readonly Test[];
   readonly host: HostClass;
   /** All names that hosts are told apart by, wildcards as `*.suffix`. */
   readonly hosts: ReadonlySet<string>;
@@ -55,16 +59,32 @@ export interface LeafSearch {
   readonly aliases: readonly string[];
   /** Whether a parameter may be read as another one that is looked for. */
   readonly parametersMeet: boolean;
+  readonly effort: Effort;
   readonly unexamined: (what: string) => void;
 }
 
-/** Every class of requests, with one of each. */
+/** Tests that all classes of requests have in all: they are kept, at a few hundred bytes each in what is made of them. */
+const mostTests = 800_000;
+
+/** Every class of requests, with one of each. Where they have too many tests, the rest of them is not examined. */
 export function* leavesOf(search: LeafSearch): Generator<Leaf> {
+  let left = mostTests;
+  for (const leaf of everyLeaf(search)) {
+    left -= leaf.holding.length + leaf.failing.length;
+    if (left < 0) {
+      search.unexamined(`requests that more than ${mostTests.toLocaleString('en')} conditions of routes tell apart`);
+      return;
+    }
+    yield leaf;
+  }
+}
+
+function* everyLeaf(search: LeafSearch): Generator<Leaf> {
   const chains = search.tables.flatMap(({ chains }) => chains);
   const hosts = new Set(chains.flatMap((chain) => chain.hosts));
   for (const { host, sample } of hostClasses(hosts, search.scope)) {
-    const name = hostName(sample);
-    const paths = pathSpace(chains, name, search.scope);
+    const own = chains.map((chain) => chain.of(hostName(sample)));
+    const paths = pathSpace(own, search.scope);
     const classes = search.scope.path === undefined ? paths.classes : [pointOf(search.scope.path, search.scope.method)];
     for (const path of classes) {
       if (path.kind === 'none' && search.scope.method !== undefined && search.scope.method !== path.method) continue;
@@ -72,27 +92,22 @@ export function* leavesOf(search: LeafSearch): Generator<Leaf> {
       // Names in hosts are what makes escapes there a matter.
       const all =
         host.kind === 'escaped' && search.tables.some(({ chains: own }) => !own.some(({ hosts }) => hosts.length > 0));
-      yield* new Walk(all ? { ...search, wanted: 'all' } : search, chains, place, name).leaves();
-      for (const alias of search.aliases) yield* aliased({ ...search, wanted: 'all' }, chains, place, name, alias);
+      yield* new Walk(all ? { ...search, wanted: 'all' } : search, own, place).leaves();
+      for (const alias of search.aliases) yield* aliased({ ...search, wanted: 'all' }, own, place, alias);
     }
   }
 }
 
 /** The same requests, each with a header that stands for another one to some servers. */
-function* aliased(
-  search: LeafSearch,
-  chains: readonly RuleChain[],
-  place: LeafPlace,
-  host: string,
-  name: string,
-): Generator<Leaf> {
-  for (const leaf of new Walk(search, chains, place, host).leaves()) {
+function* aliased(search: LeafSearch, chains: readonly HostChain[], place: LeafPlace, name: string): Generator<Leaf> {
+  for (const leaf of new Walk(search, chains, place).leaves()) {
     const { witness } = leaf;
     const headers = [
       ...witness.headers,
       [name.replace(/[^a-z0-9]/, (other) => (other === '_' ? '-' : '_')), 'x'] as const,
     ];
-    yield { ...leaf, holding: [...leaf.holding, { kind: 'alias', name }], witness: { ...witness, headers } };
+    const test: Test = { kind: 'alias', name };
+    yield { ...leaf, holding: [...leaf.holding, test], witness: { ...witness, headers } };
   }
 }
 
@@ -101,12 +116,11 @@ function pointOf(path: string, method: string | undefined): PathClass {
   return { kind: 'one', path };
 }
 
-export function pathSpace(chains: readonly RuleChain[], host: string, { path }: RequestsAsked): PathSpace {
-  const literals = chains.map((chain) => chain.literals(host));
-  const exact = literals.flatMap((each) => each.exact);
+export function pathSpace(chains: readonly HostChain[], { path }: RequestsAsked): PathSpace {
+  const exact = chains.flatMap(({ literals }) => literals.exact);
   return new PathSpace(
     path === undefined ? exact : [...exact, path],
-    literals.flatMap(({ prefixes }) => prefixes),
+    chains.flatMap(({ literals }) => literals.prefixes),
   );
 }
 
@@ -163,20 +177,22 @@ class Walk {
   /** Pairs of cursors of two policies that stand for the same chain; null where they do not match. */
   readonly #pairs: readonly (readonly [Cursor, Cursor])[] | null;
 
-  constructor(search: LeafSearch, chains: readonly RuleChain[], place: LeafPlace, host: string) {
+  /** @param chains those of the search, as the host of the place meets them. */
+  constructor(search: LeafSearch, chains: readonly HostChain[], place: LeafPlace) {
     this.#search = search;
     this.#place = place;
     this.#cursors = chains.map((chain) => {
-      const links = chain.links(host, place.path, place.paths);
-      return { links, left: leftOf(links, search.shapes), at: 0, found: undefined };
+      const links = chain.links(place.path, place.paths);
+      // Only where policies are compared does anybody ask what is left.
+      return { links, left: search.wanted === 'all' ? [] : leftOf(links, search.shapes), at: 0, found: undefined };
     });
-    this.#gathering = new GatheredTests(place.path, place.paths, search.scope, search.unexamined);
-    this.#pairs = search.wanted === 'all' ? null : this.#matched(chains);
-    const links = this.#cursors.flatMap((cursor) => cursor.links);
-    this.#besides = search.parametersMeet ? besides(links) : [];
+    this.#gathering = new GatheredTests(place.path, place.paths, search.scope, search.effort, search.unexamined);
+    this.#pairs = search.wanted === 'all' ? null : this.#matched();
+    this.#besides = search.parametersMeet ? besides(this.#cursors.flatMap(({ links }) => links)) : [];
   }
 
-  #matched(chains: readonly RuleChain[]): (readonly [Cursor, Cursor])[] | null {
+  #matched(): (readonly [Cursor, Cursor])[] | null {
+    const chains = this.#search.tables.flatMap((table) => table.chains);
     const half = this.#search.tables[0]?.chains.length ?? 0;
     if (half * 2 !== chains.length) return null;
     const pairs: (readonly [Cursor, Cursor])[] = [];

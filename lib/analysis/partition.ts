@@ -11,6 +11,9 @@ import { Shapes } from './shapes.ts';
  * cell one question is put to the deciding function itself.
  */
 
+/** States of automata that are looked at in all: seconds. */
+const mostEffort = 60_000_000;
+
 export interface PartitionOptions {
   /** One, or two to compare. */
   readonly sides: readonly AskedPolicy[];
@@ -36,13 +39,22 @@ export function* partition(options: PartitionOptions): Generator<QuestionBlock, 
   const shapes = new Shapes();
   const judges = sides.map(({ authorizer }) => new Judge(authorizer));
   const unexamined = new Set<string>();
+  const effort = { left: mostEffort };
   const classes = portClasses(
     sides.map(({ index }) => index),
     workload,
   ).flatMap((cls) => withinScope(cls, scope.ports));
   let done = 0;
   for (const port of classes) {
-    yield* new PortWork({ port, sides, shapes, judges, scope, unexamined: (what) => unexamined.add(what) }).blocks();
+    yield* new PortWork({
+      port,
+      sides,
+      shapes,
+      judges,
+      scope,
+      effort,
+      unexamined: (what) => unexamined.add(what),
+    }).blocks();
     done += 1;
     progress?.(done, classes.length);
   }

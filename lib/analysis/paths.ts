@@ -1,4 +1,5 @@
-import { dead, patternMachine, type TextMachine, TooLarge, textOf, type Want } from './automaton.ts';
+import { dead, type Effort, patternMachine, type TextMachine, TooLarge, type Want } from './automaton.ts';
+import { textUnlike } from './values.ts';
 import { Trie } from './words.ts';
 
 /*
@@ -24,6 +25,7 @@ export class PathSpace {
   readonly classes: readonly PathClass[];
   readonly #points = new Set<string>();
   readonly #prefixes = new Set<string>(['']);
+  #region: { readonly prefix: string; readonly machine: TextMachine } | null = null;
   #trie: { readonly trie: Trie; readonly prefixes: ReadonlyMap<number, string> } | null = null;
 
   /** @param prefixes without slashes at their ends. */
@@ -68,14 +70,16 @@ export class PathSpace {
   }
 
   /** The prefixes of these that hold every path of the class, the longest first; `''` is the last of all. */
-  *above(cls: PathClass): Generator<string> {
-    if (cls.kind === 'one' && this.#prefixes.has(cls.path)) yield cls.path;
+  above(cls: PathClass): string[] {
+    const found: string[] = [];
+    if (cls.kind === 'one' && this.#prefixes.has(cls.path)) found.push(cls.path);
     const path = cls.kind === 'below' ? `${cls.prefix}/` : cls.kind === 'one' ? cls.path : '';
     for (let end = path.lastIndexOf('/'); end > 0; end = path.lastIndexOf('/', end - 1)) {
       const prefix = path.slice(0, end);
-      if (this.#prefixes.has(prefix)) yield prefix;
+      if (this.#prefixes.has(prefix)) found.push(prefix);
     }
-    yield '';
+    found.push('');
+    return found;
   }
 
   /**
@@ -83,18 +87,15 @@ export class PathSpace {
    *
    * @throws {TooLarge}
    */
-  sample(cls: PathClass, matching: readonly string[], others: readonly string[]): string | null {
+  sample(cls: PathClass, matching: readonly string[], others: readonly string[], effort: Effort): string | null {
     if (cls.kind !== 'below') return comparedPath(cls);
-    const wants: Want[] = [
-      ...matching.map((source) => ({ machine: patternMachine(source), holds: true })),
-      ...others.map((source) => ({ machine: patternMachine(source), holds: false })),
-    ];
-    if (wants.length === 0) return this.#fresh(cls.prefix);
-    const region = { machine: this.#below(cls.prefix), holds: true };
+    const wants = matching.map((source): Want => ({ machine: patternMachine(source), holds: true }));
+    if (matching.length + others.length === 0) return this.#fresh(cls.prefix);
+    const region = { machine: this.#regionOf(cls.prefix), holds: true };
     let tooLarge = false;
     for (const like of shapes) {
       try {
-        const path = textOf([{ machine: patternMachine(like), holds: true }, region, ...wants]);
+        const path = textUnlike([{ machine: patternMachine(like), holds: true }, region, ...wants], others, effort);
         if (path !== null) return path;
       } catch (error) {
         if (!(error instanceof TooLarge)) throw error;
@@ -112,11 +113,17 @@ export class PathSpace {
     }
   }
 
+  /** Many paths are sought in one class before any in another. */
+  #regionOf(prefix: string): TextMachine {
+    if (this.#region?.prefix !== prefix) this.#region = { prefix, machine: this.#below(prefix) };
+    return this.#region.machine;
+  }
+
   #below(prefix: string): TextMachine {
     this.#trie ??= this.#makeTrie();
     const { trie, prefixes } = this.#trie;
     const points = this.#points;
-    const words = new Map<number, string>();
+    const words = new Set<number>();
     // Where the trie is (-1: beyond it), and the longest prefix behind.
     const states: { readonly node: number; readonly above: string }[] = [{ node: 0, above: '' }];
     const numbers = new Map<string, number>([['0 ', 0]]);
@@ -129,7 +136,7 @@ export class PathSpace {
       }
       return number;
     };
-    for (const path of points) words.set(trie.add(path), path);
+    for (const path of points) words.add(trie.add(path));
     return {
       bounds: [...trie.bounds, 0x2f, 0x30],
       start: 0,

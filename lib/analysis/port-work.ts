@@ -6,6 +6,7 @@ import type { NetworkIsolation } from '../policy/decide/network-policy.ts';
 import type { CompiledPort, RouteTable } from '../policy/decide/policy-index.ts';
 import { headerTests } from '../policy/decide/policy-index.ts';
 import type { NamedMatch } from '../policy/route-rule.ts';
+import type { Effort } from './automaton.ts';
 import type { AskedPolicy, AskedProtocol, QuestionBlock, QuestionScope } from './blocks.ts';
 import { nameHolds, type TlsClass } from './callers.ts';
 import { chainsOf, type RuleChain } from './chains.ts';
@@ -26,6 +27,7 @@ export interface PortWorkOptions {
   readonly judges: readonly Judge[];
   readonly shapes: Shapes;
   readonly scope: QuestionScope;
+  readonly effort: Effort;
   readonly unexamined: (what: string) => void;
 }
 
@@ -140,7 +142,7 @@ export class PortWork {
   }
 
   *#requests(manner: Manner, space: ClientSpace, tests: readonly NamedMatch[]): Generator<QuestionBlock> {
-    const { shapes, scope, unexamined } = this.#options;
+    const { shapes, scope, effort, unexamined } = this.#options;
     const tables = manner.modes.map((mode, i) => ({ chains: this.#chainsOf(i, mode) }));
     const respelled = tables.some(({ chains }) => chains.some(({ role }) => role.startsWith('folded')));
     const groups = new Map<string, { readonly protocols: readonly AskedProtocol[]; readonly leaves: Leaf[] }>();
@@ -154,6 +156,7 @@ export class PortWork {
       wanted,
       aliases: this.#aliases(),
       parametersMeet: meet,
+      effort,
       unexamined,
     } as const;
     const file = (leaf: Leaf): void => {
@@ -161,12 +164,13 @@ export class PortWork {
       if (own.length === 0) return;
       // A request without a path is one more of the same, even where HTTP/2 has no such request.
       const protocols = leaf.path.kind === 'none' ? manner.protocols : own;
-      const named = [leaf.holding, leaf.failing].map((list) => list.filter(({ kind }) => kind === 'identity'));
-      const aliases = leaf.holding.filter(({ kind }) => kind === 'alias');
+      const holding = leaf.holding.filter(({ kind }) => kind === 'identity' || kind === 'alias');
+      const failing = leaf.failing.filter(({ kind }) => kind === 'identity');
+      const tests = holding.length + failing.length === 0 ? '' : JSON.stringify([holding, failing]);
       const found = leaf.found.map((link) => (link === null ? '' : shapes.done(link, respelled)));
       const escaped = leaf.host.kind === 'escaped';
       const apart = hasOtherReadings(leaf.witness, routes) ? groups.size : null;
-      const key = JSON.stringify([found, named, aliases, escaped, protocols, apart]);
+      const key = `${found.join('|')} ${escaped} ${protocols.join()} ${apart} ${tests}`;
       const group = groups.get(key);
       if (group === undefined) groups.set(key, { protocols, leaves: [leaf] });
       else group.leaves.push(leaf);

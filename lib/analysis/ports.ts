@@ -1,5 +1,6 @@
 import type { NetworkIsolation } from '../policy/decide/network-policy.ts';
 import type { PolicyIndex } from '../policy/decide/policy-index.ts';
+import { push } from '../policy/lists.ts';
 import type { PortRange, Workload } from '../policy/workload.ts';
 
 /** Ports that nothing tells apart. */
@@ -21,17 +22,24 @@ export function portClasses(indexes: readonly PolicyIndex[], workload: Workload)
   const classes = new Map<string, PortRange[]>();
   const { opaquePorts, requireIdentityPorts } = workload;
   let segment = '';
+  let key = '';
+  let first = 1;
+  const end = (port: number): void => {
+    if (port === first) return;
+    push(classes, key, { first, last: port - 1 });
+    first = port;
+  };
   for (let port = 1; port <= last; port++) {
-    const moved = opened.map((each) => each.moveTo(port));
-    if (moved.includes(true)) segment = opened.map(({ key }) => key).join('|');
+    let moved = false;
+    for (const each of opened) if (each.moveTo(port)) moved = true;
+    if (moved) segment = opened.map((each) => each.key).join('|');
     const flags = (opaquePorts.has(port) ? 'o' : '') + (requireIdentityPorts.has(port) ? 'i' : '');
-    const key = alone.has(port) ? `port ${port}` : `${flags} ${segment}`;
-    const ranges = classes.get(key);
-    const previous = ranges?.at(-1);
-    if (ranges === undefined) classes.set(key, [{ first: port, last: port }]);
-    else if (previous?.last === port - 1) ranges[ranges.length - 1] = { first: previous.first, last: port };
-    else ranges.push({ first: port, last: port });
+    const own = alone.has(port) ? `port ${port}` : `${flags} ${segment}`;
+    if (own === key) continue;
+    end(port);
+    key = own;
   }
+  end(last + 1);
   return [...classes.values()].map((ranges) => ({ ranges, sample: sampleOf(ranges) }));
 }
 

@@ -2,6 +2,7 @@ import type { ExplainQuery } from '../policy/explain.ts';
 import type { PortRange } from '../policy/workload.ts';
 import type { QuestionBlock } from './blocks.ts';
 import { type ClientsText, clientsText, type RequestsText, requestsText } from './describe.ts';
+import type { Leaf } from './leaves.ts';
 import { type Answered, outcomeKey } from './outcome.ts';
 
 /** Questions that are decided alike, in as few words as say which they are, with one of them. */
@@ -25,13 +26,13 @@ export function setsOf(blocks: Iterable<QuestionBlock>): QuestionSet[] {
     clients,
     requests === null,
   ]);
+  const texts = new RequestTexts();
   const sets = byClients.flatMap((group): QuestionSet[] => {
     const [first] = group;
     if (first === undefined) return [];
     const { outcomes, port, example, requests } = first.block;
-    const leaves = group.flatMap(({ block }) => block.requests ?? []);
-    const texts = requests === null ? null : requestsText(leaves);
-    return [{ outcomes, ports: port.ranges, clients: first.clients, requests: texts, example }];
+    const told = requests === null ? null : texts.of(group.map(({ block }) => block.requests ?? []));
+    return [{ outcomes, ports: port.ranges, clients: first.clients, requests: told, example }];
   });
   const byRequests = groupsOf(sets, ({ outcomes, ports, requests }) => [outcomes.map(outcomeKey), ports, requests]).map(
     (group): QuestionSet => ({
@@ -45,6 +46,25 @@ export function setsOf(blocks: Iterable<QuestionBlock>): QuestionSet[] {
       ports: joinedRanges(group.flatMap(({ ports }) => ports)),
     }),
   );
+}
+
+/** Blocks of several clients have the same requests: each list of them is told once. */
+class RequestTexts {
+  readonly #numbers = new Map<readonly Leaf[], number>();
+  readonly #known = new Map<string, readonly RequestsText[]>();
+
+  of(lists: readonly (readonly Leaf[])[]): readonly RequestsText[] {
+    const key = lists.map((list) => this.#numberOf(list)).join();
+    const known = this.#known.get(key) ?? requestsText(lists.flat());
+    this.#known.set(key, known);
+    return known;
+  }
+
+  #numberOf(list: readonly Leaf[]): number {
+    const number = this.#numbers.get(list) ?? this.#numbers.size;
+    this.#numbers.set(list, number);
+    return number;
+  }
 }
 
 function groupsOf<Item>(items: Iterable<Item>, alike: (item: Item) => unknown): Item[][] {

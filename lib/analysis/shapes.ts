@@ -71,9 +71,10 @@ export class Shapes {
   }
 
   /** The same, but for the spelling of its path where it is a matter of none. */
-  done(link: Link, respelled: boolean): string {
-    const { rule, prefix, literal } = link;
-    return `${this.rule(rule)} ${rule.redirect === null ? '' : prefix} ${respelled ? literal : ''}`;
+  done({ rule, prefix, literal }: Link, respelled: boolean): string {
+    const shape = this.rule(rule);
+    if (rule.redirect === null && !respelled) return `${shape}`;
+    return `${shape} ${JSON.stringify([rule.redirect === null ? '' : prefix, respelled ? literal : ''])}`;
   }
 
   /** The same but for whom it lets in. */

@@ -14,8 +14,20 @@ export type Test =
   /** A header that servers which fold names take for this one (CGI), and which is not spelled so. */
   | { readonly kind: 'alias'; readonly name: string };
 
+/** Of tests that many leaves have. */
+const keys = new WeakMap<Test, string>();
+
 /** Equal for equal tests. */
 export function testKey(test: Test): string {
+  let key = keys.get(test);
+  if (key === undefined) {
+    key = madeKey(test);
+    keys.set(test, key);
+  }
+  return key;
+}
+
+function madeKey(test: Test): string {
   switch (test.kind) {
     case 'method':
       return `m ${test.method}`;

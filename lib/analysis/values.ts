@@ -1,6 +1,6 @@
 import { compilePattern } from '../policy/regex.ts';
 import type { ValueMatch } from '../policy/route-rule.ts';
-import { patternMachine, textOf, type Want } from './automaton.ts';
+import { type Effort, patternMachine, TooLarge, textOf, type Want } from './automaton.ts';
 import { wordsMachine } from './words.ts';
 
 /*
@@ -25,24 +25,30 @@ export function valuesFor(
   holding: readonly ValueMatch[],
   failing: readonly ValueMatch[],
   severalFit: boolean,
+  effort: Effort,
 ): readonly string[] | null {
   if (holding.length === 0) return [];
   if (!severalFit) {
-    const value = valueFor(kind, holding, failing);
+    const value = valueFor(kind, holding, failing, effort);
     return value === null ? null : [value];
   }
   const values: string[] = [];
   // Texts in full come first: they may do for an expression as well.
   for (const test of [...holding].sort((a, b) => Number(a.type === 'regex') - Number(b.type === 'regex'))) {
     if (values.some((value) => valueHolds(test, value))) continue;
-    const value = valueFor(kind, [test], failing);
+    const value = valueFor(kind, [test], failing, effort);
     if (value === null) return null;
     values.push(value);
   }
   return values;
 }
 
-function valueFor(kind: ValueKind, holding: readonly ValueMatch[], failing: readonly ValueMatch[]): string | null {
+function valueFor(
+  kind: ValueKind,
+  holding: readonly ValueMatch[],
+  failing: readonly ValueMatch[],
+  effort: Effort,
+): string | null {
   const exact = holding.find(({ type }) => type === 'exact');
   if (exact !== undefined) {
     const { value } = exact;
@@ -50,18 +56,35 @@ function valueFor(kind: ValueKind, holding: readonly ValueMatch[], failing: read
     return fits ? value : null;
   }
   const texts = failing.filter(({ type }) => type === 'exact').map(({ value }) => value);
+  const unlike = failing.flatMap(({ type, value }) => (type === 'regex' ? [value] : []));
   const wants: Want[] = [
     ...holding.map(({ value }) => ({ machine: patternMachine(value), holds: true })),
-    ...failing
-      .filter(({ type }) => type === 'regex')
-      .map(({ value }) => ({ machine: patternMachine(value), holds: false })),
     { machine: wordsMachine(texts), holds: false },
   ];
   for (const like of shapes[kind]) {
-    const value = textOf([{ machine: patternMachine(like), holds: true }, ...wants]);
+    const value = textUnlike([{ machine: patternMachine(like), holds: true }, ...wants], unlike, effort);
     if (value !== null) return value;
   }
   return null;
+}
+
+/**
+ * A text as `textOf` finds it that no expression of a list matches. As automata only those are asked that match what is found
+ * without them: of a thousand expressions few have to do with each other.
+ *
+ * @throws {TooLarge}
+ */
+export function textUnlike(wants: readonly Want[], patterns: readonly string[], effort: Effort): string | null {
+  const asked = [...wants];
+  for (;;) {
+    const text = textOf(asked, effort);
+    if (text === null) return null;
+    effort.left -= patterns.length;
+    if (effort.left < 0) throw new TooLarge();
+    const matching = patterns.filter((pattern) => patternHolds(pattern, text));
+    if (matching.length === 0) return text;
+    asked.push(...matching.map((pattern) => ({ machine: patternMachine(pattern), holds: false })));
+  }
 }
 
 export function valueHolds({ type, value }: ValueMatch, given: string): boolean {
@@ -70,14 +93,14 @@ export function valueHolds({ type, value }: ValueMatch, given: string): boolean 
 }
 
 const compiled = new Map<string, (value: string) => boolean>();
-const mostCompiled = 4096;
+const mostCompiled = 16_384;
 
 /** Whether an expression matches the whole of a text. */
 export function patternHolds(source: string, text: string): boolean {
   let matches = compiled.get(source);
   if (matches === undefined) {
     const pattern = compilePattern(source);
-    matches = pattern.ok ? pattern.matches : () => false;
+    matches = pattern.ok ? (value) => value.startsWith(pattern.start) && pattern.matches(value) : () => false;
     if (compiled.size >= mostCompiled) compiled.clear();
     compiled.set(source, matches);
   }

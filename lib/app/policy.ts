@@ -1,6 +1,7 @@
 import type { Config } from '../config/config.ts';
 import type { Host } from '../config/host.ts';
 import type { Environment } from '../config/variables.ts';
+import { now } from '../moment.ts';
 import { createAuthorizer, type PolicyAuthorizer } from '../policy/authorizer.ts';
 import type { PolicyIndex } from '../policy/compile/compile.ts';
 import { effectivePolicy } from '../policy/effective.ts';
@@ -41,7 +42,7 @@ export function followPolicy(
   onPod: () => void,
 ): FollowedPolicy {
   const { logger } = listeners;
-  const authorizer = createAuthorizer(shared ?? { nowMs: () => performance.now() });
+  const authorizer = createAuthorizer(shared ?? { nowMs: now });
   let index: PolicyIndex | null = null;
   const lines = new PortLines(config, logger);
   const report = new PolicyReport(listeners, () => authorizer.generation);

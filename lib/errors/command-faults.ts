@@ -44,6 +44,10 @@ export const commandFaults = {
     'Read what it names, and write that part by hand; see the rest with replay.',
   ),
   'unread-field': fault('A line of --requests has a field that is not read; a warning.', 'Correct its spelling.'),
+  'line-lacks': fault(
+    'A line of --requests, from a log, does not hold what the policy looks at; a note beside its answer, which is a guess.',
+    'Record decisions with SALLYPORT_DECISIONS=all, or ask with --header, --path and the others what was meant.',
+  ),
   'log-lines': fault(
     'Lines of a log among the requests hold no header fields, and some of them no request; a warning.',
     'Write the headers into a line of JSON where a route or a grant depends on them.',

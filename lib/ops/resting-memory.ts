@@ -6,7 +6,8 @@ export interface RestingWorld {
   busy(): number;
   /** Null where nobody can tell: to ask may take a descriptor, and none may be left. */
   residentBytes(): number | null;
-  giveBack(): void;
+  /** `in-part` where it has begun what takes work, and more is to be had when that is over. */
+  giveBack(): 'all' | 'in-part';
 }
 
 /** So many looks in a row must find it quiet. */
@@ -49,9 +50,10 @@ export class RestingMemory {
     if (resident === null || this.#restedBytes === null) return;
     if (!this.#isDue(nowMs - this.#lastMs, resident - this.#restedBytes)) return;
     this.#workedSeconds = 0;
+    this.#quiet = 0;
+    if (world.giveBack() === 'in-part') return;
     this.#lastMs = nowMs;
     this.#restedBytes = null;
-    world.giveBack();
   }
 
   #isDue(sinceMs: number, grownBytes: number): boolean {

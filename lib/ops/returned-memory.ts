@@ -8,7 +8,7 @@ import { RestingMemory } from './resting-memory.ts';
 /** How much a thread's own heap takes, and what gives it back. */
 interface Holding {
   readonly residentBytes: () => number | null;
-  readonly giveBack: () => void;
+  readonly giveBack: () => 'all' | 'in-part';
 }
 
 /**
@@ -21,14 +21,14 @@ export function restWhenQuiet(warm: () => Promise<unknown>): void {
   rest({
     residentBytes: () => systemAnswer(() => process.memoryUsage.rss()),
     giveBack: () => {
-      if (giveBack !== null) {
-        giveBack();
-        return;
+      if (giveBack === null) {
+        giveBack = loadGiveBack();
+        collect();
+        void warm();
+        return 'in-part';
       }
-      const first = loadGiveBack();
-      giveBack = first;
-      collect();
-      void warm().then(first);
+      giveBack();
+      return 'all';
     },
   });
 }
@@ -39,10 +39,12 @@ export function restThreadWhenQuiet(warm: () => Promise<unknown>): void {
   rest({
     residentBytes: () => getHeapStatistics().total_heap_size,
     giveBack: () => {
-      if (isCollected) return;
-      isCollected = true;
-      collect();
-      void warm();
+      if (!isCollected) {
+        isCollected = true;
+        collect();
+        void warm();
+      }
+      return 'all';
     },
   });
 }

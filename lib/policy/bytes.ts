@@ -15,8 +15,8 @@ export function isAscii(text: string): boolean {
 export function utf8Text(bytes: string): string | null {
   if (isAscii(bytes)) return bytes;
   const text = Buffer.from(bytes, 'latin1').toString('utf8');
-  // What cannot be read becomes U+FFFD, whose own bytes are ef bf bd.
-  return text.includes('\ufffd') && !bytes.includes('\xef\xbf\xbd') ? null : text;
+  // What cannot be read becomes U+FFFD, which the bytes may spell as well, beside it or alone.
+  return text.includes('\ufffd') && byteText(text) !== bytes ? null : text;
 }
 
 /**

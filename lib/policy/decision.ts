@@ -29,10 +29,25 @@ export interface PortPolicy {
 export interface AskedOfRequests {
   /** Lower-case names of fields whose values, or whose presence, count. */
   readonly headers: readonly string[];
-  readonly query: boolean;
+  readonly query: AskedParameters;
   /** Whether a route wants this very value of a field, in bytes: what documents write out is no secret of a client's. Slow. */
   spells(name: string, bytes: string): boolean;
 }
+
+/** What decisions look at in a query, besides whether it holds a fragment. */
+export interface AskedParameters {
+  /** Of parameters, in bytes. */
+  readonly names: readonly string[];
+  /** What of a query decides: that is decided like the query. Anything else may be a secret of the client's. */
+  told(query: string): ToldQuery;
+  /** A name that counts here, and of which whoever was told the parameters of these names does not know all; null: there is none. */
+  beyond(names: readonly string[]): string | null;
+}
+
+/** What may be said of a query. `names`: of which parameters it has all. */
+export type ToldQuery =
+  | { readonly kind: 'whole'; readonly query: string }
+  | { readonly kind: 'parts'; readonly query: string; readonly names: readonly string[] };
 
 /** One request as policy sees it. Strings are as received; policy does its own reading of spellings. */
 export interface RequestFacts {

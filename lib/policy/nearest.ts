@@ -34,6 +34,7 @@ export function nearestName(typed: string, known: Iterable<string>): string | un
   let compared = 0;
   for (const name of known) {
     if (++compared > mostCompared) break;
+    if (name === typed) return name;
     const d = distance(typed.toLowerCase(), name.toLowerCase(), bestDistance - 1);
     if (d < bestDistance) {
       best = name;

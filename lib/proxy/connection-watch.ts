@@ -2,7 +2,8 @@ import type { IpAddress } from '../ip.ts';
 import { now } from '../moment.ts';
 import { type BufferBudget, progressOf, type Slow, Stall, type StallLimit, takenOf } from './fairness/buffer-budget.ts';
 import type { Spareable } from './fairness/live-connections.ts';
-import type { Occupant } from './http/request-pipeline.ts';
+import type { Ending } from './guard.ts';
+import type { HttpConnection, Occupant } from './http/request-pipeline.ts';
 import type { Incoming } from './incoming.ts';
 import type { LimitName, Limits } from './limits.ts';
 import { resetOrDestroy } from './resets.ts';
@@ -14,6 +15,12 @@ export interface WatchServices {
   readonly limitReached: (limit: LimitName, client: IpAddress) => void;
   /** The ones in force; null when this proxy has no identity. */
   readonly anchors: () => TrustAnchors | null;
+}
+
+/** What a connection carries. */
+export interface Carrying extends Ending {
+  /** Null where it is bytes without requests. */
+  readonly http: HttpConnection | null;
 }
 
 /** A tunnel on which nothing has moved for so many milliseconds can be done without when there is no room. */
@@ -33,11 +40,8 @@ export class ConnectionWatch implements Slow {
   readonly client: IpAddress;
   readonly #services: WatchServices;
   readonly #stream: Incoming;
-  /** Who serves its requests now; null for a tunnel from the start. */
-  readonly #occupant: () => Occupant | null;
+  readonly #carrying: Carrying;
   readonly #hasIdentity: boolean;
-  /** Ends both sides of it. */
-  readonly #end: () => void;
   /** What the client's identity rests on; null where it has none, or once it has been found unsound. */
   #session: PeerSession | null;
   #cutAt = Number.POSITIVE_INFINITY;
@@ -53,16 +57,14 @@ export class ConnectionWatch implements Slow {
     client: IpAddress,
     hasIdentity: boolean,
     session: PeerSession | null,
-    occupant: () => Occupant | null,
-    end: () => void,
+    carrying: Carrying,
   ) {
     this.#services = services;
     this.#stream = stream;
     this.client = client;
     this.#hasIdentity = hasIdentity;
     this.#session = session;
-    this.#occupant = occupant;
-    this.#end = end;
+    this.#carrying = carrying;
     this.#movedAt = now();
     const { maxConnectionAgeMs } = services.limits;
     // Not all at once: connections that were opened together would come back together.
@@ -71,9 +73,20 @@ export class ConnectionWatch implements Slow {
     }
   }
 
+  /** Who serves its requests now; null for a tunnel from the start. */
+  get #occupant(): Occupant | null {
+    return this.#carrying.http?.occupant ?? null;
+  }
+
+  /** Ends both sides of it. */
+  #end(): void {
+    if (this.#carrying.http !== null) this.#stream.destroy();
+    this.#carrying.destroy();
+  }
+
   sweep(nowMs: number): void {
     const { socket: stream } = this.#stream;
-    const occupant = this.#occupant();
+    const occupant = this.#occupant;
     const moved = stream.bytesRead + stream.bytesWritten;
     if (moved !== this.#moved) {
       this.#moved = moved;
@@ -126,7 +139,7 @@ export class ConnectionWatch implements Slow {
   }
 
   spareable(): Spareable {
-    const occupant = this.#occupant();
+    const occupant = this.#occupant;
     const nowMs = performance.now();
     if (occupant?.betweenRequests === true) {
       return { kind: this.#hasIdentity ? 'idle, of an identity' : 'idle', sinceMs: this.#movedAt };
@@ -147,7 +160,7 @@ export class ConnectionWatch implements Slow {
   }
 
   cut(limit: StallLimit): void {
-    const occupant = this.#occupant();
+    const occupant = this.#occupant;
     const { socket: stream } = this.#stream;
     if (limit === 'stall_timeout' && stream.writableLength === 0 && occupant?.awaitsContent === true) {
       occupant.giveUp();

@@ -4,7 +4,7 @@ import { systemErrorCode } from '../errors/coded-error.ts';
 import { hostPort, type IpAddress } from '../ip.ts';
 import type { Authorizer, ConnectionPermit, ConnectionProbes, PortPolicy } from '../policy/decision.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
-import { ConnectionWatch, type WatchServices } from './connection-watch.ts';
+import { type Carrying, ConnectionWatch, type WatchServices } from './connection-watch.ts';
 import type { ClientHello } from './detect/client-hello.ts';
 import type { Opening } from './detect/opening.ts';
 import { TunnelGuard } from './detect/tunnel-guard.ts';
@@ -12,10 +12,10 @@ import type { Line } from './fairness/line.ts';
 import type { LiveConnection, LiveConnections, Spareable } from './fairness/live-connections.ts';
 import { type Source, sourceOf } from './fairness/sources.ts';
 import { guarded, internalFault } from './guard.ts';
-import type { Destination, HttpConnection, Occupant } from './http/request-pipeline.ts';
+import type { Destination, HttpConnection } from './http/request-pipeline.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
-import { type Follower, Incoming } from './incoming.ts';
+import type { Follower, Incoming } from './incoming.ts';
 import type { ProbeTls } from './probe-tls.ts';
 import { noTls, recognize, type Unrecognized } from './recognize.ts';
 import type { ConnectionScope, HandshakeFailure, Recorder, TransportScope, UnknownClient } from './recorder.ts';
@@ -72,7 +72,7 @@ const detecting: Stage = { kind: 'detecting' };
 const http1: Stage = { kind: 'http1' };
 const over: Stage = { kind: 'over' };
 
-class InboundConnection implements LiveConnection, Unrecognized, Follower {
+class InboundConnection implements LiveConnection, Unrecognized, Follower, Carrying {
   rosterPlace = -1;
   line: Line<LiveConnection> | null = null;
   earlier: LiveConnection | null = null;
@@ -86,7 +86,6 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower {
   readonly #clientPort: number;
   /** Without identity until TLS has verified one. */
   #facts: ConnectionFacts;
-  #errno = '';
   /** The client side as telemetry sees it, where HTTP is carried; TCP tells by itself when it is over. */
   #transport: TransportScope | null = null;
   /** From when on it carries something. */
@@ -94,8 +93,11 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower {
   #handshakeSince = 0;
   /** The app as it speaks TLS, where a probe asks for that. */
   #secured: Destination | null = null;
+  /** What the client says within TLS. */
+  #decrypted: Incoming | null = null;
   /** What the client's identity rests on. */
   #session: PeerSession | null = null;
+  http: HttpConnection | null = null;
   /** What the connection has become; decides what recheck and drain mean. */
   #stage: Stage = detecting;
 
@@ -112,23 +114,17 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower {
   start(): void {
     // First of all: it is counted from now on, and whatever throws after this must not leave it counted.
     this.incoming.follow(this);
-    recognize(this);
+    // A stop that has begun lets nobody in.
+    if (!this.incoming.isOver) recognize(this);
   }
 
-  streamed(socket: Socket): void {
-    const ended = (): void => this.ended();
-    socket.on('close', guarded('the end of a connection', null, ended));
-    socket.on('error', (error) => {
-      this.#errno = systemErrorCode(error);
-      socket.destroy();
-    });
-  }
+  streamed(): void {}
 
   ended(): void {
     this.#stage = over;
     this.#services.live.remove(this);
     this.#watch?.close();
-    this.#transport?.closed(this.#errno);
+    this.#transport?.closed(this.incoming.errno || (this.#decrypted?.errno ?? ''));
   }
 
   get socket(): Socket {
@@ -177,12 +173,10 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower {
     return { clientIp: this.ip, clientPort: this.#clientPort, targetIp, targetPort: policyPort };
   }
 
-  secured(socket: Socket, session: PeerSession | null): void {
+  secured(stream: Incoming, session: PeerSession | null): void {
     this.#session = session;
-    socket.on('error', (error) => {
-      this.#errno = systemErrorCode(error);
-      socket.destroy();
-    });
+    this.#decrypted = stream;
+    stream.heed();
   }
 
   policy(): PortPolicy {
@@ -213,21 +207,20 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower {
     this.#services.probeTls().then(guarded('TLS for probes', this, accept), failed);
   }
 
-  probing(stream: Socket, alpn: AlpnPreference, scope: ConnectionScope): void {
-    const decrypted = Incoming.stream(stream);
+  probing(decrypted: Incoming, alpn: AlpnPreference, scope: ConnectionScope): void {
     if (alpn === 'h2') this.http2(decrypted, Buffer.alloc(0), scope, this.policy());
     else this.http1(decrypted, Buffer.alloc(0), scope, this.policy());
   }
 
   http1(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
-    if (this.#endedIn(stream)) return;
+    if (this.#endedIn(stream, bytes)) return;
     const connection = this.#http(stream, scope, policy);
     this.#stage = http1;
     this.#services.http1.serve(connection, stream, bytes);
   }
 
   http2(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
-    if (this.#endedIn(stream)) return;
+    if (this.#endedIn(stream, bytes)) return;
     const connection = this.#http(stream, scope, policy);
     const session = this.#services.http2.serve(connection, stream.socket, bytes);
     this.#stage = { kind: 'http2', session };
@@ -236,11 +229,12 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower {
 
   /**
    * Its client may have gone while we found out what it is: it carries nothing then. Whatever began to, would never hear that
-   * it is over, and would count as open for good.
+   * it is over, and would count as open for good. Nor does one that has ended its side without a word ask for anything.
    */
-  #endedIn(stream: Incoming): boolean {
-    if (stream.isOver) this.incoming.destroy();
-    return stream.isOver;
+  #endedIn(stream: Incoming, bytes: Buffer): boolean {
+    const isOver = stream.isOver || (bytes.length === 0 && !stream.isBare && stream.socket.readableEnded);
+    if (isOver) this.incoming.destroy();
+    return isOver;
   }
 
   #http(stream: Incoming, scope: ConnectionScope, policy: PortPolicy): HttpConnection {
@@ -248,11 +242,8 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower {
     const { policyPort } = this.#arrival;
     const destination = this.#secured ?? this.#arrival.destination;
     const connection: HttpConnection = { facts: this.#facts, scope, policyPort, destination, occupant: null };
-    const end = (): void => {
-      stream.destroy();
-      this.destroy();
-    };
-    this.#settle(stream, () => connection.occupant, end);
+    this.http = connection;
+    this.#settle(stream);
     return connection;
   }
 
@@ -274,7 +265,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower {
       this.incoming.destroy();
       return;
     }
-    if (this.#endedIn(stream)) return;
+    if (stream.isOver) return void this.incoming.destroy();
     const transport = scope.openSource(policy, stream);
     const permit: ConnectionPermit = decision;
     // What is read from here on waits for the app.
@@ -291,18 +282,14 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower {
     const closed = (errno: string): void => transport.closed(errno);
     const forwarding = forwardTcp(permit, stream.socket, destination.endpoint, upstreams, beginning, onError, closed);
     this.#stage = { kind: 'tcp', policy, scope, destroy: () => forwarding.destroy() };
-    this.#settle(
-      stream,
-      () => null,
-      () => this.destroy(),
-    );
+    this.#settle(stream);
   }
 
   /** It carries something from now on. */
-  #settle(stream: Incoming, occupant: () => Occupant | null, end: () => void): void {
+  #settle(stream: Incoming): void {
     this.#services.live.settled(this);
     const hasIdentity = clientId(this.#facts.client) !== null;
-    this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, this.#session, occupant, end);
+    this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, this.#session, this);
   }
 
   spareable(): Spareable {

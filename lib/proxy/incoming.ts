@@ -1,4 +1,6 @@
 import { Socket } from 'node:net';
+import { systemErrorCode } from '../errors/coded-error.ts';
+import { internalFault } from './guard.ts';
 import { type AcceptedHandle, descriptorOf, type MakeStream } from './node-internals.ts';
 import { stopFirstRead, tellFirstRead } from './node-streams.ts';
 import { hasUnread, receiveNow, sendHeldBack } from './socket-calls.ts';
@@ -7,7 +9,7 @@ import { hasUnread, receiveNow, sendHeldBack } from './socket-calls.ts';
 export interface Follower {
   /** It is a stream: what is read, and its end, are events from now on. */
   streamed(socket: Socket): void;
-  /** It has ended, and has never been a stream. */
+  /** It has ended, a stream or not. */
   ended(): void;
 }
 
@@ -27,6 +29,22 @@ const last = Buffer.allocUnsafeSlow(8 * 1024);
 
 const nothing = Buffer.alloc(0);
 
+/** Under this a stream keeps the connection that it is of. */
+const kept = Symbol('incoming');
+
+/** What is called on its events: one function for all sockets, since connections that do nothing keep all that is theirs. */
+interface OfIncoming extends Socket {
+  [kept]?: Incoming;
+}
+
+function onClose(this: OfIncoming): void {
+  this[kept]?.closed();
+}
+
+function onError(this: OfIncoming, error: unknown): void {
+  this[kept]?.failed(error);
+}
+
 /**
  * An accepted connection. A stream of Node's, with its states, listeners and buffers, takes a third of the time that we spend on a
  * connection with a single request, and its memory half of what is collected afterwards. So a connection is bare at first: it is
@@ -40,6 +58,7 @@ export class Incoming {
   #socket: Socket | null;
   #first: Follower | null = null;
   #second: Follower | null = null;
+  #errno = '';
   /** Who waits for what comes first. */
   #reader: FirstReader | null = null;
   #received = 0;
@@ -59,7 +78,7 @@ export class Incoming {
 
   /** What is a stream already: TLS, say. */
   static stream(socket: Socket): Incoming {
-    return new Incoming(null, null, socket);
+    return (socket as OfIncoming)[kept] ?? new Incoming(null, null, socket);
   }
 
   get socket(): Socket {
@@ -92,11 +111,51 @@ export class Incoming {
     return this.#sent + (this.#socket?.bytesWritten ?? 0);
   }
 
-  /** At most two do. One is told at once where it is a stream already. */
+  /** The system's name of what broke the stream; empty where nothing did. Only of one that is heeded. */
+  get errno(): string {
+    return this.#errno;
+  }
+
+  /** At most two do. One is told at once where it is a stream already, or over. */
   follow(follower: Follower): void {
-    if (this.#socket !== null) follower.streamed(this.#socket);
-    else if (this.#first === null) this.#first = follower;
+    if (this.isBare && this.#handle === null) {
+      follower.ended();
+      return;
+    }
+    if (this.#first === null) this.#first = follower;
     else this.#second = follower;
+    if (this.#socket === null) return;
+    this.heed();
+    follower.streamed(this.#socket);
+  }
+
+  unfollow(follower: Follower): void {
+    if (this.#first === follower) this.#first = null;
+    else if (this.#second === follower) this.#second = null;
+  }
+
+  /** An error of the stream ends it, and is known. Of one that is followed that is so already. */
+  heed(): void {
+    const socket: OfIncoming | null = this.#socket;
+    if (socket === null || socket[kept] !== undefined) return;
+    socket[kept] = this;
+    socket.on('close', onClose);
+    socket.on('error', onError);
+  }
+
+  closed(): void {
+    for (const follower of [this.#first, this.#second]) {
+      try {
+        follower?.ended();
+      } catch (error) {
+        internalFault('the end of a connection', null, error);
+      }
+    }
+  }
+
+  failed(error: unknown): void {
+    this.#errno = systemErrorCode(error);
+    this.#socket?.destroy();
   }
 
   /** What has come already, or the beginning of it; empty where nothing has, or where it is a stream. */
@@ -188,6 +247,7 @@ export class Incoming {
     }
     const socket = this.#make(handle);
     this.#socket = socket;
+    this.heed();
     this.#first?.streamed(socket);
     this.#second?.streamed(socket);
     reader?.streamed();

@@ -24,6 +24,7 @@ interface Handle {
   useUserBuffer(buffer: Buffer): void;
   writeBuffer(request: object, bytes: Buffer): number;
   writeLatin1String(request: object, text: string): number;
+  open(fd: number): number;
   onconnection(this: object, status: number, accepted?: AcceptedHandle): void;
 }
 
@@ -198,6 +199,14 @@ export function takeFeed(socket: net.Socket): (piece: Buffer) => void {
 export interface NodeUses {
   /** It listens for redirected connections. */
   readonly redirected: boolean;
+  /** TLS ends here. */
+  readonly secured: boolean;
+}
+
+/** Whether the handle of a TLS socket has what it writes to under this name. Its source says so; TLS is loaded by then anyway. */
+function keepsParent(): boolean {
+  const { TLSSocket } = process.getBuiltinModule('node:tls');
+  return String(Reflect.get(TLSSocket.prototype, '_wrapHandle')).includes('._parent = ');
 }
 
 interface NodeInterface {
@@ -266,6 +275,13 @@ const interfaces: readonly NodeInterface[] = [
     isThere: givesHandles,
   },
   {
+    name: '_handle.open of a net.Server',
+    use: 'connections that another worker has accepted',
+    isNeeded: () => process.platform === 'linux',
+    without: 'a connection with a single request that another worker has accepted takes a third more time',
+    isThere: ({ open }) => typeof open === 'function',
+  },
+  {
     name: '_handle.readStart and readStop of a net.Socket',
     use: 'TLS handshakes that end a few at a time',
     isNeeded: always,
@@ -293,6 +309,13 @@ const interfaces: readonly NodeInterface[] = [
     without: 'each write takes more time',
     isThere: ({ writeBuffer, writeLatin1String }) =>
       typeof writeBuffer === 'function' && typeof writeLatin1String === 'function' && canWriteAtOnce(),
+  },
+  {
+    name: '_parent of the handle of a tls.TLSSocket',
+    use: 'writing what TLS takes at once',
+    isNeeded: ({ secured }) => secured,
+    without: 'each write over TLS takes more time',
+    isThere: keepsParent,
   },
   {
     name: 'HTTPParser of node:_http_common with consume, unconsume and getCurrentBuffer',

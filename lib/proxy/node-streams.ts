@@ -161,13 +161,14 @@ function keysForLending(): LendingKeys | null {
 /** Where the next read goes, and who gets it: see the option `onread` of `net.Socket`. */
 interface Lender {
   readonly buffer: () => Buffer;
-  readonly callback: (length: number) => boolean;
+  /** Called as a method of the socket. */
+  readonly callback: (this: net.Socket, length: number) => boolean;
 }
 
 /** The same, where every read goes to one place. */
 interface FixedLender {
   readonly buffer: Buffer | (() => Buffer);
-  readonly callback: (length: number) => boolean;
+  readonly callback: Lender['callback'];
 }
 
 /**
@@ -226,7 +227,7 @@ function tellLender(this: StreamHandle, arrayBuffer?: ArrayBuffer): Buffer | und
     reads.told = null;
     return reads.asEver.call(this, arrayBuffer);
   }
-  if (!lender.callback(length)) {
+  if (!lender.callback.call(socket, length)) {
     this.reading = false;
     if (!socket.destroyed) this.readStop();
   }

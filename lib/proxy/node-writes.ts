@@ -72,7 +72,7 @@ function takeNewRoom(): void {
  */
 let served = 0;
 
-/** Somebody who moves little has been served: said once for each turn of the event loop, or for each message. */
+/** Somebody who moves little has been served: said once for each message, or by `turnServed`. */
 export function smallServed(): void {
   served++;
 }
@@ -82,10 +82,15 @@ export function smallServings(): number {
   return served;
 }
 
-function endTurn(): void {
-  isCalled = false;
+/** A turn of the event loop has been of use to somebody who moves little. To be called by an immediate. */
+export function turnServed(): void {
   smallServed();
   renewRequests();
+}
+
+function endTurn(): void {
+  isCalled = false;
+  turnServed();
   flushDue();
 }
 
@@ -151,6 +156,19 @@ export class Outlet {
     // To encrypt much at once, and to wait for it, is the stream's.
     if (this.#direct?.isPlain !== true || !this.#mayWait) return this.#writeByStream(bytes, written);
     return this.#direct.put(bytes, written);
+  }
+
+  /**
+   * The same for what is little, over TLS as well.
+   *
+   * @param written called once the bytes are free, unless they are when this returns.
+   * @returns whether they are.
+   */
+  put(bytes: Buffer, written: () => void): boolean {
+    this.flush();
+    if (this.#direct !== null && this.#mayWait) return this.#direct.put(bytes, written);
+    this.#stream.write(bytes, written);
+    return false;
   }
 
   /**

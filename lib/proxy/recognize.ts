@@ -37,14 +37,14 @@ export interface Unrecognized extends Ending {
   speaksOtherHttp(spoken: 'http/1' | 'http/2'): void;
   /** Nobody knows who the client is. */
   handshakeFailed(serverName: string, failure: HandshakeFailure): void;
-  /** The handshake has succeeded; what comes is read from this socket. */
-  secured(socket: Socket, session: PeerSession | null): void;
+  /** The handshake has succeeded; what comes is read from this stream. */
+  secured(stream: Incoming, session: PeerSession | null): void;
   /** TLS has verified who the client is, or that it shows no certificate. */
   identify(tls: ClientTls): ConnectionScope;
   /** As `TlsTermination.accept`, with a certificate that nobody knows. */
   probeHandshake(unread: Buffer, hello: ClientHello, done: (result: Handshake) => void): void;
   /** What comes from this socket are requests, of which only HTTPS probes are let in. */
-  probing(stream: Socket, alpn: AlpnPreference, scope: ConnectionScope): void;
+  probing(stream: Incoming, alpn: AlpnPreference, scope: ConnectionScope): void;
   http1(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
   http2(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void;
   /** @param opening has read `bytes`, and goes on reading; null where the port's protocol is declared. */
@@ -59,7 +59,7 @@ export const noTls: ClientTls = { kind: 'none', reason: 'no_tls_from_remote' };
 export function recognize(connection: Unrecognized): void {
   const policy = connection.policy();
   if (policy.protocol !== 'opaque') {
-    detectTls(connection, policy);
+    detectTls(connection);
     return;
   }
   const scope = connection.identify({ kind: 'none', reason: 'port_skipped' });
@@ -99,9 +99,10 @@ function takeProbe(connection: Unrecognized, bytes: Buffer, hello: ClientHello):
       return;
     }
     const { socket } = handshake;
-    connection.secured(socket, null);
+    const decrypted = Incoming.stream(socket);
+    connection.secured(decrypted, null);
     const scope = connection.identify({ kind: 'passthrough', sni });
-    connection.probing(socket, socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1', scope);
+    connection.probing(decrypted, socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1', scope);
   };
   connection.probeHandshake(bytes, hello, guarded('the TLS handshake of a probe', connection, established));
 }
@@ -112,7 +113,7 @@ function endedSilent(connection: Unrecognized, scope: ConnectionScope): void {
   connection.incoming.destroy();
 }
 
-function detectTls(connection: Unrecognized, policy: PortPolicy): void {
+function detectTls(connection: Unrecognized): void {
   const { incoming } = connection;
   peek(incoming, incoming.receive(), connection.detectTimeoutMs, lookForTls(), (result) => {
     const { bytes } = result;
@@ -125,10 +126,10 @@ function detectTls(connection: Unrecognized, policy: PortPolicy): void {
     } else if (result.value.kind === 'hello' && mayProbeInTls(connection, result.value.hello)) {
       takeProbe(connection, bytes, result.value.hello);
     } else if (result.value.kind === 'hello' && result.value.hello.serverName !== null) {
-      takeHello(connection, policy, bytes, result.value.hello, result.value.hello.serverName);
+      takeHello(connection, bytes, result.value.hello, result.value.hello.serverName);
     } else {
       // Linkerd takes a ClientHello without a name for plaintext: it can be meant for nobody but the app.
-      if (result.value.kind === 'hello') tellNotForUs(connection, policy, null);
+      if (result.value.kind === 'hello') tellNotForUs(connection, null);
       recognizePlain(connection, incoming, bytes, noTls, null);
     }
   });
@@ -138,16 +139,11 @@ function isForUs(connection: Unrecognized, { serverName }: ClientHello): boolean
   return serverName !== null && connection.termination()?.names.has(serverName) === true;
 }
 
-function takeHello(
-  connection: Unrecognized,
-  policy: PortPolicy,
-  bytes: Buffer,
-  hello: ClientHello,
-  serverName: string,
-): void {
+function takeHello(connection: Unrecognized, bytes: Buffer, hello: ClientHello, serverName: string): void {
+  const { protocol } = connection.policy();
   const termination = connection.termination();
   if (termination === null || !termination.names.has(serverName)) {
-    tellNotForUs(connection, policy, serverName);
+    tellNotForUs(connection, serverName);
     passThrough(connection, bytes, connection.identify({ kind: 'passthrough', sni: serverName }));
     return;
   }
@@ -156,7 +152,7 @@ function takeHello(
     return;
   }
   connection.socket.pause();
-  const prefer: AlpnPreference = policy.protocol === 'http2' || policy.protocol === 'grpc' ? 'h2' : 'http/1.1';
+  const prefer: AlpnPreference = protocol === 'http2' || protocol === 'grpc' ? 'h2' : 'http/1.1';
   const established = (handshake: Handshake): void => {
     if (handshake.kind === 'failed') {
       connection.handshakeFailed(serverName, handshake.failure);
@@ -164,17 +160,18 @@ function takeHello(
       return;
     }
     const { socket, identity, session } = handshake;
-    connection.secured(socket, session);
+    const decrypted = Incoming.stream(socket);
+    connection.secured(decrypted, session);
     const alpn = socket.alpnProtocol === false ? null : socket.alpnProtocol;
-    recognizePlain(connection, Incoming.stream(socket), nothing, { kind: 'mesh', identity }, alpn);
+    recognizePlain(connection, decrypted, nothing, { kind: 'mesh', identity }, alpn);
   };
   termination.accept(connection.socket, bytes, hello, prefer, guarded('a TLS handshake', connection, established));
 }
 
 /** Who configures an identity expects TLS to end here. Where the port's TLS is declared to be the app's, nothing is odd. */
-function tellNotForUs(connection: Unrecognized, policy: PortPolicy, serverName: string | null): void {
+function tellNotForUs(connection: Unrecognized, serverName: string | null): void {
   const termination = connection.termination();
-  if (termination === null || policy.protocol === 'tls') return;
+  if (termination === null || connection.policy().protocol === 'tls') return;
   const outcome =
     serverName === null
       ? 'without a name it is taken for plaintext: no identity, and no HTTP'

@@ -1,9 +1,12 @@
+import { valueText } from '../printable.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import { type JsonFields, jsonLogLine, type LoggedDecision, textLogLine } from './log-line.ts';
 import {
   BadLine,
   type DecisionRecord,
   type GivenQuestion,
+  isPort,
+  jsonValue,
   type Omission,
   portProtocols,
   type RecordedDecision,
@@ -44,8 +47,9 @@ export function readLine(line: string): ReadLine {
 function jsonObject(line: string): JsonFields {
   let value: unknown;
   try {
-    value = JSON.parse(line);
-  } catch {
+    value = jsonValue(line);
+  } catch (error) {
+    if (error instanceof BadLine) throw error;
     const isJson = /^\s*[[{]/.test(line);
     throw new BadLine(null, isJson ? 'is not JSON' : 'is neither JSON nor a line of the log', isJson ? again : notOurs);
   }
@@ -63,7 +67,7 @@ const omissions = ['path', 'query', 'host', 'method', 'headers', 'tls', 'carries
 
 function recordLine(value: JsonFields): ReadLine {
   if (value.decision !== recordVersion) {
-    const message = `is of version ${JSON.stringify(value.decision)} of the record, and this Sallyport reads ${recordVersion}`;
+    const message = `is of version ${valueText(value.decision)} of the record, and this Sallyport reads ${recordVersion}`;
     throw new BadLine('decision', message, 'Read it with the version of Sallyport that wrote it, or a newer one.');
   }
   const { lost } = value;
@@ -75,7 +79,8 @@ function recordLine(value: JsonFields): ReadLine {
   if (typeof question.port !== 'number') throw new BadLine('port', 'is missing', again);
   const omits = omitsOf(value.omits, question);
   const salt = optionalText('salt', value.salt) ?? null;
-  const record: DecisionRecord = { form: 'record', question, omits, salt, decided: decidedOf(value) };
+  const parameters = value.parameters === undefined ? noParameters : textsOf('parameters', value.parameters);
+  const record: DecisionRecord = { form: 'record', question, omits, parameters, salt, decided: decidedOf(value) };
   const isAlone = value.count === undefined && value.first === undefined && value.last === undefined;
   return { kind: 'recorded', record, count, first, last: optionalText('last', value.last) ?? time, isAlone };
 }
@@ -87,7 +92,7 @@ export function questionRecord(given: GivenQuestion): DecisionRecord {
   }
   const protocol = given.protocol === undefined || given.protocol === null ? 'http1' : given.protocol;
   const question = questionOf({ ...given, protocol });
-  return { form: 'question', question, omits: [], salt: null, decided: null };
+  return { form: 'question', question, omits: [], parameters: noParameters, salt: null, decided: null };
 }
 
 function questionOf(value: JsonFields): RecordedQuestion {
@@ -128,7 +133,7 @@ function omitsOf(given: unknown, { protocol, method, path }: RecordedQuestion): 
   if (given === undefined && method !== undefined && path !== undefined) return headersAlone;
   const omits = textsOf('omits', given ?? []).map((each) => {
     const known = omissions.find((name) => name === each);
-    if (known === undefined) throw new BadLine('omits', `${JSON.stringify(each)} is not known`, again);
+    if (known === undefined) throw new BadLine('omits', `${valueText(each)} is not known`, again);
     return known;
   });
   if (method === undefined && !omits.includes('method')) throw new BadLine('method', 'is missing', again);
@@ -137,6 +142,7 @@ function omitsOf(given: unknown, { protocol, method, path }: RecordedQuestion): 
 }
 
 const headersAlone: readonly Omission[] = ['headers'];
+const noParameters: readonly string[] = [];
 
 function decidedOf(value: JsonFields): RecordedDecision {
   const { status = null, audit = false } = value;
@@ -169,13 +175,16 @@ function refOf(field: string, ref: unknown): ResourceRef | null {
 function portOf({ port }: JsonFields): number | string | undefined {
   if (port === undefined || port === null) return undefined;
   if (typeof port === 'string' && port !== '') return port;
-  if (typeof port === 'number' && Number.isInteger(port) && port >= 1 && port <= 65_535) return port;
-  throw new BadLine('port', `${JSON.stringify(port)} is not a port`, again);
+  if (isPort(port)) return port;
+  throw new BadLine('port', `${valueText(port)} is not a port`, again);
 }
 
+/** Decisions that one line stands for: more than any proxy makes in a week, and thousands of such can be summed up exactly. */
+const mostCounted = 1e12;
+
 function countOf(field: string, count: unknown): number {
-  if (typeof count === 'number' && Number.isSafeInteger(count) && count >= 1) return count;
-  throw new BadLine(field, `${JSON.stringify(count)} is not a count`, again);
+  if (typeof count === 'number' && Number.isInteger(count) && count >= 1 && count <= mostCounted) return count;
+  throw new BadLine(field, `${valueText(count)} is not a count`, again);
 }
 
 function required<T>(field: string, given: T | undefined): T {
@@ -194,7 +203,7 @@ function oneOf<T extends string>(field: string, given: unknown, allowed: readonl
   const text = optionalText(field, given);
   if (text === undefined) return undefined;
   for (const each of allowed) if (each === text) return each;
-  throw new BadLine(field, `${JSON.stringify(text)} is none of ${allowed.join(', ')}`, again);
+  throw new BadLine(field, `${valueText(text)} is none of ${allowed.join(', ')}`, again);
 }
 
 function headersOf({ headers }: JsonFields): RecordedQuestion['headers'] {
@@ -204,7 +213,7 @@ function headersOf({ headers }: JsonFields): RecordedQuestion['headers'] {
     const values: unknown[] = Array.isArray(given) ? given : [given];
     const texts = values.filter((each) => typeof each === 'string');
     if (texts.length === values.length) return [name, texts];
-    throw new BadLine('headers', `${JSON.stringify(name)} is neither a string nor a list of strings`, again);
+    throw new BadLine('headers', `${valueText(name)} is neither a string nor a list of strings`, again);
   });
   return Object.fromEntries(named);
 }

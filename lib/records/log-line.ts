@@ -1,9 +1,12 @@
 import { isLatin1, textOfBytes } from '../policy/bytes.ts';
 import type { RequestDecision } from '../policy/decision.ts';
+import { valueText } from '../printable.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import {
   BadLine,
   type DecisionRecord,
+  isPort,
+  jsonValue,
   type Omission,
   portProtocols,
   type RecordedDecision,
@@ -85,7 +88,8 @@ function decisionLine(fields: JsonFields, time: string | null): LogLine {
   const message = String(fields.msg);
   const verdict = verdicts.get(message);
   const [client, port] = [fields['client.ip'], Number(fields['target.port'])];
-  if (verdict === undefined || typeof client !== 'string' || !Number.isInteger(port)) return other;
+  if (verdict === undefined || typeof client !== 'string' || fields['target.port'] === undefined) return other;
+  if (!isPort(port)) throw new BadLine('target.port', `${valueText(fields['target.port'])} is not a port`, whole);
   const isRequest = message.startsWith('Request ');
   // NetworkPolicies come before anything is known of the client.
   const isUnseen = fields.policies !== undefined;
@@ -96,14 +100,19 @@ function decisionLine(fields: JsonFields, time: string | null): LogLine {
       : { port, client, ...tlsOf(fields), protocol: 'tcp', ...declaredOf(fields) };
   const decided = verdict === null ? null : decidedOf(verdict, fields);
   const omits = isRequest ? logged : none;
-  return { kind: 'logged', logged: message, time, record: { form: 'log', question, omits, salt: null, decided } };
+  return {
+    kind: 'logged',
+    logged: message,
+    time,
+    record: { form: 'log', question, omits, parameters: none, salt: null, decided },
+  };
 }
 
 const logged: readonly Omission[] = ['query', 'headers', 'carries'];
 const accessed: readonly Omission[] = ['headers', 'carries'];
 const apache: readonly Omission[] = ['host', 'headers', 'carries'];
 const withoutTls = (omits: readonly Omission[]): readonly Omission[] => ['tls', ...omits];
-const none: readonly Omission[] = [];
+const none: readonly never[] = [];
 
 function decidedOf(verdict: RequestDecision['kind'], fields: JsonFields): RecordedDecision {
   const authz = refOf(fields, 'authz');
@@ -177,12 +186,20 @@ function accessLine(fields: JsonFields): LogLine {
   const request = requestOf({ host, method, path: uri, version, protocol });
   const client = addressOf(fields['client.addr']);
   const { seen, omits } = accessTls(fields['client.id'], tls, accessed);
-  const at = typeof port === 'number' ? { port } : {};
+  if (port !== undefined && !isPort(port)) throw new BadLine('port', `${valueText(port)} is not a port`, whole);
+  const at = port === undefined ? {} : { port };
   return {
     kind: 'logged',
     logged: String(status),
     time: typeof timestamp === 'string' ? timestamp : null,
-    record: { form: 'access', question: { ...at, client, ...seen, ...request }, omits, salt: null, decided: null },
+    record: {
+      form: 'access',
+      question: { ...at, client, ...seen, ...request },
+      omits,
+      parameters: none,
+      salt: null,
+      decided: null,
+    },
   };
 }
 
@@ -203,7 +220,7 @@ function ofApache([, address, id, time = '', quoted = '', status = '']: RegExpEx
   if (method === undefined) throw new BadLine(null, 'is a line of the access log without a request', whole);
   const { seen, omits } = accessTls(id === '-' ? '' : id, undefined, apache);
   const question: RecordedQuestion = { client: addressOf(address), ...seen, ...requestOf({ method, path, version }) };
-  const record: DecisionRecord = { form: 'access', question, omits, salt: null, decided: null };
+  const record: DecisionRecord = { form: 'access', question, omits, parameters: none, salt: null, decided: null };
   return { kind: 'logged', logged: status, time, record };
 }
 
@@ -233,8 +250,9 @@ function plainFields(text: string): JsonFields {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
-  } catch {
+    return jsonValue(text);
+  } catch (error) {
+    if (error instanceof BadLine) throw error;
     throw new BadLine(null, 'is a line of the log that is not whole', whole);
   }
 }

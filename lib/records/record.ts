@@ -27,6 +27,11 @@ export interface GivenQuestion {
   readonly carries?: unknown;
 }
 
+/** A port by its number. */
+export function isPort(port: unknown): port is number {
+  return typeof port === 'number' && Number.isInteger(port) && port >= 1 && port <= 65_535;
+}
+
 export const portProtocols: readonly PortProtocol[] = ['detect', 'http1', 'http2', 'grpc', 'opaque', 'tls'];
 
 export type Protocol = 'http1' | 'http2' | 'grpc' | 'tcp' | 'connect';
@@ -43,7 +48,7 @@ export interface RecordedQuestion {
   readonly identity?: string;
   readonly tls?: 'none' | 'anonymous' | 'passthrough';
   readonly protocol: Protocol | 'accept';
-  /** With its query. A byte that is no UTF-8 is U+DC80 to U+DCFF, as `explain` takes it; so in the next two. */
+  /** With its query, or what is told of it. A byte that is no UTF-8 is U+DC80 to U+DCFF, as `explain` takes it; so in the next two. */
   readonly method?: string;
   readonly path?: string;
   readonly host?: string;
@@ -81,6 +86,8 @@ export interface DecisionRecord {
   readonly form: 'record' | 'log' | 'access' | 'question';
   readonly question: RecordedQuestion;
   readonly omits: readonly Omission[];
+  /** Where the query is left out: of parameters of these names `question.path` holds all, and of no others. */
+  readonly parameters: readonly string[];
   /** Null, or with what the values of `question.headers` are hashed: see `hashedValue`. */
   readonly salt: string | null;
   /** Null where the line does not say what was decided: a question, a line of the access log. */
@@ -110,4 +117,25 @@ export class BadLine extends Error implements Complaint {
     this.field = field;
     this.hint = hint;
   }
+}
+
+/** Levels of lists and objects within each other, and characters in which there is no harm in more. */
+const mostLevels = 32;
+const harmless = 2048;
+
+/**
+ * A value in JSON, of which each part can be looked at: text and comparison of one that is nested as deep as it is long would
+ * overflow the stack.
+ *
+ * @throws BadLine, and SyntaxError
+ */
+export function jsonValue(text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  if (text.length <= harmless || !isDeeper(value, mostLevels)) return value;
+  throw new BadLine(null, 'is nested deeper than any line of a log', 'Give logs of Sallyport, as they were written.');
+}
+
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return levels === 0 || Object.values(value).some((each) => isDeeper(each, levels - 1));
 }

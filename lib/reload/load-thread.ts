@@ -2,13 +2,13 @@ import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import type { PolicyDocument } from '../policy/documents/types.ts';
-import type { LoadRequest, PolicyLoad } from './load.ts';
+import type { ComparableLoad, LoadRequest } from './load.ts';
 import { Slices } from './slices.ts';
 
 /** What the worker says, in this order: any number of `documents`, then `loaded`; or `unchanged` alone. */
 export type LoadAnswer =
   | { readonly kind: 'documents'; readonly documents: readonly PolicyDocument[] }
-  | ({ readonly kind: 'loaded' } & Omit<PolicyLoad, 'documents'>)
+  | ({ readonly kind: 'loaded' } & Omit<ComparableLoad, 'documents'>)
   | { readonly kind: 'unchanged' };
 
 /** A thread that has had nothing to do for so long ends, and gives 20 MB back: long enough for a burst of saves. */
@@ -29,7 +29,7 @@ export class LoadThread {
    * Rejects when the thread dies (out of memory, say), or is stopped, which is how a load is abandoned; the next load starts
    * another.
    */
-  async load(request: LoadRequest, knownDigest?: string): Promise<PolicyLoad | 'unchanged'> {
+  async load(request: LoadRequest, knownDigest?: string): Promise<ComparableLoad | 'unchanged'> {
     clearTimeout(this.#idle);
     this.#worker ??= this.#start();
     const worker = this.#worker;
@@ -85,7 +85,7 @@ export class LoadThread {
 }
 
 /** Takes the answers off the port in slices. */
-async function collect(port: MessagePort): Promise<PolicyLoad | 'unchanged'> {
+async function collect(port: MessagePort): Promise<ComparableLoad | 'unchanged'> {
   const documents: PolicyDocument[] = [];
   const slices = new Slices();
   for (;;) {

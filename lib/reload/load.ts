@@ -20,14 +20,18 @@ export interface PolicyLoad extends Judged {
    * so the set is not to be used.
    */
   readonly broken: boolean;
-  /** What each document says, by its key; see `digestsOf`. */
-  readonly digests: ReadonlyMap<string, string>;
-  /** Equal for equal contents; what keeps an unchanged policy from being swapped for itself. */
-  readonly digest: string;
   /** The files as they stood when they were read; null where several paths were. */
   readonly look: Look | null;
   /** The files that hold documents. */
   readonly holding: readonly string[];
+}
+
+/** A load that the next one can be held against. */
+export interface ComparableLoad extends PolicyLoad {
+  /** What each document says, by its key; see `digestsOf`. */
+  readonly digests: ReadonlyMap<string, string>;
+  /** Equal for equal contents; what keeps an unchanged policy from being swapped for itself. */
+  readonly digest: string;
 }
 
 export interface LoadRequest {
@@ -47,17 +51,36 @@ const megabyte = 1024 * 1024;
 const mostParsed = { file: 16 * megabyte, all: 32 * megabyte };
 const mostDocuments = 100_000;
 
-/** Reads, parses and validates. Synchronous: for commands, and for the worker thread of the running proxy. */
-export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLoad | 'unchanged' {
+/** Reads, parses and validates. Synchronous: for the worker thread of the running proxy. */
+export function loadPolicy(request: LoadRequest, knownDigest?: string): ComparableLoad | 'unchanged' {
+  const found = textsOf(request);
+  const digest = digestOf(request, found.texts, found.problems);
+  if (digest === knownDigest) return 'unchanged';
+  const load = loadOf(request, found);
+  return { ...load, digests: digestsOf(load.documents), digest };
+}
+
+/** The same for commands, which compare with nothing. */
+export function loadPolicyNow(request: LoadRequest): PolicyLoad {
+  return loadOf(request, textsOf(request));
+}
+
+interface FoundTexts extends Pick<PolicyLoad, 'problems' | 'look'> {
+  readonly texts: readonly PolicyText[];
+}
+
+function textsOf(request: LoadRequest): FoundTexts {
   const read = request.paths.map((path) => readPolicyFiles(path));
   const problems = read.flatMap((each) => each.problems);
   // A folder and a file in it name that file twice; it is still one.
   const all = [...read.flatMap((each) => each.texts), ...(request.texts ?? [])];
   const texts = [...new Map(all.map((text) => [resolve(text.file), text])).values()];
   const look = read.length === 1 ? (read[0]?.look ?? null) : null;
-  const digest = digestOf(request, texts, problems);
-  if (digest === knownDigest) return 'unchanged';
+  return { texts, problems, look };
+}
 
+function loadOf(request: LoadRequest, { texts, problems: unread, look }: FoundTexts): PolicyLoad {
+  const problems = [...unread];
   const sources: SourceDocument[] = [];
   const budget = { left: mostParsed.all };
   for (const { file, text } of texts) {
@@ -76,8 +99,6 @@ export function loadPolicy(request: LoadRequest, knownDigest?: string): PolicyLo
     problems: [...problems, ...validated.problems, ...unknownAllowed(validated.documents)].map(withRemedy),
     allowed: validated.allowed,
     broken: broken || validated.unknown,
-    digests: digestsOf(validated.documents),
-    digest,
     look,
     holding: validated.holding,
   };
@@ -123,11 +144,4 @@ function tooMany(file: string): Problem {
 function holdsNothing(file: string): Problem {
   const hint = 'Write its documents, or remove the file.';
   return atTop({ severity: 'warning', code: 'no-documents' }, file, 'the file holds no document', hint);
-}
-
-/** As `loadPolicy`, where there is nothing to compare with. */
-export function loadPolicyNow(request: LoadRequest): PolicyLoad {
-  const load = loadPolicy(request);
-  if (load === 'unchanged') throw new Error('unreachable: nothing was given to compare with');
-  return load;
 }

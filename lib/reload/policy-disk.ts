@@ -1,4 +1,4 @@
-import type { LoadRequest, PolicyLoad } from './load.ts';
+import type { ComparableLoad, LoadRequest } from './load.ts';
 import { LoadThread } from './load-thread.ts';
 import type { Look } from './look.ts';
 import { type DiskOptions, filesOnDisk, type World } from './world.ts';
@@ -6,7 +6,7 @@ import { type DiskOptions, filesOnDisk, type World } from './world.ts';
 /** The files of a policy and the time, as its source sees them; tests have a world of their own. */
 export interface PolicyWorld extends World {
   /** Rejects with `Abandoned` where that happens. */
-  load(request: Omit<LoadRequest, 'paths'>, knownDigest: string | undefined): Promise<PolicyLoad | 'unchanged'>;
+  load(request: Omit<LoadRequest, 'paths'>, knownDigest: string | undefined): Promise<ComparableLoad | 'unchanged'>;
   /** Ends a load under way. */
   abandon(): void;
 }
@@ -39,7 +39,7 @@ export function policyOnDisk(options: DiskOptions): PolicyWorld {
 }
 
 const noLook: Look = { files: new Map(), generation: '', stamp: '', takenMs: 0 };
-const noDocuments: PolicyLoad = {
+const noDocuments: ComparableLoad = {
   ...{ documents: [], problems: [], allowed: [], holding: [] },
   ...{ broken: false, digests: new Map(), digest: '', look: null },
 };

@@ -7,7 +7,7 @@ import type { Problem } from '../problem.ts';
 import { Attempts } from './attempts.ts';
 import { type Changes, type Compared, changesBetween } from './changes.ts';
 import { compileInSlices, Turns } from './compiling.ts';
-import type { PolicyLoad } from './load.ts';
+import type { ComparableLoad } from './load.ts';
 import type { Look } from './look.ts';
 import { type InForce, inForce, type Loss, lossOf } from './loss.ts';
 import { Abandoned, noPolicy, type PolicyWorld, policyOnDisk } from './policy-disk.ts';
@@ -84,7 +84,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
 
 /** The good load whose documents are in force. */
 interface Good {
-  readonly load: PolicyLoad;
+  readonly load: ComparableLoad;
   readonly inForce: InForce;
   readonly index: PolicyIndex;
 }
@@ -92,7 +92,7 @@ interface Good {
 class FollowedFiles implements PolicySource {
   readonly #options: PolicySourceOptions;
   readonly #world: PolicyWorld;
-  readonly #reloader: Reloader<PolicyLoad>;
+  readonly #reloader: Reloader<ComparableLoad>;
   /** Of compiling and swapping. */
   readonly #turns = new Turns();
   readonly #recompiles: Attempts;
@@ -141,7 +141,7 @@ class FollowedFiles implements PolicySource {
     await this.#turns.over();
   }
 
-  async #read(held: PolicyLoad | null): Promise<Reading<PolicyLoad>> {
+  async #read(held: ComparableLoad | null): Promise<Reading<ComparableLoad>> {
     const { namespace } = this.#options.workload();
     let tooLong = false;
     const limit = setTimeout(() => {
@@ -161,7 +161,7 @@ class FollowedFiles implements PolicySource {
     }
   }
 
-  #judge(load: PolicyLoad, now: Look): Judgement {
+  #judge(load: ComparableLoad, now: Look): Judgement {
     const loss = this.#lossOf(load, now);
     const { documents, files } = loss.kind === 'removed' && !loss.settled ? loss : { documents: [], files: [] };
     return {
@@ -170,7 +170,7 @@ class FollowedFiles implements PolicySource {
     };
   }
 
-  #lossOf(load: PolicyLoad, now: Look): Loss {
+  #lossOf(load: ComparableLoad, now: Look): Loss {
     if (this.#good === null || load.broken) return { kind: 'none' };
     const { inForce: before } = this.#good;
     const replaced = (file: string): boolean =>
@@ -178,7 +178,7 @@ class FollowedFiles implements PolicySource {
     return lossOf(before, now, load, replaced);
   }
 
-  async #conclude(load: PolicyLoad, now: Look, loss: Loss): Promise<void> {
+  async #conclude(load: ComparableLoad, now: Look, loss: Loss): Promise<void> {
     const options = this.#options;
     const problems = [...load.problems, ...(loss.kind === 'emptied' ? loss.problems : [])];
     const reason = this.#refusal(load, problems);
@@ -198,13 +198,13 @@ class FollowedFiles implements PolicySource {
   }
 
   /** Why a load may not come into force, or null. */
-  #refusal(load: PolicyLoad, problems: readonly Problem[]): string | null {
+  #refusal(load: ComparableLoad, problems: readonly Problem[]): string | null {
     const errors = problems.filter((problem) => problem.severity === 'error');
     if (!load.broken && (this.#good === null || errors.length === 0)) return null;
     return refusalText(errors);
   }
 
-  #accept(load: PolicyLoad, now: Look, loss: Loss): Promise<void> {
+  #accept(load: ComparableLoad, now: Look, loss: Loss): Promise<void> {
     const options = this.#options;
     return this.#turns.take(async () => {
       const { documents } = load;

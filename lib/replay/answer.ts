@@ -1,6 +1,7 @@
 import { type Client, type ClientTls, tlsOfKind } from '../client.ts';
 import { identityOfName } from '../identity-name.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
+import { textOfBytes, wireText } from '../policy/bytes.ts';
 import { type Carried, decideSilence, isBytes, looksFurther, probeAuthz, seenBy, takesTls } from '../policy/carried.ts';
 import type {
   Authorizer,
@@ -154,7 +155,8 @@ function ofRequest(
 ): Answer {
   const { question, omits } = record;
   for (const part of ['path', 'method'] as const) if (omits.includes(part)) return unknown(`the ${part}`);
-  if (omits.includes('query') && policy.asks.query) return unknown('the query, which routes of the port look at');
+  const parameter = omits.includes('query') ? unknownParameter(policy, record) : null;
+  if (parameter !== null) return unknown(`${parameter}, which routes of the port look at`);
   const facts = requestFacts(askedOf(question), protocol);
   if ('reason' in facts) {
     const { status, reason } = facts;
@@ -175,6 +177,18 @@ function ofRequest(
     authz: 'authz' in decision ? decision.authz : null,
     reasons: () => authorizer.requestReasons(policy, client, told, decision),
   };
+}
+
+/** What of the query that a line leaves out the policy looks at. */
+function unknownParameter(
+  { asks }: PortPolicy,
+  { question: { path = '' }, parameters }: DecisionRecord,
+): string | null {
+  const name = asks.query.beyond(parameters.map(wireText));
+  const mark = path.indexOf('?');
+  // A query with a fragment is refused for that alone.
+  if (name === null || (mark !== -1 && path.includes('#', mark))) return null;
+  return parameters.length === 0 ? 'the query' : `the query parameter ${JSON.stringify(textOfBytes(name))}`;
 }
 
 function askedOf({ method, path, host, headers, names, carries }: RecordedQuestion): AskedRequest {

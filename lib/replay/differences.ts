@@ -53,8 +53,11 @@ export interface ReplayTally {
   readonly unknown: Map<string, number>;
 }
 
-/** `chars`: of all that is kept of lines. */
-const most = { differences: 10_000, clients: 1_000, examples: 2, unknown: 1_000, chars: 64 * 1024 * 1024 } as const;
+/**
+ * `differences`, and `chars` of all that is kept of lines: for each kind, so that however many are harmless, there is room for
+ * what is worse.
+ */
+const most = { differences: 10_000, clients: 1_000, examples: 2, unknown: 1_000, chars: 16 * 1024 * 1024 } as const;
 
 /** What became of a record: the same each time it comes. */
 type ComparedRecord =
@@ -76,7 +79,13 @@ export class Comparison {
   readonly #before: Against | null;
   readonly #known = new Recent<DecisionRecord, ComparedRecord>();
   readonly #differences = new Map<string, Difference>();
-  #chars = 0;
+  readonly #kept: Readonly<Record<DifferenceKind, { differences: number; chars: number }>> = {
+    allowed: { differences: 0, chars: 0 },
+    refused: { differences: 0, chars: 0 },
+    otherwise: { differences: 0, chars: 0 },
+    moved: { differences: 0, chars: 0 },
+  };
+  #decidesOtherwise = false;
   readonly tally: ReplayTally = { same: 0, overLimit: 0, notDecided: 0, uncounted: 0, unknown: new Map() };
 
   constructor(after: Against, before: Against | null) {
@@ -110,6 +119,11 @@ export class Comparison {
     }
   }
 
+  /** Whether a client would have met something else, kept apart or not. */
+  get decidesOtherwise(): boolean {
+    return this.#decidesOtherwise;
+  }
+
   /** Worst first, and of one kind the most frequent. */
   differences(): Difference[] {
     return [...this.#differences.values()].sort(
@@ -127,6 +141,7 @@ export class Comparison {
     const now = rulingOf(answer);
     const change = changeOf(then, now);
     if (change === null) return { kind: before.verdict === 'rate-limited' ? 'overLimit' : 'same' };
+    if (change !== 'moved') this.#decidesOtherwise = true;
     return this.#differenceOf(change, record, then, now, answer, { file, line });
   }
 
@@ -152,14 +167,16 @@ export class Comparison {
     const key = JSON.stringify([change, port, before, after, failed]);
     let difference = this.#differences.get(key);
     if (difference === undefined) {
-      if (this.#differences.size >= most.differences || !this.#hasRoom(key.length)) return { kind: 'uncounted' };
+      const kept = this.#kept[change];
+      if (kept.differences >= most.differences || !this.#hasRoom(change, key.length)) return { kind: 'uncounted' };
+      kept.differences++;
       const counted = { count: 0, first: null, last: null, clients: new Map(), examples: [] };
       difference = { change, port, before, after, failed, ...counted };
       this.#differences.set(key, difference);
     }
     const { examples } = difference;
     const isNew = examples.length < most.examples && !examples.some((known) => areEqual(known.record, record));
-    if (isNew && this.#hasRoom(JSON.stringify(record).length)) examples.push({ record, reason, ...place });
+    if (isNew && this.#hasRoom(change, JSON.stringify(record).length)) examples.push({ record, reason, ...place });
     return { kind: 'different', difference };
   }
 
@@ -169,15 +186,17 @@ export class Comparison {
     if (last !== null && (difference.last === null || last > difference.last)) difference.last = last;
     const { clients } = difference;
     const named = question.identity ?? question.client;
-    const isKept = clients.has(named) || (clients.size < most.clients && this.#hasRoom(named.length + 64));
+    const isKept =
+      clients.has(named) || (clients.size < most.clients && this.#hasRoom(difference.change, named.length + 64));
     const client = isKept ? named : null;
     clients.set(client, (clients.get(client) ?? 0) + count);
   }
 
   /** Takes the room, where there is that much. */
-  #hasRoom(chars: number): boolean {
-    if (this.#chars + chars > most.chars) return false;
-    this.#chars += chars;
+  #hasRoom(change: DifferenceKind, chars: number): boolean {
+    const kept = this.#kept[change];
+    if (kept.chars + chars > most.chars) return false;
+    kept.chars += chars;
     return true;
   }
 }

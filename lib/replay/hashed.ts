@@ -1,6 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { byteText, isAscii } from '../policy/bytes.ts';
 import type { PolicyDocument } from '../policy/documents/types.ts';
+import type { DecisionRecord, RecordedQuestion } from '../records/record.ts';
 
 /** A value that no rule looks for: no field of a request can hold it. */
 const noSuchValue = '\0';
@@ -51,6 +52,18 @@ export class WantedValues {
 }
 
 export const noValues = new WantedValues(null);
+
+/** What a record asks: with the values behind hashes, where these tell them, and with the fields of which it has but the names. */
+export function questionOfRecord({ question, salt }: DecisionRecord, wanted: WantedValues): RecordedQuestion {
+  const { names, ...asked } = question;
+  if (names === undefined && salt === null) return question;
+  const told = Object.entries(asked.headers ?? {}).map(([name, values]): [string, readonly string[]] => [
+    name,
+    salt === null ? values : values.map((hash) => wanted.valueOf(name, salt, hash) ?? hash),
+  ]);
+  const withheld = (names ?? []).map((name): [string, readonly string[]] => [name, ['']]);
+  return { ...asked, headers: Object.fromEntries([...withheld, ...told]) };
+}
 
 /** As the record has it. `bytes`: one character each. */
 function hashedValue(salt: string, bytes: string): string {

@@ -19,13 +19,15 @@ export interface AuthorizationReach {
 
 /** Matches that are held against requests in all: some two seconds at most. */
 const mostWork = 20_000_000;
+/** States of automata that are looked at for that. */
+const mostEffort = 60_000_000;
 
 /** Rules and authorizations of documents, gathered from what they become on the ports of one pod after another. */
 export class Reach {
   /** By document, then by the place of the rule. */
   readonly rules = new Map<string, Map<number, RuleReach>>();
   readonly authorizations = new Map<string, AuthorizationReach>();
-  readonly #work: SearchBudget = { left: mostWork };
+  readonly #work: SearchBudget = { left: mostWork, effort: { left: mostEffort } };
   readonly #admitting = new WeakMap<GrantList, Admitting>();
 
   add({ servers }: PolicyIndex): void {

@@ -98,6 +98,9 @@ export interface EvidenceTally {
   unheld: number;
 }
 
+/** What it takes to keep a value, beside the value: characters that could be kept in its place. */
+const valueChars = 32;
+
 /** What a log says that clients have done, in bounded memory: the input of `draft`. */
 export class Evidence {
   readonly groups = new Map<string, Group>();
@@ -138,7 +141,7 @@ export class Evidence {
 
   #refuse(record: DecisionRecord, port: number, count: number): void {
     if (this.refused.has(record)) return;
-    const key = JSON.stringify([record.question, record.omits, record.salt]);
+    const key = JSON.stringify([record.question, record.omits, record.parameters, record.salt]);
     if (this.#refusedKeys.has(key)) return;
     if (this.refused.size >= most.refused || !this.#hasRoom(2 * key.length)) {
       this.tally.unheld += count;
@@ -190,8 +193,16 @@ export class Evidence {
       group = { key, port, carried, method, shape, paths: new Map(), values, others: null };
       this.groups.set(key, group);
     }
-    if (group.values.length > 0) noteValues(group, path);
+    if (group.values.length > 0) this.#noteValues(group, path);
     return group;
+  }
+
+  #noteValues({ values }: Group, path: string): void {
+    for (const [at, segment] of segmentsOf(path).entries()) {
+      const seen = values[at];
+      if (seen === undefined || seen.size >= most.values || seen.has(segment) || classOf(segment) === null) continue;
+      if (this.#hasRoom(segment.length + valueChars)) seen.add(segment);
+    }
   }
 
   /** Beyond the paths that are kept, one stands for all others. */
@@ -217,13 +228,6 @@ export class Evidence {
     const ip = parseIp(record.question.client);
     if (ip !== undefined && use.addresses.size < most.addresses) use.addresses.add(ip.text);
     return use;
-  }
-}
-
-function noteValues({ values }: Group, path: string): void {
-  for (const [at, segment] of segmentsOf(path).entries()) {
-    const seen = values[at];
-    if (seen !== undefined && seen.size < most.values && classOf(segment) !== null) seen.add(segment);
   }
 }
 

@@ -134,31 +134,53 @@ function numberOf(group: Group, at: number): string {
 /** Names of no class: where very many stand in one place, for the same clients, the place is any name. */
 export function joined(matches: readonly Match[], constraints: Constraints): Match[] {
   if (constraints.exactPaths === 'all') return [...matches];
-  let left = [...matches];
-  const deepest = Math.max(0, ...left.map((match) => partsOf(match).length));
+  const { exactPaths } = constraints;
+  const fixed: Match[] = [];
+  let left: Joinable[] = [];
+  for (const match of matches) {
+    const isFixed =
+      match.carried !== 'http' ||
+      match.variant !== null ||
+      !isPlainForm(match) ||
+      [...match.groups].some((key) => exactPaths.has(key));
+    if (isFixed) fixed.push(match);
+    else left.push(joinable(match));
+  }
+  const deepest = left.reduce((most, { parts }) => Math.max(most, parts.length), 0);
   for (let at = deepest - 1; at >= 0; at--) {
-    const alike = new Map<string, Match[]>();
-    for (const match of left) {
-      const parts = partsOf(match);
-      const part = parts[at];
-      const isName =
-        part?.kind === 'text' && anySegment.test.test(part.text) && match.carried === 'http' && match.variant === null;
-      if (!isName || !isPlainForm(match) || [...match.groups].some((key) => isExact(key, constraints))) continue;
-      const others = parts.map((each, i) => (i === at ? '*' : each.kind === 'text' ? each.text : `{${each.of.name}}`));
-      const key = JSON.stringify([match.method, others, clientsKey(match)]);
-      push(alike, key, match);
+    const alike = new Map<string, Joinable[]>();
+    for (const each of left) {
+      const part = each.parts[at];
+      if (part?.kind !== 'text' || !anySegment.test.test(part.text)) continue;
+      const others = each.texts.toSpliced(at, 1, '*').join('/');
+      push(alike, `${each.match.method} ${others} ${each.clients}`, each);
     }
+    const gone = new Set<Joinable>();
+    const wider: Joinable[] = [];
     for (const together of alike.values()) {
       if (together.length < namesRule) continue;
-      const gone = new Set(together);
-      left = [...left.filter((match) => !gone.has(match)), wide(together, at)];
+      for (const each of together) gone.add(each);
+      const matches = together.map(({ match }) => match);
+      wider.push(joinable(wide(matches, at)));
     }
+    if (gone.size > 0) left = [...left.filter((each) => !gone.has(each)), ...wider];
   }
-  return left;
+  return [...fixed, ...left.map(({ match }) => match)];
 }
 
-function isExact(key: string, { exactPaths }: Constraints): boolean {
-  return exactPaths === 'all' || exactPaths.has(key);
+/** With what is asked of it for each of its segments. */
+interface Joinable {
+  readonly match: Match;
+  readonly parts: readonly PathPart[];
+  /** No text of a plain path holds a brace, a slash or a blank. */
+  readonly texts: readonly string[];
+  readonly clients: string;
+}
+
+function joinable(match: Match): Joinable {
+  const parts = partsOf(match);
+  const texts = parts.map((part) => (part.kind === 'text' ? part.text : `{${part.of.name}}`));
+  return { match, parts, texts, clients: clientsKey(match) };
 }
 
 function isPlainForm({ form }: Match): boolean {

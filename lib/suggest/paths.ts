@@ -46,11 +46,20 @@ export const anySegment: SegmentClass = segmentClass('any', '[0-9A-Za-z_~.@:=+,-
 /** As the CRDs allow. */
 export const longestPath = 1024;
 
+/** Segments of a path that may stand for others: of a longer one each is text. */
+const mostSegments = 32;
+
 /** What every server reads alike; other paths are written out as they came. */
 const plain = /^\/(?:(?!\.\.?(?:\/|$))[\w\-~.@:=+,]+(?:\/|$))*$/;
 
 export function isPlain(path: string): boolean {
-  return path.length <= longestPath && plain.test(path);
+  return path.length <= longestPath && plain.test(path) && isShort(path);
+}
+
+function isShort(path: string): boolean {
+  let segments = 0;
+  for (let at = path.indexOf('/'); at !== -1; at = path.indexOf('/', at + 1)) segments++;
+  return segments <= mostSegments;
 }
 
 /** The class of a segment; null for one that stands for itself. */

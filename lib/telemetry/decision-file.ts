@@ -30,9 +30,20 @@ const closeMs = 1000;
 /** A pipe without a reader fails, rather than holding a thread. */
 const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK | constants.O_NOCTTY;
 
+interface OpenFile {
+  readonly handle: FileHandle;
+  /** An inode's number alone may come again on another file system that is mounted in its place. */
+  readonly device: number;
+  readonly inode: number;
+  readonly isRegular: boolean;
+  bytes: number;
+}
+
 interface Piece {
   readonly bytes: Buffer;
   readonly lines: number;
+  /** Told in it, and to be told anew where it is given up. */
+  readonly lost: number;
   /** Some of it is in the file, in which the rest must follow. */
   readonly isBegun: boolean;
 }
@@ -49,8 +60,7 @@ export class DecisionFile implements LineSink {
   #lost = 0;
   #timer: NodeJS.Timeout | null = null;
   #working: Promise<void> | null = null;
-  #file: { readonly handle: FileHandle; readonly inode: number; readonly isRegular: boolean; bytes: number } | null =
-    null;
+  #file: OpenFile | null = null;
   /** Being written. */
   #rest: Piece | null = null;
   #lookedMs = 0;
@@ -117,17 +127,19 @@ export class DecisionFile implements LineSink {
     }
   }
 
-  async #writeSome({ bytes, lines }: Piece, file: { readonly handle: FileHandle; bytes: number }): Promise<void> {
+  async #writeSome({ bytes, lines, lost }: Piece, file: { readonly handle: FileHandle; bytes: number }): Promise<void> {
     try {
       const { bytesWritten } = await file.handle.write(bytes);
       file.bytes += bytesWritten;
-      this.#rest = bytesWritten >= bytes.length ? null : { bytes: bytes.subarray(bytesWritten), lines, isBegun: true };
+      this.#rest =
+        bytesWritten >= bytes.length ? null : { bytes: bytes.subarray(bytesWritten), lines, lost, isBegun: true };
     } catch (error) {
       // A full disk may have been given room by removing this file, which takes its room until it is closed.
       this.#lookedMs = 0;
       await this.#look();
       if (this.#file !== null) throw error;
       this.#drop(lines);
+      this.#lost += lost;
       this.#rest = null;
     }
   }
@@ -138,34 +150,35 @@ export class DecisionFile implements LineSink {
   }
 
   /** A file that has room, at the path. */
-  async #make({ bytes, lines, isBegun }: Piece): Promise<void> {
+  async #make({ bytes, lines, lost, isBegun }: Piece): Promise<void> {
     const { path, maxBytes } = this.#options;
     if (isBegun && this.#file !== null) return;
     await this.#look();
-    if (this.#file?.isRegular === true && this.#file.bytes >= maxBytes) {
-      await this.#close();
-      await this.#shift();
-    }
-    if (this.#file !== null) return;
+    if (this.#file !== null && !isFull(this.#file, maxBytes)) return;
+    await this.#close();
+    // Asked of the path, too: where the last one could not be moved away it is there, and full, still.
+    const there = await stat(path).catch(unlessAbsent);
+    if (there !== undefined && isFull({ isRegular: there.isFile(), bytes: there.size }, maxBytes)) await this.#shift();
     const handle = await open(path, flags, 0o600);
     const opened = await handle.stat();
-    const { ino, size } = opened;
+    const { dev, ino, size } = opened;
     const isRegular = opened.isFile();
-    this.#file = { handle, inode: ino, isRegular, bytes: size };
+    this.#file = { handle, device: dev, inode: ino, isRegular, bytes: size };
     this.#lookedMs = Date.now();
     // One that ends in half a line: the writer before was cut off.
     if (isRegular && size > 0 && !(await endsWithLine(path, size))) {
-      this.#rest = { bytes: Buffer.concat([Buffer.from('\n'), bytes]), lines, isBegun };
+      this.#rest = { bytes: Buffer.concat([Buffer.from('\n'), bytes]), lines, lost, isBegun };
     }
   }
 
   /** Where somebody has moved the file away, or removed it, the path names another one from now on. */
   async #look(): Promise<void> {
-    if (this.#file?.isRegular !== true || Date.now() - this.#lookedMs < lookEveryMs) return;
+    if (this.#file === null || Date.now() - this.#lookedMs < lookEveryMs) return;
     this.#lookedMs = Date.now();
     // Whatever stands in the way of it: opening the path says what it is.
     const there = await stat(this.#options.path).catch(() => null);
-    if (there?.ino !== this.#file.inode) await this.#close();
+    const { device, inode } = this.#file;
+    if (there?.ino !== inode || there.dev !== device) await this.#close();
   }
 
   async #close(): Promise<void> {
@@ -186,14 +199,14 @@ export class DecisionFile implements LineSink {
 
   #take(): Piece | null {
     if (this.#lost > 0 && this.#stage === 'open') {
-      const bytes = Buffer.from(lostLine(Date.now(), this.#lost));
+      const lost = this.#lost;
       this.#lost = 0;
-      return { bytes, lines: 0, isBegun: false };
+      return { bytes: Buffer.from(lostLine(Date.now(), lost)), lines: 0, lost, isBegun: false };
     }
     const next = this.#waiting.shift();
     if (next === undefined) return null;
     this.#waitingChars -= next.text.length;
-    return { bytes: Buffer.from(next.text, 'latin1'), lines: next.lines, isBegun: false };
+    return { bytes: Buffer.from(next.text, 'latin1'), lines: next.lines, lost: 0, isBegun: false };
   }
 
   #wrote(): void {
@@ -250,6 +263,10 @@ function isThere(path: string): Promise<boolean> {
     // Whatever stands in the way of it: renaming says what it is.
     () => false,
   );
+}
+
+function isFull({ isRegular, bytes }: { isRegular: boolean; bytes: number }, maxBytes: number): boolean {
+  return isRegular && bytes >= maxBytes;
 }
 
 function unlessAbsent(error: NodeJS.ErrnoException): void {

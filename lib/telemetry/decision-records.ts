@@ -185,15 +185,15 @@ export class DecisionRecords {
       else text.push(`"${name}":${quoted(value)}`);
     };
     part('method', method);
-    // One with a fragment is refused for it.
-    const keepsQuery = query !== '' && (policy.asks.query || query.includes('#'));
-    if (query !== '' && !keepsQuery) omits.push('query');
+    const told = policy.asks.query.told(query);
+    if (told.kind === 'parts') omits.push('query');
     // CONNECT over HTTP/1 has a target that is no path.
-    part('path', path === '' ? host : keepsQuery ? `${path}?${query}` : path);
+    part('path', path === '' ? host : told.query === '' ? path : `${path}?${told.query}`);
     if (host !== '') part('host', host);
     text.push(...this.#headersText(policy, facts));
     if (carries !== 'nothing') text.push(`"carries":"${carries}"`);
     if (omits.length > 0) text.push(`"omits":${JSON.stringify(omits)}`);
+    if (told.kind === 'parts' && told.names.length > 0) text.push(`"parameters":[${told.names.map(quoted).join(',')}]`);
     return text.join(',');
   }
 

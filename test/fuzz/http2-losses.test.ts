@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import fc from 'fast-check';
 import t from 'tap';
 import { errorCode } from '../../lib/proxy/http2/session/protocol.ts';
@@ -85,7 +86,11 @@ interface App {
   readonly attempts: Attempt[];
   /** It has reset a connection: what it had not read by then, it never saw. */
   readonly hasReset: () => boolean;
+  /** Whether it has read all that was sent on connections that it has ended itself. */
+  readonly hasReadAll: () => boolean;
 }
+
+const hasReadAllOf = ({ writableEnded, destroyed }: Socket): boolean => destroyed || !writableEnded;
 
 type Choose = (path: string, attempt: number) => { readonly act: Act; readonly waits: boolean };
 
@@ -190,13 +195,18 @@ async function http2App(t: Teardown, choose: Choose): Promise<App> {
     },
     onEnd: (request) => act(request, true),
   });
-  return { port, attempts, hasReset: () => [...connections.values()].some(({ hasReset }) => hasReset) };
+  return {
+    port,
+    attempts,
+    hasReset: () => [...connections.values()].some(({ hasReset }) => hasReset),
+    hasReadAll: () => [...connections.keys()].every(({ socket }) => hasReadAllOf(socket)),
+  };
 }
 
 async function http1App(t: Teardown, choose: Choose): Promise<App> {
   const attempts: Attempt[] = [];
   let hasReset = false;
-  const { port } = await startRawApp(t, {
+  const { port, sockets } = await startRawApp(t, {
     answer: ({ target, body }, connection: AppSocket) => {
       const { socket } = connection;
       const number = attempts.filter((each) => each.path === target).length;
@@ -235,7 +245,8 @@ async function http1App(t: Teardown, choose: Choose): Promise<App> {
       }
     },
   });
-  return { port, attempts, hasReset: () => hasReset };
+  const hasReadAll = (): boolean => sockets.every(({ socket }) => hasReadAllOf(socket));
+  return { port, attempts, hasReset: () => hasReset, hasReadAll };
 }
 
 function problems(script: readonly Sent[], app: App, outcomes: readonly string[], wasSentAway: boolean): string[] {
@@ -266,8 +277,9 @@ function problems(script: readonly Sent[], app: App, outcomes: readonly string[]
     } else if (last?.fate === 'answered') said('a response lost');
     if (outcome.includes('REFUSED') && last !== undefined && !['unprocessed', 'unknown'].includes(last.fate))
       said('refused by nobody');
+    // Refused is what the client may send again: true of what never came, whoever has ended the connection that it was for.
     const neverCame =
-      (wasSentAway && /^(nothing|REFUSED_STREAM)$/.test(outcome)) || (app.hasReset() && outcome === '502');
+      outcome === 'REFUSED_STREAM' || (wasSentAway && outcome === 'nothing') || (app.hasReset() && outcome === '502');
     if (last === undefined && !neverCame) said('never sent');
   }
   return found;
@@ -315,6 +327,7 @@ async function run(carrier: 'http1' | 'http2', script: readonly Sent[]): Promise
     await until('no request to be in flight', () => lane.counts.started === lane.counts.ended, {
       lastSeen: () => JSON.stringify(lane.counts),
     });
+    await until('the app to have read what it was sent', app.hasReadAll);
     const found = problems(script, app, outcomes, client.goaway !== null);
     // The next one finds a proxy in order.
     const next = await openClient(scope, lane.port);

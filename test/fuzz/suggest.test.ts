@@ -46,7 +46,7 @@ function recordOf(request: RandomRequest, by: Authorizer): DecisionRecord | null
     // On an opaque port nobody looks for TLS, either.
     const known = declared === 'opaque' ? { tls: 'none' as const } : seen;
     const question = { port, client, ...known, protocol: 'tcp', declared } as const;
-    return { form: 'record', question, omits: [], salt: null, decided: null };
+    return { form: 'record', question, omits: [], parameters: [], salt: null, decided: null };
   }
   const { protocol } = request;
   const isRequest = protocol !== 'connect';
@@ -57,6 +57,7 @@ function recordOf(request: RandomRequest, by: Authorizer): DecisionRecord | null
     form: 'record',
     question: { port, client, ...seen, protocol, ...(isRequest ? { method, path, host, headers: named } : {}) },
     omits: [],
+    parameters: [],
     salt: null,
     decided: null,
   };

@@ -1,4 +1,5 @@
 import { parseIp } from '../../lib/ip.ts';
+import { ParameterNames } from '../../lib/policy/decide/asked-parameters.ts';
 import type {
   Authorizer,
   HeaderChanges,
@@ -257,7 +258,7 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     detectTimeoutMs: 1000,
     hasRequestRules: true,
     decisionsLast: true,
-    asks: { headers: [], query: false, spells: () => false },
+    asks: { headers: [], query: new ParameterNames([]), spells: () => false },
   };
   const permit = {
     kind: 'permit',

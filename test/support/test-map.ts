@@ -13,6 +13,7 @@ const elsewhere: ReadonlyMap<string, readonly string[]> = new Map([
   ['lib/app/workers', ['e2e/workers.test.ts', 'e2e/workers-together.test.ts']],
   ['lib/app', ['e2e/stop-at-odd-moments.test.ts', 'e2e/internal-faults.test.ts', 'unit/bin/']],
   ['lib/app.ts', ['e2e/']],
+  ['lib/behind-traffic.ts', ['e2e/behind-traffic.test.ts']],
   ['lib/client.ts', ['unit/policy/decide/client-match.test.ts']],
   ['lib/identity-name.ts', ['unit/certificate-names.test.ts', 'unit/bin/explain-given.test.ts']],
   ['lib/deploy/image', ['e2e/pod/image.test.ts']],

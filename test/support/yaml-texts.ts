@@ -27,7 +27,15 @@ function* pathsOf(value: unknown, path: Path = []): Generator<Path> {
 export type Agreement = 'same' | 'other' | { readonly difference: string };
 
 export function agreementOn(text: string): Agreement {
-  const ordinary = readOrdinaryYaml(text, 'f.yaml');
+  const [whole, apart] = [agreementIn(text), agreementIn(text, 1)];
+  if (typeof apart === 'string' && typeof whole === 'string' && apart !== whole)
+    return { difference: `${whole} as a whole, and ${apart} in parts: ${JSON.stringify(text)}` };
+  return typeof apart === 'string' ? whole : apart;
+}
+
+/** @param partLength characters that are parsed at once; one: each document by itself. */
+function agreementIn(text: string, partLength?: number): Agreement {
+  const ordinary = readOrdinaryYaml(text, 'f.yaml', partLength);
   if (ordinary === null) return 'other';
   const any = readAnyYaml(text, 'f.yaml');
   const differ = (what: string, here: unknown, there: unknown): Agreement => ({

@@ -72,9 +72,12 @@ export class Disagreements {
   readonly #lines: Repeats;
   readonly #log: CodedLogger;
   readonly #explanations: TokenBucket;
+  /** Monotonic milliseconds. */
+  readonly nowMs: () => number;
 
   constructor(log: CodedLogger, nowMs: () => number, gate: LineGate) {
     this.#log = log;
+    this.nowMs = nowMs;
     this.#explanations = new TokenBucket(explainedAtOnce, explainedASecond, nowMs);
     this.#lines = new Repeats('candidate differs', nowMs, gate);
   }
@@ -96,7 +99,7 @@ export class Disagreements {
   keep(row: DisagreementRow): void {
     if (this.#rows.has(row.key)) return;
     if (this.#rows.size >= mostDisagreements) {
-      const [oldest] = [...this.#rows.values()].sort((a, b) => a.lastMs - b.lastMs);
+      const [oldest] = [...this.#rows.values()].sort((a, b) => a.lastAt - b.lastAt);
       if (oldest !== undefined) this.#rows.delete(oldest.key);
     }
     this.#rows.set(row.key, row);
@@ -137,15 +140,19 @@ export class DisagreementRow {
   readonly #table: Disagreements;
   readonly #clients = new Set<string>();
   readonly #firstMs = Date.now();
+  readonly #firstAt: number;
   #moreClients = false;
   #times = 0;
-  lastMs = this.#firstMs;
+  /** By the table's clock. */
+  lastAt: number;
 
   constructor(key: string, met: Met, explained: Explained, table: Disagreements) {
     this.key = key;
     this.#met = met;
     this.#explained = explained;
     this.#table = table;
+    this.#firstAt = table.nowMs();
+    this.lastAt = this.#firstAt;
   }
 
   saw(client: Client): void {
@@ -155,10 +162,10 @@ export class DisagreementRow {
     else this.#moreClients = true;
   }
 
-  /** Once more. */
-  add(): void {
+  /** Once more. @param at by the table's clock. */
+  add(at: number): void {
     this.#times++;
-    this.lastMs = Date.now();
+    this.lastAt = at;
     this.#table.keep(this);
     this.#table.tell(this);
   }
@@ -169,7 +176,8 @@ export class DisagreementRow {
       ...{ subject, port },
       enforced: reasoned(enforced, this.#explained.enforced),
       candidate: reasoned(candidate, this.#explained.candidate),
-      ...{ times: this.#times, firstMs: this.#firstMs, lastMs: this.lastMs },
+      ...{ times: this.#times, firstMs: this.#firstMs },
+      lastMs: this.#firstMs + Math.round(this.lastAt - this.#firstAt),
       clients: [...this.#clients],
       moreClients: this.#moreClients,
       example: this.#explained.example,

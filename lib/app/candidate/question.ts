@@ -1,5 +1,6 @@
 import type { Client } from '../../client.ts';
 import { utf8Text } from '../../policy/bytes.ts';
+import { ParameterNames } from '../../policy/decide/asked-parameters.ts';
 import type { AskedOfRequests, RequestFacts } from '../../policy/decision.ts';
 import { clip } from '../../telemetry/decision-log.ts';
 
@@ -22,7 +23,7 @@ const maxText = 256;
 /**
  * @param request null: there was none. Of its header fields those are told by which it is known what comes with it, and those that a
  *   policy looks at; values that no document writes out, as tokens are, stand there as `withheld`.
- * @param asked by the policies of the port: the query is left out where none looks at it, as secrets are sent in queries.
+ * @param asked by the policies of the port: of the query only what they look at is told, as secrets are sent in queries.
  */
 export function questionOf(
   port: number,
@@ -34,12 +35,12 @@ export function questionOf(
   const about = { port, client: client.ip.text, ...tlsOf(client), protocol };
   if (request === null) return about;
   const { method, path, query, host, carries } = request;
-  const asksQuery = asked.some((each) => each.query);
+  const told = new ParameterNames(asked.flatMap((each) => each.query.names)).told(query);
   const headers = { ...(carries === 'nothing' ? {} : carrying[carries]), ...lookedAt(request, asked) };
   return {
     ...about,
     method: clip(method, maxText),
-    path: clip(textOf(query === '' || !asksQuery ? path : `${path}?${query}`), maxPath),
+    path: clip(textOf(told.query === '' ? path : `${path}?${told.query}`), maxPath),
     host: clip(textOf(host), maxText),
     ...(Object.keys(headers).length === 0 ? {} : { headers }),
   };

@@ -75,14 +75,23 @@ export class Round {
   readonly #byPort = new Map<PortPolicy, Map<string, MeetingCount>>();
   #pairs = newPairs();
   #held = 0;
+  /** Requests mostly end as the one before: one comparison instead of two look-ups. */
+  #last: HeldPair | null = null;
 
   constructor(counts: CandidateCounts) {
     this.#counts = counts;
   }
 
   pair(subject: Subject, policy: PortPolicy, enforced: BesideDecision, candidate: BesideDecision): DecisionPair {
+    const last = this.#last;
+    if (last !== null && last.pair.enforced === enforced && last.candidate === candidate && last.subject === subject) {
+      return last.pair;
+    }
     const known = this.#pairs[subject].get(enforced)?.get(candidate);
-    if (known !== undefined) return known;
+    if (known !== undefined) {
+      this.#last = { subject, candidate, pair: known };
+      return known;
+    }
     const agreement = agreementOf(enforced, candidate);
     const count = this.count(subject, policy, verdictOf(enforced), verdictOf(candidate), agreement);
     const pair = new DecisionPair(this, enforced, agreement, count);
@@ -129,6 +138,12 @@ export class Round {
     }
     others.set(candidate, pair);
   }
+}
+
+interface HeldPair {
+  readonly subject: Subject;
+  readonly candidate: BesideDecision;
+  readonly pair: DecisionPair;
 }
 
 type Pairs = Record<Subject, Map<BesideDecision, Map<BesideDecision, DecisionPair>>>;

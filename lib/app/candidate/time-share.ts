@@ -20,10 +20,11 @@ export class TimeShare {
     return this.#owedMs <= atOnce;
   }
 
-  spent(fromMs: number, nowMs: number): void {
+  /** @param times so often: others that were not timed are taken to have cost the same. */
+  spent(fromMs: number, nowMs: number, times = 1): void {
     if (nowMs === fromMs) return;
     this.#settle(nowMs);
-    this.#owedMs += Math.min(longestMs, Math.max(0, nowMs - fromMs));
+    this.#owedMs += Math.min(longestMs, Math.max(0, nowMs - fromMs)) * times;
   }
 
   #settle(nowMs: number): void {

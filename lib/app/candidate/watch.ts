@@ -16,7 +16,7 @@ import type { PolicyIndex } from '../../policy/compile/compile.ts';
 import type { BucketStore } from '../../policy/decide/buckets.ts';
 import type { Authorizer, PortPolicy, PortProtocol, RequestDecision, RequestFacts } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../../proxy/connection-facts.ts';
-import type { RequestLog, TransportScope } from '../../proxy/recorder.ts';
+import type { RecordedFacts, RequestLog, TransportScope } from '../../proxy/recorder.ts';
 import { Slices } from '../../reload/slices.ts';
 import { type ResourceRef, refText } from '../../resource-ref.ts';
 import type { CandidateCounts } from '../../telemetry/candidate-counts.ts';
@@ -54,11 +54,15 @@ export interface OpenConnection {
   readonly protocol: PortProtocol;
 }
 
-interface AskedThing {
+interface AskedThing extends EnforcedDecision {
   readonly client: Client;
-  readonly port: number;
   readonly protocol: AskedQuestion['protocol'];
   readonly request: RequestFacts | null;
+}
+
+interface RequestBeside extends AskedThing {
+  readonly protocol: Exclude<Carried, 'tcp'>;
+  readonly request: RecordedFacts;
 }
 
 /**
@@ -120,17 +124,18 @@ export class CandidateWatch {
       this.#again(noted, policy);
       return;
     }
-    const { port } = policy;
     const protocol = protocolOf(log, request);
-    const decided: EnforcedDecision = { round, subject: 'request', policy, decision };
-    this.#containment.ask(decided, () => {
-      const candidate = besideRequest(this.#candidate, port, client, request, protocol);
-      const pair = this.#compare(decided, candidate, { client, port, protocol, request });
-      // Undefined: none of its kind comes again.
-      if (noted === undefined) return;
-      request.noted = pair.isKnown && this.#candidate.port(port).decisionsLast ? pair : null;
-    });
+    this.#containment.ask({ round, subject: 'request', policy, decision, client, protocol, request }, this.#ofRequest);
   }
+
+  readonly #ofRequest = (asked: RequestBeside): void => {
+    const { client, protocol, request, policy } = asked;
+    const { port } = policy;
+    const pair = this.#compare(asked, besideRequest(this.#candidate, port, client, request, protocol));
+    // Undefined: none of its kind comes again.
+    if (request.noted === undefined) return;
+    request.noted = pair.isKnown && this.#candidate.port(port).decisionsLast ? pair : null;
+  };
 
   /** @param protocol of the port when it was looked at. */
   connection(
@@ -210,21 +215,15 @@ export class CandidateWatch {
   ): void {
     const round = this.#round;
     if (round === null) return;
-    const { port } = policy;
-    const decided: EnforcedDecision = { round, subject, policy, decision };
-    this.#containment.ask(decided, () => {
-      this.#compare(decided, decide(port), { client, port, protocol, request: null });
-    });
+    const asked: AskedThing = { round, subject, policy, decision, client, protocol, request: null };
+    this.#containment.ask(asked, () => void this.#compare(asked, decide(policy.port)));
   }
 
-  #compare(
-    { round, subject, policy, decision }: EnforcedDecision,
-    candidate: BesideDecision,
-    asked: AskedThing,
-  ): DecisionPair {
+  #compare(asked: AskedThing, candidate: BesideDecision): DecisionPair {
+    const { round, subject, policy, decision } = asked;
     const pair = round.pair(subject, policy, decision, candidate);
     if (pair.agreement === 'differs') {
-      pair.row ??= this.#row(subject, decision, candidate, asked);
+      pair.row ??= this.#row(asked, candidate);
       pair.row?.saw(asked.client);
     }
     this.#add(pair);
@@ -242,22 +241,21 @@ export class CandidateWatch {
 
   #add(pair: DecisionPair): void {
     pair.count.add();
-    if (pair.agreement !== 'differs') return;
-    this.#disagreed();
-    pair.row?.add();
+    if (pair.agreement === 'differs') pair.row?.add(this.#disagreed());
   }
 
-  #disagreed(): void {
-    this.#options.lastMs[0] = this.#options.nowMs();
+  /** @returns when. */
+  #disagreed(): number {
+    const nowMs = this.#options.nowMs();
+    this.#options.lastMs[0] = nowMs;
+    return nowMs;
   }
 
   #row(
-    subject: Subject,
-    decision: BesideDecision,
+    { subject, policy, decision, client, protocol, request }: AskedThing,
     candidate: BesideDecision,
-    asked: AskedThing,
   ): DisagreementRow | null {
-    const { client, port, protocol, request } = asked;
+    const { port } = policy;
     const met = { subject, port, enforced: sideOf(decision), candidate: sideOf(candidate) };
     const asks = [this.#options.enforced, this.#candidate].map((policy) => policy.port(port).asks);
     return this.#disagreements.row(met, () => ({

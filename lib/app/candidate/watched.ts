@@ -1,3 +1,4 @@
+import { now } from '../../moment.ts';
 import type { PolicyAuthorizer } from '../../policy/authorizer.ts';
 import type { Recorder } from '../../proxy/recorder.ts';
 import type { CodedLogger } from '../../telemetry/log.ts';
@@ -23,7 +24,7 @@ export function watchBeside(
   log: CodedLogger,
   shared: Pick<WorkerShare, 'nowMs' | 'gate' | 'candidate'> | null,
 ): Watched {
-  const nowMs = shared?.nowMs ?? (() => performance.now());
+  const nowMs = shared?.nowMs ?? now;
   const lastMs = shared?.candidate?.lastMs ?? new Float64Array(1);
   const watch = new CandidateWatch({
     ...{ enforced, log, nowMs, lastMs, counts: telemetry.candidateCounts() },

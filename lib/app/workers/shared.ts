@@ -1,6 +1,7 @@
 /** What all workers have in common in memory: made by the main thread, and the same in every thread that is given it. */
 import { randomBytes } from 'node:crypto';
 import type { Config } from '../../config/config.ts';
+import { now } from '../../moment.ts';
 import type { BucketStore } from '../../policy/decide/buckets.ts';
 import type { Count } from '../../proxy/fairness/count.ts';
 import type { ConnectionCounts } from '../../proxy/fairness/live-connections.ts';
@@ -63,7 +64,7 @@ export function sharedMemory({
 /** @param worker whose place it takes: what one before it has counted there is no more. */
 export function joinShared(memory: SharedMemory, worker: number): WorkerShare {
   const offsetMs = clockOffset(memory.originNs);
-  const nowMs = (): number => performance.now() + offsetMs;
+  const nowMs = (): number => now() + offsetMs;
   const sources = new SharedSources(memory.sources, worker);
   return {
     nowMs,

@@ -1,3 +1,5 @@
+import { remembered } from '../../remembered.ts';
+
 /**
  * Things filed under host names: exact, `*.suffix`, or any host. Host is the first criterion of precedence, so the groups
  * are asked in turn: exact, then wildcards from the longest, then the one for any host.
@@ -73,6 +75,4 @@ export class HostGroups<Group> {
 }
 
 /** Host or authority as routes compare it: lower case, without port and without the root's trailing dot. */
-export function hostName(host: string): string {
-  return host.replace(/:\d*$/, '').replace(/\.$/, '').toLowerCase();
-}
+export const hostName = remembered((host) => host.replace(/:\d*$/, '').replace(/\.$/, '').toLowerCase());

@@ -1,3 +1,4 @@
+import { remembered } from '../../remembered.ts';
 import { escapedByte, hexDigit, isAscii, utf8Text } from '../bytes.ts';
 
 /*
@@ -69,16 +70,20 @@ function invalid(detail: string): PathInspection {
  * prefix is `/`, and no exact path.
  */
 export function inspectPath(method: string, path: string): PathInspection {
-  if (plainLower.test(path)) return path.includes('.') && endingDot.test(path) ? plainPath : foldedPath;
-  if (plain.test(path)) return plainPath;
   if (path === '*' && method === 'OPTIONS') return foldedPath;
   if (path === '' && method === 'CONNECT') return foldedPath;
+  return inspectAnyPath(path);
+}
+
+const inspectAnyPath = remembered((path: string): PathInspection => {
+  if (plainLower.test(path)) return path.includes('.') && endingDot.test(path) ? plainPath : foldedPath;
+  if (plain.test(path)) return plainPath;
   if (!path.startsWith('/')) return invalid('the path does not begin with "/"');
   if (forbidden.test(path)) return invalid('the path holds a control character or a fragment');
   if (path.length > longestAmbiguous) return invalid('the path is too long to be read in every way');
   if (forbiddenEscaped.test(path)) return invalid('the path holds a control character or a fragment');
   return { kind: 'ambiguous', parametersOnly: plainWithParameters.test(path) };
-}
+});
 
 /** A step of reading; each yields its argument where it has nothing to do. */
 type Step = (path: string) => string;
@@ -293,11 +298,10 @@ const steps: readonly Step[] = [
 const stepsOfRules: readonly Step[] = [decodeWide, decodeOverlong, fitAscii, backslashes, mergeSlashes];
 
 /**
- * Every reading of an ambiguous path but the path itself, in no order that matters: all combinations of the steps above,
- * with at most two decodings. Ends with null, which refuses, where there are too many to examine, or one holds a control
- * character that several layers of escapes had hidden.
+ * What all combinations of these steps make of a path, with at most two decodings. Ends with null, which refuses, where there
+ * are too many to examine, or one holds a control character that several layers of escapes had hidden.
  */
-export function* readings(path: string, others: readonly Step[] = steps): Generator<string | null> {
+function* readBy(others: readonly Step[], path: string): Generator<string | null> {
   // The fewest decodings by which each reading was reached: fewer leave more to be done to it.
   const seen = new Map<string, number>([[path, 0]]);
   const pending: [string, number][] = [[path, 0]];
@@ -325,10 +329,13 @@ export function* readings(path: string, others: readonly Step[] = steps): Genera
   }
 }
 
+/** Every reading of an ambiguous path but the path itself, in no order that matters; null last where it is to be refused. */
+export const readings = remembered((path: string): readonly (string | null)[] => [...readBy(steps, path)]);
+
 /** A rule's path in every spelling that servers take for the same; the path itself first. */
 export function spellings(path: string): string[] {
   if (path.length > longestAmbiguous) return [path];
-  return [path, ...readings(path, stepsOfRules)].filter((spelling) => spelling !== null);
+  return [path, ...readBy(stepsOfRules, path)].filter((spelling) => spelling !== null);
 }
 
 const needsFolding = /[A-Z\x80-\xff]|[. ](?:\/|$)/;

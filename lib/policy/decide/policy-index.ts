@@ -13,10 +13,10 @@ import type {
   RequestPermit,
 } from '../decision.ts';
 import type { GrpcMatch, HttpMatch, NamedMatch, RedirectFilter } from '../route-rule.ts';
+import { ParameterNames } from './asked-parameters.ts';
 import { type Authorization, GrantList } from './client-match.ts';
 import { type GuardedNames, guardedNames } from './header-names.ts';
 import type { NetworkIsolation } from './network-policy.ts';
-import { noQueryNames } from './query-readings.ts';
 import type { Question, TableTraits } from './question.ts';
 
 /** One rule of a route, with all that deciding on it takes. */
@@ -253,7 +253,7 @@ function askedBy(tables: readonly RouteTable[]): AskedOfRequests {
   ]);
   return {
     headers: [...new Set(headers)].sort(),
-    query: tables.some(({ traits }) => traits.queryNames !== noQueryNames),
+    query: new ParameterNames(tables.flatMap(({ traits }) => [...traits.queryNames.folded.values()].flat())),
     spells: (name, bytes) =>
       tables.some((table) =>
         headerTests(table).some(

@@ -43,6 +43,15 @@ export class QueryNames {
     return this.#folded;
   }
 
+  /** Whether any reading finds one of the names in a part between two `&` of a query that can be examined whole. */
+  looksAt(part: string): boolean {
+    return part.includes(';') ? [part, ...part.split(';')].some((pair) => this.#isPair(pair)) : this.#isPair(part);
+  }
+
+  #isPair(pair: string): boolean {
+    return this.#folded.has(foldName(nameOf(pair)));
+  }
+
   /** @returns a sentence where the query cannot be examined whole. One character per byte throughout. */
   read(query: string): QueryReadings | string {
     if (query === '') return empty;
@@ -83,10 +92,10 @@ export class QueryNames {
    * @returns whether `loose` got what `own` did not.
    */
   #take(pair: string, own: Map<string, string[]> | null, loose: Map<string, string[]>): boolean {
-    const equals = pair.indexOf('=');
-    const decoded = formDecode(equals === -1 ? pair : pair.slice(0, equals), true);
+    const decoded = nameOf(pair);
     const names = this.#folded.get(foldName(decoded));
     if (names === undefined) return false;
+    const equals = pair.indexOf('=');
     const written = equals === -1 ? '' : pair.slice(equals + 1);
     const value = formDecode(written, true);
     let odd = own === null;
@@ -117,6 +126,11 @@ export function foldName(name: string): string {
     .replace(/^[?\s]+/, '')
     .toLowerCase()
     .replace(/[. ]/g, '_');
+}
+
+function nameOf(pair: string): string {
+  const equals = pair.indexOf('=');
+  return formDecode(equals === -1 ? pair : pair.slice(0, equals), true);
 }
 
 const scratch = Buffer.alloc(longestQuery);

@@ -52,7 +52,8 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
       server.listen({ host, port, backlog }, resolve);
     };
     if ('port' in at) bind(at.host ?? '::', at.port);
-    else server.once('error', reject).listen({ fd: at.fd, backlog }, resolve);
+    // Of a descriptor Node takes the backlog as an argument alone; its own default would hold for all who share the socket.
+    else server.once('error', reject).listen({ fd: at.fd }, backlog, resolve);
   });
   const isSet = inherited && setOnListener(server, keepAliveMs);
   const make = isSet ? takeHandles(server, (handle, make) => arrived(Incoming.bare(handle, make))) : null;

@@ -106,11 +106,13 @@ class Inspection<T> implements Expirable, FirstReader {
     stream.on('data', this.#onData);
     stream.on('end', this.#onEnd);
     stream.on('close', this.#onEnd);
+    // Of its end nobody is told twice: TLS may have seen it together with the end of the handshake.
+    if (stream.readableEnded || stream.closed) this.#onEnd();
   }
 
   expire(): void {
     // What has come in time is looked at, though its turn has not come.
-    if (this.#resting === null || !this.#looked()) this.#finish({ kind: 'timeout', bytes: this.#bytes });
+    if (this.#resting === null || !this.#rested()) this.#finish({ kind: 'timeout', bytes: this.#bytes });
   }
 
   destroy(): void {
@@ -121,11 +123,10 @@ class Inspection<T> implements Expirable, FirstReader {
   readonly #onData = (chunk: Buffer): void => {
     beginMoment();
     try {
-      this.#append(chunk);
       // Behind what is long more may come at any time: that takes a stream, which can be paused.
       if (chunk.length >= longRead && this.#stream === null) this.streamed();
-      if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
-      else this.#looked();
+      if (chunk.length >= longRead && !turn.mayWork()) this.#rest(chunk);
+      else this.#looked(chunk);
     } catch (error) {
       internalFault('detection', this, error);
     } finally {
@@ -133,17 +134,28 @@ class Inspection<T> implements Expirable, FirstReader {
     }
   };
 
-  #rest(): void {
-    this.#stream?.pause();
-    this.#resting = turn.later(guarded('detection', this, () => this.#looked()));
+  /** It waits in the stream, which says nothing of its end as long as it holds something. */
+  #rest(chunk: Buffer): void {
+    const { socket } = this.#peeked;
+    socket.removeListener('data', this.#onData);
+    putBack(socket, chunk);
+    this.#resting = turn.later(guarded('detection', this, () => void this.#rested()));
+  }
+
+  /** Its turn has come, or its deadline before that. Whether that was the end of it. */
+  #rested(): boolean {
+    if (this.#resting !== null) this.#resting.run = null;
+    this.#resting = null;
+    const { socket } = this.#peeked;
+    const chunk: Buffer | null = socket.read();
+    socket.on('data', this.#onData);
+    socket.resume();
+    return chunk !== null && this.#looked(chunk);
   }
 
   /** Whether that was the end of it. */
-  #looked(): boolean {
-    if (this.#resting !== null) {
-      this.#resting = null;
-      this.#stream?.resume();
-    }
+  #looked(chunk: Buffer): boolean {
+    this.#append(chunk);
     const value = this.#look(this.#bytes);
     if (value !== undefined) this.#finish({ kind: 'seen', value, bytes: this.#bytes });
     else if (this.#stream === null) this.streamed();

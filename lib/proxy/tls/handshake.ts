@@ -9,7 +9,7 @@ import { type Intercepted, intercept } from '../node-intercept.ts';
 import type { HandshakeFailure } from '../recorder.ts';
 import { closedFailure, errorFailure, type HandshakeContext, internalFailure } from './handshake-failure.ts';
 import type { HandshakeTurns } from './handshake-turns.ts';
-import { feedTls, releaseTls } from './node-tls.ts';
+import { feedTls, leaveOutListeners, releaseTls } from './node-tls.ts';
 import type { PeerSession } from './peer-session.ts';
 
 export type Handshake =
@@ -98,17 +98,20 @@ export class ServerHandshake implements Expirable {
     this.#done = done;
     // A client that vanishes in the middle of the handshake may cause no TLS event.
     socket.once('close', this.#onVanished);
+    // Read before TLS begins, the end is the socket's, and behind that TLS's.
+    socket.once('end', this.#onEnd);
     services.turns.add(socket.remoteAddress ?? '', socket, () => this.#begin());
   }
 
   #begin(): void {
+    if (this.#result !== null) return;
     const { secureContext, deadlines } = this.#services;
     const secure = securedBy(secureContext, this.#socket, this.#alpn);
     this.#secure = secure;
-    // Node would have each further listener announced, to see whether anybody wants the keys.
-    secure.removeAllListeners('newListener');
+    leaveOutListeners(secure, this.#socket);
     secure.once('secure', this.#onSecure);
     secure.on('error', this.#onError);
+    secure.once('end', this.#onEnd);
     this.since = performance.now();
     deadlines.add(this);
     const unread = this.#unread;
@@ -145,6 +148,11 @@ export class ServerHandshake implements Expirable {
 
   readonly #onError = (error: unknown): void => {
     this.#settle(failed(errorFailure(error, this.#services.context())));
+  };
+
+  /** The client says nothing more, and what it has said is no handshake. */
+  readonly #onEnd = (): void => {
+    this.#settle(failed(closedFailure(this.#services.context())));
   };
 
   expire(): void {
@@ -194,9 +202,11 @@ export class ServerHandshake implements Expirable {
     if (this.#isPassed) return;
     this.#isPassed = true;
     this.#socket.removeListener('close', this.#onVanished);
+    this.#socket.removeListener('end', this.#onEnd);
     if (this.#secure !== null) {
       this.#secure.on('error', ignore);
       this.#secure.removeListener('error', this.#onError);
+      this.#secure.removeListener('end', this.#onEnd);
     }
     this.#done(result);
   }

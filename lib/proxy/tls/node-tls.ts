@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { missing } from '../node-internals.ts';
 
@@ -32,6 +33,17 @@ export function releaseTls(socket: TLSSocket): void {
   internals.secureConnecting = false;
   internals._releaseControl?.();
 }
+
+/**
+ * Of a new TLS socket on a connection that was accepted: Node would have each further listener announced, to see whether anybody
+ * wants the keys, and waits for the connect. One by one: all of an event at once would make a table of the listeners.
+ */
+export function leaveOutListeners(secure: TLSSocket, accepted: Socket): void {
+  for (const listener of secure.rawListeners('newListener')) secure.removeListener('newListener', asListener(listener));
+  for (const listener of accepted.rawListeners('connect')) accepted.removeListener('connect', asListener(listener));
+}
+
+const asListener = (listener: unknown): (() => void) => listener as () => void;
 
 /**
  * Less than the first buffer of a TLS connection in Node has room for (1 KiB). Once that has been full, there is a second

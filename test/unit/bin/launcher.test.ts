@@ -67,7 +67,13 @@ t.test('the launcher takes the Node that the package asks for, and none below', 
 t.test('a Node without one of the flags runs without it, and that is said', async (t) => {
   t.testdir();
   const version = `v${major + 1}.0.0`;
-  const all = ['--max-semi-space-size=4', '--single-threaded-gc', '--no-allocation-site-pretenuring', '--expose-gc'];
+  const all = [
+    '--max-semi-space-size=4',
+    '--single-threaded-gc',
+    '--v8-pool-size=1',
+    '--no-allocation-site-pretenuring',
+    '--expose-gc',
+  ];
   const newer = ['--no-memory-pool-share-memory-on-teardown', '--invocation-count-for-turbofan=1500'];
   const [returning = '', sooner = ''] = newer;
   for (const gone of [[], [returning], [sooner], newer, ['--single-threaded-gc'], [...all, ...newer]]) {

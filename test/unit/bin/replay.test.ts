@@ -229,3 +229,88 @@ t.test('wrong usage', async (t) => {
     t.equal(run.code, 64);
   }
 });
+
+t.test('explain reads the lines that replay reads, and answers them alike', async (t) => {
+  const folder = temporaryFolder(t);
+  const at = (name: string, content: string | Buffer): string => {
+    writeFileSync(join(folder, name), content);
+    return join(folder, name);
+  };
+  const policy = at('policy.yaml', documents);
+  const explained = async (file: string): Promise<readonly Record<string, unknown>[]> => {
+    const { stdout } = await runSallyport(t, [
+      'explain',
+      '--namespace',
+      'shop',
+      '--policy',
+      policy,
+      '--requests',
+      file,
+    ]);
+    return stdout.split('\n').flatMap((each) => (each === '' ? [] : [JSON.parse(each)]));
+  };
+  const lines = [
+    hashed('a', 'deny'),
+    hashed('b', 'no-route'),
+    hashed('a', 'deny', '/pattern'),
+    line({ path: '/canary', headers: { 'x-canary': ['a'] }, verdict: 'deny' }),
+    line({ path: '/canary', headers: {}, names: ['x_canary'], verdict: 'invalid' }),
+  ];
+  const answers = await explained(at('log', lines.map((each) => `${each}\r\n`).join('')));
+  t.match(answers, [
+    { verdict: 'deny', notes: undefined },
+    { verdict: 'no-route', notes: undefined },
+    {
+      notes: [
+        { code: 'line-lacks', message: /does not hold the header x-pattern but as a hash: this answer is a guess/ },
+      ],
+    },
+    { verdict: 'deny', notes: undefined },
+    { verdict: 'invalid', notes: undefined },
+  ]);
+  const replayed = await runSallyport(t, [
+    ...['replay', join(folder, 'log'), '--policy', policy, '--namespace', 'shop', '--json'],
+  ]);
+  t.match(JSON.parse(replayed.stdout), { same: 4, different: 0, unknown: [{ count: 1 }] }, 'as they were recorded');
+
+  const asked = '{"port":8080,"client":"10.1.2.3","path":"/orders\u2028"}\n';
+  const bad = { code: 'bad-line' };
+  const files: readonly (readonly [name: string, content: string | Buffer, said: readonly object[]])[] = [
+    ['gzip', gzipSync(asked.repeat(2)), [{ verdict: 'no-route' }, { verdict: 'no-route' }]],
+    [
+      'half a gzip',
+      gzipSync(asked).subarray(0, -9),
+      [{ verdict: 'no-route' }, { ...bad, error: /gzip: ends in the middle of its compressed text/ }],
+    ],
+    ['BOM', `\ufeff${asked}`, [{ verdict: 'no-route' }]],
+    ['UTF-16', Buffer.from(asked, 'utf16le'), [{ ...bad, error: /: is binary, and no log$/ }]],
+    ['not UTF-8', Buffer.from('{"port":8080,"client":"10.1.2.3","path":"/\xff"}\n', 'latin1'), [bad]],
+    [
+      'long',
+      `${'a'.repeat(3_000_000)}\n${asked}`,
+      [{ error: 'line 1: is longer than 1 MiB' }, { verdict: 'no-route' }],
+    ],
+  ];
+  for (const [name, content, said] of files) {
+    const found = await explained(at(name, content));
+    t.equal(found.length, said.length, name);
+    t.match(found, said, name);
+  }
+});
+
+t.test('what is harmless, however much of it there is, does not hide what is worse', async (t) => {
+  const folder = temporaryFolder(t);
+  const at = (name: string, content: string): string => {
+    writeFileSync(join(folder, name), content);
+    return join(folder, name);
+  };
+  const moved = Array.from({ length: 10_001 }, (_, i) =>
+    line({ identity: checkout, verdict: 'permit', authz, server: { ...web, name: `n${i}` } }),
+  );
+  const log = at('log', [...moved, line({ identity: checkout, verdict: 'deny' })].join('\n'));
+  const flags = ['--policy', at('policy.yaml', documents), '--namespace', 'shop', '--json'];
+  const { code, stdout } = await runSallyport(t, ['replay', log, ...flags]);
+  const { differences, uncounted } = JSON.parse(stdout);
+  t.match({ code, uncounted }, { code: 1, uncounted: 1 });
+  t.match(differences[0], { change: 'allowed', count: 1 });
+});

@@ -104,7 +104,6 @@ const utterances: readonly Utterance[] = [
       ['lib/app/workers/remote-admin.ts', 'becomes status 413'],
       ['lib/app/workers/thread.ts', 'becomes the error of "worker-died"'],
       ['lib/reload/load-thread.ts', 'becomes the reason of "policy-not-loaded"'],
-      ['lib/reload/load.ts', 'used wrong by us'],
       ['lib/telemetry/figures.ts', 'used wrong by us'],
       ['lib/telemetry/labels.ts', 'used wrong by us'],
       ['lib/telemetry/pause-metrics.ts', 'used wrong by us'],

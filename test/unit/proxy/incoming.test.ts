@@ -141,7 +141,21 @@ t.test('who follows one that is destroyed hears of it', { skip }, async (t) => {
   incoming.destroy();
   incoming.destroy();
   t.same(told, ['ended']);
+  const late: string[] = [];
+  incoming.follow({ streamed: () => void late.push('streamed'), ended: () => void late.push('ended') });
+  t.same(late, ['ended'], 'and who comes too late');
   await once(client, 'end');
+});
+
+t.test('one that comes while a stop is under way is closed, and not waited for', { skip }, async (t) => {
+  const { lane, open } = await stage(t, 'fast');
+  const held = await open();
+  await until('one that is open', () => lane.live.size === 1);
+  const drained = lane.live.drain(60_000);
+  const late = await open();
+  await until('both to be closed', () => held.ended && late.ended);
+  t.ok(await drained);
+  t.equal(lane.live.size, 0);
 });
 
 t.test('what comes first is waited for without a stream', { skip }, async (t) => {

@@ -32,10 +32,10 @@ function without(holder: object, name: string, value?: unknown): () => void {
   };
 }
 
-function check(redirected = true): { readonly warned: string[]; readonly thrown: unknown } {
+function check(redirected = true, secured = true): { readonly warned: string[]; readonly thrown: unknown } {
   const warned: string[] = [];
   try {
-    checkNode({ redirected }, (fields, message) => warned.push(`${message} ${JSON.stringify(fields)}`));
+    checkNode({ redirected, secured }, (fields, message) => warned.push(`${message} ${JSON.stringify(fields)}`));
     return { warned, thrown: null };
   } catch (thrown) {
     return { warned, thrown };
@@ -75,6 +75,7 @@ const shownAs: ReadonlyMap<string, string> = new Map([
   ['_destroy', 'resetAndClosing'],
   ['connect', '_handle'],
   ['close', '_handle'],
+  ['_wrapHandle', '_parent'],
 ]);
 
 t.test('what is gone is named, with the version of Node, and missed or done without', async (t) => {
@@ -85,6 +86,7 @@ t.test('what is gone is named, with the version of Node, and missed or done with
     name: string,
     fate: 'refused' | 'warned' | 'nothing',
     redirected?: boolean,
+    secured?: boolean,
   ])[] = [
     [handleClass, 'fd', 'refused'],
     [handleClass, 'fd', 'nothing', false],
@@ -98,6 +100,9 @@ t.test('what is gone is named, with the version of Node, and missed or done with
     [handleClass, 'writeLatin1String', 'warned'],
     [handleClass, 'setNoDelay', linux ? 'warned' : 'nothing'],
     [handleClass, 'setKeepAlive', linux ? 'warned' : 'nothing'],
+    [handleClass, 'open', linux ? 'warned' : 'nothing'],
+    [tls.TLSSocket.prototype, '_wrapHandle', 'warned'],
+    [tls.TLSSocket.prototype, '_wrapHandle', 'nothing', true, false],
     [net.Socket.prototype, '_destroy', 'warned'],
     [net.Socket.prototype, 'connect', 'refused'],
     [net.Server.prototype, 'close', 'refused'],
@@ -108,10 +113,10 @@ t.test('what is gone is named, with the version of Node, and missed or done with
     [parserClass.prototype, 'getCurrentBuffer', 'warned'],
     [httpCommon, 'HTTPParser', 'warned'],
   ];
-  for (const [holder, name, fate, redirected = true] of rows) {
+  for (const [holder, name, fate, redirected = true, secured = true] of rows) {
     const other = name === '_destroy' ? destroyOtherwise : undefined;
     const restore = without(holder, name, other);
-    const { warned, thrown } = check(redirected);
+    const { warned, thrown } = check(redirected, secured);
     restore();
     const shown = shownAs.get(name) ?? name;
     const what = `${name}, ${redirected ? '' : 'not '}redirected`;

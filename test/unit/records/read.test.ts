@@ -131,6 +131,7 @@ t.test('what is no decision, and what is none of ours', async (t) => {
     [recorded.replace('"verdict"', '"omits":["colour"],"verdict"'), /^"omits" "colour" is not known$/],
     [recorded.replace('"verdict"', '"headers":{"a":1},"verdict"'), /^"headers" "a" is neither/],
     [recorded.replace('"verdict"', '"count":0,"verdict"'), /^"count" 0 is not a count$/],
+    [recorded.replace('"verdict"', '"count":9007199254740991,"verdict"'), /^"count" 9007199254740991 is not a count$/],
     [recorded.replace('"verdict"', '"tls":"none","identity":"a","verdict"'), /^"identity" is given together with tls$/],
     [Buffer.from('{"port":8080,"client":"10.1.2.3","path":"/\xe9"}', 'latin1'), /^is not UTF-8$/],
     ['{"port":8080,\u0007"client":"10.1.2.3"}', /^holds bytes that no text has$/],
@@ -162,6 +163,7 @@ t.test('files that are odd as a whole', async (t) => {
     ['gzip', packed, 1000, null],
     ['two files of gzip in one', Buffer.concat([packed, packed]), 2000, null],
     ['BOM', `\ufeff${many}`, 1000, null],
+    ['BOM in gzip', gzipSync(`\ufeff${many}`), 1000, null],
     ['CRLF', many.replaceAll('\n', '\r\n'), 1000, null],
     ['no newline at the end', many.slice(0, -1), 1000, null],
     ['half a line at the end', many.slice(0, -30), 999, { line: 1000, message: /; the file ends within the line$/ }],
@@ -187,10 +189,63 @@ t.test('files that are odd as a whole', async (t) => {
       else t.match(bad, [expected], name);
     }
   }
-  const cut = await read(packed.subarray(0, -10));
-  t.match(cut.bad, [{ line: 0, message: 'ends in the middle of its compressed text' }], 'what came before was read');
-  const broken = await read(torn);
-  t.match(broken.bad.at(-1), { line: 0, message: 'is not sound as gzip from here on' });
+  const damaged: readonly (readonly [input: Buffer, what: string])[] = [
+    [packed.subarray(0, -10), 'ends in the middle of its compressed text'],
+    [packed.subarray(0, 5), 'ends in the middle of its compressed text'],
+    [torn, 'is not sound as gzip'],
+    [Buffer.concat([packed, Buffer.from('more')]), 'is not sound as gzip'],
+  ];
+  for (const [input, what] of damaged) {
+    const { bad, records } = await read(input);
+    const last = records.at(-1)?.[1].line ?? 0;
+    const message = `${what}: nothing is read behind line ${last}`;
+    t.match(bad, [{ line: 0, message }], 'what came before was read, and no more is said to be');
+  }
+});
+
+t.test('lines of Windows are read as those of Unix, whatever they are', async (t) => {
+  const lines = [
+    recorded,
+    logged(denied),
+    `10.1.2.3:5 - - [${time}] "GET /a HTTP/1.1" 200`,
+    `${time} INFO Request denied client.ip=10.1.2.3 target.port=8080 method=GET version=HTTP/1.1 path=/a`,
+    '{"port":8080,"client":"10.1.2.3","path":"/\u2028"}',
+  ];
+  for (const line of lines) {
+    const [unix, windows] = [await read(`${line}\n${line}\n`), await read(`${line}\r\n${line}\r\n`)];
+    const said = JSON.stringify(line.slice(0, 25));
+    t.equal(unix.records.length, 2, said);
+    t.same(windows, unix, said);
+  }
+});
+
+t.test('values of any type, depth and length in any field are one line of a report', async (t) => {
+  const deep = [`${'['.repeat(200_000)}${']'.repeat(200_000)}`, `${'{"a":'.repeat(50_000)}1${'}'.repeat(50_000)}`];
+  const values = [...deep, `"${'x'.repeat(300_000)}"`, '1e999', '-1', '70000', '{}', '[]', '"\\u0000\\u202e"', 'null'];
+  const fields =
+    'decision port count lost client identity tls protocol method path host headers names carries declared omits salt status audit server route authz reason time first last verdict target target.port msg level version policies uri client.addr __proto__';
+  const kinds = [
+    recorded,
+    '{"port":8080,"client":"10.1.2.3"}',
+    logged(denied),
+    '{"client.addr":"10.1.2.3:5","port":8080,"method":"GET","uri":"/","version":"HTTP/1.0","status":200}',
+  ];
+  for (const field of fields.split(' ')) {
+    for (const value of values) {
+      const lines = kinds.map((kind) => `${kind.slice(0, -1)},${JSON.stringify(field)}:${value}}`);
+      const plain = `${time} INFO Request denied client.ip=10.1.2.3 target.port=8080 method=GET version=HTTP/1.1 path=/a ${field}=${value}`;
+      const { records, bad, tally } = await read(`${[...lines, plain].join('\n')}\n`);
+      const said = `${field} ${value.slice(0, 20)}`;
+      if (tally.lost === 0) t.ok(records.length + bad.length + tally.others === 5, `${said}: each counts once`);
+      const longest = Math.max(0, ...bad.map(({ message }) => message.length));
+      t.ok(longest < 400, `${said}: ${longest} characters`);
+      const ports = records.map(([{ question }]) => question.port);
+      t.ok(
+        ports.every((port) => port === undefined || typeof port === 'string' || (port >= 1 && port <= 65_535)),
+        `${said}: ports ${JSON.stringify(ports)}`,
+      );
+    }
+  }
 });
 
 t.test('equal lines come with one object, whatever their time', async (t) => {

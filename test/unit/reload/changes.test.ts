@@ -4,7 +4,7 @@ import t from 'tap';
 import { readWorkload } from '../../../lib/config/config.ts';
 import { compileNow } from '../../../lib/policy/compile/compile.ts';
 import { type Changes, type Compared, changesBetween } from '../../../lib/reload/changes.ts';
-import { loadPolicyNow } from '../../../lib/reload/load.ts';
+import { loadPolicy } from '../../../lib/reload/load.ts';
 import { temporaryFolder } from '../../support/files.ts';
 
 const folder = temporaryFolder(t);
@@ -14,7 +14,9 @@ const env = { SALLYPORT_POD_NAMESPACE: 'shop', SALLYPORT_POD_LABELS: 'app=web', 
 function compared(text: string): Compared {
   const file = join(folder, 'policy.yaml');
   writeFileSync(file, text);
-  const { documents, digests } = loadPolicyNow({ paths: [file], namespace: 'shop' });
+  const load = loadPolicy({ paths: [file], namespace: 'shop' });
+  if (load === 'unchanged') throw new Error('nothing was given to compare with');
+  const { documents, digests } = load;
   const workload = readWorkload(env, host as never);
   if (!workload.ok) throw new Error(JSON.stringify(workload.faults));
   return { documents, digests, index: compileNow(documents, workload.workload).index };

@@ -59,7 +59,10 @@ t.test('rules that no request finds', async (t) => {
     const found = new Set<string>();
     for (const { port, routes } of side.index.servers) {
       if (routes === null) continue;
-      for (const [rule, { kind }] of foundRules(routes, ({ place }) => place !== null, { left: 1_000_000 })) {
+      for (const [rule, { kind }] of foundRules(routes, ({ place }) => place !== null, {
+        left: 1_000_000,
+        effort: { left: 60_000_000 },
+      })) {
         if (kind === 'unexamined') wrong.push(`unexamined: ${JSON.stringify(documents)}`);
         (kind === 'never' ? never : found).add(nameOf(port, rule.route, rule.place));
       }

@@ -10,7 +10,7 @@ const once = { count: 1, first: null, last: null, file: 'log', line: 1, comesAga
 function record(path: string, verdict: 'permit' | 'deny'): DecisionRecord {
   const question = { port: 8080, client: '10.1.2.3', protocol: 'http1', method: 'GET', path, host: 'web' } as const;
   const decided = { verdict, status: null, audit: false, server: null, route: null, authz: null, reason: '' } as const;
-  return { form: 'record', question, omits: [], salt: null, decided };
+  return { form: 'record', question, omits: [], parameters: [], salt: null, decided };
 }
 
 function evidenceOf(records: Iterable<DecisionRecord>): Evidence {
@@ -30,6 +30,16 @@ t.test('refusals beyond what is kept are counted, and equal ones kept once', asy
   t.match({ kept: equal.refused.size, unheld: equal.tally.unheld }, { kept: 1, unheld: 0 });
 });
 
+t.test('clients beyond what is kept are counted, and each is kept once', async (t) => {
+  const of = (client: number): DecisionRecord => {
+    const known = record('/a', 'permit');
+    const identity = `c${client}.shop.serviceaccount.identity.linkerd.cluster.local`;
+    return { ...known, question: { ...known.question, identity } };
+  };
+  t.equal(evidenceOf(each(100_010, of)).tally.beyond, 10);
+  t.equal(evidenceOf(each(100_010, (i) => of(i % 1000))).tally.beyond, 0);
+});
+
 t.test('long texts are kept up to a sum of their lengths', async (t) => {
   const long = 'x'.repeat(1024 * 1024);
   const permitted = evidenceOf(each(200, (i) => record(`/${i}${long}`, 'permit')));
@@ -41,4 +51,23 @@ t.test('long texts are kept up to a sum of their lengths', async (t) => {
 t.test('the segments of a path that no route can name are not kept', async (t) => {
   const { groups } = evidenceOf(['/a'.repeat(400_000), '/'.repeat(800_000)].map((path) => record(path, 'permit')));
   for (const { values } of groups.values()) t.equal(values.length, 0);
+});
+
+t.test('segments of short paths alone may stand for others, and what is kept of them is bounded', async (t) => {
+  const long = evidenceOf([record('/1'.repeat(33), 'permit'), record('/1'.repeat(32), 'permit')]);
+  t.same(
+    [...long.groups.values()].map(({ values }) => values.length),
+    [0, 32],
+  );
+  // 32 numbers of 29 digits each: more different ones than there is room for.
+  const number = (i: number): string => String(i).padStart(29, '7');
+  const of = (i: number): DecisionRecord => record(`/x${i >> 4}y${`/${number(i)}`.repeat(31)}`, 'permit');
+  const many = evidenceOf(each(64_000, of));
+  let [kept, groups] = [0, 0];
+  for (const { values } of many.groups.values()) {
+    groups++;
+    for (const { size } of values) kept += size;
+  }
+  t.ok(kept < 2_500_000 && groups > 1000, `${kept} values of ${groups} kinds`);
+  t.ok(many.tally.beyond > 0, `${many.tally.beyond} decisions are beyond`);
 });

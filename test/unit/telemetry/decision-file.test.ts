@@ -1,5 +1,17 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { DecisionFile } from '../../../lib/telemetry/decision-file.ts';
@@ -89,6 +101,42 @@ t.test('a full file is replaced, and so many are kept', async (t) => {
   t.same(said(), []);
 });
 
+t.test('a pipe that nobody reads any more, with a file in its place', async (t) => {
+  const path = join(temporaryFolder(t), 'decisions');
+  execFileSync('mkfifo', [path]);
+  const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const { file, dropped } = writing(t, path);
+  file.write(line(1));
+  await until('the first line', () => bytesOf(reader) === lineBytes);
+  closeSync(reader);
+  rmSync(path);
+  // More than may wait: that it is lost is the first that the pipe does not take.
+  file.write('-'.repeat(5 * 1024 * 1024), 3);
+  let i = 1;
+  await until('a line in the file', () => {
+    file.write(line(++i));
+    return readSoFar(path).length > 0;
+  });
+  await file.close();
+  const lines = read(path);
+  t.equal(lines.at(-1), i);
+  t.equal(
+    lines.filter((each) => each < 0).reduce((sum, each) => sum - each, 0),
+    dropped(),
+    'what is lost is said',
+  );
+});
+
+/** That a pipe has; none where there is nothing in it yet. */
+function bytesOf(pipe: number): number {
+  try {
+    return readSync(pipe, Buffer.alloc(2 * lineBytes));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
+    return 0;
+  }
+}
+
 t.test('what others do to the file', async (t) => {
   const folder = temporaryFolder(t);
   const rows: readonly (readonly [name: string, act: (path: string) => void])[] = [
@@ -116,6 +164,20 @@ t.test('what others do to the file', async (t) => {
     await file.close();
     t.equal(read(path).at(-1), i, name);
   }
+});
+
+t.test('a full file that cannot be moved away does not grow', async (t) => {
+  const path = join(temporaryFolder(t), 'decisions');
+  for (const taken of [1, 2]) mkdirSync(`${path}.${taken}/taken`, { recursive: true });
+  const { file, said } = writing(t, path, 10 * lineBytes);
+  for (let i = 0; i < 10; i++) file.write(line(i));
+  await until('a full file', () => read(path).length === 10);
+  for (let i = 10; i < 20; i++) file.write(line(i));
+  await until('a line of the log', () => said().length > 0);
+  // Which tries once more.
+  await file.close();
+  t.equal(statSync(path).size, 10 * lineBytes);
+  t.match(said(), [{ msg: 'Decisions cannot be recorded' }]);
 });
 
 t.test('half a line of before stays alone', async (t) => {

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import t from 'tap';
 import { z } from 'zod';
+import { ParameterNames } from '../../../lib/policy/decide/asked-parameters.ts';
 import type { PortPolicy, RequestDecision } from '../../../lib/policy/decision.ts';
 import type { ConnectionFacts } from '../../../lib/proxy/connection-facts.ts';
 import type { RecordedFacts } from '../../../lib/proxy/recorder.ts';
@@ -63,7 +64,9 @@ async function readBack(lines: readonly string[]): Promise<DecisionRecord[]> {
   return read;
 }
 
-const asking = portPolicy({ asks: { headers: ['x-a', 'x-b'], query: true, spells: () => false } });
+const asking = portPolicy({
+  asks: { headers: ['x-a', 'x-b'], query: new ParameterNames(['a', 'b']), spells: () => false },
+});
 const headers = new Map([['x-a', ['1', '\xe9\x1b']]]);
 const header = (name: string): readonly string[] => headers.get(name) ?? [];
 /** `undefined`: the line has no such field. */
@@ -104,12 +107,27 @@ const kinds: readonly (readonly [name: string, make: (kept: Kept) => void, line:
   [
     'one with a fragment',
     (kept) => ask(kept, given.invalid(), { query: 'a#b' }),
-    { path: '/metrics?a#b', omits: undefined },
+    { path: '/metrics?#', omits: ['query'], parameters: undefined },
+  ],
+  [
+    'a query of which nobody asks for all',
+    (kept) => ask(kept, given.permit, { query: 'x=1&A[]=%61&&token=1&c;b=2' }, { policy: asking }),
+    { path: '/metrics?A[]=%61&c;b=2', omits: ['query'], parameters: ['a', 'b'] },
+  ],
+  [
+    'a query that no rule could examine',
+    (kept) => ask(kept, given.invalid(), { query: `a=${'x'.repeat(9000)}` }, { policy: asking }),
+    { path: '/metrics', omits: ['query'], parameters: undefined },
   ],
   [
     'what routes look at',
     (kept) => ask(kept, given.permit, { query: 'a=b', header }, { policy: asking }),
-    { path: '/metrics?a=b', headers: { 'x-a': ['1', '\udce9\u001b'], 'x-b': [] } },
+    {
+      path: '/metrics?a=b',
+      omits: undefined,
+      parameters: undefined,
+      headers: { 'x-a': ['1', '\udce9\u001b'], 'x-b': [] },
+    },
   ],
   ['odd names', (kept) => ask(kept, given.permit, { oddNames: ['x_a'] }), { names: ['x_a'] }],
   ['UTF-8', (kept) => ask(kept, given.permit, { path: '/\xc3\xa9\u007f' }), { path: '/é\u007f' }],
@@ -264,7 +282,7 @@ t.test('too many different ones, and what the sink gives up, are said', async (t
 
 t.test('hashed values', async (t) => {
   const kept = keep({ hash: true });
-  const policy = portPolicy({ asks: { headers: ['x-a'], query: false, spells: () => false } });
+  const policy = portPolicy({ asks: { headers: ['x-a'], query: new ParameterNames([]), spells: () => false } });
   ask(kept, given.permit, { header: () => ['secret'] }, { policy });
   const { headers, salt } = schema.parse(JSON.parse(kept.lines[0] ?? '')) as { headers: object; salt: string };
   t.match(salt, /^[0-9a-f]{32}$/);

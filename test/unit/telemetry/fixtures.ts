@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Client } from '../../../lib/client.ts';
 import { parseIp } from '../../../lib/ip.ts';
+import { ParameterNames } from '../../../lib/policy/decide/asked-parameters.ts';
 import {
   type ConnectionDeny,
   type ConnectionPermit,
@@ -35,7 +36,7 @@ export function portPolicy(over: Partial<PortPolicy> = {}): PortPolicy {
     detectTimeoutMs: 10_000,
     hasRequestRules: true,
     decisionsLast: true,
-    asks: { headers: [], query: false, spells: () => false },
+    asks: { headers: [], query: new ParameterNames([]), spells: () => false },
     ...over,
   };
 }

@@ -6,10 +6,10 @@ import { internalFault } from '../../guard.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { Follower, Incoming } from '../../incoming.ts';
 import { endAfterLastResponse, endWithStatus } from '../../last-bytes.ts';
-import { lendData } from '../../lent-data.ts';
 import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
 import { halfOpenMs, rememberMs, sliceMs, sliceRequests } from '../limits.ts';
+import { type ClientEvents, hear, hearLent, hearNoMore } from './client-events.ts';
 import { type ConnectionState, idle, inHead, over } from './connection-state.ts';
 import { noContent, RequestContent } from './content.ts';
 import type { FastLaneServices } from './lane-services.ts';
@@ -23,7 +23,7 @@ import { Tunnel } from './tunnel.ts';
 const entry = 'HTTP/1, the fast lane';
 
 /** One client connection on the fast lane: takes its requests one after the other. */
-export class FastConnection implements RequestHome, Rostered, Occupant, TurnTaker, Follower {
+export class FastConnection implements RequestHome, Rostered, Occupant, TurnTaker, Follower, ClientEvents {
   rosterPlace = -1;
   readonly pipeline: RequestPipeline;
   readonly connection: HttpConnection;
@@ -63,14 +63,11 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
 
   streamed(socket: Socket): void {
     this.#socket = socket;
-    socket.on('data', this.#onData);
-    socket.on('end', this.#onEnd);
-    socket.on('close', this.#onClose);
-    socket.on('drain', this.#onDrain);
+    hear(socket, this);
   }
 
   ended(): void {
-    this.#onClose();
+    this.#enter(this.#closed);
   }
 
   /** Begins with bytes that were read before, and have had their turn; the stream flows. */
@@ -79,25 +76,29 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     if (!this.#stream.isBare && this.socket.isPaused()) this.socket.resume();
     this.#unread.append(bytes);
     // Detection may have seen its end, of which nobody is told twice.
-    if (!this.#stream.isBare && this.socket.readableEnded) this.#onEnd();
-    else this.#rested();
+    if (!this.#stream.isBare && this.socket.readableEnded) this.readEnd();
+    else this.#enter(this.#goOn);
   }
 
-  // Not `guarded`, for the sake of connections that do nothing: it would keep a second function for each of these.
-  readonly #onData = (chunk: Buffer): void => {
+  read(chunk: Buffer): void {
     this.#received(chunk);
     // This is not the first read of the connection, so there may be many more: those take no buffer each.
-    if (this.#state.kind !== 'over') lendData(this.socket, this.#onLent);
-  };
-  readonly #onLent = (bytes: Buffer): boolean => {
+    if (this.#state.kind !== 'over') hearLent(this.socket);
+  }
+
+  readLent(bytes: Buffer): boolean {
     if (this.#state.kind === 'over') return false;
     this.#received(bytes);
     return true;
-  };
-  readonly #onEnd = (): void => this.#enter(this.#end);
-  readonly #onDrain = (): void => this.#enter(this.#drain);
-  readonly #onClose = (): void => this.#enter(this.#closed);
-  readonly #rested = (): void => this.#enter(this.#goOn);
+  }
+
+  readEnd(): void {
+    this.#enter(this.#end);
+  }
+
+  mayWrite(): void {
+    this.#enter(this.#drain);
+  }
 
   #received(bytes: Buffer): void {
     beginMoment();
@@ -258,7 +259,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   /** The others have their turn before the next of these pipelined requests. */
   #rest(): void {
     this.socket.pause();
-    this.#resting = turn.later(this.#rested);
+    this.#resting = turn.later(() => this.#enter(this.#goOn));
   }
 
   /** Not plain: everything from this request on is the library lane's. */
@@ -272,10 +273,8 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   /** The socket is somebody else's from now on; so is what is unread. */
   #letGo(): Buffer {
     const { socket } = this;
-    socket.removeListener('data', this.#onData);
-    socket.removeListener('end', this.#onEnd);
-    socket.removeListener('close', this.#onClose);
-    socket.removeListener('drain', this.#onDrain);
+    this.#stream.unfollow(this);
+    hearNoMore(socket);
     this.#forget();
     this.#unread.endLoan();
     const { bytes } = this.#unread;

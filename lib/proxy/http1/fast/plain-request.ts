@@ -1,5 +1,6 @@
 import type { Client } from '../../../client.ts';
 import { noOddNames, oddNamesOf, type RequestFacts, type RequestPermit } from '../../../policy/decision.ts';
+import { remembered } from '../../../remembered.ts';
 import { readTarget } from '../../../request-target.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import type { Decided, Request } from '../../http/exchange.ts';
@@ -19,6 +20,8 @@ import { type PlainFields, readPlainFields, type Version, withHost } from './pla
 
 /** A field whose name holds anything but letters, digits and hyphens, anywhere in CRLF-ended lines. */
 const oddFieldName = /(?:^|\n)[A-Za-z0-9-]*[^A-Za-z0-9:\r\n-]/;
+
+const oddNamesIn = remembered((lines) => (oddFieldName.test(lines) ? oddNamesOf(fieldPairs(lines)) : noOddNames));
 
 const LF = 10;
 
@@ -164,7 +167,6 @@ export class PlainRequest implements Request {
   }
 
   get oddNames(): readonly string[] {
-    const { forward } = this;
-    return oddFieldName.test(forward) ? oddNamesOf(fieldPairs(forward)) : noOddNames;
+    return oddNamesIn(this.forward);
   }
 }

@@ -127,6 +127,7 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, Ending
     stream.happened('HEADERS');
     streams.add(stream);
     output.headers(id, block, endStream);
+    stream.headWritten();
     if (endStream) stream.happened('END_STREAM sent');
     if (id >= maxStreamId - 2) this.#retire();
     return stream;

@@ -25,6 +25,8 @@ export class AppStream extends Stream implements AppExchange {
   #interim: InterimCount | null = null;
   /** Bytes that the client may send again once the app has taken what waits. */
   #owedToClient = 0;
+  /** Of the session's output, where the end of the request's head stands. */
+  #headMark = Number.POSITIVE_INFINITY;
   readonly #home: AppStreamHome;
   readonly #sink: Http2ResponseSink;
 
@@ -41,6 +43,20 @@ export class AppStream extends Stream implements AppExchange {
 
   get owner(): object {
     return this.#sink.owner;
+  }
+
+  /** The request's head stands in the session's output. */
+  headWritten(): void {
+    this.#headMark = this.#home.session.output.mark;
+  }
+
+  /**
+   * A head that was to leave with this turn's write when the app ended the connection has been read by nobody: nothing can
+   * have happened to the request (RFC 9113 8.7). Where we end the connection, nobody wants it any more.
+   */
+  override connectionOver(code: number): void {
+    const isUnread = code !== errorCode.cancel && !this.#home.session.output.hasLeft(this.#headMark);
+    super.connectionOver(isUnread ? errorCode.refusedStream : code);
   }
 
   takeOver(early: HeldBytes | null, end: Trailers | null): void {

@@ -5,7 +5,7 @@ import type { Rostered } from '../../../roster.ts';
 import { type Ending, guarded } from '../../guard.ts';
 import type { HeldHeads } from '../../http/held-heads.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
-import { lendData } from '../../lent-data.ts';
+import { lendData, type TakeLent } from '../../lent-data.ts';
 import type { LimitName } from '../../limits.ts';
 import { encodeFields } from '../hpack/encoder.ts';
 import { type Block, HeaderBlocks } from '../message/header-blocks.ts';
@@ -20,6 +20,9 @@ import { clientLimits } from './limits.ts';
 const tooLarge = encodeFields([':status', '431', 'content-length', '0']);
 const badRequest = encodeFields([':status', '400', 'content-length', '0']);
 const notAllowed = encodeFields([':status', '405', 'content-length', '0']);
+
+/** One for all sessions. */
+const emitData: TakeLent = (bytes, socket) => socket.emit('data', bytes);
 
 /** Why such a request is answered 400: an HTTP/1 app might run it as the known method. */
 export const misspelt = 'a method in the wrong case';
@@ -70,7 +73,7 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
   /** Begins with bytes that were read before; the stream flows. */
   start(bytes: Buffer): void {
     const { socket } = this.session;
-    lendData(socket, (bytes) => socket.emit('data', bytes));
+    lendData(socket, emitData);
     if (socket.isPaused()) socket.resume();
     if (bytes.length > 0) this.session.intake.receive(bytes);
   }

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { type Ending, guarded, internalFault } from '../../guard.ts';
-import { smallServed } from '../../node-writes.ts';
+import { type Outlet, outletOf, turnServed } from '../../node-writes.ts';
 import { flag, frameHeaderBytes, frameType, maxPayload } from './protocol.ts';
 
 /** Holds two whole frames of data. */
@@ -17,7 +17,7 @@ const tableOfNone = Buffer.of(0x20);
 const due: Output[] = [];
 
 function flushDue(): void {
-  smallServed();
+  turnServed();
   // Whatever becomes of one, the others leave, and the next turn begins with none.
   for (const output of due) {
     try {
@@ -43,7 +43,7 @@ export class Output {
   /** Ends with a fault of ours. */
   readonly owner: Ending;
   readonly #socket: Socket;
-  readonly #encrypted: boolean;
+  readonly #outlet: Outlet;
   #buffer: Buffer | null = null;
   #length = 0;
   #due = false;
@@ -51,11 +51,12 @@ export class Output {
   #lastAt = 0;
   #lastStream = 0;
   #tableShrunk = false;
+  #writes = 0;
 
   constructor(socket: Socket, owner: Ending, onDrain: () => void) {
     this.owner = owner;
     this.#socket = socket;
-    this.#encrypted = 'encrypted' in socket;
+    this.#outlet = outletOf(socket);
     const drained = guarded('an HTTP/2 peer that takes more', owner, onDrain);
     socket.on('drain', () => {
       this.blocked = false;
@@ -95,6 +96,16 @@ export class Output {
     this.#lastStream = streamId;
     this.#length = at + frameHeaderBytes + length;
     return at + frameHeaderBytes;
+  }
+
+  /** Stands for what has been added so far; see `hasLeft`. */
+  get mark(): number {
+    return this.#writes;
+  }
+
+  /** Whether any of what was added last, when `mark` was asked, has been written. */
+  hasLeft(mark: number): boolean {
+    return this.#writes > mark;
   }
 
   /** Valid until the next frame is added. */
@@ -173,13 +184,9 @@ export class Output {
       giveBack(buffer);
       return;
     }
-    const bytes = buffer.subarray(0, length);
-    if (this.#encrypted) {
-      this.blocked = !socket.write(bytes, () => giveBack(buffer));
-      return;
-    }
-    this.blocked = !socket.write(bytes);
-    // The kernel has taken all of it; what it has not, the stream still holds.
-    if (socket.writableLength === 0) giveBack(buffer);
+    this.#writes++;
+    if (this.#outlet.put(buffer.subarray(0, length), () => giveBack(buffer))) giveBack(buffer);
+    // What TLS was given is free, and may still wait.
+    this.blocked = socket.writableNeedDrain;
   }
 }

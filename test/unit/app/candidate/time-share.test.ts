@@ -6,6 +6,7 @@ t.test('a fifth of the time, a second of it at once', async (t) => {
     { title: 'nothing was spent', spends: [], at: 0, left: true },
     { title: 'as much as may be at once', spends: [[0, 1000]], at: 1000, left: true },
     { title: 'more', spends: [[0, 1001]], at: 1001, left: false },
+    { title: 'one that stands for others, too', spends: [[0, 101, 10]], at: 101, left: false },
     { title: 'more, and time has passed', spends: [[0, 1010]], at: 1060, left: true },
     { title: 'a clock that was set back', spends: [[1000, 0]], at: 0, left: true },
     {
@@ -29,7 +30,7 @@ t.test('a fifth of the time, a second of it at once', async (t) => {
     },
   ]) {
     const share = new TimeShare();
-    for (const [from = 0, to = 0] of spends) share.spent(from, to);
+    for (const [from = 0, to = 0, times] of spends) share.spent(from, to, times);
     t.equal(share.isLeft(at), left, title);
   }
 });

@@ -100,18 +100,18 @@ function again(path = '/'): RecordedFacts {
   return { ...plainFacts, path, noted: null };
 }
 
-t.test('a query, which may hold secrets, is told only where a route of either policy looks at it', (t) => {
+t.test('of a query, which may hold secrets, those parameters are told that a route of either policy looks at', (t) => {
   const routed = (match: string): PolicyIndex => indexOf(`${shutText}${route('r', match)}`);
   const rows = [
     ['path: {value: /orders}', '/a'],
-    ['queryParams: [{name: id, value: "1"}]', '/a?id=2&token=secret'],
+    ['queryParams: [{name: id, value: "1"}]', '/a?id=2'],
   ] as const;
   for (const [match, path] of rows) {
     const { ask, watch, lines } = stage(routed(match));
     ask({ ...again('/a'), query: 'id=2&token=secret' });
     const [met] = watch.compared().disagreements;
     t.equal(met?.example.path, path);
-    t.equal(lines.join('').includes('secret'), path.includes('secret'));
+    t.notMatch(lines.join(''), /secret/);
   }
   t.end();
 });
@@ -243,6 +243,23 @@ t.test('a candidate that takes too long', async (t) => {
     ask(again('/later'));
     return (await counted({ agreement: 'same' })) > 1;
   });
+});
+
+t.test('one that takes too long each time is found out, whatever came before it', async (t) => {
+  let spins = false;
+  const index = indexOf(openText);
+  const slow = besides(index, (port, ip) => {
+    const end = Date.now() + 100;
+    while (spins && Date.now() < end);
+    return index.isolation.admits(port, ip);
+  });
+  const { ask, counted } = stage(slow);
+  for (let i = 0; i < 100; i++) ask(again(`/${i}`));
+  t.equal(await counted({ agreement: 'same' }), 100);
+  spins = true;
+  // Up to fourteen that are not timed, and eleven of a tenth of a second.
+  for (let i = 0; i < 27; i++) ask(again(`/slow/${i}`));
+  t.ok((await counted({ candidate: 'unasked' })) > 0);
 });
 
 const many = 300;

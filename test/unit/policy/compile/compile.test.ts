@@ -285,7 +285,7 @@ t.test('ports without a Server', async (t) => {
     server: { kind: 'default', name: 'cluster-unauthenticated' },
     hasRequestRules: false,
     decisionsLast: true,
-    asks: { headers: [], query: false },
+    asks: { headers: [], query: { names: [] } },
   });
   t.match(authorizer.port(90), { protocol: 'detect', server: { name: 'cluster-authenticated' } });
   t.equal(authorizer.port(25), authorizer.port(25), 'made once');

@@ -1,6 +1,9 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import net from 'node:net';
 import t from 'tap';
+import { loadDescriptors } from '../../../../lib/proxy/accept/descriptors.ts';
 import { listen } from '../../../../lib/proxy/accept/listener.ts';
 
 const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
@@ -41,5 +44,42 @@ t.test(
       socket.destroy();
       await listener.close();
     }
+  },
+);
+
+/** More than wait at a listener by Node's default. */
+const burst = 700;
+const connectAll = `
+  const net = require('node:net');
+  let connected = 0;
+  const end = () => { process.stdout.write(String(connected)); process.exit(); };
+  for (let i = 0; i < ${burst}; i++) {
+    net.connect(Number(process.argv[1]), '127.0.0.1').on('connect', () => { if (++connected === ${burst}) end(); });
+  }
+  setTimeout(end, 20_000);
+`;
+
+function skipBurst(): string | false {
+  if (process.platform !== 'linux') return 'a second descriptor of a listener is made on Linux alone';
+  const most = Number(readFileSync('/proc/sys/net/core/somaxconn', 'utf8'));
+  return most < burst ? `this kernel lets ${most} connections wait at most (net.core.somaxconn)` : false;
+}
+
+t.test(
+  'as many may wait at a socket that several threads share as at one of its own',
+  { skip: skipBurst() },
+  async (t) => {
+    const descriptors = loadDescriptors();
+    const serve = { onConnection: ({ socket }: { socket: net.Socket }) => void socket.destroy(), onError: () => {} };
+    const own = await listen({ at: { host: '127.0.0.1', port: 0 }, ...serve });
+    const copy = descriptors.duplicate(own.descriptor() ?? -1);
+    const shared = await listen({ at: { fd: copy ?? -1 }, ...serve });
+    // Nobody accepts meanwhile: this thread waits.
+    const connected = execFileSync(process.execPath, ['--eval', connectAll, String(own.address.port)], {
+      encoding: 'utf8',
+    });
+    t.equal(Number(connected), burst);
+    await shared.close();
+    await own.close();
   },
 );

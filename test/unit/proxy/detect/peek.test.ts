@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import t from 'tap';
 import { type Peek, type Peeked, peek, putBack } from '../../../../lib/proxy/detect/peek.ts';
-import { longRead } from '../../../../lib/proxy/fairness/turn.ts';
+import { longRead, turn } from '../../../../lib/proxy/fairness/turn.ts';
 import type { FirstReader } from '../../../../lib/proxy/incoming.ts';
 
 const nothing = Buffer.alloc(0);
@@ -142,6 +142,77 @@ t.test('one after the other becomes due', async (t) => {
   );
   await silent();
   t.equal(waits.length, 3, 'and the next one, after a pause, too');
+});
+
+/** Keeps this turn of the event loop busy. */
+function work(ms: number): void {
+  const began = performance.now();
+  while (performance.now() - began < ms);
+}
+
+t.test('it ends once, though its deadline comes while what was long still waits for its turn', async (t) => {
+  const alive = setInterval(() => {}, 1000);
+  t.teardown(() => clearInterval(alive));
+  for (const [name, last, kind] of [
+    ['it was enough', 'x', 'seen'],
+    ['it was not', 'a', 'timeout'],
+  ] as const) {
+    const stream = new PassThrough();
+    const ends: string[] = [];
+    const began = performance.now();
+    peek({ socket: stream }, nothing, 40, untilX, (end) => void ends.push(end.kind));
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    // The rest of this turn is another's, and the next one's begins behind the deadline.
+    turn.mayWork();
+    work(3);
+    turn.later(() => work(50 - (performance.now() - began)));
+    const after = Promise.withResolvers<void>();
+    stream.write('a'.repeat(longRead) + last);
+    await new Promise((resolve) => setImmediate(resolve));
+    turn.later(after.resolve);
+    await after.promise;
+    t.same(ends, [kind], name);
+    stream.destroy();
+  }
+});
+
+t.test('the end behind what is long is for whoever reads next, though that waited for its turn', async (t) => {
+  for (const before of ['', 'a']) {
+    const stream = new PassThrough();
+    const text = 'a'.repeat(longRead - 1);
+    const ended = Promise.withResolvers<Peek<string>>();
+    peek({ socket: stream }, nothing, 60_000, untilX, (end) => {
+      putBack(stream, end.bytes);
+      ended.resolve(end);
+    });
+    if (before !== '') stream.write(before);
+    await new Promise((resolve) => setImmediate(resolve));
+    // Somebody else has had this turn.
+    turn.mayWork();
+    work(3);
+    turn.later(() => work(3));
+    stream.end(`${text}x`);
+    // As a socket does at its end, paused or not.
+    process.nextTick(() => stream.read(0));
+    const { kind, bytes } = await ended.promise;
+    t.equal(kind, 'seen');
+    t.equal(bytes.toString(), `${before}${text}x`);
+    t.notOk(stream.readableEnded, 'not yet');
+    const read: Buffer[] = [];
+    for await (const chunk of stream) read.push(chunk as Buffer);
+    t.equal(Buffer.concat(read).toString(), `${before}${text}x`);
+  }
+});
+
+t.test('one that has ended before ends the look at once', async (t) => {
+  const stream = new PassThrough();
+  stream.end();
+  stream.resume();
+  await new Promise((resolve) => stream.once('end', resolve));
+  t.match(await looked(stream), { kind: 'ended', bytes: nothing });
+  stream.destroy();
+  await new Promise((resolve) => setImmediate(resolve));
+  t.match(await looked(stream), { kind: 'ended', bytes: nothing }, 'and closed');
 });
 
 t.test('what is put back is read first', async (t) => {

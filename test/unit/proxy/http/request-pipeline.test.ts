@@ -1,4 +1,5 @@
 import t from 'tap';
+import { ParameterNames } from '../../../../lib/policy/decide/asked-parameters.ts';
 import type { Authorizer, PortPolicy, RequestDecision } from '../../../../lib/policy/decision.ts';
 import { BufferBudget } from '../../../../lib/proxy/fairness/buffer-budget.ts';
 import type { Decided, Request } from '../../../../lib/proxy/http/exchange.ts';
@@ -14,7 +15,7 @@ const policyOf = (decisionsLast: boolean): PortPolicy => ({
   detectTimeoutMs: 1000,
   hasRequestRules: true,
   decisionsLast,
-  asks: { headers: [], query: false, spells: () => false },
+  asks: { headers: [], query: new ParameterNames([]), spells: () => false },
 });
 
 t.test('a decision is kept for as long as it must be the same', async (t) => {

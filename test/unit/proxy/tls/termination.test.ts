@@ -19,7 +19,7 @@ async function stage(t: Test, timeoutMs: number): Promise<Stage> {
   const termination = terminationOf(own, name, timeoutMs);
   const ended: Handshake[] = [];
   const sockets: Socket[] = [];
-  const server = createServer((socket) => {
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
     sockets.push(socket);
     socket.on('error', () => {});
     socket.once('data', (bytes: Buffer) => {
@@ -78,4 +78,38 @@ t.test('a handshake that is done in time is left alone', { timeout: 30_000 }, as
   await new Promise((resolve) => setTimeout(resolve, 2 * timeoutMs));
   t.notOk(closed, 'beyond the limit, too');
   client.destroy();
+});
+
+t.test('a client that ends its side before its handshake is over has failed, at once', async (t) => {
+  const { port, ended } = await stage(t, 60_000 * crowding());
+  const hello = await helloBytes(t, name);
+  const rows: readonly (readonly [name: string, run: (client: Socket) => unknown])[] = [
+    ['together with its ClientHello', (client) => client.end(hello)],
+    [
+      'when we have answered',
+      (client) => {
+        client.write(hello);
+        client.once('data', () => client.end());
+      },
+    ],
+  ];
+  for (const [how, run] of rows) {
+    const client = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+    client.on('error', () => {}).resume();
+    const before = ended.length;
+    run(client);
+    await until(how, () => ended.length > before);
+    t.match(ended.at(-1), { kind: 'failed', failure: { reason: 'closed' } }, how);
+    client.destroy();
+  }
+  // Many at once wait for their turn, and end before it.
+  const before = ended.length;
+  const clients = Array.from({ length: 40 }, () => {
+    const client = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+    client.on('error', () => {}).resume();
+    return client.end(hello);
+  });
+  await until('all of them', () => ended.length === before + clients.length);
+  t.ok(ended.slice(before).every(({ kind }) => kind === 'failed'));
+  for (const client of clients) client.destroy();
 });

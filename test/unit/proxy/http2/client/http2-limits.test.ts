@@ -10,6 +10,7 @@ import { type ClientLane, ClientSession } from '../../../../../lib/proxy/http2/c
 import type { ClientStream } from '../../../../../lib/proxy/http2/client/client-stream.ts';
 import { clientSessionLimits } from '../../../../../lib/proxy/http2/client/limits.ts';
 import { reasonName } from '../../../../../lib/proxy/http2/session/protocol.ts';
+import { outletOf } from '../../../../../lib/proxy/node-writes.ts';
 import {
   dataFrame,
   type Fields,
@@ -274,7 +275,7 @@ t.test('a fault while one connection is written to ends that one alone', async (
   for (let round = 0; round < 3; round++) {
     const before = sound.client.receivedLength;
     const error = new Error('a fault of ours');
-    faulty.socket.write = () => {
+    outletOf(faulty.socket).put = () => {
       throw error;
     };
     // In one turn, the faulty one first.
