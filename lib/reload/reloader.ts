@@ -44,7 +44,14 @@ export type ReloadState =
   | { readonly kind: 'resting' }
   /** Files are in the middle of being written. */
   | { readonly kind: 'settling' }
-  | { readonly kind: 'reading'; readonly seen: Look; readonly sinceMs: number; readonly abandonUntilMs: number }
+  | {
+      readonly kind: 'reading';
+      readonly seen: Look;
+      readonly sinceMs: number;
+      readonly abandonUntilMs: number;
+      /** Where something is gone from that this reading looks for once more. */
+      readonly missingFrom: string | null;
+    }
   /** What is gone may come back. */
   | { readonly kind: 'missing'; readonly from: string }
   | { readonly kind: 'concluding' }
@@ -145,7 +152,7 @@ export class Reloader<R> {
     let overdue = false;
     const late = setTimeout(() => {
       overdue = true;
-      this.#options.onOverdue(waitingFor(this.#state));
+      this.#options.onOverdue(waitingFor(this.#state, this.#options.world.nowMs()));
     }, this.#options.overdueMs ?? 15_000).unref();
     try {
       await this.#untilConcluded();
@@ -160,11 +167,11 @@ export class Reloader<R> {
     const { world } = this.#options;
     const beganMs = world.nowMs();
     let held: R | null = null;
-    let missing = { what: '', sinceMs: beganMs };
+    let missing: { what: string; from: string | null; sinceMs: number } = { what: '', from: null, sinceMs: beganMs };
     for (;;) {
       const seen = await this.#settled(beganMs);
       if (seen === null) return;
-      const reading: Reading<R> | null = await this.#read(seen, beganMs, held);
+      const reading: Reading<R> | null = await this.#read(seen, beganMs, held, missing.from);
       if (reading === null) return;
       if (reading.kind === 'abandoned') continue;
       if (reading.kind === 'unchanged') return this.#settling.believe(seen);
@@ -178,7 +185,7 @@ export class Reloader<R> {
       const judgement = this.#options.judge(reading.value, now, meant);
       if (judgement.missing !== null) {
         const { what, from } = judgement.missing;
-        if (missing.what !== what) missing = { what, sinceMs: world.nowMs() };
+        if (missing.what !== what) missing = { what, from, sinceMs: world.nowMs() };
         const left = this.#untilRemovedMs(missing.sinceMs);
         if (left > 0) {
           held = reading.value;
@@ -222,9 +229,9 @@ export class Reloader<R> {
     return this.#settling.unsettledMs(seen, world.nowMs(), (file) => world.whole(file, seen));
   }
 
-  #read(seen: Look, beganMs: number, held: R | null): Promise<Reading<R> | null> {
+  #read(seen: Look, beganMs: number, held: R | null, missingFrom: string | null): Promise<Reading<R> | null> {
     const sinceMs = this.#options.world.nowMs();
-    this.#state = { kind: 'reading', seen, sinceMs, abandonUntilMs: beganMs + this.#times.patienceMs };
+    this.#state = { kind: 'reading', seen, sinceMs, abandonUntilMs: beganMs + this.#times.patienceMs, missingFrom };
     return unless(this.signal, () => this.#options.read(held));
   }
 
@@ -248,13 +255,17 @@ export class Reloader<R> {
   }
 }
 
-/** For people. */
-function waitingFor(state: ReloadState): string {
+/** For people. What is missing is looked for again and again; only a reading that takes long is itself what is waited for. */
+function waitingFor(state: ReloadState, nowMs: number): string {
+  const goneFrom = (from: string): string => `what is gone from ${from} to count as removed`;
   switch (state.kind) {
     case 'settling':
       return 'files that are being written';
     case 'missing':
-      return `what is gone from ${state.from} to count as removed`;
+      return goneFrom(state.from);
+    case 'reading':
+      if (state.missingFrom !== null && nowMs - state.sinceMs < worthAbandoningMs) return goneFrom(state.missingFrom);
+      return 'the files to be read';
     case 'concluding':
       return 'what was read to come into force';
     default:

@@ -379,6 +379,34 @@ t.test('a reload that does not end is told, by what it waits for, and once more 
   t.same(concluded, ['x@0']);
 });
 
+t.test('while what is missing is looked for once more, it is what is waited for', async (t) => {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  t.teardown(() => mock.timers.reset());
+  for (const [tookMs, waitedFor] of [
+    [0, 'what is gone from a to count as removed'],
+    [999, 'what is gone from a to count as removed'],
+    [1_000, 'the files to be read'],
+  ] as const) {
+    const { read, readers } = hanging();
+    const { world, reloader, overdue, concluded } = stage({
+      read: (held) => (held === null ? Promise.resolve({ kind: 'read', value: text(), look: null }) : read()),
+    });
+    const text = (): string => world.files.get('a') ?? '';
+    await reloader.reload();
+    world.write('a', 'one');
+    const reloading = reloader.reload();
+    while (readers.length === 0) await turns();
+    world.ms += tookMs;
+    mock.timers.tick(15_000);
+    t.same(overdue, [waitedFor], `${tookMs} ms`);
+    world.ms += 20_000;
+    readers[0]?.({ kind: 'read', value: text(), look: null });
+    await reloading;
+    t.same(concluded.at(-1)?.split('@')[0], 'one', `${tookMs} ms`);
+    t.same(overdue, [waitedFor, null], `${tookMs} ms`);
+  }
+});
+
 t.test('events come in bursts: looked at once, counted from the first', async (t) => {
   mock.timers.enable({ apis: ['setTimeout'] });
   t.teardown(() => mock.timers.reset());
