@@ -1,4 +1,5 @@
 import type { Config } from '../config/config.ts';
+import { drainedTogether } from '../drained.ts';
 import type { Readiness } from '../ops/readiness.ts';
 import { StopSequence, type StopSteps } from '../ops/stop-sequence.ts';
 import type { Doors } from '../proxy/accept/doors.ts';
@@ -31,7 +32,7 @@ export function stopSequence({ config, plane, doors, workers, readiness, release
       http1.closeIdle();
       workers.closeIdle();
     },
-    drain: async (timeoutMs) => (await Promise.all([live.drain(timeoutMs), workers.drain(timeoutMs)])).every(Boolean),
+    drain: async (timeoutMs) => drainedTogether(await Promise.all([live.drain(timeoutMs), workers.drain(timeoutMs)])),
     release,
     log,
   });

@@ -1,4 +1,5 @@
 /** How a proxy ends: in an order in which no request is lost that could have been served. */
+import type { Drained } from '../drained.ts';
 import type { CodedLog } from '../errors/complaint.ts';
 
 export interface StopSteps {
@@ -15,8 +16,8 @@ export interface StopSteps {
   /** Resolves when no connection is open, or after so many milliseconds. */
   empty(timeoutMs: number): Promise<unknown>;
   closeIdle(): void;
-  /** Takes nothing new. Resolves true when all has ended by itself, false when the rest was cut. */
-  drain(timeoutMs: number): Promise<boolean>;
+  /** Takes nothing new; resolves when all has ended, by itself or cut after so many milliseconds. */
+  drain(timeoutMs: number): Promise<Drained>;
   /** What served the connections: files watched, threads, pools, timers. */
   release(): Promise<void>;
   readonly log: Pick<CodedLog, 'info' | 'warn'>;
@@ -62,13 +63,14 @@ export class StopSequence {
     await steps.empty(Math.min(lullMs, graceMs / 2));
     steps.closeIdle();
     const left = graceMs - (performance.now() - startedAt);
-    const drained = await steps.drain(Math.max(0, left));
-    if (!drained) {
-      const left = await steps.connections();
-      log.warn({ code: 'cut-at-stop', connections: left }, 'Grace period over; remaining connections were cut');
+    const ended = await steps.drain(Math.max(0, left));
+    if (ended.kind === 'cut') {
+      const { connections } = ended;
+      log.warn({ code: 'cut-at-stop', connections }, 'Grace period over; remaining connections were cut');
     }
     await closed;
     await steps.release();
+    const drained = ended.kind === 'by themselves';
     log.info({ drained }, 'Stopped');
     return drained;
   }

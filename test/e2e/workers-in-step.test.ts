@@ -194,7 +194,8 @@ t.test('when the grace period is over, what is left is cut in every worker', asy
   sallyport.child.process.kill('SIGTERM');
   t.match(await within('the exit', 20_000, sallyport.child.exited), { code: 1, signal: null });
   for (const client of clients) t.ok(await client.ends(5_000));
-  t.ok(sallyport.logs().some(({ code }) => code === 'cut-at-stop'));
+  const told = sallyport.logs().find(({ code }) => code === 'cut-at-stop');
+  t.equal(told?.connections, clients.length, 'and counted in all of them');
 });
 
 t.test('the level of the log is that of every worker', async (t) => {

@@ -1,5 +1,6 @@
 /** What the main thread and the further workers say to each other. All of it crosses by structured clone. */
 import type { Config } from '../../config/config.ts';
+import type { Drained } from '../../drained.ts';
 import type { CodedLog } from '../../errors/complaint.ts';
 import type { PolicyDocument } from '../../policy/documents/types.ts';
 import type { PortSet, Workload } from '../../policy/workload.ts';
@@ -106,7 +107,7 @@ export interface Answers {
   readonly decided: DecisionTally | null;
   readonly 'close-doors': null;
   readonly empty: boolean;
-  readonly drain: boolean;
+  readonly drain: Drained;
   readonly release: null;
 }
 

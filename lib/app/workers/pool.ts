@@ -1,5 +1,6 @@
 import { getHeapStatistics } from 'node:v8';
 import type { Config } from '../../config/config.ts';
+import { type Drained, drainedTogether } from '../../drained.ts';
 import type { CodedLog } from '../../errors/complaint.ts';
 import type { AdminApp } from '../../ops/admin-app.ts';
 import { loadDescriptors } from '../../proxy/accept/descriptors.ts';
@@ -207,12 +208,11 @@ export class WorkerPool implements Workers {
     for (const { member } of this.#all()) member.tell({ kind: 'close-idle' });
   }
 
-  async drain(timeoutMs: number): Promise<boolean> {
+  async drain(timeoutMs: number): Promise<Drained> {
     const drained = await Promise.all(
       this.#all().map(({ member }) => promptly(member.call<'drain'>({ kind: 'drain', timeoutMs }), timeoutMs)),
     );
-    // One that has died has cut its connections off.
-    return drained.every((each) => each === true);
+    return drainedTogether(drained.map((each) => each ?? null));
   }
 
   async release(): Promise<void> {

@@ -1,4 +1,5 @@
 import type { Config } from '../../config/config.ts';
+import { byThemselves } from '../../drained.ts';
 import type { PoolOptions } from './pool.ts';
 import type { SharedMemory, WorkerShare } from './shared.ts';
 import type { Workers } from './workers.ts';
@@ -45,6 +46,6 @@ const alone: Workers = {
   announce() {},
   empty: async () => true,
   closeIdle() {},
-  drain: async () => true,
+  drain: async () => byThemselves,
   release: async () => {},
 };

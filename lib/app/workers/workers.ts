@@ -1,3 +1,4 @@
+import type { Drained } from '../../drained.ts';
 import type { OtherWorkers } from '../../proxy/accept/doors.ts';
 import type { Listener } from '../../proxy/accept/listener.ts';
 import type { DecisionTally } from '../../telemetry/decision-counts.ts';
@@ -35,7 +36,6 @@ export interface Workers {
   announce(): void;
   empty(timeoutMs: number): Promise<boolean>;
   closeIdle(): void;
-  /** True when all of them have drained by themselves. */
-  drain(timeoutMs: number): Promise<boolean>;
+  drain(timeoutMs: number): Promise<Drained>;
   release(): Promise<void>;
 }

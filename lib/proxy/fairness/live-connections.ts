@@ -1,3 +1,4 @@
+import { byThemselves, type Drained } from '../../drained.ts';
 import type { IpAddress } from '../../ip.ts';
 import { Roster, type Rostered } from '../../roster.ts';
 import { eachGuarded, guarded, internalFault } from '../guard.ts';
@@ -267,13 +268,14 @@ export class LiveConnections {
     eachGuarded('rechecking', [...this.#open], (connection) => connection.recheck());
   }
 
-  /** Resolves true when all have ended by themselves, false when the rest was cut after `graceMs`. */
-  async drain(graceMs: number): Promise<boolean> {
+  /** Resolves when all have ended by themselves, or after `graceMs`, when the rest is cut. */
+  async drain(graceMs: number): Promise<Drained> {
     this.#stage = 'draining';
     eachGuarded('draining', [...this.#open], (connection) => connection.drain());
-    const drained = await this.empty(graceMs);
-    if (!drained) eachGuarded('ending the rest', [...this.#open], (connection) => connection.destroy());
-    return drained;
+    if (await this.empty(graceMs)) return byThemselves;
+    const rest = [...this.#open];
+    eachGuarded('ending the rest', rest, (connection) => connection.destroy());
+    return { kind: 'cut', connections: rest.length };
   }
 
   close(): void {

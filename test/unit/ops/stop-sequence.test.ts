@@ -1,4 +1,5 @@
 import t from 'tap';
+import { byThemselves } from '../../../lib/drained.ts';
 import { StopSequence } from '../../../lib/ops/stop-sequence.ts';
 
 interface Stage {
@@ -11,6 +12,8 @@ function stage(over: { graceMs?: number; drained?: boolean; release?: () => Prom
   const { graceMs = 10_000, drained = true, release = async () => {} } = over;
   const seen: string[] = [];
   const log = { info: (_fields: object, message: string) => void seen.push(message) };
+  const warn = (fields: object, message: string) =>
+    void seen.push(`${message}: ${'connections' in fields ? fields.connections : ''}`);
   const sequence = new StopSequence({
     graceMs,
     connections: () => 1,
@@ -21,13 +24,13 @@ function stage(over: { graceMs?: number; drained?: boolean; release?: () => Prom
     closeIdle: () => void seen.push('idle'),
     async drain(ms) {
       seen.push(`drain ${ms > 0 ? 'what is left' : 0}`);
-      return drained;
+      return drained ? byThemselves : { kind: 'cut' as const, connections: 3 };
     },
     async release() {
       seen.push('release');
       await release();
     },
-    log: { ...log, warn: log.info },
+    log: { ...log, warn },
   });
   return { sequence, seen };
 }
@@ -56,7 +59,7 @@ t.test('what is not over in time is cut, and said', async (t) => {
   const { sequence, seen } = stage({ graceMs: 0, drained: false });
   t.equal(await sequence.stop(), false);
   t.ok(seen.includes('lull 0') && seen.includes('drain 0'), 'no grace, no lull');
-  t.match(seen.at(-3), /Grace period over/);
+  t.match(seen.at(-3), /^Grace period over.*: 3$/, 'with how many');
 });
 
 t.test('a stop that fails is over, too', async (t) => {

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { byThemselves } from '../../../../lib/drained.ts';
 import { type LiveConnection, LiveConnections } from '../../../../lib/proxy/fairness/live-connections.ts';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
 import type { Limits } from '../../../../lib/proxy/limits.ts';
@@ -58,7 +59,7 @@ t.test('a drain asks, waits, and then cuts', async (t) => {
   const latest = connection(live, 'at once');
   live.admit(latest);
   t.same(latest.log, ['announce', 'drain'], 'who comes into the drain is drained');
-  t.equal(await drained, false, 'not all ended by themselves');
+  t.same(await drained, { kind: 'cut', connections: 1 }, 'not all ended by themselves');
   t.same(quick.log, ['recheck', 'announce', 'drain']);
   t.same(slow.log, ['recheck', 'announce', 'drain', 'destroy']);
   t.equal(live.size, 0);
@@ -66,12 +67,12 @@ t.test('a drain asks, waits, and then cuts', async (t) => {
 
 t.test('a drain ends with the last connection', async (t) => {
   const live = started(t);
-  t.equal(await live.drain(60_000), true, 'nothing is open');
+  t.same(await live.drain(60_000), byThemselves, 'nothing is open');
   const slow = connection(live, 'when destroyed');
   live.admit(slow);
   const drained = live.drain(60_000);
   live.remove(slow);
-  t.equal(await drained, true);
+  t.same(await drained, byThemselves);
   t.same(slow.log.includes('destroy'), false);
 });
 

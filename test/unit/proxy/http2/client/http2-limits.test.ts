@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import v8 from 'node:v8';
 import vm from 'node:vm';
 import t, { type Test } from 'tap';
+import { byThemselves } from '../../../../../lib/drained.ts';
 import { BufferBudget } from '../../../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../../../lib/proxy/guard.ts';
 import { HeldHeads } from '../../../../../lib/proxy/http/held-heads.ts';
@@ -503,7 +504,7 @@ t.test('GOAWAY: announced, then final; what is under way ends, what is new is re
   const [held] = app.requests;
   held?.connection.send(headersFrame(held.id, [[':status', '200']]));
   t.equal(await client.over(1), '200');
-  t.ok(await drained, 'and then it has drained by itself');
+  t.same(await drained, byThemselves, 'and then it has drained by itself');
   await client.until('the end', () => client.ended);
 });
 
@@ -525,7 +526,7 @@ t.test('an idle connection is drained at once', async (t) => {
   const { lane } = await startHolding(t);
   const client = await openClient(t, lane.port);
   await client.lives();
-  t.ok(await lane.live.drain(5000));
+  t.same(await lane.live.drain(5000), byThemselves);
   t.same(client.goaway, { last: 0, code: 0 });
 });
 
