@@ -3,7 +3,7 @@ import { systemErrorCode } from '../errors/coded-error.ts';
 import { internalFault } from './guard.ts';
 import { type AcceptedHandle, descriptorOf, type MakeStream } from './node-internals.ts';
 import { stopFirstRead, tellFirstRead } from './node-streams.ts';
-import { hasUnread, receiveNow, sendHeldBack } from './socket-calls.ts';
+import { type Accepted, closeNow, hasUnread, receiveNow, type SocketEnd, sendHeldBack } from './socket-calls.ts';
 
 /** Who follows a connection to its end. */
 export interface Follower {
@@ -45,6 +45,39 @@ function onError(this: OfIncoming, error: unknown): void {
   this[kept]?.failed(error);
 }
 
+/** Makes of a descriptor what Node has of a connection that it has accepted itself; null where it does not let us. */
+export type MakeHandle = (fd: number) => AcceptedHandle | null;
+
+/** A connection that Node does not know of. */
+class OnlyDescriptor implements AcceptedHandle {
+  readonly peer: SocketEnd;
+  readonly #makeHandle: MakeHandle;
+  #fd: number;
+
+  constructor({ fd, peer }: Accepted, makeHandle: MakeHandle) {
+    this.#fd = fd;
+    this.peer = peer;
+    this.#makeHandle = makeHandle;
+  }
+
+  get fd(): number {
+    return this.#fd;
+  }
+
+  close(): void {
+    if (this.#fd >= 0) closeNow(this.#fd);
+    this.#fd = -1;
+  }
+
+  /** This is nothing more from then on. */
+  known(): AcceptedHandle | null {
+    const handle = this.#fd < 0 ? null : this.#makeHandle(this.#fd);
+    if (handle === null) this.close();
+    this.#fd = -1;
+    return handle;
+  }
+}
+
 /**
  * An accepted connection. A stream of Node's, with its states, listeners and buffers, takes a third of the time that we spend on a
  * connection with a single request, and its memory half of what is collected afterwards. So a connection is bare at first: it is
@@ -76,6 +109,11 @@ export class Incoming {
     return new Incoming(handle, make, null);
   }
 
+  /** One that Node need not know of until there is more to it than what has come and its answer. */
+  static ofDescriptor(accepted: Accepted, makeHandle: MakeHandle, make: MakeStream): Incoming {
+    return new Incoming(new OnlyDescriptor(accepted, makeHandle), make, null);
+  }
+
   /** What is a stream already: TLS, say. */
   static stream(socket: Socket): Incoming {
     return (socket as OfIncoming)[kept] ?? new Incoming(null, null, socket);
@@ -92,6 +130,10 @@ export class Incoming {
   /** It is gone, or going: who begins to listen to it may hear nothing any more, not even its end. */
   get isOver(): boolean {
     return this.#socket === null ? this.#handle === null : this.#socket.destroyed;
+  }
+
+  get peer(): SocketEnd | null {
+    return this.#handle instanceof OnlyDescriptor ? this.#handle.peer : null;
   }
 
   /** Null once it is closed. */
@@ -172,9 +214,14 @@ export class Incoming {
 
   /** Waits for what comes, and reads it. @returns false where that takes a stream, or it is closed. */
   awaitFirst(reader: FirstReader): boolean {
+    this.#becomeKnown();
     if (this.#handle === null || !tellFirstRead(this.#handle, this)) return false;
     this.#reader = reader;
     return true;
+  }
+
+  #becomeKnown(): void {
+    if (this.#handle instanceof OnlyDescriptor) this.#handle = this.#handle.known();
   }
 
   /** Nobody waits for what comes first any more. */
@@ -239,6 +286,7 @@ export class Incoming {
   #streamed(): Socket {
     const reader = this.#reader;
     this.forgetFirst();
+    this.#becomeKnown();
     const handle = this.#handle;
     this.#handle = null;
     if (handle === null || this.#make === null) {

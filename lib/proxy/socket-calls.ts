@@ -19,6 +19,8 @@ type NameCall = (fd: number, address: Buffer, length: Buffer) => number;
 
 /** An accepted connection. */
 export interface HasEnds {
+  /** Who is at the other end, where the system has said so; null where it is to be asked. */
+  readonly peer?: SocketEnd | null;
   /** Null once it is closed. */
   readonly descriptor: number | null;
   /** As Node knows it. */
@@ -30,6 +32,8 @@ interface Calls {
   readonly getsockname: NameCall;
   getsockopt(fd: number, level: number, name: number, value: Buffer, length: Buffer): number;
   setsockopt(fd: number, level: number, name: number, value: Buffer, length: number): number;
+  accept4(fd: number, address: Buffer, length: Buffer, flags: number): number;
+  close(fd: number): number;
   recv(fd: number, bytes: Buffer, length: number, flags: number): number;
   send(fd: number, bytes: Buffer, length: number, flags: number): number;
   poll(polled: Buffer, count: number, timeoutMs: number): number;
@@ -48,6 +52,8 @@ const MSG_PEEK = 0x2;
 const MSG_DONTWAIT = 0x40;
 const MSG_NOSIGNAL = 0x4000;
 const MSG_MORE = 0x8000;
+const SOCK_NONBLOCK = 0x800;
+const SOCK_CLOEXEC = 0x80000;
 
 const isLittle = endianness() === 'LE';
 /** A `sockaddr_in6`, the larger one, and what else a call reads and writes. Each call is over before the next begins. */
@@ -80,6 +86,8 @@ export function loadSocketCalls(): void {
     getsockname: libc.func('int getsockname(int fd, void *address, void *length)'),
     getsockopt: libc.func('int getsockopt(int fd, int level, int name, void *value, void *length)'),
     setsockopt: libc.func('int setsockopt(int fd, int level, int name, void *value, uint32_t length)'),
+    accept4: libc.func('int accept4(int fd, void *address, void *length, int flags)'),
+    close: libc.func('int close(int fd)'),
     recv: libc.func('int64_t recv(int fd, void *bytes, uint64_t length, int flags)'),
     send: libc.func('int64_t send(int fd, void *bytes, uint64_t length, int flags)'),
     poll: libc.func('int poll(void *polled, unsigned long count, int timeout)'),
@@ -111,10 +119,33 @@ function nameBy(call: NameCall, fd: number): SocketEnd | null {
 
 /** Who is at the other end; null once nobody is. */
 export function peerOf(connected: HasEnds): SocketEnd | null {
+  if (connected.peer != null) return connected.peer;
   const fd = calls === null ? null : connected.descriptor;
   if (calls !== null && fd !== null) return nameBy(calls.getpeername, fd);
   const { socket } = connected;
   return asNodeSays(socket.remoteAddress, socket.remotePort);
+}
+
+/** A connection as the system has it, and nobody else yet. */
+export interface Accepted {
+  readonly fd: number;
+  readonly peer: SocketEnd;
+}
+
+/** Accepts a connection that has come already; null where none has, or none can be accepted. */
+export function acceptNow(listening: number): Accepted | null {
+  if (calls === null) return null;
+  const fd = calls.accept4(listening, address, int(address.length, length), SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) return null;
+  const peer = written();
+  if (peer !== null) return { fd, peer };
+  calls.close(fd);
+  return null;
+}
+
+/** Only for what `acceptNow` has accepted, and nobody has made anything of. */
+export function closeNow(fd: number): void {
+  calls?.close(fd);
 }
 
 /** Where a connection has arrived. */

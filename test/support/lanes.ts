@@ -165,6 +165,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
   const arrivals = new Arrivals(options.arrivals ?? null, (incoming) => serve(services, incoming, options));
   const listener: Listener = await listen({
     at: { host: '127.0.0.1', port: 0 },
+    isAlone: true,
     onConnection: (incoming) => arrivals.take(incoming),
     onError: (error) => {
       throw error;

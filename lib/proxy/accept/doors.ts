@@ -60,6 +60,7 @@ export class Doors {
   async listen(variable: string, at: ListenAt, arrive: Arrive, shared: SharedDoor | null): Promise<Listener> {
     const listener = await listen({
       at,
+      isAlone: shared === null,
       onConnection: (incoming) => {
         if (shared === null || !handOver(incoming, shared)) this.#arrived(incoming, arrive);
       },

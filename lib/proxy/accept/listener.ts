@@ -2,7 +2,15 @@ import type { AddressInfo } from 'node:net';
 import net from 'node:net';
 import { turn } from '../fairness/turn.ts';
 import { Incoming } from '../incoming.ts';
-import { descriptorOf, handleOfDescriptor, setOnListener, takeHandles } from '../node-internals.ts';
+import {
+  type AcceptedHandle,
+  descriptorOf,
+  handleOfDescriptor,
+  type MakeStream,
+  setOnListener,
+  takeHandles,
+} from '../node-internals.ts';
+import { acceptNow } from '../socket-calls.ts';
 
 /** Where to listen: at an address, or at what another thread has bound. */
 export type ListenAt =
@@ -14,6 +22,8 @@ export type ListenAt =
 export interface ListenerOptions {
   readonly at: ListenAt;
   readonly onConnection: (incoming: Incoming) => void;
+  /** Nobody else accepts what comes there: of what has come, the others would have their part. */
+  readonly isAlone: boolean;
   /** Accept errors (descriptors used up, say): logged; the listener goes on. */
   readonly onError: (error: Error) => void;
 }
@@ -27,6 +37,9 @@ export interface Listener {
   /** Stops accepting; open connections go on. */
   close(): Promise<void>;
 }
+
+/** Connections that are accepted in one turn of the event loop, of which libuv accepts one: a fraction of a millisecond's work. */
+const mostInTurn = 16;
 
 /** Connections that wait to be accepted. */
 const backlog = 4096;
@@ -56,7 +69,23 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     else server.once('error', reject).listen({ fd: at.fd }, backlog, resolve);
   });
   const isSet = inherited && setOnListener(server, keepAliveMs);
-  const make = isSet ? takeHandles(server, (handle, make) => arrived(Incoming.bare(handle, make))) : null;
+  /** What has come beside the one that libuv has accepted, for as long as each is answered at once. */
+  const acceptMore = (make: MakeStream): void => {
+    for (let left = mostInTurn - 1; left > 0; left--) {
+      const listening = descriptorOf(server);
+      const accepted = listening === null ? null : acceptNow(listening);
+      if (accepted === null) return;
+      const incoming = Incoming.ofDescriptor(accepted, (fd) => handleOfDescriptor(server, fd), make);
+      arrived(incoming);
+      if (!incoming.isBare) return;
+    }
+  };
+  const take = (handle: AcceptedHandle, make: MakeStream): void => {
+    const incoming = Incoming.bare(handle, make);
+    arrived(incoming);
+    if (options.isAlone && incoming.isBare) acceptMore(make);
+  };
+  const make = isSet ? takeHandles(server, take) : null;
   if (make === null) {
     server.on('connection', (socket) => {
       if (inherited && !isSet) socket.setNoDelay(true).setKeepAlive(true, keepAliveMs);

@@ -92,8 +92,8 @@ class Turn {
   #isShort = false;
 
   /**
-   * A connection has been accepted. libuv accepts one in each turn, so while more of them come turns are kept short:
-   * otherwise a new connection would wait for a millisecond or more for each that came before.
+   * A connection has been accepted. Only a few are in each turn, so while more of them come turns are kept short: otherwise a
+   * new connection would wait for a millisecond or more for each few that came before.
    */
   arrival(): void {
     this.#hasArrivals = true;

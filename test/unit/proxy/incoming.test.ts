@@ -23,14 +23,35 @@ interface Pair {
   received(): string;
 }
 
+/** Who has accepted it: libuv the first one of a turn of the event loop, we those that have come beside it. */
+const ways = ['by libuv', 'by us'] as const;
+type Way = (typeof ways)[number];
+type Accept = (t: Test, first: string) => Promise<Pair>;
+
+function each(name: string, run: (t: Test, accepted: Accept) => Promise<void>): void {
+  for (const way of ways) {
+    t.test(`${name} (accepted ${way})`, { skip }, (t) => run(t, (t, first) => accepted(t, first, way)));
+  }
+}
+
 /** An accepted connection, once `first` has come from its client. */
-async function accepted(t: Test, first: string): Promise<Pair> {
+async function accepted(t: Test, first: string, way: Way): Promise<Pair> {
   const arrived = Promise.withResolvers<Incoming>();
+  const before = Promise.withResolvers<Incoming>();
+  const waiting = way === 'by us' ? [before, arrived] : [arrived];
   const listener = await listen({
     at: { host: '127.0.0.1', port: 0 },
-    onConnection: arrived.resolve,
+    isAlone: true,
+    onConnection: (incoming) => waiting.shift()?.resolve(incoming),
     onError: (error) => t.fail(error.message),
   });
+  if (way === 'by us') {
+    const other = connect({ port: listener.address.port, host: '127.0.0.1' }).on('error', () => {});
+    t.teardown(() => {
+      other.destroy();
+      void before.promise.then((incoming) => incoming.destroy());
+    });
+  }
   const client = connect({ port: listener.address.port, host: '127.0.0.1', allowHalfOpen: true });
   client.on('error', () => {});
   let text = '';
@@ -39,6 +60,7 @@ async function accepted(t: Test, first: string): Promise<Pair> {
   });
   if (first !== '') client.write(first);
   const incoming = await arrived.promise;
+  t.equal(incoming.peer !== null, way === 'by us', `accepted ${way}`);
   if (first !== '') await until('the first bytes', () => hasUnread(incoming.descriptor ?? -1));
   const told: string[] = [];
   incoming.follow({ streamed: () => void told.push('streamed'), ended: () => void told.push('ended') });
@@ -50,7 +72,7 @@ async function accepted(t: Test, first: string): Promise<Pair> {
   return { client, incoming, told, received: () => text };
 }
 
-t.test('a connection is answered and ended without a stream', { skip }, async (t) => {
+each('a connection is answered and ended without a stream', async (t, accepted) => {
   const { client, incoming, told, received } = await accepted(t, 'one and all');
   t.equal(incoming.receive().toString(), 'one and all');
   t.ok(incoming.sendLast('head ', Buffer.from('and body')));
@@ -64,7 +86,7 @@ t.test('a connection is answered and ended without a stream', { skip }, async (t
   t.ok(incoming.socket.destroyed, 'who asks for its stream all the same');
 });
 
-t.test('what is not to be done without a stream is left to it', { skip }, async (t) => {
+each('what is not to be done without a stream is left to it', async (t, accepted) => {
   const rows: readonly (readonly [name: string, first: string, run: (pair: Pair) => void | Promise<void>])[] = [
     ['nothing has come', '', ({ incoming }) => t.equal(incoming.receive().length, 0)],
     [
@@ -102,7 +124,7 @@ t.test('what is not to be done without a stream is left to it', { skip }, async 
   }
 });
 
-t.test('bytes that come before it is a stream and after, are all read, and counted once', { skip }, async (t) => {
+each('bytes that come before it is a stream and after, are all read, and counted once', async (t, accepted) => {
   const { client, incoming } = await accepted(t, 'x'.repeat(5000));
   const early = incoming.receive();
   let length = early.length;
@@ -114,7 +136,7 @@ t.test('bytes that come before it is a stream and after, are all read, and count
   t.equal(incoming.bytesRead, 6000);
 });
 
-t.test('a client that reads slowly gets all of it, in order', { skip }, async (t) => {
+each('a client that reads slowly gets all of it, in order', async (t, accepted) => {
   const { client, incoming } = await accepted(t, 'x');
   incoming.receive();
   client.pause();
@@ -137,7 +159,7 @@ t.test('a client that reads slowly gets all of it, in order', { skip }, async (t
   t.equal(incoming.bytesWritten, sent.length);
 });
 
-t.test('who follows one that is destroyed hears of it', { skip }, async (t) => {
+each('who follows one that is destroyed hears of it', async (t, accepted) => {
   const { client, incoming, told } = await accepted(t, '');
   incoming.destroy();
   incoming.destroy();
@@ -159,7 +181,7 @@ t.test('one that comes while a stop is under way is closed, and not waited for',
   t.equal(lane.live.size, 0);
 });
 
-t.test('what comes first is waited for without a stream', { skip }, async (t) => {
+each('what comes first is waited for without a stream', async (t, accepted) => {
   const rows: readonly (readonly [
     name: string,
     happens: (pair: Pair) => unknown,
@@ -204,9 +226,10 @@ t.test('what comes first is waited for without a stream', { skip }, async (t) =>
   }
 });
 
-t.test('a connection that was accepted elsewhere is as bare, and as good a stream', { skip }, async (t) => {
+each('a connection that was accepted elsewhere is as bare, and as good a stream', async (t, accepted) => {
   const here = await listen({
     at: { host: '127.0.0.1', port: 0 },
+    isAlone: true,
     onConnection: () => t.fail('nobody connects here'),
     onError: (error) => t.fail(error.message),
   });
@@ -235,7 +258,7 @@ t.test('a connection that was accepted elsewhere is as bare, and as good a strea
   t.equal(here.adopt(-1), null, 'what is no descriptor');
 });
 
-t.test('a long first read is told as long as it was', { skip }, async (t) => {
+each('a long first read is told as long as it was', async (t, accepted) => {
   for (const length of [4095, 4096, 32_767, 32_768, 50_000, 65_535, 65_536, 100_000]) {
     const { client, incoming } = await accepted(t, '');
     const sent = Buffer.alloc(length, 'x');
@@ -250,7 +273,7 @@ t.test('a long first read is told as long as it was', { skip }, async (t) => {
   }
 });
 
-t.test('what comes behind the first bytes, and its end, is the stream’s', { skip }, async (t) => {
+each('what comes behind the first bytes, and its end, is the stream’s', async (t, accepted) => {
   const { client, incoming } = await accepted(t, '');
   const first = Promise.withResolvers<string>();
   const noEnd = (): void => void t.fail('there were bytes');

@@ -138,6 +138,7 @@ t.test('without the options of a listener each connection is asked', async (t) =
   const accepted = Promise.withResolvers<net.Socket>();
   const listener = await listen({
     at: { host: '127.0.0.1', port: 0 },
+    isAlone: true,
     onConnection: ({ socket }) => accepted.resolve(socket),
     onError: (error) => t.fail(error.message),
   });

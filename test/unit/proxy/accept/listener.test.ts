@@ -1,12 +1,19 @@
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import net from 'node:net';
 import t from 'tap';
 import { loadDescriptors } from '../../../../lib/proxy/accept/descriptors.ts';
 import { listen } from '../../../../lib/proxy/accept/listener.ts';
+import type { Incoming } from '../../../../lib/proxy/incoming.ts';
+import { loadSocketCalls, peerOf } from '../../../../lib/proxy/socket-calls.ts';
+import { until } from '../../../support/until.ts';
 
 const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
+
+const skipCalls = process.platform === 'linux' ? false : 'the calls are those of Linux';
+if (!skipCalls) loadSocketCalls();
 
 const options = [
   { name: 'TCP_NODELAY', level: 6, option: 1, value: 1 },
@@ -28,6 +35,7 @@ t.test(
       });
       const listener = await listen({
         at: { host, port: 0 },
+        isAlone: true,
         onConnection: ({ socket }) => accept(socket),
         onError: (error) => t.fail(error.message),
       });
@@ -46,6 +54,77 @@ t.test(
     }
   },
 );
+
+t.test(
+  'those that have come are accepted in one turn, as far as none of them takes long',
+  { skip: skipCalls },
+  async (t) => {
+    const rows: readonly (readonly [
+      name: string,
+      isAlone: boolean,
+      take: (incoming: Incoming) => void,
+      turns: number[],
+    ])[] = [
+      ['bare', true, () => {}, [16, 16, 8]],
+      ['closed at once', true, (incoming) => incoming.destroy(), [16, 16, 8]],
+      ['streams', true, ({ socket }) => void socket.resume(), Array(40).fill(1)],
+      ['shared with others', false, () => {}, Array(40).fill(1)],
+    ];
+    for (const [name, isAlone, take, turns] of rows) {
+      const accepted: Incoming[] = [];
+      const byTurn: number[] = [];
+      let isCalled = false;
+      const listener = await listen({
+        at: { host: '127.0.0.1', port: 0 },
+        isAlone,
+        onConnection: (incoming) => {
+          accepted.push(incoming);
+          take(incoming);
+          if (isCalled) byTurn.push((byTurn.pop() ?? 0) + 1);
+          else byTurn.push(1);
+          if (!isCalled) setImmediate(() => (isCalled = false));
+          isCalled = true;
+        },
+        onError: (error) => t.fail(error.message),
+      });
+      const clients = Array.from({ length: 40 }, () => net.connect(listener.address.port, '127.0.0.1'));
+      for (const client of clients) client.on('error', () => {});
+      const ports = new Set<number | undefined>();
+      await until('all of them', () => accepted.length === 40);
+      t.same(byTurn, turns, name);
+      if (name === 'bare') {
+        for (const incoming of accepted) ports.add(peerOf(incoming)?.port);
+        t.same(ports, new Set(clients.map(({ localPort }) => localPort)), 'each is who it is');
+      }
+      for (const incoming of accepted) incoming.destroy();
+      for (const client of clients) client.destroy();
+      await listener.close();
+    }
+  },
+);
+
+t.test('a listener that is closed by what it has accepted accepts no more', { skip: skipCalls }, async (t) => {
+  const accepted: Incoming[] = [];
+  const listener = await listen({
+    at: { host: '127.0.0.1', port: 0 },
+    isAlone: true,
+    onConnection: (incoming) => {
+      accepted.push(incoming);
+      if (accepted.length === 3) closed = listener.close();
+    },
+    onError: (error) => t.fail(error.message),
+  });
+  let closed: Promise<void> | null = null;
+  const clients = Array.from({ length: 9 }, () =>
+    net.connect(listener.address.port, '127.0.0.1').on('error', () => {}),
+  );
+  await until('the end of the listener', () => closed !== null);
+  await closed;
+  await Promise.all(clients.slice(3).map((client) => client.closed || once(client, 'close')));
+  t.equal(accepted.length, 3);
+  for (const incoming of accepted) incoming.destroy();
+  for (const client of clients) client.destroy();
+});
 
 /** More than wait at a listener by Node's default. */
 const burst = 700;
@@ -70,7 +149,8 @@ t.test(
   { skip: skipBurst() },
   async (t) => {
     const descriptors = loadDescriptors();
-    const serve = { onConnection: ({ socket }: { socket: net.Socket }) => void socket.destroy(), onError: () => {} };
+    const onConnection = ({ socket }: { socket: net.Socket }): void => void socket.destroy();
+    const serve = { isAlone: false, onConnection, onError: () => {} };
     const own = await listen({ at: { host: '127.0.0.1', port: 0 }, ...serve });
     const copy = descriptors.duplicate(own.descriptor() ?? -1);
     const shared = await listen({ at: { fd: copy ?? -1 }, ...serve });
