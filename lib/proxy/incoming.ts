@@ -1,7 +1,7 @@
 import { Socket } from 'node:net';
 import { systemErrorCode } from '../errors/coded-error.ts';
 import { internalFault } from './guard.ts';
-import { type AcceptedHandle, descriptorOf, type MakeStream } from './node-internals.ts';
+import { type AcceptedHandle, descriptorOf, type MakeHandle, type MakeStream } from './node-internals.ts';
 import { stopFirstRead, tellFirstRead } from './node-streams.ts';
 import { type Accepted, closeNow, hasUnread, receiveNow, type SocketEnd, sendHeldBack } from './socket-calls.ts';
 
@@ -44,9 +44,6 @@ function onClose(this: OfIncoming): void {
 function onError(this: OfIncoming, error: unknown): void {
   this[kept]?.failed(error);
 }
-
-/** Makes of a descriptor what Node has of a connection that it has accepted itself; null where it does not let us. */
-export type MakeHandle = (fd: number) => AcceptedHandle | null;
 
 /** A connection that Node does not know of. */
 class OnlyDescriptor implements AcceptedHandle {

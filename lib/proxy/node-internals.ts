@@ -115,14 +115,18 @@ export function takeHandles(
 /** What makes the handle of an accepted connection: 0 for one that does not listen. */
 type HandleClass = new (kind: 0) => AcceptedHandle & { open?(fd: number): number };
 
-/** The handle of a connection that another thread has accepted, as if this listener had; null where Node does not let us. */
-export function handleOfDescriptor(server: net.Server, fd: number): AcceptedHandle | null {
-  const listening = handleOf(server);
-  if (listening === null) return null;
-  const handle = new (listening.constructor as HandleClass)(0);
-  if (handle.open?.(fd) === 0) return handle;
-  handle.close();
-  return null;
+/** Makes the handle of a connection from its descriptor; null where Node does not let us. */
+export type MakeHandle = (fd: number) => AcceptedHandle | null;
+
+/** Of connections that Node has not accepted, as if this listener had, which may have closed since. */
+export function handleMaker(server: net.Server): MakeHandle {
+  const Handle = handleOf(server)?.constructor as HandleClass | undefined;
+  return (fd) => {
+    const handle = Handle === undefined ? null : new Handle(0);
+    if (handle?.open?.(fd) === 0) return handle;
+    handle?.close();
+    return null;
+  };
 }
 
 /** Whether a listener's handle has that callback. Its source says so. */

@@ -5,7 +5,7 @@ import { Incoming } from '../incoming.ts';
 import {
   type AcceptedHandle,
   descriptorOf,
-  handleOfDescriptor,
+  handleMaker,
   type MakeStream,
   setOnListener,
   takeHandles,
@@ -69,13 +69,14 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     else server.once('error', reject).listen({ fd: at.fd }, backlog, resolve);
   });
   const isSet = inherited && setOnListener(server, keepAliveMs);
+  const makeHandle = handleMaker(server);
   /** What has come beside the one that libuv has accepted, for as long as each is answered at once. */
   const acceptMore = (make: MakeStream): void => {
     for (let left = mostInTurn - 1; left > 0; left--) {
       const listening = descriptorOf(server);
       const accepted = listening === null ? null : acceptNow(listening);
       if (accepted === null) return;
-      const incoming = Incoming.ofDescriptor(accepted, (fd) => handleOfDescriptor(server, fd), make);
+      const incoming = Incoming.ofDescriptor(accepted, makeHandle, make);
       arrived(incoming);
       if (!incoming.isBare) return;
     }
@@ -98,7 +99,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     address: server.address() as AddressInfo,
     descriptor: () => descriptorOf(server),
     adopt: (fd) => {
-      const handle = make === null ? null : handleOfDescriptor(server, fd);
+      const handle = make === null ? null : makeHandle(fd);
       return handle === null || make === null ? null : Incoming.bare(handle, make);
     },
     close: () => new Promise((resolve) => server.close(() => resolve())),

@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { byThemselves } from '../../../lib/drained.ts';
 import { loadDescriptors } from '../../../lib/proxy/accept/descriptors.ts';
-import { listen } from '../../../lib/proxy/accept/listener.ts';
+import { type Listener, listen } from '../../../lib/proxy/accept/listener.ts';
 import type { Incoming } from '../../../lib/proxy/incoming.ts';
 import { hasUnread, loadSocketCalls } from '../../../lib/proxy/socket-calls.ts';
 import { stage } from '../../support/lane-stage.ts';
@@ -18,6 +18,7 @@ if (!skip) loadSocketCalls();
 interface Pair {
   readonly client: Socket;
   readonly incoming: Incoming;
+  readonly listener: Listener;
   /** What the connection's follower was told. */
   readonly told: readonly string[];
   received(): string;
@@ -69,7 +70,7 @@ async function accepted(t: Test, first: string, way: Way): Promise<Pair> {
     incoming.destroy();
     await listener.close();
   });
-  return { client, incoming, told, received: () => text };
+  return { client, incoming, listener, told, received: () => text };
 }
 
 each('a connection is answered and ended without a stream', async (t, accepted) => {
@@ -157,6 +158,15 @@ each('a client that reads slowly gets all of it, in order', async (t, accepted) 
   await once(client, 'end');
   t.ok(got === sent, `${got.length} of ${sent.length}`);
   t.equal(incoming.bytesWritten, sent.length);
+});
+
+each('a connection outlives its listener', async (t, accepted) => {
+  const { client, incoming, listener, received } = await accepted(t, 'asked');
+  t.equal(incoming.receive().toString(), 'asked');
+  void listener.close();
+  incoming.socket.end('told');
+  await once(client, 'end');
+  t.equal(received(), 'told');
 });
 
 each('who follows one that is destroyed hears of it', async (t, accepted) => {
