@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import type { PodTemplate } from './pod-template.ts';
 import { type Removal, valueAt, type YamlPath } from './yaml-edit.ts';
 

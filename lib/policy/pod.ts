@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Coded } from '../errors/problems.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import { didYouMean } from './nearest.ts';

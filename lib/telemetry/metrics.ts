@@ -3,12 +3,12 @@
  * and buckets, so that its dashboards and `viz` queries work unchanged.
  */
 
-import { Registry } from 'prom-client';
 import { now as momentNow } from '../moment.ts';
 import { Families, type Figures } from './figures.ts';
 import { type LoadMetrics, loadMetrics } from './load-metrics.ts';
 import { ProcessMetrics } from './process-metrics.ts';
 import { createRecording, type Recording, type RecordingOptions } from './recording.ts';
+import { Registry } from './registry.ts';
 import { gaugeSample, registerCollected } from './series.ts';
 
 export interface Build {

@@ -1,8 +1,8 @@
 /** The process as Linkerd shows it (`process_*`), and Node's own health (`nodejs_*`, from prom-client). */
 
 import { readdir, readFile } from 'node:fs/promises';
-import { collectDefaultMetrics, Registry } from 'prom-client';
 import { systemAnswer } from '../system-answer.ts';
+import { measureNode, Registry } from './registry.ts';
 import { gaugeSample, registerCollected, type Sample } from './series.ts';
 
 interface ProcessReading {
@@ -53,7 +53,7 @@ export class ProcessMetrics {
     add('process_max_fds', 'How many file descriptors may be open.', 'gauge', () => this.#reading.maxFds);
 
     const defaults = new Registry();
-    collectDefaultMetrics({ register: defaults });
+    measureNode(defaults);
     for (const name of nodeMetrics) {
       const metric = defaults.getSingleMetric(name);
       if (metric !== undefined) registry.registerMetric(metric);

@@ -1,20 +1,17 @@
-import {
-  type Document,
-  isAlias,
-  isCollection,
-  isMap,
-  isScalar,
-  LineCounter,
-  type Node,
-  type Pair,
-  parseAllDocuments,
-  visit,
-  type YAMLError,
-} from 'yaml';
+import { createRequire } from 'node:module';
+import type { Document, LineCounter, Node, Pair, YAMLError } from 'yaml';
 import type { CodeOf } from '../errors/problems.ts';
 import type { SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
 import { excessOf, mostDepth, mostValues, type ReadYaml } from './read.ts';
+
+let loaded: typeof import('yaml') | null = null;
+
+/** Seventy files, and a start waits for them: loaded for the first text that is not ordinary. */
+function library(): typeof import('yaml') {
+  loaded ??= createRequire(import.meta.url)('yaml') as typeof import('yaml');
+  return loaded;
+}
 
 /** Aliases that one document may resolve, counted with what they multiply to: ten lines must not become a gigabyte. */
 const maxAliasCount = 1000;
@@ -26,6 +23,7 @@ const maxAliasCount = 1000;
  * Never throws; the time it takes grows with the length of the text alone.
  */
 export function readAnyYaml(text: string, file: string): ReadYaml {
+  const { LineCounter } = library();
   const lines = new LineCounter();
   const documents: SourceDocument[] = [];
   const problems: Problem[] = [];
@@ -66,7 +64,7 @@ function parse(text: string, file: string, lines: LineCounter, problems: Problem
       logLevel: 'silent',
       uniqueKeys: false,
     } as const;
-    const parsed = parseAllDocuments(text, options);
+    const parsed = library().parseAllDocuments(text, options);
     return Array.isArray(parsed) ? parsed : [];
   } catch (error) {
     if (!isTooDeep(error)) throw error;
@@ -109,6 +107,7 @@ function tooDeep(file: string): Problem {
 
 /** Where keys stand that their mapping has already. */
 function repeatedKeys(root: Node, document: Document.Parsed): number[] {
+  const { isAlias, isScalar, visit } = library();
   const repeated: number[] = [];
   visit(root, {
     Map(_key, map) {
@@ -151,6 +150,7 @@ function at(
 
 /** Thrown while aliases are resolved: one names no anchor (it is pointed at), or together they multiply too far. */
 function aliasProblem(error: unknown, document: Document.Parsed, file: string, lines: LineCounter): Problem {
+  const { visit } = library();
   let offset = document.contents?.range?.[0] ?? 0;
   visit(document, {
     Alias(_key, alias) {
@@ -172,6 +172,7 @@ function positionOf(
   path: readonly (string | number)[],
   lines: LineCounter,
 ): { line: number; column: number } {
+  const { isAlias, isCollection, isMap, isScalar } = library();
   let node: unknown = document.contents;
   let offset = (document.contents as Node | null)?.range?.[0] ?? 0;
   for (const step of path) {

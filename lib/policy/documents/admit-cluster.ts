@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { type IpAddress, parseIp } from '../../ip.ts';
 import type { AdmissionContext } from './report.ts';
 import { type NamespaceDocument, namespaceNameLabel, type PodDocument } from './types.ts';

@@ -1,4 +1,4 @@
-import type { z } from 'zod';
+import type * as z from 'zod';
 import { didYouMean } from '../nearest.ts';
 import { type Cidr, contains, parseCidr } from '../networks.ts';
 import type { Selector } from '../selectors.ts';

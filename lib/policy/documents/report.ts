@@ -1,4 +1,4 @@
-import type { z } from 'zod';
+import type * as z from 'zod';
 import type { Coded, CodeOf } from '../../errors/problems.ts';
 import type { Problem } from '../../problem.ts';
 import { didYouMean } from '../nearest.ts';

@@ -1,4 +1,4 @@
-import type { z } from 'zod';
+import type * as z from 'zod';
 import type { Path } from './report.ts';
 
 /** The names of the fields that a shape knows at a path; empty where it leads out of objects. */

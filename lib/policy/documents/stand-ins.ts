@@ -1,4 +1,4 @@
-import type { z } from 'zod';
+import type * as z from 'zod';
 import type { GrpcMatch, HttpMatch, RouteRule } from '../route-rule.ts';
 import { isWellFormed, type Selector } from '../selectors.ts';
 import { protocols, readSelector } from './admit.ts';

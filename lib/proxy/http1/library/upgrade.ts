@@ -1,7 +1,8 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
+import { createRequire } from 'node:module';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { createProxyServer } from 'http-proxy';
+import type { createProxyServer } from 'http-proxy';
 import type { Dispatcher } from 'undici';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
@@ -29,6 +30,7 @@ export interface UpgradeRequest {
   readonly upgrade: string | null;
 }
 
+type Proxy = ReturnType<typeof createProxyServer<typeof IncomingMessage, typeof ServerResponse, Error>>;
 type OnBadRequest = (connection: HttpConnection, reason: string) => void;
 
 /**
@@ -39,7 +41,7 @@ type OnBadRequest = (connection: HttpConnection, reason: string) => void;
 export class UpgradeForwarder {
   readonly #pipeline: RequestPipeline;
   readonly #upstreams: LibraryUpstreams;
-  readonly #proxy = createProxyServer({});
+  #proxy: Proxy | null = null;
   readonly #onBadRequest: OnBadRequest;
   readonly #webSockets = new WeakMap<IncomingMessage, WebSocketTunnel>();
 
@@ -47,10 +49,6 @@ export class UpgradeForwarder {
     this.#onBadRequest = onBadRequest;
     this.#pipeline = pipeline;
     this.#upstreams = upstreams;
-    // Emitted synchronously by ws() below, before anything is sent.
-    this.#proxy.on('proxyReqWs', (outgoing, request) => this.#webSockets.get(request)?.prepare(outgoing));
-    // Errors reach the callback of ws(); without a listener a late one would end the process.
-    this.#proxy.on('error', () => {});
   }
 
   forward(upgrade: UpgradeRequest): void {
@@ -97,8 +95,22 @@ export class UpgradeForwarder {
       }
       admitted.scope.responseEnded(null, 'unclassified');
     };
+    this.#proxy ??= this.#loadProxy();
     this.#proxy.ws(request, socket as Socket, head, { target, agent }, guarded(entry, socket, failed));
     tunnel.begun();
+  }
+
+  /** Fifteen files that most sidecars never need: a start is not to wait for them. */
+  #loadProxy(): Proxy {
+    const library = createRequire(import.meta.url)('http-proxy') as {
+      readonly createProxyServer: typeof createProxyServer;
+    };
+    const proxy = library.createProxyServer({});
+    // Emitted synchronously by ws(), before anything is sent.
+    proxy.on('proxyReqWs', (outgoing, request) => this.#webSockets.get(request)?.prepare(outgoing));
+    // Errors reach the callback of ws(); without a listener a late one would end the process.
+    proxy.on('error', () => {});
+    return proxy;
   }
 
   #other(admitted: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint, fields: HeaderList): void {
