@@ -88,7 +88,7 @@ function parse(args: readonly string[]): Options | 'help' {
 
 function checkoutAt(folder: string): string {
   const checkout = resolve(folder);
-  for (const needed of ['tsconfig.build.json', 'node_modules/.bin/tsc']) {
+  for (const needed of ['bin/sallyport', 'node_modules/.bin/tsc']) {
     if (!existsSync(join(checkout, needed))) throw new UsageError(`--before ${folder}: there is no ${needed} in it`);
   }
   return checkout;

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -27,23 +27,32 @@ export function publishedCommand(checkout: string = ownCheckout): Promise<string
 async function make(checkout: string): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-published-'));
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
-  // As `npm run build`, elsewhere: a `dist` in the checkout may be somebody's.
-  const project = ['--project', join(checkout, 'tsconfig.build.json'), '--outDir', join(folder, 'dist')];
   try {
-    // tap puts a hook of its own into NODE_OPTIONS of whatever a test starts, and the compiler does not bear it.
-    const tsc = join(checkout, 'node_modules/.bin/tsc');
-    await promisify(execFile)('env', ['--unset=NODE_OPTIONS', tsc, ...project]);
+    for (const command of builders(checkout, join(folder, 'dist'))) {
+      // tap puts a hook of its own into NODE_OPTIONS of whatever a test starts, and the compiler does not bear it.
+      await promisify(execFile)('env', ['--unset=NODE_OPTIONS', ...command], { cwd: checkout });
+    }
   } catch (error) {
-    const { stdout, message } = error as Error & { readonly stdout?: string };
+    const { stdout, stderr, message } = error as Error & { readonly stdout?: string; readonly stderr?: string };
     throw new Error(
-      `Sallyport in ${checkout} does not compile, so there is nothing to measure:\n${stdout || message}`,
-      {
-        cause: error,
-      },
+      `Sallyport in ${checkout} does not compile, so there is nothing to measure:\n${stdout || stderr || message}`,
+      { cause: error },
     );
   }
   mkdirSync(join(folder, 'bin'));
   for (const file of ['bin/sallyport', 'package.json']) cpSync(join(checkout, file), join(folder, file));
   symlinkSync(join(checkout, 'node_modules'), join(folder, 'node_modules'));
   return join(folder, 'bin/sallyport');
+}
+
+/** As `npm run build`, elsewhere: a `dist` in the checkout may be somebody's. */
+function builders(checkout: string, dist: string): string[][] {
+  // Before there was a bundle, the compiler made a file of each source.
+  const older = join(checkout, 'tsconfig.build.json');
+  if (existsSync(older)) return [[join(checkout, 'node_modules/.bin/tsc'), '--project', older, '--outDir', dist]];
+  // Of two flags of one name the last counts.
+  return [
+    [join(checkout, 'node_modules/.bin/tsc')],
+    ['npm', 'run', '--silent', 'bundle', '--', `--outdir=${dist}/bin`],
+  ];
 }
