@@ -141,6 +141,11 @@ export class Outlet {
     return this.#direct?.isPlain === true && this.#stream.writableCorked === 0;
   }
 
+  /** TLS gets what is written here, and has encrypted it when that returns: bytes where they are, but a text from a copy. */
+  get isSecure(): boolean {
+    return this.#direct?.isPlain === false;
+  }
+
   get isWaiting(): boolean {
     return this.#text !== '' || this.#bytes !== null;
   }
@@ -200,15 +205,18 @@ export class Outlet {
   copy(head: string, bytes: Buffer, length: number): boolean | null {
     const all = head.length + length;
     if (all > maxBytes) return null;
-    if (this.#text === '' || all > maxBytesAsText) this.flush();
+    const asText = all <= maxBytesAsText && (!this.isSecure || this.#text !== '');
+    const isNext = !asText && this.#bytes !== null && this.#goesOn(this.#bytes, all);
+    if (!isNext && (!asText || this.#text === '')) this.flush();
     if (!this.#mayWait) return null;
-    if (all <= maxBytesAsText) return this.text(head + latin1Slice(bytes, 0, length));
+    if (asText) return this.text(head + latin1Slice(bytes, 0, length));
     if (filled + all > roomBytes) flushDue();
     if (filled + all > roomBytes) takeNewRoom();
-    const from = filled;
-    const at = head === '' ? from : from + room.write(head, from, 'latin1');
+    const at = head === '' ? filled : filled + room.write(head, filled, 'latin1');
     bytes.copy(room, at, 0, length);
-    this.#bytes = room.subarray(from, from + all);
+    // What waits already begins before, and leaves with these in one record of TLS.
+    const from = this.#bytes?.byteOffset ?? filled;
+    this.#bytes = room.subarray(from, filled + all);
     if (all > maxWaitingBytes) {
       this.flush();
       return !this.#stream.writableNeedDrain;
@@ -216,6 +224,12 @@ export class Outlet {
     filled += all;
     this.#wait();
     return true;
+  }
+
+  /** Whether so many bytes more may be put right behind those that wait. */
+  #goesOn(waiting: Buffer, more: number): boolean {
+    const isLast = waiting.buffer === room.buffer && waiting.byteOffset + waiting.length === filled;
+    return isLast && waiting.length + more <= maxWaitingBytes && filled + more <= roomBytes;
   }
 
   get #mayWait(): boolean {

@@ -4,7 +4,7 @@ import { outletOf } from '../node-writes.ts';
 
 /** Up to this size a text is faster than a buffer: the system gets it from the stack. */
 const smallText = 1024;
-/** The same where the system does not get it at once: TLS, and sockets that hold back what is written. */
+/** The same where the system does not get it at once: a socket that holds back what is written, or one of TLS that is busy. */
 const heldText = 8 * 1024;
 /** Fewer bytes are copied into a buffer of their own as fast, where they do not leave at once. */
 const mostCopied = 32 * 1024;
@@ -30,11 +30,12 @@ export function writeJoined(socket: Socket, head: string, content: Buffer, isLen
   const { length } = content;
   const outlet = outletOf(socket);
   if (length === 0) return outlet.text(head);
-  if (length <= (outlet.isDirect ? smallText : heldText)) {
-    return outlet.text(head + latin1Slice(content, 0, length));
+  const mayBeText = length <= (outlet.isDirect ? smallText : heldText);
+  if (!mayBeText || outlet.isSecure) {
+    const joined = length > mostCopied ? null : outlet.copy(head, content, length);
+    if (joined !== null) return joined;
   }
-  const joined = length > mostCopied ? null : outlet.copy(head, content, length);
-  if (joined !== null) return joined;
+  if (mayBeText) return outlet.text(head + latin1Slice(content, 0, length));
   outlet.text(head);
   return isLent ? writeLent(socket, content) : socket.write(content);
 }

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import t from 'tap';
+import { writeJoined } from '../../../lib/proxy/http1/joined-write.ts';
 import { outletOf, writeWaiting } from '../../../lib/proxy/node-writes.ts';
 import { type SecuredPair, securedPair } from '../../support/secured-pair.ts';
 import { until } from '../../support/until.ts';
@@ -54,6 +55,61 @@ t.test('a response over TLS leaves past the stream, which knows nothing of it', 
   t.equal(secure.writableLength, 0);
 });
 
+t.test('what one turn has for a peer is one record of TLS, its own alone', async (t) => {
+  const rows: readonly (readonly [string, (secure: Socket, lent: Buffer) => void, records: readonly string[]])[] = [
+    ['a head and its content', (secure, lent) => writeJoined(secure, 'head ', lent, true), ['head lent']],
+    [
+      'two responses',
+      (secure, lent) => {
+        writeJoined(secure, 'one ', lent, true);
+        writeJoined(secure, ' two ', lent, true);
+      },
+      ['one lent two lent'],
+    ],
+    [
+      'a head that goes before, and a response',
+      (secure, lent) => {
+        outletOf(secure).text('early ');
+        writeJoined(secure, 'head ', lent, true);
+      },
+      ['early head lent'],
+    ],
+    [
+      'more than one record holds',
+      (secure) => {
+        writeJoined(secure, '', Buffer.alloc(10_000, 'a'), false);
+        writeJoined(secure, '', Buffer.alloc(10_000, 'b'), false);
+      },
+      ['a'.repeat(10_000), 'b'.repeat(10_000)],
+    ],
+  ];
+  for (const [name, run, records] of rows) {
+    const [one, other] = [await securedPair(t), await securedPair(t)];
+    const came: [string[], string[]] = [[], []];
+    for (const [at, { client }] of [one, other].entries()) {
+      client.on('data', (bytes: Buffer) => came[at]?.push(bytes.toString('latin1')));
+    }
+    for (const { secure } of [one, other]) {
+      const lent = Buffer.from('lent');
+      run(secure, lent);
+      lent.fill('!');
+    }
+    await until(`${name} to arrive`, () => came.every((texts) => texts.join('').length >= records.join('').length));
+    t.same(came, [records, records], name);
+  }
+  const [one, other] = [await securedPair(t), await securedPair(t)];
+  const texts = [reading(one.client), reading(other.client)];
+  for (const each of ['1', '2', '3']) {
+    for (const [at, { secure }] of [one, other].entries()) writeJoined(secure, `${at}:`, Buffer.from(each), true);
+  }
+  await until('all that was written in turns', () => texts.every(({ text }) => text().length >= 9));
+  t.same(
+    texts.map(({ text }) => text()),
+    ['0:10:20:3', '1:11:21:3'],
+    'what is between them is of another',
+  );
+});
+
 t.test('order, whatever is written by which way, and when', async (t) => {
   /** The same numbers for the same seed. */
   const numbers = (seed: number): (() => number) => {
@@ -75,6 +131,11 @@ t.test('order, whatever is written by which way, and when', async (t) => {
       } else if (way < 0.6) {
         const bytes = Buffer.from(text);
         if (outlet.copy('', bytes, bytes.length) === null) secure.write(Buffer.from(text));
+        bytes.fill('!');
+      } else if (way < 0.68) {
+        const bytes = Buffer.from(text);
+        const at = Math.floor(random() * Math.min(bytes.length, 900));
+        writeJoined(secure, text.slice(0, at), bytes.subarray(at), true);
         bytes.fill('!');
       } else if (way < 0.75) {
         secure.write(text, 'latin1');
