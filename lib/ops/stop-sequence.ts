@@ -55,11 +55,13 @@ export class StopSequence {
     steps.unready();
     const connections = await steps.connections();
     log.info({ connections }, 'Draining');
-    const closed = steps.closeDoors();
     // Clients that are about to send are served, with a notice that this connection ends; only then are idle ones closed.
     // Closing them at once would lose the requests that are on their way.
     const startedAt = performance.now();
+    const closed = steps.closeDoors();
     steps.announce();
+    // Who came last has as long as the others to say what he wants.
+    await closed;
     await steps.empty(Math.min(lullMs, graceMs / 2));
     steps.closeIdle();
     const left = graceMs - (performance.now() - startedAt);
@@ -68,7 +70,6 @@ export class StopSequence {
       const { connections } = ended;
       log.warn({ code: 'cut-at-stop', connections }, 'Grace period over; remaining connections were cut');
     }
-    await closed;
     await steps.release();
     const drained = ended.kind === 'by themselves';
     log.info({ drained }, 'Stopped');

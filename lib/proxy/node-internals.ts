@@ -25,6 +25,7 @@ interface Handle {
   writeBuffer(request: object, bytes: Buffer): number;
   writeLatin1String(request: object, text: string): number;
   open(fd: number): number;
+  listen(backlog: number): number;
   onconnection(this: object, status: number, accepted?: AcceptedHandle): void;
 }
 
@@ -127,6 +128,16 @@ export function handleMaker(server: net.Server): MakeHandle {
     handle?.close();
     return null;
   };
+}
+
+/**
+ * Hardly anybody waits to be accepted from now on but those who do already: listen(2), again. One, since with none the
+ * kernel takes the next for a flood, and its cookie tells a client that he is connected when he is not.
+ *
+ * @returns false where Node does not let us.
+ */
+export function letFewWait(server: net.Server): boolean {
+  return handleOf(server)?.listen?.(1) === 0;
 }
 
 /** Whether a listener's handle has that callback. Its source says so. */

@@ -6,6 +6,7 @@ import {
   type AcceptedHandle,
   descriptorOf,
   handleMaker,
+  letFewWait,
   type MakeStream,
   setOnListener,
   takeHandles,
@@ -34,7 +35,7 @@ export interface Listener {
   descriptor(): number | null;
   /** A connection that has been accepted elsewhere from what is listened to here too; null where only a stream can be made of it. */
   adopt(fd: number): Incoming | null;
-  /** Stops accepting; open connections go on. */
+  /** Stops accepting, but for who has been told by the kernel that he is connected; open connections go on. */
   close(): Promise<void>;
 }
 
@@ -43,6 +44,8 @@ const mostInTurn = 16;
 
 /** Connections that wait to be accepted. */
 const backlog = 4096;
+/** Milliseconds for who waits to be accepted when a listener closes. */
+const lastMs = 200;
 const keepAliveMs = 10_000;
 const perConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveMs };
 
@@ -50,7 +53,9 @@ const perConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay: k
 export async function listen(options: ListenerOptions): Promise<Listener> {
   const inherited = process.platform === 'linux';
   const server = net.createServer({ allowHalfOpen: true, ...(inherited ? {} : perConnection) });
+  let arrivals = 0;
   const arrived = (incoming: Incoming): void => {
+    arrivals += 1;
     turn.arrival();
     options.onConnection(incoming);
   };
@@ -102,6 +107,23 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
       const handle = make === null ? null : makeHandle(fd);
       return handle === null || make === null ? null : Incoming.bare(handle, make);
     },
-    close: () => new Promise((resolve) => server.close(() => resolve())),
+    async close() {
+      if (inherited && letFewWait(server)) await acceptLast(() => arrivals);
+      // Its callback would wait for the connections, too.
+      server.close();
+    },
   };
+}
+
+/**
+ * Until a look for connections has found none. The kernel resets who still waits when a listener closes, and such a client
+ * may have sent its request already.
+ */
+async function acceptLast(arrivals: () => number): Promise<void> {
+  const endMs = performance.now() + lastMs;
+  for (let before = -1; before !== arrivals() && performance.now() < endMs; ) {
+    before = arrivals();
+    // Behind the second is a whole turn of the loop, wherever in one it began.
+    for (let i = 0; i < 2; i++) await new Promise<void>((resolve) => setImmediate(resolve));
+  }
 }

@@ -18,7 +18,11 @@ function stage(over: { graceMs?: number; drained?: boolean; release?: () => Prom
     graceMs,
     connections: () => 1,
     unready: () => void seen.push('unready'),
-    closeDoors: async () => void seen.push('doors'),
+    async closeDoors() {
+      seen.push('doors');
+      await new Promise((resolve) => setImmediate(resolve));
+      seen.push('nothing listens');
+    },
     announce: () => void seen.push('announce'),
     empty: async (ms) => void seen.push(`lull ${ms}`),
     closeIdle: () => void seen.push('idle'),
@@ -47,6 +51,7 @@ t.test('in an order that loses no request', async (t) => {
     'Draining',
     'doors',
     'announce',
+    'nothing listens',
     'lull 1000',
     'idle',
     'drain what is left',

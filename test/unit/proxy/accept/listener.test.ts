@@ -3,12 +3,13 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import net from 'node:net';
+import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { loadDescriptors } from '../../../../lib/proxy/accept/descriptors.ts';
 import { listen } from '../../../../lib/proxy/accept/listener.ts';
 import type { Incoming } from '../../../../lib/proxy/incoming.ts';
 import { loadSocketCalls, peerOf } from '../../../../lib/proxy/socket-calls.ts';
-import { until } from '../../../support/until.ts';
+import { until, within } from '../../../support/until.ts';
 
 const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
 
@@ -161,5 +162,52 @@ t.test(
     t.equal(Number(connected), burst);
     await shared.close();
     await own.close();
+  },
+);
+
+/** Connects when it is told to, says so, and tells what has become of its connections. */
+const waiting = 50;
+const connectWhenTold = `
+  const net = require('node:net');
+  const { parentPort, workerData } = require('node:worker_threads');
+  const { port, flags, waiting } = workerData;
+  const ends = [];
+  let connected = 0;
+  Atomics.wait(flags, 0, 0);
+  for (let i = 0; i < waiting; i++) {
+    const socket = net.connect(port, '127.0.0.1', () => {
+      socket.write('?');
+      if (++connected === waiting) Atomics.store(flags, 1, 1), Atomics.notify(flags, 1);
+    });
+    let end = 'closed';
+    socket.on('data', () => (end = 'answered')).on('error', ({ code }) => (end = code));
+    socket.on('close', () => ends.push(end) === waiting && parentPort.postMessage(ends));
+  }
+`;
+
+t.test(
+  'who waits to be accepted when a listener closes is accepted, and then nobody',
+  { skip: process.platform === 'linux' ? false : 'elsewhere it is closed at once' },
+  async (t) => {
+    const listener = await listen({
+      at: { host: '127.0.0.1', port: 0 },
+      isAlone: false,
+      onConnection: ({ socket }) => void socket.end('!').resume(),
+      onError: (error) => t.fail(error.message),
+    });
+    const { port } = listener.address;
+    const flags = new Int32Array(new SharedArrayBuffer(8));
+    const clients = new Worker(connectWhenTold, { eval: true, workerData: { port, flags, waiting } });
+    const ended = once(clients, 'message');
+    Atomics.store(flags, 0, 1);
+    Atomics.notify(flags, 0);
+    // Nobody accepts meanwhile: this thread waits.
+    t.equal(Atomics.wait(flags, 1, 0, 60_000), 'ok');
+    await within('the listener to close', 5_000, listener.close());
+    const [ends] = (await within('the ends of all', 5_000, ended)) as [string[]];
+    t.same(ends, Array(waiting).fill('answered'));
+    const [error] = await once(net.connect(port, '127.0.0.1'), 'error');
+    t.match(error, { code: 'ECONNREFUSED' });
+    await clients.terminate();
   },
 );
