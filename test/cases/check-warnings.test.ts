@@ -14,7 +14,7 @@ import type { PolicyDocument } from '../support/policy-cases.ts';
 import { account } from '../support/policy-fixtures.ts';
 import { type WarnedWorld, warnedWorlds } from '../support/warned-worlds.ts';
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 type Answer = readonly [question: ExplainQuery, answer: ExplainJson];
 

@@ -9,7 +9,7 @@ import { freePort } from '../support/ports.ts';
 import { type LogLine, runSallyport, type Sallyport, startSallyport } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const group = 'policy.linkerd.io';
 

@@ -9,7 +9,7 @@ import { until } from '../support/until.ts';
 
 /* Where the app was looked for, and what the system said, is in the log, on every way to it; the client is told neither. */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const needed = { skip: await missing(t, 'curl') };
 

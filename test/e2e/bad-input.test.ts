@@ -16,7 +16,7 @@ import { runExchange } from '../support/wire-exchange.ts';
 
 // What people and machines get wrong: a clear word for those who can mend it, and no harm to anybody else.
 
-t.test('configuration that cannot work is refused before any port opens', { timeout: 280_000 }, async (t) => {
+t.test('configuration that cannot work is refused before any port opens', { timeout: 840_000 }, async (t) => {
   const folder = temporaryFolder(t);
   const port = await freePort();
   const identity = identityEnvironment(
@@ -92,7 +92,7 @@ t.test('configuration that cannot work is refused before any port opens', { time
   );
 });
 
-t.test('policy that cannot be read', { timeout: 280_000 }, async (t) => {
+t.test('policy that cannot be read', { timeout: 840_000 }, async (t) => {
   const folder = temporaryFolder(t);
   const file = join(folder, 'policy', 'policy.yaml');
   const app = await startSniffingApp(t);
@@ -136,7 +136,7 @@ t.test('policy that cannot be read', { timeout: 280_000 }, async (t) => {
   t.match(await sallyport.stop(), { code: 0 });
 });
 
-t.test('an app that is down', { timeout: 280_000 }, async (t) => {
+t.test('an app that is down', { timeout: 840_000 }, async (t) => {
   const [port = 0, nobody = 0] = await freePorts(2);
   const sallyport = await startSallyport(t, {
     env: {
@@ -164,7 +164,7 @@ t.test('an app that is down', { timeout: 280_000 }, async (t) => {
   t.match(await sallyport.stop(), { code: 0 });
 });
 
-t.test('clients that vanish or talk nonsense', { timeout: 280_000 }, async (t) => {
+t.test('clients that vanish or talk nonsense', { timeout: 840_000 }, async (t) => {
   const recorder = await startRecorder(t, 'strict');
   const port = await freePort();
   const sallyport = await startSallyport(t, {

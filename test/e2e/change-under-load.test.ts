@@ -267,5 +267,5 @@ function askHttp2(session: ReturnType<typeof http2Connect>, path: string): Promi
   });
 }
 
-t.setTimeout(300_000);
-await t.test('policy and certificates change under load', { timeout: 280_000 }, changeUnderLoad);
+t.setTimeout(900_000);
+await t.test('policy and certificates change under load', { timeout: 840_000 }, changeUnderLoad);

@@ -9,7 +9,7 @@ import { mapBounded } from '../support/until.ts';
  * Every command against every sort of bad day: it ends, says what is wrong in lines without control characters and
  * without a stack trace, and with an exit status of its own.
  */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 interface Command {
   readonly name: string;

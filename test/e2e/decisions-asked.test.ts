@@ -12,7 +12,7 @@ import { runSallyport, type Sallyport, startSallyport } from '../support/sallypo
 import { startSniffingApp } from '../support/sniffing-app.ts';
 
 /** `/decisions` of a running proxy, and what `suggest --from` and `replay --from` make of it. */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const schemaFile = join(resolve(import.meta.dirname, '../..'), 'lib/records/decision.schema.json');
 const schema = z.fromJSONSchema(JSON.parse(readFileSync(schemaFile, 'utf8')));

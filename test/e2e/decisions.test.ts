@@ -12,7 +12,7 @@ import { startSniffingApp } from '../support/sniffing-app.ts';
 import { until } from '../support/until.ts';
 
 /** The record of decisions of a running proxy: nothing is missing from it, and it is replayed as it was decided. */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const requests = 50;
 

@@ -11,7 +11,7 @@ import { until } from '../support/until.ts';
  * `npm start` as somebody runs it who has just cloned this: what it prints holds, on whatever ports, and however it is
  * ended, nothing of it stays behind.
  */
-t.setTimeout(600_000);
+t.setTimeout(1_800_000);
 const skip = await missing(t, 'npm', 'curl', 'ps');
 
 interface Demo {

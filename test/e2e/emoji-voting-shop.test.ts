@@ -83,7 +83,7 @@ spec:
     meshTLS: {identities: ['*']}
 `;
 
-await t.test('an emoji-voting shop', { timeout: 280_000 }, emojiVotingShop);
+await t.test('an emoji-voting shop', { timeout: 840_000 }, emojiVotingShop);
 
 interface Pod {
   readonly ports: Ports;

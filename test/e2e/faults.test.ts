@@ -11,7 +11,7 @@ import { mapBounded } from '../support/until.ts';
  * Common faults, each brought about on a real proxy: what it prints is what README's table says. `npm run readme:faults`
  * writes the table.
  */
-t.setTimeout(600_000);
+t.setTimeout(1_800_000);
 
 const skip =
   process.platform === 'linux' ? await missing(t, 'bash', 'setpriv', 'openssl') : 'clients call from 127.0.0.2: Linux';

@@ -173,4 +173,4 @@ function seenBy(result: ExchangeResult): SeenRequest | undefined {
   return result.kind === 'http' && result.status === 200 ? (JSON.parse(result.body) as SeenRequest) : undefined;
 }
 
-await t.test('hostile requests', { timeout: 280_000 }, hostileRequests);
+await t.test('hostile requests', { timeout: 840_000 }, hostileRequests);

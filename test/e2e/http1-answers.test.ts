@@ -187,4 +187,4 @@ async function h2ResetCode(t: Test, port: number): Promise<number> {
   return stream.rstCode ?? 0;
 }
 
-await forAllCases(t, readHttp1Cases(), responseCases, { timeout: 280_000 });
+await forAllCases(t, readHttp1Cases(), responseCases, { timeout: 840_000 });

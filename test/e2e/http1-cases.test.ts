@@ -161,5 +161,5 @@ async function observeOnce(
   }
 }
 
-t.setTimeout(300_000);
-await forAllCases(t, readHttp1Cases(), (t, { cases }) => requestCases(t, cases), { timeout: 240_000 });
+t.setTimeout(900_000);
+await forAllCases(t, readHttp1Cases(), (t, { cases }) => requestCases(t, cases), { timeout: 720_000 });

@@ -26,7 +26,7 @@ const absent = await missing(t, 'npm', 'tar');
 const unreachable = /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH/;
 
 t.test('npm install --global, from the tarball', { skip: absent, timeout: 280_000 }, async (t) => {
-  t.setTimeout(300_000);
+  t.setTimeout(900_000);
   const folder = temporaryFolder(t);
   const prefix = join(folder, 'prefix');
   const tarball = await packed(t, folder);

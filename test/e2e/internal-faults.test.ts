@@ -13,7 +13,7 @@ import { until } from '../support/until.ts';
  * A fault is planted in the running program: where we begin to listen to a client at 127.0.0.66, Node throws, as a mistake
  * of ours would; and on SIGUSR2 something throws that belongs to no connection.
  */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const faulty = '127.0.0.66';
 

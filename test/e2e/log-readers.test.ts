@@ -26,7 +26,7 @@ import { until } from '../support/until.ts';
  * Who reads the logs may stop reading, go away, or have no room left. Traffic goes on, a stop ends, and a second signal
  * ends at once.
  */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 /** A pipe with a name: its reading end is open from the beginning. */
 function pipe(t: Test, name: string): { readonly path: string; readonly reader: number } {

@@ -49,8 +49,8 @@ async function start(t: Teardown, workers: number): Promise<Started> {
   return { port, child, falls };
 }
 
-t.test('resident memory of a quiet process', { skip, timeout: 280_000 }, async (t) => {
-  t.setTimeout(300_000);
+t.test('resident memory of a quiet process', { skip, timeout: 840_000 }, async (t) => {
+  t.setTimeout(900_000);
   const { port, child, falls } = await start(t, 1);
   t.ok(await falls('an idle process', 60));
 
@@ -69,7 +69,7 @@ t.test('resident memory of a quiet process', { skip, timeout: 280_000 }, async (
 
 t.test(
   'and of one with two workers',
-  { skip: skip || (cores < 2 && 'needs two cores'), timeout: 280_000 },
+  { skip: skip || (cores < 2 && 'needs two cores'), timeout: 840_000 },
   async (t) => {
     const { port, child, falls } = await start(t, 2);
     t.ok(await falls('an idle process', 95));

@@ -21,7 +21,7 @@ interface Row {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-await t.test("figures as Linkerd's", { timeout: 280_000 }, async (t) => {
+await t.test("figures as Linkerd's", { timeout: 840_000 }, async (t) => {
   const folder = temporaryFolder(t);
   const app = await startSniffingApp(t);
   const [http1 = 0, http2 = 0, grpc = 0, unknown = 0, absent = 0, moved = 0, nobody = 0] = await freePorts(7);

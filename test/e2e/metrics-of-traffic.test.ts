@@ -81,7 +81,7 @@ const consumed: readonly (readonly [name: string, labels: readonly string[]])[] 
   ['process_open_fds', []],
 ];
 
-await t.test('metrics add up', { timeout: 280_000 }, metricsOfTraffic);
+await t.test('metrics add up', { timeout: 840_000 }, metricsOfTraffic);
 
 async function metricsOfTraffic(t: Test): Promise<void> {
   const folder = temporaryFolder(t);

@@ -64,8 +64,8 @@ const adminPort = 4191;
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(300_000);
-  await t.test('a pod scrapes itself', { timeout: 280_000 }, podScrapesItself);
+  t.setTimeout(900_000);
+  await t.test('a pod scrapes itself', { timeout: 840_000 }, podScrapesItself);
 }
 
 /** A pod with an interface of its own, and a second namespace that stands for the rest of the cluster. */
@@ -236,9 +236,11 @@ async function targetState(inPod: WireDriver, address: string): Promise<TargetSt
   return until(
     `Prometheus to find ${address} up`,
     async () => {
-      seen = (await inPod.get(9090, '/api/v1/targets')).body;
-      if (seen === '') return undefined;
-      const { data } = JSON.parse(seen) as { data: { activeTargets: (TargetState & { scrapeUrl: string })[] } };
+      const { status, body } = await inPod.get(9090, '/api/v1/targets');
+      seen = `${status} ${body}`;
+      // It says 503 while it starts.
+      if (status !== 200) return undefined;
+      const { data } = JSON.parse(body) as { data: { activeTargets: (TargetState & { scrapeUrl: string })[] } };
       return data.activeTargets.find(({ scrapeUrl, health }) => scrapeUrl.includes(`//${address}:`) && health === 'up');
     },
     { timeoutMs: 20_000, everyMs: 200, lastSeen: () => seen },

@@ -8,6 +8,6 @@ const unavailable = namespacesUnavailable();
 if (unavailable !== null) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(300_000);
-  await forAllCases(t, readPolicyCases(), runCasesOnTheWire, { timeout: 240_000 });
+  t.setTimeout(900_000);
+  await forAllCases(t, readPolicyCases(), runCasesOnTheWire, { timeout: 720_000 });
 }

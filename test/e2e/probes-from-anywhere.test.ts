@@ -62,7 +62,7 @@ spec:
 
 const unavailable = namespacesUnavailable();
 if (unavailable !== null) t.plan(0, unavailable);
-else await t.test('probes from anywhere', { timeout: 280_000 }, probesFromAnywhere);
+else await t.test('probes from anywhere', { timeout: 840_000 }, probesFromAnywhere);
 
 async function probesFromAnywhere(t: Test): Promise<void> {
   const folder = temporaryFolder(t);

@@ -262,4 +262,4 @@ async function everyKind(t: Test): Promise<void> {
 
 const unavailable = namespacesUnavailable() ?? (await missing(t, 'curl'));
 if (unavailable) t.plan(0, unavailable);
-else await t.test('probes of every kind', { timeout: 280_000 }, everyKind);
+else await t.test('probes of every kind', { timeout: 840_000 }, everyKind);

@@ -10,7 +10,7 @@ import { until } from '../support/until.ts';
  * README's way from an open pod to a policy, as somebody types it: the demo, what its clients do, and the commands. Only the
  * folder and the ports are others.
  */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const readme = readFileSync(join(checkout, 'README.md'), 'utf8').split('\n## From an open pod to a policy\n')[1] ?? '';
 const [session = ''] = [...readme.matchAll(/```console\n(.*?)```/gs)].map(([, text = '']) => text);

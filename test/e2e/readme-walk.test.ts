@@ -12,7 +12,7 @@ import { until } from '../support/until.ts';
  * README's first policy before an app, as somebody types it who follows the page: a shell, a proxy, curl. Only the ports
  * are others, and the admin server is off.
  */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const [port = 0, app = 0, health = 0] = await freePorts(3);
 const readme = readFileSync(join(checkout, 'README.md'), 'utf8').split('\n## First policy\n')[1] ?? '';

@@ -22,9 +22,9 @@ import { until, within } from '../support/until.ts';
 
 const ownName = workloadName('web', 'shop');
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
-t.test('gRPC streams both ways (grpc-js)', { timeout: 280_000 }, async (t) => {
+t.test('gRPC streams both ways (grpc-js)', { timeout: 840_000 }, async (t) => {
   const folder = temporaryFolder(t);
   const log: StreamLog = { cancelled: 0 };
   const app = await startStreamService(t, log);
@@ -85,7 +85,7 @@ t.test('gRPC streams both ways (grpc-js)', { timeout: 280_000 }, async (t) => {
   }
 });
 
-t.test('a WebSocket echo of 1 MB (ws)', { timeout: 280_000 }, async (t) => {
+t.test('a WebSocket echo of 1 MB (ws)', { timeout: 840_000 }, async (t) => {
   const http = createHttpServer();
   const sockets = new WebSocketServer({ server: http });
   let upgrades = 0;
@@ -135,7 +135,7 @@ t.test('a WebSocket echo of 1 MB (ws)', { timeout: 280_000 }, async (t) => {
   t.equal(upgrades, 1, 'which the app never saw');
 });
 
-const redis = { timeout: 280_000, skip: await missing(t, 'redis-server', 'redis-cli') };
+const redis = { timeout: 840_000, skip: await missing(t, 'redis-server', 'redis-cli') };
 t.test('Redis through an opaque port (redis-server, redis-cli)', redis, async (t) => {
   const folder = temporaryFolder(t);
   const [redisPort = 0, open = 0, closed = 0] = await freePorts(3);
@@ -171,7 +171,7 @@ t.test('Redis through an opaque port (redis-server, redis-cli)', redis, async (t
   t.ok(metrics.sum('inbound_tcp_authz_allow_total', { srv_name: 'redis', authz_name: 'redis' }) >= 4);
 });
 
-const passthrough = { timeout: 280_000, skip: await missing(t, 'curl') };
+const passthrough = { timeout: 840_000, skip: await missing(t, 'curl') };
 t.test("TLS passthrough to the app's own TLS (curl)", passthrough, async (t) => {
   const folder = temporaryFolder(t);
   // Another authority than the mesh's: if the proxy terminated this, curl would not believe it.
@@ -211,7 +211,7 @@ t.test("TLS passthrough to the app's own TLS (curl)", passthrough, async (t) => 
 });
 
 const noProc = process.platform === 'linux' ? false : 'the resident set is read from /proc';
-const upload = { timeout: 280_000, skip: noProc || (await missing(t, 'curl')) };
+const upload = { timeout: 840_000, skip: noProc || (await missing(t, 'curl')) };
 t.test('a chunked upload of 1 GB in constant memory (curl)', upload, async (t) => {
   const size = 2 ** 30;
   let chunked = false;

@@ -170,6 +170,6 @@ status: {podIP: ${pod4}}
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  await t.test('redirected connections', { timeout: 280_000 }, redirected);
-  await t.test('what listens on loopback alone', { timeout: 280_000 }, loopbackOnly);
+  await t.test('redirected connections', { timeout: 840_000 }, redirected);
+  await t.test('what listens on loopback alone', { timeout: 840_000 }, loopbackOnly);
 }

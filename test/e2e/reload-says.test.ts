@@ -7,7 +7,7 @@ import { freePorts } from '../support/ports.ts';
 import { startSallyport } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 t.test('a reload says what is different, and for whom; nothing where nothing is', async (t) => {
   const home = temporaryFolder(t);

@@ -19,7 +19,7 @@ import { startSallyport } from '../support/sallyport.ts';
 import { crowding, patience, until } from '../support/until.ts';
 import { startWitness } from '../support/witness.ts';
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const folder = t.testdir();
 const identity = join(folder, 'identity');

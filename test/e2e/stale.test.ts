@@ -14,7 +14,7 @@ import { patience, until } from '../support/until.ts';
  * What is in force while its files are broken says so: in metrics, in /policy, and when it is mended for how long it was.
  * The lines in between are in test/unit/reload/standing.test.ts, whose clock does not have to be waited for.
  */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const name = workloadName('web', 'shop');
 

@@ -13,7 +13,7 @@ import { startSallyport } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
 
 /* A stop may come before anything is served, and while clients are in the middle of saying who they are. */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const ownName = workloadName('web', 'shop');
 

@@ -174,5 +174,5 @@ async function stopWhileClientsVanish(t: Test): Promise<void> {
   }
 }
 
-await t.test('SIGTERM drains', { timeout: 280_000 }, stopUnderLoad);
-await t.test('SIGTERM while clients vanish', { timeout: 280_000 }, stopWhileClientsVanish);
+await t.test('SIGTERM drains', { timeout: 840_000 }, stopUnderLoad);
+await t.test('SIGTERM while clients vanish', { timeout: 840_000 }, stopWhileClientsVanish);

@@ -29,8 +29,8 @@ const count = 1000;
 
 // The slope between two numbers of connections: what code and policy take is in both.
 for (const { name, mutualTls, mostOfV8, most } of rows) {
-  t.test(`memory of ${name} that is idle`, { skip, timeout: 280_000 }, async (t) => {
-    t.setTimeout(300_000);
+  t.test(`memory of ${name} that is idle`, { skip, timeout: 840_000 }, async (t) => {
+    t.setTimeout(900_000);
     const { child, inspectorPort, open, close } = await start(t, mutualTls);
     const openMore = (wanted: number): Promise<unknown> => mapBounded(Array.from({ length: wanted }), 16, open);
     const anonymousKiB = (): number =>

@@ -11,7 +11,7 @@ import { until } from '../support/until.ts';
 
 /* TLS ends here for our names alone. Who calls by another is told so in the log, and certs issue says how to call. */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const needed = { skip: await missing(t, 'openssl', 'curl') };
 const { serve, openssl, curl, appPort } = await tlsClients(t);

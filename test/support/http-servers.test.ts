@@ -4,7 +4,7 @@ import { latin1 } from './raw-http.ts';
 import { patience } from './until.ts';
 
 // What later tests conclude from silence is worth nothing where a server would not have answered anyway.
-t.test('each server tells what it took', { timeout: 300_000 }, async (t) => {
+t.test('each server tells what it took', { timeout: 900_000 }, async (t) => {
   for (const kind of serverKinds) {
     t.test(kind.name, async (t) => {
       const absent = await unavailable(t, kind);

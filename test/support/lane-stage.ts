@@ -114,7 +114,7 @@ export interface Scenario {
 
 /** Runs every scenario against both engines. Node must have nothing to warn of, such as listeners that pile up. */
 export async function runScenarios(t: Test, scenarios: readonly Scenario[]): Promise<void> {
-  t.setTimeout(200_000);
+  t.setTimeout(600_000);
   const warnings: string[] = [];
   const warned = ({ name, message }: Error): void => {
     warnings.push(`${name}: ${message}`);
@@ -122,7 +122,7 @@ export async function runScenarios(t: Test, scenarios: readonly Scenario[]): Pro
   process.on('warning', warned);
   for (const { name, run } of scenarios) {
     await t.test(name, async (t) => {
-      for (const engine of engines) await t.test(engine, { timeout: 40_000 }, (t) => run(t, engine));
+      for (const engine of engines) await t.test(engine, { timeout: 120_000 }, (t) => run(t, engine));
     });
   }
   process.off('warning', warned);

@@ -23,7 +23,7 @@ import { testsOfRooms } from '../support/test-map.ts';
 import { slowTests, unitTests } from '../support/unit-tests.ts';
 
 // It starts every command that README shows, and a busy machine takes its time.
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const root = resolve(import.meta.dirname, '../..');
 const readme = readFileSync(join(root, 'README.md'), 'utf8');

@@ -17,7 +17,7 @@ import { latin1, RawClient } from '../../support/raw-http.ts';
 import { type Sallyport, startSallyport } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const open: GuardedPort = { from: ['127.0.0.0/8'] };
 

@@ -16,7 +16,7 @@ import { startSallyport } from '../../support/sallyport.ts';
 import { startSniffingApp } from '../../support/sniffing-app.ts';
 import { until } from '../../support/until.ts';
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const open: GuardedPort = { from: ['127.0.0.0/8'] };
 const shut: GuardedPort = { from: ['127.0.0.9/32'] };

@@ -17,7 +17,7 @@ import { startSniffingApp } from '../../support/sniffing-app.ts';
 import { until } from '../../support/until.ts';
 import { type Exchange, runExchange } from '../../support/wire-exchange.ts';
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 interface Row {
   readonly title: string;

@@ -15,7 +15,7 @@ import { startWitness } from '../../support/witness.ts';
  * Metrics can be granted without anything else of the admin server, and what changes the proxy, or shows its policy, is
  * for 127.0.0.0/8 and ::1 whatever the policy says (CVE-2026-31838, ISTIO-SECURITY-2026-001).
  */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 const ownName = workloadName('web', 'shop');
 
 t.test('metrics alone', async (t) => {

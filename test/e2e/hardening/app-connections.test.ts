@@ -102,7 +102,7 @@ const rows: readonly {
   },
 ];
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 for (const { name, env } of lanes) {
   t.test(name, async (t) => {

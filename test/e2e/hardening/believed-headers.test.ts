@@ -58,7 +58,7 @@ const prefixes: readonly (readonly [string, Buffer])[] = [
   ],
 ];
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 for (const { name, env } of lanes) {
   t.test(name, async (t) => {

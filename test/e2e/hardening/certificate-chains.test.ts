@@ -25,7 +25,7 @@ import { startWitness } from '../../support/witness.ts';
 const ownName = workloadName('web', 'shop');
 const caller = workloadName('orders', 'shop');
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const { authority, dnsName, endEntity, keyUsage, permittedDns, unknown, usage } = extensions;
 const root = craft({ cn: 'root', extensions: [authority()] });

@@ -92,7 +92,7 @@ const rows: readonly Row[] = [
 const detectTimeoutMs = Math.round(1_000 * patience());
 const ownName = workloadName('web', 'shop');
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const folder = t.testdir();
 const app = await startWitness(t);

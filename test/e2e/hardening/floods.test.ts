@@ -156,7 +156,7 @@ const floods: readonly Flood[] = [
   },
 ];
 
-t.setTimeout(600_000);
+t.setTimeout(1_800_000);
 
 const app = await startFloodApp(t);
 const [web = 0, tcp = 0, denied = 0, asidePort = 0] = await freePorts(4);

@@ -18,7 +18,7 @@ import { until } from '../../support/until.ts';
  * way to send the app as much as one likes, nor calls that stay open for nothing.
  */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 interface Seen {
   calls: number;

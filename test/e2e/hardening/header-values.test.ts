@@ -110,7 +110,7 @@ const hosts: readonly (readonly [host: string, status: string, source: string])[
 /** Names on the prototype of every object that is not careful. */
 const hostile = ['__proto__', 'constructor', 'prototype', 'hasOwnProperty', 'toString', 'valueOf'];
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 /** Both engines of HTTP/1. */
 for (const fast of [true, false]) {

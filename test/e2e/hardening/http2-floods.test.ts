@@ -240,7 +240,7 @@ async function serves(t: Test, port: number, when: string): Promise<void> {
 }
 
 const noProc = process.platform === 'linux' ? false : 'the resident set is read from /proc';
-t.setTimeout(600_000);
+t.setTimeout(1_800_000);
 
 await t.test('floods', { skip: noProc }, async (t) => {
   const chunk = Buffer.alloc(65_536);
@@ -254,7 +254,7 @@ await t.test('floods', { skip: noProc }, async (t) => {
     else (response as ServerResponse).end();
   });
   for (const { title, run, settings = [], ended, connections } of attacks) {
-    await t.test(title, { timeout: 200_000 }, async (t) => {
+    await t.test(title, { timeout: 600_000 }, async (t) => {
       const port = await freePort();
       const inspector = await inspectorEnvironment();
       const sallyport: Sallyport = await startSallyport(t, {

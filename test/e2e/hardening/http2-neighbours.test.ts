@@ -69,12 +69,12 @@ async function served(client: FramePeer, ms: number): Promise<Served> {
   return { requests: took.length, failed, p99: took[Math.floor(took.length * 0.99)] ?? Number.POSITIVE_INFINITY };
 }
 
-t.setTimeout(600_000);
+t.setTimeout(1_800_000);
 const noProc = process.platform === 'linux' ? false : 'the resident set is read from /proc';
 
 await t.test('neighbours', { skip: noProc }, async (t) => {
   for (const attack of Object.keys(attacks)) {
-    await t.test(attack, { timeout: 200_000 }, async (t) => {
+    await t.test(attack, { timeout: 600_000 }, async (t) => {
       const app = await startWorker(t, { attack: '', port: 0 });
       const port = await freePort();
       const sallyport = await startSallyport(t, {

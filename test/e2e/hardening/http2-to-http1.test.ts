@@ -106,7 +106,7 @@ const blocks: readonly Row[] = [
   { title: 'CONNECT with a path', fields: requestFields('/', [], 'CONNECT'), outcome: 'reset' },
 ];
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 t.test('what must not get across', async (t) => {
   const port = await freePort();

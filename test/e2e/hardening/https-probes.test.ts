@@ -14,7 +14,7 @@ import { until } from '../../support/until.ts';
  * of others bounds them, too.
  */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 /** Not 127.0.0.1, which is let in by another authorization. */
 const localAddress = '127.0.0.9';

@@ -143,7 +143,7 @@ async function http2(port: number, fields: Fields, tls: ConnectionOptions | unde
   }
 }
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 for (const { name, env } of lanes) {
   t.test(name, async (t) => {

@@ -19,7 +19,7 @@ import { startWitness } from '../../support/witness.ts';
  * it has sent all it has.
  */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 /** Clients of each row at a time. */
 const crowd = Number(process.env.CROWD ?? 4);

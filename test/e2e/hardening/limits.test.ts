@@ -275,7 +275,7 @@ const rows: readonly Row[] = [
   },
 ];
 
-t.setTimeout(600_000);
+t.setTimeout(1_800_000);
 // Most of the time is deadlines.
 t.jobs = 4;
 

@@ -12,7 +12,7 @@ import { startSallyport } from '../../support/sallyport.ts';
  * policy to decide, like anything else.
  */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const known = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'TRACE', 'PATCH', 'CONNECT', 'PROPFIND', 'M-SEARCH'];
 

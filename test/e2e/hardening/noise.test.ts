@@ -41,7 +41,7 @@ const beginnings: readonly Buffer[] = [
 
 const ownName = workloadName('web', 'shop');
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const folder = t.testdir();
 const app = await startWitness(t);

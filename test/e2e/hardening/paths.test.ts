@@ -97,7 +97,7 @@ const permitted: readonly string[] = [
   '/public/..x/...',
 ];
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 for (const { name, env } of lanes) {
   t.test(name, async (t) => {

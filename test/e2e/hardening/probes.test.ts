@@ -18,7 +18,7 @@ import { startWitness } from '../../support/witness.ts';
  * A probe's path is open to everybody. What it opens is a plain GET: nothing that leaves HTTP, and nothing with content.
  */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const webSocket = ['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13', 'Sec-WebSocket-Key: AAAA'];
 

@@ -15,7 +15,7 @@ import { startWitness } from '../../support/witness.ts';
  * A permission is worth as much as the policy of this moment: after a revocation the next request on an open connection
  * is refused, and bytes that are now forbidden stop within a second (istio/ztunnel#311, istio#46624).
  */
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 for (const { name, env } of lanes) {
   t.test(name, async (t) => {

@@ -27,7 +27,7 @@ import { startWitness } from '../../support/witness.ts';
 const ownName = workloadName('web', 'shop');
 const callerName = workloadName('orders', 'shop');
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const folder = t.testdir();
 const identity = join(folder, 'identity');

@@ -18,7 +18,7 @@ const detectTimeoutMs = 700;
 const ownName = workloadName('web', 'shop');
 const request = 'GET /secret HTTP/1.1\r\nHost: web\r\nl5d-client-id: root\r\n\r\n';
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 interface App {
   readonly port: number;

@@ -23,7 +23,7 @@ import { until } from '../../support/until.ts';
  * request, or somebody else's answer.
  */
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const forged = http1Request('/secret', ['l5d-client-id: admin']);
 

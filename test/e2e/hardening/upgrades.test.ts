@@ -87,7 +87,7 @@ async function startStage(
   return { open, routed, sallyport };
 }
 
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 for (const { name, env } of lanes) {
   t.test(

@@ -28,7 +28,7 @@ const rows: readonly (readonly [name: string, bytes: string])[] = [
 
 const protocols = ['unknown', 'HTTP/1', 'HTTP/2', 'opaque'] as const;
 
-t.test('clients that are gone before they have said what they are', { timeout: 280_000 }, async (t) => {
+t.test('clients that are gone before they have said what they are', { timeout: 840_000 }, async (t) => {
   const folder = temporaryFolder(t);
   const app = await startSniffingApp(t);
   const ports = await freePorts(protocols.length);

@@ -118,8 +118,8 @@ async function relayed(t: Test): Promise<void> {
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(300_000);
-  await t.test('SALLYPORT_APP_HOST=original', { timeout: 280_000 }, original);
-  await t.test('addresses that are not of the pod', { timeout: 280_000 }, relayed);
-  await t.test("the proxy's own ports, redirected", { timeout: 280_000 }, ownPorts);
+  t.setTimeout(900_000);
+  await t.test('SALLYPORT_APP_HOST=original', { timeout: 840_000 }, original);
+  await t.test('addresses that are not of the pod', { timeout: 840_000 }, relayed);
+  await t.test("the proxy's own ports, redirected", { timeout: 840_000 }, ownPorts);
 }

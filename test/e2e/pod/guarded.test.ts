@@ -260,8 +260,8 @@ async function reopened(t: Test, { net, app, folder }: Scene): Promise<void> {
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(300_000);
-  await t.test('a guarded pod', { timeout: 280_000 }, async (t) => {
+  t.setTimeout(900_000);
+  await t.test('a guarded pod', { timeout: 840_000 }, async (t) => {
     const scene = await startScene(t);
     await t.test('every port, both families, the real source', (t) => everyPortIsGuarded(t, scene));
     await t.test("the proxy's own ports", (t) => theProxysOwnPorts(t, scene));

@@ -374,8 +374,8 @@ async function runs(t: Test, image: BuiltImage): Promise<void> {
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(900_000);
-  await t.test('the image', { timeout: 890_000 }, async (t) => {
+  t.setTimeout(2_700_000);
+  await t.test('the image', { timeout: 2_670_000 }, async (t) => {
     const builder = await imageBuilder(t);
     const named = ['REVISION=0123abc', 'SOURCE=https://git.example.com/sallyport'];
     const flags = ['--timestamp', '0', ...named.flatMap((one) => ['--build-arg', one])];

@@ -159,8 +159,8 @@ async function killed(t: Test): Promise<void> {
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(300_000);
-  await t.test('rules applied again, under load', { timeout: 280_000 }, rulesAppliedAgain);
-  await t.test('stopped under load', { timeout: 280_000 }, stopped);
-  await t.test('killed under load', { timeout: 280_000 }, killed);
+  t.setTimeout(900_000);
+  await t.test('rules applied again, under load', { timeout: 840_000 }, rulesAppliedAgain);
+  await t.test('stopped under load', { timeout: 840_000 }, stopped);
+  await t.test('killed under load', { timeout: 840_000 }, killed);
 }

@@ -189,8 +189,8 @@ async function upgrades(t: Test, setting: Setting): Promise<void> {
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(600_000);
-  await t.test('the page about virtual machines', { timeout: 590_000 }, async (t) => {
+  t.setTimeout(1_800_000);
+  await t.test('the page about virtual machines', { timeout: 1_770_000 }, async (t) => {
     const net = await createPodNetwork(t);
     const machine = await bootMachine(t, net.pod);
     await packed(t, machine.srv);

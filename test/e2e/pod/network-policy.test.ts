@@ -339,8 +339,8 @@ async function openConnectionsEnd(t: Test, scene: Scene): Promise<void> {
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(300_000);
-  await t.test('a shop whose namespace is isolated', { timeout: 280_000 }, async (t) => {
+  t.setTimeout(900_000);
+  await t.test('a shop whose namespace is isolated', { timeout: 840_000 }, async (t) => {
     const scene = await startScene(t);
     await t.test('a second namespace was forgotten, and the fix', (t) => theForgottenNamespace(t, scene));
     await t.test('a fault in a NetworkPolicy changes nothing', (t) => aFaultChangesNothing(t, scene));

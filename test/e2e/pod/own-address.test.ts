@@ -141,7 +141,7 @@ async function withoutTheFlag(t: Test): Promise<void> {
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(300_000);
-  await t.test("the pod's own address", { timeout: 280_000 }, ownAddress);
-  await t.test('without --own-address', { timeout: 280_000 }, withoutTheFlag);
+  t.setTimeout(900_000);
+  await t.test("the pod's own address", { timeout: 840_000 }, ownAddress);
+  await t.test('without --own-address', { timeout: 840_000 }, withoutTheFlag);
 }

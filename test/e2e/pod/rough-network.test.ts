@@ -233,8 +233,8 @@ async function cutWire(t: Test, scene: Scene): Promise<void> {
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
-  t.setTimeout(600_000);
-  await t.test('a rough network', { timeout: 590_000 }, async (t) => {
+  t.setTimeout(1_800_000);
+  await t.test('a rough network', { timeout: 1_770_000 }, async (t) => {
     const scene = await startScene(t);
     // What grows once has grown: pools, threads, descriptors.
     await t.test('a smooth one, to begin with', async (t) => {

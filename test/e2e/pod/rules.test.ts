@@ -146,10 +146,10 @@ if (unavailable) {
   t.plan(0, unavailable);
 } else {
   for (const kind of ['nft', 'legacy']) {
-    await t.test(`${kind}: applied, changed, removed`, { timeout: 280_000 }, (t) => appliedAndRemoved(t, kind));
-    await t.test(`${kind}: printed`, { timeout: 280_000 }, (t) => printed(t, kind));
+    await t.test(`${kind}: applied, changed, removed`, { timeout: 840_000 }, (t) => appliedAndRemoved(t, kind));
+    await t.test(`${kind}: printed`, { timeout: 840_000 }, (t) => printed(t, kind));
   }
-  await t.test('from legacy to nft', { timeout: 280_000 }, switched);
-  await t.test('with less than NET_ADMIN', { timeout: 280_000 }, unprivileged);
-  await t.test('a family without rules', { timeout: 280_000 }, unguardedFamily);
+  await t.test('from legacy to nft', { timeout: 840_000 }, switched);
+  await t.test('with less than NET_ADMIN', { timeout: 840_000 }, unprivileged);
+  await t.test('a family without rules', { timeout: 840_000 }, unguardedFamily);
 }

@@ -322,7 +322,7 @@ t.test('who can reach it, and what a client can do', async (t) => {
   }
 });
 
-t.test('routes that many conditions tell apart', { timeout: 120_000 }, async (t) => {
+t.test('routes that many conditions tell apart', { timeout: 360_000 }, async (t) => {
   const users = (count: number): string =>
     server() +
     opened('Server, name: web', office) +

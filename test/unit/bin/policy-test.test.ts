@@ -7,7 +7,7 @@ import { temporaryFolder } from '../../support/files.ts';
 import { bareEnvironment, sallyportCommand } from '../../support/sallyport.ts';
 
 // It starts a program for each row.
-t.setTimeout(300_000);
+t.setTimeout(900_000);
 
 const documents = `apiVersion: policy.linkerd.io/v1beta3
 kind: Server

@@ -17,7 +17,7 @@ async function serverOf(t: Test, answer: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-t.setTimeout(120_000);
+t.setTimeout(360_000);
 
 const line =
   '{"decision":1,"time":"2026-11-20T14:00:07.000Z","port":8080,"client":"10.1.2.3","protocol":"http1","method":"GET","path":"/","verdict":"permit"}\n';

@@ -20,7 +20,7 @@ import { until } from '../../support/until.ts';
 import { memoryLog } from './fixtures.ts';
 
 /** The file of decisions in trouble: full, moved away, not to be written. Nobody waits, nothing grows, and it is said. */
-t.setTimeout(120_000);
+t.setTimeout(360_000);
 
 interface Written {
   readonly file: DecisionFile;

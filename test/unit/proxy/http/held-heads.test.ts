@@ -25,7 +25,7 @@ t.test('room for heads', async (t) => {
   t.equal(heads.take(100), true, 'what was given back');
 });
 
-t.setTimeout(120_000);
+t.setTimeout(360_000);
 
 const maxBufferedBytes = 1024 * 1024;
 

@@ -9,7 +9,7 @@ import { until } from '../../../support/until.ts';
  * requests that nobody has decided, with whatever identity the client makes up.
  */
 
-t.setTimeout(60_000);
+t.setTimeout(180_000);
 
 const connect = 'CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\n\r\n';
 const forged = 'GET /admin HTTP/1.1\r\nHost: a\r\nl5d-client-id: root\r\n\r\n';

@@ -15,7 +15,7 @@ const ways: readonly (readonly [title: string, leave: (client: RawClient) => voi
   ['resets', (client) => client.socket.resetAndDestroy()],
 ];
 
-t.setTimeout(200_000);
+t.setTimeout(600_000);
 
 for (const engine of engines) {
   for (const protocol of ['websocket', 'other']) {

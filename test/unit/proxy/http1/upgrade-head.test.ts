@@ -12,7 +12,7 @@ import { until } from '../../../support/until.ts';
  * the client's own head made of the libraries in between.
  */
 
-t.setTimeout(180_000);
+t.setTimeout(540_000);
 
 interface Protocol {
   readonly title: string;

@@ -84,7 +84,7 @@ const ways: readonly (readonly [title: string, leave: (client: Socket, peer: Soc
   ['is closed by the proxy itself, for a limit', (client) => client.destroy()],
 ];
 
-t.setTimeout(60_000);
+t.setTimeout(180_000);
 
 for (const [title, tunnel] of rows) {
   for (const [way, leave] of ways) {

@@ -49,7 +49,7 @@ const unread = [
 ] as const;
 
 for (const { title, clients, uploads, bytes } of unread) {
-  t.test(`content that the app leaves unread of ${clients} clients: ${title}`, { timeout: 60_000 }, async (t) => {
+  t.test(`content that the app leaves unread of ${clients} clients: ${title}`, { timeout: 180_000 }, async (t) => {
     const app = await startLazyApp(t);
     const lane = await startLane(t, { engine: 'fast', protocol: 'http2', app: app.port, maxInFlight: 10_000 });
     const hostile: FramePeer[] = [];

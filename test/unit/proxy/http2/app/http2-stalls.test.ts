@@ -160,7 +160,7 @@ t.test('uploads that wait for the room of a session that clients share', async (
   await until('it to fill its session', () => app.connections.length === 1 && session().message(1).bytes === window);
 
   for (const { title, bytes, outcome } of rows) {
-    await t.test(title, { timeout: 30_000 }, async (t) => {
+    await t.test(title, { timeout: 90_000 }, async (t) => {
       const lane = await startLane(t, { engine: 'fast', protocol: 'http2', app: app.port, limits });
       const [holder, victim] = [await openClient(t, lane.port), await openClient(t, lane.port)];
       const known = app.connections.length;

@@ -877,10 +877,10 @@ async function play(t: Test, engine: Engine, row: Row): Promise<void> {
   t.equal(client.fault, null);
 }
 
-t.setTimeout(200_000);
+t.setTimeout(600_000);
 
 for (const engine of engines) {
-  await t.test(engine, { timeout: 100_000 }, async (t) => {
+  await t.test(engine, { timeout: 300_000 }, async (t) => {
     const asked = [...rows, ...rowsOfStates].filter(({ library }) => engine === 'fast' || library !== null);
     for (const row of asked) await t.test(row.title, (t) => play(t, engine, row));
   });

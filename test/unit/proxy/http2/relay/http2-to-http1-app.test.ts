@@ -756,15 +756,15 @@ const scenarios: readonly Scenario[] = [
   },
 ];
 
-t.setTimeout(280_000);
+t.setTimeout(840_000);
 
 for (const engine of engines) {
-  await t.test(engine, { timeout: 180_000 }, async (t) => {
+  await t.test(engine, { timeout: 540_000 }, async (t) => {
     const isAsked = ({ library }: { readonly library?: unknown }): boolean => engine === 'fast' || library !== false;
     for (const row of answers.filter(isAsked)) await t.test(`responses: ${row.title}`, (t) => play(t, engine, row));
     for (const row of requests.filter(isAsked)) await t.test(`requests: ${row.title}`, (t) => ask(t, engine, row));
     for (const { title, run } of scenarios.filter(isAsked)) {
-      await t.test(title, { timeout: 90_000 }, (t) => run(t, engine));
+      await t.test(title, { timeout: 270_000 }, (t) => run(t, engine));
     }
   });
 }
