@@ -94,7 +94,7 @@ const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; r
 
 const policyAsSeen = /^lib\/policy\/(decision|refusals)\.ts$/;
 const proxyBase =
-  /^lib\/proxy\/(connection-facts|guard|incoming|last-bytes|lent-data|limits|node-direct-writes|node-intercept|node-internals|node-streams|node-writes|recorder|resets|socket-calls|token)\.ts$/;
+  /^lib\/proxy\/(connection-facts|guard|incoming|last-bytes|lent-data|limits|node-direct-writes|node-handles|node-intercept|node-internals|node-missing|node-streams|node-writes|recorder|resets|socket-calls|token)\.ts$/;
 const inRoom = (room: string): RegExp => new RegExp(`^lib/proxy/${room}/[^/]+$`);
 
 const dataPlane: readonly Rule[] = [
@@ -869,6 +869,7 @@ const internals =
 /** Where that is allowed, and to what. */
 const mayReachIn: ReadonlyMap<string, RegExp> = new Map([
   ['lib/proxy/node-internals.ts', /./],
+  ['lib/proxy/node-handles.ts', /_handle/],
   ['lib/proxy/node-streams.ts', /./],
   ['lib/proxy/node-direct-writes.ts', /./],
   ['lib/proxy/node-intercept.ts', /_handle/],

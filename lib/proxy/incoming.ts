@@ -1,7 +1,7 @@
 import { Socket } from 'node:net';
 import { systemErrorCode } from '../errors/coded-error.ts';
 import { internalFault } from './guard.ts';
-import { type AcceptedHandle, descriptorOf, type MakeHandle, type MakeStream } from './node-internals.ts';
+import { type AcceptedHandle, descriptorOf, type MakeHandle, type MakeStream } from './node-handles.ts';
 import { stopFirstRead, tellFirstRead } from './node-streams.ts';
 import { type Accepted, closeNow, hasUnread, receiveNow, type SocketEnd, sendHeldBack } from './socket-calls.ts';
 

@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import type { Socket } from 'node:net';
 import { endianness } from 'node:os';
 import { type IpAddress, ipv4, ipv6, parseIp } from '../ip.ts';
-import { descriptorOf } from './node-internals.ts';
+import { descriptorOf } from './node-handles.ts';
 
 /*
  * System calls on a socket that Node does not make, or makes at a price: it tells an address as text, which takes three

@@ -10,7 +10,7 @@ import {
   type MakeStream,
   setOnListener,
   takeHandles,
-} from '../node-internals.ts';
+} from '../node-handles.ts';
 import { acceptNow } from '../socket-calls.ts';
 
 /** Where to listen: at an address, or at what another thread has bound. */

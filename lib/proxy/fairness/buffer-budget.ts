@@ -1,7 +1,7 @@
 import type { IpAddress } from '../../ip.ts';
 import { type Ending, guarded } from '../guard.ts';
 import type { LimitName, Limits } from '../limits.ts';
-import { queuedBytes } from '../node-internals.ts';
+import { queuedBytes } from '../node-handles.ts';
 import type { Recorder } from '../recorder.ts';
 import { type InLine, Line } from './line.ts';
 import { turn } from './turn.ts';

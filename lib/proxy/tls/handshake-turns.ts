@@ -2,7 +2,7 @@ import { FairQueue } from '../fairness/fair-queue.ts';
 import { NextTurn } from '../fairness/next-turn.ts';
 import { turn } from '../fairness/turn.ts';
 import { type Ending, internalFault } from '../guard.ts';
-import { letRead } from '../node-internals.ts';
+import { letRead } from '../node-handles.ts';
 
 type Begin = () => void;
 

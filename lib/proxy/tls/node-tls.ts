@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { missing } from '../node-internals.ts';
+import { missing } from '../node-missing.ts';
 
 /* What is used of Node's TLS sockets without being documented. `checkTls` looks for it before TLS ends here. */
 

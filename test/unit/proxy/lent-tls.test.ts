@@ -1,6 +1,6 @@
 import t from 'tap';
 import { isLent, lendData } from '../../../lib/proxy/lent-data.ts';
-import { letRead } from '../../../lib/proxy/node-internals.ts';
+import { letRead } from '../../../lib/proxy/node-handles.ts';
 import { lendUploads } from '../../../lib/proxy/tcp/lent-reads.ts';
 import '../../support/spoilt-loans.ts';
 import { endOfTurn } from '../../support/connection.ts';

@@ -5,7 +5,8 @@ import net from 'node:net';
 import tls from 'node:tls';
 import t from 'tap';
 import { listen } from '../../../lib/proxy/accept/listener.ts';
-import { checkNode, latin1Slice, queuedBytes, takeFeed } from '../../../lib/proxy/node-internals.ts';
+import { queuedBytes } from '../../../lib/proxy/node-handles.ts';
+import { checkNode, latin1Slice, takeFeed } from '../../../lib/proxy/node-internals.ts';
 import { checkTls, feedTls, verifyErrorOf } from '../../../lib/proxy/tls/node-tls.ts';
 import { testCertificate } from '../../support/certificates.ts';
 
