@@ -43,6 +43,7 @@ const SOL_IP = 0;
 const SOL_TCP = 6;
 const SOL_IPV6 = 41;
 const TCP_CORK = 3;
+const TCP_INFO = 11;
 const SO_ORIGINAL_DST = 80;
 const AF_INET = 2;
 const AF_INET6 = 10;
@@ -141,6 +142,14 @@ export function acceptNow(listening: number): Accepted | null {
   if (peer !== null) return { fd, peer };
   calls.close(fd);
   return null;
+}
+
+/** How many wait at a listening socket to be accepted; 0 where nobody knows. */
+export function waitingAt(listening: number): number {
+  if (calls === null) return 0;
+  if (calls.getsockopt(listening, SOL_TCP, TCP_INFO, address, int(address.length, length)) !== 0) return 0;
+  // `tcpi_unacked`, which of a listener is the length of its queue.
+  return isLittle ? address.readUInt32LE(24) : address.readUInt32BE(24);
 }
 
 /** Only for what `acceptNow` has accepted, and nobody has made anything of. */

@@ -5,7 +5,7 @@ import type { CodedLog } from '../../errors/complaint.ts';
 import type { AdminApp } from '../../ops/admin-app.ts';
 import { loadDescriptors } from '../../proxy/accept/descriptors.ts';
 import type { OtherWorkers } from '../../proxy/accept/doors.ts';
-import type { Listener } from '../../proxy/accept/listener.ts';
+import { type Listener, longestLastMs } from '../../proxy/accept/listener.ts';
 import type { InternalFault } from '../../proxy/recorder.ts';
 import { countsOf } from '../../shared/counts.ts';
 import type { DecisionTally } from '../../telemetry/decision-counts.ts';
@@ -190,7 +190,9 @@ export class WorkerPool implements Workers {
   async closeDoors(): Promise<void> {
     this.#stage = 'stopping';
     this.#vitals.closeAll();
-    await Promise.all(this.#all().map(({ member }) => promptly(member.call<'close-doors'>({ kind: 'close-doors' }))));
+    await Promise.all(
+      this.#all().map(({ member }) => promptly(member.call<'close-doors'>({ kind: 'close-doors' }), longestLastMs)),
+    );
   }
 
   announce(): void {

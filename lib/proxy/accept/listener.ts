@@ -11,7 +11,7 @@ import {
   setOnListener,
   takeHandles,
 } from '../node-handles.ts';
-import { acceptNow } from '../socket-calls.ts';
+import { acceptNow, waitingAt } from '../socket-calls.ts';
 
 /** Where to listen: at an address, or at what another thread has bound. */
 export type ListenAt =
@@ -44,8 +44,11 @@ const mostInTurn = 16;
 
 /** Connections that wait to be accepted. */
 const backlog = 4096;
-/** Milliseconds for who waits to be accepted when a listener closes. */
+/** Milliseconds for who still comes when a listener closes, and for all who wait there. */
 const lastMs = 200;
+export const longestLastMs = 2000;
+/** The kernel lets so many wait after `letFewWait`: in a longer queue all have come before that. */
+const few = 2;
 const keepAliveMs = 10_000;
 const perConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveMs };
 
@@ -108,7 +111,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
       return handle === null || make === null ? null : Incoming.bare(handle, make);
     },
     async close() {
-      if (inherited && letFewWait(server)) await acceptLast(() => arrivals);
+      if (inherited && letFewWait(server)) await acceptLast(server, () => arrivals);
       // Its callback would wait for the connections, too.
       server.close();
     },
@@ -119,11 +122,15 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
  * Until a look for connections has found none. The kernel resets who still waits when a listener closes, and such a client
  * may have sent its request already.
  */
-async function acceptLast(arrivals: () => number): Promise<void> {
-  const endMs = performance.now() + lastMs;
+async function acceptLast(server: net.Server, arrivals: () => number): Promise<void> {
+  const startedAt = performance.now();
+  let endMs = startedAt + lastMs;
   for (let before = -1; before !== arrivals() && performance.now() < endMs; ) {
     before = arrivals();
     // Behind the second is a whole turn of the loop, wherever in one it began.
     for (let i = 0; i < 2; i++) await new Promise<void>((resolve) => setImmediate(resolve));
+    const listening = descriptorOf(server);
+    if (listening === null) return;
+    if (waitingAt(listening) > few) endMs = Math.min(performance.now() + lastMs, startedAt + longestLastMs);
   }
 }
