@@ -304,7 +304,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
       return;
     }
     this.#unread.keep(end);
-    const isLast = !keepAlive || framing.kind === 'tunnel' || this.#isEnding || (this.#clientEnded && !this.hasNext);
+    const isLast = !keepAlive || framing.kind === 'tunnel' || this.isEnding || (this.#clientEnded && !this.hasNext);
     // Of a client that has said all it stays bare, and unread, until somebody looks at it (`ConnectionWatch`).
     const isAll = !keepAlive && content.isComplete;
     // While requests wait, the stream does too, so that its end is seen in its turn.
@@ -315,12 +315,12 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     taken.begin();
   }
 
-  get #isEnding(): boolean {
+  get isEnding(): boolean {
     return this.#lane.draining || this.#isRetiring;
   }
 
   finished(request: OverRequest): void {
-    if (request.isLast || this.#isEnding) {
+    if (request.isLast || (this.isEnding && !this.hasNext)) {
       this.#state = over;
       const isSilent = request.requestComplete && (request.endsByClient || this.#clientEnded) && !this.hasNext;
       if (!isSilent || !this.#stream.isBare) endAfterLastResponse(this.socket, isSilent);
@@ -364,8 +364,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
 
   retire(): void {
     this.#isRetiring = true;
-    if (this.#state.kind === 'request') this.#state.beLast();
-    else if (this.#isWaiting && !this.hasNext) this.socket.destroySoon();
+    if (this.#isWaiting && !this.hasNext) this.socket.destroySoon();
   }
 
   giveUp(): void {

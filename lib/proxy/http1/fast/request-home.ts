@@ -24,6 +24,8 @@ export interface RequestHome {
   readonly keptLines: string;
   /** Bytes of further requests wait: nothing more is read from the client before this one is over. */
   readonly hasNext: boolean;
+  /** The next response that begins is the last, and says so. */
+  readonly isEnding: boolean;
   /**
    * Sends the last bytes of the connection without a stream, where it has none yet; false: it is for `socket` to do.
    *

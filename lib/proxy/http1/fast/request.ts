@@ -208,7 +208,7 @@ export class FastRequest implements ResponseSink {
     const old = this.#isOld && head.framing.kind !== 'length' ? forOldClient(head) : null;
     const isEndless = old?.isEndless ?? head.framing.kind === 'until-close';
     this.#response = 'begun';
-    if (isEndless || old?.hasLength === false) this.isLast = true;
+    if (isEndless || old?.hasLength === false || this.#home.isEnding) this.isLast = true;
     if (isEndless) resetUnlessEnded(this.#home.socket);
     this.#decoder = old?.decoder ?? null;
     this.#repeat = null;
@@ -321,11 +321,6 @@ export class FastRequest implements ResponseSink {
     this.#fail(failures.requestTimeout);
   }
 
-  /** No request is to follow it. Where the response's head is out, the client cannot be told any more. */
-  beLast(): void {
-    if (this.#response === 'awaited') this.isLast = true;
-  }
-
   /** The response is complete, though the request may not be: whatever ends the connection, it must arrive. */
   get #isAnswered(): boolean {
     return this.#response === 'complete';
@@ -372,7 +367,7 @@ export class FastRequest implements ResponseSink {
 
   #refuse(refusal: Refusal): void {
     // With Expect the client may or may not send its content now: the next bytes could be either (RFC 9110 10.1.1).
-    if (refusal.close || this.#request.fields.expectsContinue) this.isLast = true;
+    if (refusal.close || this.#request.fields.expectsContinue || this.#home.isEnding) this.isLast = true;
     const headers = refusalHeaders(refusal, this.#home.connection.facts, false);
     if (this.isLast) headers.push('connection', 'close');
     const lines = this.isLast ? fieldLines(headers) : fieldLines(headers) + this.#keptLines;
