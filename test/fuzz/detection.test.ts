@@ -202,7 +202,7 @@ const piecesOf = fc
     return { pieces, ends };
   });
 
-t.setTimeout(timeLimitMs + 120_000);
+t.setTimeout(timeLimitMs + 600_000);
 
 const servers: RunningServer[] = [];
 for (const kind of serverKinds) {

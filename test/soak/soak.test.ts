@@ -28,9 +28,9 @@ const swapsPerRotation = 5;
 const mebibyte = 2 ** 20;
 const ownName = workloadName('web', 'shop');
 
-t.setTimeout(minutes * 60_000 + 120_000);
+t.setTimeout(minutes * 60_000 + 600_000);
 
-await t.test('soak', { timeout: minutes * 60_000 + 110_000 }, async (t) => {
+await t.test('soak', { timeout: minutes * 60_000 + 590_000 }, async (t) => {
   const folder = temporaryFolder(t);
   const certificate = () => testCertificate({ dnsNames: [ownName] });
   const passed = testCertificate({ dnsNames: ['db.example'] });
