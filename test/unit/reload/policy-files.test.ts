@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { readPolicyFiles } from '../../../lib/reload/policy-files.ts';
-import { crowding } from '../../support/until.ts';
 
 t.test('a folder: policy files by name, nothing else', async (t) => {
   const folder = t.testdir({
@@ -36,27 +35,28 @@ t.test('a volume that is swapped while it is read: one generation, never two', a
   const volume = t.testdir({ '..1': { 'a.yaml': '1', 'b.yaml': '1' }, '..2': { 'a.yaml': '2', 'b.yaml': '2' } });
   symlinkSync('..1', join(volume, '..data'));
   for (const name of ['a.yaml', 'b.yaml']) symlinkSync(`..data/${name}`, join(volume, name));
+  // One swap for each reading and no more, at any moment of it: a reader that is swapped against again and again gives up.
+  const readings = new Int32Array(new SharedArrayBuffer(4));
   const swapper = new Worker(
     `const { renameSync, symlinkSync } = require('node:fs');
-     const { parentPort, workerData } = require('node:worker_threads');
-     let swaps = 0;
-     const pause = new Int32Array(new SharedArrayBuffer(4));
-     const swap = () => {
-       symlinkSync('..' + (swaps++ % 2 ? 1 : 2), workerData.volume + '/..new');
-       renameSync(workerData.volume + '/..new', workerData.volume + '/..data');
-       if (swaps === 1) parentPort.postMessage('begun');
-       Atomics.wait(pause, 0, 0, workerData.pauseMs);
-       setImmediate(swap);
-     };
-     swap();`,
-    // Faster than a reader gets a core, no read would ever be of one generation.
-    { eval: true, workerData: { volume, pauseMs: 2 * crowding() } },
+     const { readings, volume } = require('node:worker_threads').workerData;
+     for (let swaps = 0, seen = 0; ; swaps++) {
+       Atomics.wait(readings, 0, seen);
+       seen = Atomics.load(readings, 0);
+       const until = performance.now() + Math.random();
+       while (performance.now() < until);
+       symlinkSync('..' + (swaps % 2 ? 1 : 2), volume + '/..new');
+       renameSync(volume + '/..new', volume + '/..data');
+     }`,
+    { eval: true, workerData: { volume, readings } },
   );
-  await once(swapper, 'message');
+  await once(swapper, 'online');
   const seen = new Set<string>();
   let mixed = 0;
-  const until = Date.now() + 5_000;
+  const until = Date.now() + 60_000;
   for (let reads = 0; (reads < 500 || seen.size < 2) && Date.now() < until; reads++) {
+    Atomics.add(readings, 0, 1);
+    Atomics.notify(readings, 0);
     const [a, b] = readPolicyFiles(volume).texts;
     if (a?.text !== b?.text) mixed++;
     seen.add(a?.text ?? '');
