@@ -119,6 +119,7 @@ t.test('policy that cannot be read', { timeout: 840_000 }, async (t) => {
   t.match(line, { file: /policy\.yaml$/, line: Number }, 'names the file and the line');
   t.equal(await sallyport.health('/live'), 200);
   t.equal(await sallyport.health('/ready'), 503, 'not ready before the first good load');
+  await sallyport.waitForLog('the start', ({ msg }) => msg === 'Listening');
   t.match(await ask(), { status: 403 }, 'and nothing is authorized, whatever the default');
   t.equal(app.counts.connections, 0);
 
