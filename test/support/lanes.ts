@@ -121,7 +121,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
   const authorizer = pathAuthorizer(options.protocol ?? 'http1', options.headerChanges ?? null);
   const limits: Limits = { ...defaultLimits, maxInFlight: options.maxInFlight ?? 1000, ...options.limits };
   const upstreams = new Upstreams({
-    connectTimeoutMs: options.connectTimeoutMs ?? 1000,
+    connectTimeoutMs: options.connectTimeoutMs ?? 1000 * patience(),
     limits,
     recorder,
     isOwn: () => false,
@@ -160,7 +160,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
       limitReached: recorder.limitReached,
       anchors: () => options.tls?.anchors ?? null,
     },
-    detectTimeoutMs: 1000,
+    detectTimeoutMs: 1000 * patience(),
   };
   const arrivals = new Arrivals(options.arrivals ?? null, (incoming) => serve(services, incoming, options));
   const listener: Listener = await listen({
@@ -256,7 +256,7 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     port: 8080,
     server: resource,
     protocol,
-    detectTimeoutMs: 1000,
+    detectTimeoutMs: 1000 * patience(),
     hasRequestRules: true,
     decisionsLast: true,
     asks: { headers: [], query: new ParameterNames([]), spells: () => false },

@@ -3,6 +3,7 @@ import { type Ending, guarded } from '../guard.ts';
 import type { LimitName, Limits } from '../limits.ts';
 import { queuedBytes } from '../node-handles.ts';
 import type { Recorder } from '../recorder.ts';
+import { behindReads } from './behind-reads.ts';
 import { type InLine, Line } from './line.ts';
 import { turn } from './turn.ts';
 
@@ -50,7 +51,7 @@ export class BufferBudget {
     this.#timeoutMs = limits.stallTimeoutMs;
     this.#recorder = recorder;
     const sweep = guarded('looking at who stands still', null, () => this.sweep(performance.now()));
-    this.#sweeper = setInterval(sweep, sweepMs).unref();
+    this.#sweeper = setInterval(behindReads(sweep), sweepMs).unref();
   }
 
   /** Bytes that wait now. */

@@ -1,4 +1,5 @@
 import { type Ending, internalFault } from '../guard.ts';
+import { behindReads } from './behind-reads.ts';
 import { type InLine, Line } from './line.ts';
 
 export interface Expirable extends Ending, InLine<Expirable> {
@@ -33,10 +34,10 @@ export class Deadlines {
   #arm(ms: number): void {
     this.#armed = true;
     // What waits is an open socket, which keeps the process alive by itself; the timer often outlives it.
-    setTimeout(this.#ring, ms).unref();
+    setTimeout(this.#due, ms).unref();
   }
 
-  readonly #ring = (): void => {
+  readonly #due = behindReads(() => {
     try {
       this.#expireDue();
     } finally {
@@ -45,7 +46,7 @@ export class Deadlines {
       const { first } = this.#waiting;
       if (first !== null) this.#arm(Math.max(0, Math.ceil(first.since + this.#ms - performance.now())));
     }
-  };
+  });
 
   #expireDue(): void {
     const now = performance.now();

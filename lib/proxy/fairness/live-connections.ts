@@ -4,6 +4,7 @@ import { Roster, type Rostered } from '../../roster.ts';
 import { eachGuarded, guarded, internalFault } from '../guard.ts';
 import type { LimitName, Limits } from '../limits.ts';
 import type { Recorder } from '../recorder.ts';
+import { behindReads } from './behind-reads.ts';
 import { type Count, OwnCount } from './count.ts';
 import { type InLine, Line } from './line.ts';
 import { type Source, Sources } from './sources.ts';
@@ -96,7 +97,7 @@ export class LiveConnections {
     this.#recorder = recorder;
     this.#counts = counts;
     const sweep = guarded('looking at the connections', null, () => this.#sweepSome());
-    this.#sweeper = setInterval(sweep, sweepMs).unref();
+    this.#sweeper = setInterval(behindReads(sweep), sweepMs).unref();
   }
 
   get size(): number {

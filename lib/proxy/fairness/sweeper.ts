@@ -1,4 +1,5 @@
 import { type Ending, eachGuarded, guarded, internalFault } from '../guard.ts';
+import { behindReads } from './behind-reads.ts';
 
 /** Milliseconds between looks at deadlines; they are late by up to this much. */
 const sweepMs = 1000;
@@ -31,7 +32,7 @@ export class Sweeper {
       }
       eachGuarded(where, members, (member) => member.sweep(nowMs));
     };
-    this.#timer = setInterval(guarded(where, null, sweep), sweepMs).unref();
+    this.#timer = setInterval(behindReads(guarded(where, null, sweep)), sweepMs).unref();
   }
 
   close(): void {

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { behindReads } from '../../fairness/behind-reads.ts';
 import { guarded, internalFault } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import type { Endpoint } from '../../upstream/endpoint.ts';
@@ -60,6 +61,7 @@ export class SessionAttempt {
     const startedAt = performance.now();
     // An app that speaks no HTTP/2, or has stopped to work, never sends SETTINGS: they belong to connecting.
     const late = guarded('a wait for SETTINGS of the app', null, () => {
+      if (this.#timer === null) return;
       this.#owner.attemptFailed(connectTimedOut(endpoint));
       this.session?.destroy();
     });
@@ -70,7 +72,7 @@ export class SessionAttempt {
         return;
       }
       this.session = this.#owner.sessionOf(socket);
-      this.#timer = setTimeout(late, Math.max(0, connectTimeoutMs - (performance.now() - startedAt)));
+      this.#timer = setTimeout(behindReads(late), Math.max(0, connectTimeoutMs - (performance.now() - startedAt)));
     };
     const { admitted } = this.audience;
     this.#pending = upstreams.connect(admitted, endpoint, 'sessions', connected, onread, this.isExtra);
@@ -79,6 +81,7 @@ export class SessionAttempt {
   /** It has come to its end, whichever. */
   settled(): void {
     clearTimeout(this.#timer ?? undefined);
+    this.#timer = null;
   }
 
   /** Nobody wants it any more. A session that there is by now is another's to end. */

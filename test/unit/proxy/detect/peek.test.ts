@@ -3,6 +3,7 @@ import t from 'tap';
 import { type Peek, type Peeked, peek, putBack } from '../../../../lib/proxy/detect/peek.ts';
 import { longRead, turn } from '../../../../lib/proxy/fairness/turn.ts';
 import type { FirstReader } from '../../../../lib/proxy/incoming.ts';
+import { until } from '../../../support/until.ts';
 
 const nothing = Buffer.alloc(0);
 const untilX = (bytes: Buffer): string | undefined => (bytes.includes('x') ? bytes.toString() : undefined);
@@ -162,15 +163,18 @@ t.test('it ends once, though its deadline comes while what was long still waits 
     const began = performance.now();
     peek({ socket: stream }, nothing, 40, untilX, (end) => void ends.push(end.kind));
     await new Promise((resolve) => setTimeout(resolve, 5));
-    // The rest of this turn is another's, and the next one's begins behind the deadline.
+    // The rest of this turn is another's, and so is all of the next one, which begins behind the deadline.
     turn.mayWork();
     work(3);
     turn.later(() => work(50 - (performance.now() - began)));
+    turn.later(() => work(3));
     const after = Promise.withResolvers<void>();
     stream.write('a'.repeat(longRead) + last);
     await new Promise((resolve) => setImmediate(resolve));
     turn.later(after.resolve);
     await after.promise;
+    await until('its end', () => ends.length > 0);
+    await new Promise((resolve) => setImmediate(resolve));
     t.same(ends, [kind], name);
     stream.destroy();
   }

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import t from 'tap';
 import { peek } from '../../../../lib/proxy/detect/peek.ts';
@@ -55,6 +57,31 @@ t.test('one that adds another while it expires', async (t) => {
   deadlines.add(waiting(() => order.push('second')));
   await until('all three', () => order.length === 3);
   t.same(order, ['first', 'second', 'third']);
+});
+
+t.test('what came while the process stood still is in time', async (t) => {
+  const connected = Promise.withResolvers<Socket>();
+  const server = createServer((socket) => connected.resolve(socket)).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  t.teardown(() => {
+    client.destroy();
+    server.close();
+  });
+  const socket = await connected.promise;
+  const seen = Promise.withResolvers<string>();
+  peek(
+    { socket },
+    Buffer.alloc(0),
+    50,
+    (bytes) => bytes.toString(),
+    (result) => seen.resolve(result.kind),
+  );
+  socket.resume();
+  // Written by the system at once.
+  client.write('x');
+  for (const until = performance.now() + 200; performance.now() < until; );
+  t.equal(await seen.promise, 'seen');
 });
 
 t.test('a fault while first bytes are looked at ends the connection that it belongs to', async (t) => {
