@@ -22,6 +22,7 @@ import type { ConnectionScope, HandshakeFailure, Recorder, TransportScope, Unkno
 import type { SocketEnd } from './socket-calls.ts';
 import { forwardTcp } from './tcp/forward.ts';
 import type { Handshake } from './tls/handshake.ts';
+import { renewListeners } from './tls/node-tls.ts';
 import type { PeerSession } from './tls/peer-session.ts';
 import type { AlpnPreference, TlsTermination } from './tls/termination.ts';
 import type { Upstreams } from './upstream/upstreams.ts';
@@ -201,7 +202,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
       const { endpoint } = destination;
       const application = tls.application(this.#services.upstreams, endpoint, sourceOf(this.ip));
       this.#secured = { kind: 'app-in-tls', endpoint, application };
-      tls.termination.accept(this.socket, unread, hello, 'http/1.1', done);
+      tls.termination.accept(this.socket, this.ip.text, unread, hello, 'http/1.1', done);
     };
     const failed = (error: unknown): void => internalFault('TLS for probes', this, error);
     this.#services.probeTls().then(guarded('TLS for probes', this, accept), failed);
@@ -288,6 +289,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
   /** It carries something from now on. */
   #settle(stream: Incoming): void {
     this.#services.live.settled(this);
+    if (this.#decrypted !== null) for (const { socket } of [this.incoming, this.#decrypted]) renewListeners(socket);
     const hasIdentity = clientId(this.#facts.client) !== null;
     this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, this.#session, this);
   }

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { ClientTls } from '../client.ts';
+import type { IpAddress } from '../ip.ts';
 import { now } from '../moment.ts';
 import type { ConnectionProbes, PortPolicy } from '../policy/decision.ts';
 import { type ClientHello, type HelloResult, HelloScan, handshakeRecord, notTls } from './detect/client-hello.ts';
@@ -19,6 +20,8 @@ export interface Unrecognized extends Ending {
   readonly incoming: Incoming;
   /** What it is as a stream; it need not be one. */
   readonly socket: Socket;
+  /** Of the client. */
+  readonly ip: IpAddress;
   /** Milliseconds for the first bytes. */
   readonly detectTimeoutMs: number;
   /** Policy is read anew at each step: it may have changed while we waited for bytes. */
@@ -165,7 +168,8 @@ function takeHello(connection: Unrecognized, bytes: Buffer, hello: ClientHello, 
     const alpn = socket.alpnProtocol === false ? null : socket.alpnProtocol;
     recognizePlain(connection, decrypted, nothing, { kind: 'mesh', identity }, alpn);
   };
-  termination.accept(connection.socket, bytes, hello, prefer, guarded('a TLS handshake', connection, established));
+  const done = guarded('a TLS handshake', connection, established);
+  termination.accept(connection.socket, connection.ip.text, bytes, hello, prefer, done);
 }
 
 /** Who configures an identity expects TLS to end here. Where the port's TLS is declared to be the app's, nothing is odd. */

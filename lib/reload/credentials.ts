@@ -138,7 +138,7 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
   return {
     kind: 'usable',
     credentials: Object.freeze({
-      secureContext: tls.createSecureContext(secureContextOptions(chain, key, anchors)),
+      secureContext: tls.createSecureContext(secureContextOptions(chain, key, anchors, context.now)),
       names: Object.freeze(names),
       anchorIds: Object.freeze(anchors.map(({ fingerprint256 }) => fingerprint256)),
       endOfChain: (certificate: X509Certificate, issuers: readonly X509Certificate[]) =>
@@ -166,9 +166,12 @@ function secureContextOptions(
   chain: readonly X509Certificate[],
   key: KeyObject,
   anchors: readonly X509Certificate[],
+  now: Date,
 ): tls.SecureContextOptions {
   return {
-    cert: chain.map((certificate) => certificate.toString()).join(''),
+    cert: sentChain(chain, anchors, now)
+      .map((certificate) => certificate.toString())
+      .join(''),
     key: key.export({ type: 'pkcs8', format: 'pem' }),
     ca: anchors.map((anchor) => anchor.toString()),
     // An issuer in the bundle is an anchor in its own right, as for Linkerd, even where its root is absent.
@@ -181,6 +184,28 @@ function secureContextOptions(
     // A session that came back without one, if any did, would be an error in OpenSSL.
     sessionIdContext: 'sallyport',
   };
+}
+
+/**
+ * What clients are sent. To a certificate that comes alone OpenSSL would look for the issuer among the anchors, verify the
+ * signature and send both, in each handshake; here that is done once.
+ */
+function sentChain(
+  chain: readonly X509Certificate[],
+  anchors: readonly X509Certificate[],
+  now: Date,
+): readonly X509Certificate[] {
+  const [leaf, ...intermediates] = chain;
+  if (leaf === undefined || intermediates.length > 0) return chain;
+  const issuers = anchors.filter(
+    (anchor) =>
+      anchor.fingerprint256 !== leaf.fingerprint256 &&
+      now >= anchor.validFromDate &&
+      leaf.checkIssued(anchor) &&
+      leaf.verify(anchor.publicKey),
+  );
+  const [longest] = issuers.sort((one, other) => other.validToDate.getTime() - one.validToDate.getTime());
+  return longest === undefined ? chain : [leaf, longest];
 }
 
 /** All certificates of a PEM file; text between the blocks is allowed, a broken block or none at all is a fault. */

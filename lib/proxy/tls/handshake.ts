@@ -80,6 +80,7 @@ export class ServerHandshake implements Expirable {
   #isPassed = false;
 
   /**
+   * @param address the client's.
    * @param unread the client's first bytes, which have been read from the socket; it is paused.
    * @param alpn as the protocol lists them (RFC 7301 section 3.1); null: none is agreed on.
    * @param done called once.
@@ -87,6 +88,7 @@ export class ServerHandshake implements Expirable {
   constructor(
     services: HandshakeServices,
     socket: Socket,
+    address: string,
     unread: Buffer,
     alpn: Buffer | null,
     done: (result: Handshake) => void,
@@ -100,7 +102,7 @@ export class ServerHandshake implements Expirable {
     socket.once('close', this.#onVanished);
     // Read before TLS begins, the end is the socket's, and behind that TLS's.
     socket.once('end', this.#onEnd);
-    services.turns.add(socket.remoteAddress ?? '', socket, () => this.#begin());
+    services.turns.add(address, socket, () => this.#begin());
   }
 
   #begin(): void {
@@ -203,11 +205,13 @@ export class ServerHandshake implements Expirable {
     this.#isPassed = true;
     this.#socket.removeListener('close', this.#onVanished);
     this.#socket.removeListener('end', this.#onEnd);
-    if (this.#secure !== null) {
-      this.#secure.on('error', ignore);
-      this.#secure.removeListener('error', this.#onError);
-      this.#secure.removeListener('end', this.#onEnd);
+    const secure = this.#secure;
+    secure?.removeListener('error', this.#onError);
+    secure?.removeListener('end', this.#onEnd);
+    try {
+      this.#done(result);
+    } finally {
+      if (secure?.listenerCount('error') === 0) secure.on('error', ignore);
     }
-    this.#done(result);
   }
 }

@@ -15,6 +15,8 @@ interface TlsInternals {
   _releaseControl?(): boolean;
   /** While it is true, HTTP/2 of Node waits for an event that only a client's socket has. */
   secureConnecting?: boolean;
+  /** Its listeners: a function for each event, or an array of them. */
+  _events?: Record<string | symbol, unknown>;
 }
 
 const internalsOf = (socket: TLSSocket): TlsInternals => socket as unknown as TlsInternals;
@@ -41,6 +43,34 @@ export function releaseTls(socket: TLSSocket): void {
 export function leaveOutListeners(secure: TLSSocket, accepted: Socket): void {
   for (const listener of secure.rawListeners('newListener')) secure.removeListener('newListener', asListener(listener));
   for (const listener of accepted.rawListeners('connect')) accepted.removeListener('connect', asListener(listener));
+  const internals = internalsOf(secure);
+  const { _events: events } = internals;
+  if (events !== undefined) internals._events = shaped(events);
+}
+
+/**
+ * Node listens to a TLS socket before it is a stream, and its listeners are a table then, of half a kilobyte. In a stream's
+ * they are an object, whose properties all of them share, as here: the events that we heed are named once.
+ */
+function shaped(events: Readonly<Record<string | symbol, unknown>>): Record<string | symbol, unknown> {
+  const made: Record<string | symbol, unknown> = {
+    close: undefined,
+    error: undefined,
+    end: undefined,
+    data: undefined,
+    drain: undefined,
+    secure: undefined,
+  };
+  for (const type of Reflect.ownKeys(events)) if (events[type] !== undefined) made[type] = events[type];
+  return made;
+}
+
+/** For two listeners of its end: where there were three for a while, their array has room for twenty. */
+export function renewListeners(socket: Socket): void {
+  const last = socket.rawListeners('close').at(-1);
+  if (last === undefined) return;
+  socket.removeListener('close', asListener(last));
+  socket.on('close', asListener(last));
 }
 
 const asListener = (listener: unknown): (() => void) => listener as () => void;

@@ -74,11 +74,13 @@ export class TlsTermination {
 
   /**
    * @param socket the raw connection, paused.
+   * @param address the client's.
    * @param unread all that has been read of it: the ClientHello, and what may follow.
    * @param done called once.
    */
   accept(
     socket: Socket,
+    address: string,
     unread: Buffer,
     hello: ClientHello,
     prefer: AlpnPreference,
@@ -86,7 +88,7 @@ export class TlsTermination {
   ): void {
     // A name list without overlap would be answered with a fatal alert, so unknown offers get no ALPN at all.
     const offersKnown = hello.alpn.includes('h2') || hello.alpn.includes('http/1.1');
-    new ServerHandshake(this.#services, socket, unread, offersKnown ? offered[prefer] : null, done);
+    new ServerHandshake(this.#services, socket, address, unread, offersKnown ? offered[prefer] : null, done);
   }
 
   /**

@@ -139,7 +139,7 @@ async function stage(t: Test): Promise<Stage> {
       const result = parseClientHello(bytes);
       if (result.kind !== 'hello') throw new Error('a whole hello was sent');
       socket.pause();
-      termination.accept(socket, bytes, result.hello, 'http/1.1', (handshake) => ended.push(handshake));
+      termination.accept(socket, '127.0.0.1', bytes, result.hello, 'http/1.1', (handshake) => ended.push(handshake));
     });
   });
   t.teardown(() => {

@@ -1,4 +1,5 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { once } from 'node:events';
 import http from 'node:http';
 import { createRequire } from 'node:module';
 import net from 'node:net';
@@ -7,7 +8,13 @@ import t from 'tap';
 import { listen } from '../../../lib/proxy/accept/listener.ts';
 import { queuedBytes } from '../../../lib/proxy/node-handles.ts';
 import { checkNode, latin1Slice, takeFeed } from '../../../lib/proxy/node-internals.ts';
-import { checkTls, feedTls, verifyErrorOf } from '../../../lib/proxy/tls/node-tls.ts';
+import {
+  checkTls,
+  feedTls,
+  leaveOutListeners,
+  renewListeners,
+  verifyErrorOf,
+} from '../../../lib/proxy/tls/node-tls.ts';
 import { testCertificate } from '../../support/certificates.ts';
 
 /** The class of all handles of TCP sockets and listeners. */
@@ -173,6 +180,30 @@ t.test('what a socket has queued: nothing where it has no handle, and TLS socket
   t.equal(queuedBytes(secure), 0);
   secure.on('error', () => {}).destroy();
   raw.on('error', () => {}).destroy();
+});
+
+t.test('listeners of TLS are those that there were, in their order', async (t) => {
+  const raw = new net.Socket();
+  const secure = new tls.TLSSocket(raw, { isServer: true, secureContext: tls.createSecureContext() });
+  const heard: string[] = [];
+  secure.on('session', () => heard.push('session'));
+  const before = new Map(secure.eventNames().map((type) => [type, secure.rawListeners(type)]));
+  leaveOutListeners(secure, raw);
+  for (const [type, listeners] of before) {
+    if (type !== 'newListener') t.same(secure.rawListeners(type), listeners, String(type));
+  }
+  t.same([secure.listenerCount('newListener'), raw.listenerCount('connect')], [0, 0]);
+  secure.once('secure', () => heard.push('once'));
+  for (const type of ['secure', 'secure', 'session']) secure.emit(type);
+  t.same(heard, ['once', 'session']);
+  secure.once('close', () => heard.push('first')).once('close', () => heard.push('second'));
+  const closing = secure.rawListeners('close');
+  renewListeners(secure);
+  t.same(secure.rawListeners('close'), closing);
+  const closed = once(secure, 'close');
+  secure.destroy();
+  await closed;
+  t.same(heard.slice(2), ['first', 'second']);
 });
 
 t.test('what TLS takes that ends here is looked for', async (t) => {

@@ -1,5 +1,6 @@
 import { PassThrough } from 'node:stream';
 import t from 'tap';
+import { parseIp } from '../../../lib/ip.ts';
 import type { PortPolicy, PortProtocol } from '../../../lib/policy/decision.ts';
 import type { FirstReader } from '../../../lib/proxy/incoming.ts';
 import { recognize, type Unrecognized } from '../../../lib/proxy/recognize.ts';
@@ -34,9 +35,10 @@ t.test('policy of the moment says what is agreed on with a client that took its 
       policy: () => ({ protocol }) as PortPolicy,
       probes: () => ({ silence: false, tls: false }),
       mayHandshake: () => true,
+      ip: parseIp('127.0.0.1'),
       termination: () => ({
         names: new Set([name]),
-        accept: (_socket: unknown, _bytes: unknown, _hello: unknown, prefer: unknown) => void preferred.push(prefer),
+        accept: (...given: unknown[]) => void preferred.push(given[4]),
       }),
     };
     recognize(connection as unknown as Unrecognized);

@@ -1,10 +1,13 @@
 /** Credentials are accepted exactly where a handshake with them succeeds; what they are made of is tried for real. */
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { duplexPair } from 'node:stream';
 import tls from 'node:tls';
 import t from 'tap';
+import { createAuthority } from '../../../certs/authority.ts';
 import { CredentialsUnusable, createCredentialSource } from '../../../lib/reload/credential-source.ts';
 import { type CredentialsResult, verifyCredentials } from '../../../lib/reload/credentials.ts';
 import { testCertificate } from '../../support/certificates.ts';
@@ -69,6 +72,32 @@ async function handshakes(result: CredentialsResult, { cert, key }: { cert: stri
     server.close();
   }
 }
+
+t.test('a certificate that comes alone is sent with the anchor that issued it', async (t) => {
+  const own = testCertificate({ dnsNames: ['web.example'] });
+  const other = createAuthority({ commonName: 'another anchor', days: 1 });
+  const bytes = { cert: own.certificatePem, key: own.keyPem };
+  const rows = [
+    { name: 'one anchor' },
+    { name: 'one of two', trustAnchors: other.certificatePem + own.trustAnchorsPem },
+    { name: 'the file has it as well', cert: own.certificatePem + own.trustAnchorsPem },
+  ];
+  for (const { name, ...row } of rows) {
+    const given = { trustAnchors: own.trustAnchorsPem, ...bytes, ...row };
+    const result = verifyCredentials(files, given, { now: new Date(), generation: 1 });
+    if (result.kind === 'faulty') throw new Error(JSON.stringify(result.faults));
+    const [ours, theirs] = duplexPair();
+    const { secureContext } = result.credentials;
+    const server = new tls.TLSSocket(ours, { isServer: true, secureContext });
+    const client = tls.connect({ socket: theirs, servername: 'web.example', ca: own.trustAnchorsPem });
+    t.teardown(() => [client, server].map((each) => each.destroy()));
+    await within('the handshake', 10_000, once(client, 'secureConnect'));
+    const sent = client.getPeerX509Certificate();
+    t.same(sent?.raw, own.der, name);
+    t.match(sent?.issuerCertificate?.toString(), own.trustAnchorsPem.trim(), name);
+    t.equal(sent?.issuerCertificate?.issuerCertificate, undefined, name);
+  }
+});
 
 t.test('what is no certificate, and no file, is named, and keeps the last good one', async (t) => {
   const folder = temporaryFolder(t);
