@@ -1,6 +1,5 @@
 import { Socket } from 'node:net';
 import { systemErrorCode } from '../errors/coded-error.ts';
-import { awaitReadable, forgetReadable } from './first-reads.ts';
 import { internalFault } from './guard.ts';
 import { type AcceptedHandle, descriptorOf, type MakeHandle, type MakeStream } from './node-handles.ts';
 import { stopFirstRead, tellFirstRead } from './node-streams.ts';
@@ -212,27 +211,10 @@ export class Incoming {
 
   /** Waits for what comes, and reads it. @returns false where that takes a stream, or it is closed. */
   awaitFirst(reader: FirstReader): boolean {
-    const fd = this.#bareDescriptor;
-    if (fd === null || !(awaitReadable(fd, this) || this.#awaitByHandle())) return false;
+    this.#becomeKnown();
+    if (this.#handle === null || !tellFirstRead(this.#handle, this)) return false;
     this.#reader = reader;
     return true;
-  }
-
-  #awaitByHandle(): boolean {
-    this.#becomeKnown();
-    return this.#handle !== null && tellFirstRead(this.#handle, this);
-  }
-
-  /** There is something to read, or it has ended. */
-  readable(): void {
-    const reader = this.#reader;
-    if (reader === null) return;
-    const bytes = this.receive();
-    // Whether that is its end, the handle says.
-    if (bytes.length === 0 && this.#awaitByHandle()) return;
-    this.#reader = null;
-    if (bytes.length > 0) reader.came(bytes);
-    else reader.streamed();
   }
 
   #becomeKnown(): void {
@@ -241,10 +223,7 @@ export class Incoming {
 
   /** Nobody waits for what comes first any more. */
   forgetFirst(): void {
-    if (this.#reader !== null && this.#handle !== null) {
-      forgetReadable(this.#handle.fd);
-      stopFirstRead(this.#handle);
-    }
+    if (this.#reader !== null && this.#handle !== null) stopFirstRead(this.#handle);
     this.#reader = null;
   }
 
@@ -293,7 +272,6 @@ export class Incoming {
     const handle = this.#handle;
     if (handle === null) return;
     const reader = this.#reader;
-    if (reader !== null) forgetReadable(handle.fd);
     this.#reader = null;
     this.#handle = null;
     handle.close();

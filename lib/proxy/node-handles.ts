@@ -130,24 +130,6 @@ export function letFewWait(server: net.Server): boolean {
   return handleOf(server)?.listen?.(1) === 0;
 }
 
-/**
- * Has the event loop call whenever a descriptor can be read, whatever it is of. A handle that has no room to read into
- * says so instead of reading. It does not keep the process alive.
- *
- * @returns false where Node does not let us.
- */
-export function tellReadable(fd: number, make: MakeHandle, tell: () => void): boolean {
-  const handle: (AcceptedHandle & Partial<Handle> & { unref?(): void }) | null = make(fd);
-  if (handle?.useUserBuffer === undefined || handle.readStart === undefined || handle.unref === undefined) {
-    handle?.close();
-    return false;
-  }
-  handle.useUserBuffer(Buffer.alloc(0));
-  Object.assign(handle, { onread: () => void tell() });
-  handle.unref();
-  return handle.readStart() === 0;
-}
-
 /** Whether a listener's handle has that callback. Its source says so. */
 export function givesHandles(): boolean {
   return String(Reflect.get(net.Server.prototype, '_listen2')).includes('this._handle.onconnection = ');

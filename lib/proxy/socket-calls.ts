@@ -37,9 +37,6 @@ interface Calls {
   recv(fd: number, bytes: Buffer, length: number, flags: number): number;
   send(fd: number, bytes: Buffer, length: number, flags: number): number;
   poll(polled: Buffer, count: number, timeoutMs: number): number;
-  epoll_create1(flags: number): number;
-  epoll_ctl(epoll: number, operation: number, fd: number, event: Buffer): number;
-  epoll_wait(epoll: number, events: Buffer, most: number, timeoutMs: number): number;
 }
 
 const SOL_IP = 0;
@@ -52,11 +49,6 @@ const AF_INET = 2;
 const AF_INET6 = 10;
 const POLLIN = 0x1;
 const POLLRDHUP = 0x2000;
-const EPOLLIN = 0x1;
-const EPOLLRDHUP = 0x2000;
-const EPOLLONESHOT = 0x4000_0000;
-const EPOLL_CTL_ADD = 1;
-const EPOLL_CLOEXEC = 0x80000;
 const MSG_PEEK = 0x2;
 const MSG_DONTWAIT = 0x40;
 const MSG_NOSIGNAL = 0x4000;
@@ -71,11 +63,6 @@ const length = Buffer.allocUnsafeSlow(4);
 const one = int(1, Buffer.allocUnsafeSlow(4));
 /** A `pollfd`. */
 const polled = Buffer.alloc(8);
-/** An `epoll_event` is packed on x86 alone: how long it is, and where in it its descriptor. */
-const [eventBytes, fdAt] = process.arch === 'x64' || process.arch === 'ia32' ? [12, 4] : [16, 8];
-const watched = Buffer.alloc(eventBytes);
-/** Of one look. */
-const events = Buffer.alloc(64 * eventBytes);
 
 function int(value: number, into: Buffer): Buffer {
   if (isLittle) into.writeInt32LE(value);
@@ -105,9 +92,6 @@ export function loadSocketCalls(): void {
     recv: libc.func('int64_t recv(int fd, void *bytes, uint64_t length, int flags)'),
     send: libc.func('int64_t send(int fd, void *bytes, uint64_t length, int flags)'),
     poll: libc.func('int poll(void *polled, unsigned long count, int timeout)'),
-    epoll_create1: libc.func('int epoll_create1(int flags)'),
-    epoll_ctl: libc.func('int epoll_ctl(int epoll, int operation, int fd, void *event)'),
-    epoll_wait: libc.func('int epoll_wait(int epoll, void *events, int most, int timeout)'),
   };
 }
 
@@ -231,33 +215,6 @@ export function isQuiet(socket: Socket): boolean {
   if (isLittle) polled.writeInt16LE(POLLIN | POLLRDHUP, 4);
   else polled.writeInt16BE(POLLIN | POLLRDHUP, 4);
   return calls.poll(polled, 1, 0) === 0;
-}
-
-/** A descriptor that can be read once one of those can that `watchOnce` was asked to watch; null where there is none. */
-export function makeWatcher(): number | null {
-  const watcher = calls === null ? -1 : calls.epoll_create1(EPOLL_CLOEXEC);
-  return watcher < 0 ? null : watcher;
-}
-
-/** Until it can be read, has ended, or is closed; false where it cannot be watched. */
-export function watchOnce(watcher: number, fd: number): boolean {
-  if (calls === null) return false;
-  // The bit of ONESHOT is not the sign's.
-  if (isLittle) watched.writeUInt32LE(EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, 0);
-  else watched.writeUInt32BE(EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, 0);
-  if (isLittle) watched.writeInt32LE(fd, fdAt);
-  else watched.writeInt32BE(fd, fdAt);
-  return calls.epoll_ctl(watcher, EPOLL_CTL_ADD, fd, watched) === 0;
-}
-
-/** Those of the watched that can be read now, each once; of many some. */
-export function readableNow(watcher: number): readonly number[] {
-  const count = calls === null ? 0 : calls.epoll_wait(watcher, events, events.length / eventBytes, 0);
-  const readable: number[] = [];
-  for (let at = fdAt; at < count * eventBytes; at += eventBytes) {
-    readable.push(isLittle ? events.readInt32LE(at) : events.readInt32BE(at));
-  }
-  return readable;
 }
 
 /** As what is written behind `holdBack`, without waiting: how many bytes the kernel has taken; -1 where there is an error. */

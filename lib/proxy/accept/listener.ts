@@ -1,7 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import net from 'node:net';
 import { turn } from '../fairness/turn.ts';
-import { openFirstReads } from '../first-reads.ts';
 import { Incoming } from '../incoming.ts';
 import {
   type AcceptedHandle,
@@ -79,7 +78,6 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   });
   const isSet = inherited && setOnListener(server, keepAliveMs);
   const makeHandle = handleMaker(server);
-  openFirstReads(makeHandle);
   /** What has come beside the one that libuv has accepted, for as long as each is answered at once. */
   const acceptMore = (make: MakeStream): void => {
     for (let left = mostInTurn - 1; left > 0; left--) {

@@ -199,7 +199,7 @@ each('what comes first is waited for without a stream', async (t, accepted) => {
     bytesRead: number,
   ])[] = [
     ['bytes', ({ client }) => client.write('first'), ['came first'], 5],
-    ['many bytes', ({ client }) => client.write('x'.repeat(9000)), [`came ${'x'.repeat(4095)}`], 4095],
+    ['many bytes', ({ client }) => client.write('x'.repeat(9000)), [`came ${'x'.repeat(9000)}`], 9000],
     ['its end', ({ client }) => client.end(), ['ended'], 0],
     ['its reset', ({ client }) => client.resetAndDestroy(), ['ended'], 0],
     ['it is destroyed', ({ incoming }) => incoming.destroy(), ['follower ended', 'ended'], 0],
@@ -268,7 +268,7 @@ each('a connection that was accepted elsewhere is as bare, and as good a stream'
   t.equal(here.adopt(-1), null, 'what is no descriptor');
 });
 
-each('of a long first read the beginning is told, and the rest is the stream’s', async (t, accepted) => {
+each('a long first read is told as long as it was', async (t, accepted) => {
   for (const length of [4095, 4096, 32_767, 32_768, 50_000, 65_535, 65_536, 100_000]) {
     const { client, incoming } = await accepted(t, '');
     const sent = Buffer.alloc(length, 'x');
@@ -280,10 +280,6 @@ each('of a long first read the beginning is told, and the rest is the stream’s
     const came = await first.promise;
     t.equal(incoming.bytesRead, came.length, `${length}`);
     t.ok(came.length > 0 && came.length <= length && came.equals(sent.subarray(0, came.length)), `${came.length}`);
-    const parts = [came];
-    incoming.socket.on('data', (bytes: Buffer) => void parts.push(bytes));
-    await until('the rest', () => incoming.bytesRead === length);
-    t.ok(Buffer.concat(parts).equals(sent), `all of ${length}`);
   }
 });
 
