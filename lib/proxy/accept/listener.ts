@@ -11,7 +11,7 @@ import {
   setOnListener,
   takeHandles,
 } from '../node-handles.ts';
-import { acceptNow, waitingAt } from '../socket-calls.ts';
+import { type Accepted, acceptNow, waitingAt } from '../socket-calls.ts';
 
 /** Where to listen: at an address, or at what another thread has bound. */
 export type ListenAt =
@@ -112,10 +112,24 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     },
     async close() {
       if (inherited && letFewWait(server)) await acceptLast(server, () => arrivals);
+      const last = make === null ? [] : whoWaits(server);
       // Its callback would wait for the connections, too.
       server.close();
+      if (make !== null) for (const accepted of last) arrived(Incoming.ofDescriptor(accepted, makeHandle, make));
     },
   };
+}
+
+/** Accepts who has come since the last look: from here to the end of the listener there is no turn in which somebody can. */
+function whoWaits(server: net.Server): readonly Accepted[] {
+  const listening = descriptorOf(server);
+  const all: Accepted[] = [];
+  while (listening !== null && all.length < backlog) {
+    const accepted = acceptNow(listening);
+    if (accepted === null) break;
+    all.push(accepted);
+  }
+  return all;
 }
 
 /**
