@@ -28,10 +28,20 @@ const sweepMs = 1000;
 /** How many that have moved on are spared, at each want of room, before one is cut all the same: work must be bounded. */
 const maxSpared = 16;
 
+/** How many are looked at for one who holds more than `little`, and what of all that may wait is so little: a 256th. */
+const maxLooked = 16;
+const little = 1 / 256;
+
+/** What waits for one connection, over all of its streams. */
+export class Holding {
+  bytes = 0;
+}
+
 /**
  * What waits in memory for somebody slow, over all connections: it is bounded, and so is the time for which anything may
  * wait. Only those who are slow are counted; a peer that keeps up costs nothing. When there is too much, the one that has stood
- * still longest goes first, so that no number of stalled clients takes anything from the others.
+ * still longest goes first, so that no number of stalled clients takes anything from the others; but one whose connection holds
+ * next to nothing only behind those who hold more. A request may wait long for an app that the others keep busy.
  */
 export class BufferBudget {
   readonly #maxBytes: number;
@@ -67,6 +77,7 @@ export class BufferBudget {
   /** For `Stall` alone. */
   hold(stall: Stall, bytes: number, timed: boolean): void {
     this.#bytes += bytes - stall.bytes;
+    stall.holding.bytes += bytes - stall.bytes;
     stall.bytes = bytes;
     const line = !timed ? this.#untimed : bytes > 0 ? this.#timed : this.#awaited;
     if (stall.line !== line) {
@@ -81,6 +92,7 @@ export class BufferBudget {
   /** For `Stall` alone. */
   release(stall: Stall): void {
     this.#bytes -= stall.bytes;
+    stall.holding.bytes -= stall.bytes;
     stall.bytes = 0;
     stall.line?.remove(stall);
   }
@@ -97,17 +109,29 @@ export class BufferBudget {
 
   #makeRoom(): void {
     let left = maxSpared;
-    for (let first = this.#longest(); first !== null && this.#bytes > this.#maxBytes; first = this.#longest()) {
+    for (let first = this.#next(); first !== null && this.#bytes > this.#maxBytes; first = this.#next()) {
       if (left-- > 0 && this.#spare(first)) continue;
       this.#cut(first, 'max_buffered_bytes');
     }
   }
 
-  /** Of those for whom bytes wait. */
-  #longest(): Stall | null {
-    const [timed, untimed] = [this.#timed.first, this.#untimed.first];
-    if (timed === null || untimed === null) return timed ?? untimed;
-    return untimed.since < timed.since ? untimed : timed;
+  /**
+   * Of those for whom bytes wait the first who holds more than little; of the first few, where none of these does, the one who
+   * holds most. Null where none waits.
+   */
+  #next(): Stall | null {
+    let [timed, untimed] = [this.#timed.first, this.#untimed.first];
+    let most: Stall | null = null;
+    for (let looked = 0; looked < maxLooked; looked++) {
+      const isTimed = timed !== null && (untimed === null || timed.since <= untimed.since);
+      const next: Stall | null = isTimed ? timed : untimed;
+      if (next === null) return most;
+      if (next.holding.bytes > this.#maxBytes * little) return next;
+      if (most === null || next.holding.bytes > most.holding.bytes) most = next;
+      if (isTimed) timed = next.later;
+      else untimed = next.later;
+    }
+    return most;
   }
 
   /** A holder that has taken or sent anything since the last look goes to the end of the line. */
@@ -143,6 +167,7 @@ export class BufferBudget {
 /** One thing that can stand still: a connection, a stream. Made when it first does, and then kept. */
 export class Stall implements InLine<Stall> {
   readonly slow: Slow;
+  readonly holding: Holding;
   readonly #budget: BufferBudget;
   /** The rest is the budget's own. */
   bytes = 0;
@@ -153,9 +178,11 @@ export class Stall implements InLine<Stall> {
   earlier: Stall | null = null;
   later: Stall | null = null;
 
-  constructor(budget: BufferBudget, slow: Slow) {
+  /** @param holding of the connection, where other things of it can stand still, too. */
+  constructor(budget: BufferBudget, slow: Slow, holding = new Holding()) {
     this.#budget = budget;
     this.slow = slow;
+    this.holding = holding;
   }
 
   /** It stands still, as far as anybody has said. */

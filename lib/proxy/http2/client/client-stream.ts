@@ -309,7 +309,8 @@ export class ClientStream extends Stream implements Exchange {
     if (bytes === 0) {
       this.#contentStall?.release();
     } else if (!this.closed) {
-      this.#contentStall ??= new Stall(this.#home.session.budget, this);
+      const { budget, holding } = this.#home.session;
+      this.#contentStall ??= new Stall(budget, this, holding);
       this.#contentStall.hold(bytes, false);
     }
   }

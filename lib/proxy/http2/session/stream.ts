@@ -1,5 +1,5 @@
 import type { IpAddress } from '../../../ip.ts';
-import { type BufferBudget, type Slow, Stall, type StallLimit } from '../../fairness/buffer-budget.ts';
+import { type BufferBudget, type Holding, type Slow, Stall, type StallLimit } from '../../fairness/buffer-budget.ts';
 import { noTrailers, type Trailers } from '../message/trailers.ts';
 import { type FlowControl, StreamWindows } from './flow-control.ts';
 import { HeldBytes } from './held-bytes.ts';
@@ -16,6 +16,8 @@ export interface StreamHome {
   readonly flow: FlowControl;
   readonly streams: Pick<StreamTable<Stream>, 'isOpen' | 'remove'>;
   readonly budget: BufferBudget;
+  /** What waits for all of its streams. */
+  readonly holding: Holding;
   /** Whose connection it is; null for the app's. */
   readonly client: IpAddress | null;
   /** The connection is given up. */
@@ -234,7 +236,9 @@ export abstract class Stream implements Slow, Sending, Queued {
 
   /** For what waits for the peer. */
   protected get stall(): Stall {
-    this.#stall ??= new Stall(this.#home.budget, this);
+    const { budget, client, holding } = this.#home;
+    // What waits for the app waits on a connection that all clients share.
+    this.#stall ??= client === null ? new Stall(budget, this) : new Stall(budget, this, holding);
     return this.#stall;
   }
 

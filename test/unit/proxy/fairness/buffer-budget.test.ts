@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { BufferBudget, Stall, type StallLimit } from '../../../../lib/proxy/fairness/buffer-budget.ts';
+import { BufferBudget, Holding, Stall, type StallLimit } from '../../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
 
 /** Something slow that notes how it was cut, and moves when it is told to. */
@@ -10,9 +10,9 @@ class Peer {
   readonly stall: Stall;
   readonly #cuts: string[];
 
-  constructor(budget: BufferBudget, name: string, cuts: string[]) {
+  constructor(budget: BufferBudget, name: string, cuts: string[], holding?: Holding) {
     this.name = name;
-    this.stall = new Stall(budget, this);
+    this.stall = new Stall(budget, this, holding);
     this.#cuts = cuts;
   }
   progress(): number {
@@ -37,7 +37,7 @@ function stage(t: Test, maxBufferedBytes = 100, stallTimeoutMs = 1000) {
     { limitReached: (limit) => reached.push(limit) },
   );
   t.teardown(() => budget.close());
-  const peer = (name: string): Peer => new Peer(budget, name, cuts);
+  const peer = (name: string, holding?: Holding): Peer => new Peer(budget, name, cuts, holding);
   return { budget, reached, cuts, peer };
 }
 
@@ -60,6 +60,38 @@ t.test('over the budget, the one that has stood still longest goes first', async
   t.equal(budget.bytes, 30);
   t.equal(budget.size, 1);
 });
+
+t.test(
+  'who holds next to nothing goes behind those of one connection that holds more, and longest first where none does',
+  async (t) => {
+    const { budget, cuts, peer } = stage(t, 25_600);
+    const honest = peer('honest');
+    honest.stall.hold(100, false);
+    budget.sweep(performance.now() + 500);
+    const holding = new Holding();
+    const streams = Array.from({ length: 300 }, (_, i) => peer(`stream ${i}`, holding));
+    for (const { stall } of streams) stall.hold(90);
+    await turn();
+    t.equal(cuts.length, 17);
+    t.same(cuts.slice(0, 2), ['stream 0 max_buffered_bytes', 'stream 1 max_buffered_bytes']);
+    t.notOk(honest.stall.isCut);
+    t.equal(holding.bytes, budget.bytes - 100);
+    for (const { stall } of streams) stall.release();
+    t.equal(holding.bytes, 0);
+
+    cuts.length = 0;
+    for (const name of Array.from({ length: 256 }, (_, i) => `alone ${i}`)) peer(name).stall.hold(100);
+    await turn();
+    t.same(cuts, ['honest max_buffered_bytes']);
+
+    const again = stage(t, 25_600);
+    again.peer('least').stall.hold(50, false);
+    again.budget.sweep(performance.now() + 500);
+    for (const name of Array.from({ length: 256 }, (_, i) => `alone ${i}`)) again.peer(name).stall.hold(100);
+    await turn();
+    t.same(again.cuts, ['alone 0 max_buffered_bytes'], 'of those who hold little, one who holds more');
+  },
+);
 
 t.test('one that has moved since is spared, and none for ever', async (t) => {
   const { budget, cuts, peer } = stage(t);
