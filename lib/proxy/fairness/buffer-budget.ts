@@ -33,7 +33,7 @@ const maxLooked = 16;
 const little = 1 / 256;
 
 /** What waits for one connection, over all of its streams. */
-export class Holding {
+export class ConnectionHolding {
   bytes = 0;
 }
 
@@ -167,7 +167,7 @@ export class BufferBudget {
 /** One thing that can stand still: a connection, a stream. Made when it first does, and then kept. */
 export class Stall implements InLine<Stall> {
   readonly slow: Slow;
-  readonly holding: Holding;
+  readonly holding: ConnectionHolding;
   readonly #budget: BufferBudget;
   /** The rest is the budget's own. */
   bytes = 0;
@@ -179,7 +179,7 @@ export class Stall implements InLine<Stall> {
   later: Stall | null = null;
 
   /** @param holding of the connection, where other things of it can stand still, too. */
-  constructor(budget: BufferBudget, slow: Slow, holding = new Holding()) {
+  constructor(budget: BufferBudget, slow: Slow, holding = new ConnectionHolding()) {
     this.#budget = budget;
     this.slow = slow;
     this.holding = holding;

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { IpAddress } from '../../../ip.ts';
-import { type BufferBudget, Holding } from '../../fairness/buffer-budget.ts';
+import { type BufferBudget, ConnectionHolding } from '../../fairness/buffer-budget.ts';
 import { internalFault } from '../../guard.ts';
 import { endAfterLastBytes } from '../../last-bytes.ts';
 import { HpackDecoder } from '../hpack/decoder.ts';
@@ -25,7 +25,7 @@ export class Session<S extends Stream> implements Reader, StreamHome {
   readonly socket: Socket;
   readonly output: Output;
   readonly budget: BufferBudget;
-  readonly holding = new Holding();
+  readonly holding = new ConnectionHolding();
   readonly decoder: HpackDecoder;
   readonly streams = new StreamTable<S>();
   readonly peer: PeerSettings;

@@ -1,5 +1,11 @@
 import type { IpAddress } from '../../../ip.ts';
-import { type BufferBudget, type Holding, type Slow, Stall, type StallLimit } from '../../fairness/buffer-budget.ts';
+import {
+  type BufferBudget,
+  type ConnectionHolding,
+  type Slow,
+  Stall,
+  type StallLimit,
+} from '../../fairness/buffer-budget.ts';
 import { noTrailers, type Trailers } from '../message/trailers.ts';
 import { type FlowControl, StreamWindows } from './flow-control.ts';
 import { HeldBytes } from './held-bytes.ts';
@@ -17,7 +23,7 @@ export interface StreamHome {
   readonly streams: Pick<StreamTable<Stream>, 'isOpen' | 'remove'>;
   readonly budget: BufferBudget;
   /** What waits for all of its streams. */
-  readonly holding: Holding;
+  readonly holding: ConnectionHolding;
   /** Whose connection it is; null for the app's. */
   readonly client: IpAddress | null;
   /** The connection is given up. */

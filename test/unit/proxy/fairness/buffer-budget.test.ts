@@ -1,5 +1,10 @@
 import t, { type Test } from 'tap';
-import { BufferBudget, Holding, Stall, type StallLimit } from '../../../../lib/proxy/fairness/buffer-budget.ts';
+import {
+  BufferBudget,
+  ConnectionHolding,
+  Stall,
+  type StallLimit,
+} from '../../../../lib/proxy/fairness/buffer-budget.ts';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
 
 /** Something slow that notes how it was cut, and moves when it is told to. */
@@ -10,7 +15,7 @@ class Peer {
   readonly stall: Stall;
   readonly #cuts: string[];
 
-  constructor(budget: BufferBudget, name: string, cuts: string[], holding?: Holding) {
+  constructor(budget: BufferBudget, name: string, cuts: string[], holding?: ConnectionHolding) {
     this.name = name;
     this.stall = new Stall(budget, this, holding);
     this.#cuts = cuts;
@@ -37,7 +42,7 @@ function stage(t: Test, maxBufferedBytes = 100, stallTimeoutMs = 1000) {
     { limitReached: (limit) => reached.push(limit) },
   );
   t.teardown(() => budget.close());
-  const peer = (name: string, holding?: Holding): Peer => new Peer(budget, name, cuts, holding);
+  const peer = (name: string, holding?: ConnectionHolding): Peer => new Peer(budget, name, cuts, holding);
   return { budget, reached, cuts, peer };
 }
 
@@ -68,7 +73,7 @@ t.test(
     const honest = peer('honest');
     honest.stall.hold(100, false);
     budget.sweep(performance.now() + 500);
-    const holding = new Holding();
+    const holding = new ConnectionHolding();
     const streams = Array.from({ length: 300 }, (_, i) => peer(`stream ${i}`, holding));
     for (const { stall } of streams) stall.hold(90);
     await turn();

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type BufferBudget, Holding } from '../../../../../lib/proxy/fairness/buffer-budget.ts';
+import { type BufferBudget, ConnectionHolding } from '../../../../../lib/proxy/fairness/buffer-budget.ts';
 import { HpackDecoder } from '../../../../../lib/proxy/http2/hpack/decoder.ts';
 import { FloodLedger } from '../../../../../lib/proxy/http2/session/flood-ledger.ts';
 import { FlowControl } from '../../../../../lib/proxy/http2/session/flow-control.ts';
@@ -33,7 +33,7 @@ const limits = { grownStreamWindow: 1 << 18, connectionWindow: 1 << 20 };
 class Stage {
   readonly told: string[] = [];
   readonly budget = {} as BufferBudget;
-  readonly holding = new Holding();
+  readonly holding = new ConnectionHolding();
   readonly client = null;
   readonly lastAccepted = 0;
   readonly over = false;
