@@ -32,20 +32,23 @@ t.test('a ConfigMap volume: each file once, through its links', async (t) => {
 });
 
 t.test('a volume that is swapped while it is read: one generation, never two', async (t) => {
-  const volume = t.testdir({ '..1': { 'a.yaml': '1', 'b.yaml': '1' }, '..2': { 'a.yaml': '2', 'b.yaml': '2' } });
-  symlinkSync('..1', join(volume, '..data'));
+  const volume = t.testdir({ '..0': { 'a.yaml': '1', 'b.yaml': '1' } });
+  symlinkSync('..0', join(volume, '..data'));
   for (const name of ['a.yaml', 'b.yaml']) symlinkSync(`..data/${name}`, join(volume, name));
-  // One swap for each reading and no more, at any moment of it: a reader that is swapped against again and again gives up.
+  // One swap for each reading and no more, at any moment of it: a reader that is swapped against again and again gives up. Each
+  // generation has a name of its own, as the kubelet gives it: a swap there and back again within one reading shows nothing.
   const readings = new Int32Array(new SharedArrayBuffer(4));
   const swapper = new Worker(
-    `const { renameSync, symlinkSync } = require('node:fs');
+    `const { mkdirSync, renameSync, symlinkSync, writeFileSync } = require('node:fs');
      const { readings, volume } = require('node:worker_threads').workerData;
-     for (let swaps = 0, seen = 0; ; swaps++) {
+     for (let swaps = 1, seen = 0; ; swaps++) {
+       mkdirSync(volume + '/..' + swaps);
+       for (const name of ['a', 'b']) writeFileSync(volume + '/..' + swaps + '/' + name + '.yaml', swaps % 2 ? '2' : '1');
        Atomics.wait(readings, 0, seen);
        seen = Atomics.load(readings, 0);
        const until = performance.now() + Math.random();
        while (performance.now() < until);
-       symlinkSync('..' + (swaps % 2 ? 1 : 2), volume + '/..new');
+       symlinkSync('..' + swaps, volume + '/..new');
        renameSync(volume + '/..new', volume + '/..data');
      }`,
     { eval: true, workerData: { volume, readings } },
