@@ -12,8 +12,8 @@ import { json, summary, table } from './report.ts';
 import { type Scenario, scenarios } from './scenarios.ts';
 import { Workbench } from './workbench.ts';
 
-const help = `Usage: npm run bench -- [NAME…] [--rounds N] [--seconds S] [--requests N] [--quick] [--before FOLDER] [--json FILE]
-                     [--markdown FILE] [--install]
+const help = `Usage: npm run bench -- [NAME…] [--rounds N] [--seconds S] [--requests N] [--quick] [--beside NAME,…] [--before FOLDER]
+                     [--json FILE] [--markdown FILE] [--install]
 
 Measures Sallyport beside HAProxy, nginx and Caddy, each on one core, with the same rule. Without names: everything.
 
@@ -21,10 +21,11 @@ Scenarios:
 ${names(scenarios)}
 Micro benchmarks:
 ${names(microBenchmarks)}
-  --rounds N   measured rounds of each proxy, alternating (default 5)
-  --seconds S  length of each round, whole seconds (default 3)
+  --rounds N   measured rounds of each proxy, alternating (default 9)
+  --seconds S  length of each round, whole seconds (default 2)
   --requests N how many growth asks (default 1000000)
   --quick      two rounds of one second, and smaller micro benchmarks: to see that everything works
+  --beside NAME,…  beside these alone, of haproxy, nginx and caddy
   --before FOLDER  beside another checkout of Sallyport alone (packages installed there): what a change did
   --json FILE  writes everything measured, round by round
   --markdown FILE  writes the tables of benchmarks/README.md
@@ -61,6 +62,7 @@ function parse(args: readonly string[]): Options | 'help' {
       seconds: { type: 'string' },
       requests: { type: 'string' },
       quick: { type: 'boolean', default: false },
+      beside: { type: 'string' },
       before: { type: 'string' },
       json: { type: 'string' },
       markdown: { type: 'string' },
@@ -73,17 +75,30 @@ function parse(args: readonly string[]): Options | 'help' {
   for (const name of positionals) {
     if (!known.includes(name)) throw new UsageError(`no scenario ${name}; there are ${known.join(', ')}`);
   }
+  if (values.before !== undefined && values.beside !== undefined)
+    throw new UsageError('--before compares two checkouts alone: leave out --beside');
   return {
     names: positionals.length === 0 ? known : positionals,
-    rounds: wholeNumber('rounds', values.rounds ?? (values.quick ? '2' : '5')),
-    seconds: wholeNumber('seconds', values.seconds ?? (values.quick ? '1' : '3')),
+    rounds: wholeNumber('rounds', values.rounds ?? (values.quick ? '2' : '9')),
+    seconds: wholeNumber('seconds', values.seconds ?? (values.quick ? '1' : '2')),
     requests: values.requests === undefined ? null : wholeNumber('requests', values.requests, 9),
     quick: values.quick,
-    peers: values.before === undefined ? everyPeer : [before(checkoutAt(values.before)), sallyport],
+    peers: values.before === undefined ? besides(values.beside) : [before(checkoutAt(values.before)), sallyport],
     json: values.json ?? null,
     markdown: values.markdown ?? null,
     install: values.install,
   };
+}
+
+/** @throws UsageError for a proxy that there is not. */
+function besides(list: string | undefined): readonly Peer[] {
+  if (list === undefined) return everyPeer;
+  const wanted = list.split(',');
+  const others = everyPeer.filter(({ name }) => name !== sallyport.name);
+  const unknown = wanted.find((name) => !others.some((peer) => peer.name === name));
+  if (unknown !== undefined)
+    throw new UsageError(`--beside: no ${unknown || 'name'}; there are ${others.map(({ name }) => name).join(', ')}`);
+  return [sallyport, ...others.filter(({ name }) => wanted.includes(name))];
 }
 
 function checkoutAt(folder: string): string {

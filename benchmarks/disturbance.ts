@@ -22,8 +22,8 @@ export function counted<Each extends Measured>(rounds: readonly Each[]): readonl
 }
 
 /**
- * Why these rounds tell more about the machine than about the proxy; null where they do not. A ratio of such figures is
- * not to be printed. No rounds at all say nothing, either.
+ * Why these rounds tell more about the machine than about the proxy; null where they do not. What is compared is pairs of
+ * rounds (`paired.ts`), whose ratio can hold where the figures do not. No rounds at all say nothing, either.
  */
 export function disturbance(rounds: readonly Measured[]): string | null {
   if (rounds.length === 0) return 'nothing was measured';

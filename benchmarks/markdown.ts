@@ -1,6 +1,6 @@
 import type { ContenderResult, ScenarioResult } from './measure.ts';
 import type { MicroBenchmark, MicroResult } from './micro/micro.ts';
-import { fixed, grouped, ratios, shownLatency, shownRatio } from './report.ts';
+import { fixed, grouped, ratios, shownBounds, shownLatency, shownRatio } from './report.ts';
 
 const peers = ['sallyport', 'haproxy', 'nginx', 'caddy'] as const;
 
@@ -33,7 +33,7 @@ function scenarioTable(results: readonly ScenarioResult[]): string {
     return [
       result.scenario.name,
       ...peers.map((name) => fixed(of(name)?.median.cpuMicrosPerUnit ?? null, 1)),
-      `**${shownRatio(ratio?.cpuToHaproxy ?? null)}**`,
+      shownBounds(ratio?.cpuToHaproxy ?? null),
       shownRatio(ratio?.cpuToCaddy ?? null),
       both((each) => grouped(each?.median.unitsPerSecond ?? null)),
       both(p99),

@@ -43,7 +43,7 @@ export interface ContenderResult {
   readonly rounds: readonly Round[];
   /** Of the rounds that nothing disturbed, where these are at least half. */
   readonly median: Round;
-  /** Why no ratio of its figures is worth anything; null where they are. */
+  /** Why its figures tell more about the machine; null where they do not. */
   readonly disturbance: string | null;
   readonly peakResidentBytes: number | null;
 }
@@ -85,7 +85,8 @@ export async function measure(bench: Workbench, scenario: Scenario, options: Mea
   const isMissing = (): boolean =>
     running.some(({ rounds, pid }) => pid !== null && rounds.filter(isClean).length < options.rounds);
   for (let round = 0; round <= options.rounds || (round <= 2 * options.rounds && isMissing()); round++) {
-    for (const one of running) {
+    // Every other round the other way about: what grows or fades in a round favours nobody.
+    for (const one of round % 2 === 0 ? running : running.toReversed()) {
       const what = round === 0 ? 'warm-up' : `round ${round}/${options.rounds}`;
       options.progress(`${scenario.name}: ${what}, ${one.contender}`);
       const result = await blaming(one.contender, scenario, () => oneRound(bench, scenario, one, options.seconds));

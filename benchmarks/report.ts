@@ -1,9 +1,10 @@
 import type { MachineFacts } from './machine.ts';
 import type { Contender, ContenderResult, ScenarioResult } from './measure.ts';
+import { cpuRatio, type PairedRatio, pairedRatio, pairsOf, rateRatio } from './paired.ts';
 import { linkerdProxy, recordedLines } from './recorded.ts';
 
-/** Null where there is nothing to compare; 'disturbed' where a figure of the two tells more about the machine. */
-export type Ratio = number | 'disturbed' | null;
+/** Null where there is nothing to compare; 'disturbed' where the rounds of the two tell more about the machine. */
+export type Ratio = PairedRatio | 'disturbed' | null;
 
 /** Best of the others over this one: 1 is parity, more is better. */
 export interface Ratios {
@@ -13,33 +14,22 @@ export interface Ratios {
   readonly cpuToCaddy: Ratio;
 }
 
-/** A proxy is compared with every other proxy; the app without any is no peer. */
+/** A proxy is compared with every other proxy, round by round; the app without any is no peer. */
 export function ratios(result: ScenarioResult, of: ContenderResult): Ratios {
   const others = result.contenders.filter(({ contender }) => contender !== of.contender && contender !== 'direct');
-  const compare = (figure: (each: ContenderResult) => number | null, more: boolean, names?: Contender): Ratio => {
-    const own = figure(of);
-    const known = others
-      .filter(({ contender }) => names === undefined || contender === names)
-      .flatMap((each) => {
-        const value = figure(each);
-        return value === null ? [] : [{ value, each }];
-      })
-      .sort((a, b) => (more ? b.value - a.value : a.value - b.value));
-    const best = known[0];
-    if (own === null || best === undefined) return null;
+  const to = (ratioOf: typeof cpuRatio, peers: readonly ContenderResult[]): Ratio => {
+    const all = peers.map(({ rounds }) => pairedRatio(pairsOf(of.rounds, rounds), ratioOf));
     // A disturbed one might have been the best of all.
-    const concerned = names === undefined ? [of, ...known.map(({ each }) => each)] : [of, best.each];
-    if (concerned.some(({ disturbance }) => disturbance !== null)) return 'disturbed';
-    return more ? own / best.value : best.value / own;
+    if (all.includes('disturbed')) return 'disturbed';
+    const known = all.filter((ratio) => ratio !== null && ratio !== 'disturbed');
+    return known.sort((a, b) => a.ratio - b.ratio)[0] ?? null;
   };
-  const cost = ({ median }: ContenderResult): number | null => median.cpuMicrosPerUnit;
-  const rate = ({ median }: ContenderResult): number | null =>
-    median.cpuMicrosPerUnit === null ? null : median.unitsPerSecond;
+  const named = (name: Contender): ContenderResult[] => others.filter(({ contender }) => contender === name);
   return {
-    cpuToBestPeer: compare(cost, false),
-    rateToBestPeer: compare(rate, true),
-    cpuToHaproxy: compare(cost, false, 'haproxy'),
-    cpuToCaddy: compare(cost, false, 'caddy'),
+    cpuToBestPeer: to(cpuRatio, others),
+    rateToBestPeer: to(rateRatio, others),
+    cpuToHaproxy: to(cpuRatio, named('haproxy')),
+    cpuToCaddy: to(cpuRatio, named('caddy')),
   };
 }
 
@@ -54,7 +44,13 @@ export function shownLatency(
 }
 
 export function shownRatio(ratio: Ratio): string {
-  return ratio === 'disturbed' ? ratio : fixed(ratio, 2);
+  return ratio === 'disturbed' ? ratio : fixed(ratio?.ratio ?? null, 2);
+}
+
+/** With the bounds within which it lies. */
+export function shownBounds(ratio: Ratio): string {
+  if (ratio === null || ratio === 'disturbed') return shownRatio(ratio);
+  return `${fixed(ratio.ratio, 2)} (${fixed(ratio.low, 2)} to ${fixed(ratio.high, 2)})`;
 }
 
 const columns = [
@@ -89,7 +85,7 @@ export function table(result: ScenarioResult): string {
       shownLatency(result, each, 'p99Micros', grouped),
       fixed(median.pausesPerSecond, 1),
       fixed(peakResidentBytes === null ? null : peakResidentBytes / 2 ** 20, 0),
-      shownRatio(cpuToBestPeer),
+      shownBounds(cpuToBestPeer),
       shownRatio(rateToBestPeer),
     ];
   });
@@ -110,9 +106,9 @@ export function summary(results: readonly ScenarioResult[]): string {
       [
         result.scenario.name,
         fixed(ours.median.cpuMicrosPerUnit, 1),
-        shownRatio(cpuToHaproxy),
+        shownBounds(cpuToHaproxy),
         shownRatio(cpuToCaddy),
-        shownRatio(cpuToBestPeer),
+        shownBounds(cpuToBestPeer),
         shownRatio(rateToBestPeer),
       ],
     ];

@@ -1,4 +1,5 @@
 import type { Contender, Round, ScenarioResult } from './measure.ts';
+import { cpuRatio, pairsOf } from './paired.ts';
 import { median } from './statistics.ts';
 
 /** Of what a request cost when the ratio was stored, a quarter more is too much. */
@@ -45,16 +46,13 @@ export function attemptOf(rounds: readonly RoundRatio[]): Attempt {
   return clean.length < leastRounds ? null : median(clean.map(({ ratio }) => ratio));
 }
 
-/** Round by round: the two had their turns within a few seconds. */
 export function roundRatios({ contenders }: ScenarioResult): RoundRatio[] {
   const of = (name: Contender): readonly Round[] =>
     contenders.find(({ contender }) => contender === name)?.rounds ?? [];
-  const [own, theirs] = [of('sallyport'), of('haproxy')];
   const isClean = ({ disturbed, stolen }: Round): boolean => disturbed <= mostElsewhere && stolen <= mostStolen;
-  return own.flatMap((round, i) => {
-    const other = theirs[i];
-    if (other === undefined || !round.cpuMicrosPerUnit || !other.cpuMicrosPerUnit) return [];
-    return [{ ratio: other.cpuMicrosPerUnit / round.cpuMicrosPerUnit, clean: isClean(round) && isClean(other) }];
+  return pairsOf(of('sallyport'), of('haproxy')).flatMap((pair) => {
+    const ratio = cpuRatio(pair);
+    return ratio === null ? [] : [{ ratio, clean: isClean(pair.own) && isClean(pair.other) }];
   });
 }
 

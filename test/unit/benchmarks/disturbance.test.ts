@@ -69,28 +69,39 @@ t.test('what disturbs a measurement', async (t) => {
 });
 
 t.test('a ratio of what was disturbed is not printed', async (t) => {
-  const contender = (name: ContenderResult['contender'], cost: number, says: string | null): ContenderResult => {
-    const rounds = roundsOf([[cost]]);
-    return { contender: name, rounds, median: rounds[0] as Round, disturbance: says, peakResidentBytes: 2 ** 20 };
+  const contender = (name: ContenderResult['contender'], rows: readonly Row[]): ContenderResult => {
+    const rounds = roundsOf(rows);
+    const said = disturbance(rounds);
+    return { contender: name, rounds, median: rounds[0] as Round, disturbance: said, peakResidentBytes: 2 ** 20 };
   };
   const scenario = scenarios[0];
   if (scenario === undefined) throw new Error('there are no scenarios');
-  const of = (own: string | null, theirs: string | null): ScenarioResult => ({
+  const of = (own: readonly Row[], theirs: readonly Row[]): ScenarioResult => ({
     scenario,
-    contenders: [contender('sallyport', 20, own), contender('haproxy', 10, theirs), contender('caddy', 40, null)],
+    contenders: [contender('sallyport', own), contender('haproxy', theirs), contender('caddy', [[40], [40]])],
   });
   const first = (result: ScenarioResult) => ratios(result, result.contenders[0] as ContenderResult);
-  const clean = { cpuToBestPeer: 0.5, rateToBestPeer: 0.5, cpuToHaproxy: 0.5, cpuToCaddy: 2 };
+  const [own, theirs] = [
+    [[20], [20]],
+    [[10], [10]],
+  ] as const;
+  const most = [
+    [20, 0.3],
+    [20, 0.3],
+  ] as const;
+  const exactly = (ratio: number) => ({ ratio, low: ratio, high: ratio, pairs: 2 });
+  const [half, double] = [exactly(0.5), exactly(2)];
   const no = 'disturbed';
-  t.same(first(of(null, null)), clean);
-  t.same(first(of('x', null)), { cpuToBestPeer: no, rateToBestPeer: no, cpuToHaproxy: no, cpuToCaddy: no });
-  t.same(first(of(null, 'x')), { cpuToBestPeer: no, rateToBestPeer: no, cpuToHaproxy: no, cpuToCaddy: 2 });
-  t.match(table(of(null, 'other programs had 30%')), /disturbed[\s\S]*haproxy was disturbed: other programs had 30%/);
+  t.same(first(of(own, theirs)), { cpuToBestPeer: half, rateToBestPeer: half, cpuToHaproxy: half, cpuToCaddy: double });
+  t.same(first(of(most, theirs)), { cpuToBestPeer: no, rateToBestPeer: no, cpuToHaproxy: no, cpuToCaddy: no });
+  t.same(first(of(own, most)), { cpuToBestPeer: no, rateToBestPeer: no, cpuToHaproxy: no, cpuToCaddy: double });
+  t.match(table(of(own, most)), /disturbed[\s\S]*haproxy was disturbed: other programs had 30%/);
+  t.match(markdown('', [of(own, theirs)], []), /\| 0\.50 \(0\.50 to 0\.50\) \| 2\.00 \|/);
   const machine = { cpu: '', cores: 2, memoryGiB: 1, kernel: '', node: '', commit: null };
   const run = { machine, versions: {}, startedAt: new Date(0), rounds: 1, seconds: 1, micro: {}, failures: [] };
-  const written = JSON.parse(json({ ...run, results: [of('x', null)] }));
+  const written = JSON.parse(json({ ...run, results: [of(most, theirs)] }));
   t.equal(written.scenarios[0].contenders[0].ratios.cpuToHaproxy, no);
-  t.equal(written.scenarios[0].contenders[0].disturbance, 'x');
+  t.match(written.scenarios[0].contenders[0].disturbance, /^other programs had 30%/);
   t.equal(written.recorded.cpuMicros['http1-keepalive'].linkerdProxy, 33);
 });
 
