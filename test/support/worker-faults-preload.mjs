@@ -31,8 +31,9 @@ if (!isMainThread && folder !== undefined && typeof workerData?.worker === 'numb
       });
     },
     exhaust: () => {
+      // Numbers, in which a collector looks for nothing: else a busy machine takes longer than the watchdog waits.
       const kept = [];
-      for (;;) kept.push(new Array(1_000_000).fill(kept));
+      for (;;) kept.push(new Array(100_000).fill(1.5));
     },
     hang: (socket) => {
       // It leaves before this thread stands still: a write to a local socket goes at once.

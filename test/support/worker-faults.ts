@@ -7,7 +7,7 @@ import { patience } from './until.ts';
 
 const preload = fileURLToPath(new URL('./worker-faults-preload.mjs', import.meta.url));
 
-/** What a thread can be made to do. `sockets` yields how many TCP connections it has. */
+/** What a thread can be made to do. `sockets` yields how many TCP connections it has, those of a rehearsal too. */
 export type WorkerOrder = 'sockets' | 'exit' | 'throw' | 'exhaust' | 'hang';
 
 /** For the environment of a proxy whose further workers are to take orders, through sockets in `folder`. */
