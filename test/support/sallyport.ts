@@ -51,7 +51,14 @@ export function bareEnvironment(env: Environment): NodeJS.ProcessEnv {
     // Some files start a hundred proxies; without the cache each would compile the same modules again.
     NODE_COMPILE_CACHE: join(tmpdir(), 'sallyport-test-compile-cache'),
     ...env,
+    ...lateOptions(env),
   };
+}
+
+/** Where a test is made late (late/run.ts), so is the proxy under it. */
+function lateOptions({ NODE_OPTIONS: own = '' }: Environment): Environment {
+  const { LATE_SEED, NODE_OPTIONS = '' } = process.env;
+  return LATE_SEED === undefined ? {} : { LATE_SEED, NODE_OPTIONS: `${NODE_OPTIONS} ${own}` };
 }
 
 /**

@@ -63,7 +63,7 @@ function inOrder(files: readonly string[]): string[] {
 }
 
 /** The failed assertions of a TAP stream, each with its diagnosis; all of it where it has none. */
-function failuresIn(tap: string): string {
+export function failuresIn(tap: string): string {
   const found = tap.match(/^ *not ok [^\n]*\n(?: +---\n[\s\S]*?^ +\.\.\.\n)?/gm);
   return found === null ? tap : found.join('');
 }
