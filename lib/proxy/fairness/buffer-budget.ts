@@ -28,33 +28,50 @@ const sweepMs = 1000;
 /** How many that have moved on are spared, at each want of room, before one is cut all the same: work must be bounded. */
 const maxSpared = 16;
 
-/** How many are looked at for one who holds more than `little`, and what of all that may wait is so little: a 256th. */
-const maxLooked = 16;
+/** What of all that may wait is next to nothing: a 256th; and what all who hold so little may hold together, and be spared. */
 const little = 1 / 256;
+const sparedShare = 1 / 2;
+
+/** How many of those are looked at for the one who holds most, where one of them has to go. */
+const maxLooked = 16;
 
 /** What waits for one connection, over all of its streams. */
 export class ConnectionHolding {
   bytes = 0;
 }
 
+/** Those who wait for one reason. Each is in one of the lines, longest first. */
+class StandingStill {
+  readonly all = new Line<Stall>();
+  /** Who was found to hold next to nothing when room was wanting: nobody looks at them again as long as that is so. */
+  readonly little = new Line<Stall>();
+
+  get size(): number {
+    return this.all.size + this.little.size;
+  }
+}
+
 /**
  * What waits in memory for somebody slow, over all connections: it is bounded, and so is the time for which anything may
  * wait. Only those who are slow are counted; a peer that keeps up costs nothing. When there is too much, the one that has stood
  * still longest goes first, so that no number of stalled clients takes anything from the others; but one whose connection holds
- * next to nothing only behind those who hold more. A request may wait long for an app that the others keep busy.
+ * next to nothing only behind those who hold more, unless such ones hold half of all there is. A request may wait long for an
+ * app that the others keep busy.
  */
 export class BufferBudget {
   readonly #maxBytes: number;
   readonly #timeoutMs: number;
   readonly #recorder: Pick<Recorder, 'limitReached'>;
-  /** Each longest first. Those for whom bytes wait, for a limited time or for any; and those for whom only time is lost. */
-  readonly #timed = new Line<Stall>();
-  readonly #untimed = new Line<Stall>();
-  readonly #awaited = new Line<Stall>();
+  /** Those for whom bytes wait, for a limited time or for any; and those for whom only time is lost. */
+  readonly #timed = new StandingStill();
+  readonly #untimed = new StandingStill();
+  readonly #awaited = new StandingStill();
   readonly #sweeper: NodeJS.Timeout;
   /** Read once a second: nobody needs it finer. */
   #now = performance.now();
   #bytes = 0;
+  /** What those hold of whom is known that each holds little. */
+  #littleBytes = 0;
 
   constructor(limits: Pick<Limits, 'maxBufferedBytes' | 'stallTimeoutMs'>, recorder: Pick<Recorder, 'limitReached'>) {
     this.#maxBytes = limits.maxBufferedBytes;
@@ -76,31 +93,54 @@ export class BufferBudget {
 
   /** For `Stall` alone. */
   hold(stall: Stall, bytes: number, timed: boolean): void {
-    this.#bytes += bytes - stall.bytes;
-    stall.holding.bytes += bytes - stall.bytes;
-    stall.bytes = bytes;
-    const line = !timed ? this.#untimed : bytes > 0 ? this.#timed : this.#awaited;
-    if (stall.line !== line) {
-      stall.line?.remove(stall);
-      stall.since = this.#now;
-      stall.seen = stall.slow.progress();
-      line.append(stall);
+    this.#count(stall, bytes);
+    const standing = !timed ? this.#untimed : bytes > 0 ? this.#timed : this.#awaited;
+    if (stall.standing !== standing) {
+      this.#leave(stall);
+      this.#join(stall, standing);
+    } else if (stall.line === standing.little && !this.#holdsLittle(stall)) {
+      // It has stood still for longer than any whom nobody has looked at.
+      this.#leave(stall);
+      standing.all.prepend(stall);
     }
     if (this.#bytes > this.#maxBytes) this.#makeRoom();
   }
 
   /** For `Stall` alone. */
   release(stall: Stall): void {
-    this.#bytes -= stall.bytes;
-    stall.holding.bytes -= stall.bytes;
-    stall.bytes = 0;
+    this.#count(stall, 0);
+    this.#leave(stall);
+    stall.standing = null;
+  }
+
+  #count(stall: Stall, bytes: number): void {
+    const more = bytes - stall.bytes;
+    this.#bytes += more;
+    stall.holding.bytes += more;
+    if (stall.isLittle) this.#littleBytes += more;
+    stall.bytes = bytes;
+  }
+
+  #join(stall: Stall, standing: StandingStill): void {
+    stall.standing = standing;
+    stall.since = this.#now;
+    stall.seen = stall.slow.progress();
+    standing.all.append(stall);
+  }
+
+  #leave(stall: Stall): void {
+    if (stall.isLittle) this.#littleBytes -= stall.bytes;
     stall.line?.remove(stall);
+  }
+
+  #holdsLittle({ holding }: Stall): boolean {
+    return holding.bytes <= this.#maxBytes * little;
   }
 
   /** `now` on the clock of `performance.now()`. */
   sweep(now: number): void {
     this.#now = now;
-    for (const line of [this.#timed, this.#awaited]) {
+    for (const line of [this.#timed.all, this.#timed.little, this.#awaited.all]) {
       for (let first = line.first; first !== null && now - first.since > this.#timeoutMs; first = line.first) {
         if (!this.#spare(first)) this.#cut(first, 'stall_timeout');
       }
@@ -115,20 +155,28 @@ export class BufferBudget {
     }
   }
 
-  /**
-   * Of those for whom bytes wait the first who holds more than little; of the first few, where none of these does, the one who
-   * holds most. Null where none waits.
-   */
+  /** Of those for whom bytes wait the first who holds more than little, unless those who hold little have their share. */
   #next(): Stall | null {
-    let [timed, untimed] = [this.#timed.first, this.#untimed.first];
+    while (this.#littleBytes <= this.#maxBytes * sparedShare) {
+      const next = longer(this.#timed.all.first, this.#untimed.all.first);
+      if (next === null) break;
+      if (!this.#holdsLittle(next)) return next;
+      next.line?.remove(next);
+      next.standing?.little.append(next);
+      this.#littleBytes += next.bytes;
+    }
+    return this.#mostOfLittle();
+  }
+
+  /** Of the first of those who hold little the one who holds most; null where there are none. */
+  #mostOfLittle(): Stall | null {
+    let [timed, untimed] = [this.#timed.little.first, this.#untimed.little.first];
     let most: Stall | null = null;
     for (let looked = 0; looked < maxLooked; looked++) {
-      const isTimed = timed !== null && (untimed === null || timed.since <= untimed.since);
-      const next: Stall | null = isTimed ? timed : untimed;
+      const next = longer(timed, untimed);
       if (next === null) return most;
-      if (next.holding.bytes > this.#maxBytes * little) return next;
       if (most === null || next.holding.bytes > most.holding.bytes) most = next;
-      if (isTimed) timed = next.later;
+      if (next === timed) timed = next.later;
       else untimed = next.later;
     }
     return most;
@@ -136,13 +184,10 @@ export class BufferBudget {
 
   /** A holder that has taken or sent anything since the last look goes to the end of the line. */
   #spare(stall: Stall): boolean {
-    const seen = stall.slow.progress();
-    if (seen === stall.seen) return false;
-    stall.seen = seen;
-    stall.since = this.#now;
-    const { line } = stall;
-    line?.remove(stall);
-    line?.append(stall);
+    const { standing } = stall;
+    if (standing === null || stall.slow.progress() === stall.seen) return false;
+    this.#leave(stall);
+    this.#join(stall, standing);
     return true;
   }
 
@@ -164,6 +209,12 @@ export class BufferBudget {
   }
 }
 
+/** Who has stood still for longer. */
+function longer(one: Stall | null, other: Stall | null): Stall | null {
+  if (one === null || other === null) return one ?? other;
+  return one.since <= other.since ? one : other;
+}
+
 /** One thing that can stand still: a connection, a stream. Made when it first does, and then kept. */
 export class Stall implements InLine<Stall> {
   readonly slow: Slow;
@@ -174,6 +225,7 @@ export class Stall implements InLine<Stall> {
   since = 0;
   seen = 0;
   isCut = false;
+  standing: StandingStill | null = null;
   line: Line<Stall> | null = null;
   earlier: Stall | null = null;
   later: Stall | null = null;
@@ -183,6 +235,11 @@ export class Stall implements InLine<Stall> {
     this.#budget = budget;
     this.slow = slow;
     this.holding = holding;
+  }
+
+  /** For the budget alone. */
+  get isLittle(): boolean {
+    return this.line !== null && this.line === this.standing?.little;
   }
 
   /** It stands still, as far as anybody has said. */

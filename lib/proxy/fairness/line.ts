@@ -22,6 +22,17 @@ export class Line<T extends InLine<T>> {
     this.size++;
   }
 
+  /** It comes before all others. */
+  prepend(member: T): void {
+    if (member.line !== null) return;
+    member.line = this;
+    member.later = this.first;
+    if (this.first === null) this.#last = member;
+    else this.first.earlier = member;
+    this.first = member;
+    this.size++;
+  }
+
   /** Does nothing to one that is not in it. */
   remove(member: T): void {
     if (member.line !== this) return;

@@ -98,6 +98,44 @@ t.test(
   },
 );
 
+t.test('however many hold next to nothing, those who hold more go first', async (t) => {
+  const { budget, cuts, peer } = stage(t, 25_600);
+  const honest = Array.from({ length: 100 }, (_, i) => peer(`honest ${i}`));
+  for (const [i, { stall }] of honest.entries()) stall.hold(50, i % 2 === 0);
+  budget.sweep(performance.now() + 500);
+  for (let i = 0; i < 20; i++) peer(`large ${i}`).stall.hold(2000);
+  await turn();
+  t.ok(cuts.length > 0);
+  t.same(
+    cuts.filter((cut) => !cut.startsWith('large')),
+    [],
+  );
+
+  cuts.length = 0;
+  honest[0]?.stall.hold(5000);
+  await turn();
+  t.same(cuts.slice(0, 1), ['honest 0 max_buffered_bytes'], 'nor is one spared who holds little no more');
+});
+
+t.test('no number of those who hold next to nothing takes the place of who holds more', async (t) => {
+  const { budget, cuts, peer } = stage(t, 25_600);
+  const start = performance.now();
+  budget.sweep(start);
+  const still = Array.from({ length: 256 }, (_, i) => peer(`still ${i}`));
+  for (const { stall } of still) stall.hold(100);
+  budget.sweep(start + 500);
+  const honest = peer('honest');
+  for (let bytes = 500; bytes <= 12_000; bytes += 500) honest.stall.hold(bytes, false);
+  await turn();
+  t.equal(cuts.length, 120);
+  t.notOk(honest.stall.isCut);
+  budget.sweep(start + 1001);
+  for (let i = 0; i < 20; i++) await turn();
+  t.equal(cuts.length, 256, 'and they have no more time than others');
+  t.equal(budget.bytes, 12_000);
+  t.equal(budget.size, 1);
+});
+
 t.test('one that has moved since is spared, and none for ever', async (t) => {
   const { budget, cuts, peer } = stage(t);
   const [slow, still, last] = [peer('slow'), peer('still'), peer('last')];
