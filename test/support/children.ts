@@ -49,7 +49,8 @@ export interface ChildOptions {
   readonly graceMs?: number;
 }
 
-const underTap = process.env.TAP === '1';
+/** tap puts its loaders into every Node below the test, through NODE_OPTIONS, and `late/run.ts` its own. */
+const hasLoaders = process.env.TAP === '1' || process.env.LATE_SEED !== undefined;
 
 /** Starts a program whose end `t` is responsible for. Rejects when it cannot be started at all. */
 export async function startChild(
@@ -63,9 +64,9 @@ export async function startChild(
     ...(options.env === undefined ? {} : { env: options.env }),
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
   };
-  // tap puts its loaders into every Node below the test, through NODE_OPTIONS. What is tested must run as it ships.
+  // What is tested must run as it ships, unless the test says otherwise.
   const nodeOptions = options.env?.NODE_OPTIONS ?? '';
-  const child = underTap
+  const child = hasLoaders
     ? spawn(...tied('env', [`NODE_OPTIONS=${nodeOptions}`, command, ...args]), spawnOptions)
     : spawn(...tied(command, args), spawnOptions);
   running.add(child);
