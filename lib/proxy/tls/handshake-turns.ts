@@ -27,6 +27,8 @@ export class HandshakeTurns {
   /** Have begun: those that are read, and those that are not. */
   readonly #read = new Set<HandshakeSocket>();
   readonly #held = new Set<HandshakeSocket>();
+  /** See `onceRead`. */
+  readonly #asking = new Map<HandshakeSocket, () => void>();
   #ended = 0;
   readonly #nextTurn = new NextTurn(() => this.#readOn());
 
@@ -55,6 +57,7 @@ export class HandshakeTurns {
 
   /** It has come to an end, well or not: called within the event that ended it, for each that was added. */
   over(socket: HandshakeSocket): void {
+    this.#asking.delete(socket);
     this.#held.delete(socket);
     // Those that have only gone were no work.
     if (!this.#read.delete(socket) || socket.destroyed) return;
@@ -68,6 +71,12 @@ export class HandshakeTurns {
     this.#read.clear();
   }
 
+  /** Calls `run`, which is to be `guarded`, once what has come of it by now has been read; never, where it is over by then. */
+  onceRead(socket: HandshakeSocket, run: () => void): void {
+    this.#asking.set(socket, run);
+    this.#nextTurn.schedule();
+  }
+
   #begin(socket: HandshakeSocket, begin: Begin): void {
     this.#read.add(socket);
     try {
@@ -79,6 +88,12 @@ export class HandshakeTurns {
 
   #readOn(): void {
     this.#ended = 0;
+    // Behind the reads of this turn, and before others are read again.
+    for (const [socket, run] of this.#asking) {
+      if (this.#held.has(socket)) continue;
+      this.#asking.delete(socket);
+      run();
+    }
     let left = endsPerTurn;
     for (const socket of this.#held) {
       if (left-- === 0) break;

@@ -158,7 +158,9 @@ export class ServerHandshake implements Expirable {
   };
 
   expire(): void {
-    this.#onError({ code: 'ERR_TLS_HANDSHAKE_TIMEOUT' });
+    const late = (): void => this.#onError({ code: 'ERR_TLS_HANDSHAKE_TIMEOUT' });
+    // It may have said all in time, and wait for its turn since.
+    this.#services.turns.onceRead(this.#socket, guarded(entry, this, late));
   }
 
   /** Ends it at once, for whatever reason. */

@@ -1,4 +1,5 @@
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { Duplex } from 'node:stream';
 import tls from 'node:tls';
 import t, { type Test } from 'tap';
 import type { Handshake } from '../../../../lib/proxy/tls/handshake.ts';
@@ -78,6 +79,44 @@ t.test('a handshake that is done in time is left alone', { timeout: 90_000 }, as
   await new Promise((resolve) => setTimeout(resolve, 2 * timeoutMs));
   t.notOk(closed, 'beyond the limit, too');
   client.destroy();
+});
+
+t.test('all whose last word came while the process stood still have said it in time', async (t) => {
+  const timeoutMs = 2000 * crowding();
+  const { port, ended } = await stage(t, timeoutMs);
+  const lastWords: (() => void)[] = [];
+  const clients = 60;
+  for (let i = 0; i < clients; i++) {
+    const raw = connect(port, '127.0.0.1');
+    let isFirst = true;
+    const below = new Duplex({
+      read() {},
+      write(bytes: Buffer, _encoding, done) {
+        if (isFirst) raw.write(bytes);
+        else lastWords.push(() => raw.write(bytes));
+        isFirst = false;
+        done();
+      },
+    });
+    raw.on('data', (bytes) => below.push(bytes));
+    raw.on('error', () => {});
+    const client = tls.connect({ socket: below, servername: name, ca: own.trustAnchorsPem });
+    client.on('error', () => {});
+    t.teardown(() => {
+      client.destroy();
+      raw.destroy();
+    });
+  }
+  await until('all to have their last word ready', () => lastWords.length === clients);
+  t.same(ended, []);
+  // Written by the system at once.
+  for (const send of lastWords) send();
+  for (const end = performance.now() + timeoutMs; performance.now() < end; );
+  await until('the end of all', () => ended.length === clients);
+  t.same(
+    ended.filter(({ kind }) => kind === 'failed'),
+    [],
+  );
 });
 
 t.test('a client that ends its side before its handshake is over has failed, at once', async (t) => {
