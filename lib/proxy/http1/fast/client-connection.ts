@@ -383,6 +383,8 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const { limits } = this.pipeline;
     const waited = nowMs - this.#since;
     this.#ownPool?.sweep(nowMs);
+    // What has come is in time, though its turn has not come.
+    if (this.#resting !== null) return;
     if (this.#state.kind === 'head' && waited > limits.headerTimeoutMs) {
       this.#state = over;
       this.#lane.onBadRequest(this.connection, 'ERR_HTTP_REQUEST_TIMEOUT');

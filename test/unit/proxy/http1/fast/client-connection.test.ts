@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
+import { longRead, turn } from '../../../../../lib/proxy/fairness/turn.ts';
 import type { HttpConnection } from '../../../../../lib/proxy/http/request-pipeline.ts';
 import { AppPool } from '../../../../../lib/proxy/http1/app-pool.ts';
 import { FastConnection } from '../../../../../lib/proxy/http1/fast/client-connection.ts';
@@ -68,6 +69,26 @@ t.test('a connection that nobody uses', async (t) => {
   t.equal(client.receivedLength, 0, 'without a word');
   t.same(bad, []);
   t.same(reached, ['http1_idle_timeout']);
+});
+
+t.test('what has come in time, and waits for its turn', async (t) => {
+  const long = `X y: ${'a'.repeat(longRead)}\r\n\r\n`;
+  const rows: readonly (readonly [title: string, before: string, rest: string])[] = [
+    ['the rest of a head', 'GET / HTTP/1.1\r\nHost: a\r\n', long],
+    ['another request', '', `GET / HTTP/1.1\r\nHost: a\r\n${long}`],
+  ];
+  for (const [title, before, rest] of rows) {
+    const { socket, connection, bad, reached, handed } = await connected(t);
+    if (before !== '') connection.read(Buffer.from(before));
+    // Others' work waits.
+    turn.later(() => {});
+    connection.read(Buffer.from(rest));
+    t.same(handed, [], title);
+    connection.sweep(later(Math.max(headerTimeoutMs, http1IdleTimeoutMs) + 1000));
+    t.same([bad, reached, socket.writableEnded], [[], [], false], title);
+    await until('its turn', () => handed.length > 0);
+    t.equal(Buffer.concat(handed).toString(), before + rest, title);
+  }
 });
 
 t.test('a client that ends without a request', async (t) => {
