@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { Config } from '../config/config.ts';
 import type { PolicyAuthorizer } from '../policy/authorizer.ts';
 import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
@@ -34,7 +35,8 @@ export function createDataPlane({ config, recorder, authorizer, identity, own, s
   const limits = shareOf(config.limits, config.workers);
   const budget = new BufferBudget(limits, recorder);
   const live = new LiveConnections(limits, recorder, shared?.counts);
-  const isOwn = (endpoint: Endpoint): boolean => own.has(endpoint);
+  const isOwn = (endpoint: Endpoint, connected?: Socket): boolean =>
+    connected === undefined ? own.has(endpoint) : own.isReachedBy(connected, endpoint.port);
   const toApp = { ...limits, maxConnections: Math.ceil(limits.maxConnections / config.workers) };
   const upstreams = new Upstreams({ connectTimeoutMs: config.connectTimeoutMs, limits: toApp, recorder, isOwn });
   const pipeline = new RequestPipeline({ authorizer, recorder, limits, budget, inFlight: shared?.inFlight });

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import { type IpAddress, parseIp } from '../../ip.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import { leadsToLoopback } from './original-destination.ts';
@@ -25,5 +26,13 @@ export class OwnEndpoints {
     if (leadsToLoopback(endpoint.host)) return true;
     const text = parseIp(endpoint.host)?.text;
     return text !== undefined && (text === arrivedAt?.text || this.#podIps().some((ip) => ip.text === text));
+  }
+
+  /** The same of a connection that has been made: only then is it known where a name has led. */
+  isReachedBy(connected: Pick<Socket, 'localAddress' | 'remoteAddress'>, port: number): boolean {
+    if (!this.#ports.has(port)) return false;
+    const { localAddress = '', remoteAddress = '' } = connected;
+    // Only who dials an address of this very host has the same at both ends.
+    return this.has({ host: remoteAddress, port }, parseIp(localAddress) ?? null);
   }
 }

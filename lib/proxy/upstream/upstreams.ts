@@ -18,13 +18,17 @@ export interface UpstreamOptions {
   readonly connectTimeoutMs: number;
   readonly limits: Pick<Limits, 'maxPendingConnects' | 'maxConnections'>;
   readonly recorder: Pick<Recorder, 'openDestination' | 'limitReached'>;
-  /** True for addresses on which this very proxy listens. */
-  readonly isOwn: (endpoint: Endpoint) => boolean;
+  /** True for addresses on which this very proxy listens; of a name that is known once it is `connected`. */
+  readonly isOwn: (endpoint: Endpoint, connected?: net.Socket) => boolean;
 }
 
 /** A connect that took too long, whatever it was waiting for (504). */
 export function connectTimedOut({ host, port }: Endpoint): Error {
   return new CodedError('ERR_SALLYPORT_CONNECT_TIMEOUT', `connecting to ${hostPort(host, port)} timed out`);
+}
+
+function leadsHere(): Error {
+  return new CodedError('ERR_SALLYPORT_LOOP', 'the application address is the proxy itself');
 }
 
 export interface PendingConnect {
@@ -71,8 +75,9 @@ export class Upstreams {
 
   constructor(options: UpstreamOptions) {
     this.#options = options;
-    const { recorder } = options;
+    const { recorder, isOwn } = options;
     this.#lines = {
+      isOwn,
       deadlines: new Deadlines(options.connectTimeoutMs),
       settled: () => this.#pending--,
       opened: (socket) => this.#opened(socket),
@@ -123,10 +128,7 @@ export class Upstreams {
       const error = new CodedError('ERR_SALLYPORT_CONNECTS', 'too many connects to the application under way');
       setImmediate(connecting.fail, error);
     } else if (this.#options.isOwn(endpoint)) {
-      setImmediate(
-        connecting.fail,
-        new CodedError('ERR_SALLYPORT_LOOP', 'the application address is the proxy itself'),
-      );
+      setImmediate(connecting.fail, leadsHere());
     } else {
       starts.begin(asker, connecting.begin);
     }
@@ -150,6 +152,7 @@ export class Upstreams {
 
 /** What all connects share. */
 interface Lines {
+  readonly isOwn: UpstreamOptions['isOwn'];
   /** They may all take equally long. */
   readonly deadlines: Deadlines;
   /** One has been connected, has failed or was cancelled. */
@@ -195,9 +198,14 @@ class Connecting implements PendingConnect, Expirable {
   };
 
   readonly #connected = (): void => {
-    if (!this.#settle()) return;
+    if (this.#settled) return;
     const socket = this.#socket;
     try {
+      if (this.#lines.isOwn(this.#endpoint, socket)) {
+        this.fail(leadsHere());
+        return;
+      }
+      this.#settle();
       socket.removeListener('error', this.fail);
       if (this.#onread !== undefined) readDirectly(socket, this.#onread);
       this.#lines.opened(socket);
