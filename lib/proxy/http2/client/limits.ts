@@ -20,13 +20,16 @@ export const drainMs = 1000;
 /** Bytes of content of a gRPC probe: a health check's message is the name of a service. */
 export const maxProbeContent = 4096;
 
+/** Its value has 32 bits (RFC 9113 section 6.5.1). */
+const mostOfSetting = 2 ** 32 - 1;
+
 /** What clients may do, of what is configured. */
 export function clientSessionLimits({ maxStreams, maxHeaderBytes, maxHeaderFields, maxResets }: Limits): SessionLimits {
   return {
     settings: [
       [setting.maxConcurrentStreams, maxStreams],
       [setting.initialWindowSize, clientLimits.streamWindow],
-      [setting.maxHeaderListSize, maxHeaderBytes],
+      [setting.maxHeaderListSize, Math.min(maxHeaderBytes, mostOfSetting)],
     ],
     maxEnablePush: 1,
     grownStreamWindow: clientLimits.grownStreamWindow,

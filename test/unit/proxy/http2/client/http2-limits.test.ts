@@ -457,6 +457,17 @@ t.test('what a busy client does is no flood', async (t) => {
   t.ok(await client.lives());
 });
 
+t.test('a bound of heads above what a setting can say', async (t) => {
+  const app = await startFrameApp(t, {
+    onEnd: ({ connection, id }) => connection.send(headersFrame(id, [[':status', '200']])),
+  });
+  const limits = { maxHeaderBytes: 2 ** 40 };
+  const lane = await startLane(t, { engine: 'fast', protocol: 'http2', app: app.port, limits });
+  const client = await openClient(t, lane.port);
+  client.send(get(1));
+  t.equal(await client.over(1), '200');
+});
+
 t.test('nor is a client that gives room for every few bytes it has read', async (t) => {
   const size = 8 * 2 ** 20;
   const app = await startFrameApp(t, {
