@@ -1,9 +1,10 @@
-import ipaddr from 'ipaddr.js';
 import type { AnyCode } from '../errors/complaint.ts';
 import type { FaultCode } from '../errors/faults.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
 import { nearestName } from '../policy/nearest.ts';
+import { parseCidr } from '../policy/networks.ts';
 import { type Probe, type ProbesByPort, parseProbe, withProbe } from '../policy/probes.ts';
+import { isLabelKey, isLabelValue } from '../policy/selectors.ts';
 import { type PortRange, parsePortRanges } from '../policy/workload.ts';
 
 export type { PortRange };
@@ -125,6 +126,13 @@ export function list<T>(item: Parser<T>): Parser<readonly T[]> {
   };
 }
 
+/** As `parser`, of a list that is not without items: who writes commas alone has meant something. */
+export function some<T>(parser: Parser<T>): Parser<T> {
+  const hint = 'write its items, or leave the variable out';
+  return (given) =>
+    items(given).length === 0 ? bad('empty-list', `${quote(given)} lists nothing`, hint) : parser(given);
+}
+
 function items(given: string): string[] {
   const parts = given.split(',').map((part) => part.trim());
   return parts.filter((part) => part !== '');
@@ -133,17 +141,15 @@ function items(given: string): string[] {
 /** A CIDR, or a bare address (which stands for itself alone). Kept as text: policy compiles its own matchers. */
 export const network: Parser<string> = (given) => {
   const hint = 'write a network such as 10.0.0.0/8 or fd00::/8, or one address';
-  const [address = '', prefix, ...rest] = given.split('/');
+  const [address = '', , ...rest] = given.split('/');
   const ip = parseIp(address);
   if (ip === undefined || rest.length > 0) return bad('bad-network', `${quote(given)} is not a network`, hint);
   // Clients over IPv4 are in no block of IPv6, however it is written.
   if (ip.family === 4 && address.includes(':'))
     return bad('bad-network', `${quote(given)} is IPv4-mapped and holds no client`, hint);
-  if (prefix === undefined) return ok(given);
-  if (!/^\d{1,3}$/.test(prefix) || !ipaddr.isValidCIDR(given)) {
-    return bad('bad-network', `${quote(given)} has no valid prefix length`, hint);
-  }
-  return ok(given);
+  // What policy could not compile would hold nobody, and say nothing.
+  const cidr = parseCidr(given);
+  return typeof cidr === 'string' ? bad('bad-network', cidr, hint) : ok(given);
 };
 
 export const ip: Parser<IpAddress> = (given) => {
@@ -173,7 +179,15 @@ function hostAndPort(given: string, lowestPort: number): ListenAddress | undefin
   if (match === null || port === undefined) return undefined;
   const [, bracketed, plain] = match;
   if (bracketed !== undefined) return parseIp(bracketed) === undefined ? undefined : { host: bracketed, port };
-  return { host: plain === undefined || plain === '' ? null : plain, port };
+  if (plain === undefined || plain === '') return { host: null, port };
+  return isHost(plain) ? { host: plain, port } : undefined;
+}
+
+/** An address, or a name. `0`, `127.1` and `0x7f.1` are neither, though the system's resolver makes addresses of them. */
+function isHost(given: string): boolean {
+  if (parseIp(given) !== undefined) return true;
+  const isNumeric = /^(?:0x[\da-f]*|\d+)(?:\.(?:0x[\da-f]*|\d+))*$/i.test(given);
+  return !isNumeric && /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/.test(given);
 }
 
 export const listenAddress: Parser<ListenAddress> = (given) => {
@@ -205,8 +219,7 @@ export function listenAddressOrOff(lowestPort: 0 | 1): Parser<ListenAddress | nu
 /** A host to connect to: a name or an address, brackets optional round IPv6. */
 export const host: Parser<string> = (given) => {
   const bare = given.startsWith('[') && given.endsWith(']') ? given.slice(1, -1) : given;
-  const valid = parseIp(bare) !== undefined || /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/.test(bare);
-  return valid
+  return isHost(bare)
     ? ok(bare)
     : bad('bad-host', `${quote(given)} is not a host`, 'write a host name or an address, without a port');
 };
@@ -237,8 +250,8 @@ export const labels: Parser<ReadonlyMap<string, string>> = (given) => {
   const pairs = new Map<string, string>();
   for (const item of items(given)) {
     const [, key, value] = /^([^=\s]+)=(\S*)$/.exec(item) ?? [];
-    if (key === undefined || value === undefined) {
-      return bad('bad-label', `${quote(item)} is not a label`, 'write labels as key=value, comma-separated');
+    if (key === undefined || value === undefined || !isLabelKey(key) || !isLabelValue(value)) {
+      return bad('bad-label', `${quote(item)} is not a label`, 'write labels as key=value, comma-separated, unquoted');
     }
     pairs.set(key, value);
   }
@@ -287,7 +300,7 @@ export const labelsFile: Parser<ReadonlyMap<string, string>> = (content) => {
     if (line.trim() === '') continue;
     const [, key, quoted = ''] = /^([^=\s]+)=(".*")\s*$/.exec(line) ?? [];
     const value = unquote(quoted);
-    if (key === undefined || value === undefined) {
+    if (key === undefined || value === undefined || !isLabelKey(key) || !isLabelValue(value)) {
       return bad(
         'bad-labels-file',
         `line ${index + 1} is not key="value"`,

@@ -52,7 +52,11 @@ export const settingFaults = {
     'A value of inject is empty, too long, no string, or has a line break in it.',
     'Write it in one line, at most 4096 characters.',
   ),
-  'bad-label': fault('An item is no label.', 'Write labels as key=value, comma-separated.'),
+  'bad-label': fault(
+    'An item is no label, or none that a Pod can have.',
+    'Write labels as key=value, comma-separated, without quotes.',
+  ),
+  'empty-list': fault('A list has commas, and nothing between them.', 'Write its items, or leave the variable out.'),
   'bad-labels-file': fault(
     'A line of the file of labels is not as the downward API writes it.',
     'Mount metadata.labels by the downward API, and keep the file as is.',

@@ -60,3 +60,11 @@ function expressionText({ key, operator, values }: Expression): string {
       return `!${key}`;
   }
 }
+
+/** What the API server takes for the key of a label, and for its value. */
+export function isLabelKey(key: string): boolean {
+  return /^(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?$/.test(key);
+}
+export function isLabelValue(value: string): boolean {
+  return /^(?:[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?)?$/.test(value);
+}

@@ -1,7 +1,7 @@
 import type * as z from 'zod';
 import { didYouMean } from '../nearest.ts';
 import { type Cidr, contains, parseCidr } from '../networks.ts';
-import type { Selector } from '../selectors.ts';
+import { isLabelKey, isLabelValue, type Selector } from '../selectors.ts';
 import { readSelector } from './admit.ts';
 import { warnOfNetwork } from './admit-networks.ts';
 import { type AdmissionReport, type Path, pathText } from './report.ts';
@@ -88,14 +88,6 @@ function selectorOf(shape: SelectorShape, path: Path, report: AdmissionReport): 
   // An empty list is no list here, unlike to Linkerd, in whose terms selectors are evaluated.
   const normal = expressions.map(({ values, ...rest }) => (values?.length ? { ...rest, values } : rest));
   return readSelector({ ...shape, matchExpressions: normal }, path, report);
-}
-
-function isLabelKey(key: string): boolean {
-  return /^(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?$/.test(key);
-}
-
-function isLabelValue(value: string): boolean {
-  return /^(?:[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?)?$/.test(value);
 }
 
 const sealedRule: IngressRule = Object.freeze({ ports: [], from: [], sealed: true });

@@ -1,0 +1,38 @@
+import t from 'tap';
+import { readConfig } from '../../../lib/config/config.ts';
+
+/* Values that read well, and mean nothing, or what nobody meant: who wrote them is told before any port opens. */
+
+const rows: readonly (readonly [name: string, value: string, code: string])[] = [
+  ['SALLYPORT_INBOUND_PORTS', '8080=0:3000', 'bad-inbound-port'],
+  ['SALLYPORT_INBOUND_PORTS', '8080=127.1:3000', 'bad-inbound-port'],
+  ['SALLYPORT_INBOUND_PORTS', '8080=app/web:3000', 'bad-inbound-port'],
+  ['SALLYPORT_INBOUND_LISTEN', '256.0.0.1:4143', 'bad-listener'],
+  ['SALLYPORT_APP_HOST', '0x7f.1', 'bad-host'],
+  ['SALLYPORT_APP_HOST', '10.1.2.300', 'bad-host'],
+  ['SALLYPORT_POD_LABELS', 'app="web"', 'bad-label'],
+  ['SALLYPORT_POD_LABELS', 'app=web;tier=front', 'bad-label'],
+  ['SALLYPORT_POD_LABELS', 'app==web', 'bad-label'],
+  ['SALLYPORT_POD_LABELS', 'app!=web', 'bad-label'],
+  ['SALLYPORT_POD_LABELS', 'app=wéb', 'bad-label'],
+  ['SALLYPORT_POD_LABELS_FILE', '/pod/labels', 'bad-labels-file'],
+  ['SALLYPORT_CLUSTER_NETWORKS', '10.0.0.0/08', 'bad-network'],
+  ['SALLYPORT_CLUSTER_NETWORKS', 'fe80::1%eth0', 'bad-network'],
+  ['SALLYPORT_PROBE_NETWORKS', 'fe80::%eth0/64', 'bad-network'],
+  ['SALLYPORT_INBOUND_PORTS', ',', 'empty-list'],
+  ['SALLYPORT_LOOPBACK_PORTS', ',', 'empty-list'],
+  ['SALLYPORT_POD_LABELS', ' , ', 'empty-list'],
+  ['SALLYPORT_POD_IPS', ',', 'empty-list'],
+  ['SALLYPORT_NODE_IPS', ',,', 'empty-list'],
+  ['SALLYPORT_POD_PORTS', ',', 'empty-list'],
+  ['SALLYPORT_PROBES', ',', 'empty-list'],
+  ['SALLYPORT_REQUIRE_IDENTITY_PORTS', ',', 'empty-list'],
+  ['SALLYPORT_IDENTITY_NAME', ',', 'empty-list'],
+];
+
+for (const [variable, value, code] of rows) {
+  t.test(`${variable}=${value}`, async (t) => {
+    const read = readConfig({ [variable]: value }, { readFile: () => 'app="a b"\n' });
+    t.match(read, { ok: false, faults: [{ variable, code, hint: /\w/ }] });
+  });
+}
