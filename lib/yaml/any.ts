@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module';
-import type { Document, LineCounter, Node, Pair, YAMLError } from 'yaml';
+import type { Document, LineCounter, Node, Pair, ScalarTag, Tags, YAMLError } from 'yaml';
 import type { CodeOf } from '../errors/problems.ts';
 import type { SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
@@ -15,6 +15,14 @@ function library(): typeof import('yaml') {
 
 /** Aliases that one document may resolve, counted with what they multiply to: ten lines must not become a gigabyte. */
 const maxAliasCount = 1000;
+
+/** `017620` is 8080 to kubectl and the API server, whose libraries read integers as YAML 1.1 does. */
+const octal: ScalarTag = {
+  tag: 'tag:yaml.org,2002:int',
+  default: true,
+  test: /^[-+]?0[0-7]+$/,
+  resolve: (text) => Number.parseInt(text, 8),
+};
 
 /**
  * The documents of one YAML or JSON text. YAML 1.2's core schema, as the API server's JSON needs: timestamps stay
@@ -63,6 +71,7 @@ function parse(text: string, file: string, lines: LineCounter, problems: Problem
       prettyErrors: false,
       logLevel: 'silent',
       uniqueKeys: false,
+      customTags: (tags: Tags) => [octal, ...tags],
     } as const;
     const parsed = library().parseAllDocuments(text, options);
     return Array.isArray(parsed) ? parsed : [];

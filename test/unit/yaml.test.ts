@@ -9,6 +9,11 @@ t.test('documents of one text', async (t) => {
     ['nothing at all', '', []],
     ['comments alone', '# a\n', []],
     ['JSON', '{"a": [1, "2"]}', [{ a: [1, '2'] }]],
+    [
+      'integers with a zero before them, as kubectl reads them',
+      'a: 017620\nb: [010, -07, 08, 0, "010"]',
+      [{ a: 8080, b: [8, -7, 8, 0, '010'] }],
+    ],
     ['timestamps stay strings', 'at: 2026-01-02T03:04:05Z', [{ at: '2026-01-02T03:04:05Z' }]],
     ['a quoted number stays a string', 'port: "8080"', [{ port: '8080' }]],
     ['YAML 1.2: yes and on are strings', 'a: yes\nb: on', [{ a: 'yes', b: 'on' }]],
