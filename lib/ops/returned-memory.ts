@@ -60,8 +60,8 @@ function rest(holding: Holding): void {
 
 /**
  * `last-resort` is how V8 itself collects before it would give up: twice, and it hands back what it held in reserve, the
- * halves of the young generation above all (7 MB). The launcher has Node offer it. Once, behind the start: any collection that
- * is asked for also throws compiled code away, and the next thousand connections cost four times as much.
+ * halves of the young generation above all (7 MB). The launcher has Node offer it. Once, behind the start: it also
+ * throws compiled code away, and the next thousand connections cost four times as much.
  */
 function collect(): void {
   const offered = globalThis.gc as ((how: { type: 'major'; flavor: 'last-resort' }) => void) | undefined;
