@@ -15,9 +15,15 @@ import { patience, until } from '../../support/until.ts';
 t.setTimeout(900_000);
 
 const get = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+/** From here on the connection is the library lane's. */
+const odd = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nConnection: keep-alive\r\n\r\n';
+/** Node's server looks for late heads this often. */
+const checkedEveryMs = 5000;
 const rows: readonly (readonly [title: string, before: string, meanwhile: string, responses: number])[] = [
   ['first bytes', '', get, 1],
   ['the rest of a head', get.slice(0, 20), get.slice(20), 1],
+  ['the rest of a head for the library lane', odd + get.slice(0, 20), get.slice(20), 2],
+  ['another request on the library lane', odd, get, 2],
   ['another request', get, get, 2],
   ['the rest of a body', 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234', '56789', 1],
 ];
@@ -32,12 +38,15 @@ t.test('what came while the process stood still is in time', async (t) => {
       SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${app.port}`,
       SALLYPORT_DETECT_TIMEOUT: `${seconds}s`,
       SALLYPORT_HEADER_TIMEOUT: `${seconds}s`,
+      SALLYPORT_HTTP1_IDLE_TIMEOUT: `${5 * seconds}s`,
     },
   });
   const clients: RawClient[] = [];
-  for (const [, before] of rows) {
+  for (const [, before, , responses] of rows) {
     const client = await RawClient.open({ port });
     client.send(latin1(before));
+    // All but the last are answered before.
+    await client.responses(new Array(responses - 1).fill('GET'));
     clients.push(client);
   }
   const last = await RawClient.open({ port });
@@ -49,7 +58,7 @@ t.test('what came while the process stood still is in time', async (t) => {
     await until('it to stand still', () => state().startsWith('T'));
     for (const [i, [, , meanwhile]] of rows.entries()) clients[i]?.send(latin1(meanwhile));
     // Deadlines are looked at once a second.
-    await elapse((seconds + 2) * 1000);
+    await elapse(5 * seconds * 1000 + checkedEveryMs);
   } finally {
     process.kill(sallyport.pid, 'SIGCONT');
   }

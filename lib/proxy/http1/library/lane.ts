@@ -2,6 +2,7 @@ import http from 'node:http';
 import type { Duplex } from 'node:stream';
 import { readTarget } from '../../../request-target.ts';
 import { putBack } from '../../detect/peek.ts';
+import { behindReads } from '../../fairness/behind-reads.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { starts } from '../../fairness/starts.ts';
 import { internalFault } from '../../guard.ts';
@@ -75,8 +76,13 @@ export class LibraryLane implements Http1Engine {
     // Nobody has used the connection for too long. Node closes it only where nobody listens.
     this.#server.on('timeout', (socket) => {
       const served = this.#connections.get(socket);
-      if (served?.state === 'between') options.pipeline.limitReached('http1_idle_timeout', served.connection);
-      socket.destroySoon();
+      const { bytesRead } = socket;
+      const late = (): void => {
+        if (socket.bytesRead > bytesRead) return;
+        if (served?.state === 'between') options.pipeline.limitReached('http1_idle_timeout', served.connection);
+        socket.destroySoon();
+      };
+      behindReads(() => this.#entry(socket, late))();
     });
     this.#server.on('clientError', (error, socket) => this.#entry(socket, () => this.#clientError(error, socket)));
   }
@@ -221,6 +227,7 @@ export class LibraryLane implements Http1Engine {
   #tunnel(request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
     const served = this.#connections.get(request.socket);
     if (served === undefined) return;
+    served.handedOver++;
     // Node has taken its own listener off, not ours; what it has not seen belongs to what it hands over.
     const rest = served.feed?.stop() ?? nothing;
     const early = rest.length === 0 ? head : Buffer.concat([head, rest]);
@@ -276,6 +283,27 @@ export class LibraryLane implements Http1Engine {
       socket.destroy();
       return;
     }
+    if (code === 'ERR_HTTP_REQUEST_TIMEOUT') this.#headLate(served, code);
+    else this.#fault(served, code);
+  }
+
+  /** Node looks for late heads before it reads, and does not know what we have left unread. It does not look at one twice. */
+  #headLate(served: LibraryConnection, code: string): void {
+    const { handedOver } = served;
+    const look = behindReads(() =>
+      this.#entry(served.socket, () => {
+        if (served.handedOver !== handedOver || served.refuse !== null || !served.socket.writable) return;
+        // No more is read before the requests that wait have been answered: the idle timeout is its deadline now.
+        if (served.isWaiting) return;
+        if (served.feed?.isResting === true) look();
+        else this.#fault(served, code);
+      }),
+    );
+    look();
+  }
+
+  /** Nothing of the connection can be read any further. */
+  #fault(served: LibraryConnection, code: string): void {
     served.feed?.stop();
     if (served.exchange?.incomplete === true) {
       // The fault is in the body of the request that is being served: it has been decided, and counts as that.

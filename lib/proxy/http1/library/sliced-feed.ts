@@ -53,6 +53,11 @@ export class SlicedFeed {
     return this.#unread.length;
   }
 
+  /** What has come waits for its turn. */
+  get isResting(): boolean {
+    return this.#resting !== null;
+  }
+
   /** Goes on, when no request waits any more. */
   resume(): void {
     if (this.#resting !== null) return;
