@@ -125,7 +125,10 @@ class AnsweredLines extends LineReader {
       case 'recorded': {
         const { record } = line;
         const { value, notes } = queryFrom(this.#withPort(this.#logged.questionOf(record)), asked);
-        const answer = withNotes(answerOf(policy, value), [...notes, ...this.#logged.notesOf(record)]);
+        const answer = withNotes(answerOf(policy, { ...value, areSorted: true }), [
+          ...notes,
+          ...this.#logged.notesOf(record),
+        ]);
         if (line.kind === 'recorded') return { ...answer, recorded: record.decided?.verdict };
         this.#tally.logged += 1;
         return { ...answer, logged: line.logged };

@@ -32,10 +32,10 @@ interface Rule {
 }
 
 const values =
-  /^lib\/(client|cpu-share|drained|errors\/[\w-]+|http-message|ip|moment|printable|problem|remembered|request-target|resource-ref|certificate-names|identity-name|roster|system-answer|token-bucket)\.ts$/;
+  /^lib\/(client|cpu-share|drained|errors\/[\w-]+|http-message|ip|moment|printable|problem|remembered|request-fields|request-target|resource-ref|certificate-names|identity-name|roster|system-answer|token-bucket)\.ts$/;
 
 const plainValues =
-  /^lib\/(client|errors\/[\w-]+|http-message|identity-name|ip|printable|problem|remembered|request-target|resource-ref)\.ts$/;
+  /^lib\/(client|errors\/[\w-]+|http-message|identity-name|ip|printable|problem|remembered|request-fields|request-target|resource-ref)\.ts$/;
 const policyValues =
   /^lib\/policy\/(bytes|decision|identities|lists|nearest|networks|probes|refusals|regex|route-rule|selectors|workload)\.ts$/;
 
@@ -593,6 +593,7 @@ const steps: readonly Step[] = [
       'lib/proxy/http/outgoing-fields.ts': 3,
       // Its name, and that no route changes it.
       'lib/proxy/http/headers.ts': 2,
+      'lib/request-fields.ts': 1,
       // What rules ask for, never what the app gets.
       'lib/policy/decide/route-entries.ts': 1,
       'lib/policy/decide/value-match.ts': 1,

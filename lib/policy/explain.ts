@@ -1,6 +1,7 @@
 import { type Client, type ClientTls, tlsOfKind } from '../client.ts';
 import { asksToSwitch, isFramingAlias, isSoundMethod, trimBlanks } from '../http-message.ts';
 import type { IpAddress } from '../ip.ts';
+import { contentLength, fieldFault, readHttp2Fields, scanRequestHeaders } from '../request-fields.ts';
 import { isHost, readAuthority, readTarget } from '../request-target.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import { wireText } from './bytes.ts';
@@ -35,12 +36,14 @@ export interface ExplainQuery {
   readonly host?: string;
   /** Several values of one name as several entries; names in any case. */
   readonly headers?: readonly (readonly [name: string, value: string])[];
+  /** A lane has sorted the headers already: those that policy decides on are left, some without their values. */
+  readonly areSorted?: boolean;
   /** What comes with the request; where it is left out, what the headers announce. */
   readonly carries?: 'body' | 'upgrade';
 }
 
 /** What of it is the request. */
-export type AskedRequest = Pick<ExplainQuery, 'method' | 'path' | 'host' | 'headers' | 'carries'>;
+export type AskedRequest = Pick<ExplainQuery, 'method' | 'path' | 'host' | 'headers' | 'areSorted' | 'carries'>;
 
 export interface ExplainJson {
   readonly verdict: RequestDecision['kind'];
@@ -222,42 +225,97 @@ function unasked(status: Unasked['status'], fault: string): Unasked {
 
 /** A sentence where it is no request. */
 function readFacts(query: AskedRequest, protocol: Carried): RequestFacts | string {
-  const grpc = protocol === 'grpc';
   const http1 = protocol === 'http1';
-  const method = query.method ?? (grpc ? 'POST' : 'GET');
+  const method = query.method ?? (protocol === 'grpc' ? 'POST' : 'GET');
   if (http1 && method === 'PRI') return 'PRI begins HTTP/2 and is no method of HTTP/1';
-  const headers = new Map<string, string[]>();
   const given = query.headers ?? [];
-  for (const [name, value] of given) {
-    const key = name.toLowerCase();
-    if (isFramingAlias(key)) return `${key} is another name for a field that frames the message`;
-    // White space around a value is no part of it (RFC 9110 section 5.5), and malformed in HTTP/2 (RFC 9113 section 8.2.1).
-    const trimmed = trimBlanks(wireText(value));
-    if (!http1 && trimmed.length !== wireText(value).length) return `white space around the value of ${key}`;
-    headers.set(key, [...(headers.get(key) ?? []), trimmed]);
-  }
+  const fields = query.areSorted === true ? fieldsAsSorted(query, given) : sortedFields(query, given, http1);
+  if (typeof fields === 'string') return fields;
+  const { forward, received } = fields;
   // As it would come over the wire, one character per byte; so are the values above.
   const url = wireText(query.path ?? '/');
   const target = method === 'CONNECT' ? connectTarget(url, http1) : readTarget(method, url);
   if (target === null || (!http1 && target.authority !== null)) return `"${url}" is no target that can be asked for`;
-  const named = query.host ?? headers.get('host')?.[0];
+  const { named } = fields;
   const host = target.authority ?? named ?? '';
   if (!isHost(named ?? '')) return `"${named}" is no host`;
   // Without an answer to the question of the host there is none; an empty one is another matter (RFC 9113 section 8.3.1).
   if (!http1 && named === '') return 'HTTP/2 needs a host';
-  if (http1) headers.set('host', [host]);
+  if (http1) forward.set('host', [host]);
   const { path, query: search } = target;
   return {
     method,
     path,
     query: search,
     host,
-    grpc,
+    grpc: protocol === 'grpc' || fields.grpc,
     carries:
-      query.carries ?? (method === 'CONNECT' ? 'upgrade' : given.length === 0 ? 'nothing' : carried(headers, protocol)),
-    header: (name) => headers.get(name) ?? [],
-    oddNames: given.length === 0 ? noOddNames : oddNamesOf([...headers.keys()].flatMap((name) => [name, ''])),
+      query.carries ??
+      (method === 'CONNECT' ? 'upgrade' : given.length === 0 ? 'nothing' : carried(received, protocol)),
+    header: (name) => forward.get(name) ?? [],
+    oddNames: given.length === 0 ? noOddNames : oddNamesOf([...forward.keys()].flatMap((name) => [name, ''])),
   };
+}
+
+type FieldValues = Map<string, readonly string[]>;
+
+interface GivenFields {
+  /** Whom the request names; undefined where that is left open. */
+  readonly named: string | undefined;
+  /** All that were given. */
+  readonly received: FieldValues;
+  /** Those that policy decides on. */
+  readonly forward: FieldValues;
+  readonly grpc: boolean;
+}
+
+function fieldsAsSorted({ host }: AskedRequest, given: NonNullable<AskedRequest['headers']>): GivenFields {
+  const values = valuesOf(given.flatMap(([name, value]) => [name, wireText(value)]));
+  return { named: host ?? values.get('host')?.[0], received: values, forward: values, grpc: false };
+}
+
+/** A sentence where they make the request malformed. */
+function sortedFields(
+  { host }: AskedRequest,
+  given: NonNullable<AskedRequest['headers']>,
+  http1: boolean,
+): GivenFields | string {
+  if (given.length === 0) {
+    return { named: host, received: new Map(), forward: new Map(), grpc: false };
+  }
+  const flat: string[] = [];
+  for (const [name, value] of given) {
+    const key = name.toLowerCase();
+    if (isFramingAlias(key)) return `${key} is another name for a field that frames the message`;
+    // White space around a value is no part of it (RFC 9110 section 5.5), and malformed in HTTP/2 (RFC 9113 section 8.2.1).
+    const wire = wireText(value);
+    const trimmed = trimBlanks(wire);
+    if (!http1 && trimmed.length !== wire.length) return `white space around the value of ${key}`;
+    const fault = fieldFault(key, trimmed, http1);
+    if (fault !== null) return fault;
+    flat.push(key, trimmed);
+  }
+  const received = valuesOf(flat);
+  if (!http1) {
+    if (contentLength(flat) === null) return 'Content-Length is no number, or there are several';
+    const sorted = readHttp2Fields(flat, 0, host ?? null);
+    if (sorted === null) return 'there is more than one Host';
+    return { named: sorted.name ?? undefined, received, forward: valuesOf(sorted.forward), grpc: sorted.grpc };
+  }
+  const { host: told, forward, fault } = scanRequestHeaders(flat);
+  if (fault !== null) return fault;
+  return { named: host ?? told ?? undefined, received, forward: valuesOf(forward), grpc: false };
+}
+
+function valuesOf(flat: readonly string[]): FieldValues {
+  const values = new Map<string, string[]>();
+  for (let i = 0; i + 1 < flat.length; i += 2) {
+    const name = (flat[i] as string).toLowerCase();
+    const known = values.get(name);
+    if (known === undefined) values.set(name, [flat[i + 1] as string]);
+    else known.push(flat[i + 1] as string);
+  }
+  return values;
 }
 
 /** Over HTTP/2 it has no path, and its host alone names it (RFC 9113 section 8.5). */

@@ -199,7 +199,10 @@ function askedOf({ method, path, host, headers, names, carries }: RecordedQuesti
   if (host !== undefined) asked.host = host;
   if (carries !== undefined) asked.carries = carries;
   // Most records hold none: their routes look at none.
-  if (headers !== undefined || names !== undefined) asked.headers = fieldsOf(headers ?? {}, names ?? []);
+  if (headers !== undefined || names !== undefined) {
+    asked.headers = fieldsOf(headers ?? {}, names ?? []);
+    asked.areSorted = true;
+  }
   return asked;
 }
 

@@ -108,6 +108,11 @@ function counterOf(answer: ExplainJson): string | null {
   return JSON.stringify([metric[answer.verdict], labels]);
 }
 
+/** The app answers so what says that it is a call of gRPC. */
+function isCall({ protocol, headers }: RandomRequest): boolean {
+  return protocol === 'grpc' || (protocol === 'http2' && /^application\/grpc/.test(headers['content-type'] ?? ''));
+}
+
 /** Null where it is as explained. */
 function fault(request: RandomRequest, answer: ExplainJson, result: ExchangeResult): string | null {
   const wanted = JSON.stringify(answer);
@@ -122,12 +127,12 @@ function fault(request: RandomRequest, answer: ExplainJson, result: ExchangeResu
   if (answer.tcp === 'forward') return result.kind === 'echo' ? null : was;
   if (answer.verdict !== 'permit') {
     if (answer.httpStatus === null) return result.kind === 'closed' ? null : was;
-    const told = request.protocol === 'grpc' && result.kind === 'http' ? Number(result.grpcStatus) : null;
+    const told = isCall(request) && result.kind === 'http' ? Number(result.grpcStatus) : null;
     if (result.kind !== 'http' || result.status !== answer.httpStatus) return was;
-    return request.protocol === 'grpc' && answer.httpStatus === 200 && told !== answer.grpcStatus ? was : null;
+    return isCall(request) && answer.httpStatus === 200 && told !== answer.grpcStatus ? was : null;
   }
   if (result.kind !== 'http' || result.status !== 200) return was;
-  if (request.protocol === 'grpc') return result.grpcStatus === '0' ? null : was;
+  if (isCall(request)) return result.grpcStatus === '0' ? null : was;
   if (request.method === 'HEAD') return null;
   const { headers } = JSON.parse(result.body) as SeenRequest;
   const identity = typeof request.tls === 'string' ? undefined : request.tls.identity;
@@ -234,6 +239,80 @@ async function look(requests: readonly RandomRequest[]): Promise<string[]> {
   seen.permits += permitted;
   return faults.flat();
 }
+
+/** One rule for each field that asks for any value of it, on a port that lets everybody in. */
+const fieldPolicy: readonly RandomDocument[] = [
+  {
+    apiVersion: 'policy.linkerd.io/v1beta3',
+    kind: 'Server',
+    metadata: { name: 'a', namespace: 'shop' },
+    spec: { podSelector: {}, port: ports[4] ?? 0, accessPolicy: 'all-unauthenticated' },
+  },
+  {
+    apiVersion: 'policy.linkerd.io/v1beta3',
+    kind: 'HTTPRoute',
+    metadata: { name: 'r0', namespace: 'shop' },
+    spec: {
+      parentRefs: [{ group: 'policy.linkerd.io', kind: 'Server', name: 'a' }],
+      rules: [
+        ...['te', 'expect', 'keep-alive', 'proxy-connection', 'connection', 'upgrade', 'transfer-encoding'],
+        ...['l5d-client-id', 'l5d-orig-proto', 'x-role', 'content-type', 'content-length', 'trailer', 'http2-settings'],
+      ].map((name) => ({ matches: [{ headers: [{ name, type: 'RegularExpression', value: '.+' }] }] })),
+    },
+  },
+];
+const anyVersion: readonly Readonly<Record<string, string>>[] = [
+  {},
+  { 'x-role': 'admin' },
+  { te: 'trailers' },
+  { 'l5d-client-id': 'root' },
+  { 'l5d-orig-proto': 'HTTP/1.1' },
+  { trailer: 'x-role' },
+  { 'content-type': 'text/plain' },
+  { 'content-type': 'application/grpc' },
+  { 'content-type': 'application/grpc-web' },
+  { host: 'web.shop' },
+  { host: 'WEB.shop', 'x-role': 'admin' },
+];
+const inHttp1: readonly Readonly<Record<string, string>>[] = [
+  { expect: 'other' },
+  { expect: '100-continue' },
+  { te: 'gzip' },
+  { 'keep-alive': 'timeout=5' },
+  { 'proxy-connection': 'keep-alive' },
+  { 'http2-settings': 'AAMAAABkAAQAoAAAAAIAAAAA' },
+  { connection: 'keep-alive' },
+  { connection: 'x-role', 'x-role': 'admin' },
+  { connection: 'keep-alive, X-Role', 'x-role': 'admin' },
+  { connection: 'te', te: 'trailers' },
+  { connection: 'content-type, content-length', 'content-type': 'text/plain' },
+  { connection: 'upgrade', upgrade: 'h2c' },
+  { 'transfer-encoding': 'gzip' },
+  { 'transfer-encoding': 'gzip, chunked' },
+  { 'content-length': '+0' },
+  { 'content-length': 'none' },
+  { 'content-length': '0' },
+  { 'x-role': 'ad\u0001min' },
+  { 'x role': 'admin' },
+];
+
+t.test('fields that are not what policy decides on', async (t) => {
+  const asked = { port: ports[4] ?? 0, client: '127.0.0.2', tls: 'none', method: 'GET', path: '/a', host: 'web.shop' };
+  const requests = [
+    ...anyVersion.flatMap((headers) => [
+      { ...asked, protocol: 'http1', headers },
+      { ...asked, protocol: 'http2', headers },
+    ]),
+    ...inHttp1.map((headers) => ({ ...asked, protocol: 'http1', headers })),
+  ] as RandomRequest[];
+  await inTurn(async () => {
+    await inForce(fieldPolicy);
+    const outOf = [...requests.entries()].filter(
+      ([, { protocol, headers }]) => protocol !== 'http1' || !('host' in headers),
+    );
+    t.same(await look(outOf.map(([, request]) => request)), []);
+  });
+});
 
 t.test('explain and the wire', async (t) => {
   const property = fc.asyncProperty(

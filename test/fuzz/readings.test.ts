@@ -9,7 +9,8 @@ import fc from 'fast-check';
 import t from 'tap';
 import { parseIp } from '../../lib/ip.ts';
 import { oddNamesOf, type RequestFacts } from '../../lib/policy/decision.ts';
-import { applyHeaderChanges, headerValues, isIdentityAlias } from '../../lib/proxy/http/headers.ts';
+import { applyHeaderChanges, headerValues } from '../../lib/proxy/http/headers.ts';
+import { isIdentityAlias } from '../../lib/request-fields.ts';
 import { readTarget } from '../../lib/request-target.ts';
 import {
   type RunningServer,

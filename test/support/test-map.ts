@@ -28,6 +28,7 @@ const elsewhere: ReadonlyMap<string, readonly string[]> = new Map([
   ['lib/regular-file.ts', ['unit/reload/pod-facts.test.ts']],
   ['lib/replay', ['unit/bin/replay.test.ts']],
   ['lib/suggest', ['unit/bin/suggest.test.ts', 'fuzz/suggest.test.ts']],
+  ['lib/request-fields.ts', ['unit/proxy/http/headers.test.ts', 'fuzz/explain-wire.test.ts']],
   ['lib/request-target.ts', ['unit/http-message.test.ts']],
   ['lib/resource-ref.ts', ['unit/policy/explain.test.ts']],
 ]);

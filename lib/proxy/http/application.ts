@@ -1,9 +1,9 @@
 import type { Readable } from 'node:stream';
 import { CodedError } from '../../errors/coded-error.ts';
 import type { IpAddress } from '../../ip.ts';
+import type { HeaderList } from '../../request-fields.ts';
 import type { Admitted } from './admitted.ts';
 import type { Exchange } from './exchange.ts';
-import type { HeaderList } from './headers.ts';
 
 /** A request to an application that lives in this process. */
 export interface ApplicationRequest {

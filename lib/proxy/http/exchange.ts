@@ -1,7 +1,7 @@
 import type { PortPolicy, RequestDecision } from '../../policy/decision.ts';
+import type { HeaderList } from '../../request-fields.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { RecordedFacts } from '../recorder.ts';
-import type { HeaderList } from './headers.ts';
 import type { Refusal } from './refuse.ts';
 
 /** A request as far as it matters to decisions and logs. */

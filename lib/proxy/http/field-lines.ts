@@ -1,5 +1,5 @@
 import { trimBlanks } from '../../http-message.ts';
-import type { HeaderList } from './headers.ts';
+import type { HeaderList } from '../../request-fields.ts';
 
 /**
  * Where the line at `at` ends: at its CRLF, or with the text where it has none. Behind it and two more bytes the next one

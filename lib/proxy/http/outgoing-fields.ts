@@ -1,7 +1,8 @@
 import { type Client, clientId } from '../../client.ts';
+import { type HeaderList, identityHeader } from '../../request-fields.ts';
 import type { Admitted } from './admitted.ts';
 import { fieldLines, fieldPairs } from './field-lines.ts';
-import { applyHeaderChanges, type HeaderList, identityHeader } from './headers.ts';
+import { applyHeaderChanges } from './headers.ts';
 
 /*
  * What the app gets beyond what its client sent, for every way there: the verified identity and the route's header

@@ -4,9 +4,9 @@ import type { RequestErrorCode } from '../../errors/error-codes.ts';
 import { hostPort } from '../../ip.ts';
 import type { RequestDecision } from '../../policy/decision.ts';
 import { refusalOf, refusals } from '../../policy/refusals.ts';
+import type { HeaderList } from '../../request-fields.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { ErrorLabel } from '../recorder.ts';
-import type { HeaderList } from './headers.ts';
 
 /** What a refused client gets, on HTTP and on gRPC. The one place that maps denials and failures to the wire. */
 export interface Refusal {

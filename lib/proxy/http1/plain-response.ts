@@ -1,6 +1,6 @@
 import { trimBlanks } from '../../http-message.ts';
+import { framingFields } from '../../request-fields.ts';
 import { endOfLine } from '../http/field-lines.ts';
-import { framingFields } from '../http/headers.ts';
 
 /** How the end of a response is found (RFC 9112 6.3). */
 export type Framing =

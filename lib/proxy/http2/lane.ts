@@ -1,9 +1,10 @@
 import type { Socket } from 'node:net';
+import type { HeaderList } from '../../request-fields.ts';
 import { Roster } from '../../roster.ts';
 import { Sweeper } from '../fairness/sweeper.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { serveApplication } from '../http/application.ts';
-import { type HeaderList, headerValue } from '../http/headers.ts';
+import { headerValue } from '../http/headers.ts';
 import type { HeldHeads } from '../http/held-heads.ts';
 import { outgoingFields } from '../http/outgoing-fields.ts';
 import type { HttpConnection, RequestPipeline } from '../http/request-pipeline.ts';

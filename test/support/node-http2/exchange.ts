@@ -3,20 +3,15 @@ import { PassThrough, type Readable } from 'node:stream';
 import { oddNamesOf, type RequestFacts } from '../../../lib/policy/decision.ts';
 import type { ConnectionFacts } from '../../../lib/proxy/connection-facts.ts';
 import type { Admitted } from '../../../lib/proxy/http/admitted.ts';
-import { type HeaderList, headerValues, withoutIdentity } from '../../../lib/proxy/http/headers.ts';
+import { headerValues, withoutIdentity } from '../../../lib/proxy/http/headers.ts';
 import { type Refusal, refusalHeaders } from '../../../lib/proxy/http/refuse.ts';
 import type { RequestPipeline } from '../../../lib/proxy/http/request-pipeline.ts';
 import type { LibraryExchange } from '../../../lib/proxy/http1/library/library-exchange.ts';
 import { drainMs } from '../../../lib/proxy/http2/client/limits.ts';
-import {
-  type Http2Head,
-  lowerCase,
-  mayEndInTrailers,
-  type OriginalProtocol,
-  originalProtocolHeader,
-} from '../../../lib/proxy/http2/message/head.ts';
+import { type Http2Head, lowerCase, mayEndInTrailers } from '../../../lib/proxy/http2/message/head.ts';
 import { errorCode } from '../../../lib/proxy/http2/session/protocol.ts';
 import { maxDrainBytes } from '../../../lib/proxy/limits.ts';
+import { type HeaderList, type OriginalProtocol, originalProtocolHeader } from '../../../lib/request-fields.ts';
 import { asObject, sendTrailers } from './forward.ts';
 
 /** Resets arrive as errors; `close` deals with them. */

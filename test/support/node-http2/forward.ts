@@ -1,9 +1,10 @@
 import type { ClientHttp2Stream, Http2Stream } from 'node:http2';
 import type { Admitted } from '../../../lib/proxy/http/admitted.ts';
-import { type HeaderList, headerValue } from '../../../lib/proxy/http/headers.ts';
+import { headerValue } from '../../../lib/proxy/http/headers.ts';
 import { ToldByReset } from '../../../lib/proxy/http2/relay/loss.ts';
 import { errorCode, reasonName } from '../../../lib/proxy/http2/session/protocol.ts';
 import type { RequestScope } from '../../../lib/proxy/recorder.ts';
+import type { HeaderList } from '../../../lib/request-fields.ts';
 import type { Http2Exchange } from './exchange.ts';
 import type { Http2Pool } from './pool.ts';
 

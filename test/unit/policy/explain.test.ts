@@ -221,3 +221,53 @@ t.test('CONNECT, and methods that are none, are answered as on the wire', async 
   ];
   for (const [title, query, answer] of rows) t.match(ask(query), answer, title);
 });
+
+t.test('fields are those that policy decides on, on the wire', async (t) => {
+  const looksAt = (name: string, value: string): string =>
+    route('r', `{ headers: [{ name: ${name}, type: RegularExpression, value: '${value}' }] }`);
+  const permit = { verdict: 'permit' };
+  const none = { verdict: 'no-route' };
+  const by400 = { verdict: 'invalid', httpStatus: 400 };
+  const reset = { verdict: 'invalid', httpStatus: null };
+  const rows: [protocol: 'http1' | 'http2', name: string, value: string, fields: string[], answer: object][] = [
+    ['http1', 'x-role', '.+', ['X-Role: a'], permit],
+    ['http1', 'x-role', '.+', ['X-Role: a', 'Connection: close, x-role'], none],
+    ['http1', 'te', '.+', ['te: trailers'], permit],
+    ['http1', 'te', '.+', ['te: gzip'], none],
+    ['http2', 'te', '.+', ['te: gzip'], reset],
+    ['http1', 'connection', '.+', ['connection: close'], none],
+    ['http2', 'connection', '.+', ['connection: close'], reset],
+    ['http1', 'expect', '.+', ['expect: 100-continue'], none],
+    ['http1', 'expect', '.+', ['expect: other'], by400],
+    ['http2', 'expect', '.+', ['expect: other'], permit],
+    ['http1', 'transfer-encoding', '.+', ['transfer-encoding: chunked'], none],
+    ['http1', 'x-role', '.+', ['x-role: a', 'transfer-encoding: gzip'], by400],
+    ['http1', 'content-length', '.+', ['content-length: 5'], permit],
+    ['http1', 'content-length', '.+', ['content-length: 5', 'content-length: 5'], by400],
+    ['http2', 'content-length', '.+', ['content-length: 5', 'content-length: 5'], reset],
+    ['http2', 'content-length', '.+', ['content-length: +5'], reset],
+    ['http1', 'cookie', 'a=1; b=2', ['cookie: a=1', 'cookie: b=2'], none],
+    ['http2', 'cookie', 'a=1; b=2', ['cookie: a=1', 'cookie: b=2'], permit],
+    ['http2', 'host', '.+', ['host: h'], none],
+    ['http2', 'x-role', '.+', ['x-role: a', 'host: other'], reset],
+    ['http2', 'x-role', '.+', ['x-role: a', 'host: H'], permit],
+    ['http1', 'x-role', '.+', ['x-role: a\u0007'], by400],
+    ['http2', 'x-role', '.+', ['x-role: a\u0007'], reset],
+    ['http1', 'x-role', '.+', ['x-role: a', 'x role: a'], by400],
+  ];
+  for (const [protocol, name, value, fields, answer] of rows) {
+    const { ask } = load(`${server('accessPolicy: all-unauthenticated')}${looksAt(name, value)}`);
+    const headers = fields.map((field): [string, string] => {
+      const colon = field.indexOf(':');
+      return [field.slice(0, colon), field.slice(colon + 2)];
+    });
+    t.match(ask({ protocol, host: 'h', headers }), answer, `${fields.join(', ')} over ${protocol}`);
+  }
+  const { ask } = load(server());
+  const headers = [['content-type', 'application/grpc']] as const;
+  t.match(
+    ask({ protocol: 'http2', headers }),
+    { httpStatus: 200, grpcStatus: 7 },
+    'what says that it is a call is one',
+  );
+});

@@ -1,7 +1,7 @@
 import { isFramingAlias, trimBlanks } from '../../../http-message.ts';
+import { isIdentityAlias } from '../../../request-fields.ts';
 import { isHost } from '../../../request-target.ts';
 import { endOfLine, linesWhere } from '../../http/field-lines.ts';
-import { isIdentityAlias } from '../../http/headers.ts';
 import { type ConnectionOptions, noOptions, readConnectionOptions } from './connection-options.ts';
 import { type ContentFraming, inChunks, inTunnel, withoutContent } from './content.ts';
 

@@ -2,11 +2,12 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { oddNamesOf, type RequestFacts } from '../../../policy/decision.ts';
+import type { HeaderList, ScannedHead } from '../../../request-fields.ts';
 import type { Target } from '../../../request-target.ts';
 import type { ConnectionFacts } from '../../connection-facts.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
-import { type HeaderList, headerValue, headerValues, type ScannedHead, without } from '../../http/headers.ts';
+import { headerValue, headerValues, without } from '../../http/headers.ts';
 import { type Refusal, refusalHeaders } from '../../http/refuse.ts';
 import type { RequestPipeline } from '../../http/request-pipeline.ts';
 import { maxDrainBytes } from '../../limits.ts';

@@ -1,12 +1,13 @@
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import { systemErrorCode } from '../../../errors/coded-error.ts';
+import type { HeaderList } from '../../../request-fields.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { starts } from '../../fairness/starts.ts';
 import { bulkRead, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
-import { type HeaderList, scanResponseHeaders, without } from '../../http/headers.ts';
+import { scanResponseHeaders, without } from '../../http/headers.ts';
 import { InterimCount } from '../../http/interim-count.ts';
 import { isLastRequest } from '../../http/last-request.ts';
 import { type LostBy, maySendAgain, repeatable } from '../../http/retry.ts';

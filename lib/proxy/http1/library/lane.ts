@@ -1,12 +1,12 @@
 import http from 'node:http';
 import type { Duplex } from 'node:stream';
+import { scanRequestHeaders } from '../../../request-fields.ts';
 import { readTarget } from '../../../request-target.ts';
 import { putBack } from '../../detect/peek.ts';
 import { behindReads } from '../../fairness/behind-reads.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { starts } from '../../fairness/starts.ts';
 import { internalFault } from '../../guard.ts';
-import { scanRequestHeaders } from '../../http/headers.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { Incoming } from '../../incoming.ts';
 import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
+import type { HeaderList } from '../../../request-fields.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import type { Exchange } from '../../http/exchange.ts';
-import type { HeaderList } from '../../http/headers.ts';
 
 /** An exchange on one of Node's own servers. */
 export interface LibraryExchange extends Exchange {

@@ -1,7 +1,7 @@
 import type http from 'node:http';
 import { asksToSwitch } from '../../../http-message.ts';
+import type { ScannedHead } from '../../../request-fields.ts';
 import { isHost, readAuthority, type Target } from '../../../request-target.ts';
-import type { ScannedHead } from '../../http/headers.ts';
 
 export function refusalOfFault(code: string): string {
   switch (code) {

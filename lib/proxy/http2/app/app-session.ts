@@ -1,10 +1,11 @@
 import type { Socket } from 'node:net';
 import { CodedError } from '../../../errors/coded-error.ts';
+import { contentLength, type HeaderList } from '../../../request-fields.ts';
 import type { BufferBudget } from '../../fairness/buffer-budget.ts';
 import { type Ending, guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
-import { type HeaderList, without } from '../../http/headers.ts';
-import { contentLength, soundStatus } from '../message/field-rules.ts';
+import { without } from '../../http/headers.ts';
+import { soundStatus } from '../message/field-rules.ts';
 import { HeaderBlocks } from '../message/header-blocks.ts';
 import { Http2ResponseHead } from '../message/response-head.ts';
 import type { Intake } from '../session/intake.ts';

@@ -1,14 +1,15 @@
 import { oddNamesOf, type RequestFacts } from '../../../policy/decision.ts';
+import type { HeaderList, OriginalProtocol } from '../../../request-fields.ts';
 import type { ConnectionFacts } from '../../connection-facts.ts';
 import { Stall } from '../../fairness/buffer-budget.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import type { Decided, Exchange } from '../../http/exchange.ts';
-import { type HeaderList, headerValues } from '../../http/headers.ts';
+import { headerValues } from '../../http/headers.ts';
 import { failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { encodeFields } from '../hpack/encoder.ts';
-import { lowerCase, type OriginalProtocol } from '../message/head.ts';
+import { lowerCase } from '../message/head.ts';
 import type { RequestHead } from '../message/request-head.ts';
 import { Http2ResponseHead } from '../message/response-head.ts';
 import { noTrailers, Trailers } from '../message/trailers.ts';

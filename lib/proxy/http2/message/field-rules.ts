@@ -1,40 +1,10 @@
-import type { HeaderList } from '../../http/headers.ts';
+import { areSound, type HeaderList, valueForm } from '../../../request-fields.ts';
 
-/*
- * What a field section may contain (RFC 9113 8.2, 8.3). HTTP/2 gives names and values their lengths, HTTP/1 line ends:
- * what would end a line or a name there is malformed here, so that it can never get across (GHSA-847f-9342-265h).
- */
+/* What pseudo-headers of a field section may be (RFC 9113 8.3); of its other fields ../../../request-fields.ts says so. */
 
-const nameForm = /^[!#$%&'*+.^_`|~0-9a-z-]+$/;
-/** Visible characters, obs-text, and space or tab between them. */
-const valueForm = /^(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?$/;
 const methodForm = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const schemeForm = /^[A-Za-z][A-Za-z0-9+.-]*$/;
 const pathForm = /^[\x21-\x7e\x80-\xff]+$/;
-const lengthForm = /^[0-9]{1,15}$/;
-
-/** Fields that speak of one HTTP/1 connection (RFC 9113 8.2.2). */
-const connectionFields: ReadonlySet<string> = new Set([
-  'connection',
-  'http2-settings',
-  'keep-alive',
-  'proxy-connection',
-  'transfer-encoding',
-  'upgrade',
-]);
-
-function isSoundField(name: string, value: string): boolean {
-  if (!nameForm.test(name) || !valueForm.test(value) || connectionFields.has(name)) return false;
-  return name !== 'te' || value.toLowerCase() === 'trailers';
-}
-
-/** Whether fields from `from` on are sound, and no pseudo-headers. */
-function areSound(fields: HeaderList, from: number): boolean {
-  for (let i = from; i + 1 < fields.length; i += 2) {
-    if (!isSoundField(fields[i] as string, fields[i + 1] as string)) return false;
-  }
-  return true;
-}
 
 /** Whether a request's header section is well formed; what its parts mean is not looked at. */
 export function isSoundRequest(fields: HeaderList): boolean {
@@ -79,21 +49,4 @@ export function soundStatus(fields: HeaderList): number {
 export function areSoundTrailers(fields: HeaderList): boolean {
   for (let i = 0; i < fields.length; i += 2) if (fields[i] === 'content-length' || fields[i] === 'host') return false;
   return areSound(fields, 0);
-}
-
-/**
- * Bytes of content announced by Content-Length.
- *
- * @returns -1 where there is none; null for one that is no number, or for several: HTTP/1 parsers refuse them even where
- * they agree, or believe one of them (RFC 9110 8.6).
- */
-export function contentLength(fields: HeaderList): number | null {
-  let length: string | null = null;
-  for (let i = 0; i + 1 < fields.length; i += 2) {
-    if (fields[i] !== 'content-length') continue;
-    const value = fields[i + 1] as string;
-    if (!lengthForm.test(value) || length !== null) return null;
-    length = value;
-  }
-  return length === null ? -1 : Number(length);
 }

@@ -1,13 +1,6 @@
-import { isFramingAlias } from '../../../http-message.ts';
+import { type HeaderList, type OriginalProtocol, readHttp2Fields } from '../../../request-fields.ts';
 import { isHost, readTarget } from '../../../request-target.ts';
-import { type HeaderList, headerValue, isIdentityAlias } from '../../http/headers.ts';
-
-/**
- * How a meshed client carries HTTP/1 over its HTTP/2 connection to us (Linkerd's orig-proto). The app gets the
- * version that the client's application spoke.
- */
-export type OriginalProtocol = 'HTTP/1.1' | 'HTTP/1.0';
-export const originalProtocolHeader = 'l5d-orig-proto';
+import { headerValue } from '../../http/headers.ts';
 
 /** A request's header block, sorted. */
 export interface Http2Head {
@@ -26,15 +19,10 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
   let method = '';
   let url = '';
   let authority: string | null = null;
-  let host: string | null = null;
-  let grpc = false;
-  let originalProtocol: OriginalProtocol | null = null;
-  const cookies: string[] = [];
-  const forward: HeaderList = [];
-  for (let i = 0; i + 1 < raw.length; i += 2) {
-    const name = raw[i] as string;
-    const value = raw[i + 1] as string;
-    switch (name) {
+  let at = 0;
+  pseudo: for (; at + 1 < raw.length; at += 2) {
+    const value = raw[at + 1] as string;
+    switch (raw[at]) {
       case ':method':
         method = value;
         continue;
@@ -49,31 +37,14 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
       case ':protocol':
         // Extended CONNECT is not offered in our SETTINGS.
         return null;
-      case 'host':
-        // More than one is refused even where they agree (RFC 9110 7.2).
-        if (host !== null) return null;
-        host = value;
-        continue;
-      case originalProtocolHeader:
-        originalProtocol = value.startsWith('HTTP/1.0') ? 'HTTP/1.0' : 'HTTP/1.1';
-        continue;
-      case 'content-type':
-        grpc = value.startsWith('application/grpc');
-        break;
-      case 'cookie':
-        // Crumbs are joined for apps that are not HTTP/2 (RFC 9113 8.2.3); for the app it is one value either way.
-        cookies.push(value);
-        continue;
       default:
-        if (isFramingAlias(name)) return null;
-        if (isIdentityAlias(name)) continue;
+        break pseudo;
     }
-    forward.push(name, value);
   }
-  if (cookies.length > 0) forward.push('cookie', cookies.join('; '));
-  // Two names for one request would let policy and app see different hosts (RFC 9113 8.3.1).
-  if (authority !== null && host !== null && authority.toLowerCase() !== host.toLowerCase()) return null;
-  const name = authority ?? host ?? '';
+  const fields = readHttp2Fields(raw, at, authority);
+  if (fields === null) return null;
+  const { forward, grpc, originalProtocol } = fields;
+  const name = fields.name ?? '';
   // http names somebody, in one of the two fields (RFC 9113 8.3.1).
   if (name === '' || !isHost(name)) return null;
   if (method === 'CONNECT') {

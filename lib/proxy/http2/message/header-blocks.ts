@@ -1,4 +1,4 @@
-import type { HeaderList } from '../../http/headers.ts';
+import type { HeaderList } from '../../../request-fields.ts';
 import { type HpackDecoder, repeatableBytes } from '../hpack/decoder.ts';
 
 /** How reading a header block ended. */

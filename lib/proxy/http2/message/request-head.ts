@@ -1,8 +1,9 @@
+import type { HeaderList } from '../../../request-fields.ts';
+import { contentLength } from '../../../request-fields.ts';
 import type { Decided } from '../../http/exchange.ts';
-import type { HeaderList } from '../../http/headers.ts';
 import { isLastRequest } from '../../http/last-request.ts';
 import { encodeFields } from '../hpack/encoder.ts';
-import { contentLength, isSoundRequest } from './field-rules.ts';
+import { isSoundRequest } from './field-rules.ts';
 import { type Http2Head, readHttp2Head } from './head.ts';
 
 /** A request's header section, and what it becomes for the app: the same for every request that repeats it. */

@@ -1,6 +1,7 @@
-import { type HeaderList, headerValue } from '../../http/headers.ts';
+import { type HeaderList, originalProtocolHeader } from '../../../request-fields.ts';
+import { headerValue } from '../../http/headers.ts';
 import { encodeFields } from '../hpack/encoder.ts';
-import { mayEndInTrailers, originalProtocolHeader } from './head.ts';
+import { mayEndInTrailers } from './head.ts';
 
 /** The head of a response for an HTTP/2 client. */
 export class Http2ResponseHead {

@@ -1,4 +1,5 @@
-import { type HeaderList, headerValue } from '../../http/headers.ts';
+import type { HeaderList } from '../../../request-fields.ts';
+import { headerValue } from '../../http/headers.ts';
 import { encodeFields } from '../hpack/encoder.ts';
 import { areSoundTrailers } from './field-rules.ts';
 

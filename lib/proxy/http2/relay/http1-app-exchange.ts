@@ -1,7 +1,7 @@
+import type { HeaderList, OriginalProtocol } from '../../../request-fields.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { guarded } from '../../guard.ts';
 import { fieldPairs } from '../../http/field-lines.ts';
-import type { HeaderList } from '../../http/headers.ts';
 import { isLastRequest } from '../../http/last-request.ts';
 import { sendingLost } from '../../http/retry.ts';
 import type { AppConnection, ResponseSink } from '../../http1/app-connection.ts';
@@ -10,7 +10,7 @@ import { type ChunkReceiver, ChunkScanner } from '../../http1/chunk-scanner.ts';
 import type { ResponseHead } from '../../http1/plain-response.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppExchange } from '../app/app-exchange.ts';
-import { lowerCase, type OriginalProtocol } from '../message/head.ts';
+import { lowerCase } from '../message/head.ts';
 import { Http2ResponseHead } from '../message/response-head.ts';
 import { noTrailers, Trailers } from '../message/trailers.ts';
 import { HeldBytes } from '../session/held-bytes.ts';

@@ -4,12 +4,11 @@ import {
   applyHeaderChanges,
   headerValue,
   headerValues,
-  isIdentityAlias,
-  scanRequestHeaders,
   scanResponseHeaders,
   without,
 } from '../../../../lib/proxy/http/headers.ts';
 import { tokenChar } from '../../../../lib/proxy/token.ts';
+import { isIdentityAlias, scanRequestHeaders } from '../../../../lib/request-fields.ts';
 
 const flat = (...lines: readonly string[]): string[] =>
   lines.flatMap((line) => {
