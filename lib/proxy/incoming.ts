@@ -124,6 +124,11 @@ export class Incoming {
     return this.#socket === null;
   }
 
+  /** Its client has yet to take what was written. */
+  get needsDrain(): boolean {
+    return this.#socket?.writableNeedDrain === true;
+  }
+
   /** It is gone, or going: who begins to listen to it may hear nothing any more, not even its end. */
   get isOver(): boolean {
     return this.#socket === null ? this.#handle === null : this.#socket.destroyed;

@@ -204,7 +204,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     this.#isAdvancing = true;
     this.#takeNext(hasTurn);
     this.#isAdvancing = false;
-    if (!this.betweenRequests) return;
+    if (!this.#isWaiting || this.#resting !== null) return;
     if (this.socket.writableNeedDrain) {
       if (this.hasNext) this.socket.pause();
     } else if (this.#clientEnded) {
@@ -219,7 +219,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     let taken = 0;
     let startedAt = 0;
     // A client that does not take its responses gets no more of them: they would all wait in our memory.
-    while (this.#isWaiting && this.hasNext && (this.#stream.isBare || !this.socket.writableNeedDrain)) {
+    while (this.#isWaiting && this.hasNext && !this.#stream.needsDrain) {
       if (taken === 1) startedAt = performance.now();
       else if (taken >= sliceRequests || (taken > 1 && performance.now() - startedAt > sliceMs)) {
         this.#rest();
@@ -337,7 +337,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   }
 
   closeIfIdle(): void {
-    // Requests that wait for their turn still get their responses, the next of which is the last.
+    // Requests that wait for their turn, or for room, still get their responses, the next of which is the last.
     if (this.betweenRequests) this.socket.destroySoon();
   }
 
@@ -349,7 +349,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   }
 
   get betweenRequests(): boolean {
-    return this.#isWaiting && this.#resting === null;
+    return this.#isWaiting && this.#resting === null && !(this.hasNext && this.#stream.needsDrain);
   }
 
   get awaitsContent(): boolean {
@@ -381,10 +381,10 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   /** Deadlines: a head that does not come to an end, and connections that nobody uses. */
   sweep(nowMs: number): void {
     const { limits } = this.pipeline;
-    const waited = nowMs - this.#since;
     this.#ownPool?.sweep(nowMs);
-    // What has come is in time, though its turn has not come.
-    if (this.#resting !== null) return;
+    // What has come is in time, though its turn has not come, or its client leaves no room for responses.
+    if (!this.betweenRequests) this.#since = nowMs;
+    const waited = nowMs - this.#since;
     if (this.#state.kind === 'head' && waited > limits.headerTimeoutMs) {
       this.#state = over;
       this.#lane.onBadRequest(this.connection, 'ERR_HTTP_REQUEST_TIMEOUT');

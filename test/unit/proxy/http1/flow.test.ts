@@ -14,7 +14,7 @@ import {
 import { startLane } from '../../../support/lanes.ts';
 import { meshed } from '../../../support/mesh.ts';
 import { ok, startRawApp } from '../../../support/raw-app.ts';
-import { latin1, offTheFastLane, type ParsedResponse, RawClient } from '../../../support/raw-http.ts';
+import { latin1, offTheFastLane, type ParsedResponse, parseResponses, RawClient } from '../../../support/raw-http.ts';
 import { until } from '../../../support/until.ts';
 
 // One table, two engines: what an HTTP/1.1 client and an app may expect of either lane, over real sockets. Here:
@@ -304,6 +304,36 @@ const scenarios: Scenario[] = [
       t.same(statuses(begun, ['GET']), [200]);
       await until('nothing to be open', () => lane.live.size === 0);
       t.equal(app.requests.length, 2);
+    },
+  },
+  {
+    name: 'a drain tells who has pipelined requests, whatever they wait for',
+    run: async (t, engine) => {
+      const rows: readonly (readonly [title: string, path: string, isRead: boolean, count: number])[] = [
+        ['their turn', '/DENIED', true, 1000],
+        ['room for their responses', '/', false, 400],
+      ];
+      for (const [title, path, isRead, count] of rows) {
+        const body = 'x'.repeat(32 * 1024);
+        const { open, lane } = await stage(t, engine, {
+          answer: (_request, { socket }) =>
+            socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n${body}`),
+        });
+        const client = await open();
+        if (!isRead) client.socket.pause();
+        client.send(latin1(get(path).toString().repeat(count)));
+        if (isRead) await until('some of them', () => lane.counts.decided >= 20, { everyMs: 0 });
+        else await still('what is decided', () => lane.counts.decided);
+        t.ok(lane.counts.decided < count, `${title}: some wait`);
+        lane.http1.drain();
+        lane.http1.closeIdle();
+        client.socket.resume();
+        await until('the end of the connection', () => client.ended);
+        const { responses } = parseResponses(client.received, new Array(count).fill('GET'), true);
+        const last = responses.at(-1);
+        t.ok(last !== undefined && saysClose(last), `${title}: the last response says that it is`);
+        t.equal(responses.length, lane.counts.decided, title);
+      }
     },
   },
   {

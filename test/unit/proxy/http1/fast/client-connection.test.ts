@@ -91,6 +91,22 @@ t.test('what has come in time, and waits for its turn', async (t) => {
   }
 });
 
+t.test('what has come in time, and waits until its client has taken what it was sent', async (t) => {
+  const { client, socket, connection, bad, reached, handed } = await connected(t);
+  const [before, rest] = ['GET / HTTP/1.1\r\nHost: a\r\n', 'X y: z\r\n\r\n'];
+  connection.read(Buffer.from(before));
+  client.socket.pause();
+  socket.write(Buffer.alloc(16 << 20));
+  t.ok(socket.writableNeedDrain);
+  connection.read(Buffer.from(rest));
+  for (let late = 1; late <= 2; late++) connection.sweep(later(late * (headerTimeoutMs + http1IdleTimeoutMs)));
+  connection.closeIfIdle();
+  t.same([bad, reached, socket.writableEnded, connection.betweenRequests], [[], [], false, false]);
+  client.socket.resume();
+  await until('its turn', () => handed.length > 0);
+  t.equal(Buffer.concat(handed).toString(), before + rest);
+});
+
 t.test('a client that ends without a request', async (t) => {
   const { client, socket } = await connected(t);
   client.halfClose();
