@@ -67,6 +67,10 @@ export const errorCatalogue = {
     "The application's address is one on which Sallyport itself listens.",
     'Give the application a port of its own.',
   ),
+  ERR_SALLYPORT_LOOPBACK: request(
+    "The application's name leads to loopback, where nothing declares this port.",
+    'Declare the port in the Pod or by a Server, or add it to SALLYPORT_LOOPBACK_PORTS.',
+  ),
   ERR_SALLYPORT_NO_UPGRADE: request(
     'An upgrade was permitted on the admin port, which has none.',
     'Ask without Upgrade.',

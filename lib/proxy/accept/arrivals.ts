@@ -4,8 +4,8 @@ import { type IpAddress, parseIp } from '../../ip.ts';
 import type { Arrival } from '../connection.ts';
 import type { Destination } from '../http/request-pipeline.ts';
 import { arrivedAt, type HasEnds, type SocketEnd } from '../socket-calls.ts';
-import type { Endpoint } from '../upstream/endpoint.ts';
-import { appEndpoint, leadsToLoopback } from './original-destination.ts';
+import { type Endpoint, leadsToLoopback } from '../upstream/endpoint.ts';
+import { appEndpoint } from './original-destination.ts';
 import type { OwnEndpoints } from './own-endpoints.ts';
 
 /** Where a connection that has come to a listener was meant to go; null: it is closed. */

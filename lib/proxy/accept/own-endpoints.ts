@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import { type IpAddress, parseIp } from '../../ip.ts';
-import type { Endpoint } from '../upstream/endpoint.ts';
-import { leadsToLoopback } from './original-destination.ts';
+import { type Endpoint, leadsToLoopback } from '../upstream/endpoint.ts';
 
 /** The ports on which this proxy itself listens: whatever is sent to one on this host comes back here, without end. */
 export class OwnEndpoints {

@@ -74,6 +74,7 @@ const failureResponses: Readonly<Record<RequestErrorCode, FailureResponse>> = {
   ERR_SALLYPORT_CONNECTS: [503, 14, 'loadshed', noPlace],
   ERR_SALLYPORT_DESCRIPTORS: [503, 14, 'loadshed', noPlace],
   ERR_SALLYPORT_LOOP: [508, 10, 'gateway loop', 'inbound connection must not target the proxy itself'],
+  ERR_SALLYPORT_LOOPBACK: [502, 14, 'i/o', unreachable],
   ERR_SALLYPORT_HEAD_TOO_LARGE: [431, 8, 'unexpected', 'request head too large', 'kept'],
   ERR_SALLYPORT_NO_UPGRADE: [400, 3, 'unexpected', 'bad request'],
   ERR_SALLYPORT_UNEXPECTED: [500, 13, 'unexpected', 'unexpected error'],

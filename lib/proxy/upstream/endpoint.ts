@@ -1,9 +1,20 @@
-import { hostPort } from '../../ip.ts';
+import { hostPort, parseIp } from '../../ip.ts';
 
 /** Where the app listens. */
 export interface Endpoint {
   readonly host: string;
   readonly port: number;
+  /** Nobody declared the port: where a name leads to loopback, what listens there is left alone. */
+  readonly notLoopback?: true;
+}
+
+/** Loopback, or the unspecified address, which leads there. */
+export function leadsToLoopback(host: string): boolean {
+  if (host === 'localhost') return true;
+  const ip = parseIp(host);
+  if (ip === undefined) return false;
+  if (ip.family === 4) return ip.value >>> 24 === 127 || ip.value === 0;
+  return ip.words[0] === 0 && ip.words[1] === 0 && ip.words[2] === 0 && ip.words[3] <= 1;
 }
 
 /** One of something for each address of the app, made when it is first asked for. */
@@ -19,7 +30,7 @@ export class ByEndpoint<T> {
 
   at(endpoint: Endpoint): T {
     if (this.#last !== null && this.#last.endpoint === endpoint) return this.#last.made;
-    const key = hostPort(endpoint.host, endpoint.port);
+    const key = `${hostPort(endpoint.host, endpoint.port)}${endpoint.notLoopback === true ? ' not loopback' : ''}`;
     let one = this.#made.get(key);
     if (one === undefined) {
       one = this.#make(endpoint);

@@ -10,7 +10,7 @@ import { guarded, internalFault } from '../guard.ts';
 import type { Limits } from '../limits.ts';
 import { readDirectly } from '../node-streams.ts';
 import type { Recorder } from '../recorder.ts';
-import type { Endpoint } from './endpoint.ts';
+import { type Endpoint, leadsToLoopback } from './endpoint.ts';
 import type { Permission } from './permission.ts';
 
 export interface UpstreamOptions {
@@ -203,6 +203,10 @@ class Connecting implements PendingConnect, Expirable {
     try {
       if (this.#lines.isOwn(this.#endpoint, socket)) {
         this.fail(leadsHere());
+        return;
+      }
+      if (this.#endpoint.notLoopback === true && leadsToLoopback(socket.remoteAddress ?? '')) {
+        this.fail(new CodedError('ERR_SALLYPORT_LOOPBACK', 'nothing declares this port of loopback'));
         return;
       }
       this.#settle();

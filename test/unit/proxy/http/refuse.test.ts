@@ -69,6 +69,7 @@ t.test('failures', async (t) => {
     [
       ['a connect that takes too long', coded('ERR_SALLYPORT_CONNECT_TIMEOUT'), { status: 504, grpc: 4 }, 'i/o'],
       ['a connect to ourselves', coded('ERR_SALLYPORT_LOOP'), { status: 508, grpc: 10 }, 'gateway loop'],
+      ['a port of loopback that nobody declared', coded('ERR_SALLYPORT_LOOPBACK'), { status: 502, grpc: 14 }, 'i/o'],
       ['a fault of ours', coded('ERR_SALLYPORT_UNEXPECTED'), { status: 500, grpc: 13 }, 'unexpected'],
       ['a refused connect', coded('ECONNREFUSED'), { status: 502, grpc: 14 }, 'i/o'],
       ['no descriptor left', coded('EMFILE'), { status: 503, grpc: 14, message: 'service unavailable' }, 'loadshed'],
