@@ -153,11 +153,11 @@ function ofRequest(
   protocol: Exclude<Carried, 'tcp'>,
   wanted: WantedValues,
 ): Answer {
-  const { question, omits } = record;
+  const { omits } = record;
   for (const part of ['path', 'method'] as const) if (omits.includes(part)) return unknown(`the ${part}`);
   const parameter = omits.includes('query') ? unknownParameter(policy, record) : null;
   if (parameter !== null) return unknown(`${parameter}, which routes of the port look at`);
-  const facts = requestFacts(askedOf(question), protocol);
+  const facts = requestFacts(askedOf(record), protocol);
   if ('reason' in facts) {
     const { status, reason } = facts;
     const reasons = (): Reasons => ({ reason, candidates: [] });
@@ -191,7 +191,8 @@ function unknownParameter(
   return parameters.length === 0 ? 'the query' : `the query parameter ${JSON.stringify(textOfBytes(name))}`;
 }
 
-function askedOf({ method, path, host, headers, names, carries }: RecordedQuestion): AskedRequest {
+function askedOf({ form, question }: DecisionRecord): AskedRequest {
+  const { method, path, host, headers, names, carries } = question;
   // Of millions of lines: nothing made on the way.
   const asked: { -readonly [Field in keyof AskedRequest]: AskedRequest[Field] } = {};
   if (method !== undefined) asked.method = method;
@@ -199,7 +200,9 @@ function askedOf({ method, path, host, headers, names, carries }: RecordedQuesti
   if (host !== undefined) asked.host = host;
   if (carries !== undefined) asked.carries = carries;
   // Most records hold none: their routes look at none.
-  if (headers !== undefined || names !== undefined) {
+  if (form === 'question') {
+    if (headers !== undefined) asked.headers = fieldsOf(headers, []);
+  } else if (headers !== undefined || names !== undefined) {
     asked.headers = fieldsOf(headers ?? {}, names ?? []);
     asked.areSorted = true;
   }
