@@ -183,11 +183,14 @@ function hostAndPort(given: string, lowestPort: number): ListenAddress | undefin
   return isHost(plain) ? { host: plain, port } : undefined;
 }
 
-/** An address, or a name. `0`, `127.1` and `0x7f.1` are neither, though the system's resolver makes addresses of them. */
+/**
+ * An address, or a name, which may be absolute (`app.shop.svc.cluster.local.`). `0`, `127.1` and `0x7f.1` are neither, though
+ * the system's resolver makes addresses of them.
+ */
 function isHost(given: string): boolean {
   if (parseIp(given) !== undefined) return true;
-  const isNumeric = /^(?:0x[\da-f]*|\d+)(?:\.(?:0x[\da-f]*|\d+))*$/i.test(given);
-  return !isNumeric && /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/.test(given);
+  const isNumeric = /^(?:0x[\da-f]*|\d+)(?:\.(?:0x[\da-f]*|\d+))*\.?$/i.test(given);
+  return !isNumeric && /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$/.test(given);
 }
 
 export const listenAddress: Parser<ListenAddress> = (given) => {

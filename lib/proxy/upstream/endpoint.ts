@@ -8,9 +8,14 @@ export interface Endpoint {
   readonly notLoopback?: true;
 }
 
+/** By its name, as anybody may write it. */
+export function isLocalhost(host: string): boolean {
+  return /^localhost\.?$/i.test(host);
+}
+
 /** Loopback, or the unspecified address, which leads there. */
 export function leadsToLoopback(host: string): boolean {
-  if (host === 'localhost') return true;
+  if (isLocalhost(host)) return true;
   const ip = parseIp(host);
   if (ip === undefined) return false;
   if (ip.family === 4) return ip.value >>> 24 === 127 || ip.value === 0;

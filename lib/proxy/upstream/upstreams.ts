@@ -10,7 +10,7 @@ import { guarded, internalFault } from '../guard.ts';
 import type { Limits } from '../limits.ts';
 import { readDirectly } from '../node-streams.ts';
 import type { Recorder } from '../recorder.ts';
-import { type Endpoint, leadsToLoopback } from './endpoint.ts';
+import { type Endpoint, isLocalhost, leadsToLoopback } from './endpoint.ts';
 import type { Permission } from './permission.ts';
 
 export interface UpstreamOptions {
@@ -190,7 +190,7 @@ class Connecting implements PendingConnect, Expirable {
       this.#lines.deadlines.add(this);
       const { host, port } = this.#endpoint;
       this.#socket.setNoDelay(true);
-      const either = host === 'localhost' ? { autoSelectFamily: true, lookup: eitherLoopback } : null;
+      const either = isLocalhost(host) ? { autoSelectFamily: true, lookup: eitherLoopback } : null;
       this.#socket.connect(either === null ? { host, port } : { host, port, ...either }, this.#connected);
     } catch (error) {
       internalFault('a connect to the app', this, error);

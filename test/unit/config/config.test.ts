@@ -255,6 +255,18 @@ t.test('explicit ports', async (t) => {
   t.equal(config({ SALLYPORT_INBOUND_PORTS: sameOnTwoAddresses }).inboundPorts.length, 2, 'one port, two addresses');
 });
 
+t.test('absolute names of apps, which no search domain is tried for', async (t) => {
+  const { inboundPorts } = config({ SALLYPORT_INBOUND_PORTS: '80=app.shop.svc.cluster.local.:3000,[::1]:81=a.:1' });
+  t.same(
+    inboundPorts.map(({ app }) => app),
+    [
+      { host: 'app.shop.svc.cluster.local.', port: 3000 },
+      { host: 'a.', port: 1 },
+    ],
+  );
+  t.equal(config({ SALLYPORT_APP_HOST: 'app.shop.svc.cluster.local.' }).appHost, 'app.shop.svc.cluster.local.');
+});
+
 t.test('identity', async (t) => {
   const env = { SALLYPORT_IDENTITY_CERT: 'c', SALLYPORT_IDENTITY_KEY: 'k', SALLYPORT_IDENTITY_TRUST_ANCHORS: 'a' };
   t.same(config(env).identity, { certFile: 'c', keyFile: 'k', trustAnchorsFile: 'a', names: null });

@@ -211,8 +211,13 @@ const scenarios: Scenario[] = [
   {
     name: 'localhost finds an app on either loopback address',
     run: async (t, engine) => {
-      for (const host of ['127.0.0.1', '::1']) {
-        const { open } = await stage(t, engine, { host }, { appHost: 'localhost' });
+      for (const [host, appHost] of [
+        ['127.0.0.1', 'localhost'],
+        ['::1', 'localhost'],
+        ['127.0.0.1', 'localhost.'],
+        ['::1', 'LOCALHOST'],
+      ] as const) {
+        const { open } = await stage(t, engine, { host }, { appHost });
         const client = await open();
         client.send(Buffer.concat([get('/1'), get('/2')]));
         t.same(
