@@ -303,12 +303,21 @@ export const labelsFile: Parser<ReadonlyMap<string, string>> = (content) => {
     if (line.trim() === '') continue;
     const [, key, quoted = ''] = /^([^=\s]+)=(".*")\s*$/.exec(line) ?? [];
     const value = unquote(quoted);
-    if (key === undefined || value === undefined || !isLabelKey(key) || !isLabelValue(value)) {
+    if (key === undefined || value === undefined) {
       return bad(
         'bad-labels-file',
         `line ${index + 1} is not key="value"`,
         'mount metadata.labels by the downward API, and keep the file as is',
       );
+    }
+    const fault = !isLabelKey(key)
+      ? `${quote(key)} is no key that a label can have`
+      : !isLabelValue(value)
+        ? `${quote(value)} is no value that a label can have`
+        : null;
+    if (fault !== null) {
+      const hint = 'write one that a Pod can have, or mount metadata.labels by the downward API';
+      return bad('bad-labels-file', `line ${index + 1}: ${fault}`, hint);
     }
     pairs.set(key, value);
   }

@@ -58,8 +58,8 @@ export const settingFaults = {
   ),
   'empty-list': fault('A list has commas, and nothing between them.', 'Write its items, or leave the variable out.'),
   'bad-labels-file': fault(
-    'A line of the file of labels is not as the downward API writes it.',
-    'Mount metadata.labels by the downward API, and keep the file as is.',
+    'A line of the file of labels is not as the downward API writes it, or no label that a Pod can have.',
+    'Mount metadata.labels by the downward API, and keep the file as is; or correct the line.',
   ),
   'labels-emptied': fault(
     'A file that held the labels of the pod holds none, which is no way to remove them.',

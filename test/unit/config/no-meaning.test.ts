@@ -37,6 +37,24 @@ const rows: readonly (readonly [name: string, value: string, code: string])[] = 
   ['SALLYPORT_IDENTITY_NAME', ',', 'empty-list'],
 ];
 
+t.test('a labels file says whether it is a line or a label that is none', async (t) => {
+  const rows: readonly (readonly [line: string, message: RegExp, hint: RegExp])[] = [
+    ['app=web', /line 2 is not key="value"$/, /keep the file as is/],
+    ['app="web', /line 2 is not key="value"$/, /keep the file as is/],
+    ['="web"', /line 2 is not key="value"$/, /keep the file as is/],
+    ['app="a b"', /line 2: "a b" is no value that a label can have$/, /write one that/],
+    ['app="wéb"', /line 2: "wéb" is no value that a label can have$/, /write one that/],
+    ['-app="web"', /line 2: "-app" is no key that a label can have$/, /write one that/],
+  ];
+  for (const [line, message, hint] of rows) {
+    const read = readConfig(
+      { SALLYPORT_POD_LABELS_FILE: '/pod/labels' },
+      { readFile: () => `tier="front"\n${line}\n` },
+    );
+    t.match(read, { ok: false, faults: [{ code: 'bad-labels-file', message, hint }] }, line);
+  }
+});
+
 for (const [variable, value, code] of rows) {
   t.test(`${variable}=${value}`, async (t) => {
     const read = readConfig({ [variable]: value }, { readFile: () => 'app="a b"\n' });
