@@ -3,6 +3,7 @@ import type { Document, LineCounter, Node, Pair, ScalarTag, Tags, YAMLError } fr
 import type { CodeOf } from '../errors/problems.ts';
 import type { SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
+import { faultsIn } from './faults.ts';
 import { excessOf, mostDepth, mostValues, type ReadYaml } from './read.ts';
 import { mayBeNumber, numberOrText } from './scalars.ts';
 
@@ -46,10 +47,9 @@ export function readAnyYaml(text: string, file: string): ReadYaml {
     problems.push(...faults.map((fault) => syntaxProblem(fault, file, lines)));
     if (faults.length > 0 || document.contents === null) continue;
     try {
-      const repeated = repeatedKeys(document.contents, document);
-      for (const offset of repeated)
-        problems.push(at(offset, 'duplicate-key', 'Map keys must be unique', 'Keep one of the two.', file, lines));
-      if (repeated.length > 0) continue;
+      const found = faultsIn(document.contents, library());
+      for (const { offset, code, message, hint } of found) problems.push(at(offset, code, message, hint, file, lines));
+      if (found.length > 0) continue;
       const value: unknown = document.toJS({ maxAliasCount });
       const excess = excessOf(value, budget);
       if (excess !== null)
@@ -114,26 +114,6 @@ function tooDeep(file: string): Problem {
     resource: null,
     hint: 'Write it flatter.',
   };
-}
-
-/** Where keys stand that their mapping has already. */
-function repeatedKeys(root: Node, document: Document.Parsed): number[] {
-  const { isAlias, isScalar, visit } = library();
-  const repeated: number[] = [];
-  visit(root, {
-    Map(_key, map) {
-      const seen = new Set<string>();
-      for (const { key } of map.items) {
-        const named = isAlias(key) ? key.resolve(document) : key;
-        if (!isScalar(named)) continue;
-        // As it will be called: `1` and `"1"` are one key, and nothing is the empty one.
-        const name = named.value === null ? '' : String(named.value);
-        if (seen.has(name)) repeated.push((key as Node).range?.[0] ?? 0);
-        seen.add(name);
-      }
-    },
-  });
-  return repeated;
 }
 
 const remedies: ReadonlyMap<string, string> = new Map([

@@ -1,0 +1,60 @@
+import type { Node, Pair } from 'yaml';
+import type { CodeOf } from '../errors/problems.ts';
+
+/** What the library reads, but not as kubectl does, or what kubectl refuses. */
+interface Fault {
+  readonly offset: number;
+  readonly code: CodeOf<'error'>;
+  readonly message: string;
+  readonly hint: string;
+}
+
+export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Fault[] {
+  const { isAlias, isMap, isNode, isPair, isScalar, isSeq, visit } = yaml;
+  const faults: Fault[] = [];
+  /** To resolve an alias, the library walks the whole document. */
+  const anchors = new Map<string, Node>();
+  const namesOf = new Map<unknown, Set<string>>();
+  const named = (node: unknown): unknown => (isAlias(node) ? anchors.get(node.source) : node);
+  const add = (node: unknown, code: Fault['code'], message: string, hint: string): void => {
+    faults.push({ offset: (node as Node).range?.[0] ?? 0, code, message, hint });
+  };
+
+  function checkKey({ key, value }: Pair, names: Set<string>): void {
+    const read = named(key);
+    if (!isScalar(read)) return;
+    if (isMergeKey(read.value)) {
+      checkMerge(key, value, names);
+      return;
+    }
+    // As it will be called: `1` and `"1"` are one key, and nothing is the empty one.
+    const name = read.value === null ? '' : String(read.value);
+    if (names.has(name)) add(key, 'duplicate-key', 'Map keys must be unique', 'Keep one of the two.');
+    names.add(name);
+  }
+
+  function checkMerge(key: unknown, value: unknown, names: Set<string>): void {
+    // What is merged later wins there, and here what the mapping has of its own.
+    if (names.size > 0) add(key, 'yaml-syntax', 'a merge key stands behind another key', 'Write the merge key first.');
+    names.add('<<');
+    const merged = isSeq(value) ? value.items : [value];
+    // An alias that leads nowhere is told of where it is resolved.
+    if (!merged.map(named).every((each) => each === undefined || isMap(each)))
+      add(key, 'yaml-syntax', 'a merge key takes a mapping, or a list of mappings', 'Write the mapping.');
+  }
+
+  visit(root, (_key, node, path) => {
+    if (isNode(node) && 'anchor' in node && node.anchor !== undefined) anchors.set(node.anchor, node);
+    if (!isPair(node)) return;
+    const map = path.at(-1);
+    const names = namesOf.get(map) ?? new Set();
+    namesOf.set(map, names);
+    checkKey(node, names);
+  });
+  return faults;
+}
+
+/** In quotes it is a key like any other. */
+function isMergeKey(value: unknown): boolean {
+  return typeof value === 'symbol' && value.description === '<<';
+}
