@@ -3,7 +3,7 @@ import type { Document, LineCounter, Node, Pair, ScalarTag, Tags, YAMLError } fr
 import type { CodeOf } from '../errors/problems.ts';
 import type { SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
-import { faultsIn } from './faults.ts';
+import { faultsIn, tagRemedy } from './faults.ts';
 import { excessOf, mostDepth, mostValues, type ReadYaml } from './read.ts';
 import { mayBeNumber, numberOrText } from './scalars.ts';
 
@@ -119,7 +119,7 @@ function tooDeep(file: string): Problem {
 const remedies: ReadonlyMap<string, string> = new Map([
   ['TAB_AS_INDENT', 'Indent with spaces.'],
   ['BAD_INDENT', 'Check the indentation of this line.'],
-  ['TAG_RESOLVE_FAILED', 'Remove the tag; quote the value if it is to be a string.'],
+  ['TAG_RESOLVE_FAILED', tagRemedy],
   ['MISSING_CHAR', 'Look for an unclosed quote or bracket, or a missing ":".'],
 ]);
 

@@ -9,6 +9,8 @@ interface Fault {
   readonly hint: string;
 }
 
+export const tagRemedy = 'Remove the tag; quote the value if it is to be a string.';
+
 export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Fault[] {
   const { isAlias, isMap, isNode, isPair, isScalar, isSeq, visit } = yaml;
   const faults: Fault[] = [];
@@ -43,8 +45,10 @@ export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Faul
       add(key, 'yaml-syntax', 'a merge key takes a mapping, or a list of mappings', 'Write the mapping.');
   }
 
-  visit(root, (_key, node, path) => {
+  visit(root, (role, node, path) => {
     if (isNode(node) && 'anchor' in node && node.anchor !== undefined) anchors.set(node.anchor, node);
+    if (isNode(node) && node.tag !== undefined && !(isScalar(node) && node.tag === textTag && role !== 'key'))
+      add(node, 'yaml-syntax', `nothing here has a tag (${node.tag}), but for texts !!str`, tagRemedy);
     if (!isPair(node)) return;
     const map = path.at(-1);
     const names = namesOf.get(map) ?? new Set();
@@ -53,6 +57,9 @@ export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Faul
   });
   return faults;
 }
+
+/** The library has meanings of its own for most tags (`!!int 010` is ten), and merges by a key that has this one. */
+const textTag = 'tag:yaml.org,2002:str';
 
 /** In quotes it is a key like any other. */
 function isMergeKey(value: unknown): boolean {
