@@ -27,6 +27,8 @@ export class HandshakeTurns {
   /** Have begun: those that are read, and those that are not. */
   readonly #read = new Set<HandshakeSocket>();
   readonly #held = new Set<HandshakeSocket>();
+  /** Are read again and asked about: they are not held once more, or a flood would keep them for ever. */
+  readonly #lastRead = new Set<HandshakeSocket>();
   /** See `onceRead`. */
   readonly #asking = new Map<HandshakeSocket, () => void>();
   #ended = 0;
@@ -59,8 +61,9 @@ export class HandshakeTurns {
   over(socket: HandshakeSocket): void {
     this.#asking.delete(socket);
     this.#held.delete(socket);
+    const wasRead = this.#lastRead.delete(socket) || this.#read.delete(socket);
     // Those that have only gone were no work.
-    if (!this.#read.delete(socket) || socket.destroyed) return;
+    if (!wasRead || socket.destroyed) return;
     this.#ended++;
     this.#nextTurn.schedule();
     if (this.#ended < endsPerTurn) return;
@@ -98,9 +101,9 @@ export class HandshakeTurns {
     for (const socket of this.#held) {
       if (left-- === 0) break;
       this.#held.delete(socket);
-      this.#read.add(socket);
+      (this.#asking.has(socket) ? this.#lastRead : this.#read).add(socket);
       letRead(socket, true);
     }
-    if (this.#held.size > 0) this.#nextTurn.schedule();
+    if (this.#held.size > 0 || this.#asking.size > 0) this.#nextTurn.schedule();
   }
 }

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { turn } from '../../../../lib/proxy/fairness/turn.ts';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
-import { HandshakeTurns } from '../../../../lib/proxy/tls/handshake-turns.ts';
+import { type HandshakeSocket, HandshakeTurns } from '../../../../lib/proxy/tls/handshake-turns.ts';
 import { until } from '../../../support/until.ts';
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -104,4 +104,46 @@ t.test('when enough have ended in a turn, the others are read a few in each', as
   t.equal(answered.size, 99, 'all of them end');
   t.equal(most, 8);
   await until('the one that has not answered to be read again', () => read.has(0));
+});
+
+t.test('one that is asked about when it is let go on alone is told', async (t) => {
+  const turns = new HandshakeTurns();
+  const all = Array.from({ length: 9 }, socket);
+  let begun = 0;
+  for (const each of all) turns.add('a', each, () => begun++);
+  await until('all to have begun', () => begun === 9);
+  for (const each of all.slice(1)) turns.over(each);
+  let isLate = false;
+  turns.onceRead(all[0] as HandshakeSocket, () => {
+    isLate = true;
+  });
+  for (let i = 0; i < 20 && !isLate; i++) await nextTurn();
+  t.ok(isLate);
+});
+
+t.test('a flood of handshakes that end does not keep one that is asked about', async (t) => {
+  const turns = new HandshakeTurns();
+  const silent = socket();
+  let begun = 0;
+  const begin = (each: HandshakeSocket): void => turns.add('a', each, () => begun++);
+  const endMany = async (): Promise<void> => {
+    const many = Array.from({ length: 8 }, socket);
+    const before = begun;
+    for (const each of many) begin(each);
+    await until('all to have begun', () => begun === before + 8);
+    for (const each of many) turns.over(each);
+  };
+  begin(silent);
+  await until('it to have begun', () => begun === 1);
+  await endMany();
+  let isLate = false;
+  turns.onceRead(silent, () => {
+    isLate = true;
+  });
+  // In the poll between its release and the look.
+  for (let i = 0; i < 20 && !isLate; i++) {
+    await endMany();
+    await nextTurn();
+  }
+  t.ok(isLate);
 });
