@@ -21,7 +21,7 @@ Scenarios:
 ${names(scenarios)}
 Micro benchmarks:
 ${names(microBenchmarks)}
-  --rounds N   measured rounds of each proxy, alternating (default 9)
+  --rounds N   measured rounds of each proxy, alternating (default 10, at most 500)
   --seconds S  length of each round, whole seconds (default 2)
   --requests N how many growth asks (default 1000000)
   --quick      two rounds of one second, and smaller micro benchmarks: to see that everything works
@@ -79,7 +79,7 @@ function parse(args: readonly string[]): Options | 'help' {
     throw new UsageError('--before compares two checkouts alone: leave out --beside');
   return {
     names: positionals.length === 0 ? known : positionals,
-    rounds: wholeNumber('rounds', values.rounds ?? (values.quick ? '2' : '9')),
+    rounds: roundsOf(values.rounds ?? (values.quick ? '2' : '10')),
     seconds: wholeNumber('seconds', values.seconds ?? (values.quick ? '1' : '2')),
     requests: values.requests === undefined ? null : wholeNumber('requests', values.requests, 9),
     quick: values.quick,
@@ -113,6 +113,13 @@ function wholeNumber(name: string, text: string, mostDigits = 4): number {
   if (!/^[1-9]\d*$/.test(text) || text.length > mostDigits)
     throw new UsageError(`--${name} takes a whole number from 1, not ${text}`);
   return Number(text);
+}
+
+/** Of as many rounds the sign test can tell: of ten thousand the least chance is no number any more. */
+function roundsOf(text: string): number {
+  const rounds = wholeNumber('rounds', text);
+  if (rounds > 500) throw new UsageError(`--rounds takes at most 500, not ${text}`);
+  return rounds;
 }
 
 /** One line that is written over, on a terminal; elsewhere the finished tables are all there is to see. */

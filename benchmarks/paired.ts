@@ -8,7 +8,7 @@ export interface Pair {
   readonly other: Round;
 }
 
-/** The median of the pairs' ratios, with the bounds within which it lies 19 times in 20. */
+/** The median of the pairs' ratios, with the bounds within which it lies 19 times in 20; of few pairs, their range. */
 export interface PairedRatio {
   readonly ratio: number;
   readonly low: number;
@@ -20,6 +20,8 @@ export interface PairedRatio {
 const widestBounds = 0.25;
 /** How often the median may lie outside of its bounds. */
 const mostOutside = 0.05;
+/** Of fewer, chance can put all on one side more often than that: the least and the greatest are no such bounds. */
+export const fewestBounded = 6;
 
 export function pairsOf(own: readonly Round[], others: readonly Round[]): Pair[] {
   return own.flatMap((round, i) => {

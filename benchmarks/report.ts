@@ -1,6 +1,6 @@
 import type { MachineFacts } from './machine.ts';
 import type { Contender, ContenderResult, ScenarioResult } from './measure.ts';
-import { cpuRatio, type PairedRatio, pairedRatio, pairsOf, rateRatio } from './paired.ts';
+import { cpuRatio, fewestBounded, type PairedRatio, pairedRatio, pairsOf, rateRatio } from './paired.ts';
 import { linkerdProxy, recordedLines } from './recorded.ts';
 
 /** Null where there is nothing to compare; 'disturbed' where the rounds of the two tell more about the machine. */
@@ -47,9 +47,9 @@ export function shownRatio(ratio: Ratio): string {
   return ratio === 'disturbed' ? ratio : fixed(ratio?.ratio ?? null, 2);
 }
 
-/** With the bounds within which it lies. */
+/** With the bounds within which it lies, where there are enough pairs to have some. */
 export function shownBounds(ratio: Ratio): string {
-  if (ratio === null || ratio === 'disturbed') return shownRatio(ratio);
+  if (ratio === null || ratio === 'disturbed' || ratio.pairs < fewestBounded) return shownRatio(ratio);
   return `${fixed(ratio.ratio, 2)} (${fixed(ratio.low, 2)} to ${fixed(ratio.high, 2)})`;
 }
 

@@ -1,6 +1,7 @@
 import t from 'tap';
 import type { Round } from '../../../benchmarks/measure.ts';
 import { boundsOfMedian, cpuRatio, pairedRatio, pairsOf, rateRatio } from '../../../benchmarks/paired.ts';
+import { shownBounds } from '../../../benchmarks/report.ts';
 
 /** CPU microseconds of a round, null for what is no proxy; the share of the proxy's core that went elsewhere. */
 type Row = readonly [cost: number | null, elsewhere?: number];
@@ -52,6 +53,11 @@ t.test('a ratio is that of neighbouring rounds', async (t) => {
   const rate = pairedRatio(pairsOf(roundsOf([[20]]), roundsOf([[10]])), rateRatio);
   t.same(rate, { ratio: 0.5, low: 0.5, high: 0.5, pairs: 1 });
   t.equal(pairedRatio(pairsOf(roundsOf([[20]]), roundsOf([[null]])), rateRatio), null);
+});
+
+t.test('few pairs have no bounds', async (t) => {
+  t.equal(shownBounds({ ratio: 0.9, low: 0.88, high: 0.91, pairs: 5 }), '0.90');
+  t.equal(shownBounds({ ratio: 0.9, low: 0.88, high: 0.91, pairs: 6 }), '0.90 (0.88 to 0.91)');
 });
 
 t.test('the bounds of a median are those of the sign test', async (t) => {
