@@ -1,6 +1,8 @@
-import type { Socket } from 'node:net';
 import { type IpAddress, parseIp } from '../../ip.ts';
 import { type Endpoint, leadsToLoopback } from '../upstream/endpoint.ts';
+
+/** Both as Node says them: nothing, once the connection has been reset. */
+type ConnectedEnds = { readonly [end in 'localAddress' | 'remoteAddress']?: string | undefined };
 
 /** The ports on which this proxy itself listens: whatever is sent to one on this host comes back here, without end. */
 export class OwnEndpoints {
@@ -28,9 +30,11 @@ export class OwnEndpoints {
   }
 
   /** The same of a connection that has been made: only then is it known where a name has led. */
-  isReachedBy(connected: Pick<Socket, 'localAddress' | 'remoteAddress'>, port: number): boolean {
+  isReachedBy(connected: ConnectedEnds, port: number): boolean {
     if (!this.#ports.has(port)) return false;
-    const { localAddress = '', remoteAddress = '' } = connected;
+    const { localAddress = '', remoteAddress } = connected;
+    // It has been reset already, and may have led here.
+    if (remoteAddress === undefined) return true;
     // Only who dials an address of this very host has the same at both ends.
     return this.has({ host: remoteAddress, port }, parseIp(localAddress) ?? null);
   }

@@ -205,7 +205,8 @@ class Connecting implements PendingConnect, Expirable {
         this.fail(leadsHere());
         return;
       }
-      if (this.#endpoint.notLoopback === true && leadsToLoopback(socket.remoteAddress ?? '')) {
+      // Where it cannot be told, it has been reset already.
+      if (this.#endpoint.notLoopback === true && leadsToLoopback(socket.remoteAddress ?? 'localhost')) {
         this.fail(new CodedError('ERR_SALLYPORT_LOOPBACK', 'nothing declares this port of loopback'));
         return;
       }

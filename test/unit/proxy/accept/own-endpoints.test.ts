@@ -18,13 +18,15 @@ function ownPorts(...ports: number[]): OwnEndpoints {
 }
 
 t.test('where a name has led is known of the connection', async (t) => {
-  const rows: [name: string, remote: string, local: string, port: number, isOwn: boolean][] = [
+  const rows: [name: string, remote: string | undefined, local: string | undefined, port: number, isOwn: boolean][] = [
     ['loopback', '127.0.0.1', '127.0.0.1', 4191, true],
     ['loopback of IPv6', '::1', '::1', 4191, true],
     ['an address of the pod', podIp, '10.0.0.8', 4191, true],
     ['an address of this host that is not the pod’s', '192.0.2.1', '192.0.2.1', 4191, true],
     ['another host', '192.0.2.2', '192.0.2.1', 4191, false],
     ['an app on loopback', '127.0.0.1', '127.0.0.1', 3000, false],
+    ['one that has been reset already', undefined, undefined, 4191, true],
+    ['an app that has reset it', undefined, undefined, 3000, false],
   ];
   for (const [name, remoteAddress, localAddress, port, isOwn] of rows)
     t.equal(ownPorts(4191).isReachedBy({ remoteAddress, localAddress }, port), isOwn, name);
