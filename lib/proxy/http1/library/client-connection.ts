@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { Expirable } from '../../fairness/deadlines.ts';
 import { failures } from '../../http/refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
 import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
@@ -18,6 +19,10 @@ export class LibraryConnection implements FedConnection, Occupant {
   /** Refuses what cannot be read any further, when what came before it has been answered. */
   refuse: (() => void) | null = null;
   handedOver = 0;
+  /** The head that was late while we did not read it, as the number of requests before it. */
+  excusedHead: number | null = null;
+  /** Its deadline, since it is read again. */
+  lateHead: Expirable | null = null;
   feed: SlicedFeed | null = null;
   readonly #pipeline: RequestPipeline;
   readonly #overflow: (connection: LibraryConnection) => void;

@@ -4,6 +4,8 @@ import { scanRequestHeaders } from '../../../request-fields.ts';
 import { readTarget } from '../../../request-target.ts';
 import { putBack } from '../../detect/peek.ts';
 import { behindReads } from '../../fairness/behind-reads.ts';
+import { Deadlines, type Expirable } from '../../fairness/deadlines.ts';
+import type { Line } from '../../fairness/line.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { starts } from '../../fairness/starts.ts';
 import { internalFault } from '../../guard.ts';
@@ -38,6 +40,7 @@ export class LibraryLane implements Http1Engine {
   readonly #connections = new Map<object, LibraryConnection>();
   readonly #upstreams: LibraryUpstreams;
   readonly #upgrades: UpgradeForwarder;
+  readonly #lateHeads: Deadlines;
   #draining = false;
 
   constructor(options: LibraryLaneOptions) {
@@ -45,6 +48,7 @@ export class LibraryLane implements Http1Engine {
     this.#upstreams = new LibraryUpstreams(options.upstreams);
     this.#upgrades = new UpgradeForwarder(options.pipeline, this.#upstreams, options.onBadRequest);
     const { limits } = options.pipeline;
+    this.#lateHeads = new Deadlines(limits.headerTimeoutMs);
     this.#server = http.createServer({
       // Node takes 0 for never.
       keepAliveTimeout: Number.isFinite(limits.http1IdleTimeoutMs) ? limits.http1IdleTimeoutMs : 0,
@@ -105,7 +109,10 @@ export class LibraryLane implements Http1Engine {
     });
     connection.occupant = served;
     this.#connections.set(socket, served);
-    socket.once('close', () => this.#connections.delete(socket));
+    socket.once('close', () => {
+      this.#connections.delete(socket);
+      if (served.lateHead !== null) this.#lateHeads.delete(served.lateHead);
+    });
     // Node names no encoding for a head with `Expect`, which one of a response may have: its other bytes would become UTF-8.
     socket.setDefaultEncoding('latin1');
     socket.once('end', () => socket.setTimeout(halfOpenMs, () => socket.destroy()));
@@ -187,20 +194,20 @@ export class LibraryLane implements Http1Engine {
     const { socket } = served;
     // Nothing is served behind a response that has ended the connection (RFC 9112 9.6).
     if (socket.writableEnded) served.waiting.length = 0;
-    const next = served.waiting.shift();
-    if (next !== undefined) {
+    if (served.isWaiting) {
       // The others have their turn first: responses that need no app would follow each other without end.
       const begin = (): void => {
-        if (socket.destroyed) return;
+        const next = served.waiting.shift();
+        if (socket.destroyed || next === undefined) return;
         next();
         // Reading had stopped for what waited, and the rest of its content may not have come.
-        if (served.state === 'responding') served.feed?.resume();
+        if (served.state === 'responding') this.#readOn(served);
       };
       setImmediate(() => this.#entry(socket, begin));
       return;
     }
     served.state = 'between';
-    served.feed?.resume();
+    this.#readOn(served);
     // A response that was under way when the drain began did not say `connection: close`.
     if (this.#draining || served.isRetiring) socket.destroySoon();
   }
@@ -293,13 +300,27 @@ export class LibraryLane implements Http1Engine {
     const look = behindReads(() =>
       this.#entry(served.socket, () => {
         if (served.handedOver !== handedOver || served.refuse !== null || !served.socket.writable) return;
-        // No more is read before the requests that wait have been answered: the idle timeout is its deadline now.
-        if (served.isWaiting) return;
-        if (served.feed?.isResting === true) look();
+        // No more is read before the requests that wait have been answered: it has its time again from then on.
+        if (served.isWaiting) served.excusedHead = handedOver;
+        else if (served.feed?.isResting === true) look();
         else this.#fault(served, code);
       }),
     );
     look();
+  }
+
+  #readOn(served: LibraryConnection): void {
+    served.feed?.resume();
+    const { excusedHead, handedOver } = served;
+    if (excusedHead === null) return;
+    served.excusedHead = null;
+    if (served.lateHead !== null) this.#lateHeads.delete(served.lateHead);
+    served.lateHead = null;
+    if (excusedHead !== handedOver) return;
+    served.lateHead = new LateHead(served, () => {
+      if (served.handedOver === handedOver) this.#headLate(served, 'ERR_HTTP_REQUEST_TIMEOUT');
+    });
+    this.#lateHeads.add(served.lateHead);
   }
 
   /** Nothing of the connection can be read any further. */
@@ -319,5 +340,24 @@ export class LibraryLane implements Http1Engine {
     } else {
       refuse();
     }
+  }
+}
+
+/** Node has asked once, while we did not read it, and does not ask again. */
+class LateHead implements Expirable {
+  line: Line<Expirable> | null = null;
+  earlier: Expirable | null = null;
+  later: Expirable | null = null;
+  readonly since = performance.now();
+  readonly expire: () => void;
+  readonly #served: LibraryConnection;
+
+  constructor(served: LibraryConnection, expire: () => void) {
+    this.#served = served;
+    this.expire = expire;
+  }
+
+  destroy(): void {
+    this.#served.socket.destroy();
   }
 }

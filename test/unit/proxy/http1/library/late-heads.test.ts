@@ -21,3 +21,19 @@ t.test('a head of which we have left the rest unread is not late', async (t) => 
   await client.responses(['GET', 'GET', 'GET']);
   t.same(statuses(client, ['GET', 'GET', 'GET']), [200, 200, 200]);
 });
+
+t.test('a head that was late while it was not read has its time again, and no more', async (t) => {
+  const waiting: AppSocket[] = [];
+  const limits = { ...defaultLimits, headerTimeoutMs: 100 };
+  const { open } = await stage(t, 'library', { answer: (_request, app) => waiting.push(app) }, { limits });
+  const client = await open();
+  client.send(Buffer.concat([get('/1'), get('/2'), get('/3').subarray(0, 20)]));
+  await until('the first request', () => waiting.length > 0);
+  const slow = await open();
+  slow.send(get('/').subarray(0, 20));
+  t.ok(await slow.ends(20_000), 'Node has looked who is late');
+  const answers = setInterval(() => waiting.shift()?.socket.write(ok), 1);
+  t.teardown(() => clearInterval(answers));
+  t.ok(await client.ends(20_000), 'and does not look again');
+  t.same(statuses(client, ['GET', 'GET', 'GET']), [200, 200, 408]);
+});
