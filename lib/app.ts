@@ -97,7 +97,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     ...{ config, enforced, podFacts, listeners: loadListeners, workers, shared },
   });
   const identity = await followIdentity(config.identity, loadListeners, workers);
-  const own = new OwnEndpoints(() => policy.podFacts.current().ips);
+  const own = new OwnEndpoints(() => policy.podFacts.current().ips, config.inboundListen !== null);
   const { recorder } = candidate ?? telemetry;
   const plane = createDataPlane({ config, recorder, authorizer: policy.authorizer, identity, own, shared });
   const doors = new Doors(plane.services, own, (fields, message) => log.logger.error(fields, message));
@@ -127,7 +127,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     await Promise.all([policy.start(), rehearsal('start')]);
     candidate?.start();
     const { addresses, listeners } = await openDoors({ config, own, policy, admin, warn }, doors, workers.others);
-    await workers.open(listeners, own.ports);
+    await workers.open(listeners, own.listeners);
     readiness.up('listeners');
     return {
       addresses: { ...addresses, health: healthAddress },

@@ -80,6 +80,11 @@ export function isLoopback(ip: IpAddress): boolean {
   return a === 0 && b === 0 && c === 0 && d === 1;
 }
 
+/** 0.0.0.0 or ::, which stands for every address of a host. */
+export function isUnspecified({ text }: IpAddress): boolean {
+  return text === '0.0.0.0' || text === '::';
+}
+
 /** `1.2.3.4:80` or `[::1]:80`. */
 export function hostPort(ip: string, port: number): string {
   return ip.includes(':') ? `[${ip}]:${port}` : `${ip}:${port}`;

@@ -101,7 +101,7 @@ class Stage {
     const { recorder } = createWorkerTelemetry({ log: log.logger, accessLog: null, droppedLogLines: () => 0 });
     const authorizer = createAuthorizer({ nowMs: () => performance.now() });
     authorizer.swap(compileNow(policy(this.#path), { ...config.workload, namespace: 'rehearsal' }).index);
-    const own = new OwnEndpoints(() => []);
+    const own = new OwnEndpoints(() => [], false);
     const identity = { termination: () => termination };
     this.#plane = createDataPlane({
       config: { ...config, workers: 1 },

@@ -65,7 +65,7 @@ export const errorCatalogue = {
   ),
   ERR_SALLYPORT_LOOP: request(
     "The application's address is one on which Sallyport itself listens.",
-    'Give the application a port of its own.',
+    'Give the application a port or an address of its own.',
   ),
   ERR_SALLYPORT_LOOPBACK: request(
     "The application's name leads to loopback, where nothing declares this port.",

@@ -4,6 +4,7 @@ import type { Drained } from '../../drained.ts';
 import type { CodedLog } from '../../errors/complaint.ts';
 import type { PolicyDocument } from '../../policy/documents/types.ts';
 import type { PortSet, Workload } from '../../policy/workload.ts';
+import type { OwnListener } from '../../proxy/accept/own-endpoints.ts';
 import type { CredentialBytes, CredentialFiles, LoadContext } from '../../reload/credentials.ts';
 import type { DecisionTally } from '../../telemetry/decision-counts.ts';
 import type { Figures } from '../../telemetry/figures.ts';
@@ -72,8 +73,8 @@ export type Order =
       readonly call: number;
       /** Descriptors of listening sockets, which are the worker's from then on. */
       readonly doors: readonly { readonly door: number; readonly fd: number }[];
-      /** Every port on which this process listens. */
-      readonly ownPorts: readonly number[];
+      /** Everywhere this process listens. */
+      readonly own: readonly OwnListener[];
     }
   /** A connection that another worker has accepted; the descriptor is the worker's from then on. */
   | { readonly kind: 'connection'; readonly door: number; readonly fd: number }

@@ -6,6 +6,7 @@ import type { AdminApp } from '../../ops/admin-app.ts';
 import { loadDescriptors } from '../../proxy/accept/descriptors.ts';
 import type { OtherWorkers } from '../../proxy/accept/doors.ts';
 import { type Listener, longestLastMs } from '../../proxy/accept/listener.ts';
+import type { OwnListener } from '../../proxy/accept/own-endpoints.ts';
 import type { InternalFault } from '../../proxy/recorder.ts';
 import { countsOf } from '../../shared/counts.ts';
 import type { DecisionTally } from '../../telemetry/decision-counts.ts';
@@ -94,7 +95,7 @@ export class WorkerPool implements Workers {
   readonly #inForce = new Map<JointChange['kind'], JointChange>();
   #lastChange = 0;
   #pod: PodState;
-  #doors: { readonly listeners: readonly Listener[]; readonly ownPorts: readonly number[] } | null = null;
+  #doors: { readonly listeners: readonly Listener[]; readonly own: readonly OwnListener[] } | null = null;
   #stage: 'running' | 'stopping' = 'running';
   #looks = 0;
 
@@ -175,8 +176,8 @@ export class WorkerPool implements Workers {
     for (const { member } of this.#all()) member.tell({ kind: 'log-level', level });
   }
 
-  async open(listeners: readonly Listener[], ownPorts: readonly number[]): Promise<void> {
-    this.#doors = { listeners, ownPorts };
+  async open(listeners: readonly Listener[], own: readonly OwnListener[]): Promise<void> {
+    this.#doors = { listeners, own };
     this.#vitals.setOpen(0, true);
     await Promise.all(this.#all().map((seat) => inTurn(seat, () => this.#listen(seat))));
   }
@@ -283,7 +284,7 @@ export class WorkerPool implements Workers {
 
   async #listen(seat: Seat): Promise<void> {
     if (this.#doors === null || this.#stage === 'stopping' || seat.stage !== 'ready') return;
-    const { listeners, ownPorts } = this.#doors;
+    const { listeners, own } = this.#doors;
     const bound = listeners.flatMap((listener) => listener.descriptor() ?? []);
     const { member } = seat;
     const fds = this.#given.give(member, bound);
@@ -292,7 +293,7 @@ export class WorkerPool implements Workers {
       return;
     }
     const doors = fds.map((fd, door) => ({ fd, door }));
-    const answer = await member.call<'listen'>({ kind: 'listen', doors, ownPorts });
+    const answer = await member.call<'listen'>({ kind: 'listen', doors, own });
     if (answer === undefined) return;
     this.#given.taken(member);
     seat.stage = 'serving';

@@ -92,7 +92,7 @@ let termination: TlsTermination | null = null;
 const rehearsal = (when: 'start' | 'quiet'): Promise<number> => rehearse({ when, config, termination });
 restThreadWhenQuiet(() => rehearsal('quiet'));
 void rehearsal('start');
-const own = new OwnEndpoints(() => workload.ips);
+const own = new OwnEndpoints(() => workload.ips, config.inboundListen !== null);
 const candidate = shared.candidate === null ? null : await beside();
 const { recorder } = candidate ?? telemetry;
 async function beside(): Promise<Watched> {
@@ -139,8 +139,8 @@ async function prepareIdentity({ files, bytes, context, anchorsRemoved }: Identi
 
 const warn: CodedLog['warn'] = (fields, message) => report({ kind: 'warning', fields, message });
 
-async function listen({ doors: given, ownPorts }: Extract<Order, { kind: 'listen' }>): Promise<void> {
-  for (const each of ownPorts) own.add(each);
+async function listen({ doors: given, own: listeners }: Extract<Order, { kind: 'listen' }>): Promise<void> {
+  for (const { port, address } of listeners) own.add(port, address);
   const policy = { authorizer, podFacts: { current: () => workload } };
   const plans = clientDoors({ config, own, policy, admin, warn });
   for (const { door, fd } of given) {

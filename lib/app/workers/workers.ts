@@ -1,6 +1,7 @@
 import type { Drained } from '../../drained.ts';
 import type { OtherWorkers } from '../../proxy/accept/doors.ts';
 import type { Listener } from '../../proxy/accept/listener.ts';
+import type { OwnListener } from '../../proxy/accept/own-endpoints.ts';
 import type { DecisionTally } from '../../telemetry/decision-counts.ts';
 import type { ComparedPolicies } from '../candidate/watch.ts';
 import type { Death } from './member.ts';
@@ -29,7 +30,7 @@ export interface Workers {
   pod(state: PodState): void;
   logLevel(level: string): void;
   /** Lets all of them accept at the main thread's listeners. Resolves when they do. */
-  open(doors: readonly Listener[], ownPorts: readonly number[]): Promise<void>;
+  open(doors: readonly Listener[], own: readonly OwnListener[]): Promise<void>;
   connections(): Promise<number>;
   /** No worker is replaced from now on. */
   closeDoors(): Promise<void>;

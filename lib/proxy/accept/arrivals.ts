@@ -1,6 +1,6 @@
 import type { CodedLog } from '../../errors/complaint.ts';
 import type { FaultCode } from '../../errors/faults.ts';
-import { type IpAddress, parseIp } from '../../ip.ts';
+import { type IpAddress, isUnspecified, parseIp } from '../../ip.ts';
 import type { Arrival } from '../connection.ts';
 import type { Destination } from '../http/request-pipeline.ts';
 import { arrivedAt, type HasEnds, type SocketEnd } from '../socket-calls.ts';
@@ -16,7 +16,7 @@ export function explicitArrivals(host: string | null, policyPort: number, app: E
   const destination: Destination = { kind: 'app', endpoint: app };
   // Bound to one address, every connection arrives there, and the kernel need not be asked each time.
   const one = parseIp(host ?? '');
-  const isOne = one !== undefined && one.text !== '0.0.0.0' && one.text !== '::';
+  const isOne = one !== undefined && !isUnspecified(one);
   let last: Arrival = { targetIp: isOne ? one.text : '', policyPort, destination };
   return (connected) => {
     if (isOne) return last;

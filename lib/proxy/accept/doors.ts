@@ -105,7 +105,7 @@ export class Doors {
     }
   }
 
-  /** For what listens by itself: its port counts as our own. @throws naming the variable and the remedy. */
+  /** For what listens by itself: its port counts as our own at every address. @throws naming the variable and the remedy. */
   async bind(variable: string, address: DoorAddress, bind: () => Promise<AddressInfo>): Promise<AddressInfo> {
     const bound = await this.#bound(variable, address, async () => ({ address: await bind() }));
     return bound.address;
@@ -118,7 +118,9 @@ export class Doors {
   ): Promise<T> {
     try {
       const bound = await bind();
-      this.#own.add(bound.address.port);
+      // Explicit ports alone may be an app's at another address: behind the admin server's everybody would be a local client.
+      const isExplicit = variable === 'SALLYPORT_INBOUND_PORTS';
+      this.#own.add(bound.address.port, isExplicit ? bound.address.address : null);
       return bound;
     } catch (error) {
       const where = `${address.host ?? '*'}:${address.port}`;

@@ -1,41 +1,61 @@
-import { type IpAddress, parseIp } from '../../ip.ts';
-import { type Endpoint, leadsToLoopback } from '../upstream/endpoint.ts';
+import { type IpAddress, isUnspecified, parseIp } from '../../ip.ts';
+import { type Endpoint, isLocalhost, leadsToLoopback } from '../upstream/endpoint.ts';
 
 /** Both as Node says them: nothing, once the connection has been reset. */
 type ConnectedEnds = { readonly [end in 'localAddress' | 'remoteAddress']?: string | undefined };
 
-/** The ports on which this proxy itself listens: whatever is sent to one on this host comes back here, without end. */
+export interface OwnListener {
+  readonly port: number;
+  /** Null: whatever is sent to the port at any address of this host comes here. */
+  readonly address: string | null;
+}
+
+/** Where this proxy itself listens: whatever is sent there comes back here, without end. Doubt counts as yes. */
 export class OwnEndpoints {
-  readonly #ports = new Set<number>();
   readonly #podIps: () => readonly IpAddress[];
+  readonly #isRedirected: boolean;
+  /** By port; null: at every address of this host. */
+  readonly #bound = new Map<number, ReadonlySet<string> | null>();
 
-  constructor(podIps: () => readonly IpAddress[]) {
+  /** @param isRedirected there is a listener for what the kernel redirects, and so may what is sent to any address be. */
+  constructor(podIps: () => readonly IpAddress[], isRedirected: boolean) {
     this.#podIps = podIps;
+    this.#isRedirected = isRedirected;
   }
 
-  add(port: number): void {
-    this.#ports.add(port);
+  /** @param address as it is bound; null for a port that no app shall have at another. */
+  add(port: number, address: string | null): void {
+    const ip = address === null || this.#isRedirected ? undefined : parseIp(address);
+    const known = this.#bound.get(port);
+    if (ip === undefined || isUnspecified(ip)) this.#bound.set(port, null);
+    else if (known !== null) this.#bound.set(port, new Set(known).add(ip.text));
   }
 
-  get ports(): readonly number[] {
-    return [...this.#ports];
+  get listeners(): readonly OwnListener[] {
+    return [...this.#bound].flatMap(([port, addresses]): OwnListener[] =>
+      addresses === null ? [{ port, address: null }] : [...addresses].map((address) => ({ port, address })),
+    );
   }
 
-  /** Its host is this one: loopback, unspecified, an address of the pod, or `arrivedAt`, where a client has reached it. */
-  has(endpoint: Endpoint, arrivedAt: IpAddress | null = null): boolean {
-    if (!this.#ports.has(endpoint.port)) return false;
-    if (leadsToLoopback(endpoint.host)) return true;
-    const text = parseIp(endpoint.host)?.text;
-    return text !== undefined && (text === arrivedAt?.text || this.#podIps().some((ip) => ip.text === text));
+  /** A name is known once it is connected. Of this host is loopback, an address of the pod, and `arrivedAt`, where a client has reached it. */
+  has({ host, port }: Endpoint, arrivedAt: IpAddress | null = null): boolean {
+    const bound = this.#bound.get(port);
+    if (bound === undefined) return false;
+    if (isLocalhost(host)) return bound === null || bound.has('127.0.0.1') || bound.has('::1');
+    const ip = parseIp(host);
+    if (ip === undefined) return false;
+    // Which address of this host the unspecified one leads to is the system's choice.
+    if (bound !== null) return isUnspecified(ip) || bound.has(ip.text);
+    return leadsToLoopback(host) || ip.text === arrivedAt?.text || this.#podIps().some(({ text }) => text === ip.text);
   }
 
   /** The same of a connection that has been made: only then is it known where a name has led. */
-  isReachedBy(connected: ConnectedEnds, port: number): boolean {
-    if (!this.#ports.has(port)) return false;
-    const { localAddress = '', remoteAddress } = connected;
+  isReachedBy({ localAddress = '', remoteAddress = '' }: ConnectedEnds, port: number): boolean {
+    if (!this.#bound.has(port)) return false;
+    const [local, remote] = [parseIp(localAddress), parseIp(remoteAddress)];
     // It has been reset already, and may have led here.
-    if (remoteAddress === undefined) return true;
+    if (local === undefined || remote === undefined) return true;
     // Only who dials an address of this very host has the same at both ends.
-    return this.has({ host: remoteAddress, port }, parseIp(localAddress) ?? null);
+    return this.has({ host: remote.text, port }, local);
   }
 }

@@ -46,11 +46,11 @@ async function ownPorts(t: Test): Promise<void> {
   // Explicit listeners beside the redirection: a connection redirected from their port would be sent round in a circle.
   const sallyport = await startSidecar(t, net, {
     SALLYPORT_DEFAULT_INBOUND_POLICY: 'deny',
-    SALLYPORT_INBOUND_PORTS: '8086=127.0.0.1:8085',
+    SALLYPORT_INBOUND_PORTS: '8086=127.0.0.1:8085,[127.0.0.2]:8087=127.0.0.1:8085',
   });
   for (const host of [address.pod, address.pod6]) {
     t.match(await curl(node, at(host, 4191, '/live')), { status: 200 }, `${host}: the admin application`);
-    for (const port of [4192, 8086, 4143]) {
+    for (const port of [4192, 8086, 8087, 4143]) {
       const closed = await curl(outsider, at(host, port, '/ready'));
       t.match(closed, { status: 0, body: '' }, `${host}:${port} is closed`);
       t.not(closed.code, 28, 'at once');
@@ -63,7 +63,7 @@ async function ownPorts(t: Test): Promise<void> {
     { client: { ip: address.outsider }, target: { ip: address.pod, port: 4191 } },
     'with the real addresses',
   );
-  for (const port of [4192, 8086]) {
+  for (const port of [4192, 8086, 8087]) {
     const told = sallyport.logs().filter((line) => line.level === 'warn' && line.port === port);
     t.match(told, [{ msg: /on which this proxy itself listens are redirected/ }], `port ${port}: said, and said once`);
   }

@@ -123,8 +123,9 @@ t.test('a redirected connection', async (t) => {
   for (const { name, meant, client, ipsStated = false, appHost = '127.0.0.1', to, warned } of rows) {
     const warnings: string[] = [];
     const ips = [ip('10.0.0.7'), ip('10.0.0.8')];
-    const own = new OwnEndpoints(() => ips);
-    for (const port of [4143, 4191, 4192]) own.add(port);
+    const own = new OwnEndpoints(() => ips, true);
+    // Whatever address a listener has, the rules of a redirection may lead there from another.
+    for (const port of [4143, 4191, 4192]) own.add(port, '10.0.0.8');
     const arrive = redirectedArrivals({
       originalDestination: () => (meant === null ? null : { ip: ip(meant[0]), port: meant[1] }),
       appHost,
@@ -162,7 +163,7 @@ t.test('warnings of redirected connections come to an end', async (t) => {
     pod: () => ({ ips: [], ipsStated: false }),
     isLocal: () => true,
     isDeclared: () => false,
-    own: new OwnEndpoints(() => []),
+    own: new OwnEndpoints(() => [], true),
     warn: () => void warnings++,
   });
   for (let i = 0; i < 1000; i++) arrive(socketAt('127.0.0.1', 65_000), clientAt());

@@ -6,7 +6,7 @@ import type { ConnectionServices } from '../../../../lib/proxy/connection.ts';
 
 t.test('a door that is being opened when all are closed stays closed', async (t) => {
   for (const order of ['before', 'during']) {
-    const doors = new Doors({} as ConnectionServices, new OwnEndpoints(() => []), () => t.fail('no error'));
+    const doors = new Doors({} as ConnectionServices, new OwnEndpoints(() => [], false), () => t.fail('no error'));
     if (order === 'before') await doors.close();
     const opening = doors.open('SALLYPORT_INBOUND_PORTS', { host: '127.0.0.1', port: 0 }, () => null);
     if (order === 'during') await doors.close();

@@ -12,10 +12,75 @@ import { until } from '../../../support/until.ts';
 const podIp = '10.0.0.7';
 
 function ownPorts(...ports: number[]): OwnEndpoints {
-  const own = new OwnEndpoints(() => [parseIp(podIp) as IpAddress]);
-  for (const port of ports) own.add(port);
+  const own = new OwnEndpoints(() => [parseIp(podIp) as IpAddress], false);
+  for (const port of ports) own.add(port, null);
   return own;
 }
+
+t.test('a listener at one address leaves its port at the others to the app', async (t) => {
+  const rows: [bound: readonly (string | null)[], host: string, isOwn: boolean][] = [
+    [[podIp], '127.0.0.1', false],
+    [[podIp], '::1', false],
+    [[podIp], podIp, true],
+    [[podIp], `::ffff:${podIp}`, true],
+    [[podIp], 'localhost', false],
+    // It leads to this host, and not everywhere to loopback.
+    [[podIp], '0.0.0.0', true],
+    [[podIp], '::', true],
+    [[podIp], '::ffff:0.0.0.0', true],
+    [['192.0.2.10'], '192.0.2.11', false],
+    [['192.0.2.10'], '192.0.2.10', true],
+    [['192.0.2.10', '192.0.2.11'], '192.0.2.11', true],
+    [['192.0.2.10', '192.0.2.11'], '192.0.2.10', true],
+    [['127.0.0.2'], '127.0.0.1', false],
+    [['127.0.0.2'], '127.0.0.2', true],
+    [['127.0.0.2'], '::ffff:127.0.0.2', true],
+    [['127.0.0.2'], '::FFFF:7f00:2', true],
+    [['::ffff:127.0.0.2'], '127.0.0.2', true],
+    [['::ffff:127.0.0.2'], '127.0.0.1', false],
+    [['127.0.0.1'], 'localhost', true],
+    [['127.0.0.1'], 'LOCALHOST.', true],
+    [['::1'], 'localhost', true],
+    [['::1'], '0:0:0:0:0:0:0:1', true],
+    [['::1'], '127.0.0.1', false],
+    [['fe80::1%2'], 'fe80::1%eth0', true],
+    [['fe80::1%2'], 'fe80::2%eth0', false],
+    ...['0.0.0.0', '::', '::ffff:0.0.0.0', 'what no parser reads', null].flatMap((everywhere) =>
+      ['127.0.0.1', '127.9.9.9', '::1', 'localhost', 'localhost.', '0.0.0.0', '::', podIp].flatMap(
+        (host): [(string | null)[], string, boolean][] => [
+          [[everywhere], host, true],
+          [[everywhere, '192.0.2.10'], host, true],
+          [['192.0.2.10', everywhere], host, true],
+        ],
+      ),
+    ),
+    [[null], '192.0.2.11', false],
+    [[null], 'myapp', false],
+    [[podIp], 'myapp', false],
+  ];
+  for (const [bound, host, isOwn] of rows) {
+    const own = new OwnEndpoints(() => [parseIp(podIp) as IpAddress], false);
+    for (const address of bound) own.add(8080, address);
+    t.equal(own.has({ host, port: 8080 }), isOwn, `${bound}: ${host}`);
+    t.notOk(own.has({ host, port: 8081 }), 'another port');
+    const workers = new OwnEndpoints(() => [parseIp(podIp) as IpAddress], false);
+    for (const { port, address } of own.listeners) workers.add(port, address);
+    t.equal(workers.has({ host, port: 8080 }), isOwn, `${bound}: ${host}, as workers are told`);
+    // Who dials an address of this very host has the same at both ends.
+    if (parseIp(host) === undefined) continue;
+    const connected = { remoteAddress: host, localAddress: host };
+    t.equal(own.isReachedBy(connected, 8080), isOwn || bound.includes(null), `${bound}: ${host}, connected`);
+  }
+});
+
+t.test('where connections are redirected any address of an own port leads here', async (t) => {
+  const own = new OwnEndpoints(() => [parseIp(podIp) as IpAddress], true);
+  own.add(8080, '192.0.2.10');
+  for (const host of ['127.0.0.1', '::1', 'localhost', podIp]) t.ok(own.has({ host, port: 8080 }), host);
+  t.same(own.listeners, [{ port: 8080, address: null }]);
+  t.ok(own.isReachedBy({ remoteAddress: '192.0.2.9', localAddress: '192.0.2.9' }, 8080));
+  t.notOk(own.isReachedBy({ remoteAddress: '192.0.2.9', localAddress: '192.0.2.10' }, 8080), 'another host');
+});
 
 t.test('where a name has led is known of the connection', async (t) => {
   const rows: [name: string, remote: string | undefined, local: string | undefined, port: number, isOwn: boolean][] = [
@@ -26,10 +91,19 @@ t.test('where a name has led is known of the connection', async (t) => {
     ['another host', '192.0.2.2', '192.0.2.1', 4191, false],
     ['an app on loopback', '127.0.0.1', '127.0.0.1', 3000, false],
     ['one that has been reset already', undefined, undefined, 4191, true],
+    ['one whose other end cannot be read', 'x', '192.0.2.1', 4191, true],
+    ['one whose own end is not known', '192.0.2.2', undefined, 4191, true],
     ['an app that has reset it', undefined, undefined, 3000, false],
+    ['a listener at one address', '127.0.0.2', '127.0.0.2', 8080, true],
+    ['the same address, as IPv6 has it', '::ffff:127.0.0.2', '::ffff:127.0.0.1', 8080, true],
+    ['an app on its port at another', '127.0.0.1', '127.0.0.1', 8080, false],
+    ['an app on its port at an address of the pod', podIp, podIp, 8080, false],
+    ['one at that port that has been reset already', undefined, undefined, 8080, true],
   ];
+  const own = ownPorts(4191);
+  own.add(8080, '127.0.0.2');
   for (const [name, remoteAddress, localAddress, port, isOwn] of rows)
-    t.equal(ownPorts(4191).isReachedBy({ remoteAddress, localAddress }, port), isOwn, name);
+    t.equal(own.isReachedBy({ remoteAddress, localAddress }, port), isOwn, name);
 });
 
 t.test('a name that leads to loopback leads to no port that nobody declared', async (t) => {
