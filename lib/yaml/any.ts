@@ -5,7 +5,7 @@ import type { SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
 import { faultsIn, tagRemedy } from './faults.ts';
 import { excessOf, mostDepth, mostValues, type ReadYaml } from './read.ts';
-import { mayBeNumber, numberOrText } from './scalars.ts';
+import { mayBeNumber, numberOrText, truthOf, truthWord } from './scalars.ts';
 
 let loaded: typeof import('yaml') | null = null;
 
@@ -18,19 +18,16 @@ function library(): typeof import('yaml') {
 /** Aliases that one document may resolve, counted with what they multiply to: ten lines must not become a gigabyte. */
 const maxAliasCount = 1000;
 
-/** Before the library's own, which stay for what has a tag. */
-const asKubectl: ScalarTag = {
-  tag: 'tag:yaml.org,2002:str',
-  default: true,
-  test: mayBeNumber,
-  resolve: numberOrText,
-};
+/** Before the library's own. */
+const asKubectl: readonly ScalarTag[] = [
+  { tag: 'tag:yaml.org,2002:str', default: true, test: mayBeNumber, resolve: numberOrText },
+  { tag: 'tag:yaml.org,2002:bool', default: true, test: truthWord, resolve: truthOf },
+];
 
 /**
- * The documents of one YAML or JSON text. Numbers are kubectl's, all else is YAML 1.2's core schema, as the API server's
- * JSON needs: timestamps stay strings, and a tag of one's own is an error because nothing here could give it a meaning. A key
- * written twice is an error too: which of the two a reader believes is exactly what an attacker would choose. Empty documents
- * are skipped.
+ * The documents of one YAML or JSON text. Scalars mean what they mean to kubectl (scalars.ts), and what else it
+ * would read otherwise is an error (faults.ts). A key written twice is an error too: which of the two a reader believes is
+ * exactly what an attacker would choose. Empty documents are skipped.
  * Never throws; the time it takes grows with the length of the text alone.
  */
 export function readAnyYaml(text: string, file: string): ReadYaml {
@@ -73,7 +70,7 @@ function parse(text: string, file: string, lines: LineCounter, problems: Problem
       prettyErrors: false,
       logLevel: 'silent',
       uniqueKeys: false,
-      customTags: (tags: Tags) => [asKubectl, ...tags],
+      customTags: (tags: Tags) => [...asKubectl, ...tags],
     } as const;
     const parsed = library().parseAllDocuments(text, options);
     return Array.isArray(parsed) ? parsed : [];

@@ -1,5 +1,6 @@
 import type { Node, Pair } from 'yaml';
 import type { CodeOf } from '../errors/problems.ts';
+import { truthLetter } from './scalars.ts';
 
 /** What the library reads, but not as kubectl does, or what kubectl refuses. */
 interface Fault {
@@ -24,15 +25,23 @@ export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Faul
 
   function checkKey({ key, value }: Pair, names: Set<string>): void {
     const read = named(key);
-    if (!isScalar(read)) return;
+    if (read === undefined) return;
+    if (!isScalar(read)) {
+      add(key, 'yaml-syntax', 'a mapping or a list is no key', 'Write the key as a text.');
+      return;
+    }
     if (isMergeKey(read.value)) {
       checkMerge(key, value, names);
       return;
     }
-    // As it will be called: `1` and `"1"` are one key, and nothing is the empty one.
-    const name = read.value === null ? '' : String(read.value);
-    if (names.has(name)) add(key, 'duplicate-key', 'Map keys must be unique', 'Keep one of the two.');
-    names.add(name);
+    const isLetter = read.type === 'PLAIN' && truthLetter.test(String(read.value));
+    if (typeof read.value !== 'string' || isLetter) {
+      const kind = isLetter ? 'boolean' : read.value === null ? 'null' : typeof read.value;
+      add(key, 'yaml-syntax', `to kubectl this key is no text, but of type ${kind}`, 'Write the key in quotes.');
+      return;
+    }
+    if (names.has(read.value)) add(key, 'duplicate-key', 'Map keys must be unique', 'Keep one of the two.');
+    names.add(read.value);
   }
 
   function checkMerge(key: unknown, value: unknown, names: Set<string>): void {
@@ -49,6 +58,8 @@ export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Faul
     if (isNode(node) && 'anchor' in node && node.anchor !== undefined) anchors.set(node.anchor, node);
     if (isNode(node) && node.tag !== undefined && !(isScalar(node) && node.tag === textTag && role !== 'key'))
       add(node, 'yaml-syntax', `nothing here has a tag (${node.tag}), but for texts !!str`, tagRemedy);
+    if (isScalar(node) && typeof node.value === 'number' && !Number.isFinite(node.value) && role !== 'key')
+      add(node, 'yaml-syntax', 'JSON has no such number', 'Quote it if it is to be a text.');
     if (!isPair(node)) return;
     const map = path.at(-1);
     const names = namesOf.get(map) ?? new Set();

@@ -10,8 +10,13 @@ const never = String.raw`\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff`;
 
 const comment = `#[^${never}]*`;
 
+/** Nothing more of a word behind it. */
+const whole = String.raw`(?![\w./-])`;
+/** What is a truth value to kubectl alone (scalars.ts). */
+const truths = '[Yy]es|YES|[Oo]n|ON|[Nn]o|NO|[Oo]ff|OFF';
+
 /** Words that are values are no keys. */
-const word = String.raw`(?!(?:[Nn]ull|NULL|[Tt]rue|TRUE|[Ff]alse|FALSE)\b)[A-Za-z][\w./-]{0,200}`;
+const word = String.raw`(?!(?:[Nn]ull|NULL|[Tt]rue|TRUE|[Ff]alse|FALSE|${truths}|[YyNn])${whole})[A-Za-z][\w./-]{0,200}`;
 const key = `(?:${word}|"${word}"|'${word}')`;
 
 const quoted = String.raw`"(?:[^"\\${never}]|\\["\\])*"|'[^'${never}]*'`;
@@ -28,7 +33,7 @@ const digits = [
 /** Without quotes, from a letter or the beginning of a path on. A colon belongs to it before more of it, and so does a space. */
 function unquoted(more: string): string {
   const character = String.raw`[\w./*=@%()^$+?;~!&|<>\\${more}-]`;
-  return String.raw`(?!(?:Null|NULL|True|TRUE|False|FALSE)\b)[A-Za-z/^](?:${character}|:+(?=${character})| +(?=${character}))*`;
+  return `(?!(?:Null|NULL|True|TRUE|False|FALSE|${truths})${whole})[A-Za-z/^](?:${character}|:+(?=${character})| +(?=${character}))*`;
 }
 
 /** Parts of a flow collection, with commas between them and none behind the last. */

@@ -1,8 +1,18 @@
 /*
  * What a scalar without quotes means to kubectl and the API server, whose library (sigs.k8s.io/yaml) reads numbers as YAML 1.1
- * does, and as Go's strconv: `8_080` and `017620` are ports. Base 60 and timestamps are text. The words that are truth values
- * to YAML 1.1 alone (`yes`, `off`, `n`) are not read so: kubectl refuses them as names and labels, which they are here.
+ * does, and as Go's strconv: `8_080` and `017620` are ports. Base 60 and timestamps are text, and `yes`, `on`, `no` and `off`
+ * truth values. `y` and `n` are truth values to it as well, so that it refuses the document that has one of them for a name; as
+ * many libraries write such names without quotes, here they are texts where they are values.
  */
+
+export const truthWord = /^(?:[Yy]es|YES|[Oo]n|ON|[Nn]o|NO|[Oo]ff|OFF)$/;
+
+export function truthOf(word: string): boolean {
+  return /^(?:yes|on)$/i.test(word);
+}
+
+/** Where they are keys, it would be another key than they say. */
+export const truthLetter = /^[yYnN]$/;
 
 /** What begins a number of theirs. */
 export const mayBeNumber = /^[-+]?\.?[\d_]/;

@@ -102,6 +102,7 @@ const policies: fc.Arbitrary<string> = fc
   );
 
 const keys = [
+  ...['on', 'No', 'OFF', 'y', 'N', 'on-call', 'no.x', 'yes/a', '"on"'],
   ...['a', 'b', 'c', 'd', 'name', '"a"', "'b'", 'x-y', 'x.y/z', 'null', 'True', '1', '<<', '? a', '__proto__'],
   ...['constructor', 'toString', '"<<"', '"1"', '', '-', '*x', '&x a', '!x a', '[a]', '{a: b}', 'é', '"a b"'],
 ];
@@ -133,6 +134,15 @@ const values = [
     '~',
     'yes',
     'no',
+    'On',
+    'OFF',
+    'y',
+    'N',
+    'on-call',
+    'no, no',
+    '[on, y]',
+    '{off: on}',
+    '{a: no}',
     'NULL',
     'truely',
     'null-ish',

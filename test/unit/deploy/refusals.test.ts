@@ -209,7 +209,7 @@ function repeated(spec: string, more: string): string {
   return `apiVersion: apps/v1
 kind: Deployment
 x: &volumes [{name: v, emptyDir: {}}]
-y: &template {spec: {containers: [{name: app, image: app}]}}
+t: &template {spec: {containers: [{name: app, image: app}]}}
 spec: ${spec}
 z: ${more}
 `;

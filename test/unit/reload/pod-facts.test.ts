@@ -136,8 +136,8 @@ t.test('a manifest that is emptied, or cut, keeps what it said', async (t) => {
     await until('the complaint', () => warnings.length === i + 1);
     t.same([...facts.current().labels], [['app', 'web']]);
     t.ok(facts.current().namedPorts.has('http'));
-    writeFileSync(file, pod(`{app: web, n: "${i}"}`));
-    await until('the repair', () => facts.current().labels.get('n') === String(i));
+    writeFileSync(file, pod(`{app: web, nth: "${i}"}`));
+    await until('the repair', () => facts.current().labels.get('nth') === String(i));
     writeFileSync(file, pod('{app: web}'));
     await until('the beginning', () => facts.current().labels.size === 1);
   }

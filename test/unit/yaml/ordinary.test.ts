@@ -53,6 +53,7 @@ t.test('what kubectl prints and people write is read quickly', async (t) => {
     ['letters of any language', 'a: "größer" # größer als 日本\n'],
     ['flow collections', 'a: [b, {c: d, e: [1, 2]}]\nf: { g: h }\ni: []\nj: {}\n'],
     ['lists, indented or not', 'a:\n- b: 1\n  c: 2\nd:\n  - - e\n    - f\n  - g: [h]\n'],
+    ['words that only look like truth values', 'on-call: no-store\ny1: /on\nno.x: [offset, y, n]\na: {yes-b: One}\n'],
     ['values', 'a: true\nb: null\nc:\nd: -1\ne: 10.0.0.1\nf: 10s\ng: ^/x/[0-9]+$\nh: http://i:80/?j=k\n'],
   ];
   for (const [name, text] of rows) {
@@ -67,8 +68,12 @@ t.test('what two readers might take for different things is not', async (t) => {
     ['directives and ends of documents', ['%YAML 1.2\n---\na: 1', 'a: 1\n...\nb: 2', '--- a', '--- {a: 1}']],
     ['keys that are no words', ['1: a', 'true: a', 'Null: a', '? a', '? a\n: b', ': a', '[a]: b', '__proto__: {a: 1}']],
     ['keys twice', ['a: 1\na: 2', 'a: {b: 1, b: 2}', 'a: 1\n"a": 2']],
+    ['truth values as keys', ['on: a', 'y: a', 'N: a', 'a: {off: b}', '- No: a', '"yes": a']],
     ['numbers', ['0o17', '0x1f', '+12', '.5', '1.5', '1e3', '.inf', '.nan', '1_000', '-0', '007', '9'.repeat(16)]],
-    ['words', ['~', 'Null', 'NULL', 'True', 'TRUE', 'False', 'FALSE']],
+    [
+      'words',
+      ['~', 'Null', 'NULL', 'True', 'TRUE', 'False', 'FALSE', 'yes', 'On', 'NO', 'off', '[on]', '{b: no}', 'on fire'],
+    ],
     ['timestamps', ['2026-01-02', '2026-01-02T03:04:05Z']],
     [
       'line ends and other spaces',

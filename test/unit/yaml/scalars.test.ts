@@ -1,13 +1,13 @@
 import t from 'tap';
 import { readYaml } from '../../../lib/yaml.ts';
 
-/* What sigs.k8s.io/yaml 1.6.0, the library of kubectl and the API server, makes of scalars without quotes, but for the words of YAML 1.1. */
+/* What sigs.k8s.io/yaml 1.6.0, the library of kubectl and the API server, makes of scalars without quotes, but for `y` and `n`. */
 
 type Row = readonly [value: unknown, ...texts: string[]];
 
 const rows: readonly Row[] = [
-  [true, ...['true', 'True', 'TRUE']],
-  [false, ...['false', 'False', 'FALSE']],
+  [true, ...['true', 'True', 'TRUE', 'yes', 'Yes', 'YES', 'on', 'On', 'ON']],
+  [false, ...['false', 'False', 'FALSE', 'no', 'No', 'NO', 'off', 'Off', 'OFF']],
   [null, ...['', '~', 'null', 'Null', 'NULL']],
   [8080, ...['8080', '8_080', '8080_', '8__080', '+8080', '+_8080', '017620', '0_17620', '0o17620', '0O1_7620']],
   [
@@ -31,7 +31,7 @@ const rows: readonly Row[] = [
 
 const strings: readonly string[] = [
   // Truth values to kubectl, which refuses them wherever a text stands.
-  ...['y', 'Y', 'yes', 'Yes', 'YES', 'on', 'On', 'ON', 'n', 'N', 'no', 'No', 'NO', 'off', 'Off', 'OFF'],
+  ...['y', 'Y', 'n', 'N'],
   ...[
     'yEs',
     'nO',
@@ -100,16 +100,55 @@ t.test('scalars mean what they mean to kubectl', async (t) => {
   }
 });
 
-t.test('keys are read so as well', async (t) => {
-  const keys: readonly (readonly [text: string, key: string])[] = [
-    ['y', 'y'],
-    ['8_080', '8080'],
-    ['010', '8'],
-    ['.5', '0.5'],
-    ['on-call', 'on-call'],
-    ['2001-01-01', '2001-01-01'],
-    ['"yes"', 'yes'],
+t.test('numbers that JSON has not are refused', async (t) => {
+  for (const text of ['.inf', '.Inf', '-.INF', '+.inf', '.nan', '.NaN', '.NAN'])
+    t.match(read(`- 1\n- a: ${text}\n`), [{ code: 'yaml-syntax', line: 2, hint: /Quote it/ }], text);
+});
+
+t.test('keys are texts', async (t) => {
+  const keys = [
+    'yEs',
+    'on-call',
+    'no.x',
+    'n/a',
+    'y1',
+    'none',
+    'offset',
+    '2001-01-01',
+    '1:30',
+    '10.0.0.0/8',
+    '=',
+    '1e400',
   ];
-  for (const [text, key] of keys) t.strictSame(read(`${text}: v\n`), { [key]: 'v' }, text);
-  t.match(read('8_0: 1\n80: 2\n'), [{ code: 'duplicate-key', line: 2 }]);
+  for (const text of keys) t.strictSame(read(`${text}: v\n`), { [text]: 'v' }, text);
+  for (const word of ['on', 'y', '8080', '~', '.inf', '<<', ''])
+    t.strictSame(read(`'${word}': v\nw: {"${word}": v}\n`), { [word]: 'v', w: { [word]: 'v' } }, `${word} in quotes`);
+});
+
+t.test('what kubectl reads as another key, or refuses, is no key', async (t) => {
+  const words = ['y', 'yes', 'on', 'n', 'no', 'off', 'true', 'false']; // "true", "false"
+  const refused: Readonly<Record<string, readonly string[]>> = {
+    boolean: words.flatMap((word) => [word, word.toUpperCase(), `${word.slice(0, 1).toUpperCase()}${word.slice(1)}`]),
+    // "8080", "8", "16", "0", "-0", "0.5", "1000", "1e+30", ".inf", ".nan"; the last of the first row it refuses.
+    number: [
+      ...['8080', '8_080', '010', '0x10', '-0', '12345678901234567890'],
+      ...['-0.0', '.5', '1e3', '1e30', '.inf', '.nan'],
+    ],
+    // Refused.
+    null: ['~', 'null', 'Null', 'NULL'],
+  };
+  const hint = 'Write the key in quotes.';
+  for (const [kind, texts] of Object.entries(refused))
+    for (const text of texts) {
+      const message = new RegExp(`type ${kind}$`);
+      t.match(read(`a: 1\n${text}: web\n`), [{ code: 'yaml-syntax', message, line: 2, column: 1, hint }], text);
+      t.match(read(`a: {b: 1,\n  ${text}: web}\n`), [{ message, line: 2, column: 3 }], `${text} in braces`);
+      const aliased = read(`a: &x ${text}\n*x : web\n`) as readonly unknown[];
+      t.match(aliased.at(-1), { message, line: 2, column: 1 }, `${text} by its alias`);
+    }
+  for (const text of ['? \n: 1\n', '{: 1}\n', '- : 1\n'])
+    t.match(read(text), [{ code: 'yaml-syntax', message: /type null/, line: 1 }], text);
+  for (const text of ['? [a]\n: 1\n', '[a]: 1\n', '{a: b}: 1\n', '{[a]: 1}\n'])
+    t.match(read(text), [{ code: 'yaml-syntax', message: 'a mapping or a list is no key', line: 1 }], text);
+  t.match(read('a: &x [1]\n*x : 2\n'), [{ message: 'a mapping or a list is no key', line: 2 }], 'an alias of a list');
 });
