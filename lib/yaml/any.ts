@@ -3,7 +3,7 @@ import type { Document, LineCounter, Node, Pair, ScalarTag, Tags, YAMLError } fr
 import type { CodeOf } from '../errors/problems.ts';
 import type { SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
-import { faultsIn, tagRemedy } from './faults.ts';
+import { type Fault, faultInText, faultsIn, isBehindEnd, tagRemedy } from './faults.ts';
 import { excessOf, mostDepth, mostValues, type ReadYaml } from './read.ts';
 import { mayBeNumber, numberOrText, truthOf, truthWord } from './scalars.ts';
 
@@ -35,14 +35,21 @@ export function readAnyYaml(text: string, file: string): ReadYaml {
   const lines = new LineCounter();
   const documents: SourceDocument[] = [];
   const problems: Problem[] = [];
-  const alone = /\r(?!\n)/.exec(text);
-  if (alone !== null) return { documents, problems: [returnAlone(text, alone.index, file)] };
+  const unread = faultInText(text);
+  if (unread !== null) return { documents, problems: [inText(text, unread, file)] };
   const budget = { values: mostValues };
   for (const document of parse(text, file, lines, problems)) {
     // Warnings are unresolved tags and the like: the value would not be what its author believes.
     const faults = [...document.errors, ...document.warnings];
     problems.push(...faults.map((fault) => syntaxProblem(fault, file, lines)));
     if (faults.length > 0 || document.contents === null) continue;
+    const [start] = document.contents.range;
+    if (!document.directives.docStart && isBehindEnd(text, start)) {
+      problems.push(
+        at(start, 'yaml-syntax', 'kubectl reads nothing behind "..."', 'Write --- in its place.', file, lines),
+      );
+      break;
+    }
     try {
       const found = faultsIn(document.contents, library());
       for (const { offset, code, message, hint } of found) problems.push(at(offset, code, message, hint, file, lines));
@@ -50,9 +57,7 @@ export function readAnyYaml(text: string, file: string): ReadYaml {
       const value: unknown = document.toJS({ maxAliasCount });
       const excess = excessOf(value, budget);
       if (excess !== null)
-        problems.push(
-          at(document.contents.range[0], 'too-large', excess, 'Split it, and write it flatter.', file, lines),
-        );
+        problems.push(at(start, 'too-large', excess, 'Split it, and write it flatter.', file, lines));
       else if (value !== null) documents.push({ value, file, position: (path) => positionOf(document, path, lines) });
     } catch (error) {
       problems.push(isTooDeep(error) ? tooDeep(file) : aliasProblem(error, document, file, lines));
@@ -81,17 +86,12 @@ function parse(text: string, file: string, lines: LineCounter, problems: Problem
   }
 }
 
-/**
- * A carriage return without a line feed ends a line of YAML (1.2 section 5.4), a comment's too, but not to the library: what
- * stands behind it would be part of the comment.
- */
-function returnAlone(text: string, offset: number, file: string): Problem {
+/** Lines are counted as everybody counts them, whatever the library takes for their ends. */
+function inText(text: string, { offset, code, message, hint }: Fault, file: string): Problem {
   const before = text.slice(0, offset);
   const line = before.split('\n').length;
   const column = offset - before.lastIndexOf('\n');
-  const message = 'a line ends in a carriage return without a line feed';
-  const hint = 'Save the file with Unix line ends.';
-  return { severity: 'error', code: 'yaml-syntax', message, file, line, column, resource: null, hint };
+  return { severity: 'error', code, message, file, line, column, resource: null, hint };
 }
 
 /** What a recursion throws that has no room left. */

@@ -3,22 +3,50 @@ import type { CodeOf } from '../errors/problems.ts';
 import { truthLetter } from './scalars.ts';
 
 /** What the library reads, but not as kubectl does, or what kubectl refuses. */
-interface Fault {
+export interface Fault {
   readonly offset: number;
   readonly code: CodeOf<'error'>;
   readonly message: string;
   readonly hint: string;
 }
 
+/** Of the text as kubectl cuts it into lines and documents, before it reads any; each with the remedy. */
+const unread: readonly (readonly [form: RegExp, message: string, hint: string])[] = [
+  // It ends a line of YAML, a comment's too, but not to the library: what stands behind it would be part of the comment.
+  [/\r(?!\n)/, 'a line ends in a carriage return without a line feed', 'Save the file with Unix line ends.'],
+  // These end lines to kubectl, as they did in YAML 1.1.
+  [/[\x85\u2028\u2029]/, 'a character ends a line for some readers only', 'Remove it, or write it as an escape.'],
+  [
+    /[^\t\n\r\x20-\x7e\xa0-\u{fffd}\u{10000}-\u{10ffff}]/u,
+    'a control character',
+    'Remove it, or write it as an escape.',
+  ],
+  [/^---(?![ \t]+#|\s*?$)/m, 'kubectl reads no document that begins behind its "---"', 'Begin it on the next line.'],
+];
+
+export function faultInText(text: string): Fault | null {
+  for (const [form, message, hint] of unread) {
+    const found = form.exec(text);
+    if (found !== null) return { offset: found.index, code: 'yaml-syntax', message, hint };
+  }
+  return null;
+}
+
+/** kubectl cuts at lines of dashes, and reads one document of what is between them. */
+export function isBehindEnd(text: string, offset: number): boolean {
+  return /^\.\.\.(?!\S)/m.test(text.slice(0, offset));
+}
+
 export const tagRemedy = 'Remove the tag; quote the value if it is to be a string.';
 
 export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Fault[] {
-  const { isAlias, isMap, isNode, isPair, isScalar, isSeq, visit } = yaml;
+  const { isAlias, isCollection, isMap, isNode, isPair, isScalar, isSeq, visit } = yaml;
   const faults: Fault[] = [];
   /** To resolve an alias, the library walks the whole document. */
   const anchors = new Map<string, Node>();
   const namesOf = new Map<unknown, Set<string>>();
   const named = (node: unknown): unknown => (isAlias(node) ? anchors.get(node.source) : node);
+  const isFlow = (node: unknown): boolean => isCollection(node) && node.flow === true;
   const add = (node: unknown, code: Fault['code'], message: string, hint: string): void => {
     faults.push({ offset: (node as Node).range?.[0] ?? 0, code, message, hint });
   };
@@ -60,6 +88,8 @@ export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Faul
       add(node, 'yaml-syntax', `nothing here has a tag (${node.tag}), but for texts !!str`, tagRemedy);
     if (isScalar(node) && typeof node.value === 'number' && !Number.isFinite(node.value) && role !== 'key')
       add(node, 'yaml-syntax', 'JSON has no such number', 'Quote it if it is to be a text.');
+    if (isScalar(node) && node.type === 'PLAIN' && /^[?:]/.test(node.source ?? '') && path.some(isFlow))
+      add(node, 'yaml-syntax', 'to kubectl "?" and ":" are marks here, before a text too', 'Write the text in quotes.');
     if (!isPair(node)) return;
     const map = path.at(-1);
     const names = namesOf.get(map) ?? new Set();

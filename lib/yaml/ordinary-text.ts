@@ -6,7 +6,7 @@
  */
 
 /** In brackets: what stands in no line. Control characters, line ends of Unicode, the mark of byte order. */
-const never = String.raw`\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff`;
+const never = String.raw`\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff`;
 
 const comment = `#[^${never}]*`;
 
