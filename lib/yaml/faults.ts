@@ -63,13 +63,17 @@ export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Faul
       return;
     }
     const isLetter = read.type === 'PLAIN' && truthLetter.test(String(read.value));
-    if (typeof read.value !== 'string' || isLetter) {
+    // As it is written, whatever reads it: a port, say, of which a ConfigMap tells.
+    const isCount =
+      typeof read.value === 'number' && read.source === String(read.value) && /^\d{1,15}$/.test(read.source);
+    if ((typeof read.value !== 'string' && !isCount) || isLetter) {
       const kind = isLetter ? 'boolean' : read.value === null ? 'null' : typeof read.value;
       add(key, 'yaml-syntax', `to kubectl this key is no text, but of type ${kind}`, 'Write the key in quotes.');
       return;
     }
-    if (names.has(read.value)) add(key, 'duplicate-key', 'Map keys must be unique', 'Keep one of the two.');
-    names.add(read.value);
+    const name = String(read.value);
+    if (names.has(name)) add(key, 'duplicate-key', 'Map keys must be unique', 'Keep one of the two.');
+    names.add(name);
   }
 
   function checkMerge(key: unknown, value: unknown, names: Set<string>): void {

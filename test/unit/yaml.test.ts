@@ -37,7 +37,8 @@ t.test('what is not YAML is a problem with its place, and no document', async (t
   const rows: [string, string, string, number, number][] = [
     ['duplicate key', 'a: 1\nb: 2\na: 3\n', 'duplicate-key', 3, 1],
     ['a key that is an alias of another', '&k a: 1\n*k : 2\n', 'duplicate-key', 2, 1],
-    ['a number as a key', 'a: 1\n1: b\n', 'yaml-syntax', 2, 1],
+    ['a number and its text as keys', '1: a\n"1": b\n', 'duplicate-key', 2, 1],
+    ['another number as a key', 'a: 1\n01: b\n', 'yaml-syntax', 2, 1],
     ['lines that end in a carriage return', '# a\rb: 1\r', 'yaml-syntax', 1, 4],
     ['one of them', 'a: 1\r\n# b\r  c: 2\r\n', 'yaml-syntax', 2, 4],
     ['a tab as indentation', 'a:\n\tb: 1\n', 'yaml-syntax', 2, 1],

@@ -119,6 +119,8 @@ t.test('keys are texts', async (t) => {
     '10.0.0.0/8',
     '=',
     '1e400',
+    '8080',
+    '0',
   ];
   for (const text of keys) t.strictSame(read(`${text}: v\n`), { [text]: 'v' }, text);
   for (const word of ['on', 'y', '8080', '~', '.inf', '<<', ''])
@@ -131,7 +133,7 @@ t.test('what kubectl reads as another key, or refuses, is no key', async (t) => 
     boolean: words.flatMap((word) => [word, word.toUpperCase(), `${word.slice(0, 1).toUpperCase()}${word.slice(1)}`]),
     // "8080", "8", "16", "0", "-0", "0.5", "1000", "1e+30", ".inf", ".nan"; the last of the first row it refuses.
     number: [
-      ...['8080', '8_080', '010', '0x10', '-0', '12345678901234567890'],
+      ...['8080.0', '8_080', '010', '0x10', '-0', '12345678901234567890'],
       ...['-0.0', '.5', '1e3', '1e30', '.inf', '.nan'],
     ],
     // Refused.
