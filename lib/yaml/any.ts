@@ -3,7 +3,7 @@ import type { Document, LineCounter, Node, Pair, ScalarTag, Tags, YAMLError } fr
 import type { CodeOf } from '../errors/problems.ts';
 import type { SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
-import { type Fault, faultInText, faultsIn, isBehindEnd, tagRemedy } from './faults.ts';
+import { aliasRemedy, type Fault, faultInText, faultsIn, isBehindEnd, mostAliases, tagRemedy } from './faults.ts';
 import { excessOf, mostDepth, mostValues, type ReadYaml } from './read.ts';
 import { mayBeNumber, numberOrText, truthOf, truthWord } from './scalars.ts';
 
@@ -14,9 +14,6 @@ function library(): typeof import('yaml') {
   loaded ??= createRequire(import.meta.url)('yaml') as typeof import('yaml');
   return loaded;
 }
-
-/** Aliases that one document may resolve, counted with what they multiply to: ten lines must not become a gigabyte. */
-const maxAliasCount = 1000;
 
 /** Before the library's own. */
 const asKubectl: readonly ScalarTag[] = [
@@ -54,7 +51,7 @@ export function readAnyYaml(text: string, file: string): ReadYaml {
       const found = faultsIn(document.contents, library());
       for (const { offset, code, message, hint } of found) problems.push(at(offset, code, message, hint, file, lines));
       if (found.length > 0) continue;
-      const value: unknown = document.toJS({ maxAliasCount });
+      const value: unknown = document.toJS({ maxAliasCount: mostAliases });
       const excess = excessOf(value, budget);
       if (excess !== null)
         problems.push(at(start, 'too-large', excess, 'Split it, and write it flatter.', file, lines));
@@ -136,19 +133,10 @@ function at(
   return { severity: 'error', code, message, file, line, column: col, resource: null, hint };
 }
 
-/** Thrown while aliases are resolved: one names no anchor (it is pointed at), or together they multiply too far. */
+/** Thrown while aliases are resolved: one is within what it stands for, or together they multiply too far. */
 function aliasProblem(error: unknown, document: Document.Parsed, file: string, lines: LineCounter): Problem {
-  const { visit } = library();
-  let offset = document.contents?.range?.[0] ?? 0;
-  visit(document, {
-    Alias(_key, alias) {
-      if (alias.resolve(document) !== undefined) return undefined;
-      offset = alias.range?.[0] ?? offset;
-      return visit.BREAK;
-    },
-  });
   const message = error instanceof Error ? error.message : String(error);
-  return at(offset, 'yaml-syntax', message, 'Write the value out in place of the alias.', file, lines);
+  return at(document.contents?.range?.[0] ?? 0, 'yaml-syntax', message, aliasRemedy, file, lines);
 }
 
 /**

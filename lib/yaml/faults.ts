@@ -37,6 +37,10 @@ export function isBehindEnd(text: string, offset: number): boolean {
   return /^\.\.\.(?!\S)/m.test(text.slice(0, offset));
 }
 
+/** Aliases that one document may have, and what they may multiply to: ten lines must not become a gigabyte. */
+export const mostAliases = 1000;
+export const aliasRemedy = 'Write the value out in place of the alias.';
+
 export const tagRemedy = 'Remove the tag; quote the value if it is to be a string.';
 
 export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Fault[] {
@@ -81,12 +85,20 @@ export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Faul
     if (names.size > 0) add(key, 'yaml-syntax', 'a merge key stands behind another key', 'Write the merge key first.');
     names.add('<<');
     const merged = isSeq(value) ? value.items : [value];
-    // An alias that leads nowhere is told of where it is resolved.
+    // An alias that leads nowhere is told of by itself.
     if (!merged.map(named).every((each) => each === undefined || isMap(each)))
       add(key, 'yaml-syntax', 'a merge key takes a mapping, or a list of mappings', 'Write the mapping.');
   }
 
+  let aliases = 0;
   visit(root, (role, node, path) => {
+    if (isAlias(node)) {
+      if (!anchors.has(node.source)) add(node, 'yaml-syntax', `no anchor before is called ${node.source}`, aliasRemedy);
+      if (++aliases > mostAliases) {
+        add(node, 'yaml-syntax', `there are more than ${mostAliases} aliases`, aliasRemedy);
+        return visit.BREAK;
+      }
+    }
     if (isNode(node) && 'anchor' in node && node.anchor !== undefined) anchors.set(node.anchor, node);
     if (isNode(node) && node.tag !== undefined && !(isScalar(node) && node.tag === textTag && role !== 'key'))
       add(node, 'yaml-syntax', `nothing here has a tag (${node.tag}), but for texts !!str`, tagRemedy);
@@ -94,11 +106,12 @@ export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Faul
       add(node, 'yaml-syntax', 'JSON has no such number', 'Quote it if it is to be a text.');
     if (isScalar(node) && node.type === 'PLAIN' && /^[?:]/.test(node.source ?? '') && path.some(isFlow))
       add(node, 'yaml-syntax', 'to kubectl "?" and ":" are marks here, before a text too', 'Write the text in quotes.');
-    if (!isPair(node)) return;
+    if (!isPair(node)) return undefined;
     const map = path.at(-1);
     const names = namesOf.get(map) ?? new Set();
     namesOf.set(map, names);
     checkKey(node, names);
+    return undefined;
   });
   return faults;
 }

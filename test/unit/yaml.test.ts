@@ -46,6 +46,8 @@ t.test('what is not YAML is a problem with its place, and no document', async (t
     ['an unclosed quote', 'a: "b\n', 'yaml-syntax', 2, 1],
     ["a tag of one's own", 'a: !secret b\n', 'yaml-syntax', 1, 4],
     ['an alias to nothing', 'a: *b\n', 'yaml-syntax', 1, 4],
+    ['an alias before its anchor', 'a: {b: *c}\nd: &c 1\n', 'yaml-syntax', 1, 8],
+    ['more aliases than may be', `a: &b 1\nc: [${Array(1001).fill('*b')}]\n`, 'yaml-syntax', 2, 3005],
     ['aliases that multiply without end', bomb.join('\n'), 'yaml-syntax', 1, 1],
   ];
   for (const [name, text, code, line, column] of rows) {
@@ -53,6 +55,14 @@ t.test('what is not YAML is a problem with its place, and no document', async (t
     t.same(documents, [], `${name}: no document`);
     t.match(problems[0], { severity: 'error', code, file: 'f.yaml', line, column, resource: null }, name);
   }
+});
+
+t.test('aliases without number are counted, not followed', async (t) => {
+  const text = `a: &x {b: 1}\nc:\n${'- {<<: *x}\n'.repeat(20_000)}`;
+  const before = process.cpuUsage();
+  t.match(readYaml(text, 'f.yaml').problems, [{ message: 'there are more than 1000 aliases', line: 1003 }]);
+  const { user } = process.cpuUsage(before);
+  t.ok(user < 20e6, `${user} µs, not minutes`);
 });
 
 t.test('one bad document leaves the others readable', async (t) => {
