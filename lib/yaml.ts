@@ -11,5 +11,7 @@ export type { ReadYaml } from './yaml/read.ts';
  * Never throws; the time it takes grows with the length of the text alone.
  */
 export function readYaml(text: string, file: string): ReadYaml {
-  return readOrdinaryYaml(text, file) ?? readAnyYaml(text, file);
+  // Where it is none of the text, readers differ in whether it has a column.
+  const bare = text.startsWith('\ufeff') ? text.slice(1) : text;
+  return readOrdinaryYaml(bare, file) ?? readAnyYaml(bare, file);
 }

@@ -48,7 +48,7 @@ export function readAnyYaml(text: string, file: string): ReadYaml {
       break;
     }
     try {
-      const found = faultsIn(document.contents, library());
+      const found = faultsIn(document.contents, text, library());
       for (const { offset, code, message, hint } of found) problems.push(at(offset, code, message, hint, file, lines));
       if (found.length > 0) continue;
       const value: unknown = document.toJS({ maxAliasCount: mostAliases });

@@ -16,6 +16,8 @@ const unread: readonly (readonly [form: RegExp, message: string, hint: string])[
   [/\r(?!\n)/, 'a line ends in a carriage return without a line feed', 'Save the file with Unix line ends.'],
   // These end lines to kubectl, as they did in YAML 1.1.
   [/[\x85\u2028\u2029]/, 'a character ends a line for some readers only', 'Remove it, or write it as an escape.'],
+  // That of the whole text has been taken off; of a later document kubectl takes it off as well.
+  [/\ufeff/, 'a byte order mark within the text', 'Remove it, or write it as an escape.'],
   [
     /[^\t\n\r\x20-\x7e\xa0-\u{fffd}\u{10000}-\u{10ffff}]/u,
     'a control character',
@@ -43,13 +45,14 @@ export const aliasRemedy = 'Write the value out in place of the alias.';
 
 export const tagRemedy = 'Remove the tag; quote the value if it is to be a string.';
 
-export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Fault[] {
+export function faultsIn(root: Node, text: string, yaml: typeof import('yaml')): readonly Fault[] {
   const { isAlias, isCollection, isMap, isNode, isPair, isScalar, isSeq, visit } = yaml;
   const faults: Fault[] = [];
   /** To resolve an alias, the library walks the whole document. */
   const anchors = new Map<string, Node>();
   const namesOf = new Map<unknown, Set<string>>();
   const named = (node: unknown): unknown => (isAlias(node) ? anchors.get(node.source) : node);
+  const behind = ({ range }: Node): string => (range ? text.slice(range[1], range[1] + 2) : '');
   const isFlow = (node: unknown): boolean => isCollection(node) && node.flow === true;
   const add = (node: unknown, code: Fault['code'], message: string, hint: string): void => {
     faults.push({ offset: (node as Node).range?.[0] ?? 0, code, message, hint });
@@ -107,6 +110,8 @@ export function faultsIn(root: Node, yaml: typeof import('yaml')): readonly Faul
     if (isScalar(node) && node.type === 'PLAIN' && /^[?:]/.test(node.source ?? '') && path.some(isFlow))
       add(node, 'yaml-syntax', 'to kubectl "?" and ":" are marks here, before a text too', 'Write the text in quotes.');
     if (!isPair(node)) return undefined;
+    if (isScalar(node.key) && node.key.type === 'PLAIN' && /^:[,[\]{}]/.test(behind(node.key)))
+      add(node.key, 'yaml-syntax', 'to kubectl this ":" is part of the text', 'Write a blank behind the ":".');
     const map = path.at(-1);
     const names = namesOf.get(map) ?? new Set();
     namesOf.set(map, names);

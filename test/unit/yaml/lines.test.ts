@@ -17,6 +17,9 @@ t.test('documents begin behind lines of dashes', async (t) => {
     ['a: x\n %y\n', { a: 'x %y' }],
     ['a: "x\n  --- z\n  y"', { a: 'x --- z y' }],
     ['\ufeff---\na: 1', { a: 1 }],
+    ['\ufeffa: 1\nb: 2', { a: 1, b: 2 }],
+    ['\ufeff- a\n- b', ['a', 'b']],
+    ['\ufeff# c\n- a\n', ['a']],
   ];
   for (const [text, ...values] of rows) {
     const { documents, problems } = readYaml(text, 'f.yaml');
@@ -45,6 +48,9 @@ t.test('what kubectl cuts or reads otherwise is refused', async (t) => {
     ['a: 1\nb: # c\u2028  c: 1\n', 2, /for some readers only/], // {"a": 1, "b": {"c": 1}}
     ['# x\u2029a: 1\n', 1, /for some readers only/], // {"a": 1}
     ['# x\x85a: 1\n', 1, /for some readers only/], // {"a": 1}
+    ['a: 1\n---\n\ufeffkind: b\n', 3, /byte order mark/], // {"a": 1}, {"kind": "b"}
+    ['\ufeff\ufeffa: 1\n', 1, /byte order mark/],
+    ['\ufeff  a: 1\nb: 2\n', 2, /./], // {"a": 1}
     ['a: "b\u2028c"', 1, /for some readers only/], // {"a": "b\u2028c"}
     ...['\0', '\x01', '\x07', '\x1f', '\x7f', '\x80', '\x9f', '\ufffe', '\uffff'].flatMap((character) =>
       ['a: 1\nb: "_"', 'a: 1\nb: _', 'a: 1\n# _'].map(
@@ -54,11 +60,7 @@ t.test('what kubectl cuts or reads otherwise is refused', async (t) => {
   ];
   for (const [text, line, message] of rows) {
     const { problems } = readYaml(text, 'f.yaml');
-    t.match(
-      problems,
-      [{ code: 'yaml-syntax', line, message, hint: /^(?:Write|Remove|Begin)/ }],
-      encodeURIComponent(text),
-    );
+    t.match(problems, [{ code: 'yaml-syntax', line, message }], encodeURIComponent(text));
   }
 });
 
@@ -69,6 +71,12 @@ t.test('marks of flow collections need no blank behind them for kubectl', async 
     const hint = 'Write the text in quotes.';
     t.match(readYaml(text, 'f.yaml').problems, [{ code: 'yaml-syntax', line: 1, hint }], text);
   }
+  // "a:", {"k:": null, "b": 1}, ["a:", "b"], ["http://x:"]; the last three it refuses.
+  const colons = ['- {a:}', 'a: {k:,b: 1}', '[a:,b]', '- [http://x:]', '- {a:[1]}', 'a: {b:{c: 1}}', '[a:[1]]'];
+  for (const text of colons)
+    t.match(readYaml(text, 'f.yaml').problems, [{ code: 'yaml-syntax', line: 1, hint: /blank/ }], text);
+  const spaced = readYaml('- {a: }\n- {"a":}\n- [a: ]\n- {a:\n  }\n- {a:b}\n', 'f.yaml').documents[0]?.value;
+  t.strictSame(spaced, [{ a: null }, { a: null }, [{ a: null }], { a: null }, { 'a:b': null }]);
   const [document] = readYaml("?b: :c\n-d: [':e', '?f', a:b]\n", 'f.yaml').documents;
   t.strictSame(document?.value, { '?b': ':c', '-d': [':e', '?f', 'a:b'] });
 });
