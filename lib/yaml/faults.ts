@@ -52,6 +52,8 @@ export function faultsIn(root: Node, text: string, yaml: typeof import('yaml')):
   const anchors = new Map<string, Node>();
   const namesOf = new Map<unknown, Set<string>>();
   const named = (node: unknown): unknown => (isAlias(node) ? anchors.get(node.source) : node);
+  const counts: unknown[] = [];
+  let merges = false;
   const behind = ({ range }: Node): string => (range ? text.slice(range[1], range[1] + 2) : '');
   const isFlow = (node: unknown): boolean => isCollection(node) && node.flow === true;
   const add = (node: unknown, code: Fault['code'], message: string, hint: string): void => {
@@ -78,6 +80,7 @@ export function faultsIn(root: Node, text: string, yaml: typeof import('yaml')):
       add(key, 'yaml-syntax', `to kubectl this key is no text, but of type ${kind}`, 'Write the key in quotes.');
       return;
     }
+    if (isCount) counts.push(key);
     const name = String(read.value);
     if (names.has(name)) add(key, 'duplicate-key', 'Map keys must be unique', 'Keep one of the two.');
     names.add(name);
@@ -87,6 +90,7 @@ export function faultsIn(root: Node, text: string, yaml: typeof import('yaml')):
     // What is merged later wins there, and here what the mapping has of its own.
     if (names.size > 0) add(key, 'yaml-syntax', 'a merge key stands behind another key', 'Write the merge key first.');
     names.add('<<');
+    merges = true;
     const merged = isSeq(value) ? value.items : [value];
     // An alias that leads nowhere is told of by itself.
     if (!merged.map(named).every((each) => each === undefined || isMap(each)))
@@ -118,6 +122,9 @@ export function faultsIn(root: Node, text: string, yaml: typeof import('yaml')):
     checkKey(node, names);
     return undefined;
   });
+  // Beside a text that is the same, either of the two wins there, and another time the other.
+  for (const key of merges ? counts : [])
+    add(key, 'yaml-syntax', 'a number is a key beside merge keys', 'Write the key in quotes.');
   return faults;
 }
 

@@ -72,3 +72,9 @@ t.test('what kubectl does not merge is refused', async (t) => {
   const itself = readYaml('p: &x {<<: *x}\n', 'f.yaml');
   t.match(itself.problems, [{ code: 'too-deep', line: 1 }], 'an alias within what it names');
 });
+
+t.test('a number is no key beside merge keys: kubectl takes it or its text at random', async (t) => {
+  for (const text of ['<<: {1: a}\n"1": b\n', '<<: {"1": a}\n1: b\n', '<<: [{"1": a}, {1: b}]\n'])
+    t.match(readYaml(text, 'f.yaml').problems, [{ code: 'yaml-syntax', message: /a number is a key/ }], text);
+  t.strictSame(readYaml('<<: {"1": a}\n"1": b\n', 'f.yaml').documents[0]?.value, { 1: 'b' });
+});
