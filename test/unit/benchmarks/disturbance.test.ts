@@ -69,6 +69,7 @@ t.test('what disturbs a measurement', async (t) => {
 });
 
 t.test('a ratio of what was disturbed is not printed', async (t) => {
+  const six = (...row: Row): Row[] => Array.from({ length: 6 }, () => row);
   const contender = (name: ContenderResult['contender'], rows: readonly Row[]): ContenderResult => {
     const rounds = roundsOf(rows);
     const said = disturbance(rounds);
@@ -78,18 +79,11 @@ t.test('a ratio of what was disturbed is not printed', async (t) => {
   if (scenario === undefined) throw new Error('there are no scenarios');
   const of = (own: readonly Row[], theirs: readonly Row[]): ScenarioResult => ({
     scenario,
-    contenders: [contender('sallyport', own), contender('haproxy', theirs), contender('caddy', [[40], [40]])],
+    contenders: [contender('sallyport', own), contender('haproxy', theirs), contender('caddy', six(40))],
   });
   const first = (result: ScenarioResult) => ratios(result, result.contenders[0] as ContenderResult);
-  const [own, theirs] = [
-    [[20], [20]],
-    [[10], [10]],
-  ] as const;
-  const most = [
-    [20, 0.3],
-    [20, 0.3],
-  ] as const;
-  const exactly = (ratio: number) => ({ ratio, low: ratio, high: ratio, pairs: 2 });
+  const [own, theirs, most] = [six(20), six(10), six(20, 0.3)];
+  const exactly = (ratio: number) => ({ ratio, low: ratio, high: ratio, pairs: 6 });
   const [half, double] = [exactly(0.5), exactly(2)];
   const no = 'disturbed';
   t.same(first(of(own, theirs)), { cpuToBestPeer: half, rateToBestPeer: half, cpuToHaproxy: half, cpuToCaddy: double });
