@@ -691,7 +691,7 @@ const steps: readonly Step[] = [
       'lib/proxy/http1/fast/request.ts': 1,
       // Means the one that waits: node-internals.ts makes it so.
       'lib/proxy/node-internals.ts': 1,
-      'lib/proxy/http1/library/lane.ts': 3,
+      'lib/proxy/http1/library/lane.ts': 1,
       'lib/proxy/http1/library/client-connection.ts': 1,
       'lib/proxy/http1/library/exchange.ts': 2,
     },

@@ -231,6 +231,9 @@ function chunkedBody(cursor: Cursor): { body: Buffer; trailers: [string, string]
   }
 }
 
+export const saysClose = ({ headers }: ParsedResponse): boolean =>
+  headers.some(([name, value]) => /^connection$/i.test(name) && /close/i.test(value));
+
 /**
  * Reads a stream of responses by RFC 9112 without any leniency. `methods` are those of the requests sent, in order:
  * they decide whether a response has a body. A response without a length ends with the connection (`ended`).

@@ -70,9 +70,18 @@ export class LibraryConnection implements FedConnection, Occupant {
     return this.state === 'tunnel';
   }
 
+  /** What has come and waits for its turn may be requests, whose response is to say that it is the last. */
+  get isIdle(): boolean {
+    return this.state === 'between' && this.heldBytes === 0;
+  }
+
   retire(): void {
     this.isRetiring = true;
-    if (this.state === 'between') this.socket.destroySoon();
+    this.fedAll();
+  }
+
+  fedAll(): void {
+    if (this.isRetiring && this.isIdle) this.socket.destroySoon();
   }
 
   giveUp(): void {

@@ -144,7 +144,7 @@ export class LibraryLane implements Http1Engine {
 
   /** Ends connections that are between requests. */
   closeIdle(): void {
-    for (const { state, socket } of this.#connections.values()) if (state === 'between') socket.destroySoon();
+    for (const served of this.#connections.values()) served.retire();
   }
 
   close(): Promise<void> {
@@ -209,7 +209,8 @@ export class LibraryLane implements Http1Engine {
     served.state = 'between';
     this.#readOn(served);
     // A response that was under way when the drain began did not say `connection: close`.
-    if (this.#draining || served.isRetiring) socket.destroySoon();
+    if (this.#draining) served.retire();
+    else served.fedAll();
   }
 
   #exchange(

@@ -19,6 +19,8 @@ export interface FedConnection {
   readonly isBlocked: boolean;
   /** Bytes were given to the parser. False ends the feeding. */
   fed(bytes: number): boolean;
+  /** Of all that has come nothing waits. */
+  fedAll(): void;
 }
 
 /**
@@ -114,5 +116,6 @@ export class SlicedFeed {
       }
     }
     if (this.#socket.isPaused() && !connection.isWaiting && !connection.isBlocked) this.#socket.resume();
+    connection.fedAll();
   }
 }

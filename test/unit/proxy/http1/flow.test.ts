@@ -14,14 +14,11 @@ import {
 import { startLane } from '../../../support/lanes.ts';
 import { meshed } from '../../../support/mesh.ts';
 import { ok, startRawApp } from '../../../support/raw-app.ts';
-import { latin1, offTheFastLane, type ParsedResponse, parseResponses, RawClient } from '../../../support/raw-http.ts';
+import { latin1, offTheFastLane, parseResponses, RawClient, saysClose } from '../../../support/raw-http.ts';
 import { until } from '../../../support/until.ts';
 
 // One table, two engines: what an HTTP/1.1 client and an app may expect of either lane, over real sockets. Here:
 // backpressure, early ends of messages, drain.
-
-const saysClose = ({ headers }: ParsedResponse): boolean =>
-  headers.some(([name, value]) => /^connection$/i.test(name) && /close/i.test(value));
 
 const scenarios: Scenario[] = [
   {
