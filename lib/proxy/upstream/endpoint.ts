@@ -1,4 +1,4 @@
-import { hostPort, parseIp } from '../../ip.ts';
+import { hostPort, isLoopback, isUnspecified, parseIp } from '../../ip.ts';
 
 /** Where the app listens. */
 export interface Endpoint {
@@ -15,11 +15,8 @@ export function isLocalhost(host: string): boolean {
 
 /** Loopback, or the unspecified address, which leads there. */
 export function leadsToLoopback(host: string): boolean {
-  if (isLocalhost(host)) return true;
   const ip = parseIp(host);
-  if (ip === undefined) return false;
-  if (ip.family === 4) return ip.value >>> 24 === 127 || ip.value === 0;
-  return ip.words[0] === 0 && ip.words[1] === 0 && ip.words[2] === 0 && ip.words[3] <= 1;
+  return isLocalhost(host) || (ip !== undefined && (isLoopback(ip) || isUnspecified(ip)));
 }
 
 /** One of something for each address of the app, made when it is first asked for. */
