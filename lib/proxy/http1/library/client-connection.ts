@@ -70,9 +70,9 @@ export class LibraryConnection implements FedConnection, Occupant {
     return this.state === 'tunnel';
   }
 
-  /** What has come and waits for its turn may be requests, whose response is to say that it is the last. */
+  /** What has come and waits for its turn, or for the start, may be requests, whose response is to say that it is the last. */
   get isIdle(): boolean {
-    return this.state === 'between' && this.heldBytes === 0;
+    return this.state === 'between' && this.heldBytes === 0 && this.socket.readableLength === 0;
   }
 
   retire(): void {

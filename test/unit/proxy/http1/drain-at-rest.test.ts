@@ -1,7 +1,10 @@
 import t from 'tap';
+import { type IpAddress, parseIp } from '../../../../lib/ip.ts';
+import { sourceOf } from '../../../../lib/proxy/fairness/sources.ts';
+import { starts } from '../../../../lib/proxy/fairness/starts.ts';
 import { turn } from '../../../../lib/proxy/fairness/turn.ts';
 import { get, runScenarios, stage } from '../../../support/lane-stage.ts';
-import { latin1, parseResponses, saysClose } from '../../../support/raw-http.ts';
+import { latin1, offTheFastLane, parseResponses, saysClose } from '../../../support/raw-http.ts';
 import { until } from '../../../support/until.ts';
 
 function spin(ms: number): void {
@@ -32,3 +35,32 @@ await runScenarios(t, [
     },
   },
 ]);
+
+t.test('a drain tells who has sent a request that waits for its start in the library lane', async (t) => {
+  const { open, lane } = await stage(t, 'fast');
+  const clients = await Promise.all(Array.from({ length: 20 }, open));
+  const asker = sourceOf(parseIp('127.0.0.1') as IpAddress);
+  let isFull = true;
+  const fill = (): void => {
+    if (isFull) starts.begin(asker, fill);
+  };
+  for (let others = 0; others < 100; others++) starts.begin(asker, fill);
+  for (const client of clients) client.send(get('/DENIED', `${offTheFastLane.join('\r\n')}\r\n`));
+  await until('all to wait', () => lane.counts.handedOver === clients.length, { everyMs: 0 });
+  isFull = false;
+  const waiting = clients.length - lane.counts.decided;
+  t.ok(waiting > 0, 'some wait');
+  lane.http1.drain();
+  lane.http1.closeIdle();
+  let told = 0;
+  for (const client of clients) {
+    await until('the end of the connection', () => client.ended);
+    const { responses } = parseResponses(client.received, ['GET'], true);
+    t.same(
+      responses.map(({ status }) => status),
+      [403],
+    );
+    if (responses.some(saysClose)) told++;
+  }
+  t.equal(told, waiting);
+});
