@@ -5,9 +5,11 @@ import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { InterimCount } from '../http/interim-count.ts';
+import { isLent } from '../lent-data.ts';
 import { latin1Slice } from '../node-internals.ts';
-import { isWriteWaiting } from '../node-writes.ts';
+import { writeWaiting } from '../node-writes.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
+import { writeBytes } from './joined-write.ts';
 import { framingCost } from './limits.ts';
 import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-response.ts';
 
@@ -22,8 +24,13 @@ export interface ResponseSink {
    */
   onHead(head: ResponseHead, body: Buffer, isEnd: boolean): void;
   onBody(body: Buffer, isEnd: boolean): void;
-  /** The response is complete. The connection may have been returned to its pool already. */
-  onEnd(): void;
+  /**
+   * The response is complete. The connection may have been returned to its pool already.
+   *
+   * @param awaiting the connection, where others can use it when it has got the rest of the request (`sendRest`); else it is
+   * to be abandoned.
+   */
+  onEnd(awaiting: AppConnection | null): void;
   /** Once, instead of `onEnd`. */
   onFailed(error: Error): void;
   /** Ends what the response is for, after a fault of ours. */
@@ -295,8 +302,8 @@ export class AppConnection implements TurnTaker {
       return;
     }
     this.#sink = null;
-    const settled = sink.requestComplete && this.socket.writableLength === 0 && !isWriteWaiting(this.socket);
-    const reusable = head.keepAlive && !this.#isLast && to === bytes.length && settled;
+    const isWhole = sink.requestComplete;
+    const reusable = head.keepAlive && !this.#isLast && to === bytes.length && this.#settles();
     if (first) sink.onHead(head, body, true);
     else if (body.length > 0) sink.onBody(body, true);
     this.#head = null;
@@ -304,11 +311,33 @@ export class AppConnection implements TurnTaker {
       // The last client may have been too slow for its response; the next one has nothing to do with that.
       if (this.socket.isPaused()) this.socket.resume();
       this.idleMs = head.keepAliveSeconds === null ? Number.POSITIVE_INFINITY : (head.keepAliveSeconds - 1) * 1000;
-      this.#home.release(this);
+      if (isWhole) this.#home.release(this);
     } else {
       this.socket.destroy();
     }
-    sink.onEnd();
+    sink.onEnd(reusable && !isWhole ? this : null);
+  }
+
+  /** Whether the system takes all that has been written: an app that does not read it is no use to others. */
+  #settles(): boolean {
+    writeWaiting(this.socket);
+    return this.socket.writableLength === 0 && !this.socket.destroyed;
+  }
+
+  /**
+   * Sends more of a request whose response is complete. The connection returns to its pool with the last of it, or is
+   * closed: an app that has answered need not take it, and nobody waits for that.
+   *
+   * @param content it may be lent.
+   * @returns whether more may follow.
+   */
+  sendRest(content: Buffer, isEnd: boolean): boolean {
+    const { socket } = this;
+    const isTaken = !socket.destroyed && (content.length === 0 || writeBytes(socket, content, isLent(content)));
+    if (isTaken && !isEnd) return true;
+    if (isTaken && this.#settles()) this.#home.release(this);
+    else socket.destroy();
+    return false;
   }
 
   #ended(): void {
@@ -317,7 +346,7 @@ export class AppConnection implements TurnTaker {
     if (sink !== null && this.#head?.framing.kind === 'until-close') {
       this.#sink = null;
       this.socket.destroy();
-      sink.onEnd();
+      sink.onEnd(null);
       return;
     }
     this.socket.destroy();

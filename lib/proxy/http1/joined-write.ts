@@ -37,7 +37,7 @@ export function writeJoined(socket: Socket, head: string, content: Buffer, isLen
   }
   if (mayBeText) return outlet.text(head + latin1Slice(content, 0, length));
   outlet.text(head);
-  return isLent ? writeLent(socket, content) : socket.write(content);
+  return writeBytes(socket, content, isLent);
 }
 
 /**
@@ -48,4 +48,14 @@ export function writeJoined(socket: Socket, head: string, content: Buffer, isLen
 export function writeLent(socket: Socket, bytes: Buffer): boolean {
   // What waits in the stream does so in a buffer of its own size: a client may send its content one byte at a time to a slow app.
   return outletOf(socket).copy('', bytes, bytes.length) ?? socket.write(Buffer.from(bytes));
+}
+
+/**
+ * Writes bytes.
+ *
+ * @param isLent as with `writeJoined`.
+ * @returns false when the peer is slow.
+ */
+export function writeBytes(socket: Socket, bytes: Buffer, isLent: boolean): boolean {
+  return isLent ? writeLent(socket, bytes) : socket.write(bytes);
 }

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type net from 'node:net';
 import t from 'tap';
-import { isWriteWaiting, outletOf, writeWaiting } from '../../../lib/proxy/node-writes.ts';
+import { outletOf, writeWaiting } from '../../../lib/proxy/node-writes.ts';
 import { connection, endOfTurn, receivedBy } from '../../support/connection.ts';
 import { systemWrites } from '../../support/system-writes.ts';
 import { until } from '../../support/until.ts';
@@ -308,10 +308,10 @@ t.test(
       const writes = systemWrites(near);
       run(near);
       t.same(writes, before, `${name}: in its turn`);
-      t.equal(isWriteWaiting(near), before.length < after.length, `${name}: waits`);
+      t.equal(outletOf(near).isWaiting, before.length < after.length, `${name}: waits`);
       await endOfTurn();
       t.same(writes, after, `${name}: when that is over`);
-      t.notOk(isWriteWaiting(near), `${name}: waits no more`);
+      t.notOk(outletOf(near).isWaiting, `${name}: waits no more`);
       await until(`${name}: all to arrive`, () => received().length === arrives.length);
       t.equal(received(), arrives, name);
     }
@@ -328,7 +328,7 @@ t.test('only so many wait at once, and no bytes more than there is room for', as
   await endOfTurn();
   t.equal(written(), 100);
   for (const [at, [near]] of pairs.entries()) outletOf(near).copy(`${at} `, Buffer.alloc(10_000, at), 10_000);
-  t.ok(written() > 0 && pairs.some(([near]) => isWriteWaiting(near)));
+  t.ok(written() > 0 && pairs.some(([near]) => outletOf(near).isWaiting));
   await endOfTurn();
   for (const [at, text] of received.entries()) {
     const expected = `text${at} ${Buffer.alloc(10_000, at).toString('latin1')}`;

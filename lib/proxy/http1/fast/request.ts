@@ -10,27 +10,20 @@ import { isLent } from '../../lent-data.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { resetUnlessEnded } from '../../resets.ts';
 import { holdBack } from '../../socket-calls.ts';
-import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppConnection, ResponseSink, Switch } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
-import { writeJoined, writeLent, writeText } from '../joined-write.ts';
+import { writeBytes, writeJoined, writeLent, writeText } from '../joined-write.ts';
 import type { ResponseHead } from '../plain-response.ts';
 import type { ContentFault, RequestContent } from './content.ts';
 import { type ChunkDecoder, forOldClient } from './old-client.ts';
 import type { PlainRequest } from './plain-request.ts';
 import type { RequestHome } from './request-home.ts';
+import { noWay, type Way } from './way.ts';
 
 const nothing = Buffer.alloc(0);
 
 /** Where a fault of ours was met. */
 const entry = 'HTTP/1, a request on the fast lane';
-
-/** Which way the request has gone. */
-type Way =
-  /** To nobody: it is not admitted, or not any more on its way. */
-  { readonly kind: 'none' } | { readonly kind: 'connecting'; readonly pending: PendingConnect } | AppConnection;
-
-const noWay: Way = { kind: 'none' };
 
 type Response = 'awaited' | 'begun' | 'complete';
 
@@ -156,13 +149,11 @@ export class FastRequest implements ResponseSink {
   receive(): void {
     const { size, isComplete } = this.#content;
     const part = this.#content.handOn();
-    if (this.#way.kind === 'app') {
+    if (this.#isAnswered) {
+      this.#receiveRest(size, part);
+    } else if (this.#way.kind === 'app') {
       if (size > 0) this.#admitted?.scope.requestFrame(size);
       if (part.length > 0) this.#pass(this.#way, part);
-    } else if (this.#isAnswered) {
-      // Nobody wants it: the response came first. A little is read away to keep the connection.
-      this.#drainLeft -= size;
-      if (this.#drainLeft < 0) this.isLast = true;
     }
     if (!isComplete) {
       if (this.#isAnswered && this.isLast) this.#home.finished(this);
@@ -173,9 +164,17 @@ export class FastRequest implements ResponseSink {
     if (this.#isAnswered) this.#home.finished(this);
   }
 
+  /** The response came first. A little more is taken, which keeps both connections. */
+  #receiveRest(size: number, content: Buffer): void {
+    this.#drainLeft -= size;
+    if (this.#drainLeft < 0) this.isLast = true;
+    if (this.#way.kind !== 'app') return;
+    if (this.isLast) this.#leaveApp();
+    else if (!this.#way.sendRest(content, this.#content.isComplete)) this.#way = noWay;
+  }
+
   #pass(app: AppConnection, content: Buffer): void {
-    const { socket } = app;
-    if (!(isLent(content) ? writeLent(socket, content) : socket.write(content))) this.#awaitApp(app);
+    if (!writeBytes(app.socket, content, isLent(content))) this.#awaitApp(app);
   }
 
   /** The app is slow: what more there is of the content waits. */
@@ -257,8 +256,9 @@ export class FastRequest implements ResponseSink {
     if (this.#way.kind === 'app') this.#way.socket.pause();
   }
 
-  onEnd(): void {
-    this.#way = noWay;
+  onEnd(awaiting: AppConnection | null): void {
+    this.#way = awaiting ?? noWay;
+    if (this.isLast) this.#leaveApp();
     this.#ended('');
     this.#over();
   }

@@ -194,8 +194,9 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
     this.#trailers.push(name, value);
   }
 
-  onEnd(): void {
+  onEnd(awaiting: AppConnection | null): void {
     this.#isOver = true;
+    awaiting?.abandon();
     this.#relay.ended(this.#trailers === null ? noTrailers : new Trailers(lowerCase(this.#trailers)));
   }
 

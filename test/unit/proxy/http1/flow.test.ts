@@ -22,7 +22,7 @@ import { until } from '../../../support/until.ts';
 
 const scenarios: Scenario[] = [
   {
-    name: 'a response before the end of its request leaves no app connection behind',
+    name: 'a response before the end of its request makes its app connection no other one’s',
     run: async (t, engine) => {
       const { open, app } = await stage(t, engine, {
         partial: (connection) => {
@@ -43,7 +43,8 @@ const scenarios: Scenario[] = [
         [200],
       );
       t.equal(app.sockets.length, 2, 'the other request has a connection of its own');
-      await until('the first connection to be given up', () => app.sockets[0]?.closed);
+      // The library lane gives it up; the fast one lets the app have the rest, and uses it again.
+      if (engine === 'library') await until('the first connection to be given up', () => app.sockets[0]?.closed);
       // What is left of the body is never a request.
       early.send(latin1('y'.repeat(99_000)));
       early.send(get('/next'));
