@@ -26,6 +26,21 @@ export function identityFault(text: string): string | undefined {
   return undefined;
 }
 
+/** Whom a document accepts. */
+export type AcceptedIdentity =
+  | { readonly kind: 'exact'; readonly name: string }
+  /** Every DNS name with this behind at least one character; the empty text is any name. */
+  | { readonly kind: 'suffix'; readonly suffix: string };
+
+/**
+ * An identity as documents write it: `*` and `*.suffix` stand for many; a star anywhere else is an ordinary character, which
+ * no certificate name holds. Of a name that is made of others, such as a ServiceAccount's, no part is read like this.
+ */
+export function acceptedIdentity(text: string): AcceptedIdentity {
+  const isWildcard = text === '*' || text.startsWith('*.');
+  return isWildcard ? { kind: 'suffix', suffix: text.slice(1) } : { kind: 'exact', name: text };
+}
+
 /**
  * A set of accepted identities. No identity (null) is never in it, and neither is anything in an empty set.
  * Suffixes, `*` (the empty suffix) included, apply to DNS names only: Linkerd matches SPIFFE IDs exactly.
@@ -35,9 +50,9 @@ export class IdentitySet {
   readonly #suffixes: readonly string[];
   #text: string | null = null;
 
-  constructor(entries: readonly string[]) {
-    this.#exact = new Set(entries.filter((entry) => !isWildcard(entry)));
-    this.#suffixes = [...new Set(entries.filter(isWildcard).map((entry) => entry.slice(1)))];
+  constructor(accepted: readonly AcceptedIdentity[]) {
+    this.#exact = new Set(accepted.flatMap((one) => (one.kind === 'exact' ? [one.name] : [])));
+    this.#suffixes = [...new Set(accepted.flatMap((one) => (one.kind === 'suffix' ? [one.suffix] : [])))];
   }
 
   has(identity: ClientIdentity | null): boolean {
@@ -80,8 +95,3 @@ export class IdentitySet {
 
 /** A refused request may ask for the text of many sets. */
 const mostShown = 5;
-
-/** `*` and `*.suffix`; a star anywhere else is an ordinary character that no certificate name holds. */
-function isWildcard(entry: string): boolean {
-  return entry === '*' || entry.startsWith('*.');
-}

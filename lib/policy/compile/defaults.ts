@@ -3,7 +3,7 @@ import { type Authorization, GrantList } from '../decide/client-match.ts';
 import { DefaultHttpRoute } from '../decide/http-routes.ts';
 import { type CompiledPort, compiledPort, compiledRule, type RouteTable } from '../decide/policy-index.ts';
 import { type ProbedRequests, ProbedRoutes } from '../decide/probed-routes.ts';
-import { IdentitySet } from '../identities.ts';
+import { acceptedIdentity, IdentitySet } from '../identities.ts';
 import { type NetworkSet, networkSetOf } from '../networks.ts';
 import { type Probe, type ProbeKind, pathsOf } from '../probes.ts';
 import type { DefaultPolicy, Workload } from '../workload.ts';
@@ -53,7 +53,7 @@ export class DefaultGrants {
   /** The grant of a default policy; null for `deny`. */
   of(policy: DefaultPolicy): Authorization | null {
     const ref = defaultRef(policy);
-    const anyIdentity = { kind: 'identities', identities: new IdentitySet(['*']) } as const;
+    const anyIdentity = { kind: 'identities', identities: new IdentitySet([acceptedIdentity('*')]) } as const;
     switch (policy) {
       case 'all-unauthenticated':
         return { ref, audit: false, networks: null, tls: { kind: 'unauthenticated' } };

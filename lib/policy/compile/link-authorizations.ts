@@ -9,7 +9,7 @@ import {
   type NetworkAuthenticationDocument,
   type ServerAuthorizationDocument,
 } from '../documents/types.ts';
-import { IdentitySet } from '../identities.ts';
+import { type AcceptedIdentity, acceptedIdentity, IdentitySet } from '../identities.ts';
 import { push } from '../lists.ts';
 import { cidrOf, contains, type NetworkEntry, type NetworkSet, networkSet, podClusterIp } from '../networks.ts';
 import { type Labels, type Selector, selects } from '../selectors.ts';
@@ -148,15 +148,15 @@ function serverTargets(document: ServerAuthorizationDocument, servers: ServersBy
   return [];
 }
 
-function identityOf(source: IdentitySource, workload: Workload): string {
+function acceptedBy(source: IdentitySource, workload: Workload): AcceptedIdentity {
   switch (source.kind) {
     case 'literal':
-      return source.text;
+      return acceptedIdentity(source.text);
     case 'service-account':
-      return serviceAccountIdentity(workload, source.namespace, source.name);
+      return { kind: 'exact', name: serviceAccountIdentity(workload, source.namespace, source.name) };
     case 'namespace':
       // Every ServiceAccount of the namespace.
-      return `*${serviceAccountIdentity(workload, source.name, '')}`;
+      return { kind: 'suffix', suffix: serviceAccountIdentity(workload, source.name, '') };
   }
 }
 
@@ -219,7 +219,7 @@ class GrantCompiler {
   }
 
   #identitiesRule(sources: readonly IdentitySource[]): TlsRule {
-    const identities = new IdentitySet(sources.map((source) => identityOf(source, this.#linking.workload)));
+    const identities = new IdentitySet(sources.map((source) => acceptedBy(source, this.#linking.workload)));
     return { kind: 'identities', identities };
   }
 

@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { ClientIdentity } from '../../../../lib/client.ts';
-import { IdentitySet, identityFault } from '../../../../lib/policy/identities.ts';
+import { acceptedIdentity, IdentitySet, identityFault } from '../../../../lib/policy/identities.ts';
 import { type Cidr, isMapped, type NetworkEntry, networkSet, parseCidr } from '../../../../lib/policy/networks.ts';
 import { type Expression, selects } from '../../../../lib/policy/selectors.ts';
 import { account, document, plainFacts as facts, ip, load, policy, server } from '../../../support/policy-fixtures.ts';
@@ -136,7 +136,11 @@ t.test('identities', async (t) => {
     [['a.b.c', 'd'], dns('d'), true],
   ];
   for (const [entries, identity, has] of rows) {
-    t.equal(new IdentitySet(entries).has(identity), has, `${entries} and ${identity?.name ?? 'nobody'}`);
+    t.equal(
+      new IdentitySet(entries.map(acceptedIdentity)).has(identity),
+      has,
+      `${entries} and ${identity?.name ?? 'nobody'}`,
+    );
   }
   for (const good of ['*', '*.a.b', 'a', 'a-b.c', 'spiffe://td', 'spiffe://t.d/a/B_c']) {
     t.equal(identityFault(good), undefined, good);
