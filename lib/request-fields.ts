@@ -253,3 +253,11 @@ export function readHttp2Fields(raw: readonly string[], from: number, authority:
   if (authority !== null && host !== null && authority.toLowerCase() !== host.toLowerCase()) return null;
   return { name: authority ?? host, forward, grpc, originalProtocol };
 }
+
+/** The fields that rules look at: where the app gets HTTP/1 it gets a Host among them, whichever field has named it here. */
+export function decidedFields(
+  name: string | null,
+  { forward, originalProtocol }: Pick<Http2Fields, 'forward' | 'originalProtocol'>,
+): HeaderList {
+  return originalProtocol === null || name === null ? forward : [...forward, 'host', name];
+}

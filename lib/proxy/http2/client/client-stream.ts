@@ -1,5 +1,5 @@
 import { oddNamesOf, type RequestFacts } from '../../../policy/decision.ts';
-import type { HeaderList, OriginalProtocol } from '../../../request-fields.ts';
+import { decidedFields, type HeaderList, type OriginalProtocol } from '../../../request-fields.ts';
 import type { ConnectionFacts } from '../../connection-facts.ts';
 import { Stall } from '../../fairness/buffer-budget.ts';
 import type { Admitted } from '../../http/admitted.ts';
@@ -112,7 +112,8 @@ export class ClientStream extends Stream implements Exchange {
   }
 
   header(name: string): readonly string[] {
-    return headerValues(this.requestHead.head.forward, name);
+    const { head } = this.requestHead;
+    return headerValues(decidedFields(head.host, head), name);
   }
   /** Of its connection's streams, the only one that is open. */
   get isAlone(): boolean {
