@@ -274,6 +274,23 @@ ${policy('q', 'kind: Server, name: web', '{kind: ServiceAccount, name: a}')}${li
   );
 });
 
+t.test('of Servers on one port the oldest, and one without a timestamp before all others', async (t) => {
+  const named = (name: string, access: string, created: string): string =>
+    document(
+      'Server',
+      `${name}${created === '' ? '' : `, creationTimestamp: ${created}`}`,
+      `{podSelector: {}, port: 8080, accessPolicy: ${access}}`,
+      beta3,
+    );
+  const rows = [
+    [named('a', 'deny', '') + named('b', 'all-unauthenticated', '2024-01-01T00:00:00Z'), 'deny'],
+    [named('a', 'deny', '2024-01-01T00:00:00Z') + named('b', 'all-unauthenticated', ''), 'permit'],
+    [named('a', 'deny', '2024-01-01T00:00:00Z') + named('b', 'all-unauthenticated', '2023-01-01T00:00:00Z'), 'permit'],
+    [named('a', 'deny', '') + named('b', 'all-unauthenticated', ''), 'deny'],
+  ] as const;
+  for (const [text, verdict] of rows) t.equal(load(text).ask({}).verdict, verdict, text);
+});
+
 t.test('ports without a Server', async (t) => {
   const { authorizer, ask } = load('', {
     defaultPolicy: 'cluster-unauthenticated',
