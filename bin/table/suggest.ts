@@ -8,7 +8,7 @@ export const suggestCommand = command({
   usage: ['suggest LOG…|- [flags]', 'suggest --from URL [flags]', 'suggest LOG…|- --merge FILE [--in-place]'],
   about: [
     'Drafts Servers, routes and authorizations that allow what was allowed in the log, and nothing else but what the rules below make of it: for everything that an open or audited pod let in, the policy that somebody would write who had watched it. Clients are named by their ServiceAccount or identity, and by their address only where they have none. Comments say how often each was seen, since when, and by whom.',
-    'LOG is a record of decisions (SALLYPORT_DECISIONS=all) or the log of Sallyport, compressed by gzip or not; - is standard input. A proxy that records counts its decisions in memory, too: the last thousand different ones at least, for --from, on its own machine.',
+    'LOG is a record of decisions (SALLYPORT_DECISIONS=all) or the log of Sallyport, compressed by gzip or not; - is standard input. A proxy that records counts its decisions in memory, too: two thousand different ones at most, for --from, on its own machine.',
     'A number, a UUID, sixteen hexadecimal digits or a token of twenty characters in a path stands for all of its kind where two different ones were seen in its place; so do sixteen names in one place with the same clients, for any name. Four addresses of one /24 (IPv6: /64) are a network, the smallest that holds them. Where such a rule would let in what the log shows as refused, it is not applied.',
   ],
   words: { kind: 'paths' },

@@ -1,7 +1,7 @@
 /**
  * What checks README's prose: for each paragraph and list item, by its first words, the tests that fail where it is untrue.
- * test/unit/readme.test.ts fails where one is not here: say what checks it, or leave the sentence out. Tables and console
- * blocks are checked by that test itself.
+ * test/unit/readme.test.ts fails where one is not here: say what checks it, or leave the sentence out. Most tables and console
+ * blocks are checked by that test itself, the lines of the log by readme-log.test.ts.
  */
 type Checks = Readonly<Record<string, string>>;
 
