@@ -55,6 +55,11 @@ export function writeWaiting(stream: Writable): void {
   (stream as HasOutlet)[kept]?.flush();
 }
 
+/** Something was written in this turn that has not left yet. */
+export function isWriteWaiting(stream: Writable): boolean {
+  return (stream as HasOutlet)[kept]?.isWaiting === true;
+}
+
 /** What waits in the one that was, or what the system has not taken of it, keeps it for as long. */
 function takeNewRoom(): void {
   room = Buffer.allocUnsafeSlow(roomBytes);

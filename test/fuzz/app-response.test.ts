@@ -47,6 +47,9 @@ function relay(method: string, packets: readonly Buffer[]): Relayed {
       reused = true;
     },
     forget: () => {},
+    // Its request is whole before the response begins.
+    awaitsRest: () => t.fail('nothing is left of the request'),
+    releaseWhenProven: () => t.fail('nothing waits to be written'),
   };
   const connection = new AppConnection(socket as unknown as Socket, home);
   let bytes = '';

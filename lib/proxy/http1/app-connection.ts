@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net';
 import { CodedError } from '../../errors/coded-error.ts';
-import { beginMoment, endMoment } from '../../moment.ts';
+import { beginMoment, endMoment, now } from '../../moment.ts';
 import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { InterimCount } from '../http/interim-count.ts';
 import { isLent } from '../lent-data.ts';
 import { latin1Slice } from '../node-internals.ts';
-import { writeWaiting } from '../node-writes.ts';
+import { isWriteWaiting, writeWaiting } from '../node-writes.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { writeBytes } from './joined-write.ts';
 import { framingCost } from './limits.ts';
@@ -53,6 +53,10 @@ export type Switch = (head: ResponseHead, rest: Buffer) => AppTunnel;
 /** Where a connection waits between requests. */
 interface Home {
   release(connection: AppConnection): void;
+  /** Its response is complete, and it waits for the rest of its request. */
+  awaitsRest(connection: AppConnection): void;
+  /** The request has been written to its end since, and whether the app bears that is not known yet. */
+  releaseWhenProven(connection: AppConnection): void;
   forget(connection: AppConnection): void;
 }
 
@@ -76,6 +80,7 @@ export class AppConnection implements TurnTaker {
   uses = 0;
   /** Milliseconds that it may be idle, as the app said or as we choose. */
   idleMs = 0;
+  /** When its last response was complete. */
   idleSince = 0;
   /** Some of the response to the current request has come, so the app has taken the request. */
   responding = false;
@@ -303,6 +308,7 @@ export class AppConnection implements TurnTaker {
     }
     this.#sink = null;
     const isWhole = sink.requestComplete;
+    const isEarly = !isWhole || isWriteWaiting(this.socket);
     const reusable = head.keepAlive && !this.#isLast && to === bytes.length && this.#settles();
     if (first) sink.onHead(head, body, true);
     else if (body.length > 0) sink.onBody(body, true);
@@ -311,7 +317,10 @@ export class AppConnection implements TurnTaker {
       // The last client may have been too slow for its response; the next one has nothing to do with that.
       if (this.socket.isPaused()) this.socket.resume();
       this.idleMs = head.keepAliveSeconds === null ? Number.POSITIVE_INFINITY : (head.keepAliveSeconds - 1) * 1000;
-      if (isWhole) this.#home.release(this);
+      this.idleSince = now();
+      if (!isWhole) this.#home.awaitsRest(this);
+      else if (isEarly) this.#home.releaseWhenProven(this);
+      else this.#home.release(this);
     } else {
       this.socket.destroy();
     }
@@ -335,7 +344,7 @@ export class AppConnection implements TurnTaker {
     const { socket } = this;
     const isTaken = !socket.destroyed && (content.length === 0 || writeBytes(socket, content, isLent(content)));
     if (isTaken && !isEnd) return true;
-    if (isTaken && this.#settles()) this.#home.release(this);
+    if (isTaken && this.#settles()) this.#home.releaseWhenProven(this);
     else socket.destroy();
     return false;
   }

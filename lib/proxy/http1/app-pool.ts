@@ -39,6 +39,8 @@ export class AppPool {
   readonly #endpoint: Endpoint;
   readonly #upstreams: Upstreams;
   readonly #idle: AppConnection[] = [];
+  /** Those that wait for the rest of their request. */
+  readonly #awaiting = new Set<AppConnection>();
   #isClosed = false;
 
   constructor(endpoint: Endpoint, upstreams: Upstreams) {
@@ -91,9 +93,7 @@ export class AppPool {
     this.#idle.pop();
     let pending: PendingConnect | null = null;
     let cancelled = false;
-    const proven = guarded('an idle connection to the app', rested.socket, () => {
-      const { socket } = rested;
-      const lives = !socket.destroyed && socket.writable && !socket.readableEnded;
+    this.#prove(rested, (lives) => {
       if (cancelled) {
         if (lives) this.#keep(rested);
       } else if (lives) {
@@ -102,14 +102,21 @@ export class AppPool {
         pending = this.#connectAnew(admitted, asker, done, isExtra);
       }
     });
-    // What had come when this turn began is read in it; what has come since, before the second of these.
-    setImmediate(() => setImmediate(proven));
     return {
       cancel: () => {
         cancelled = true;
         pending?.cancel();
       },
     };
+  }
+
+  /** Tells whether the app has ended it, by all that has come until now. */
+  #prove({ socket }: AppConnection, then: (lives: boolean) => void): void {
+    const proven = guarded('an idle connection to the app', socket, () =>
+      then(!socket.destroyed && socket.writable && !socket.readableEnded),
+    );
+    // What had come when this turn began is read in it; what has come since, before the second of these.
+    setImmediate(() => setImmediate(proven));
   }
 
   #connectAnew(admitted: Admitted, asker: Asker, done: Connected, isExtra: boolean): PendingConnect {
@@ -140,8 +147,19 @@ export class AppPool {
   }
 
   release(connection: AppConnection): void {
-    connection.idleSince = now();
     this.#keep(connection);
+  }
+
+  awaitsRest(connection: AppConnection): void {
+    this.#awaiting.add(connection);
+  }
+
+  /** An app that answers before the end of a request may close its connection behind that, without saying so. */
+  releaseWhenProven(connection: AppConnection): void {
+    this.#awaiting.delete(connection);
+    this.#prove(connection, (lives) => {
+      if (lives) this.#keep(connection);
+    });
   }
 
   #keep(connection: AppConnection): void {
@@ -150,18 +168,19 @@ export class AppPool {
   }
 
   forget(connection: AppConnection): void {
+    this.#awaiting.delete(connection);
     const at = this.#idle.lastIndexOf(connection);
     if (at !== -1) this.#idle.splice(at, 1);
   }
 
-  /** Closes what has been idle too long. */
+  /** Closes what has been idle too long, or awaits the rest of its request for as long: its client may never send it. */
   sweep(nowMs: number): void {
-    const stale = this.#idle.filter((idle) => isStale(idle, nowMs));
+    const stale = [...this.#idle, ...this.#awaiting].filter((connection) => isStale(connection, nowMs));
     eachGuarded('idle connections to the app', stale, (connection) => connection.destroy());
   }
 
   close(): void {
     this.#isClosed = true;
-    for (const { socket } of [...this.#idle]) socket.destroy();
+    for (const { socket } of [...this.#idle, ...this.#awaiting]) socket.destroy();
   }
 }

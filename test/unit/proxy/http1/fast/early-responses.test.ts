@@ -15,8 +15,15 @@ const sized = (length: number): Buffer => head(`Content-Length: ${length}\r\n`);
 const chunked = head('Transfer-Encoding: chunked\r\n');
 const expecting = head('Content-Length: 5\r\nExpect: 100-continue\r\n');
 
-/** @param answer to a request to /early of which only some has come; any that is whole is answered 200, where it had none. */
-async function stageEarly(t: Test, answer: (connection: AppSocket) => void): Promise<Stage> {
+/**
+ * @param answer to a request to /early of which only some has come; any that is whole is answered 200, where it had none.
+ * @param whole called when the rest of one that was answered has come.
+ */
+async function stageEarly(
+  t: Test,
+  answer: (connection: AppSocket) => void,
+  whole: (connection: AppSocket) => void = () => {},
+): Promise<Stage> {
   const answered = new Set<AppSocket>();
   return stage(t, 'fast', {
     partial: (connection) => {
@@ -25,12 +32,18 @@ async function stageEarly(t: Test, answer: (connection: AppSocket) => void): Pro
       answer(connection);
     },
     answer: (_request, connection) => {
-      if (!answered.delete(connection)) connection.socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+      if (answered.delete(connection)) whole(connection);
+      else connection.socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
     },
   });
 }
 
 const answer = (connection: AppSocket): void => void connection.socket.write(early());
+
+/** The app, the proxy and its clients have one event loop here. */
+async function turnsOf(count: number): Promise<void> {
+  for (let left = count; left > 0; left--) await new Promise((resolve) => setImmediate(resolve));
+}
 
 async function finals(client: RawClient, count: number): Promise<number[]> {
   const found = await client.responses(Array(count).fill('POST'));
@@ -110,9 +123,11 @@ for (const row of rows) {
     other.destroy();
     for (const part of row.rest) {
       client.send(part);
-      await new Promise((resolve) => setImmediate(resolve));
+      await turnsOf(1);
     }
     if (row.isKept) await until('all of it at the app', () => app.sockets[0]?.requests === 1);
+    // It is looked at before others get it.
+    await turnsOf(4);
     client.send(get('/next'));
     t.same(await finals(client, 2), [413, 200]);
     t.notMatch(client.received.toString('latin1'), 'poison');
@@ -139,12 +154,56 @@ t.test('the response and the rest in one turn', async (t) => {
   for (let i = 1; i <= 200; i++) {
     client.send(sized(5));
     // Sometimes before the response, sometimes with it, sometimes behind it.
-    for (let turns = i % 8; turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve));
+    await turnsOf(i % 8);
     client.send(latin1('hello'));
     await finals(client, i);
     await until('all of it at the app', () => app.requests.length === i);
+    // It is looked at before others get it.
+    await turnsOf(4);
   }
   t.equal(app.sockets.length, 1);
+});
+
+const nextPost = 'POST /next HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi';
+
+t.test('an app that closes behind its response, without saying so, takes no other request with it', async (t) => {
+  for (let turns = 0; turns < 24; turns++) {
+    for (const end of ['end', 'resetAndDestroy'] as const) {
+      const { open, app } = await stageEarly(t, ({ socket }) => {
+        socket.write(early());
+        void turnsOf(turns % 4).then(() => socket[end]());
+      });
+      const client = await open();
+      client.send(sized(5));
+      await until('the response', () => (app.sockets[0]?.socket.bytesWritten ?? 0) > 0, { everyMs: 0 });
+      await turnsOf(Math.floor(turns / 4));
+      client.send(latin1(`hello${nextPost}`));
+      t.same(await finals(client, 2), [413, 200], `${end} after ${turns} turns`);
+      client.destroy();
+    }
+  }
+});
+
+t.test('an app that closes when the rest comes takes no other request with it', async (t) => {
+  const { open, app } = await stageEarly(t, answer, ({ socket }) => socket.resetAndDestroy());
+  const client = await open();
+  client.send(sized(5));
+  t.same(await finals(client, 1), [413]);
+  client.send(latin1(`hello${nextPost}`));
+  t.same(await finals(client, 2), [413, 200]);
+  t.equal(app.sockets.length, 2);
+});
+
+t.test('what awaits the rest for as long as a connection may be idle is closed, and its client served', async (t) => {
+  const { open, app } = await stageEarly(t, answer);
+  const client = await open();
+  client.send(sized(5));
+  t.same(await finals(client, 1), [413]);
+  await until('the connection to be given up', () => app.sockets[0]?.closed, { timeoutMs: 15_000 });
+  client.send(latin1('hello'));
+  client.send(get('/next'));
+  t.same(await finals(client, 2), [413, 200]);
+  t.equal(app.sockets.length, 2);
 });
 
 t.test('what is too much ends both connections', async (t) => {
