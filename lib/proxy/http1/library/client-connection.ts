@@ -54,7 +54,7 @@ export class LibraryConnection implements FedConnection, Occupant {
   }
 
   get betweenRequests(): boolean {
-    return this.state === 'between';
+    return this.isIdle;
   }
 
   get awaitsContent(): boolean {

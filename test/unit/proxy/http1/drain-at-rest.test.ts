@@ -4,7 +4,8 @@ import { sourceOf } from '../../../../lib/proxy/fairness/sources.ts';
 import { starts } from '../../../../lib/proxy/fairness/starts.ts';
 import { turn } from '../../../../lib/proxy/fairness/turn.ts';
 import { get, runScenarios, stage } from '../../../support/lane-stage.ts';
-import { latin1, offTheFastLane, parseResponses, saysClose } from '../../../support/raw-http.ts';
+import type { Lane } from '../../../support/lanes.ts';
+import { latin1, offTheFastLane, parseResponses, type RawClient, saysClose } from '../../../support/raw-http.ts';
 import { until } from '../../../support/until.ts';
 
 function spin(ms: number): void {
@@ -36,18 +37,26 @@ await runScenarios(t, [
   },
 ]);
 
-t.test('a drain tells who has sent a request that waits for its start in the library lane', async (t) => {
-  const { open, lane } = await stage(t, 'fast');
-  const clients = await Promise.all(Array.from({ length: 20 }, open));
+/** Sends a request on each, which has been handed over to the library lane, and waits for its start for many turns, or until it is let go. */
+async function allWait(lane: Lane, clients: readonly RawClient[]): Promise<() => void> {
   const asker = sourceOf(parseIp('127.0.0.1') as IpAddress);
   let isFull = true;
   const fill = (): void => {
     if (isFull) starts.begin(asker, fill);
   };
-  for (let others = 0; others < 100; others++) starts.begin(asker, fill);
+  for (let others = 0; others < 1000; others++) starts.begin(asker, fill);
   for (const client of clients) client.send(get('/DENIED', `${offTheFastLane.join('\r\n')}\r\n`));
   await until('all to wait', () => lane.counts.handedOver === clients.length, { everyMs: 0 });
-  isFull = false;
+  return () => {
+    isFull = false;
+  };
+}
+
+t.test('a drain tells who has sent a request that waits for its start in the library lane', async (t) => {
+  const { open, lane } = await stage(t, 'fast');
+  const clients = await Promise.all(Array.from({ length: 20 }, open));
+  const letGo = await allWait(lane, clients);
+  letGo();
   const waiting = clients.length - lane.counts.decided;
   t.ok(waiting > 0, 'some wait');
   lane.http1.drain();
@@ -63,4 +72,19 @@ t.test('a drain tells who has sent a request that waits for its start in the lib
     if (responses.some(saysClose)) told++;
   }
   t.equal(told, waiting);
+});
+
+t.test('a connection whose request waits for its start does not make room for another', async (t) => {
+  const count = 10;
+  const { open, lane } = await stage(t, 'fast', {}, { limits: { maxConnections: count } });
+  const clients = await Promise.all(Array.from({ length: count }, open));
+  const letGo = await allWait(lane, clients);
+  await Promise.all(Array.from({ length: count }, open));
+  await until('room to be wanted', () => lane.counts.limits.includes('max_connections'), { everyMs: 0 });
+  t.ok(lane.counts.decided < count, 'some still wait');
+  letGo();
+  for (const client of clients) {
+    const [response] = await client.responses(['GET']);
+    t.equal(response?.status, 403);
+  }
 });
