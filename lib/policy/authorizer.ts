@@ -1,11 +1,12 @@
 import type { Client } from '../client.ts';
-import { closedPort } from './compile/defaults.ts';
+import { closedBody } from './compile/defaults.ts';
 import type { BucketStore } from './decide/buckets.ts';
 import { decideConnection, decideProbes, decideRequest } from './decide/decide.ts';
 import { notIsolated } from './decide/network-policy.ts';
 import type { CompiledPort, PolicyIndex } from './decide/policy-index.ts';
 import { RateLimiter } from './decide/rate-limit.ts';
 import { connectionReasons, requestReasons } from './decide/reasons.ts';
+import { SharedPort } from './decide/shared-port.ts';
 import type { Authorizer, PortPolicy, RequestDecision, RequestFacts } from './decision.ts';
 
 export interface PolicyAuthorizer extends Authorizer {
@@ -21,11 +22,12 @@ class ClosedIndex implements PolicyIndex {
   readonly servers: readonly CompiledPort[] = [];
   readonly isolation = notIsolated;
   readonly #ports = new Map<number, CompiledPort>();
+  readonly #body = closedBody(detectTimeoutMs);
 
   port(port: number): CompiledPort {
     let closed = this.#ports.get(port);
     if (closed === undefined) {
-      closed = closedPort(port, detectTimeoutMs);
+      closed = new SharedPort(port, this.#body);
       if (port >= 1 && port <= 65535) this.#ports.set(port, closed);
     }
     return closed;

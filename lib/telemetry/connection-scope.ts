@@ -12,6 +12,7 @@ import type {
   RequestScope,
   TransportScope,
 } from '../proxy/recorder.ts';
+import type { ResourceRef } from '../resource-ref.ts';
 import type { DecisionLog } from './decision-log.ts';
 import type { DecisionMetrics } from './decision-metrics.ts';
 import type { LabelStore } from './labels.ts';
@@ -46,8 +47,9 @@ class DecisionCells {
   /** Beside the counter: probes, and what Linkerd answers itself, other than denials and missing routes (unexpected errors). */
   readonly also: Cell | null;
   client: ClientSeries | null = null;
-  http: RouteSeries | null = null;
-  grpc: RouteSeries | null = null;
+  route: RouteSeries | null = null;
+  /** Whose `route` it is: ports that share a view may differ in their `parent_port`. */
+  routeOf: PortPolicy | null = null;
 
   constructor(counter: Cell, also: Cell | null) {
     this.counter = counter;
@@ -55,9 +57,8 @@ class DecisionCells {
   }
 }
 
-/** The series of all connections that have policy, target and client in common. */
+/** The series of all connections that have policy, target and client in common; of ports without a label, one for them all. */
 class View {
-  readonly policy: PortPolicy;
   readonly target: LabelGroup;
   readonly server: LabelGroup;
   readonly tls: LabelGroup;
@@ -71,7 +72,6 @@ class View {
 
   constructor(shared: Shared, policy: PortPolicy, target: LabelGroup, tls: LabelGroup) {
     this.#shared = shared;
-    this.policy = policy;
     this.target = target;
     this.server = shared.labels.server(policy);
     this.tls = tls;
@@ -114,13 +114,13 @@ class View {
     return cells.client;
   }
 
-  routeSeries(cells: DecisionCells, permit: RequestPermit, grpc: boolean): RouteSeries {
-    const known = grpc ? cells.grpc : cells.http;
-    if (known !== null) return known;
+  /** The route tells which family it is, not the request: gRPC over an HTTP route is HTTP (Linkerd). */
+  routeSeries(cells: DecisionCells, policy: PortPolicy, permit: RequestPermit): RouteSeries {
+    if (cells.route !== null && cells.routeOf === policy) return cells.route;
     const { labels, requests } = this.#shared;
-    const series = requests.route(grpc, labels.parent(this.policy), labels.route(permit.route));
-    if (grpc) cells.grpc = series;
-    else cells.http = series;
+    const series = requests.route(policy.protocol === 'grpc', labels.parent(policy), labels.route(permit.route));
+    cells.route = series;
+    cells.routeOf = policy;
     return series;
   }
 
@@ -161,16 +161,20 @@ class View {
 
 /** Views by what makes them. */
 export class Views {
-  /** Weakly, so that a replaced policy can go; the rest by the ids of target and client. */
-  readonly #byPolicy = new WeakMap<PortPolicy, Map<number, View>>();
+  /**
+   * Weakly, so that a replaced policy can go: by the policy, or by the server of the ports that have no label of their own, which
+   * a port scan makes many. The rest by the ids of target and client, and by what a view makes of the protocol.
+   */
+  readonly #byOwner = new WeakMap<PortPolicy | ResourceRef, Map<number, View>>();
 
   at(shared: Shared, policy: PortPolicy, target: LabelGroup, tls: LabelGroup): View {
-    let views = this.#byPolicy.get(policy);
+    const owner = shared.labels.hasPort(policy) ? policy : policy.server;
+    let views = this.#byOwner.get(owner);
     if (views === undefined || views.size >= maxViews) {
       views = new Map();
-      this.#byPolicy.set(policy, views);
+      this.#byOwner.set(owner, views);
     }
-    const key = target.id * 2 ** 26 + tls.id;
+    const key = (target.id * 2 ** 26 + tls.id) * 2 + (policy.protocol === 'detect' ? 1 : 0);
     let view = views.get(key);
     if (view === undefined) {
       view = new View(shared, policy, target, tls);
@@ -185,6 +189,8 @@ export class Connection implements ConnectionScope {
   readonly #shared: Shared;
   readonly #tls: LabelGroup;
   #view: View | null = null;
+  /** Under which `#view` is. */
+  #policy: PortPolicy | null = null;
 
   constructor(shared: Shared, facts: ConnectionFacts) {
     this.#shared = shared;
@@ -247,10 +253,8 @@ export class Connection implements ConnectionScope {
     const view = this.#at(policy);
     const cells = view.cellsOf(permit);
     const client = view.clientSeries(cells, permit);
-    // The route tells which family it is, not the request: gRPC over an HTTP route is HTTP (Linkerd).
-    const grpcRoute = policy.protocol === 'grpc';
-    const route = view.routeSeries(cells, permit, grpcRoute);
-    return new RequestRecord(client, route, grpc, grpcRoute, this.#shared.now, ended);
+    const route = view.routeSeries(cells, policy, permit);
+    return new RequestRecord(client, route, grpc, policy.protocol === 'grpc', this.#shared.now, ended);
   }
 
   badRequest(policy: PortPolicy, reason: string): void {
@@ -267,9 +271,10 @@ export class Connection implements ConnectionScope {
 
   /** The view under the policy in force. */
   #at(policy: PortPolicy): View {
-    if (this.#view !== null && this.#view.policy === policy) return this.#view;
+    if (this.#view !== null && this.#policy === policy) return this.#view;
     const target = this.#shared.labels.target(this.#facts, policy);
     this.#view = this.#shared.views.at(this.#shared, policy, target, this.#tls);
+    this.#policy = policy;
     return this.#view;
   }
 }

@@ -214,6 +214,11 @@ export class LabelStore {
     return this.#server.of(policy);
   }
 
+  /** Whether `server` tells its port from others. */
+  hasPort(policy: PortPolicy): boolean {
+    return this.#server.of(policy).pairs.srv_port !== other;
+  }
+
   /** The same as `parent_*`, as the `inbound_{http,grpc}_*` families call it. */
   parent(policy: PortPolicy): LabelGroup {
     return this.#parent.of(policy);

@@ -84,18 +84,24 @@ export class Round {
 
   pair(subject: Subject, policy: PortPolicy, enforced: BesideDecision, candidate: BesideDecision): DecisionPair {
     const last = this.#last;
-    if (last !== null && last.pair.enforced === enforced && last.candidate === candidate && last.subject === subject) {
+    if (
+      last !== null &&
+      last.pair.enforced === enforced &&
+      last.candidate === candidate &&
+      last.policy === policy &&
+      last.subject === subject
+    ) {
       return last.pair;
     }
-    const known = this.#pairs[subject].get(enforced)?.get(candidate);
+    const known = this.#pairs[subject].get(policy)?.get(enforced)?.get(candidate);
     if (known !== undefined) {
-      this.#last = { subject, candidate, pair: known };
+      this.#last = { subject, policy, candidate, pair: known };
       return known;
     }
     const agreement = agreementOf(enforced, candidate);
     const count = this.count(subject, policy, verdictOf(enforced), verdictOf(candidate), agreement);
     const pair = new DecisionPair(this, enforced, agreement, count);
-    if (lasts(enforced) && lasts(candidate)) this.#hold(subject, candidate, pair);
+    if (lasts(enforced) && lasts(candidate)) this.#hold(subject, policy, candidate, pair);
     return pair;
   }
 
@@ -125,12 +131,16 @@ export class Round {
     return [...this.#byPort.values()].flatMap((counts) => Array.from(counts.values(), (count) => count.meeting()));
   }
 
-  #hold(subject: Subject, candidate: BesideDecision, pair: DecisionPair): void {
+  #hold(subject: Subject, policy: PortPolicy, candidate: BesideDecision, pair: DecisionPair): void {
     if (++this.#held > maxPairs) {
       this.#pairs = newPairs();
       this.#held = 1;
     }
-    const pairs = this.#pairs[subject];
+    let pairs = this.#pairs[subject].get(policy);
+    if (pairs === undefined) {
+      pairs = new Map();
+      this.#pairs[subject].set(policy, pairs);
+    }
     let others = pairs.get(pair.enforced);
     if (others === undefined) {
       others = new Map();
@@ -142,11 +152,13 @@ export class Round {
 
 interface HeldPair {
   readonly subject: Subject;
+  readonly policy: PortPolicy;
   readonly candidate: BesideDecision;
   readonly pair: DecisionPair;
 }
 
-type Pairs = Record<Subject, Map<BesideDecision, Map<BesideDecision, DecisionPair>>>;
+/** By port: what counts is its own, and decisions may be those of other ports as well. */
+type Pairs = Record<Subject, Map<PortPolicy, Map<BesideDecision, Map<BesideDecision, DecisionPair>>>>;
 
 function newPairs(): Pairs {
   return { request: new Map(), connection: new Map(), open: new Map() };

@@ -10,10 +10,13 @@ import {
   compiledRule,
   type DocumentPlace,
   type PolicyIndex,
+  type PortBody,
+  portBody,
   type RouteTable,
 } from '../decide/policy-index.ts';
 import type { TableTraits } from '../decide/question.ts';
 import { Traits } from '../decide/route-entries.ts';
+import { SharedPort } from '../decide/shared-port.ts';
 import { type Judged, judged } from '../documents/allowed.ts';
 import type { PolicyDocument } from '../documents/read.ts';
 import {
@@ -23,8 +26,9 @@ import {
   type RateLimitDocument,
   type ServerDocument,
 } from '../documents/types.ts';
-import type { Workload } from '../workload.ts';
-import { closedPort, DefaultGrants, defaultRef, requireIdentity } from './defaults.ts';
+import type { Probe } from '../probes.ts';
+import type { DefaultPolicy, Workload } from '../workload.ts';
+import { closedBody, DefaultGrants, defaultRef, requireIdentity } from './defaults.ts';
 import { type AuthorizationsByTarget, linkAuthorizations } from './link-authorizations.ts';
 import { linkNetworkPolicies } from './link-network-policies.ts';
 import {
@@ -276,6 +280,8 @@ class CompiledIndex implements PolicyIndex {
   readonly #ports: Map<number, CompiledPort>;
   readonly #workload: Workload;
   readonly #defaults: DefaultGrants;
+  /** Of ports without a Server, by what tells them apart: their kinds are few, and they may be all 65,535. */
+  readonly #bodies = new Map<string, PortBody>();
   /** The Server that has every port without one. */
   readonly #elsewhere: ResourceRef | null;
 
@@ -297,32 +303,48 @@ class CompiledIndex implements PolicyIndex {
   port(port: number): CompiledPort {
     let compiled = this.#ports.get(port);
     if (compiled === undefined) {
-      if (!Number.isInteger(port) || port < 1 || port > 65535) return closedPort(port, this.#workload.detectTimeoutMs);
-      compiled = this.#defaultPort(port);
+      if (!Number.isInteger(port) || port < 1 || port > 65535) return new SharedPort(port, this.#closed('no port'));
+      compiled = new SharedPort(port, this.#defaultBody(port));
       this.#ports.set(port, compiled);
     }
     return compiled;
   }
 
-  #defaultPort(port: number): CompiledPort {
-    const { defaultPolicy, opaquePorts, requireIdentityPorts, probes, detectTimeoutMs, nodeIps } = this.#workload;
-    if (this.#elsewhere !== null) return closedPort(port, detectTimeoutMs, this.#elsewhere);
+  #defaultBody(port: number): PortBody {
+    if (this.#elsewhere !== null) return this.#closed('elsewhere', this.#elsewhere);
+    const { defaultPolicy, opaquePorts, requireIdentityPorts, probes } = this.#workload;
     const policy = requireIdentityPorts.has(port) ? requireIdentity(defaultPolicy) : defaultPolicy;
+    const protocol = opaquePorts.has(port) ? 'opaque' : 'detect';
+    const probed = probes.get(port);
+    const kind = `${policy} ${protocol} ${probed === undefined ? 'unprobed' : port}`;
+    return this.#body(kind, () => this.#makeBody(policy, protocol, probed));
+  }
+
+  #closed(kind: string, server?: ResourceRef): PortBody {
+    return this.#body(kind, () => closedBody(this.#workload.detectTimeoutMs, server));
+  }
+
+  #body(kind: string, make: () => PortBody): PortBody {
+    const body = this.#bodies.get(kind) ?? make();
+    this.#bodies.set(kind, body);
+    return body;
+  }
+
+  #makeBody(policy: DefaultPolicy, protocol: 'opaque' | 'detect', probes: readonly Probe[] | undefined): PortBody {
+    const { detectTimeoutMs, nodeIps } = this.#workload;
     const server = defaultRef(policy);
     const grants = this.#defaults.list([], policy);
-    const opaque = opaquePorts.has(port);
     const routes = new DefaultHttpRoute(compiledRule({ server, route: defaultRef('default'), grants }));
-    return compiledPort({
-      port,
+    return portBody({
       server,
-      protocol: opaque ? 'opaque' : 'detect',
+      protocol,
       detectTimeoutMs,
       hasRequestRules: false,
-      routes: opaque ? null : this.#defaults.withProbes(routes, server, probes.get(port)),
+      routes: protocol === 'opaque' ? null : this.#defaults.withProbes(routes, server, probes),
       grants,
       rateLimit: null,
-      tcpProbe: this.#defaults.tcpProbe(probes.get(port)),
-      tlsProbes: this.#defaults.tlsProbes(server, probes.get(port)),
+      tcpProbe: this.#defaults.tcpProbe(probes),
+      tlsProbes: this.#defaults.tlsProbes(server, probes),
       nodeIps,
     });
   }

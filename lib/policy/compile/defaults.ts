@@ -1,7 +1,7 @@
 import type { ResourceRef } from '../../resource-ref.ts';
 import { type Authorization, GrantList } from '../decide/client-match.ts';
 import { DefaultHttpRoute } from '../decide/http-routes.ts';
-import { type CompiledPort, compiledPort, compiledRule, type RouteTable } from '../decide/policy-index.ts';
+import { compiledRule, type PortBody, portBody, type RouteTable } from '../decide/policy-index.ts';
 import { type ProbedRequests, ProbedRoutes } from '../decide/probed-routes.ts';
 import { acceptedIdentity, IdentitySet } from '../identities.ts';
 import { type NetworkSet, networkSetOf } from '../networks.ts';
@@ -136,17 +136,12 @@ export function requireIdentity(policy: DefaultPolicy): DefaultPolicy {
 }
 
 /**
- * A port on which nothing is authorized, neither localhost nor probes: before the first load, for what is no port, and where
+ * Of a port on which nothing is authorized, neither localhost nor probes: before the first load, for what is no port, and where
  * the Server cannot be read.
  */
-export function closedPort(
-  port: number,
-  detectTimeoutMs: number,
-  server: ResourceRef = defaultRef('deny'),
-): CompiledPort {
+export function closedBody(detectTimeoutMs: number, server: ResourceRef = defaultRef('deny')): PortBody {
   const grants = new GrantList([]);
-  return compiledPort({
-    port,
+  return portBody({
     server,
     protocol: 'detect',
     detectTimeoutMs,

@@ -138,6 +138,9 @@ export interface CompiledPort extends PortPolicy {
   readonly connectionPermits: Map<Authorization, ConnectionPermit>;
 }
 
+/** A port's policy but for its number: one for all ports that nothing else tells apart. */
+export type PortBody = Omit<CompiledPort, 'port'>;
+
 /** Everything that was compiled from one set of documents for one workload. */
 export interface PolicyIndex {
   /** Every port has a policy; one outside 1 to 65535 has one that grants nothing. */
@@ -193,8 +196,7 @@ export function sealedRule(rule: CompiledRule): CompiledRule {
   return { ...rule, grants: new GrantList([]), deny, sealed: true, permits: new Map() };
 }
 
-export function compiledPort(options: {
-  readonly port: number;
+interface BodyOptions {
   readonly server: ResourceRef;
   readonly protocol: PortProtocol;
   readonly detectTimeoutMs: number;
@@ -206,7 +208,13 @@ export function compiledPort(options: {
   readonly tcpProbe?: Authorization | null;
   readonly tlsProbes?: RouteTable | null;
   readonly nodeIps?: readonly IpAddress[];
-}): CompiledPort {
+}
+
+export function compiledPort({ port, ...options }: BodyOptions & { readonly port: number }): CompiledPort {
+  return Object.freeze({ port, ...portBody(options) });
+}
+
+export function portBody(options: BodyOptions): PortBody {
   const { server, document = null, tcpProbe = null, tlsProbes = null, nodeIps = [] } = options;
   return Object.freeze({
     ...options,

@@ -199,6 +199,67 @@ t.test('a million requests and a thousand policy swaps leave memory where it was
   t.equal(await count(), series, 'no new series');
 });
 
+t.test('ports without a label of their own share what is kept of them', { skip: gcSkip() }, async (t) => {
+  const { telemetry } = fx.fixture('json', 'off');
+  const common = fx.portPolicy({ server: defaultServer, protocol: 'detect' });
+  const policies = Array.from({ length: 65_535 }, (_, i) => ({ ...common, port: i + 1 }));
+  const heapUsed = (): number => {
+    collect();
+    return process.memoryUsage().heapUsed;
+  };
+  const before = heapUsed();
+  for (const policy of policies) {
+    const scope = telemetry.recorder.connection(fx.facts({ targetPort: policy.port }));
+    scope.connectionDecided(policy, fx.tcpDeny);
+    scope.requestDecided(policy, fx.permit, quiet);
+    scope.requestStarted(policy, fx.permit, false).requestEnded();
+  }
+  const bytes = (heapUsed() - before) / policies.length;
+  t.equal(policies.at(-1)?.port, 65_535, 'they are in force until now');
+  t.ok(bytes < 150, `${bytes.toFixed(1)} bytes a port`);
+});
+
+t.test('ports that share a decision and a label keep what else is theirs', async (t) => {
+  const { telemetry } = fx.fixture('json', 'off');
+  const policyOf = (port: number, protocol: 'detect' | 'opaque' = 'detect') =>
+    fx.portPolicy({ port, server: defaultServer, protocol });
+  const connect = (policy: ReturnType<typeof policyOf>) =>
+    telemetry.recorder.connection(fx.facts({ targetPort: policy.port }));
+  // They take all labels of servers, and none of parents.
+  for (let port = 1; port <= limits.unnamedServerPorts; port++) {
+    connect(policyOf(port, 'opaque')).connectionDecided(policyOf(port, 'opaque'), fx.tcpDeny);
+  }
+  const opaque = policyOf(5000, 'opaque');
+  connect(opaque).connectionDecided(opaque, fx.tcpDeny);
+  const detections = async () => family(await fx.scrape(telemetry), 'inbound_tcp_detect_http_results_total');
+  const other = async () => (await detections()).filter(({ labels }) => labels.srv_port === 'other').length;
+  t.equal(await other(), 0, 'nothing is detected on an opaque port');
+  const policies = [policyOf(6001), policyOf(6002)];
+  for (const policy of [...policies, ...policies]) {
+    const scope = connect(policy);
+    scope.requestDecided(policy, fx.permit, quiet);
+    const request = scope.requestStarted(policy, fx.permit, false);
+    request.requestEnded();
+    request.responseHead(200);
+    request.responseEnded(null, '');
+  }
+  t.not(await other(), 0, 'made with the first connection');
+  const lines = await fx.scrape(telemetry);
+  const allowed = fx.find(lines, 'inbound_http_authz_allow_total');
+  t.same(
+    allowed.map(({ labels, value }) => [labels.target_port, labels.srv_port, value]),
+    [['other', 'other', 4]],
+  );
+  const ended = fx.find(lines, 'inbound_http_requests_total');
+  t.same(
+    ended.map(({ labels, value }) => [labels.parent_port, value]),
+    [
+      ['6001', 2],
+      ['6002', 2],
+    ],
+  );
+});
+
 function collect(): void {
   (globalThis as { gc?: () => void }).gc?.();
 }

@@ -169,6 +169,21 @@ t.test('what comes again', async (t) => {
   }
 });
 
+t.test('ports without a Server, which have their decisions in common, are counted one by one', async (t) => {
+  const { watch, scope, enforced, counted } = stage(indexOf(shutText), indexOf(''));
+  for (const port of [5001, 5002, 5001, 5002, 5001, 5002]) {
+    const policy = enforced.port(port);
+    const request = again();
+    scope.requestDecided(policy, enforced.request(policy, facts().client, request), logOf(request));
+  }
+  const { meetings } = watch.compared();
+  t.same(
+    meetings.map(({ port, enforced, candidate, times }) => `${port} ${enforced} ${candidate} ${times}`),
+    ['5001 deny deny 3', '5002 deny deny 3'],
+  );
+  for (const srv_port of ['5001', '5002']) t.equal(await counted({ srv_port }), 3);
+});
+
 t.test('another policy of either side: the same request is asked about again', async (t) => {
   const { ask, watch, enforced, counted } = stage(indexOf(openText));
   enforced.onChange(() => watch.enforcedChanged());
