@@ -24,6 +24,7 @@ export const slowTests: ReadonlyMap<string, string> = new Map([
   ['test/unit/proxy/http2/relay/http2-app.test.ts', 'waits for what must not happen'],
   ['test/unit/proxy/http2/relay/http2-to-http1-app.test.ts', 'moves hundreds of megabytes'],
   ['test/unit/proxy/http1/flow.test.ts', 'moves hundreds of megabytes'],
+  ['test/unit/proxy/http1/declined-upgrades.test.ts', 'moves hundreds of megabytes'],
   ['test/unit/reload/policy-files-in-trouble.test.ts', 'waits for writers as long as a running proxy does'],
   ['test/unit/reload/credential-files-in-trouble.test.ts', 'waits for writers as long as a running proxy does'],
   ['test/unit/reload/policy-source.test.ts', 'compiles policies of megabytes'],

@@ -10,7 +10,10 @@ import type { FedConnection, SlicedFeed } from './sliced-feed.ts';
 export class LibraryConnection implements FedConnection, Occupant {
   readonly connection: HttpConnection;
   readonly socket: Socket;
-  /** `responding`: a request is being responded to, or is about to be. `tunnel`: it has left HTTP. */
+  /**
+   * `responding`: a request is being responded to, or is about to be; one to switch protocols is until the app has agreed.
+   * `tunnel`: it has left HTTP.
+   */
   state: 'between' | 'responding' | 'tunnel' = 'between';
   exchange: Http1Exchange | null = null;
   readonly waiting: (() => void)[] = [];
@@ -23,6 +26,7 @@ export class LibraryConnection implements FedConnection, Occupant {
   excusedHead: number | null = null;
   /** Its deadline, since it is read again. */
   lateHead: Expirable | null = null;
+  /** Null before it begins, and for good once a request to switch protocols has come. */
   feed: SlicedFeed | null = null;
   readonly #pipeline: RequestPipeline;
   readonly #overflow: (connection: LibraryConnection) => void;

@@ -44,6 +44,8 @@ export class Http1Exchange implements LibraryExchange {
   onPermitted: (() => void) | null = null;
   /** Run once, when the response has left or can no longer leave. */
   onOver: (() => void) | null = null;
+  /** Run once, when the app has agreed to leave HTTP. */
+  onSwitched: (() => void) | null = null;
   responded = false;
   aborted = false;
   readonly #request: IncomingMessage;
@@ -230,6 +232,8 @@ export class Http1Exchange implements LibraryExchange {
   switchedElsewhere(status: number, headers: readonly string[]): void {
     this.responded = true;
     this.onAborted = null;
+    this.onSwitched?.();
+    this.onSwitched = null;
     detach(this.#response, this.#socket);
     this.#pipeline.responded(this, status, headers, this.startedAt);
   }

@@ -238,18 +238,13 @@ export class LibraryLane implements Http1Engine {
     served.handedOver++;
     // Node has taken its own listener off, not ours; what it has not seen belongs to what it hands over.
     const rest = served.feed?.stop() ?? nothing;
+    // Whoever reads on would lose what the client sends before the app has agreed.
+    served.feed = null;
     const early = rest.length === 0 ? head : Buffer.concat([head, rest]);
-    if (served.state === 'between') {
-      this.#tunnelNow(served, request, socket, early);
-      return;
-    }
-    // Node no longer tells the responses before it when there is room for more of them.
-    const drained = (): void => served.exchange?.drained();
-    socket.on('drain', drained);
-    served.waiting.push(() => {
-      socket.removeListener('drain', drained);
-      this.#tunnelNow(served, request, socket, early);
-    });
+    // Node no longer tells a response when there is room for more of it, be it one before this request or its own.
+    socket.on('drain', () => served.exchange?.drained());
+    if (served.state === 'between') this.#tunnelNow(served, request, socket, early);
+    else served.waiting.push(() => this.#tunnelNow(served, request, socket, early));
   }
 
   #tunnelNow(served: LibraryConnection, request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
@@ -277,7 +272,16 @@ export class LibraryLane implements Http1Engine {
       scanned,
       'upgrade',
     );
-    served.state = 'tunnel';
+    served.exchange = exchange;
+    const switched = (): void => {
+      served.exchange = null;
+      served.state = 'tunnel';
+    };
+    exchange.onSwitched = switched;
+    // The connection ends behind any other response, and may take longer than the request.
+    response.once('finish', () => {
+      served.exchange = null;
+    });
     // CONNECT says by its method what it wants (RFC 9110 7.8 is about requests that could go on without).
     const upgrade = isConnect ? null : scanned.upgrade;
     this.#upgrades.forward({ connection, exchange, response, socket, head, upgrade });

@@ -89,6 +89,8 @@ export class UpgradeForwarder {
     const target = { protocol: 'http:', host: endpoint.host, port: endpoint.port };
     const agent = this.#upstreams.agent(admitted, endpoint);
     const failed = (error: unknown): void => {
+      // Its own error, for having been given up.
+      if (tunnel.isGivenUp) return;
       if (tunnel.hasResponse) {
         resetOrDestroy(socket);
       } else {
@@ -187,6 +189,8 @@ class WebSocketTunnel {
   #outgoing: ClientRequest | null = null;
   /** The app has responded, so no refusal can be sent any more. */
   hasResponse = false;
+  /** The client is gone, or has its answer already. */
+  isGivenUp = false;
 
   constructor({ scope }: Admitted, exchange: Http1Exchange, socket: Duplex, fields: HeaderList) {
     this.#scope = scope;
@@ -200,6 +204,7 @@ class WebSocketTunnel {
     this.#outgoing = outgoing;
     // First of all: whatever goes wrong below, the request to the app ends with the client's connection.
     const aborted = (): void => {
+      this.isGivenUp = true;
       outgoing.destroy();
       this.#scope.responseEnded(null, '');
     };

@@ -10,7 +10,7 @@ import {
 import { okFields, openClient, startFrameApp } from '../../../support/http2-peers.ts';
 import { engines, startLane } from '../../../support/lanes.ts';
 import { startRawApp } from '../../../support/raw-app.ts';
-import { latin1, RawClient } from '../../../support/raw-http.ts';
+import { latin1, offTheFastLane, RawClient } from '../../../support/raw-http.ts';
 import { until } from '../../../support/until.ts';
 
 /* SALLYPORT_REQUEST_TIMEOUT, whichever versions client and app speak: 504 before a response, cut in one. Counted once. */
@@ -88,6 +88,12 @@ async function http1App(t: Parameters<typeof startRawApp>[0]): Promise<{ port: n
     raw: ({ socket }, chunk) => {
       const text = chunk.toString('latin1');
       if (!sockets.includes(socket)) sockets.push(socket);
+      if (text.includes('/agree ') || text.includes('agree:'))
+        socket.write(
+          text.startsWith('CONNECT')
+            ? 'HTTP/1.1 200 OK\r\n\r\n'
+            : `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${/^upgrade: (.*)\r$/im.exec(text)?.[1]}\r\n\r\n`,
+        );
       if (text.includes('/half ')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf');
       if (text.includes('/large '))
         socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${large.length}\r\n\r\n${large.toString('latin1')}`);
@@ -147,6 +153,13 @@ for (const [kind, start] of [
   }
 }
 
+const toWebSocket = 'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
+const switches = [
+  ['Upgrade', 'Connection: Upgrade\r\nUpgrade: chat/1\r\n'],
+  ['WebSocket', toWebSocket],
+  ['WebSocket in the library lane', `${offTheFastLane.join('\r\n')}\r\n${toWebSocket}`],
+] as const;
+
 for (const engine of engines) {
   for (const [title, request, expect] of [
     ['no response', 'GET /hang HTTP/1.1\r\nHost: a\r\n\r\n', /^HTTP\/1\.1 504 /],
@@ -157,10 +170,20 @@ for (const engine of engines) {
       /^HTTP\/1\.1 504 /,
     ],
     ['half a response', 'GET /half HTTP/1.1\r\nHost: a\r\n\r\n', /^HTTP\/1\.1 200 .*half$/s],
+    ['no response to CONNECT', 'CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n', /^HTTP\/1\.1 504 /],
+    ...switches.flatMap(
+      ([asked, fields]) =>
+        [
+          [`no response to ${asked}`, `GET /hang HTTP/1.1\r\nHost: a\r\n${fields}\r\n`, /^HTTP\/1\.1 504 /],
+          [`half a response to ${asked}`, `GET /half HTTP/1.1\r\nHost: a\r\n${fields}\r\n`, /^HTTP\/1\.1 200 .*half$/s],
+        ] as const,
+    ),
   ] as const) {
     t.test(`an HTTP/1 client, ${engine}: ${title}`, async (t) => {
       const app = await http1App(t);
-      const lane = await startLane(t, { engine, app: app.port, limits: { requestTimeoutMs } });
+      // Nothing of these is a tunnel.
+      const limits = { requestTimeoutMs, tunnelIdleTimeoutMs: requestTimeoutMs / 2 };
+      const lane = await startLane(t, { engine, app: app.port, limits });
       const client = await RawClient.open({ port: lane.port });
       t.teardown(() => client.destroy());
       client.send(latin1(request));
@@ -169,7 +192,27 @@ for (const engine of engines) {
       await until('it to be counted out', () => lane.counts.started === lane.counts.ended);
       await until('the app to be told', () => app.released());
       t.same(lane.counts.limits, ['request_timeout'], 'counted once');
-      t.same(lane.counts.httpErrors, title === 'half a response' ? [] : ['i/o']);
+      t.same(lane.counts.httpErrors, title.startsWith('half a response') ? [] : ['i/o']);
+    });
+  }
+}
+
+for (const engine of engines) {
+  for (const [asked, request] of [
+    ['CONNECT', 'CONNECT agree:80 HTTP/1.1\r\nHost: agree:80\r\n\r\n'],
+    ...switches.map(([asked, fields]) => [asked, `GET /agree HTTP/1.1\r\nHost: a\r\n${fields}\r\n`] as const),
+  ] as const) {
+    t.test(`${asked}, ${engine}: what the app has agreed to has the time of a tunnel`, async (t) => {
+      const app = await http1App(t);
+      const limits = { requestTimeoutMs, tunnelIdleTimeoutMs: 3 * requestTimeoutMs };
+      const lane = await startLane(t, { engine, app: app.port, limits });
+      const client = await RawClient.open({ port: lane.port });
+      t.teardown(() => client.destroy());
+      client.send(latin1(request));
+      await until('the tunnel', () => client.received.includes('\r\n\r\n'));
+      t.match(client.received.toString('latin1'), /^HTTP\/1\.1 (101|200) /);
+      await until('the end of the connection', () => client.ended);
+      t.same(lane.counts.limits, ['tunnel_idle_timeout']);
     });
   }
 }
