@@ -165,8 +165,15 @@ function refuseSharedPorts(reader: VariableReader, config: Config): void {
 
 /** Read by bin/sallyport and by the tests, not by this file. */
 const readElsewhere = new Set(['SALLYPORT_NODE', 'SALLYPORT_SHARED']);
-/** Kubernetes gives every container the addresses of Services, so one named `sallyport` fills the same prefix. */
-const ofKubernetesService = /_SERVICE_(HOST|PORT)(_|$)|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$/;
+
+/**
+ * Kubernetes gives every container the addresses of Services, so one named `sallyport` fills the same prefix. The end
+ * `_PORT` alone may be a slip of one of ours: there Kubernetes always writes a URL.
+ */
+function isOfKubernetesService(name: string, value: string | undefined): boolean {
+  if (/_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)_\w+$/.test(name)) return true;
+  return /_PORT(_\d+_(TCP|UDP|SCTP))?$/.test(name) && /^(tcp|udp|sctp):\/\//.test(value ?? '');
+}
 
 /** `SALYPORT_POLICY`, `sallyport_policy`: not our prefix, but one of our variables but for a slip. */
 function isNearlyOurs(name: string): boolean {
@@ -188,7 +195,7 @@ function nearestVariable(name: string): string | undefined {
 function unknownVariables(env: Environment): ConfigFault[] {
   return Object.keys(env)
     .filter((name) => !Object.hasOwn(variables, name) && (name.startsWith('SALLYPORT_') || isNearlyOurs(name)))
-    .filter((name) => !readElsewhere.has(name) && !ofKubernetesService.test(name))
+    .filter((name) => !readElsewhere.has(name) && !isOfKubernetesService(name, env[name]))
     .map((name) => {
       const nearest = nearestVariable(name);
       const hint = nearest === undefined ? 'remove it' : `did you mean ${nearest}?`;

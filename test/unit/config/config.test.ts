@@ -29,6 +29,11 @@ status: { podIPs: [{ ip: 10.1.2.3 }] }
 `,
   '/pod/bogus.yaml':
     'kind: Pod\napiVersion: v1\nmetadata: { annotations: { config.linkerd.io/default-inbound-policy: bogus } }\n',
+  '/pod/bad-lists.yaml': `kind: Pod
+apiVersion: v1
+metadata:
+  annotations: { config.linkerd.io/opaque-ports: "1,x", config.linkerd.io/proxy-require-identity-inbound-ports: "1,x" }
+`,
   '/pod/broken.yaml': 'kind: Pod\nkind: Pod\n',
   '/pod/service.yaml': 'kind: Service\n',
 };
@@ -313,6 +318,11 @@ t.test(
     t.equal(annotated.workload.defaultPolicy, 'all-authenticated');
     const bogus = config({ ...clusterDefault, SALLYPORT_POD_MANIFEST: '/pod/bogus.yaml' });
     t.equal(bogus.workload.defaultPolicy, 'cluster-unauthenticated');
+    const lists = { SALLYPORT_OPAQUE_PORTS: '9000', SALLYPORT_REQUIRE_IDENTITY_PORTS: '8080' };
+    const bad = config({ ...lists, SALLYPORT_POD_MANIFEST: '/pod/bad-lists.yaml' });
+    t.ok(bad.workload.requireIdentityPorts.has(8080) && !bad.workload.requireIdentityPorts.has(1));
+    t.ok(bad.workload.opaquePorts.has(9000) && !bad.workload.opaquePorts.has(1));
+    t.match(bad.warnings, [{ code: 'annotation' }, { code: 'annotation' }]);
     t.equal(bogus.warnings.length, 1);
 
     const manifest = { SALLYPORT_POD_MANIFEST: '/pod/manifest.yaml' };
@@ -329,26 +339,6 @@ t.test('a port with an HTTP probe is not opaque by a mere default', async (t) =>
   t.equal(opaque({}), true);
   t.equal(opaque({ SALLYPORT_PROBES: '5432/up' }), false);
   t.equal(opaque({ SALLYPORT_PROBES: '5432/up', SALLYPORT_OPAQUE_PORTS: '5432' }), true, 'what is written stands');
-});
-
-t.test('unknown variables are warnings with the nearest name', async (t) => {
-  const { warnings } = config({
-    SALLYPORT_POLCY: 'x',
-    SALLYPORT_WHATEVER_ELSE: 'x',
-    SALLYPORT_NODE: '/usr/bin/node',
-    // From a Kubernetes Service that is called sallyport.
-    SALLYPORT_SERVICE_HOST: '10.0.0.1',
-    SALLYPORT_SERVICE_PORT_HTTP: '80',
-    SALLYPORT_PORT: 'tcp://10.0.0.1:80',
-    SALLYPORT_PORT_80_TCP_ADDR: '10.0.0.1',
-  });
-  t.same(
-    warnings.map(({ variable, hint }) => [variable, hint]),
-    [
-      ['SALLYPORT_POLCY', 'did you mean SALLYPORT_POLICY?'],
-      ['SALLYPORT_WHATEVER_ELSE', 'remove it'],
-    ],
-  );
 });
 
 t.test('every default in the table can be read by its own parser', async (t) => {
