@@ -23,7 +23,7 @@ export interface PodFacts {
   /** Every TCP container port, with a name or without. */
   readonly containerPorts: ReadonlySet<number>;
   readonly probes: ProbesByPort;
-  /** From the annotations `config.linkerd.io/*`; null where absent. */
+  /** From the annotations `config.linkerd.io/*`; null where absent or invalid. */
   readonly defaultPolicy: DefaultPolicy | null;
   readonly opaquePorts: PortSet | null;
   readonly requireIdentityPorts: PortSet | null;
@@ -116,16 +116,16 @@ export function readPod(value: unknown): { readonly facts: PodFacts | null; read
     const text = annotations[name];
     if (text === undefined) return null;
     const { ports: set, fault } = parsePortSet(text);
-    if (fault !== null) {
-      problems.push({
-        severity: 'warning',
-        code: 'annotation',
-        path: ['metadata', 'annotations', name],
-        message: `${name}: ${fault}, so the whole list is empty`,
-        hint: 'List numbers and ranges, such as 25,9000-9100.',
-      });
-    }
-    return set;
+    if (fault === null) return set;
+    // Linkerd takes an empty list, which opens the ports of which the cluster's own list requires identity.
+    problems.push({
+      severity: 'warning',
+      code: 'annotation',
+      path: ['metadata', 'annotations', name],
+      message: `${name}: ${fault}; the cluster's default applies`,
+      hint: 'List numbers and ranges, such as 25,9000-9100.',
+    });
+    return null;
   };
   const facts: PodFacts = {
     podName: metadata?.name ?? null,
@@ -149,8 +149,9 @@ function add<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void
   else if (!list.includes(value)) list.push(value);
 }
 
+// The API server fills in an empty text as it does one that is not there.
 function tcpPorts(own: Container) {
-  return (own.ports ?? []).filter(({ protocol }) => (protocol ?? 'TCP') === 'TCP');
+  return (own.ports ?? []).filter(({ protocol }) => (protocol || 'TCP') === 'TCP');
 }
 
 interface FoundProbe {
@@ -216,7 +217,7 @@ function httpProbe(
 ): FoundProbe | undefined {
   const port = probedPort(own, get.port, name, at, problems);
   if (port === undefined) return undefined;
-  const path = probePath(get.path ?? '/');
+  const path = probePath(get.path || '/');
   if (path !== undefined) return { port, probe: { kind: get.scheme === 'HTTPS' ? secured : plain, path } };
   problems.push({
     severity: 'warning',

@@ -138,6 +138,23 @@ containers:
   t.match(problems, [{ code: 'probe-port', path: ['spec', 'containers', 1, 'readinessProbe', 'tcpSocket', 'port'] }]);
 });
 
+t.test('an empty text that the API server fills in is what it is filled in with', async (t) => {
+  const { facts, problems } = readPod({
+    kind: 'Pod',
+    spec: {
+      containers: [
+        {
+          ports: [{ name: 'web', containerPort: 8080, protocol: '' }],
+          livenessProbe: { httpGet: { path: '', port: 'web' } },
+        },
+      ],
+    },
+  });
+  t.same(problems, []);
+  t.same([...(facts?.namedPorts ?? [])], [['web', [8080]]]);
+  t.same([...(facts?.probes ?? [])], [[8080, httpProbes('/')]]);
+});
+
 t.test("a probe's path is that of its URI reference, and none where it has none", async (t) => {
   const rows: readonly (readonly [text: string, path: string | undefined])[] = [
     ['/', '/'],
@@ -169,7 +186,7 @@ t.test('what a Pod leaves out comes from the settings, and what it says badly is
     { ...settings, opaquePorts: { has: (port) => port === 25 } },
   );
   t.match(workload, { namespace: 'default', defaultPolicy: 'deny' });
-  t.notOk(workload?.opaquePorts.has(25), 'a bad list is an empty one, not the default');
+  t.ok(workload?.opaquePorts.has(25), 'a bad list leaves the default, as a bad policy does');
   t.match(problems, [{ code: 'annotation', hint: /"deny"/ }, { code: 'annotation' }]);
   t.ok(
     workloadFromPod(
