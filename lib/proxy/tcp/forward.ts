@@ -9,7 +9,7 @@ import { guarded } from '../guard.ts';
 import { cutMeansReset, resetOrDestroy } from '../resets.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Upstreams } from '../upstream/upstreams.ts';
-import { LentReads, lendUploads, readerFor } from './lent-reads.ts';
+import { DataReader, LentReads } from './lent-reads.ts';
 
 const nothing = Buffer.alloc(0);
 
@@ -92,7 +92,7 @@ export function forwardTcp(
     });
     reads.from(socket);
     socket.once('end', () => client.end());
-    const reader = readerFor(client, socket);
+    const reader = new DataReader(client, socket);
     const send = (chunk: Buffer): void => {
       const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, reader);
       if (!socket.write(chunk) || !mayGoOn) client.pause();
@@ -112,7 +112,7 @@ export function forwardTcp(
       if (guard === null) {
         send(chunk);
         // Nothing is examined any more.
-        if (lendUploads(client, socket)) socket.off('drain', drained);
+        if (reader.lend()) socket.off('drain', drained);
       } else if (socket.bytesRead > 0) {
         send(guard.release(chunk));
         guard = null;

@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import { Opening } from '../detect/opening.ts';
 import { TunnelGuard } from '../detect/tunnel-guard.ts';
 import { bulkRead, turn } from '../fairness/turn.ts';
-import { readerFor } from './lent-reads.ts';
+import { DataReader } from './lent-reads.ts';
 
 /**
  * Carries bytes from the client to the app, whose agreement to a tunnel is only a status: a server that treats CONNECT as
@@ -22,7 +22,7 @@ export function pipeGuarded(client: Duplex, app: Duplex, refused: () => void): v
     stop();
     refused();
   };
-  const reader = readerFor(client, app);
+  const reader = new DataReader(client, app);
   const receive = (chunk: Buffer): void => {
     const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, reader);
     const passage = guard.pass(chunk);

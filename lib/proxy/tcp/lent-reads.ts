@@ -113,14 +113,32 @@ export class LentReads implements OnRead, TurnTaker {
   }
 }
 
-/** What goes on when others have had their turn: a client that is read by `data`. */
-export function readerFor(client: Duplex, app: Writable): TurnTaker {
-  return {
-    nextTurn: () => {
-      if (!app.writableNeedDrain) client.resume();
-    },
-    destroy: () => client.destroy(),
-  };
+/** A client that is read by `data`, as one that goes on when others have had their turn. */
+export class DataReader implements TurnTaker {
+  readonly #client: Duplex;
+  readonly #app: Writable;
+  /** By `data`; or by `LentReads`, which alone knows when there is room, though a turn may still be asked for. */
+  #reads: 'by data' | 'lent' = 'by data';
+
+  constructor(client: Duplex, app: Writable) {
+    this.#client = client;
+    this.#app = app;
+  }
+
+  nextTurn(): void {
+    if (this.#reads === 'by data' && !this.#app.writableNeedDrain) this.#client.resume();
+  }
+
+  destroy(): void {
+    this.#client.destroy();
+  }
+
+  /** See `lendUploads`. */
+  lend(): boolean {
+    if (!lendUploads(this.#client, this.#app)) return false;
+    this.#reads = 'lent';
+    return true;
+  }
 }
 
 /**

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { Writable } from 'node:stream';
 import t from 'tap';
-import { LentReads, lendUploads } from '../../../../lib/proxy/tcp/lent-reads.ts';
+import { DataReader, LentReads, lendUploads } from '../../../../lib/proxy/tcp/lent-reads.ts';
 import type { Teardown } from '../../../support/children.ts';
 import { until } from '../../../support/until.ts';
 
@@ -188,3 +188,20 @@ t.test('it does not where something it has read would be overtaken, or nobody wa
   t.same(await once(client, 'data'), [Buffer.from('abc')]);
   t.ok(lendUploads(client, app));
 });
+
+t.test(
+  'a turn that was asked for before it lends does not make it read: its buffers may be on their way',
+  async (t) => {
+    const [, client] = await connection(t);
+    const [app] = await connection(t);
+    const reader = new DataReader(client, app);
+    client.pause();
+    reader.nextTurn();
+    t.notOk(client.isPaused(), 'by data');
+    client.on('data', () => {});
+    t.ok(reader.lend());
+    client.pause();
+    reader.nextTurn();
+    t.ok(client.isPaused(), 'lent');
+  },
+);
