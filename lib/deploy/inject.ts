@@ -37,7 +37,7 @@ export interface WorkloadReport {
   readonly file: string;
   readonly line: number;
   readonly outcome: 'injected' | 'updated' | 'unchanged' | 'uninjected' | 'skipped';
-  /** Why it was skipped; the version that stood there before an update. Empty otherwise. */
+  /** Why it was skipped, or left out after all; the version that stood there before an update. Empty otherwise. */
   readonly detail: string;
 }
 
@@ -94,7 +94,7 @@ export function inject(sources: readonly ManifestText[], settings: InjectSetting
     const after = pods(readYaml(result, file).documents, settings.namespace).found;
     for (const [position, { written, reason }] of plans.entries()) {
       const { template } = after[position] ?? written;
-      workloads.push(reason === null ? outcomeOf(written, template) : reportOf(written, 'skipped', reason));
+      workloads.push(reason === null ? outcomeOf(written, template) : leftOut(written, reason));
     }
     return result;
   });
@@ -288,6 +288,12 @@ function outcomeOf(written: Found, after: PodTemplate): WorkloadReport {
   if (readRecord(written.template.pod).record === null) return reportOf(written, 'injected', '');
   const same = isDeepStrictEqual(written.template.pod, after.pod);
   return same ? reportOf(written, 'unchanged', '') : reportOf(written, 'updated', `was ${String(old)}`);
+}
+
+/** A pod that is to have no sidecar. One of before has been taken out: applied, the text opens what was guarded. */
+function leftOut(written: Found, reason: string): WorkloadReport {
+  const wasInjected = readRecord(written.template.pod).record !== null;
+  return reportOf(written, wasInjected ? 'uninjected' : 'skipped', reason);
 }
 
 function reportOf(

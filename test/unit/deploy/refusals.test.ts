@@ -114,7 +114,14 @@ t.test('pods that are left as they are', async (t) => {
   }
   const [injected = ''] = run(deployment(app)).texts;
   const disabled = injected.replace('annotations:\n', 'annotations:\n        sallyport.dev/inject: disabled\n');
-  t.notMatch(run(disabled).texts[0], 'sallyport-init', 'an injection of before is taken out');
+  const ofNamespace = `${namespace}---\n${injected}`;
+  for (const text of [disabled, ofNamespace]) {
+    const { texts, workloads, problems } = run(text);
+    t.same(problems, []);
+    t.notMatch(texts[0], 'sallyport-init', 'an injection of before is taken out');
+    t.match(workloads, [{ outcome: 'uninjected', detail: 'sallyport.dev/inject is "disabled"' }], 'and said to be');
+    t.match(run(texts[0] ?? '').workloads, [{ outcome: 'skipped' }], 'once');
+  }
 });
 
 t.test('what is not a workload of Kubernetes passes through', async (t) => {
