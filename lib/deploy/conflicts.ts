@@ -5,7 +5,7 @@ import { redirectPort } from './option-values.ts';
 import type { PodOptions } from './options.ts';
 import { containersOf, type PodSpecValue, type PodTemplate } from './pod-template.ts';
 import { injectAnnotation } from './record.ts';
-import { type Annotations, proxyUid, type TemplateFault } from './settings.ts';
+import { type Annotations, isLeftOut, proxyUid, type TemplateFault } from './settings.ts';
 import { adminPortName, initName, isRedirected, proxyName, volumeName } from './sidecar.ts';
 import { valueAt } from './yaml-edit.ts';
 
@@ -14,9 +14,10 @@ export function reasonToSkip(
   { spec }: PodTemplate['pod'],
   own: Annotations,
   { annotations }: NamespaceFacts,
-): string | null {
-  const wish = own[injectAnnotation] ?? annotations[injectAnnotation];
-  if (wish === 'disabled') return `${injectAnnotation} is "disabled"`;
+): string | TemplateFault | null {
+  const leftOut = isLeftOut(own, annotations);
+  if (typeof leftOut === 'object') return leftOut;
+  if (leftOut) return `${injectAnnotation} is "disabled"`;
   const windows = spec?.os?.name === 'windows' || spec?.nodeSelector?.['kubernetes.io/os'] === 'windows';
   return windows ? 'it runs on Windows, which has no iptables' : null;
 }
@@ -84,7 +85,7 @@ function portsInUse(
       const message = `a port is named ${adminPortName}, which always is Sallyport's own`;
       return [{ severity: 'error', code: 'name-in-use', path: [...path, 'name'], message, hint: 'Rename it.' }];
     }
-    const use = (protocol ?? 'TCP') === 'TCP' ? ours.get(containerPort) : undefined;
+    const use = (protocol || 'TCP') === 'TCP' ? ours.get(containerPort) : undefined;
     if (use === undefined) return [];
     const movable = containerPort === redirectPort ? '' : ', or choose another by --admin-port or --health-port';
     const hint = `Let the container listen elsewhere${movable}.`;

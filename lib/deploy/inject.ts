@@ -168,7 +168,8 @@ function planOf(
   const { spec } = pod;
   const own = (valueAt(pod, places.annotations) ?? {}) as Annotations;
   const reason = reasonToSkip(pod, own, namespace);
-  if (reason !== null) return { additions: [], reason, faults: [] };
+  if (typeof reason === 'string') return { additions: [], reason, faults: [] };
+  if (reason !== null) return { additions: [], reason: null, faults: [reason] };
 
   // The very reading that a Pod manifest gets, so that what is carried over cannot differ from it.
   const read = readPod({ kind: 'Pod', metadata: null, spec: spec ?? null });

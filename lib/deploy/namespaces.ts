@@ -1,8 +1,7 @@
 import type { SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
 import { idleAnnotations } from './other-annotations.ts';
-import { injectAnnotation } from './record.ts';
-import type { Annotations } from './settings.ts';
+import { type Annotations, isLeftOut } from './settings.ts';
 import { valueAt, type YamlPath } from './yaml-edit.ts';
 
 /** What a Namespace says for the pods in it. */
@@ -28,7 +27,7 @@ export function namespaceFacts(documents: readonly SourceDocument[]): {
     const name = String(valueAt(value, ['metadata', 'name']));
     const annotations = mapping(valueAt(value, ['metadata', 'annotations']));
     namespaces.set(name, { annotations, labels: mapping(valueAt(value, ['metadata', 'labels'])) });
-    if (annotations[injectAnnotation] === 'disabled') return;
+    if (isLeftOut(annotations, {}) === true) return;
     for (const idle of idleAnnotations(annotations)) {
       const place = { file: source.file, ...source.position([...path, 'metadata', 'annotations', idle.name]) };
       const { message, hint } = idle;

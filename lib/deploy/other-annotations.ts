@@ -31,7 +31,7 @@ const meaningless: ReadonlyMap<string, string> = new Map([
   ['proxy-additional-env', 'the variables are those that flags and annotations make'],
   ['proxy-admin-shutdown', '/shutdown always answers, and only to this machine'],
   ['proxy-await', native],
-  ['proxy-cpu-ratio-limit', 'Sallyport has no worker threads'],
+  ['proxy-cpu-ratio-limit', 'how many threads serve is sallyport.dev/workers'],
   ['proxy-disable-inbound-protocol-detect-timeout', 'how long detection may take is sallyport.dev/detect-timeout'],
   ['proxy-disable-outbound-protocol-detect-timeout', outbound],
   ['proxy-enable-native-sidecar', native],

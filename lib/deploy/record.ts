@@ -6,7 +6,7 @@ import { type Removal, valueAt, type YamlPath } from './yaml-edit.ts';
 export const injectedAnnotation = 'sallyport.dev/injected';
 /** What was added, as JSON: enough for any other version to take it out again. */
 export const recordAnnotation = 'sallyport.dev/record';
-/** `disabled` on a pod template or a Namespace: leave it as it is. */
+/** `disabled` on a pod template or a Namespace: leave it as it is; `enabled` on the one against the other. */
 export const injectAnnotation = 'sallyport.dev/inject';
 
 /** The places of a pod template to which something is added, by their paths in it. */

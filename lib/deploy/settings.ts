@@ -1,8 +1,10 @@
+import { oneOf } from '../config/values.ts';
 import { type VariableName, variables } from '../config/variables.ts';
 import type { Complaint } from '../errors/complaint.ts';
 import type { Coded } from '../errors/problems.ts';
 import { type PodNames, redirectPort } from './option-values.ts';
 import { annotationOf, type Option, type OptionName, optionNames, options, type PodOptions } from './options.ts';
+import { injectAnnotation } from './record.ts';
 import type { YamlPath } from './yaml-edit.ts';
 
 /** What holds for a whole run of `sallyport inject`. */
@@ -36,7 +38,14 @@ export function readOption<Name extends OptionName>(
   given: unknown,
   pod: PodNames,
 ): { readonly value: PodOptions[Name] } | Complaint {
-  const option: Option<unknown> = options[name];
+  return readText<PodOptions[Name]>(options[name] as Option<unknown> as Option<PodOptions[Name]>, given, pod);
+}
+
+function readText<T>(
+  option: Pick<Option<T>, 'emptyIsList' | 'parse'>,
+  given: unknown,
+  pod: PodNames,
+): { readonly value: T } | Complaint {
   const bad = (message: string, hint = ''): Complaint => ({ code: 'bad-text', message, hint });
   if (typeof given !== 'string') return bad('is no string', 'Kubernetes takes strings alone: quote it.');
   const text = given.trim();
@@ -44,7 +53,7 @@ export function readOption<Name extends OptionName>(
   if (/\p{Cc}/u.test(text)) return bad('has a line break or a control character in it');
   if (text === '' && !option.emptyIsList) return bad('is empty', 'Give it a value, or leave it out.');
   const read = option.parse(text, pod);
-  if ('value' in read) return { value: read.value as PodOptions[Name] };
+  if ('value' in read) return { value: read.value };
   const { code, fault, hint } = read;
   // What is wrong with it is said at the end.
   const message = fault.length > longest.shown ? `${fault.slice(0, longest.shown - 60)}…${fault.slice(-60)}` : fault;
@@ -76,20 +85,16 @@ export function podOptions(
   const stated = Object.fromEntries(
     optionNames.map((name) => {
       const annotation = annotationOf(name);
-      const from = [own, ofNamespace].find((each) => Object.hasOwn(each, annotation) && each[annotation] !== null);
+      const from = nearest(annotation, own, ofNamespace);
       const text = from === undefined ? (given[name] ?? options[name].fallback) : from[annotation];
       if (text === null) return [name, null];
       const read = readOption(name, text, pod);
       if ('value' in read) return [name, read.value];
-      const whose = from === undefined ? `--${name}` : `${annotation}${from === own ? '' : ' of the Namespace'}`;
-      const path = from === own ? ['metadata', 'annotations', annotation] : ['metadata'];
-      faults.push({
-        severity: 'error',
-        code: 'annotation',
-        path,
-        message: `${whose}: ${read.message}`,
-        hint: read.hint,
-      });
+      faults.push(
+        from === undefined
+          ? unreadable(`--${name}`, ['metadata'], read)
+          : unreadableAnnotation(annotation, from === own, read),
+      );
       return [name, null];
     }),
   ) as unknown as PodOptions;
@@ -99,6 +104,30 @@ export function podOptions(
   return shared === null
     ? { options: stated, faults }
     : { options: null, faults: [{ ...shared, severity: 'error', code: 'port-in-use', path }] };
+}
+
+const wishes = { emptyIsList: false, parse: oneOf(['enabled', 'disabled']) };
+
+/** Whether a pod is to be left out, by what stands nearest to it. A wish that cannot be read is nobody's wish. */
+export function isLeftOut(own: Annotations, ofNamespace: Annotations): boolean | TemplateFault {
+  const from = nearest(injectAnnotation, own, ofNamespace);
+  if (from === undefined) return false;
+  const read = readText(wishes, from[injectAnnotation], { serviceAccount: null, ports: new Map() });
+  return 'value' in read ? read.value === 'disabled' : unreadableAnnotation(injectAnnotation, from === own, read);
+}
+
+function nearest(annotation: string, own: Annotations, ofNamespace: Annotations): Annotations | undefined {
+  return [own, ofNamespace].find((each) => Object.hasOwn(each, annotation) && each[annotation] !== null);
+}
+
+function unreadableAnnotation(annotation: string, isOwn: boolean, read: Complaint): TemplateFault {
+  return isOwn
+    ? unreadable(annotation, ['metadata', 'annotations', annotation], read)
+    : unreadable(`${annotation} of the Namespace`, ['metadata'], read);
+}
+
+function unreadable(whose: string, path: YamlPath, { message, hint }: Complaint): TemplateFault {
+  return { severity: 'error', code: 'annotation', path, message: `${whose}: ${message}`, hint };
 }
 
 /** The options that the proxy has as variables, with their texts. */

@@ -87,6 +87,7 @@ t.test('annotations that tell the sidecar nothing are warnings, each with its li
       /^$/,
     ],
     ['its image', annotated('config.linkerd.io/proxy-image: x'), 9, /Sallyport's is sallyport.dev\/image/, /^$/],
+    ['of threads', annotated('config.linkerd.io/proxy-cpu-ratio-limit: "1"'), 9, /is sallyport.dev\/workers$/, /^$/],
     ['alpha', annotated('config.alpha.linkerd.io/proxy-wait-before-exit-seconds: "5"'), 9, /native sidecar/, /^$/],
     ['beta', annotated('config.beta.linkerd.io/proxy-enable-native-sidecar: "true"'), 9, /native sidecar/, /^$/],
     [

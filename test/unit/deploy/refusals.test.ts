@@ -95,6 +95,26 @@ t.test('pods that cannot be guarded', async (t) => {
   t.equal(run(second).texts[0], second, 'one that cannot be guarded keeps all from being written');
 });
 
+t.test('a wish for or against Sallyport that cannot be read is an error', async (t) => {
+  for (const [value, said] of [
+    ['"false"', '"false" is not known'],
+    ['Disabled', '"Disabled" is not known'],
+    ['false', 'is no string'],
+    ['""', 'is empty'],
+  ] as const) {
+    const wish = `sallyport.dev/inject: ${value}`;
+    const namespace = `kind: Namespace\napiVersion: v1\nmetadata: {name: shop, annotations: {${wish}}}\n---\n`;
+    const own = run(deployment(app, `      annotations:\n        ${wish}\n`));
+    const message = `sallyport.dev/inject: ${said}`;
+    t.match(own.problems, [{ severity: 'error', code: 'annotation', line: 9, message }], wish);
+    t.match(
+      run(namespace + deployment(app)).problems,
+      [{ severity: 'error', code: 'annotation', message: `sallyport.dev/inject of the Namespace: ${said}` }],
+      `${wish} on the Namespace`,
+    );
+  }
+});
+
 t.test('pods that are left as they are', async (t) => {
   const off = '      annotations: {sallyport.dev/inject: disabled}\n';
   const namespace =
@@ -112,6 +132,8 @@ t.test('pods that are left as they are', async (t) => {
     t.same(texts, [text], `${name}: not a byte`);
     t.match(workloads, [{ kind: 'Deployment', namespace: 'shop', name: 'web', outcome: 'skipped', detail }], name);
   }
+  const enabled = `${namespace}---\n${deployment(app, off.replace('disabled', 'enabled'))}`;
+  t.match(run(enabled).workloads, [{ outcome: 'injected' }], 'the pod says otherwise than its Namespace');
   const [injected = ''] = run(deployment(app)).texts;
   const disabled = injected.replace('annotations:\n', 'annotations:\n        sallyport.dev/inject: disabled\n');
   const ofNamespace = `${namespace}---\n${injected}`;
