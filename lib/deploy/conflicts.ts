@@ -54,6 +54,7 @@ export function conflicts(
       add('name-in-use', [...at, 'name'], message, 'Rename it, or take out what was put in by hand.');
     }
     if (options !== null) faults.push(...portsInUse(container.ports ?? [], options, at));
+    if (redirected) faults.push(...openPorts(container.ports ?? [], at));
     if (redirected) faults.push(...powers(spec, container.securityContext ?? null, at));
   }
   for (const [index, { name }] of (spec.volumes ?? []).entries()) {
@@ -69,11 +70,25 @@ export function conflicts(
   return faults;
 }
 
-function portsInUse(
-  ports: NonNullable<ReturnType<typeof containersOf>[number]['own']['ports']>,
-  options: PodOptions,
-  at: TemplateFault['path'],
-): TemplateFault[] {
+type Ports = NonNullable<ReturnType<typeof containersOf>[number]['own']['ports']>;
+
+/** The API server fills in an empty text as it does one that is not there. */
+function isTcp(protocol: unknown): boolean {
+  return (protocol || 'TCP') === 'TCP';
+}
+
+/** What the redirect rules, which are of TCP, let through to the app. */
+function openPorts(ports: Ports, at: TemplateFault['path']): TemplateFault[] {
+  return [...ports.entries()].flatMap(([index, { containerPort, protocol }]): TemplateFault[] => {
+    if (isTcp(protocol)) return [];
+    const path = [...at, 'ports', index];
+    const message = `port ${String(containerPort)} over ${String(protocol)} stays open: only TCP is redirected`;
+    const hint = "Close it by a NetworkPolicy of the cluster's network, or by the app's own means.";
+    return [{ severity: 'warning', code: 'unguarded-port', path, message, hint }];
+  });
+}
+
+function portsInUse(ports: Ports, options: PodOptions, at: TemplateFault['path']): TemplateFault[] {
   const ours = new Map<unknown, string>([
     ...(isRedirected(options) ? [[redirectPort, 'redirected connections'] as const] : []),
     [options['admin-port'], 'the admin server'],
@@ -85,7 +100,7 @@ function portsInUse(
       const message = `a port is named ${adminPortName}, which always is Sallyport's own`;
       return [{ severity: 'error', code: 'name-in-use', path: [...path, 'name'], message, hint: 'Rename it.' }];
     }
-    const use = (protocol || 'TCP') === 'TCP' ? ours.get(containerPort) : undefined;
+    const use = isTcp(protocol) ? ours.get(containerPort) : undefined;
     if (use === undefined) return [];
     const movable = containerPort === redirectPort ? '' : ', or choose another by --admin-port or --health-port';
     const hint = `Let the container listen elsewhere${movable}.`;

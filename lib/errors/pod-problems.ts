@@ -55,6 +55,10 @@ export const podProblems = {
     'With inbound-ports no connection is redirected, and only its listeners are guarded.',
     'Let the app listen on 127.0.0.1 alone, and Services and probes name the listeners.',
   ),
+  'unguarded-port': warning(
+    'A container has a port over UDP or SCTP, which nothing redirects; no policy governs it.',
+    "Close it by a NetworkPolicy of the cluster's network, or by the app's own means.",
+  ),
   'name-in-use': error('The pod has a container, volume or port of our name already.', 'Rename it.'),
   'port-in-use': error(
     'A container has a port that Sallyport listens on.',

@@ -73,7 +73,12 @@ for (const { file, text } of workloads) {
         const written = spell(text);
         const { texts, workloads, problems } = inject([{ file, text: written }], all);
         const [injected = ''] = texts;
-        t.same(problems, [], `${spelling}: no problems`);
+        const overUdp = text.match(/protocol: UDP/g) ?? [];
+        t.same(
+          problems.map(({ code }) => code),
+          overUdp.map(() => 'unguarded-port'),
+          `${spelling}: no problems but ports over UDP`,
+        );
         t.ok(
           workloads.every(({ outcome }) => outcome === (file === old ? 'updated' : 'injected')),
           `${spelling}: reported`,

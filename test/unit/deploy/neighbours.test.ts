@@ -235,7 +235,7 @@ t.test('pods of the version before', async (t) => {
     { 'image-pull-secrets': 'registry', 'identity-secret': '{serviceaccount}', 'init-cpu-limit': '1' },
   ]) {
     const { texts, workloads, problems } = run(injected, given);
-    t.same(problems, []);
+    t.match(problems, [{ severity: 'warning', code: 'unguarded-port', message: /^port 7946 over UDP/ }]);
     t.same(texts, run(before, given).texts, 'as if it had never been there');
     t.match(workloads, [{ detail: 'was 0.1.0' }, { outcome: 'updated' }, { outcome: 'updated' }]);
     t.equal(run(texts[0] ?? '', given).texts[0], texts[0], 'twice is as once');

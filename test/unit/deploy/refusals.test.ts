@@ -89,7 +89,9 @@ t.test('pods that cannot be guarded', async (t) => {
     t.same(workloads, [], `${name}: nothing is said to be done`);
     if (code !== 'yaml-syntax' && code !== 'not-editable') t.ok(first?.resource ?? code === 'record', `${name}: whose`);
   }
-  t.same(run(deployment(port(4143, ', protocol: UDP'))).problems, [], 'UDP is none of ours');
+  t.match(run(deployment(port(4143, ', protocol: UDP'))).problems, [{ severity: 'warning', line: 13 }], 'not our port');
+  const empty = run(deployment(port(4143, ', protocol: ""')));
+  t.match(empty.problems, [{ code: 'port-in-use' }], 'none is TCP');
   t.same(run(deployment(port(4191)), { 'admin-port': '14191' }).problems, [], 'a port can be moved');
   const second = `${deployment(app)}---\n${deployment(`      hostNetwork: true\n${app}`)}`;
   t.equal(run(second).texts[0], second, 'one that cannot be guarded keeps all from being written');
@@ -184,6 +186,13 @@ t.test('doubts that do not keep a pod from being guarded', async (t) => {
       'probe-port',
       12,
     ],
+    [
+      'a port over UDP',
+      deployment(`${app}          ports: [{containerPort: 53, protocol: UDP}]\n`),
+      'unguarded-port',
+      12,
+    ],
+    ['over SCTP', deployment(`${app}          ports: [{containerPort: 9, protocol: SCTP}]\n`), 'unguarded-port', 12],
     ['a comma', deployment(`${app}          livenessProbe: {httpGet: {port: 80, path: '/a,b'}}\n`), 'probe-path', 8],
   ];
   for (const [name, text, code, line] of rows) {
