@@ -101,12 +101,26 @@ export function podTemplates(value: unknown): {
         workloadPath: path,
         pod: pod as PodValue,
       });
-    } else if (Array.isArray(valueAt(object, ['spec', 'template', 'spec', 'containers']))) {
+    } else if (holdsContainers(object)) {
       unknown.push({ path, kind });
     }
   };
   visit(value, []);
   return { templates, unknown };
+}
+
+/** Whether a pod may be described in it, at any depth. An object that aliases repeat is looked at once. */
+function holdsContainers(root: unknown): boolean {
+  const seen = new Set<unknown>();
+  const open: unknown[] = [root];
+  while (open.length > 0) {
+    const value = open.pop();
+    if (typeof value !== 'object' || value === null || seen.has(value)) continue;
+    seen.add(value);
+    if (Array.isArray(valueAt(value, ['spec', 'containers']))) return true;
+    for (const each of Object.values(value)) open.push(each);
+  }
+  return false;
 }
 
 /** All containers of a pod, with the way to each. */

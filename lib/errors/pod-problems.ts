@@ -20,7 +20,7 @@ export const podProblems = {
   ),
   'pod-ip': warning('An address in the status of the Pod is none, and is left out.', 'Copy the status as it is.'),
   'unknown-workload': warning(
-    'A kind that is not known here has a pod template; its pods are left unguarded.',
+    'A kind that is not known here has a pod template somewhere in it; its pods are left unguarded.',
     'Guard its pods by hand, or let another kind make them.',
   ),
   'host-network': error(

@@ -160,6 +160,12 @@ t.test('what is not a workload of Kubernetes passes through', async (t) => {
       1,
     ],
     ["a kind of one's own", deployment(app).replace('kind: Deployment', 'kind: Rollout'), 1],
+    ...['replicatedJobs: [{template: {spec: {template: POD}}}]', 'headGroupSpec: {template: POD}']
+      .concat('leaderWorkerTemplate: {workerTemplate: POD}', 'tasks: [{template: POD}]')
+      .concat('jobTemplate: {spec: {template: POD}}', 'containers: [{name: app}]')
+      .map((spec): [string, string, number] => [spec, `kind: Own\napiVersion: a/v1\nspec: {${spec}}\n`, 1])
+      .map(([name, text]): [string, string, number] => [name, text.replace('POD', '{spec: {containers: []}}'), 1]),
+    ['a repetition', 'kind: Own\napiVersion: a/v1\nx: &x {spec: {containers: {}}}\nspec: [*x, *x]\n', 0],
     ['a workload without a template', 'kind: Deployment\napiVersion: apps/v1\nspec: {}\n', 0],
   ];
   for (const [name, text, warnings] of rows) {
