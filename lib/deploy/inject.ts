@@ -22,7 +22,7 @@ import {
 } from './record.ts';
 import { type Annotations, type InjectSettings, podOptions, type TemplateFault } from './settings.ts';
 import { isListable, type Sidecar, sidecar } from './sidecar.ts';
-import { type Change, NotEditable, type Place, valueAt, YamlText } from './yaml-edit.ts';
+import { type Change, NotEditable, type Place, valueAt, type YamlPath, YamlText } from './yaml-edit.ts';
 
 /** One file, or standard input. */
 export interface ManifestText {
@@ -198,14 +198,27 @@ function planOf(
   }
 }
 
-/** Annotations that tell the sidecar nothing, on the pod and, where that is another object, on the workload. */
+/** Annotations that tell the sidecar nothing, on the pod and on whatever leads to it from the workload. */
 function annotationDoubts(document: unknown, template: PodTemplate, own: Annotations): TemplateFault[] {
   const { path, workloadPath } = template;
-  const onWorkload = valueAt(document, [...workloadPath, 'metadata', 'annotations']);
-  const stray = path.length === workloadPath.length || !isMapping(onWorkload) ? [] : strayAnnotations(onWorkload);
-  const doubt = ({ name, message, hint }: IdleAnnotation) =>
-    ({ severity: 'warning', code: 'idle-annotation', path: ['metadata', 'annotations', name], message, hint }) as const;
-  return [...idleAnnotations(own).map(doubt), ...stray.map((each) => ({ ...doubt(each), from: 'workload' as const }))];
+  const doubt = ({ name, message, hint }: IdleAnnotation, at: YamlPath = []) =>
+    ({
+      severity: 'warning',
+      code: 'idle-annotation',
+      path: [...at, 'metadata', 'annotations', name],
+      message,
+      hint,
+    }) as const;
+  const way = path.slice(workloadPath.length);
+  // A CronJob has metadata of its Jobs on the way to that of its pods.
+  const stray = way.flatMap((_, length) => {
+    const at = way.slice(0, length);
+    const annotations = valueAt(document, [...workloadPath, ...at, 'metadata', 'annotations']);
+    if (!isMapping(annotations)) return [];
+    const found = strayAnnotations(annotations, String(at.at(-1) ?? 'workload'));
+    return found.map((each) => ({ ...doubt(each, at), from: 'workload' as const }));
+  });
+  return [...idleAnnotations(own).map((each) => doubt(each)), ...stray];
 }
 
 function isMapping(value: unknown): value is Annotations {

@@ -76,13 +76,16 @@ export function idleAnnotations(annotations: Readonly<Record<string, unknown>>):
   });
 }
 
-/** Those that stand on a workload rather than on its pods, where neither Linkerd nor Sallyport looks. */
-export function strayAnnotations(annotations: Readonly<Record<string, unknown>>): readonly IdleAnnotation[] {
+/** Those that stand on a workload, or its jobTemplate, rather than on its pods, where neither Linkerd nor Sallyport looks. */
+export function strayAnnotations(
+  annotations: Readonly<Record<string, unknown>>,
+  place: string,
+): readonly IdleAnnotation[] {
   return Object.keys(annotations)
     .filter((name) => forSidecars.test(name) || name === 'linkerd.io/inject')
     .map((name) => ({
       name,
-      message: `${name} has no effect: it stands on the workload, not on its pods`,
+      message: `${name} has no effect: it stands on the ${place}, not on its pods`,
       hint: 'Move it to metadata.annotations of the pod template.',
     }));
 }

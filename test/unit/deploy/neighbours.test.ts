@@ -123,6 +123,20 @@ t.test('annotations that tell the sidecar nothing are warnings, each with its li
       /Move it/,
     ],
     [
+      'of the Jobs of a CronJob',
+      `apiVersion: batch/v1
+kind: CronJob
+metadata: {name: web, namespace: shop}
+spec:
+  jobTemplate:
+    metadata: {annotations: {sallyport.dev/inject: disabled}}
+    spec: {template: {spec: {containers: [{name: app, image: app:1}]}}}
+`,
+      6,
+      /sallyport.dev\/inject has no effect: it stands on the jobTemplate, not on its pods/,
+      /Move it/,
+    ],
+    [
       'of the Namespace',
       namespace('  annotations:\n    config.linkerd.io/control-port: "1"\n') + deployment(app),
       6,
