@@ -247,7 +247,7 @@ const rules: readonly Rule[] = [
       /^lib\/deploy\/(?!image\/)/,
       /^lib\/(problem|errors\/(complaint|problems))\.ts$/,
       /^lib\/policy\/(pod|probes|workload|nearest|documents\/read)\.ts$/,
-      /^lib\/config\/(values|variables)\.ts$/,
+      /^lib\/config\/(listeners|values|variables)\.ts$/,
       /^lib\/redirect\/exemptions\.ts$/,
       /^lib\/yaml\.ts$/,
     ],

@@ -2,7 +2,7 @@ import { nearestName } from '../policy/nearest.ts';
 import { noPorts, type PortSet, type Workload } from '../policy/workload.ts';
 import { type Host, thisHost } from './host.ts';
 import { readLimits } from './limits.ts';
-import { type Listeners, listenersOf } from './listeners.ts';
+import { clashesOf, type Listeners, listenersOf } from './listeners.ts';
 import type { ListenAddress } from './values.ts';
 import {
   type ConfigFault,
@@ -145,22 +145,17 @@ function readIdentity(reader: VariableReader): Config['identity'] {
 
 /** Two listeners that could not both be bound, found before any port opens. */
 function refuseSharedPorts(reader: VariableReader, config: Config): void {
-  const everywhere = (host: string | null): boolean => host === null || host === '0.0.0.0' || host === '::';
-  const listeners: { name: VariableName; listen: ListenAddress }[] = [];
-  const claim = (name: VariableName, listen: ListenAddress | null): void => {
-    if (listen === null || listen.port === 0) return;
-    const other = listeners.find(
-      ({ listen: { host, port } }) =>
-        port === listen.port && (host === listen.host || everywhere(host) || everywhere(listen.host)),
-    );
-    if (other !== undefined)
-      reader.fault(name, 'listeners-clash', `port ${listen.port} is taken by ${other.name}`, 'choose another port');
-    listeners.push({ name, listen });
-  };
-  claim('SALLYPORT_INBOUND_LISTEN', config.inboundListen);
-  for (const port of config.inboundPorts) claim('SALLYPORT_INBOUND_PORTS', port.listen);
-  claim('SALLYPORT_ADMIN_LISTEN', config.adminListen);
-  claim('SALLYPORT_HEALTH_LISTEN', config.healthListen);
+  const of = (name: VariableName, listen: ListenAddress | null) => (listen === null ? [] : [{ name, listen }]);
+  const listeners = [
+    ...of('SALLYPORT_INBOUND_LISTEN', config.inboundListen),
+    ...config.inboundPorts.flatMap(({ listen }) => of('SALLYPORT_INBOUND_PORTS', listen)),
+    ...of('SALLYPORT_ADMIN_LISTEN', config.adminListen),
+    ...of('SALLYPORT_HEALTH_LISTEN', config.healthListen),
+  ];
+  for (const { late, first } of clashesOf(listeners)) {
+    const message = `port ${late.listen.port} is taken by ${first.name}`;
+    reader.fault(late.name, 'listeners-clash', message, 'choose another port');
+  }
 }
 
 /** Read by bin/sallyport and by the tests, not by this file. */

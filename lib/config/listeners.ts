@@ -1,4 +1,4 @@
-import { parseIp } from '../ip.ts';
+import { isLoopback, isUnspecified, parseIp } from '../ip.ts';
 import type { InboundPort, ListenAddress } from './values.ts';
 import { type Environment, VariableReader } from './variables.ts';
 
@@ -43,4 +43,35 @@ export function listenerFor(
 export function familiesOf({ host }: ListenAddress): readonly (4 | 6)[] {
   const ip = host === null || host === '::' ? undefined : parseIp(host);
   return ip === undefined ? [4, 6] : [ip.family];
+}
+
+function isEverywhere(host: string | null): boolean {
+  return host === null || host === '0.0.0.0' || host === '::';
+}
+
+/** Listeners that could not all be bound: each that comes too late, with the one before it that has its port. */
+export function clashesOf<Named extends { readonly listen: ListenAddress }>(
+  listeners: readonly Named[],
+): readonly { readonly late: Named; readonly first: Named }[] {
+  return listeners.flatMap((late, index) => {
+    const { host, port } = late.listen;
+    const first = listeners
+      .slice(0, index)
+      .find(
+        ({ listen }) =>
+          port !== 0 &&
+          listen.port === port &&
+          (listen.host === host || isEverywhere(listen.host) || isEverywhere(host)),
+      );
+    return first === undefined ? [] : [{ late, first }];
+  });
+}
+
+/** Whether an app on the proxy's own machine could not listen there: the proxy does already. */
+export function takesPlaceOf(listen: ListenAddress, { host, port }: InboundPort['app']): boolean {
+  if (listen.port !== port) return false;
+  if (!isEverywhere(listen.host)) return listen.host === host;
+  const ip = parseIp(host);
+  if (ip === undefined) return /^localhost\.?$/i.test(host);
+  return (isLoopback(ip) || isUnspecified(ip)) && familiesOf(listen).includes(ip.family);
 }

@@ -69,7 +69,18 @@ t.test('wrong usage', async (t) => {
     [['-', '--image', 'a b'], /names no image/],
     [['-', '--admin-port', '0'], /is not a port/],
     [['-', '--admin-port', '4192'], /two listeners/],
+    [['-', '--admin-port', '4143'], /two listeners/],
     [['-', '--inbound-ports', '4191=127.0.0.1:3000'], /two listeners/],
+    [
+      ['-', '--inbound-ports', '8080=127.0.0.1:1,8080=127.0.0.1:2'],
+      /two listeners cannot share a port, as they would 8080/,
+    ],
+    [
+      ['-', '--inbound-ports', '8080=127.0.0.1:8080'],
+      /the app cannot listen on port 8080 of 127\.0\.0\.1, where the proxy does/,
+    ],
+    [['-', '--inbound-ports', '8080=[::1]:4191'], /the app cannot listen on port 4191 of ::1/],
+    [['-', '--inbound-ports', '8080=localhost:8080'], /the app cannot listen on port 8080 of localhost/],
     [['-', '--proxy-memory-limit', '1Gb'], /--proxy-memory-limit: "1Gb" is not an amount/],
     [['-', '--identity-secret', '{namespace}'], /"\{namespace\}" is not a DNS name/],
     [['-', '--name', 'x'], /--name has no meaning here/],
