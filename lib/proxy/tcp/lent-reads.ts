@@ -146,7 +146,7 @@ export class DataReader implements TurnTaker {
  *
  * @returns true where it does: the client emits no `data` any more, and is not to be resumed by anybody else.
  */
-export function lendUploads(client: Duplex, app: Writable): boolean {
+function lendUploads(client: Duplex, app: Writable): boolean {
   // TLS does not stop between records that it has read already, and the ring may be full by then.
   if (!(client instanceof Socket) || 'encrypted' in client || client.isPaused() || !mayLendReads(client)) return false;
   const reads = new LentReads(app);

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { isLent, lendData } from '../../../lib/proxy/lent-data.ts';
 import { letRead } from '../../../lib/proxy/node-handles.ts';
-import { lendUploads } from '../../../lib/proxy/tcp/lent-reads.ts';
+import { DataReader } from '../../../lib/proxy/tcp/lent-reads.ts';
 import '../../support/spoilt-loans.ts';
 import { endOfTurn } from '../../support/connection.ts';
 import { connectedPair } from '../../support/lane-stage.ts';
@@ -100,5 +100,5 @@ t.test('lent again, it keeps no second buffer', async (t) => {
 t.test('a tunnel takes no loans of TLS: records come on where its ring is full', async (t) => {
   const { secure, client } = await securedPair(t);
   secure.resume();
-  t.notOk(lendUploads(secure, client));
+  t.notOk(new DataReader(secure, client).lend());
 });

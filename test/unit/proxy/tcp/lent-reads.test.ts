@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { Writable } from 'node:stream';
 import t from 'tap';
-import { DataReader, LentReads, lendUploads } from '../../../../lib/proxy/tcp/lent-reads.ts';
+import { DataReader, LentReads } from '../../../../lib/proxy/tcp/lent-reads.ts';
 import type { Teardown } from '../../../support/children.ts';
 import { until } from '../../../support/until.ts';
 
@@ -147,7 +147,7 @@ t.test('an accepted socket lends what it reads from now on', async (t) => {
     const [app, receiver] = await connection(t);
     client.on('data', (bytes: Buffer) => {
       t.ok(app.write(bytes), `${name}: the first are as ever`);
-      t.ok(lendUploads(client, app), name);
+      t.ok(new DataReader(client, app).lend(), name);
     });
     client.once('end', () => app.end());
     let taken = 0;
@@ -179,14 +179,14 @@ t.test('it does not where something it has read would be overtaken, or nobody wa
   const [sender, client] = await connection(t);
   const [app] = await connection(t);
   client.pause();
-  t.notOk(lendUploads(client, app), 'paused');
+  t.notOk(new DataReader(client, app).lend(), 'paused');
   client.read(0);
   sender.write('abc');
   await until('bytes that wait', () => client.readableLength === 3);
   client.resume();
-  t.notOk(lendUploads(client, app), 'with bytes that wait');
+  t.notOk(new DataReader(client, app).lend(), 'with bytes that wait');
   t.same(await once(client, 'data'), [Buffer.from('abc')]);
-  t.ok(lendUploads(client, app));
+  t.ok(new DataReader(client, app).lend());
 });
 
 t.test(
