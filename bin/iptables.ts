@@ -2,9 +2,10 @@ import { type Parser, type PortRange, portNumber, portRanges } from '../lib/conf
 import { complaintText } from '../lib/errors/complaint.ts';
 import type { ExitStatus } from '../lib/errors/exits.ts';
 import { type Applied, applyRules, removeRules } from '../lib/redirect/apply.ts';
-import { type BackendName, RedirectError } from '../lib/redirect/backend.ts';
+import type { BackendName } from '../lib/redirect/backend.ts';
 import { type Family, includesPort, mergeRanges, subnets } from '../lib/redirect/exemptions.ts';
 import { thisMachine } from '../lib/redirect/machine.ts';
+import { RedirectError } from '../lib/redirect/redirect-error.ts';
 import { nothing, printedRules, type RedirectOptions, redirectRules, restoreInput } from '../lib/redirect/rules.ts';
 import { type CommandLine, complain, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 

@@ -37,9 +37,10 @@ export const thisHost: Host = {
       .flatMap((addresses) => addresses ?? [])
       .filter((address) => !address.internal && !/^fe[89ab]/i.test(address.address))
       .map((address) => address.address),
+  // Not by /proc/net, a link that is missing where /proc shows processes alone (ProcSubset=pid of systemd).
   gateways: () => [
-    ...defaultGateways('/proc/net/route', readGateway),
-    ...defaultGateways('/proc/net/ipv6_route', readGateway6),
+    ...defaultGateways('/proc/self/net/route', readGateway),
+    ...defaultGateways('/proc/self/net/ipv6_route', readGateway6),
   ],
   descriptors: () => {
     try {

@@ -142,6 +142,10 @@ export const commandFaults = {
     'Add --ipv6, with SALLYPORT_INBOUND_LISTEN=[::]:4143; or --ipv4-only, if that is meant.',
   ),
   'no-ipv6': fault('The kernel has no IPv6, so there are no rules for it; a note.', 'Nothing, or leave --ipv6 out.'),
+  'unreadable-proc': fault(
+    'The kernel does not tell what the rules must guard, because /proc cannot be read.',
+    'Mount a /proc that root may read.',
+  ),
   'xtables-lock': fault(
     'The legacy programs cannot make their lock file.',
     'Mount a writable /run, or use --backend nft.',

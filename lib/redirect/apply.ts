@@ -1,7 +1,9 @@
 import type { Complaint } from '../errors/complaint.ts';
-import { Backend, type BackendName, RedirectError } from './backend.ts';
+import { Backend, type BackendName } from './backend.ts';
 import type { Family } from './exemptions.ts';
+import { effectiveCapabilities, ipv6Addresses } from './kernel.ts';
 import type { Machine } from './machine.ts';
+import { RedirectError } from './redirect-error.ts';
 import { nothing, type OwnRules, restoreInput } from './rules.ts';
 
 export interface Applied {
@@ -38,7 +40,8 @@ export function applyRules(machine: Machine, options: ApplyOptions): Applied {
   requireNetAdmin(machine);
   const notes: Complaint[] = [];
   const families: Family[] = [4];
-  const reachable = interfacesWithIpv6(machine);
+  const addresses = ipv6Addresses(machine);
+  const reachable = interfacesIn(addresses ?? '');
   if (options.ipv6 !== 'guard' && reachable.length > 0) {
     const fact = `${reachable.join(', ')} can be reached over IPv6, which these rules do not guard`;
     if (options.ipv6 === 'refuse') {
@@ -52,7 +55,7 @@ export function applyRules(machine: Machine, options: ApplyOptions): Applied {
   }
   if (options.ipv6 === 'guard') {
     // Not a failure: where the kernel has no IPv6 there is no IPv6 traffic to guard.
-    if (machine.read('/proc/net/if_inet6') !== null) families.push(6);
+    if (addresses !== null) families.push(6);
     else notes.push({ code: 'no-ipv6', message: 'the kernel has no IPv6, so there are no rules for it', hint: '' });
   }
   const installed = findBackends(machine);
@@ -73,9 +76,9 @@ export function applyRules(machine: Machine, options: ApplyOptions): Applied {
 }
 
 /** Beside loopback: each of them is a way in. */
-function interfacesWithIpv6(machine: Machine): readonly string[] {
+function interfacesIn(ipv6: string): readonly string[] {
   // One line for each address: address, interface index, prefix length, scope, flags, interface name.
-  const lines = (machine.read('/proc/net/if_inet6') ?? '').split('\n').map((line) => line.trim().split(/\s+/));
+  const lines = ipv6.split('\n').map((line) => line.trim().split(/\s+/));
   return [...new Set(lines.flatMap(([, , , , , device]) => device ?? []).filter((device) => device !== 'lo'))];
 }
 
@@ -162,15 +165,15 @@ function removeFrom(backend: Backend): boolean {
 }
 
 function requireNetAdmin(machine: Machine): void {
-  const effective = /^CapEff:\s*([0-9a-f]+)$/m.exec(machine.read('/proc/self/status') ?? '')?.[1];
-  if (effective === undefined) {
+  const effective = effectiveCapabilities(machine);
+  if (effective === null) {
     throw new RedirectError(
       'not-linux',
       'this is not Linux',
       'rules are set inside the Linux container or host that runs the pod',
     );
   }
-  if ((BigInt(`0x${effective}`) >> CAP_NET_ADMIN) % 2n === 0n) {
+  if ((effective >> CAP_NET_ADMIN) % 2n === 0n) {
     throw new RedirectError(
       'no-net-admin',
       'the capability NET_ADMIN is missing',

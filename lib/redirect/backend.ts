@@ -1,39 +1,36 @@
 import type { Complaint } from '../errors/complaint.ts';
 import type { FaultCode } from '../errors/faults.ts';
 import type { Family } from './exemptions.ts';
+import { legacyTables } from './kernel.ts';
 import type { Finished, Machine } from './machine.ts';
+import { RedirectError } from './redirect-error.ts';
 import { type OwnRules, ownRulesIn } from './rules.ts';
 
 /** The two interfaces of the kernel to which iptables has been written; a host usually has the programs of both. */
 export type BackendName = 'nft' | 'legacy';
-
-/** A program refused. `message` says which and why; `hint` is the remedy, empty where none is known. */
-export class RedirectError extends Error implements Complaint {
-  readonly code: FaultCode;
-  readonly hint: string;
-  constructor(code: FaultCode, message: string, hint: string) {
-    super(message);
-    this.code = code;
-    this.name = 'RedirectError';
-    this.hint = hint;
-  }
-}
 
 /** One pair of programs, save and restore, for each family. */
 export class Backend {
   readonly name: BackendName;
   readonly #machine: Machine;
   readonly #infix: string;
+  readonly #mayHold: ReadonlySet<Family>;
 
   private constructor(machine: Machine, name: BackendName, infix: string) {
     this.#machine = machine;
     this.name = name;
     this.#infix = infix;
+    const families: readonly Family[] = [4, 6];
+    this.#mayHold = new Set(
+      families.filter((family) => name === 'nft' || legacyTables(machine, family).includes('nat')),
+    );
   }
 
   /**
    * The programs of that name, or the unnamed ones where these are of the same kind; null where neither is installed.
    * Before iptables 1.8 there was one kind only, and `--version` did not say which.
+   *
+   * @throws RedirectError where it cannot be known whether there are rules of that kind.
    */
   static find(machine: Machine, name: BackendName): Backend | null {
     const version = (infix: string): Finished => machine.run(`iptables${infix}-restore`, ['--version'], '');
@@ -60,13 +57,11 @@ export class Backend {
   }
 
   /**
-   * Whether there can be rules at all. To ask the legacy programs is to load their modules and to hook them into this
-   * network for good, so the kernel's own list is read first.
+   * Whether there could be rules at all when it was found. To ask the legacy programs is to load their modules and to
+   * hook them into this network for good, so the kernel's own list is read first.
    */
   mayHoldRules(family: Family): boolean {
-    if (this.name === 'nft') return true;
-    const tables = this.#machine.read(`/proc/net/${family === 4 ? 'ip' : 'ip6'}_tables_names`) ?? '';
-    return tables.split('\n').includes('nat');
+    return this.#mayHold.has(family);
   }
 
   #program(family: Family, verb: 'save' | 'restore'): string {

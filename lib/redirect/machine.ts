@@ -11,9 +11,14 @@ export interface Finished {
 /** The machine, as far as rules concern it; replaced in tests. */
 export interface Machine {
   run(command: string, args: readonly string[], input: string): Finished;
-  /** The file's text; null where it is not there. */
-  read(path: string): string | null;
+  read(path: string): FileRead;
 }
+
+/** A file that is not there is an answer of the kernel's; one that cannot be read is none. */
+export type FileRead =
+  | { readonly kind: 'text'; readonly text: string }
+  | { readonly kind: 'absent' }
+  | { readonly kind: 'failed'; readonly reason: string };
 
 /** Longer than a restore waits for another user of the lock. */
 const longestRunMs = 30_000;
@@ -35,9 +40,10 @@ export const thisMachine: Machine = {
   },
   read: (path) => {
     try {
-      return readFileSync(path, 'utf8');
-    } catch {
-      return null;
+      return { kind: 'text', text: readFileSync(path, 'utf8') };
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      return code === 'ENOENT' ? { kind: 'absent' } : { kind: 'failed', reason: code ?? message };
     }
   },
 };

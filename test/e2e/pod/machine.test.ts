@@ -49,8 +49,13 @@ async function follow(t: Test, { machine }: Setting, script: string): Promise<st
   return done.stdout;
 }
 
-async function ask({ net }: Setting, from: 'client' | 'outsider', port: number): Promise<number> {
-  return (await curl(net[from], at(address.pod, port))).status;
+async function ask(
+  { net }: Setting,
+  from: 'client' | 'outsider',
+  port: number,
+  host: string = address.pod,
+): Promise<number> {
+  return (await curl(net[from], at(host, port))).status;
 }
 
 async function shown({ machine }: Setting, unit: string, property: string): Promise<string> {
@@ -154,6 +159,7 @@ async function redirects(t: Test, setting: Setting): Promise<void> {
   t.equal(await ask(setting, 'client', 3000), 200);
   t.equal(await ask(setting, 'outsider', 3000), 403);
   t.equal(await ask(setting, 'client', 9100), 403);
+  t.equal(await ask(setting, 'outsider', 3000, address.pod6), 403, 'IPv6 is guarded, too');
   t.equal(await ask(setting, 'outsider', 22), 200, 'SSH is left alone');
   await follow(t, setting, second);
   t.equal(await ask(setting, 'client', 9100), 0, 'left alone by the new flags, and nobody listens there');

@@ -1,8 +1,9 @@
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { runToEnd } from '../../support/children.ts';
 import { createNamespace } from '../../support/namespace.ts';
 import { podNetworkUnavailable } from '../../support/pod-network.ts';
-import { sallyportCommand } from '../../support/sallyport.ts';
+import { checkout, sallyportCommand } from '../../support/sallyport.ts';
 
 // `sallyport iptables` with the real programs and the real kernel, each time in a namespace of its own.
 
@@ -142,6 +143,39 @@ async function unguardedFamily(t: Test): Promise<void> {
   t.match(await iptables('--apply', '--ipv6'), { code: 0, stderr: '' });
 }
 
+/** As under the units for systemd (ProcSubset=pid), where there is no /proc/net. */
+async function processesAlone(t: Test): Promise<void> {
+  const { run, saved } = await rulesIn(t);
+  await run('ip', 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'name', 'eth1');
+  await run('ip', 'link', 'set', 'eth0', 'up');
+  await run('ip', 'addr', 'add', 'fd00::7/64', 'dev', 'eth0', 'nodad');
+  const mounted = 'mount -t proc -o subset=pid proc /proc && exec "$@"';
+  const under = (...command: readonly string[]): ReturnType<typeof runToEnd> =>
+    run('unshare', '--mount', 'sh', '-c', mounted, 'sh', ...command);
+  t.match(await under('ls', '/proc/net'), { code: 2 }, 'there is no /proc/net');
+  const iptables = (...args: readonly string[]): ReturnType<typeof runToEnd> =>
+    under(sallyportCommand, 'iptables', ...args);
+
+  t.match(await iptables('--apply'), { code: 1, stdout: '', stderr: /eth0 can be reached over IPv6/ });
+  for (const kind of ['nft', 'legacy']) {
+    const done = await iptables('--apply', '--ipv6', '--backend', kind);
+    t.match(done, { code: 0, stdout: `rules in force (ipv4 and ipv6, ${kind})\n`, stderr: '' });
+    t.match(await run(`ip6tables-${kind}-save`, '-t', 'nat'), { stdout: /--to-ports 4143/ });
+  }
+  t.match(await iptables('--apply', '--remove'), { code: 0, stdout: 'rules removed (legacy)\n' });
+  for (const kind of ['nft', 'legacy']) t.notMatch(await saved(kind), /SALLYPORT/, `${kind}: none is left`);
+
+  // The proxy's own unit hides it, too.
+  await run('ip', 'addr', 'add', '10.42.0.7/24', 'dev', 'eth0');
+  await run('ip', 'link', 'set', 'eth1', 'up');
+  for (const gateway of ['10.42.0.1', 'fd00::1']) {
+    t.match(await run('ip', 'route', 'add', 'default', 'via', gateway), { code: 0 });
+  }
+  const host = `import { thisHost } from '${join(checkout, 'lib/config/host.ts')}'; console.log(thisHost.gateways().join());`;
+  const gateways = await under(process.execPath, '--input-type=module', '--eval', host);
+  t.match(gateways, { code: 0, stdout: '10.42.0.1,fd00:0000:0000:0000:0000:0000:0000:0001\n' }, 'default gateways');
+}
+
 if (unavailable) {
   t.plan(0, unavailable);
 } else {
@@ -151,5 +185,6 @@ if (unavailable) {
   }
   await t.test('from legacy to nft', { timeout: 840_000 }, switched);
   await t.test('with less than NET_ADMIN', { timeout: 840_000 }, unprivileged);
+  await t.test('a /proc of processes alone', { timeout: 840_000 }, processesAlone);
   await t.test('a family without rules', { timeout: 840_000 }, unguardedFamily);
 }

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { applyRules, removeRules } from '../../../lib/redirect/apply.ts';
-import { RedirectError } from '../../../lib/redirect/backend.ts';
 import type { Family } from '../../../lib/redirect/exemptions.ts';
+import { RedirectError } from '../../../lib/redirect/redirect-error.ts';
 import { nothing, type OwnRules, redirectRules, restoreInput } from '../../../lib/redirect/rules.ts';
 import { bothKinds, FakeMachine, type FakeMachineOptions, FakeTable } from './fake-machine.ts';
 
@@ -83,7 +83,7 @@ t.test('rules of the other kind go when a kind is asked for', async (t) => {
 });
 
 t.test('without IPv6', async (t) => {
-  const none = new FakeMachine({ files: { '/proc/net/if_inet6': null } });
+  const none = new FakeMachine({ files: { '/proc/self/net/if_inet6': null } });
   t.match(
     applyRules(none, choice),
     { families: [4], notes: [{ code: 'no-ipv6', message: /no IPv6/ }] },
@@ -104,7 +104,7 @@ t.test('without IPv6', async (t) => {
     ],
   ];
   for (const [addresses, ipv6, want] of rows) {
-    const machine = new FakeMachine({ files: { '/proc/net/if_inet6': addresses } });
+    const machine = new FakeMachine({ files: { '/proc/self/net/if_inet6': addresses } });
     const apply = (): object => applyRules(machine, { ...choice, ipv6 });
     if (want instanceof RegExp) {
       t.throws(apply, { message: want, hint: /--ipv6.*--ipv4-only/ }, `${ipv6}: ${addresses}`);
@@ -113,6 +113,32 @@ t.test('without IPv6', async (t) => {
       t.match(apply(), want, `${ipv6}: ${addresses}`);
     }
     t.notOk(machine.asked.includes('ip6tables-nft-restore'));
+  }
+});
+
+t.test('a kernel that does not tell', async (t) => {
+  const unreadable = { fails: 'EACCES' } as const;
+  const net = '/proc/self/net';
+  const hidden = { [`${net}/dev`]: null, [`${net}/if_inet6`]: null, [`${net}/ip_tables_names`]: null };
+  const rows: [name: string, files: NonNullable<FakeMachineOptions['files']>, message: RegExp][] = [
+    ['IPv6', { [`${net}/if_inet6`]: unreadable }, /^\/proc\/self\/net\/if_inet6 cannot be read: EACCES$/],
+    ['the network', hidden, /^\/proc\/self\/net is not there$/],
+    ['the network', { ...hidden, [`${net}/dev`]: unreadable }, /net\/dev cannot be read/],
+    ['legacy tables', { [`${net}/ip_tables_names`]: unreadable }, /ip_tables_names cannot be read/],
+    ['legacy tables of IPv6', { [`${net}/ip6_tables_names`]: unreadable }, /ip6_tables_names cannot be read/],
+    ['its own process', { '/proc/self/status': unreadable }, /status cannot be read/],
+  ];
+  for (const [name, files, message] of rows) {
+    const error = { name: 'RedirectError', code: 'unreadable-proc', message, hint: /mount a \/proc/ };
+    for (const ipv6 of ['guard', 'refuse', 'leave open'] as const) {
+      for (const backend of [undefined, 'nft', 'legacy'] as const) {
+        const machine = new FakeMachine({ files });
+        t.throws(() => applyRules(machine, { ...choice, backend, ipv6 }), error, `${name}: ${ipv6}, ${backend}`);
+        t.same(machine.asked, [], 'nothing was touched');
+      }
+    }
+    if (name === 'IPv6') continue;
+    t.throws(() => removeRules(new FakeMachine({ files }), undefined), error, `${name}: removal`);
   }
 });
 

@@ -1,4 +1,4 @@
-import type { Finished, Machine } from '../../../lib/redirect/machine.ts';
+import type { FileRead, Finished, Machine } from '../../../lib/redirect/machine.ts';
 
 /** A nat table that understands what `iptables-restore --noflush` is given here, and refuses all else. */
 export class FakeTable {
@@ -65,7 +65,8 @@ export interface FakeMachineOptions {
   readonly installed?: Readonly<Record<string, string>>;
   /** What a program answers instead of working: standard error, by `${program}`. */
   readonly refuse?: Readonly<Record<string, string>>;
-  readonly files?: Readonly<Record<string, string | null>>;
+  /** Null: not there. An error code such as `EACCES`, in an object: there, and not to be read. */
+  readonly files?: Readonly<Record<string, string | null | { readonly fails: string }>>;
 }
 
 export const bothKinds: Readonly<Record<'-nft' | '-legacy' | '', string>> = {
@@ -105,17 +106,20 @@ export class FakeMachine implements Machine {
     return fault === null ? { status: 0, stdout: '', stderr: '' } : { status: 2, stdout: '', stderr: fault };
   }
 
-  read(path: string): string | null {
-    const files: Readonly<Record<string, string | null>> = {
+  read(path: string): FileRead {
+    const files: NonNullable<FakeMachineOptions['files']> = {
       '/proc/self/status': 'Name:\tnode\nCapEff:\t0000000000001000\n',
-      '/proc/net/if_inet6': '',
+      '/proc/self/net/dev': 'Inter-|   Receive\n',
+      '/proc/self/net/if_inet6': '',
       ...this.#options.files,
     };
     const given = files[path];
-    if (given !== undefined) return given;
-    const [, six] = /^\/proc\/net\/ip(6)?_tables_names$/.exec(path) ?? [];
+    if (given === null) return { kind: 'absent' };
+    if (typeof given === 'object') return { kind: 'failed', reason: given.fails };
+    if (given !== undefined) return { kind: 'text', text: given };
+    const [, six] = /^\/proc\/self\/net\/ip(6)?_tables_names$/.exec(path) ?? [];
     // The kernel lists a legacy table once a program has asked for it.
     const program = six === undefined ? 'iptables-legacy' : 'ip6tables-legacy';
-    return this.tables.has(program) ? 'nat\n' : null;
+    return this.tables.has(program) ? { kind: 'text', text: 'nat\n' } : { kind: 'absent' };
   }
 }
