@@ -133,10 +133,12 @@ function ownIn(backend: Backend, family: Family): OwnRules {
 }
 
 function transition(backend: Backend, families: readonly Family[], wanted: (family: Family) => OwnRules): boolean {
-  const steps = families.map((family) => {
-    const before = backend.ownRules(family);
-    return { family, before, after: wanted(family) };
-  });
+  const steps = ([4, 6] as const).map((family) =>
+    families.includes(family)
+      ? { family, before: backend.ownRules(family), after: wanted(family) }
+      : // Rules that an earlier command has set for a family that is no longer guarded would lead nowhere.
+        { family, before: ownIn(backend, family), after: nothing },
+  );
   const done: typeof steps = [];
   for (const step of steps) {
     const input = restoreInput(step.before, step.after);

@@ -141,6 +141,10 @@ async function unguardedFamily(t: Test): Promise<void> {
   t.match(await iptables('--apply', '--remove'), { code: 0, stdout: /no rules of ours/ }, 'nothing was touched');
   t.match(await iptables('--apply', '--ipv4-only'), { code: 0, stderr: fact }, 'asked for');
   t.match(await iptables('--apply', '--ipv6'), { code: 0, stderr: '' });
+  t.match(await run('ip6tables-nft-save', '-t', 'nat'), { stdout: /SALLYPORT/ });
+  t.match(await iptables('--apply', '--ipv4-only'), { code: 0, stdout: 'rules in force (ipv4, nft)\n', stderr: fact });
+  t.notMatch((await run('ip6tables-nft-save', '-t', 'nat')).stdout, /SALLYPORT/, 'none that nobody has asked for');
+  t.match(await run('iptables-nft-save', '-t', 'nat'), { stdout: /SALLYPORT/ });
 }
 
 /** As under the units for systemd (ProcSubset=pid), where there is no /proc/net. */

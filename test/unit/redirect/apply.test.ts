@@ -142,6 +142,19 @@ t.test('a kernel that does not tell', async (t) => {
   }
 });
 
+t.test('rules of a family that is no longer guarded go', async (t) => {
+  for (const backend of ['nft', 'legacy'] as const) {
+    const machine = new FakeMachine();
+    applyRules(machine, { ...choice, backend });
+    for (const ipv6 of ['leave open', 'refuse'] as const) {
+      const changed = ipv6 === 'leave open';
+      t.match(applyRules(machine, { ...choice, ipv6 }), { backend, changed, families: [4] }, `${backend}: ${ipv6}`);
+      t.equal(machine.table(`ip6tables-${backend}`).save(), new FakeTable().save(), 'IPv6 has none');
+      t.not(machine.table(`iptables-${backend}`).save(), new FakeTable().save(), 'IPv4 has its own');
+    }
+  }
+});
+
 t.test('removal', async (t) => {
   const machine = new FakeMachine();
   t.match(removeRules(machine, undefined), { changed: false, backend: null });
