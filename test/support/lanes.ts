@@ -12,7 +12,8 @@ import { type Listener, listen } from '../../lib/proxy/accept/listener.ts';
 import { type ConnectionServices, serveConnection } from '../../lib/proxy/connection.ts';
 import { BufferBudget } from '../../lib/proxy/fairness/buffer-budget.ts';
 import { LiveConnections } from '../../lib/proxy/fairness/live-connections.ts';
-import { type HttpConnection, RequestPipeline } from '../../lib/proxy/http/request-pipeline.ts';
+import type { Application } from '../../lib/proxy/http/application.ts';
+import { type Destination, type HttpConnection, RequestPipeline } from '../../lib/proxy/http/request-pipeline.ts';
 import type { Http1Engine } from '../../lib/proxy/http1/engine.ts';
 import { FastLane } from '../../lib/proxy/http1/fast/lane.ts';
 import { LibraryLane } from '../../lib/proxy/http1/library/lane.ts';
@@ -75,6 +76,8 @@ export interface LaneOptions {
   readonly http2Engine?: Engine;
   readonly app: number;
   readonly appHost?: string;
+  /** Inside this process, in place of the app. */
+  readonly application?: Application;
   readonly protocol?: PortProtocol;
   readonly tls?: TlsTermination;
   readonly headerChanges?: HeaderChanges;
@@ -228,13 +231,15 @@ class Arrivals {
   }
 }
 
-function serve(services: ConnectionServices, incoming: Incoming, { app, appHost = '127.0.0.1' }: LaneOptions): void {
+function serve(services: ConnectionServices, incoming: Incoming, options: LaneOptions): void {
+  const { app, appHost = '127.0.0.1', application } = options;
   const client = peerOf(incoming);
   if (client === null) {
     incoming.destroy();
     return;
   }
-  const destination = { kind: 'app', endpoint: { host: appHost, port: app } } as const;
+  const endpoint = { host: appHost, port: app };
+  const destination: Destination = application ? { kind: 'in-process', application } : { kind: 'app', endpoint };
   serveConnection(services, incoming, client, { targetIp: '127.0.0.1', policyPort: 8080, destination });
 }
 

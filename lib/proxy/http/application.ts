@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream';
 import { CodedError } from '../../errors/coded-error.ts';
 import type { IpAddress } from '../../ip.ts';
 import type { HeaderList } from '../../request-fields.ts';
+import { internalFault } from '../guard.ts';
 import type { Admitted } from './admitted.ts';
 import type { Exchange } from './exchange.ts';
 
@@ -34,6 +35,9 @@ export interface Application {
   handle(request: ApplicationRequest, admitted: Admitted): Promise<ApplicationResponse>;
 }
 
+/** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
+const internalError = 2;
+
 /** @param readBody reads the request's content, all of it. */
 export function serveApplication(
   admitted: Admitted,
@@ -45,6 +49,8 @@ export function serveApplication(
 ): void {
   const { scope } = admitted;
   let aborted: (() => void) | null = null;
+  // Nobody waits for what the application still says: its client is gone, or has another response.
+  let over = false;
   const request: ApplicationRequest = {
     method: exchange.method,
     path: exchange.path,
@@ -59,35 +65,42 @@ export function serveApplication(
     },
   };
   const clientGone = (): void => {
+    over = true;
     scope.responseEnded(null, '');
     aborted?.();
   };
   exchange.onAborted = clientGone;
-  application.handle(request, admitted).then(
-    (response) => {
-      if (exchange.aborted) return;
-      const body = typeof response.body === 'string' ? Buffer.from(response.body) : response.body;
-      const headers = response.headers.flat();
-      // RFC 9110 8.6: no length where there can be no content.
-      if (response.status !== 204) headers.push('content-length', String(body.length));
-      scope.requestEnded();
-      scope.responseHead(response.status);
-      const hasBody = body.length > 0 && exchange.method !== 'HEAD';
-      exchange.respond(response.status, '', headers, hasBody);
-      if (hasBody) {
-        scope.responseFrame(body.length);
-        exchange.write(body);
-      }
-      exchange.end([]);
-      scope.responseEnded(null, '');
-    },
-    (error: unknown) => {
-      if (exchange.aborted) return;
-      const isKnown = error instanceof CodedError;
-      failed(isKnown ? error : new CodedError('ERR_SALLYPORT_UNEXPECTED', 'application failed', { cause: error }));
+  const respond = (response: ApplicationResponse): void => {
+    if (over) return;
+    const body = typeof response.body === 'string' ? Buffer.from(response.body) : response.body;
+    const headers = response.headers.flat();
+    // RFC 9110 8.6: no length where there can be no content.
+    if (response.status !== 204) headers.push('content-length', String(body.length));
+    scope.requestEnded();
+    scope.responseHead(response.status);
+    const hasBody = body.length > 0 && exchange.method !== 'HEAD';
+    exchange.respond(response.status, '', headers, hasBody);
+    if (hasBody) {
+      scope.responseFrame(body.length);
+      exchange.write(body);
+    }
+    exchange.end([]);
+    scope.responseEnded(null, '');
+  };
+  const refuse = (error: unknown): void => {
+    if (over) return;
+    const isKnown = error instanceof CodedError;
+    failed(isKnown ? error : new CodedError('ERR_SALLYPORT_UNEXPECTED', 'application failed', { cause: error }));
+    scope.responseEnded(null, 'unclassified');
+  };
+  const ends = { destroy: () => exchange.abort(internalError) };
+  application
+    .handle(request, admitted)
+    .then(respond, refuse)
+    .catch((error: unknown) => {
       scope.responseEnded(null, 'unclassified');
-    },
-  );
+      internalFault('an application of ours', ends, error);
+    });
 }
 
 /** All of a stream. */

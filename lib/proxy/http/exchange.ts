@@ -36,7 +36,6 @@ export interface Exchange extends Request {
   readonly connection: ConnectionFacts;
   /** Called at most once, when the client is gone before request and response have both ended. */
   onAborted: (() => void) | null;
-  readonly aborted: boolean;
   respond(status: number, statusText: string, headers: HeaderList, hasBody: boolean): void;
   /** False when the client is slow: wait for `onDrain`. */
   write(chunk: Buffer): boolean;

@@ -54,7 +54,6 @@ export class ClientStream extends Stream implements Exchange {
   /** Its session has counted it. */
   readonly headBytes = 0;
   #response: 'awaited' | 'begun' | 'ends in trailers' = 'awaited';
-  aborted = false;
   relay: RequestRelay | null = null;
   /** Null until it is permitted. */
   admitted: Admitted | null = null;
@@ -228,7 +227,6 @@ export class ClientStream extends Stream implements Exchange {
     if (this.closed || this.localEnded) return false;
     const { relay, admitted } = this;
     this.relay = null;
-    this.aborted = true;
     if (!this.responded && admitted !== null) {
       this.#home.pipeline.fail(this.#home.connection, admitted, this, failures.requestTimeout);
     } else if (this.waits) {
@@ -239,6 +237,8 @@ export class ClientStream extends Stream implements Exchange {
     }
     admitted?.scope.responseEnded(null, 'unclassified');
     relay?.clientGone();
+    this.onAborted?.();
+    this.onAborted = null;
     return true;
   }
 
@@ -298,7 +298,6 @@ export class ClientStream extends Stream implements Exchange {
   }
 
   override broken(_code: number): void {
-    this.aborted = true;
     const { relay } = this;
     this.relay = null;
     relay?.clientGone();
