@@ -1,6 +1,7 @@
 import http from 'node:http';
 import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
+import { CodedError } from '../../../errors/coded-error.ts';
 import { guarded } from '../../guard.ts';
 import { without } from '../../http/headers.ts';
 import { otherSideClosed } from './undici-pool.ts';
@@ -31,9 +32,22 @@ export function asteriskSender(agent: http.Agent): Pick<Dispatcher, 'dispatch'> 
           return received?.rawTrailers ?? null;
         },
       } as unknown as Dispatcher.DispatchController;
-      const failed = guarded('OPTIONS *, failed', ends, (error: Error) => handler.onResponseError?.(controller, error));
+      // `OPTIONS *` asks for no switch of protocols.
+      const switched = (): CodedError =>
+        new CodedError('ERR_SALLYPORT_BAD_RESPONSE', 'the application switched protocols');
+      let hasFailed = false;
+      const failed = guarded('OPTIONS *, failed', ends, (error: Error) => {
+        hasFailed = true;
+        handler.onResponseError?.(controller, error);
+      });
       const responded = (response: http.IncomingMessage): void => {
         received = response;
+        // Without `Upgrade` Node takes a 101 for a response like any other.
+        if (response.statusCode === 101) {
+          failed(switched());
+          request.destroy();
+          return;
+        }
         handler.onResponseStart?.(controller, response.statusCode ?? 0, {}, response.statusMessage ?? '');
         response.on(
           'data',
@@ -46,6 +60,10 @@ export function asteriskSender(agent: http.Agent): Pick<Dispatcher, 'dispatch'> 
         response.once('close', guarded('OPTIONS *, ended', ends, ended));
       };
       request.on('error', failed);
+      // With `Upgrade` it ends the connection and says no more.
+      request.once('close', () => {
+        if (received === null && !hasFailed) failed(switched());
+      });
       request.once('response', guarded('OPTIONS *, response', ends, responded));
       handler.onRequestStart?.(controller, null);
       if (content === null) request.end();

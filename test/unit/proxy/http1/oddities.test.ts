@@ -183,6 +183,22 @@ const scenarios: Scenario[] = [
       await until('all to be counted out', () => lane.counts.ended === 3);
     },
   },
+  {
+    name: 'an app that switches protocols on OPTIONS * has sent an invalid response',
+    run: async (t, engine) => {
+      for (const fields of ['Connection: Upgrade\r\nUpgrade: chat/1\r\n', 'Connection: Upgrade\r\n', '']) {
+        const answer = `HTTP/1.1 101 Switching Protocols\r\n${fields}\r\n`;
+        const { open, app, lane } = await stage(t, engine, { answer: (_request, { socket }) => socket.write(answer) });
+        const client = await open();
+        client.send(latin1('OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n'));
+        const [response] = await client.responses(['OPTIONS']);
+        t.equal(response?.status, 502, fields || 'no field');
+        await until('it to be counted out', () => lane.counts.started === 1 && lane.counts.ended === 1);
+        t.same(lane.counts.httpErrors, ['i/o']);
+        await until('the connection to the app to be over', () => app.sockets.every(({ closed }) => closed));
+      }
+    },
+  },
 ];
 
 await runScenarios(t, scenarios);
