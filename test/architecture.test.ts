@@ -684,7 +684,7 @@ const steps: readonly Step[] = [
       // The one that waits; and behind the last response to a client that has said it sends no more.
       'lib/proxy/last-bytes.ts': 2,
       // After nothing that anybody would read: an idle connection, a client that has ended its side or said it sends no more.
-      'lib/proxy/http1/fast/client-connection.ts': 5,
+      'lib/proxy/http1/fast/client-connection.ts': 4,
       'lib/proxy/recognize.ts': 1,
       'lib/proxy/http2/client/client-session.ts': 1,
       // The head of a response from the app that is the last one; its end is `finished`.

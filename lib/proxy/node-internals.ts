@@ -71,12 +71,23 @@ export function endBy(socket: net.Socket, end: () => void): void {
   socket.destroySoon = end;
 }
 
-/** Takes a socket away from the HTTP server that was given it; what it yields feeds the server's parser. */
-export function takeFeed(socket: net.Socket): (piece: Buffer) => void {
-  const [feed] = socket.listeners('data') as ((piece: Buffer) => void)[];
-  if (feed === undefined) throw missing("the http.Server's listener for data", 'HTTP/1 beyond the plain');
-  socket.removeListener('data', feed);
-  return feed.bind(socket);
+/** What a parser of an HTTP server is fed through. */
+export interface Feed {
+  data(piece: Buffer): void;
+  end(): void;
+}
+
+/** Takes a socket away from the HTTP server that has just been given it; what it yields feeds the server's parser. */
+export function takeFeed(socket: net.Socket): Feed {
+  const [data] = socket.listeners('data') as ((piece: Buffer) => void)[];
+  // Others, Node's own stream among them, have listened for the end before.
+  const end = socket.listeners('end').at(-1) as (() => void) | undefined;
+  if (data === undefined || end === undefined) {
+    throw missing("the http.Server's listener for data, or the one for the end", 'HTTP/1 beyond the plain');
+  }
+  socket.removeListener('data', data);
+  socket.removeListener('end', end);
+  return { data: data.bind(socket), end: end.bind(socket) };
 }
 
 /** What of a running proxy's business depends on its configuration. */

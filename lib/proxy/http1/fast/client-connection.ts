@@ -235,9 +235,8 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
       }
       taken++;
       if (typeof at === 'string') {
-        if (this.#clientEnded) return;
         if (at === 'not-plain') this.#handOver();
-        else if (this.#state.kind === 'idle') this.#wait(inHead);
+        else if (this.#state.kind === 'idle' && !this.#clientEnded) this.#wait(inHead);
         return;
       }
       const request = this.#unread.read(at);
@@ -265,9 +264,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   /** Not plain: everything from this request on is the library lane's. */
   #handOver(): void {
     this.#state = over;
-    // Nothing can be put back on a stream that is over.
-    if (this.#clientEnded) this.socket.destroySoon();
-    else this.#lane.handOver(this.connection, this.#stream, this.#letGo());
+    this.#lane.handOver(this.connection, this.#stream, this.#letGo());
   }
 
   /** The socket is somebody else's from now on; so is what is unread. */

@@ -28,6 +28,8 @@ export class LibraryConnection implements FedConnection, Occupant {
   lateHead: Expirable | null = null;
   /** Null before it begins, and for good once a request to switch protocols has come. */
   feed: SlicedFeed | null = null;
+  /** What waits for the start outside of the socket. */
+  bytesToCome = 0;
   readonly #pipeline: RequestPipeline;
   readonly #overflow: (connection: LibraryConnection) => void;
 
@@ -67,7 +69,7 @@ export class LibraryConnection implements FedConnection, Occupant {
 
   /** What Node's parser has taken besides is not to be seen; it is no more than a head. */
   get heldBytes(): number {
-    return this.feed?.heldBytes ?? 0;
+    return this.feed?.heldBytes ?? this.bytesToCome;
   }
 
   get isTunnel(): boolean {

@@ -117,12 +117,17 @@ export class LibraryLane implements Http1Engine {
     socket.setDefaultEncoding('latin1');
     socket.once('end', () => socket.setTimeout(halfOpenMs, () => socket.destroy()));
     // Paused until then. Node's server makes a parser for each: those that come at once begin in turns.
-    putBack(socket, bytes);
+    // Nothing can be put back on a stream that is over.
+    const apart = socket.readableEnded ? bytes : nothing;
+    served.bytesToCome = apart.length;
+    if (!socket.readableEnded) putBack(socket, bytes);
     const begin = (): void => {
       if (socket.destroyed) return;
       this.#server.emit('connection', socket);
       served.feed = new SlicedFeed(socket, served);
-      socket.resume();
+      served.bytesToCome = 0;
+      if (socket.readableEnded) served.feed.takeLast(apart);
+      else socket.resume();
     };
     const asker = sourceOf(connection.facts.client.ip);
     starts.begin(asker, () => this.#entry(socket, begin));

@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
 import { longRead, type PutOff, turn } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
-import { takeFeed } from '../../node-internals.ts';
+import { type Feed, takeFeed } from '../../node-internals.ts';
+import { halfOpenMs } from '../limits.ts';
 import { Unread } from '../unread.ts';
 
 /** Bytes that Node's parser gets at once when they may be heads: it hands over all requests among them in one go. */
@@ -30,10 +31,12 @@ export interface FedConnection {
 export class SlicedFeed {
   readonly #socket: Socket;
   readonly #connection: FedConnection;
-  readonly #feed: (piece: Buffer) => void;
+  readonly #feed: Feed;
   readonly #unread = new Unread();
   #pieceBytes = leastPiece;
   #resting: PutOff | null = null;
+  /** The client sends nothing more, which the parser is told behind all that has come. */
+  #hasEnded = false;
 
   /** Once the server has been given the socket; nothing of it has been read since. */
   constructor(socket: Socket, connection: FedConnection) {
@@ -41,6 +44,7 @@ export class SlicedFeed {
     this.#connection = connection;
     this.#feed = takeFeed(socket);
     socket.on('data', this.#onData);
+    socket.once('end', this.#onEnd);
     socket.once('close', () => this.stop());
   }
 
@@ -50,6 +54,18 @@ export class SlicedFeed {
     if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
     else this.#pump();
   };
+
+  /** No pause holds it back, so bytes may still be unread. */
+  readonly #onEnd = (): void => {
+    this.#hasEnded = true;
+    this.#finish();
+  };
+
+  /** The last of the connection, whose end somebody else has seen. */
+  takeLast(bytes: Buffer): void {
+    this.#hasEnded = true;
+    this.#onData(bytes);
+  }
 
   get heldBytes(): number {
     return this.#unread.length;
@@ -70,6 +86,8 @@ export class SlicedFeed {
   /** Feeds no more; yields what has not been fed. */
   stop(): Buffer {
     this.#socket.removeListener('data', this.#onData);
+    this.#socket.removeListener('end', this.#onEnd);
+    this.#hasEnded = false;
     if (this.#resting !== null) this.#resting.run = null;
     this.#resting = null;
     const { bytes } = this.#unread;
@@ -103,7 +121,7 @@ export class SlicedFeed {
       const before = connection.handedOver;
       const piece = this.#unread.bytes.subarray(0, this.#pieceBytes);
       this.#unread.keep(piece.length);
-      this.#feed(piece);
+      this.#feed.data(piece);
       if (this.#isTaken || !connection.fed(piece.length)) return;
       if (connection.handedOver === before) {
         this.#pieceBytes = Math.min(mostPiece, 2 * this.#pieceBytes);
@@ -117,5 +135,14 @@ export class SlicedFeed {
     }
     if (this.#socket.isPaused() && !connection.isWaiting && !connection.isBlocked) this.#socket.resume();
     connection.fedAll();
+    this.#finish();
+  }
+
+  #finish(): void {
+    if (!this.#hasEnded || this.#unread.length > 0 || this.#resting !== null || this.#isTaken) return;
+    this.#hasEnded = false;
+    // Node sets its own timeout between requests, and takes it back with the next.
+    this.#socket.setTimeout(halfOpenMs);
+    this.#feed.end();
   }
 }
