@@ -10,11 +10,14 @@ import { DataReader } from './lent-reads.ts';
  * identity of the client's own making, goes no further. Whatever the app says meanwhile proves nothing: it may be the
  * content of its answer.
  *
+ * @param early what the client has sent already; it may have ended since, and then nothing can be put back on its stream.
  * @param refused it was about to become a request; nothing more is carried.
  */
-export function pipeGuarded(client: Duplex, app: Duplex, refused: () => void): void {
+export function pipeGuarded(client: Duplex, app: Duplex, early: Buffer, refused: () => void): void {
   const guard = new TunnelGuard(new Opening());
+  let isOver = false;
   const stop = (): void => {
+    isOver = true;
     client.off('data', receive).off('end', end);
     app.off('drain', resume);
   };
@@ -43,4 +46,6 @@ export function pipeGuarded(client: Duplex, app: Duplex, refused: () => void): v
   const resume = (): void => void client.resume();
   client.on('data', receive).on('end', end);
   app.on('drain', resume);
+  if (early.length > 0) receive(early);
+  if (client.readableEnded && !isOver) end();
 }

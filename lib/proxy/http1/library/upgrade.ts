@@ -31,6 +31,8 @@ export interface UpgradeRequest {
   readonly upgrade: string | null;
 }
 
+const nothing = Buffer.alloc(0);
+
 type Proxy = ReturnType<typeof createProxyServer<typeof IncomingMessage, typeof ServerResponse, Error>>;
 type OnBadRequest = (connection: HttpConnection, reason: string) => void;
 
@@ -82,8 +84,8 @@ export class UpgradeForwarder {
   }
 
   #webSocket(admitted: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint, fields: HeaderList): void {
-    const { connection, exchange, socket, head } = upgrade;
-    const tunnel = new WebSocketTunnel(admitted, exchange, socket, fields);
+    const { connection, exchange, socket } = upgrade;
+    const tunnel = new WebSocketTunnel(admitted, upgrade, fields);
     const request = handshake();
     this.#webSockets.set(request, tunnel);
     const target = { protocol: 'http:', host: endpoint.host, port: endpoint.port };
@@ -99,7 +101,7 @@ export class UpgradeForwarder {
       admitted.scope.responseEnded(null, 'unclassified');
     };
     this.#proxy ??= this.#loadProxy();
-    this.#proxy.ws(request, socket as Socket, head, { target, agent }, guarded(entry, socket, failed));
+    this.#proxy.ws(request, socket as Socket, nothing, { target, agent }, guarded(entry, socket, failed));
     tunnel.begun();
   }
 
@@ -137,16 +139,16 @@ export class UpgradeForwarder {
       scope.responseHead(status);
       scope.responseEnded(null, '');
       exchange.switched(status, upgrade.upgrade, headers);
-      if (head.length > 0) socket.unshift(head);
       if (upgrade.upgrade === null) {
         tieEnds(socket, app);
         app.pipe(socket);
-        pipeGuarded(socket, app, () => {
+        pipeGuarded(socket, app, head, () => {
           this.#onBadRequest(connection, 'a request in a tunnel of CONNECT');
           resetOrDestroy(app);
           resetOrDestroy(socket);
         });
       } else {
+        if (head.length > 0) app.write(head);
         tie(socket, app);
       }
     };
@@ -185,6 +187,7 @@ class WebSocketTunnel {
   readonly #scope: RequestScope;
   readonly #exchange: Http1Exchange;
   readonly #socket: Duplex;
+  readonly #head: Buffer;
   readonly #fields: HeaderList;
   #outgoing: ClientRequest | null = null;
   /** The app has responded, so no refusal can be sent any more. */
@@ -192,10 +195,11 @@ class WebSocketTunnel {
   /** The client is gone, or has its answer already. */
   isGivenUp = false;
 
-  constructor({ scope }: Admitted, exchange: Http1Exchange, socket: Duplex, fields: HeaderList) {
+  constructor({ scope }: Admitted, { exchange, socket, head }: UpgradeRequest, fields: HeaderList) {
     this.#scope = scope;
     this.#exchange = exchange;
     this.#socket = socket;
+    this.#head = head;
     this.#fields = fields;
   }
 
@@ -225,6 +229,8 @@ class WebSocketTunnel {
       this.#scope.responseHead(101);
       this.#scope.responseEnded(null, '');
       this.#exchange.switchedElsewhere(101, response.rawHeaders);
+      // http-proxy would put it back on the client's stream, which may have ended, and pipes that only after this.
+      if (this.#head.length > 0) app.write(this.#head);
     };
     outgoing.once('upgrade', guarded(entry, this.#socket, agreed));
   }
