@@ -6,8 +6,8 @@
 export interface WorkloadRow {
   readonly name: string;
   readonly text: string;
-  /** A problem that inject is to warn of. */
-  readonly warns?: string;
+  /** The problems that inject is to warn of, as long as it redirects. */
+  readonly warns?: readonly string[];
 }
 
 const app = `      containers:
@@ -203,6 +203,7 @@ ${app}`),
             - {name: dns-tcp, containerPort: 53, protocol: TCP, hostPort: 53}
             - {name: sctp, containerPort: 4143, protocol: SCTP}
 `),
+    warns: ['unguarded-port', 'unguarded-port'],
   },
   {
     name: 'variables from everywhere',
@@ -231,7 +232,7 @@ ${app}`),
   },
   {
     name: 'privileges',
-    warns: 'may-unguard',
+    warns: ['may-unguard'],
     text: container('          securityContext: {privileged: true}\n'),
   },
 ];
