@@ -122,6 +122,7 @@ export class SlicedFeed {
       const piece = this.#unread.bytes.subarray(0, this.#pieceBytes);
       this.#unread.keep(piece.length);
       this.#feed.data(piece);
+      if (this.#hasEnded) this.#limitHalfOpen();
       if (this.#isTaken || !connection.fed(piece.length)) return;
       if (connection.handedOver === before) {
         this.#pieceBytes = Math.min(mostPiece, 2 * this.#pieceBytes);
@@ -141,8 +142,12 @@ export class SlicedFeed {
   #finish(): void {
     if (!this.#hasEnded || this.#unread.length > 0 || this.#resting !== null || this.#isTaken) return;
     this.#hasEnded = false;
-    // Node sets its own timeout between requests, and takes it back with the next.
-    this.#socket.setTimeout(halfOpenMs);
+    this.#limitHalfOpen();
     this.#feed.end();
+  }
+
+  /** Node sets its own timeout between requests, and takes it back with the next. */
+  #limitHalfOpen(): void {
+    this.#socket.setTimeout(halfOpenMs);
   }
 }
