@@ -253,7 +253,9 @@ class ToldFacts implements RequestFacts {
 
   header(name: string): readonly string[] {
     const { question, omits, salt } = this.#record;
-    const isTold = name === 'host' || Object.hasOwn(question.headers ?? {}, name) || !omits.includes('headers');
+    // Over HTTP/2 it is a field for rules only where the app gets HTTP/1, which the record does not say.
+    const isHost = name === 'host' && question.protocol === 'http1';
+    const isTold = isHost || Object.hasOwn(question.headers ?? {}, name) || !omits.includes('headers');
     if (!isTold) this.missing ??= `the header ${name}`;
     const values = this.#facts.header(name);
     return salt === null ? values : values.map((hash) => this.#unhashed(name, salt, hash));

@@ -2,6 +2,7 @@ import type { Client } from '../../client.ts';
 import { utf8Text } from '../../policy/bytes.ts';
 import { ParameterNames } from '../../policy/decide/asked-parameters.ts';
 import type { AskedOfRequests, RequestFacts } from '../../policy/decision.ts';
+import { originalProtocolHeader } from '../../request-fields.ts';
 import { clip } from '../../telemetry/decision-log.ts';
 
 /** A line as `explain --requests` takes it. */
@@ -36,7 +37,7 @@ export function questionOf(
   if (request === null) return about;
   const { method, path, query, host, carries } = request;
   const told = new ParameterNames(asked.flatMap((each) => each.query.names)).told(query);
-  const headers = { ...(carries === 'nothing' ? {} : carrying[carries]), ...lookedAt(request, asked) };
+  const headers = { ...(carries === 'nothing' ? {} : carrying[carries]), ...lookedAt(request, protocol, asked) };
   return {
     ...about,
     method: clip(method, maxText),
@@ -51,15 +52,18 @@ const withheld = '(withheld)';
 
 function lookedAt(
   request: RequestFacts,
+  protocol: AskedQuestion['protocol'],
   asked: readonly AskedOfRequests[],
 ): Readonly<Record<string, readonly string[]>> {
   const names = new Set(asked.flatMap((each) => each.headers));
-  names.delete('host');
+  // The question names it otherwise. Over HTTP/2 rules see it only where the app gets HTTP/1.
+  const isOriginal = names.delete('host') && protocol !== 'http1' && request.header('host').length > 0;
   const fields = [...names].map((name) => {
     const isSpelled = (bytes: string): boolean => asked.some((each) => each.spells(name, bytes));
     return [name, request.header(name).map((bytes) => (isSpelled(bytes) ? textOf(bytes) : withheld))] as const;
   });
-  return Object.fromEntries(fields.filter(([, values]) => values.length > 0));
+  const told = Object.fromEntries(fields.filter(([, values]) => values.length > 0));
+  return isOriginal ? { ...told, [originalProtocolHeader]: ['HTTP/1.1'] } : told;
 }
 
 const carrying = {

@@ -80,6 +80,34 @@ for (const [verdict, headers, request = {}] of headerRows) {
   });
 }
 
+/** Whether a rule sees Host over HTTP/2 depends on what the app gets: a question says so, a record does not. */
+const byHost = load(
+  `${server('accessPolicy: deny')}${route('h', '{headers: [{name: Host, value: h}]}')}${open('h')}`,
+).authorizer;
+const original = { 'l5d-orig-proto': 'HTTP/1.1' };
+const hostRows: readonly (readonly [
+  protocol: 'http1' | 'http2',
+  headers: Readonly<Record<string, string>>,
+  form: 'question' | 'record',
+  expect: string,
+])[] = [
+  ['http1', {}, 'question', 'permit'],
+  ['http2', {}, 'question', 'no-route'],
+  ['http2', original, 'question', 'permit'],
+  ['http1', {}, 'record', 'permit'],
+  ['http2', {}, 'record', 'the header host'],
+  ['http2', { host: 'h' }, 'record', 'permit'],
+];
+for (const [protocol, headers, form, expect] of hostRows) {
+  t.test(`Host in a ${form} over ${protocol} with ${JSON.stringify(headers)}`, (t) => {
+    const asked = questionRecord({ port: 8080, client: '10.20.0.5', path: '/', host: 'h', protocol, headers });
+    const record = form === 'question' ? asked : ({ ...asked, form, omits: ['headers'] } as const);
+    const answer = answerTo(byHost, record, () => 8080);
+    t.equal(answer.kind === 'unknown' ? answer.lacks : answer.verdict, expect);
+    t.end();
+  });
+}
+
 function entriesOf(headers: Readonly<Record<string, string | readonly string[]>>): (readonly [string, string])[] {
   return Object.entries(headers).flatMap(([name, values]) => [values].flat().map((value) => [name, value] as const));
 }

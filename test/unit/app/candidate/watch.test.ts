@@ -70,13 +70,13 @@ function stage(candidate: PolicyIndex | null, inForce = indexOf(openText)) {
       nowMs += milliseconds;
     },
     /** As the pipeline does, which keeps what it has decided. */
-    ask(request: RecordedFacts, kept = true) {
+    ask(request: RecordedFacts, kept = true, version = 'HTTP/1.1') {
       const policy = enforced.port(8080);
       const { client } = facts();
       const known = request as RecordedFacts & { was?: ReturnType<typeof enforced.request> };
       const decision = (kept ? known.was : undefined) ?? enforced.request(policy, client, request);
       known.was = decision;
-      scope.requestDecided(policy, decision, logOf(request));
+      scope.requestDecided(policy, decision, { ...logOf(request), version });
     },
     async counted(labels: Record<string, string> = {}) {
       const { body } = await telemetry.exposition();
@@ -118,7 +118,7 @@ t.test('of a query, which may hold secrets, those parameters are told that a rou
 
 t.test('a header is told where a route looks at it, and its value where a document writes it out', (t) => {
   const candidate = indexOf(
-    `${shutText}${route('r', 'headers: [{name: x-role, value: admin}, {name: authorization, type: RegularExpression, value: "Bearer .+"}]')}`,
+    `${shutText}${route('r', 'headers: [{name: x-role, value: admin}, {name: authorization, type: RegularExpression, value: "Bearer .+"}, {name: Host, value: h}]')}`,
   );
   const sent: Readonly<Record<string, readonly string[]>> = {
     'x-role': ['admin'],
@@ -133,11 +133,13 @@ t.test('a header is told where a route looks at it, and its value where a docume
       { 'x-role': ['(withheld)', 'admin'], authorization: ['(withheld)'] },
     ],
     [{ cookie: ['secret'] }, undefined],
+    // Rules see it over HTTP/2 where the app gets HTTP/1.
+    [{ host: ['h'] }, { 'l5d-orig-proto': ['HTTP/1.1'] }, 'HTTP/2.0'],
   ] as const;
-  for (const [fields, headers] of rows) {
+  for (const [fields, headers, version] of rows) {
     const { ask, watch, lines } = stage(candidate);
     const header = (name: string): readonly string[] => (fields as typeof sent)[name] ?? [];
-    ask({ ...again('/a'), header });
+    ask({ ...again('/a'), header }, true, version);
     const [met] = watch.compared().disagreements;
     t.ok(met, 'they disagree');
     t.same(met?.example.headers, headers);
