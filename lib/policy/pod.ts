@@ -217,7 +217,7 @@ function httpProbe(
 ): FoundProbe | undefined {
   const port = probedPort(own, get.port, name, at, problems);
   if (port === undefined) return undefined;
-  const path = probePath(get.path || '/');
+  const path = probePath(get.path ?? '/');
   if (path !== undefined) return { port, probe: { kind: get.scheme === 'HTTPS' ? secured : plain, path } };
   problems.push({
     severity: 'warning',

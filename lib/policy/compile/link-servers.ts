@@ -1,7 +1,7 @@
 import type { ServerDocument } from '../documents/types.ts';
 import { type Selector, selects } from '../selectors.ts';
 import { portsOfServer, serverPortNames } from '../workload.ts';
-import { byAgeOfServer, inSlices, type Linking } from './linking.ts';
+import { byAge, inSlices, type Linking } from './linking.ts';
 
 export interface LinkedServers {
   readonly byPort: ReadonlyMap<number, ServerDocument>;
@@ -13,7 +13,7 @@ export interface LinkedServers {
 export function* linkServers(linking: Linking): Generator<void, LinkedServers, void> {
   const byPort = new Map<number, ServerDocument>();
   let elsewhere: ServerDocument | null = null;
-  const servers = [...linking.index.servers.values()].sort(byAgeOfServer);
+  const servers = [...linking.index.servers.values()].sort(byAge);
   yield* inSlices(servers, (server) => {
     const ports = selectedPorts(server, linking);
     if (ports === 'every port') {

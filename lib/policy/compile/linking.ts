@@ -44,14 +44,6 @@ export function byAge(a: DocumentMeta, b: DocumentMeta): number {
   return left === right ? byText(a.name, b.name) : left - right;
 }
 
-/** What stands for a Server that cannot be read at all comes before these (`read.ts`). */
-const earliest = Number.MIN_SAFE_INTEGER + 1;
-
-/** The same of Servers, of which Linkerd takes one without a timestamp for the oldest. */
-export function byAgeOfServer(a: DocumentMeta, b: DocumentMeta): number {
-  return (a.createdMs ?? earliest) - (b.createdMs ?? earliest) || byText(a.name, b.name);
-}
-
 /** By code unit, the same on every machine. */
 export function byText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;

@@ -14,7 +14,7 @@ export interface DocumentMeta {
   readonly namespace: string;
   readonly name: string;
   readonly labels: readonly (readonly [string, string])[];
-  /** From `creationTimestamp`; null where absent, which sorts last, of Servers first. */
+  /** From `creationTimestamp`; null, which sorts last, where absent. */
   readonly createdMs: number | null;
   /** The annotation `sallyport.dev/allow`: warnings that are meant to be so. Absent where it is not written. */
   readonly allowed?: string;

@@ -138,14 +138,14 @@ containers:
   t.match(problems, [{ code: 'probe-port', path: ['spec', 'containers', 1, 'readinessProbe', 'tcpSocket', 'port'] }]);
 });
 
-t.test('an empty text that the API server fills in is what it is filled in with', async (t) => {
+t.test('a port without a protocol, or with an empty one, is of TCP', async (t) => {
   const { facts, problems } = readPod({
     kind: 'Pod',
     spec: {
       containers: [
         {
           ports: [{ name: 'web', containerPort: 8080, protocol: '' }],
-          livenessProbe: { httpGet: { path: '', port: 'web' } },
+          livenessProbe: { httpGet: { path: '/', port: 'web' } },
         },
       ],
     },

@@ -274,7 +274,7 @@ ${policy('q', 'kind: Server, name: web', '{kind: ServiceAccount, name: a}')}${li
   );
 });
 
-t.test('of Servers on one port the oldest, and one without a timestamp before all others', async (t) => {
+t.test('of Servers on one port the oldest, and one without a timestamp behind all others', async (t) => {
   const named = (name: string, access: string, created: string): string =>
     document(
       'Server',
@@ -283,8 +283,8 @@ t.test('of Servers on one port the oldest, and one without a timestamp before al
       beta3,
     );
   const rows = [
-    [named('a', 'deny', '') + named('b', 'all-unauthenticated', '2024-01-01T00:00:00Z'), 'deny'],
-    [named('a', 'deny', '2024-01-01T00:00:00Z') + named('b', 'all-unauthenticated', ''), 'permit'],
+    [named('a', 'deny', '') + named('b', 'all-unauthenticated', '2024-01-01T00:00:00Z'), 'permit'],
+    [named('a', 'deny', '2024-01-01T00:00:00Z') + named('b', 'all-unauthenticated', ''), 'deny'],
     [named('a', 'deny', '2024-01-01T00:00:00Z') + named('b', 'all-unauthenticated', '2023-01-01T00:00:00Z'), 'permit'],
     [named('a', 'deny', '') + named('b', 'all-unauthenticated', ''), 'deny'],
   ] as const;
