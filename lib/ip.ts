@@ -85,6 +85,17 @@ export function isUnspecified({ text }: IpAddress): boolean {
   return text === '0.0.0.0' || text === '::';
 }
 
+/** By its name, as anybody may write it. */
+export function isLocalhost(host: string): boolean {
+  return /^localhost\.?$/i.test(host);
+}
+
+/** Whether a host, by name or address, is loopback, or the unspecified address, which leads there. */
+export function leadsToLoopback(host: string): boolean {
+  const ip = parseIp(host);
+  return isLocalhost(host) || (ip !== undefined && (isLoopback(ip) || isUnspecified(ip)));
+}
+
 /** `1.2.3.4:80` or `[::1]:80`. */
 export function hostPort(ip: string, port: number): string {
   return ip.includes(':') ? `[${ip}]:${port}` : `${ip}:${port}`;

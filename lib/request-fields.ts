@@ -208,6 +208,8 @@ export interface Http2Fields {
   /** Whom `:authority` or Host names; null where there is neither. */
   readonly name: string | null;
   readonly forward: HeaderList;
+  /** Those that rules look at: where the app gets HTTP/1 it gets a Host among them, whichever field has named it here. */
+  readonly decided: HeaderList;
   readonly grpc: boolean;
   readonly originalProtocol: OriginalProtocol | null;
 }
@@ -251,13 +253,7 @@ export function readHttp2Fields(raw: readonly string[], from: number, authority:
   if (cookies.length > 0) forward.push('cookie', cookies.join('; '));
   // Two names for one request would let policy and app see different hosts (RFC 9113 8.3.1).
   if (authority !== null && host !== null && authority.toLowerCase() !== host.toLowerCase()) return null;
-  return { name: authority ?? host, forward, grpc, originalProtocol };
-}
-
-/** The fields that rules look at: where the app gets HTTP/1 it gets a Host among them, whichever field has named it here. */
-export function decidedFields(
-  name: string | null,
-  { forward, originalProtocol }: Pick<Http2Fields, 'forward' | 'originalProtocol'>,
-): HeaderList {
-  return originalProtocol === null || name === null ? forward : [...forward, 'host', name];
+  const name = authority ?? host;
+  const decided = originalProtocol === null || name === null ? forward : [...forward, 'host', name];
+  return { name, forward, decided, grpc, originalProtocol };
 }

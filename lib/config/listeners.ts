@@ -1,4 +1,4 @@
-import { isLoopback, isUnspecified, parseIp } from '../ip.ts';
+import { leadsToLoopback, parseIp } from '../ip.ts';
 import type { InboundPort, ListenAddress } from './values.ts';
 import { type Environment, VariableReader } from './variables.ts';
 
@@ -72,6 +72,5 @@ export function takesPlaceOf(listen: ListenAddress, { host, port }: InboundPort[
   if (listen.port !== port) return false;
   if (!isEverywhere(listen.host)) return listen.host === host;
   const ip = parseIp(host);
-  if (ip === undefined) return /^localhost\.?$/i.test(host);
-  return (isLoopback(ip) || isUnspecified(ip)) && familiesOf(listen).includes(ip.family);
+  return leadsToLoopback(host) && (ip === undefined || familiesOf(listen).includes(ip.family));
 }

@@ -1,4 +1,5 @@
 import type { CodeOf } from '../errors/problems.ts';
+import { isTcp } from '../policy/pod.ts';
 import type { NamespaceFacts } from './namespaces.ts';
 import { otherProxies } from './neighbours.ts';
 import { redirectPort } from './option-values.ts';
@@ -71,11 +72,6 @@ export function conflicts(
 }
 
 type Ports = NonNullable<ReturnType<typeof containersOf>[number]['own']['ports']>;
-
-/** The API server fills in an empty text as it does one that is not there. */
-function isTcp(protocol: unknown): boolean {
-  return (protocol || 'TCP') === 'TCP';
-}
 
 /** What the redirect rules, which are of TCP, let through to the app. */
 function openPorts(ports: Ports, at: TemplateFault['path']): TemplateFault[] {

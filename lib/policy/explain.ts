@@ -1,7 +1,7 @@
 import { type Client, type ClientTls, tlsOfKind } from '../client.ts';
 import { asksToSwitch, isFramingAlias, isSoundMethod, trimBlanks } from '../http-message.ts';
 import type { IpAddress } from '../ip.ts';
-import { contentLength, decidedFields, fieldFault, readHttp2Fields, scanRequestHeaders } from '../request-fields.ts';
+import { contentLength, fieldFault, readHttp2Fields, scanRequestHeaders } from '../request-fields.ts';
 import { isHost, readAuthority, readTarget } from '../request-target.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import { wireText } from './bytes.ts';
@@ -300,12 +300,7 @@ function sortedFields(
     if (contentLength(flat) === null) return 'Content-Length is no number, or there are several';
     const sorted = readHttp2Fields(flat, 0, host ?? null);
     if (sorted === null) return 'there is more than one Host';
-    return {
-      named: sorted.name ?? undefined,
-      received,
-      forward: valuesOf(decidedFields(sorted.name, sorted)),
-      grpc: sorted.grpc,
-    };
+    return { named: sorted.name ?? undefined, received, forward: valuesOf(sorted.decided), grpc: sorted.grpc };
   }
   const { host: told, forward, fault } = scanRequestHeaders(flat);
   if (fault !== null) return fault;

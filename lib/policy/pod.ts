@@ -149,9 +149,13 @@ function add<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void
   else if (!list.includes(value)) list.push(value);
 }
 
-// The API server fills in an empty text as it does one that is not there.
+/** The protocol of a container's port. The API server fills in an empty text as it does one that is not there. */
+export function isTcp(protocol: unknown): boolean {
+  return (protocol || 'TCP') === 'TCP';
+}
+
 function tcpPorts(own: Container) {
-  return (own.ports ?? []).filter(({ protocol }) => (protocol || 'TCP') === 'TCP');
+  return (own.ports ?? []).filter(({ protocol }) => isTcp(protocol));
 }
 
 interface FoundProbe {

@@ -1,10 +1,10 @@
 import type { CodedLog } from '../../errors/complaint.ts';
 import type { FaultCode } from '../../errors/faults.ts';
-import { type IpAddress, isUnspecified, parseIp } from '../../ip.ts';
+import { type IpAddress, isUnspecified, leadsToLoopback, parseIp } from '../../ip.ts';
 import type { Arrival } from '../connection.ts';
 import type { Destination } from '../http/request-pipeline.ts';
 import { arrivedAt, type HasEnds, type SocketEnd } from '../socket-calls.ts';
-import { type Endpoint, leadsToLoopback } from '../upstream/endpoint.ts';
+import type { Endpoint } from '../upstream/endpoint.ts';
 import { appEndpoint } from './original-destination.ts';
 import type { OwnEndpoints } from './own-endpoints.ts';
 

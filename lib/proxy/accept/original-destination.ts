@@ -1,6 +1,6 @@
-import { parseIp } from '../../ip.ts';
+import { leadsToLoopback, parseIp } from '../../ip.ts';
 import type { SocketEnd } from '../socket-calls.ts';
-import { type Endpoint, leadsToLoopback } from '../upstream/endpoint.ts';
+import type { Endpoint } from '../upstream/endpoint.ts';
 
 /** The value of `SALLYPORT_APP_HOST` that leaves a connection's destination as it was. */
 const originalHost = 'original';

@@ -1,5 +1,5 @@
-import { type IpAddress, isUnspecified, parseIp } from '../../ip.ts';
-import { type Endpoint, isLocalhost, leadsToLoopback } from '../upstream/endpoint.ts';
+import { type IpAddress, isLocalhost, isUnspecified, leadsToLoopback, parseIp } from '../../ip.ts';
+import type { Endpoint } from '../upstream/endpoint.ts';
 
 /** Both as Node says them: nothing, once the connection has been reset. */
 type ConnectedEnds = { readonly [end in 'localAddress' | 'remoteAddress']?: string | undefined };

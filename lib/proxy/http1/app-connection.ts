@@ -308,7 +308,7 @@ export class AppConnection implements TurnTaker {
     }
     this.#sink = null;
     const isWhole = sink.requestComplete;
-    const isEarly = !isWhole || isWriteWaiting(this.socket);
+    const isEarly = isWriteWaiting(this.socket);
     const reusable = head.keepAlive && !this.#isLast && to === bytes.length && this.#settles();
     if (first) sink.onHead(head, body, true);
     else if (body.length > 0) sink.onBody(body, true);

@@ -95,7 +95,7 @@ export class AppPool {
     let cancelled = false;
     this.#prove(rested, (lives) => {
       if (cancelled) {
-        if (lives) this.#keep(rested);
+        if (lives) this.release(rested);
       } else if (lives) {
         done(null, rested);
       } else {
@@ -147,7 +147,8 @@ export class AppPool {
   }
 
   release(connection: AppConnection): void {
-    this.#keep(connection);
+    if (this.#isClosed) connection.socket.destroy();
+    else this.#idle.push(connection);
   }
 
   awaitsRest(connection: AppConnection): void {
@@ -158,13 +159,8 @@ export class AppPool {
   releaseWhenProven(connection: AppConnection): void {
     this.#awaiting.delete(connection);
     this.#prove(connection, (lives) => {
-      if (lives) this.#keep(connection);
+      if (lives) this.release(connection);
     });
-  }
-
-  #keep(connection: AppConnection): void {
-    if (this.#isClosed) connection.socket.destroy();
-    else this.#idle.push(connection);
   }
 
   forget(connection: AppConnection): void {

@@ -1,4 +1,4 @@
-import { hostPort, isLoopback, isUnspecified, parseIp } from '../../ip.ts';
+import { hostPort } from '../../ip.ts';
 
 /** Where the app listens. */
 export interface Endpoint {
@@ -6,17 +6,6 @@ export interface Endpoint {
   readonly port: number;
   /** Nobody declared the port: where a name leads to loopback, what listens there is left alone. */
   readonly notLoopback?: true;
-}
-
-/** By its name, as anybody may write it. */
-export function isLocalhost(host: string): boolean {
-  return /^localhost\.?$/i.test(host);
-}
-
-/** Loopback, or the unspecified address, which leads there. */
-export function leadsToLoopback(host: string): boolean {
-  const ip = parseIp(host);
-  return isLocalhost(host) || (ip !== undefined && (isLoopback(ip) || isUnspecified(ip)));
 }
 
 /** One of something for each address of the app, made when it is first asked for. */

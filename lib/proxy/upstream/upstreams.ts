@@ -1,6 +1,6 @@
 import net from 'node:net';
 import { CodedError, systemErrorCode } from '../../errors/coded-error.ts';
-import { hostPort } from '../../ip.ts';
+import { hostPort, isLocalhost, leadsToLoopback } from '../../ip.ts';
 import { now } from '../../moment.ts';
 import { Deadlines, type Expirable } from '../fairness/deadlines.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
@@ -10,7 +10,7 @@ import { guarded, internalFault } from '../guard.ts';
 import type { Limits } from '../limits.ts';
 import { readDirectly } from '../node-streams.ts';
 import type { Recorder } from '../recorder.ts';
-import { type Endpoint, isLocalhost, leadsToLoopback } from './endpoint.ts';
+import type { Endpoint } from './endpoint.ts';
 import type { Permission } from './permission.ts';
 
 export interface UpstreamOptions {

@@ -1,5 +1,5 @@
 import { oddNamesOf, type RequestFacts } from '../../../policy/decision.ts';
-import { decidedFields, type HeaderList, type OriginalProtocol } from '../../../request-fields.ts';
+import type { HeaderList, OriginalProtocol } from '../../../request-fields.ts';
 import type { ConnectionFacts } from '../../connection-facts.ts';
 import { Stall } from '../../fairness/buffer-budget.ts';
 import type { Admitted } from '../../http/admitted.ts';
@@ -111,8 +111,7 @@ export class ClientStream extends Stream implements Exchange {
   }
 
   header(name: string): readonly string[] {
-    const { head } = this.requestHead;
-    return headerValues(decidedFields(head.host, head), name);
+    return headerValues(this.requestHead.head.decided, name);
   }
   /** Of its connection's streams, the only one that is open. */
   get isAlone(): boolean {

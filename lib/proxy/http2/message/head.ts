@@ -10,6 +10,8 @@ export interface Http2Head {
   readonly query: string;
   readonly host: string;
   readonly forward: HeaderList;
+  /** What rules look at; see `Http2Fields`. */
+  readonly decided: HeaderList;
   readonly grpc: boolean;
   readonly originalProtocol: OriginalProtocol | null;
 }
@@ -43,16 +45,16 @@ export function readHttp2Head(raw: readonly string[]): Http2Head | null {
   }
   const fields = readHttp2Fields(raw, at, authority);
   if (fields === null) return null;
-  const { forward, grpc, originalProtocol } = fields;
+  const { forward, decided, grpc, originalProtocol } = fields;
   const name = fields.name ?? '';
   // http names somebody, in one of the two fields (RFC 9113 8.3.1).
   if (name === '' || !isHost(name)) return null;
   if (method === 'CONNECT') {
-    return { method, target: name, path: '', query: '', host: name, forward, grpc, originalProtocol };
+    return { method, target: name, path: '', query: '', host: name, forward, decided, grpc, originalProtocol };
   }
   const target = readTarget(method, url);
   if (target === null || target.authority !== null) return null;
-  return { method, ...target, host: name, forward, grpc, originalProtocol };
+  return { method, ...target, host: name, forward, decided, grpc, originalProtocol };
 }
 
 /**
