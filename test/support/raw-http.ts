@@ -290,3 +290,9 @@ export function parseResponses(bytes: Buffer, methods: readonly string[], ended:
 
 /** Fields that no fast lane takes, though nothing is wrong with them (test/unit/proxy/http1/fast/plain-request.test.ts). */
 export const offTheFastLane: readonly string[] = ['Connection: x', 'Connection: y'];
+/** The same as lines of a head. */
+export const oddLines = `${offTheFastLane.join('\r\n')}\r\n`;
+
+/** A sound request to switch to WebSocket, as lines of a head. */
+export const webSocketLines =
+  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';

@@ -47,6 +47,11 @@ export async function until<T>(
   }
 }
 
+/** So many turns of the event loop, for what goes on in this process. */
+export async function turns(count: number): Promise<void> {
+  for (let left = count; left > 0; left--) await new Promise((resolve) => setImmediate(resolve));
+}
+
 /** The promise's value, or a ConditionTimeout; the loser is left to settle alone. */
 export async function within<T>(what: string, timeoutMs: number, promise: Promise<T>): Promise<T> {
   const limitMs = Math.round(timeoutMs * patience());

@@ -3,6 +3,7 @@ import { stripTypeScriptTypes } from 'node:module';
 import { join, resolve } from 'node:path';
 import { type AnyNode, type Expression, parse, type SpreadElement } from 'acorn';
 import t from 'tap';
+import { visit } from '../support/late/rewrite.ts';
 
 // README's table of log lines holds every message from `info` on that lib/ writes, and none besides.
 
@@ -27,12 +28,6 @@ function textsOf(node: Expression | SpreadElement | undefined): string[] {
 function isLogged({ callee }: AnyNode & { type: 'CallExpression' }): boolean {
   if (callee.type !== 'MemberExpression') return false;
   return callee.computed || (callee.property.type === 'Identifier' && levels.has(callee.property.name));
-}
-
-function visit(node: unknown, found: (node: AnyNode) => void): void {
-  if (typeof node !== 'object' || node === null) return;
-  if ('type' in node && typeof node.type === 'string') found(node as AnyNode);
-  for (const child of Object.values(node)) visit(child, found);
 }
 
 function read(): Code {

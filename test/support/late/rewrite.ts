@@ -37,7 +37,8 @@ export function rewritten(source: string, file: string, hooks: string): string {
   return `${late}\nimport { late as __late } from ${JSON.stringify(hooks)};\n`;
 }
 
-function visit(node: AnyNode, found: (node: AnyNode) => void): void {
+/** Calls back with a node of a program, and with all below it. */
+export function visit(node: AnyNode, found: (node: AnyNode) => void): void {
   found(node);
   for (const value of Object.values(node)) {
     for (const child of Array.isArray(value) ? value : [value]) {

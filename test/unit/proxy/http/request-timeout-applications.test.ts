@@ -5,7 +5,7 @@ import { headersFrame, requestFields } from '../../../support/http2-frames.ts';
 import { openClient } from '../../../support/http2-peers.ts';
 import { type Lane, startLane } from '../../../support/lanes.ts';
 import { latin1, RawClient } from '../../../support/raw-http.ts';
-import { until } from '../../../support/until.ts';
+import { turns, until } from '../../../support/until.ts';
 
 /* SALLYPORT_REQUEST_TIMEOUT for an application inside this process: 504 once, whatever the application says behind it. */
 
@@ -45,7 +45,7 @@ async function settled(t: Tap, lane: Lane, { gone, settle }: Asked): Promise<voi
   await until('the application to be told', gone);
   settle();
   // What it says is heard in the microtasks behind this turn, and a fault of ours is thrown in the next.
-  for (let turns = 0; turns < 3; turns++) await new Promise((resolve) => setImmediate(resolve));
+  await turns(3);
   t.same(lane.counts.limits, ['request_timeout'], 'counted once');
   t.same(lane.counts.httpErrors, ['i/o'], 'one error');
   t.equal(lane.counts.ended, lane.counts.started, 'counted out');

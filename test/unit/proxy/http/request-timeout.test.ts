@@ -10,7 +10,7 @@ import {
 import { okFields, openClient, startFrameApp } from '../../../support/http2-peers.ts';
 import { engines, startLane } from '../../../support/lanes.ts';
 import { startRawApp } from '../../../support/raw-app.ts';
-import { latin1, offTheFastLane, RawClient } from '../../../support/raw-http.ts';
+import { latin1, oddLines, RawClient } from '../../../support/raw-http.ts';
 import { until } from '../../../support/until.ts';
 
 /* SALLYPORT_REQUEST_TIMEOUT, whichever versions client and app speak: 504 before a response, cut in one. Counted once. */
@@ -157,7 +157,7 @@ const toWebSocket = 'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-
 const switches = [
   ['Upgrade', 'Connection: Upgrade\r\nUpgrade: chat/1\r\n'],
   ['WebSocket', toWebSocket],
-  ['WebSocket in the library lane', `${offTheFastLane.join('\r\n')}\r\n${toWebSocket}`],
+  ['WebSocket in the library lane', `${oddLines}${toWebSocket}`],
 ] as const;
 
 for (const engine of engines) {

@@ -3,7 +3,7 @@ import t from 'tap';
 import { get, megabyte, runScenarios, type Scenario, type Stage, stage, still } from '../../../support/lane-stage.ts';
 import type { Engine, LaneOptions } from '../../../support/lanes.ts';
 import { type AppSocket, ok } from '../../../support/raw-app.ts';
-import { latin1, offTheFastLane, parseResponses, type RawClient } from '../../../support/raw-http.ts';
+import { latin1, oddLines, parseResponses, type RawClient, webSocketLines } from '../../../support/raw-http.ts';
 import { until } from '../../../support/until.ts';
 
 /*
@@ -12,18 +12,15 @@ import { until } from '../../../support/until.ts';
  */
 
 const large = Buffer.alloc(8 * megabyte, 'x');
-const odd = `${offTheFastLane.join('\r\n')}\r\n`;
 const chat = 'Connection: Upgrade\r\nUpgrade: chat/1\r\n';
-const socket =
-  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
 
 const connect = latin1('CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\n\r\n');
 const switched = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat/1\r\n\r\n';
 
 const asks: readonly (readonly [title: string, bytes: Buffer])[] = [
   ['Upgrade', get('/', chat)],
-  ['WebSocket', get('/', socket)],
-  ['WebSocket in the library lane', get('/', odd + socket)],
+  ['WebSocket', get('/', webSocketLines)],
+  ['WebSocket in the library lane', get('/', oddLines + webSocketLines)],
 ];
 
 const answers: readonly (readonly [title: string, head: string])[] = [
@@ -177,10 +174,10 @@ scenarios.push({
         { limits: { http1IdleTimeoutMs: 300 } },
       );
       const client = await open();
-      client.send(Buffer.concat([...Array(before).fill(get('/plain', odd)), get('/up', chat)]));
+      client.send(Buffer.concat([...Array(before).fill(get('/plain', oddLines)), get('/up', chat)]));
       await until('the app to be asked', () => lane.counts.started === before + 1);
       const idle = await open();
-      idle.send(get('/plain', odd));
+      idle.send(get('/plain', oddLines));
       await until('one that is idle to be closed', () => idle.ended);
       lane.http1.drain();
       lane.http1.closeIdle();
@@ -207,7 +204,7 @@ scenarios.push({
         },
       });
       const client = await open();
-      client.send(Buffer.concat([...Array(before).fill(get('/plain', odd)), get('/up', chat), latin1('early ')]));
+      client.send(Buffer.concat([...Array(before).fill(get('/plain', oddLines)), get('/up', chat), latin1('early ')]));
       await until('the app to be asked', () => lane.counts.started === before + 1);
       client.send(latin1('late'));
       await still('what has come', () => client.receivedLength);

@@ -1,12 +1,10 @@
 import t from 'tap';
-import { type IpAddress, parseIp } from '../../../../lib/ip.ts';
-import { sourceOf } from '../../../../lib/proxy/fairness/sources.ts';
-import { starts } from '../../../../lib/proxy/fairness/starts.ts';
 import { turn } from '../../../../lib/proxy/fairness/turn.ts';
+import { holdStarts } from '../../../support/held-starts.ts';
 import { get, runScenarios, stage } from '../../../support/lane-stage.ts';
 import type { Lane } from '../../../support/lanes.ts';
-import { latin1, offTheFastLane, parseResponses, type RawClient, saysClose } from '../../../support/raw-http.ts';
-import { until } from '../../../support/until.ts';
+import { latin1, oddLines, parseResponses, type RawClient, saysClose } from '../../../support/raw-http.ts';
+import { turns, until } from '../../../support/until.ts';
 
 function spin(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end; );
@@ -25,7 +23,7 @@ await runScenarios(t, [
       for (let others = 0; others < 100; others++) turn.later(() => spin(3));
       for (let before = -1; before < lane.counts.decided; ) {
         before = lane.counts.decided;
-        for (let turns = 0; turns < 10; turns++) await new Promise((resolve) => setImmediate(resolve));
+        await turns(10);
       }
       t.ok(lane.counts.decided < count, 'some wait');
       lane.http1.drain();
@@ -39,17 +37,10 @@ await runScenarios(t, [
 
 /** Sends a request on each, which has been handed over to the library lane, and waits for its start for many turns, or until it is let go. */
 async function allWait(lane: Lane, clients: readonly RawClient[]): Promise<() => void> {
-  const asker = sourceOf(parseIp('127.0.0.1') as IpAddress);
-  let isFull = true;
-  const fill = (): void => {
-    if (isFull) starts.begin(asker, fill);
-  };
-  for (let others = 0; others < 1000; others++) starts.begin(asker, fill);
-  for (const client of clients) client.send(get('/DENIED', `${offTheFastLane.join('\r\n')}\r\n`));
+  const letGo = holdStarts();
+  for (const client of clients) client.send(get('/DENIED', oddLines));
   await until('all to wait', () => lane.counts.handedOver === clients.length, { everyMs: 0 });
-  return () => {
-    isFull = false;
-  };
+  return letGo;
 }
 
 t.test('a drain tells who has sent a request that waits for its start in the library lane', async (t) => {

@@ -1,17 +1,14 @@
 import t, { type Test } from 'tap';
-import { type IpAddress, parseIp } from '../../../../lib/ip.ts';
-import { sourceOf } from '../../../../lib/proxy/fairness/sources.ts';
-import { starts } from '../../../../lib/proxy/fairness/starts.ts';
+import { holdStarts } from '../../../support/held-starts.ts';
 import { get, post, runScenarios, type Scenario, stage } from '../../../support/lane-stage.ts';
 import type { ArrivalKind, Engine } from '../../../support/lanes.ts';
 import { meshed } from '../../../support/mesh.ts';
 import { type AppSocket, ok } from '../../../support/raw-app.ts';
-import { latin1, offTheFastLane, parseResponses, saysClose } from '../../../support/raw-http.ts';
+import { latin1, oddLines, parseResponses, saysClose } from '../../../support/raw-http.ts';
 import { until } from '../../../support/until.ts';
 
 /* A client may end its side when it has sent its requests; it gets its responses (RFC 9112 9.6). */
 
-const oddLines = `${offTheFastLane.join('\r\n')}\r\n`;
 const odd = (path: string, bytes = 300): Buffer => get(path, `${oddLines}X-Fill: ${'x'.repeat(bytes - 90)}\r\n`);
 const oddPost = (path: string, length: number, sent = length): Buffer =>
   latin1(`POST ${path} HTTP/1.1\r\nHost: a\r\n${oddLines}Content-Length: ${length}\r\n\r\n${'x'.repeat(sent)}`);
@@ -235,19 +232,14 @@ t.test('an end while the requests wait for their start in the library lane', asy
   for (const arrivals of ['as a stream', 'with bytes'] as const) {
     const { open, app, lane } = await stage(t, 'fast', {}, { arrivals });
     const clients = await Promise.all(Array.from({ length: 20 }, open));
-    const asker = sourceOf(parseIp('127.0.0.1') as IpAddress);
-    let isFull = true;
-    const fill = (): void => {
-      if (isFull) starts.begin(asker, fill);
-    };
-    for (let others = 0; others < 1000; others++) starts.begin(asker, fill);
+    const letGo = holdStarts();
     for (const client of clients) {
       client.send(Buffer.concat([oddPost('/1', 5000), odd('/2')]));
       client.halfClose();
     }
     await until('all to wait', () => lane.counts.handedOver === clients.length, { everyMs: 0 });
     t.ok(lane.counts.decided < clients.length, 'some wait');
-    isFull = false;
+    letGo();
     for (const client of clients) {
       t.ok(await until('the end of the connection', () => client.ended));
       const { responses } = parseResponses(client.received, ['POST', 'GET'], true);

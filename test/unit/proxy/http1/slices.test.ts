@@ -1,7 +1,7 @@
 import t from 'tap';
 import { sliceRequests } from '../../../../lib/proxy/http1/limits.ts';
 import { get, runScenarios, type Scenario, stage } from '../../../support/lane-stage.ts';
-import { latin1, offTheFastLane } from '../../../support/raw-http.ts';
+import { latin1, oddLines } from '../../../support/raw-http.ts';
 import { until } from '../../../support/until.ts';
 
 /*
@@ -12,10 +12,7 @@ import { until } from '../../../support/until.ts';
 const rows: readonly (readonly [title: string, request: string])[] = [
   ['refusals', 'GET /DENIED HTTP/1.1\r\nHost: a\r\n\r\n'],
   ['refusals to clients of HTTP/1.0', 'GET /DENIED HTTP/1.0\r\nConnection: keep-alive\r\n\r\n'],
-  [
-    'refusals that only the library lane gives',
-    `GET /DENIED HTTP/1.1\r\nHost: a\r\n${offTheFastLane.join('\r\n')}\r\n\r\n`,
-  ],
+  ['refusals that only the library lane gives', `GET /DENIED HTTP/1.1\r\nHost: a\r\n${oddLines}\r\n`],
   ['responses', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'],
   ['content', 'POST /DENIED HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx'],
   ['chunks', 'POST /DENIED HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n'],

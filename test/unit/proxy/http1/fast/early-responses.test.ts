@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import { get, type Stage, stage } from '../../../../support/lane-stage.ts';
 import type { AppSocket } from '../../../../support/raw-app.ts';
 import { latin1, type RawClient } from '../../../../support/raw-http.ts';
-import { until } from '../../../../support/until.ts';
+import { turns, until } from '../../../../support/until.ts';
 
 /*
  * An app that answers before it has all of a request, and what becomes of its connection: it gets the rest and serves
@@ -39,11 +39,6 @@ async function stageEarly(
 }
 
 const answer = (connection: AppSocket): void => void connection.socket.write(early());
-
-/** The app, the proxy and its clients have one event loop here. */
-async function turnsOf(count: number): Promise<void> {
-  for (let left = count; left > 0; left--) await new Promise((resolve) => setImmediate(resolve));
-}
 
 async function finals(client: RawClient, count: number): Promise<number[]> {
   const found = await client.responses(Array(count).fill('POST'));
@@ -123,11 +118,11 @@ for (const row of rows) {
     other.destroy();
     for (const part of row.rest) {
       client.send(part);
-      await turnsOf(1);
+      await turns(1);
     }
     if (row.isKept) await until('all of it at the app', () => app.sockets[0]?.requests === 1);
     // It is looked at before others get it.
-    await turnsOf(4);
+    await turns(4);
     client.send(get('/next'));
     t.same(await finals(client, 2), [413, 200]);
     t.notMatch(client.received.toString('latin1'), 'poison');
@@ -154,12 +149,12 @@ t.test('the response and the rest in one turn', async (t) => {
   for (let i = 1; i <= 200; i++) {
     client.send(sized(5));
     // Sometimes before the response, sometimes with it, sometimes behind it.
-    await turnsOf(i % 8);
+    await turns(i % 8);
     client.send(latin1('hello'));
     await finals(client, i);
     await until('all of it at the app', () => app.requests.length === i);
     // It is looked at before others get it.
-    await turnsOf(4);
+    await turns(4);
   }
   t.equal(app.sockets.length, 1);
 });
@@ -167,18 +162,18 @@ t.test('the response and the rest in one turn', async (t) => {
 const nextPost = 'POST /next HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi';
 
 t.test('an app that closes behind its response, without saying so, takes no other request with it', async (t) => {
-  for (let turns = 0; turns < 24; turns++) {
+  for (let count = 0; count < 24; count++) {
     for (const end of ['end', 'resetAndDestroy'] as const) {
       const { open, app } = await stageEarly(t, ({ socket }) => {
         socket.write(early());
-        void turnsOf(turns % 4).then(() => socket[end]());
+        void turns(count % 4).then(() => socket[end]());
       });
       const client = await open();
       client.send(sized(5));
       await until('the response', () => (app.sockets[0]?.socket.bytesWritten ?? 0) > 0, { everyMs: 0 });
-      await turnsOf(Math.floor(turns / 4));
+      await turns(Math.floor(count / 4));
       client.send(latin1(`hello${nextPost}`));
-      t.same(await finals(client, 2), [413, 200], `${end} after ${turns} turns`);
+      t.same(await finals(client, 2), [413, 200], `${end} after ${count} turns`);
       client.destroy();
     }
   }

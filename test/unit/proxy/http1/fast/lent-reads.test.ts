@@ -13,7 +13,7 @@ import {
 import type { Engine } from '../../../../support/lanes.ts';
 import { meshed } from '../../../../support/mesh.ts';
 import { type AppSocket, ok, type RawAppOptions } from '../../../../support/raw-app.ts';
-import { latin1, offTheFastLane, type RawClient } from '../../../../support/raw-http.ts';
+import { latin1, oddLines, type RawClient } from '../../../../support/raw-http.ts';
 import { until } from '../../../../support/until.ts';
 
 /*
@@ -166,7 +166,7 @@ const rows: readonly Row[] = [
     name: 'what is not plain',
     run: async (t, used) => {
       const odd = latin1(
-        `POST /odd HTTP/1.1\r\nHost: a.example\r\n${offTheFastLane.join('\r\n')}\r\nContent-Length: 900\r\n\r\n${letters(900)}`,
+        `POST /odd HTTP/1.1\r\nHost: a.example\r\n${oddLines}Content-Length: 900\r\n\r\n${letters(900)}`,
       );
       for (const at of [3, 60, odd.length - 900, odd.length - 450, odd.length]) {
         let held: AppSocket | null = null;

@@ -1,30 +1,28 @@
 import t from 'tap';
 import { get, stage } from '../../../../support/lane-stage.ts';
 import type { AppSocket } from '../../../../support/raw-app.ts';
-import { latin1, type RawClient } from '../../../../support/raw-http.ts';
-import { until } from '../../../../support/until.ts';
+import { latin1, type RawClient, webSocketLines } from '../../../../support/raw-http.ts';
+import { turns, until } from '../../../../support/until.ts';
 
 /* A client that has said all it has to say to a tunnel, and ended its side, before the app agrees to one. */
 
 t.setTimeout(300_000);
 
 const chat = 'Connection: Upgrade\r\nUpgrade: chat/1\r\n';
-const socket =
-  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
 const switched = (protocol: string): string =>
   `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${protocol}\r\n\r\n`;
 
 const asks = [
   ['CONNECT', latin1('CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\n\r\n'), 'HTTP/1.1 200 OK\r\n\r\n'],
   ['Upgrade', get('/tunnel', chat), switched('chat/1')],
-  ['WebSocket', get('/tunnel', socket), switched('websocket')],
+  ['WebSocket', get('/tunnel', webSocketLines), switched('websocket')],
 ] as const;
 
 /** The end of the client's side has been read. */
 async function endsSide(client: RawClient): Promise<void> {
   client.halfClose();
   await until('the end to be sent', () => client.socket.writableFinished);
-  for (let turns = 0; turns < 10; turns++) await new Promise((resolve) => setImmediate(resolve));
+  await turns(10);
 }
 
 for (const [title, ask, agreement] of asks) {
