@@ -3,22 +3,22 @@ import { join } from 'node:path';
 import t from 'tap';
 import { missing } from '../support/children.ts';
 import { faults, provoked } from '../support/faults/table.ts';
-import { table } from '../support/readme-tables.ts';
+import { provokedTable, table } from '../support/readme-tables.ts';
 import { checkout } from '../support/sallyport.ts';
 import { mapBounded } from '../support/until.ts';
 
 /*
- * Common faults, each brought about on a real proxy: what it prints is what README's table says. `npm run readme:faults`
- * writes the table.
+ * Common faults, each brought about on a real proxy: what it prints is what lib/errors/README.md says.
+ * `npm run readme:faults` writes the table.
  */
 t.setTimeout(1_800_000);
 
 const skip =
   process.platform === 'linux' ? await missing(t, 'bash', 'setpriv', 'openssl') : 'clients call from 127.0.0.2: Linux';
 
-t.test("README's table of faults", { skip }, async (t) => {
+t.test('the table of common faults', { skip }, async (t) => {
   const [, text = ''] =
-    /<!-- table: provoked -->\n(.*?)<!-- end -->/s.exec(readFileSync(join(checkout, 'README.md'), 'utf8')) ?? [];
+    /<!-- table: provoked -->\n(.*?)<!-- end -->/s.exec(readFileSync(join(checkout, provokedTable.page), 'utf8')) ?? [];
   const shown = text
     .split('\n')
     .filter((line) => line.startsWith('|'))

@@ -1,5 +1,5 @@
 /**
- * What checks README's prose: for each paragraph and list item, by its first words, the tests that fail where it is untrue.
+ * What checks the prose of README and lib/errors/README.md: for each paragraph and list item, by its first words, the tests that fail where it is untrue.
  * test/unit/readme.test.ts fails where one is not here: say what checks it, or leave the sentence out. Most tables and console
  * blocks are checked by that test itself, the lines of the log by readme-log.test.ts.
  */
@@ -142,7 +142,12 @@ export const claims: Readonly<Record<string, Checks>> = {
     'With the first policy': noClaim,
   },
   'Finding a fault': { 'Each of these': 'e2e/faults' },
-  Errors: { 'What a command says': 'unit/errors/catalogue', 'Requests that failed': 'unit/errors/catalogue' },
+  'Faults, and what says them': { 'First [common faults]': 'unit/readme e2e/faults' },
+  Errors: {
+    'What is wrong is said': 'unit/errors/catalogue e2e/faults',
+    'What a command says': 'unit/errors/catalogue',
+    'Requests that failed': 'unit/errors/catalogue',
+  },
   'Admin and health': {
     'The admin server is': 'unit/ops/admin-app e2e/hardening/admin-surface',
     'From this machine': 'unit/ops/admin-app',

@@ -1,5 +1,5 @@
 /**
- * README's tables that are made from the program. `npm run readme` writes them; test/unit/readme.test.ts fails where they
+ * Tables of pages that are made from the program. `npm run readme` writes them; test/unit/readme.test.ts fails where they
  * are not what is there. Each stands between `<!-- table: NAME -->` and `<!-- end -->`.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -15,10 +15,8 @@ import { testSchema } from '../../lib/policy-test/format.ts';
 import { failureOf } from '../../lib/proxy/http/refuse.ts';
 import { testMap } from './test-map.ts';
 
-const file = resolve(import.meta.dirname, '../../README.md');
-const testsFile = resolve(import.meta.dirname, '../README.md');
-const schemaFile = resolve(import.meta.dirname, '../../lib/policy-test/policy-test.schema.json');
-const deployFile = resolve(import.meta.dirname, '../../lib/deploy/README.md');
+const root = resolve(import.meta.dirname, '../..');
+const schemaFile = resolve(root, 'lib/policy-test/policy-test.schema.json');
 
 export function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]): string =>
@@ -71,87 +69,85 @@ function formsOf(field: FieldSchema | undefined): readonly FieldSchema[] {
   return field === undefined ? [] : (field.anyOf ?? [field]);
 }
 
-export const tables: Readonly<Record<string, () => string>> = {
-  'test-fields': testFields,
-  commands: () => {
-    const rows = Object.entries(commandTable).map(([name, row]) => {
-      const more = row.page === null ? '' : `; see [${row.page[0]}](${row.page[1]})`;
-      const asRun = name !== 'run' && exitMeanings[row.exits] === exitMeanings.run;
-      return [`\`sallyport ${row.brief}\``, `${marked(row.does)}${more}`, asRun ? 'as `run`' : exitText(row.exits)];
-    });
-    return table(['command', 'does', 'exit status'], rows);
-  },
-  errors: () => {
-    const rows = Object.entries(errorCatalogue).map(([code, { meaning, remedy, ...row }]) => {
-      const outcome = {
-        start: () => 'does not start',
-        handshake: () => 'no TLS',
-        request: () => String(failureOf(code as Parameters<typeof failureOf>[0]).refusal.status),
-      }[row.ends]();
-      return [`\`${code}\``, outcome, marked(meaning), marked(remedy)];
-    });
-    return table(['code', 'outcome', 'meaning', 'remedy'], rows);
-  },
-  faults: () => {
-    const rows = Object.entries(faultCatalogue).map(([code, { place, meaning, remedy }]) => [
-      `\`${code}\``,
-      places[place],
-      marked(meaning),
-      marked(remedy),
-    ]);
-    return table(['code', 'where', 'meaning', 'remedy'], rows);
-  },
-  problems: () => {
-    const rows = Object.entries(problemCatalogue).map(([code, { severity, meaning, remedy }]) => [
-      `\`${code}\``,
-      severity === 'either' ? 'error or warning' : severity,
-      marked(meaning),
-      marked(remedy),
-    ]);
-    return table(
-      ['code', 'severity', 'meaning', 'remedy'],
-      rows.sort(([a = ''], [b = '']) => (a < b ? -1 : 1)),
-    );
-  },
+function commands(): string {
+  const rows = Object.entries(commandTable).map(([name, row]) => {
+    const more = row.page === null ? '' : `; see [${row.page[0]}](${row.page[1]})`;
+    const asRun = name !== 'run' && exitMeanings[row.exits] === exitMeanings.run;
+    return [`\`sallyport ${row.brief}\``, `${marked(row.does)}${more}`, asRun ? 'as `run`' : exitText(row.exits)];
+  });
+  return table(['command', 'does', 'exit status'], rows);
+}
+
+function errors(): string {
+  const rows = Object.entries(errorCatalogue).map(([code, { meaning, remedy, ...row }]) => {
+    const outcome = {
+      start: () => 'does not start',
+      handshake: () => 'no TLS',
+      request: () => String(failureOf(code as Parameters<typeof failureOf>[0]).refusal.status),
+    }[row.ends]();
+    return [`\`${code}\``, outcome, marked(meaning), marked(remedy)];
+  });
+  return table(['code', 'outcome', 'meaning', 'remedy'], rows);
+}
+
+function faults(): string {
+  const rows = Object.entries(faultCatalogue).map(([code, { place, meaning, remedy }]) => [
+    `\`${code}\``,
+    places[place],
+    marked(meaning),
+    marked(remedy),
+  ]);
+  return table(['code', 'where', 'meaning', 'remedy'], rows);
+}
+
+function problems(): string {
+  const rows = Object.entries(problemCatalogue).map(([code, { severity, meaning, remedy }]) => [
+    `\`${code}\``,
+    severity === 'either' ? 'error or warning' : severity,
+    marked(meaning),
+    marked(remedy),
+  ]);
+  return table(
+    ['code', 'severity', 'meaning', 'remedy'],
+    rows.sort(([a = ''], [b = '']) => (a < b ? -1 : 1)),
+  );
+}
+
+/** The settings of `inject`. */
+function options(): string {
+  const rows = optionNames.map((name) => {
+    const { value, says, shown } = optionRows[name];
+    return [`\`--${name}${value === null ? '' : ` ${value}`}\``, `\`${annotationOf(name)}\``, says, shown];
+  });
+  return table(['flag', 'annotation', 'says', 'otherwise'], rows);
+}
+
+/** Takes long to make: `npm run readme:faults`. */
+export const provokedTable = { page: 'lib/errors/README.md', name: 'provoked' };
+
+/** By page, from the checkout's root. */
+export const tables: Readonly<Record<string, Readonly<Record<string, () => string>>>> = {
+  'README.md': { 'test-fields': testFields, commands },
+  'lib/errors/README.md': { errors, faults, problems },
+  'lib/deploy/README.md': { options },
+  'test/README.md': { tests: testMap },
 };
 
-/** Tables that take longer to make: `npm run readme:faults`. */
-const madeElsewhere: readonly string[] = ['provoked'];
-
-/** The text with one table in its place. @throws where there is none for it. */
+/** A page's text with one table in its place. @throws where there is none for it. */
 export function withTable(text: string, name: string, table: string): string {
   const place = new RegExp(`(<!-- table: ${name} -->\\n).*?(<!-- end -->)`, 's');
   if (!place.test(text)) throw new Error(`the page has no table "${name}"`);
   return text.replace(place, (_, before, after) => `${before}\n${table}\n\n${after}`);
 }
 
-/** The text with every table made anew. @throws where a table of README's is not known here, or one of ours not there. */
-export function withTables(text: string): string {
-  const made = new Set<string>();
-  const renewed = text.replace(/(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)/gs, (all, before, name, after) => {
-    if (madeElsewhere.includes(name)) return all;
-    const render = tables[name];
-    if (render === undefined) throw new Error(`nobody makes the table "${name}"`);
-    made.add(name);
-    return `${before}\n${render()}\n\n${after}`;
-  });
-  for (const name of Object.keys(tables)) if (!made.has(name)) throw new Error(`README.md has no table "${name}"`);
-  return renewed;
-}
-
-/** test/README.md with its table made anew. @throws where it has no place for it. */
-export function withTestMap(text: string): string {
-  return withTable(text, 'tests', testMap());
-}
-
-/** lib/deploy/README.md with its table of settings made anew. @throws where it has no place for it. */
-export function withOptions(text: string): string {
-  const options = optionNames.map((name) => {
-    const { value, says, shown } = optionRows[name];
-    return [`\`--${name}${value === null ? '' : ` ${value}`}\``, `\`${annotationOf(name)}\``, says, shown];
-  });
-  const head = ['flag', 'annotation', 'says', 'otherwise'];
-  return withTable(text, 'options', table(head, options));
+/** A page's text with every table made anew. @throws where it has one that nobody makes, or lacks one of its own. */
+export function withTables(page: string, text: string): string {
+  const made = tables[page] ?? {};
+  for (const [, name = ''] of text.matchAll(/<!-- table: ([\w-]+) -->/g)) {
+    const isElsewhere = page === provokedTable.page && name === provokedTable.name;
+    if (!isElsewhere && !Object.hasOwn(made, name)) throw new Error(`nobody makes the table "${name}"`);
+  }
+  return Object.entries(made).reduce((renewed, [name, render]) => withTable(renewed, name, render()), text);
 }
 
 /** lib/policy-test/policy-test.schema.json: what editors know of a policy test. */
@@ -161,11 +157,8 @@ export function schemaText(): string {
 
 if (process.argv[1] === import.meta.filename) {
   writeFileSync(schemaFile, schemaText());
-  for (const [path, renewed] of [
-    [file, withTables],
-    [testsFile, withTestMap],
-    [deployFile, withOptions],
-  ] as const) {
-    writeFileSync(path, renewed(readFileSync(path, 'utf8')));
+  for (const page of Object.keys(tables)) {
+    const path = resolve(root, page);
+    writeFileSync(path, withTables(page, readFileSync(path, 'utf8')));
   }
 }

@@ -18,7 +18,7 @@ import { limits as labelLimits } from '../../lib/telemetry/labels.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
 import { workerMetrics } from '../../lib/telemetry/worker-metrics.ts';
 import { claims, noClaim, proseOf } from '../support/readme-claims.ts';
-import { schemaText, withOptions, withTables, withTestMap } from '../support/readme-tables.ts';
+import { schemaText, tables, withTables } from '../support/readme-tables.ts';
 import { testsOfRooms } from '../support/test-map.ts';
 import { slowTests, unitTests } from '../support/unit-tests.ts';
 
@@ -27,6 +27,7 @@ t.setTimeout(900_000);
 
 const root = resolve(import.meta.dirname, '../..');
 const readme = readFileSync(join(root, 'README.md'), 'utf8');
+const errorPage = readFileSync(join(root, 'lib/errors/README.md'), 'utf8');
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 
 /** The text below a heading of the second level; a heading that is gone fails here rather than yielding no rows. */
@@ -71,7 +72,9 @@ t.test('the environment table: every variable, in order, with its default', asyn
   );
   for (const [name, , meaning] of rows) t.ok(meaning, `${name} has a meaning`);
   // A misspelt one among the faults that are provoked is meant to be none.
-  const mentioned = new Set(readme.replaceAll('SALLYPORT_POLCY', '').match(/(?<!ERR_)SALLYPORT_[A-Z0-9_]+[A-Z]/g));
+  const mentioned = new Set(
+    `${readme}${errorPage}`.replaceAll('SALLYPORT_POLCY', '').match(/(?<!ERR_)SALLYPORT_[A-Z0-9_]+[A-Z]/g),
+  );
   const launcher = readFileSync(join(root, 'bin/sallyport'), 'utf8');
   for (const name of mentioned) {
     t.ok(Object.hasOwn(variables, name) || launcher.includes(`\${${name}:-}`), `${name} is a variable`);
@@ -114,8 +117,12 @@ t.test('refusals', async (t) => {
 });
 
 t.test('tables that are made from the program', async (t) => {
-  t.ok(withTables(readme) === readme, 'npm run readme writes them');
-  t.throws(() => withTables(''), /README\.md has no table/);
+  for (const page of Object.keys(tables)) {
+    const text = readFileSync(join(root, page), 'utf8');
+    t.ok(withTables(page, text) === text, `${page}: npm run readme writes them`);
+    t.throws(() => withTables(page, ''), /the page has no table/);
+    t.throws(() => withTables(page, `${text}<!-- table: what -->`), /nobody makes the table "what"/);
+  }
 });
 
 t.test('metrics: every family of the exposition, with its type', async (t) => {
@@ -215,7 +222,7 @@ t.test('every page links to what is there, and names no file that is not', async
     ),
   );
   const pages = ['CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md', 'lib/README.md', 'lib/decisions.md'];
-  for (const file of [...pages, 'lib/deploy/README.md', 'lib/deploy/systemd/README.md']) {
+  for (const file of [...pages, 'lib/errors/README.md', 'lib/deploy/README.md', 'lib/deploy/systemd/README.md']) {
     const page = readFileSync(join(root, file), 'utf8');
     const folder = dirname(file);
     for (const [, target = ''] of page.matchAll(/\]\(([^)\s]+)\)/g)) {
@@ -232,15 +239,8 @@ t.test('every page links to what is there, and names no file that is not', async
   }
 });
 
-t.test('the settings of inject', async (t) => {
-  const text = readFileSync(join(root, 'lib/deploy/README.md'), 'utf8');
-  t.ok(withOptions(text) === text, 'npm run readme writes the table');
-  t.throws(() => withOptions(''), /no table "options"/);
-});
-
 t.test('tests: every file of lib has some, and all that is named is there', async (t) => {
   const text = readFileSync(join(root, 'test/README.md'), 'utf8');
-  t.ok(withTestMap(text) === text, 'npm run readme writes the table');
   for (const { room, tests } of testsOfRooms())
     t.not(tests.length, 0, `${room} is exercised: say by what (test-map.ts)`);
   const links = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
@@ -327,7 +327,7 @@ t.test('prose: what checks each paragraph is named, and is there', async (t) => 
   const left = new Set(
     Object.entries(claims).flatMap(([title, ones]) => Object.keys(ones).map((one) => `${title}: ${one}`)),
   );
-  for (const [title, text] of proseOf(readme)) {
+  for (const [title, text] of [...proseOf(readme), ...proseOf(errorPage)]) {
     const [begins, tests] = Object.entries(claims[title] ?? {}).find(([one]) => text.startsWith(one)) ?? [];
     t.ok(begins, `in test/support/readme-claims.ts, "${title}": what checks "${text.slice(0, 60)}"`);
     left.delete(`${title}: ${begins}`);

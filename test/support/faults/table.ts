@@ -1,12 +1,12 @@
 /**
- * README's table of faults. `npm run readme:faults` provokes each on a real proxy and writes what was printed, and
+ * The table of common faults. `npm run readme:faults` provokes each on a real proxy and writes what was printed, and
  * test/e2e/faults.test.ts does so, too, and fails where the table says otherwise. A word after the command chooses the faults that
  * have it in their title, and prints their rows alone.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Teardown } from '../children.ts';
-import { table, withTable } from '../readme-tables.ts';
+import { provokedTable, table, withTable } from '../readme-tables.ts';
 import { placeFaults } from './faults-of-place.ts';
 import { policyFaults } from './faults-of-policy.ts';
 import { tlsFaults } from './faults-of-tls.ts';
@@ -44,7 +44,9 @@ if (process.argv[1] === import.meta.filename) {
     process.stdout.write(`${made.map((cells) => cells.join(' | ')).join('\n')}\n`);
     rows.push(...made);
   }
-  const readme = resolve(import.meta.dirname, '../../../README.md');
+  const page = resolve(import.meta.dirname, '../../..', provokedTable.page);
   const isWhole = word === undefined && rows.every(([, where]) => where !== 'SILENT');
-  if (isWhole) writeFileSync(readme, withTable(readFileSync(readme, 'utf8'), 'provoked', table(header, rows)));
+  if (isWhole) {
+    writeFileSync(page, withTable(readFileSync(page, 'utf8'), provokedTable.name, table(header, rows)));
+  }
 }
