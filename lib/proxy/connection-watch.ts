@@ -42,8 +42,10 @@ export class ConnectionWatch implements Slow {
   readonly #stream: Incoming;
   readonly #carrying: Carrying;
   readonly #hasIdentity: boolean;
-  /** What the client's identity rests on; null where it has none, or once it has been found unsound. */
+  /** What the client's identity rests on; null where it has none, or once nobody vouches for it any more. */
   #session: PeerSession | null;
+  /** It has been asked to come back with a certificate that has not expired. */
+  #isAskedBack = false;
   #cutAt = Number.POSITIVE_INFINITY;
   #stall: Stall | null = null;
   #moved = -1;
@@ -125,15 +127,21 @@ export class ConnectionWatch implements Slow {
   /**
    * A client whose trust anchor has gone is somebody whom nobody vouches for: its requests in flight, and its tunnel, have
    * a little time to end. One whose certificate has expired while its connection lived was who it said it was: it is asked
-   * to come back with a new one, and a tunnel, which could not, goes on (as Linkerd's do).
+   * to come back with a new one, and a tunnel, which could not, goes on (as Linkerd's do). What is left of either is looked at
+   * all the same: its anchor may go later.
    *
    * @param occupant null for a tunnel.
    */
   #checkSession(session: PeerSession, occupant: Occupant | null, nowMs: number): void {
     const standing = session.standing(nowMs, this.#services.anchors());
-    if (standing === 'sound' || (standing === 'expired' && occupant === null)) return;
-    if (standing === 'untrusted') this.#cutAt = nowMs + graceMs;
-    this.#session = null;
+    if (standing === 'sound') return;
+    if (standing === 'untrusted') {
+      this.#cutAt = nowMs + graceMs;
+      this.#session = null;
+    } else {
+      if (occupant === null || this.#isAskedBack) return;
+      this.#isAskedBack = true;
+    }
     this.#services.limitReached('client_certificate', this.client);
     occupant?.retire();
   }

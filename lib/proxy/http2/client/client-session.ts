@@ -256,8 +256,8 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
   }
 
   announce(): void {
-    // Its close may still be on its way to us.
-    if (!this.session.over) this.session.goaway(maxStreamId, errorCode.noError);
+    // Its close may still be on its way to us; and one that drains already may be told of no higher stream (RFC 9113 6.8).
+    if (!this.session.over && this.#drainedAt === null) this.session.goaway(maxStreamId, errorCode.noError);
   }
 
   drain(): void {

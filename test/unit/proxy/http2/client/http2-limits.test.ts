@@ -157,6 +157,34 @@ t.test('a connection that nobody uses is drained', async (t) => {
   t.same(reached, ['http2_idle_timeout']);
 });
 
+/** The last streams of all GOAWAY frames among these bytes. */
+function lastStreams(bytes: Buffer): number[] {
+  const last: number[] = [];
+  for (let at = 0; at + 9 <= bytes.length; at += 9 + bytes.readUIntBE(at, 3)) {
+    if (bytes[at + 3] === frameType.goaway) last.push(bytes.readUInt32BE(at + 9));
+  }
+  return last;
+}
+
+t.test('a stop behind a drain names no higher stream, for which clients end the connection', async (t) => {
+  const rows: readonly (readonly [title: string, steps: readonly ('drain' | 'announce')[], told: readonly number[]])[] =
+    [
+      ['a stop', ['announce', 'drain'], [2 ** 31 - 1, 1]],
+      ['a drain of its own, then a stop', ['drain', 'announce', 'drain'], [1]],
+    ];
+  for (const [title, steps, told] of rows) {
+    const connection = await accepted(t);
+    const { session, client } = connection;
+    await sent(connection, Buffer.concat([first, get(1)]));
+    for (const step of steps) session[step]();
+    // A PING is answered behind all of that.
+    await sent(connection, frame(frameType.ping, 0, 0, Buffer.alloc(8, 7)));
+    await until('the answer', () => client.received.includes(Buffer.alloc(8, 7)));
+    t.same(lastStreams(client.received), told, title);
+    t.notOk(client.ended, 'what is in flight goes on');
+  }
+});
+
 t.test('each beginning has its own time', async (t) => {
   const connection = await accepted(t);
   const { session } = connection;
