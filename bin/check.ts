@@ -1,5 +1,5 @@
 import { styleText } from 'node:util';
-import { readWorkload } from '../lib/config/config.ts';
+import { readConfig } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { type ConfigFault, faultText } from '../lib/config/variables.ts';
 import type { Complaint } from '../lib/errors/complaint.ts';
@@ -22,12 +22,13 @@ export const main: Main<'check'> = async (line, io) => {
       'name a file or folder, write - for standard input, or set SALLYPORT_POLICY',
     );
   }
-  const facts = readWorkload(io.env, { readManifest });
-  if (!facts.ok) throw new UsageError(facts.faults.map(faultText));
+  const read = readConfig(io.env, { readManifest });
+  if (!read.ok) throw new UsageError(read.faults.map(faultText));
+  const { workload, warnings } = read.config;
 
-  const load = await loadGiven({ paths, namespace: facts.workload.namespace }, io);
+  const load = await loadGiven({ paths, namespace: workload.namespace }, io);
   const progress = new Progress(io.stderr);
-  const linking = linkingProblems(load.documents, facts.workload, io.env, (pod, of) =>
+  const linking = linkingProblems(load.documents, workload, io.env, (pod, of) =>
     progress.say(() => `checking for pod ${pod} of ${of} that are selected`),
   );
   progress.end();
@@ -47,7 +48,7 @@ export const main: Main<'check'> = async (line, io) => {
     const message = `whether any request finds them was not examined of ${count(linking.unexamined, 'rule')} of routes`;
     complain(io, 'warning', { code: 'unexamined-rules', message, hint });
   }
-  warnOf(facts.warnings, io);
+  warnOf(warnings, io);
   if (line.has('json')) {
     io.stdout.write(`${jsonText({ ok: errors === 0, problems, ...(allowed.length === 0 ? {} : { allowed }) }, 2)}\n`);
   } else {

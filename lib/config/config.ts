@@ -1,8 +1,9 @@
+import { hostPort } from '../ip.ts';
 import { nearestName } from '../policy/nearest.ts';
 import { noPorts, type PortSet, type Workload } from '../policy/workload.ts';
 import { type Host, thisHost } from './host.ts';
 import { readLimits } from './limits.ts';
-import { clashesOf, type Listeners, listenersOf } from './listeners.ts';
+import { clashesOf, type Listeners, listenerOfOurs, listenersOf } from './listeners.ts';
 import type { ListenAddress } from './values.ts';
 import {
   type ConfigFault,
@@ -143,9 +144,10 @@ function readIdentity(reader: VariableReader): Config['identity'] {
   return null;
 }
 
-/** Two listeners that could not both be bound, found before any port opens. */
+/** Two listeners that could not both be bound, and an app that would be this proxy, found before any port opens. */
 function refuseSharedPorts(reader: VariableReader, config: Config): void {
-  const of = (name: VariableName, listen: ListenAddress | null) => (listen === null ? [] : [{ name, listen }]);
+  const of = (name: VariableName, listen: ListenAddress | null) =>
+    listen === null ? [] : [{ name, listen, isExplicit: name === 'SALLYPORT_INBOUND_PORTS' }];
   const listeners = [
     ...of('SALLYPORT_INBOUND_LISTEN', config.inboundListen),
     ...config.inboundPorts.flatMap(({ listen }) => of('SALLYPORT_INBOUND_PORTS', listen)),
@@ -155,6 +157,14 @@ function refuseSharedPorts(reader: VariableReader, config: Config): void {
   for (const { late, first } of clashesOf(listeners)) {
     const message = `port ${late.listen.port} is taken by ${first.name}`;
     reader.fault(late.name, 'listeners-clash', message, 'choose another port');
+  }
+  const here = { isRedirected: config.inboundListen !== null, ips: config.workload.ips };
+  for (const { policyPort, app } of config.inboundPorts) {
+    const ours = listenerOfOurs(listeners, app, here);
+    if (ours === undefined) continue;
+    const message = `${hostPort(app.host, app.port)}, the app of port ${policyPort}, is where Sallyport itself listens (${ours.name})`;
+    const hint = 'let the app listen on another port, as by 8080=127.0.0.1:3000';
+    reader.fault('SALLYPORT_INBOUND_PORTS', 'own-app', message, hint);
   }
 }
 

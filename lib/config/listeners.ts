@@ -1,4 +1,4 @@
-import { leadsToLoopback, parseIp } from '../ip.ts';
+import { type IpAddress, isLocalhost, isUnspecified, leadsToLoopback, parseIp } from '../ip.ts';
 import type { InboundPort, ListenAddress } from './values.ts';
 import { type Environment, VariableReader } from './variables.ts';
 
@@ -41,12 +41,23 @@ export function listenerFor(
 
 /** The address families that a listener takes; both where its host is a name, or every address. */
 export function familiesOf({ host }: ListenAddress): readonly (4 | 6)[] {
-  const ip = host === null || host === '::' ? undefined : parseIp(host);
-  return ip === undefined ? [4, 6] : [ip.family];
+  const ip = host === null ? undefined : parseIp(host);
+  return ip === undefined || ip.text === '::' ? [4, 6] : [ip.family];
 }
 
 function isEverywhere(host: string | null): boolean {
-  return host === null || host === '0.0.0.0' || host === '::';
+  const ip = parseIp(host ?? '::');
+  return ip !== undefined && isUnspecified(ip);
+}
+
+/** One spelling of an address or a name. A zone makes another address of it. */
+function spelling(host: string): string {
+  const ip = host.includes('%') ? undefined : parseIp(host);
+  return ip?.text ?? host.toLowerCase().replace(/\.$/, '');
+}
+
+function isSameHost(one: string | null, other: string | null): boolean {
+  return one !== null && other !== null && spelling(one) === spelling(other);
 }
 
 /** Listeners that could not all be bound: each that comes too late, with the one before it that has its port. */
@@ -61,16 +72,37 @@ export function clashesOf<Named extends { readonly listen: ListenAddress }>(
         ({ listen }) =>
           port !== 0 &&
           listen.port === port &&
-          (listen.host === host || isEverywhere(listen.host) || isEverywhere(host)),
+          (isSameHost(listen.host, host) || isEverywhere(listen.host) || isEverywhere(host)),
       );
     return first === undefined ? [] : [{ late, first }];
   });
 }
 
-/** Whether an app on the proxy's own machine could not listen there: the proxy does already. */
-export function takesPlaceOf(listen: ListenAddress, { host, port }: InboundPort['app']): boolean {
-  if (listen.port !== port) return false;
-  if (!isEverywhere(listen.host)) return listen.host === host;
+/** What is known of this host before anything is bound. */
+export interface Here {
+  /** Whatever is sent to a port, at any address, may be led to the listener that has it. */
+  readonly isRedirected: boolean;
+  readonly ips: readonly IpAddress[];
+}
+
+/**
+ * The listener to which an app's address leads, so that the proxy would be its own app; undefined where none is known to be. All
+ * that is found here every connection is refused for (lib/proxy/accept/own-endpoints.ts), which knows what names lead to,
+ * too. The port of an explicit listener alone may be an app's at another address.
+ */
+export function listenerOfOurs<Listening extends { readonly listen: ListenAddress; readonly isExplicit: boolean }>(
+  listeners: readonly Listening[],
+  { host, port }: InboundPort['app'],
+  { isRedirected, ips }: Here,
+): Listening | undefined {
   const ip = parseIp(host);
-  return leadsToLoopback(host) && (ip === undefined || familiesOf(listen).includes(ip.family));
+  return listeners.find(({ listen, isExplicit }) => {
+    if (listen.port !== port) return false;
+    if (isSameHost(listen.host, host)) return true;
+    if (!isExplicit || isRedirected || isEverywhere(listen.host))
+      return leadsToLoopback(host) || ips.some(({ text }) => text === ip?.text);
+    if (isLocalhost(host)) return ['127.0.0.1', '::1'].includes(spelling(listen.host ?? ''));
+    // Which address of this host the unspecified one leads to is the system's choice.
+    return ip !== undefined && isUnspecified(ip);
+  });
 }

@@ -1,4 +1,4 @@
-import { clashesOf, takesPlaceOf } from '../config/listeners.ts';
+import { clashesOf, listenerOfOurs } from '../config/listeners.ts';
 import { oneOf } from '../config/values.ts';
 import { type VariableName, variables } from '../config/variables.ts';
 import type { Complaint } from '../errors/complaint.ts';
@@ -64,10 +64,10 @@ function readText<T>(
 /** Why the listeners of one pod cannot have these ports; null where they can. */
 export function sharedPort(chosen: Pick<PodOptions, 'admin-port' | 'health-port' | 'inbound-ports'>): Complaint | null {
   const inbound = variables.SALLYPORT_INBOUND_PORTS.parse(chosen['inbound-ports'] ?? '');
-  const explicit = 'value' in inbound ? (inbound.value ?? []) : [];
+  const explicit = ('value' in inbound ? (inbound.value ?? []) : []).map((each) => ({ ...each, isExplicit: true }));
   const redirected = chosen['inbound-ports'] === null ? [redirectPort] : [];
   const others = [...redirected, chosen['admin-port'], chosen['health-port']];
-  const listeners = [...others.map((port) => ({ listen: { host: null, port } })), ...explicit];
+  const listeners = [...others.map((port) => ({ listen: { host: null, port }, isExplicit: false })), ...explicit];
   const [clash] = clashesOf(listeners);
   if (clash !== undefined) {
     const message = `two listeners cannot share a port, as they would ${clash.late.listen.port}`;
@@ -75,10 +75,11 @@ export function sharedPort(chosen: Pick<PodOptions, 'admin-port' | 'health-port'
     return { code: 'listeners-clash', message, hint };
   }
   // Started before the app, the proxy has the port; and then it would be its own app.
-  const { app } = explicit.find(({ app }) => listeners.some(({ listen }) => takesPlaceOf(listen, app))) ?? {};
+  const here = { isRedirected: false, ips: [] };
+  const { app } = explicit.find(({ app }) => listenerOfOurs(listeners, app, here) !== undefined) ?? {};
   if (app === undefined) return null;
   const message = `the app cannot listen on port ${app.port} of ${app.host}, where the proxy does`;
-  return { code: 'listeners-clash', message, hint: 'Let the app listen on another port, as by 8080=127.0.0.1:3000.' };
+  return { code: 'own-app', message, hint: 'Let the app listen on another port, as by 8080=127.0.0.1:3000.' };
 }
 
 /**

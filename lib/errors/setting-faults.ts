@@ -79,6 +79,10 @@ export const settingFaults = {
     'Set all three, or none.',
   ),
   'listeners-clash': fault('Two listeners have the same port.', 'Choose another port for one of them.'),
+  'own-app': fault(
+    'The address of an application is one at which Sallyport itself listens.',
+    'Let the application listen on another port, and name that one.',
+  ),
   'unknown-variable': fault(
     'A variable begins like ours, and is none; a warning.',
     'Correct its spelling, or remove it.',

@@ -249,3 +249,15 @@ t.test('a reader that closes the pipe early is no error', async (t) => {
   t.match(run, { code: 0, stderr: '' });
   t.equal(run.stdout.split('\n').length, 2);
 });
+
+t.test('the environment is checked as run reads it', async (t) => {
+  const file = join(t.testdir({ 'p.yaml': server('web', 8080) }), 'p.yaml');
+  for (const command of [['check', file], ['run']]) {
+    const run = await runSallyport(t, command, { SALLYPORT_INBOUND_PORTS: '8080=127.0.0.1:8080' });
+    t.match(run, { code: 64, stdout: '' }, command.join(' '));
+    t.match(
+      run.stderr,
+      /SALLYPORT_INBOUND_PORTS: 127\.0\.0\.1:8080, the app of port 8080, .+ \(let the app .+\) \[own-app\]/,
+    );
+  }
+});
