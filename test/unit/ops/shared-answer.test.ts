@@ -31,6 +31,24 @@ t.test('a client that asks without end is answered, and leaves most of the loop 
   t.ok(heldMs < elapsed / 3, `${made} times, ${Math.round(heldMs)} of ${Math.round(elapsed)} ms`);
 });
 
+t.test('one that is made in several turns is made one at a time', async (t) => {
+  let [made, atOnce, most] = [0, 0, 0];
+  const ask = sharedAnswer(async () => {
+    most = Math.max(most, ++atOnce);
+    for (let i = 0; i < 20; i++) await turn();
+    atOnce--;
+    return ++made;
+  });
+  const answers: Promise<number>[] = [];
+  for (let asked = 0; asked < 200; asked++) {
+    answers.push(ask());
+    await turn();
+  }
+  await Promise.all(answers);
+  t.ok(made > 1, 'more than once');
+  t.equal(most, 1, 'however many ask meanwhile');
+});
+
 t.test('an answer is never older than its question, failures included', async (t) => {
   let now = 0;
   const ask = sharedAnswer(() => {
