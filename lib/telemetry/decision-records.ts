@@ -167,12 +167,12 @@ export class DecisionRecords {
 
   #tellLost(): void {
     const dropped = this.#options.dropped();
-    const lost = this.#lost + dropped - this.#toldDropped;
-    if (lost === 0) return;
     if (this.cells !== null) this.cells.lost.value += dropped - this.#toldDropped;
-    this.#lost = 0;
-    this.#toldDropped = dropped;
-    this.#options.sink.write(lostLine(this.#nowMs(), lost));
+    this.#lost += dropped - this.#toldDropped;
+    if (this.#lost > 0) this.#options.sink.write(lostLine(this.#nowMs(), this.#lost));
+    this.#toldDropped = this.#options.dropped();
+    // A line that says so may be given up itself, and is no decision: then the next one says it.
+    if (this.#toldDropped === dropped) this.#lost = 0;
   }
 
   #requestText(policy: PortPolicy, { facts, version }: RequestLog): string {

@@ -194,7 +194,9 @@ function identityMetrics(
   );
   return {
     identityLoaded({ expiresAt, refreshedAt, anchors: loaded = [] }) {
-      anchors = loaded.slice(0, maxAnchors).map(({ subject, id, notAfter }) =>
+      // A bundle may hold an anchor twice, and a scrape no series.
+      const once = new Map(loaded.map((anchor) => [anchor.id, anchor]));
+      anchors = [...once.values()].slice(0, maxAnchors).map(({ subject, id, notAfter }) =>
         gaugeSample(notAfter.getTime() / 1000, {
           subject: labelValue(subject),
           sha256: id.replaceAll(':', '').slice(0, 16),

@@ -10,6 +10,7 @@ import type { RecordedFacts } from '../../../lib/proxy/recorder.ts';
 import { readRecords } from '../../../lib/records/read.ts';
 import type { DecisionRecord } from '../../../lib/records/record.ts';
 import { DecisionRecords, type DecisionRecordsOptions } from '../../../lib/telemetry/decision-records.ts';
+import { Cell } from '../../../lib/telemetry/series.ts';
 import * as given from './fixtures.ts';
 
 /** What is written of a decision: by the schema, in ASCII, read again as it was, and bounded. */
@@ -278,6 +279,24 @@ t.test('too many different ones, and what the sink gives up, are said', async (t
   ask(sink, given.permit);
   t.match(JSON.parse(sink.lines[0] ?? ''), { lost: 3 });
   t.equal(sink.lines.length, 3);
+});
+
+t.test('a line that says what is lost may be lost itself', async (t) => {
+  const lines: string[] = [];
+  let [dropped, isFull] = [0, true];
+  const write = (text: string): void => {
+    if (isFull) dropped++;
+    else lines.push(text);
+  };
+  const kept = keep({ sink: { write }, dropped: () => dropped });
+  const cells = { made: new Cell({}), lost: new Cell({}) };
+  kept.records.cells = cells;
+  for (let i = 0; i < 3; i++) ask(kept, given.permit);
+  isFull = false;
+  ask(kept, given.permit);
+  t.match(JSON.parse(lines[0] ?? ''), { lost: 3 }, 'and the next says so');
+  t.equal(lines.length, 2);
+  t.same([cells.made.value, cells.lost.value], [4, 3], 'it counts as no decision');
 });
 
 t.test('hashed values', async (t) => {

@@ -510,6 +510,20 @@ t.test('the process, as /proc shows it', { skip: process.platform === 'linux' ? 
   t.ok(value('nodejs_heap_size_used_bytes') > 0);
 });
 
+t.test('an anchor that a bundle has twice has one series', async (t) => {
+  const { telemetry } = fx.fixture();
+  const notAfter = new Date();
+  const anchor = { subject: 'CN=root', id: 'AA:BB', notAfter };
+  const anchors = [anchor, anchor, { ...anchor, id: 'CC:DD' }];
+  telemetry.identityLoaded({ expiresAt: notAfter, refreshedAt: notAfter, anchors });
+  const { body } = await telemetry.exposition();
+  const series = [...body.matchAll(/^sallyport_trust_anchor_expiration\w*\{.*sha256="(\w+)"/gm)];
+  t.same(
+    series.map(([, sha256]) => sha256),
+    ['AABB', 'CCDD'],
+  );
+});
+
 t.test('promtool accepts the exposition', async (t) => {
   const { telemetry } = fx.fixture();
   everything(telemetry.recorder);
