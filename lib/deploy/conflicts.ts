@@ -39,9 +39,17 @@ export function conflicts(
     faults.push({ severity: 'error', code, path, message, hint });
   };
   if (spec === undefined || spec === null || (spec.containers ?? []).length === 0) {
-    add('invalid-pod', ['spec'], 'the pod has no containers', 'Write it as kubectl get pod -o yaml does.');
+    add('invalid-pod', ['spec'], 'the pod has no containers', asKubectl);
     return faults;
   }
+  for (const list of ['volumes', 'imagePullSecrets'] as const) {
+    if (!isListOfObjects(spec[list])) add('invalid-pod', ['spec', list], `${list} is no list of objects`, asKubectl);
+  }
+  // Of a template it may be left out; of a Pod it has the name.
+  if (template.workload.kind === 'Pod' && template.pod.metadata === undefined) {
+    add('invalid-pod', [], 'the Pod has no metadata', asKubectl);
+  }
+  if (faults.length > 0) return faults;
   const redirected = options === null || isRedirected(options);
   if (spec.hostNetwork === true && redirected) {
     const hint = `Take hostNetwork away, or annotate the pod with ${injectAnnotation}: disabled.`;
@@ -69,6 +77,14 @@ export function conflicts(
     faults.push({ severity: 'warning', code: 'no-redirect', path: ['spec'], message, hint });
   }
   return faults;
+}
+
+const asKubectl = 'Write it as kubectl get pod -o yaml does.';
+
+/** Nothing at all is one, too. */
+function isListOfObjects(value: unknown): boolean {
+  const items = value ?? [];
+  return Array.isArray(items) && items.every((item) => typeof item === 'object' && item !== null);
 }
 
 type Ports = NonNullable<ReturnType<typeof containersOf>[number]['own']['ports']>;

@@ -178,7 +178,8 @@ function planOf(
   const stated = podOptions(settings, own, namespace.annotations, names);
   const faults: TemplateFault[] = [
     ...read.problems,
-    ...conflicts(template, stated.options, own, namespace),
+    // What is no pod is read no further.
+    ...(facts === null ? [] : conflicts(template, stated.options, own, namespace)),
     ...annotationDoubts(source.value, template, own),
     ...(facts === null ? [] : probeDoubts(facts)),
     ...stated.faults,

@@ -1,4 +1,4 @@
-import type { SourceDocument } from '../policy/documents/read.ts';
+import { listedItems, type SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
 import { idleAnnotations } from './other-annotations.ts';
 import { type Annotations, isLeftOut } from './settings.ts';
@@ -20,9 +20,7 @@ export function namespaceFacts(documents: readonly SourceDocument[]): {
   const namespaces = new Map<string, NamespaceFacts>();
   const problems: Problem[] = [];
   const visit = (source: SourceDocument, value: unknown, path: YamlPath): void => {
-    const items = valueAt(value, ['items']);
-    if (Array.isArray(items))
-      for (const [index, item] of items.entries()) visit(source, item, [...path, 'items', index]);
+    for (const [index, item] of (listedItems(value) ?? []).entries()) visit(source, item, [...path, 'items', index]);
     if (valueAt(value, ['kind']) !== 'Namespace') return;
     const name = String(valueAt(value, ['metadata', 'name']));
     const annotations = mapping(valueAt(value, ['metadata', 'annotations']));

@@ -1,3 +1,4 @@
+import { listedItems } from '../policy/documents/read.ts';
 import { valueAt, type YamlPath } from './yaml-edit.ts';
 
 /** A pod as some workload describes it: a Pod itself, or the template that a controller makes pods from. */
@@ -80,8 +81,8 @@ export function podTemplates(value: unknown): {
   const visit = (object: unknown, path: YamlPath): void => {
     const kind = valueAt(object, ['kind']);
     if (typeof kind !== 'string') return;
-    const items = valueAt(object, ['items']);
-    if (kind.endsWith('List') && Array.isArray(items)) {
+    const items = listedItems(object);
+    if (items !== null) {
       for (const [index, item] of items.entries()) visit(item, [...path, 'items', index]);
       return;
     }

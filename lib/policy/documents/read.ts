@@ -88,14 +88,19 @@ interface Item {
 
 /** The items of a `List` (`ServerList`, … included), at any depth; anything else is itself. */
 function* unwrap(source: SourceDocument, prefix: Path = [], value: unknown = source.value): Generator<Item> {
-  if (isObject(value) && listedKind(value) !== null && Array.isArray(value.items)) {
-    for (const [i, item] of value.items.entries()) {
-      yield* unwrap(source, [...prefix, 'items', i], typedItem(item, value));
-    }
+  const items = listedItems(value);
+  if (items !== null) {
+    for (const [i, item] of items.entries()) yield* unwrap(source, [...prefix, 'items', i], item);
     return;
   }
   // An empty document is what a trailing `---` leaves.
   if (value !== null && value !== undefined) yield { source, prefix, value };
+}
+
+/** The items of a `List` or a `ServerList`, as kubectl sends them on; null for what is no list. */
+export function listedItems(value: unknown): readonly unknown[] | null {
+  if (!isObject(value) || listedKind(value) === null || !Array.isArray(value.items)) return null;
+  return value.items.map((item) => typedItem(item, value));
 }
 
 /** `Server` of a `ServerList`, empty of a `List`; null for what is no list. */

@@ -97,6 +97,32 @@ t.test('pods that cannot be guarded', async (t) => {
   t.equal(run(second).texts[0], second, 'one that cannot be guarded keeps all from being written');
 });
 
+t.test('pods that are none', async (t) => {
+  const nameless = 'spec: {containers: [{name: app, image: app:1}]}';
+  const rows: [name: string, text: string, line: number, message: RegExp][] = [
+    ['containers that are no list', deployment('      containers: {name: app}\n'), 9, /containers/],
+    ['a container that is none', deployment('      containers: [null]\n'), 9, /containers/],
+    ['init containers that are no list', deployment(`      initContainers: {}\n${app}`), 9, /initContainers/],
+    ['ports that are no list', deployment(`${app}          ports: {}\n`), 12, /ports/],
+    ['volumes that are no list', deployment(`      volumes: {}\n${app}`), 9, /^volumes is no list/],
+    ['a volume that is none', deployment(`      volumes: [null]\n${app}`), 9, /^volumes is no list/],
+    ['secrets that are none', deployment(`      imagePullSecrets: [a]\n${app}`), 9, /^imagePullSecrets is no list/],
+    ['a Pod without metadata', `apiVersion: v1\nkind: Pod\n${nameless}\n`, 1, /has no metadata/],
+    [
+      'one in a List',
+      `apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, ${nameless}}\n`,
+      4,
+      /no metadata/,
+    ],
+  ];
+  for (const [name, text, line, message] of rows) {
+    const { problems, texts } = run(text);
+    const hint = 'Write it as kubectl get pod -o yaml does.';
+    t.match(problems, [{ severity: 'error', code: 'invalid-pod', line, message, hint }], name);
+    t.same(texts, [text], `${name}: the text stays`);
+  }
+});
+
 t.test('a wish for or against Sallyport that cannot be read is an error', async (t) => {
   for (const [value, said] of [
     ['"false"', '"false" is not known'],
@@ -175,6 +201,27 @@ t.test('what is not a workload of Kubernetes passes through', async (t) => {
     t.equal(problems.length, warnings, `${name}: warnings`);
     for (const problem of problems) t.match(problem, { severity: 'warning', code: 'unknown-workload' });
   }
+});
+
+t.test('lists', async (t) => {
+  const item = `- metadata: {name: web, namespace: shop}
+  spec: {template: {spec: {containers: [{name: app, image: app:1}]}}}
+`;
+  const typed = `apiVersion: apps/v1\nkind: DeploymentList\nitems:\n${item}`;
+  const { texts, workloads, problems } = run(typed);
+  t.same(problems, []);
+  t.match(workloads, [{ kind: 'Deployment', name: 'web', outcome: 'injected', line: 4 }], 'kubectl knows their kind');
+  t.match(run(texts[0] ?? '').workloads, [{ outcome: 'unchanged' }]);
+  t.same(uninject([{ file: 'web.yaml', text: texts[0] ?? '' }], 'default').texts, [typed]);
+  const own = typed.replace('apps/v1', 'example.com/v1').replace('DeploymentList', 'RolloutList');
+  t.match(run(own).problems, [{ code: 'unknown-workload', line: 4, message: /^Rollout has a pod template/ }]);
+  const off = `apiVersion: v1
+kind: NamespaceList
+items:
+- metadata: {name: shop, annotations: {sallyport.dev/inject: disabled}}
+---
+`;
+  t.match(run(off + typed).workloads, [{ outcome: 'skipped' }], 'a Namespace among its like');
 });
 
 t.test('doubts that do not keep a pod from being guarded', async (t) => {
