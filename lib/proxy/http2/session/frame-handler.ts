@@ -113,8 +113,13 @@ export class FrameHandler<S extends Stream> implements BlockSink {
     const end = (flags & flag.endStream) !== 0;
     const stream = this.#home.streams.get(streamId);
     const verdict = verdictOn(frameType.data, stream?.state ?? this.#home.streams.stateOf(streamId), false);
-    if (stream === undefined || verdict.kind !== 'taken') this.passOver(verdict, streamId, stream, end);
-    else this.#content(stream, bytes, from, to, length, end);
+    if (stream === undefined || verdict.kind !== 'taken') {
+      // One reset may be crossed by thousands of small ones, and the session is others', too.
+      const isFree = to > from && this.#home.streams.wasOnItsWay(streamId, length);
+      this.passOver(verdict, streamId, stream, end, isFree);
+    } else {
+      this.#content(stream, bytes, from, to, length, end);
+    }
     return errorCode.noError;
   }
 
@@ -140,7 +145,7 @@ export class FrameHandler<S extends Stream> implements BlockSink {
   }
 
   /** A frame that the state of its stream has no use for, or forbids. Undefined: a stream that is not open. */
-  passOver(verdict: Verdict, streamId: number, stream: S | undefined, end: boolean): void {
+  passOver(verdict: Verdict, streamId: number, stream: S | undefined, end: boolean, isFree = false): void {
     switch (verdict.kind) {
       case 'stream error':
         if (stream !== undefined) this.#home.streamError(stream, verdict.code);
@@ -150,7 +155,7 @@ export class FrameHandler<S extends Stream> implements BlockSink {
         return;
       default:
         if (end) this.#home.streams.forgetReset(streamId);
-        this.#pays();
+        if (!isFree) this.#pays();
     }
   }
 

@@ -87,10 +87,10 @@ export class Session<S extends Stream> implements Reader, StreamHome {
   }
 
   /** RST_STREAM, for a stream that may not be known otherwise. */
-  refuseStream(streamId: number, code: number, mayGoOn: boolean): void {
+  refuseStream(streamId: number, code: number, late: number | null): void {
     if (this.over) return;
     this.output.number(frameType.rstStream, streamId, code);
-    if (mayGoOn) this.streams.rememberReset(streamId);
+    if (late !== null) this.streams.rememberReset(streamId, late);
   }
 
   /** A stream has ended in a reset of the peer, or in one of ours because of what the peer did. */
@@ -110,7 +110,7 @@ export class Session<S extends Stream> implements Reader, StreamHome {
 
   /** The peer broke a rule with what was to become a stream. */
   refuseMalformed(streamId: number, code: number, endStream: boolean): void {
-    this.refuseStream(streamId, code, !endStream);
+    this.refuseStream(streamId, code, endStream ? null : defaultWindow);
     this.countReset();
   }
 

@@ -69,7 +69,8 @@ class Places<S extends Numbered> {
 /** The streams of one connection. All are the client's: an app opens none, since pushes are not wanted. */
 export class StreamTable<S extends Numbered> {
   #open = new Places<S>();
-  readonly #reset = new Set<number>();
+  /** Streams that we have reset, and how many bytes of content their windows still allowed. */
+  readonly #reset = new Map<number, number>();
   /** The highest that the client has opened; 0 before the first. */
   last = 0;
   #unusedSince = 0;
@@ -131,14 +132,26 @@ export class StreamTable<S extends Numbered> {
     return this.#reset.has(streamId) ? 'reset' : 'closed';
   }
 
-  /** We have reset the stream before its peer had ended it. The oldest of too many are forgotten. */
-  rememberReset(streamId: number): void {
-    this.#reset.add(streamId);
+  /**
+   * We have reset the stream before its peer had ended it. The oldest of too many are forgotten.
+   *
+   * @param room bytes of content that its window allows: they may be on their way.
+   */
+  rememberReset(streamId: number, room: number): void {
+    this.#reset.set(streamId, room);
     if (this.#reset.size <= maxReset) return;
-    for (const oldest of this.#reset) {
+    for (const oldest of this.#reset.keys()) {
       this.#reset.delete(oldest);
       break;
     }
+  }
+
+  /** Content has come of a stream that we have reset. Whether it may have been on its way by then. */
+  wasOnItsWay(streamId: number, bytes: number): boolean {
+    const room = this.#reset.get(streamId);
+    if (room === undefined || bytes > room) return false;
+    this.#reset.set(streamId, room - bytes);
+    return true;
   }
 
   /** The peer has ended it as well: nothing of it is on its way any more. */

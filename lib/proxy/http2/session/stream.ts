@@ -30,8 +30,8 @@ export interface StreamHome {
   readonly over: boolean;
   /** Ends it now. */
   destroy(): void;
-  /** RST_STREAM. `mayGoOn`: frames of the stream may be on their way to us. */
-  refuseStream(streamId: number, code: number, mayGoOn: boolean): void;
+  /** RST_STREAM. `late`: bytes of content that may be on their way to us; null where the peer has ended the stream. */
+  refuseStream(streamId: number, code: number, late: number | null): void;
   /** The peer broke a rule. */
   streamError(stream: Stream, code: number): void;
 }
@@ -202,7 +202,7 @@ export abstract class Stream implements Slow, Sending, Queued {
   /** Ends the stream at once, and says so to nobody here; what waits is dropped. False where it is over already. */
   reset(code: number): boolean {
     if (!this.#home.streams.isOpen(this.id)) return false;
-    this.#home.refuseStream(this.id, code, !this.remoteEnded);
+    this.#home.refuseStream(this.id, code, this.remoteEnded ? null : this.windows.receive);
     this.happened('RST_STREAM');
     return this.#leave();
   }

@@ -1189,6 +1189,28 @@ const scenarios: readonly Scenario[] = [
     },
   },
   {
+    title: 'small pieces that cross the resets of many streams harm nobody else on the session',
+    library: false,
+    run: async (t, engine) => {
+      const s = await stage(t, engine, { onEnd: (request) => (request.path === '/hold' ? hold() : ok(request)) });
+      const [patient, hasty] = [await s.open(), await s.open()];
+      patient.send(get(1, '/hold'));
+      await until('its request', () => s.app.requests.length === 1);
+      const ids = Array.from({ length: 20 }, (_, n) => 2 * n + 1);
+      hasty.send(...ids.map((id) => get(id, '/hold')));
+      await until('theirs', () => s.app.requests.length === 1 + ids.length);
+      hasty.send(...ids.map((id) => resetFrame(id, 8)));
+      const [held, ...late] = s.app.requests as [AppRequest, ...AppRequest[]];
+      await until('the resets', () => late.every(({ message }) => message.reset !== null));
+      const { connection } = held;
+      for (const { id } of late) connection.send(head(id), ...Array.from({ length: 1000 }, () => dataFrame(id, 'x')));
+      t.ok(await connection.lives());
+      t.equal(connection.goaway, null);
+      connection.send(head(held.id, [], true));
+      t.equal(await patient.over(1), '200');
+    },
+  },
+  {
     title: '1,000 requests of one client',
     run: async (t, engine) => {
       const s = await stage(t, engine, {

@@ -61,7 +61,7 @@ class Stage {
     if (state === 'half-closed (remote)') stream.happened('END_STREAM received');
     if (state === 'half-closed (local)') stream.happened('END_STREAM sent');
     this.streams.add(stream);
-    this.streams.rememberReset(5);
+    this.streams.rememberReset(5, 0);
   }
 
   tell(text: string): 1 {
@@ -330,12 +330,23 @@ t.test('frames that do no work have an end', async (t) => {
     while (sent < 50_000 && !stage.told.includes('limit http2_overhead')) {
       stage.send(bytes);
       // The peer that reset the stream once may reset it again.
-      if (name.startsWith('DATA of')) stage.streams.rememberReset(5);
+      if (name.startsWith('DATA of')) stage.streams.rememberReset(5, 0);
       sent++;
     }
     t.ok(sent > 5000 && sent < 50_000, `${name}: ${sent}`);
     t.ok(stage.told.includes('failed: ENHANCE_YOUR_CALM'), name);
   }
+});
+
+t.test('content of a stream that was reset costs nothing, as far as the window of the stream went', async (t) => {
+  const stage = new Stage();
+  stage.streams.rememberReset(5, 20_000);
+  for (let sent = 0; sent < 20_000; sent++) stage.send(dataFrame(5, 'a'));
+  t.same(stage.told, []);
+  let more = 0;
+  for (; more < 50_000 && stage.told.length === 0; more++) stage.send(dataFrame(5, 'a'));
+  t.ok(more > 5000 && more < 50_000, `${more} more`);
+  t.same(stage.told, ['limit http2_overhead', 'failed: ENHANCE_YOUR_CALM']);
 });
 
 t.test('the connection gets its room back as it is used, and no more than that', async (t) => {

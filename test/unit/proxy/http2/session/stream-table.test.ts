@@ -16,7 +16,7 @@ t.test('every number has a state', async (t) => {
   table.last = 9;
   table.add(stub(3));
   table.add(stub(5, 'half-closed (remote)'));
-  table.rememberReset(7);
+  table.rememberReset(7, 100);
   const rows: readonly (readonly [id: number, state: StreamState])[] = [
     [1, 'closed'],
     [3, 'open'],
@@ -52,7 +52,7 @@ t.test('a stream leaves once', async (t) => {
 t.test('of many resets the oldest are forgotten', async (t) => {
   const table = new StreamTable<Stub>();
   table.last = 3001;
-  for (let id = 1; id <= 2003; id += 2) table.rememberReset(id);
+  for (let id = 1; id <= 2003; id += 2) table.rememberReset(id, 0);
   t.equal(table.stateOf(1), 'closed');
   t.equal(table.stateOf(3), 'closed');
   t.equal(table.stateOf(5), 'reset');
