@@ -173,9 +173,10 @@ export class Intake {
   }
 
   #deliver(bytes: Buffer, at: number, length: number): void {
-    const { frames } = this.#reader;
+    const { frames, work } = this.#reader;
     const from = at + frameHeaderBytes;
     const streamId = bytes.readUInt32BE(at + 5) & maxStreamId;
+    work.frame();
     frames.frame(bytes[at + 3] as number, bytes[at + 4] as number, streamId, bytes, from, from + length);
     // What is incomplete from here on has begun just now.
     if (frames.isBetweenMessages) this.incompleteSince = null;

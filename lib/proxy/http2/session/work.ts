@@ -7,6 +7,9 @@ import { longRead, turn } from '../../fairness/turn.ts';
 const turnCost = 32 * 1024;
 const perMessage = 256;
 
+/** What it takes to deal with a frame of a few bytes, in the same: content may come in frames of one byte each. */
+const perFrame = 24;
+
 /** What a connection may get done with what was read, before others have their turn. */
 export class Work {
   /** Whether long work is shared out among the turns of the event loop. */
@@ -22,6 +25,11 @@ export class Work {
   begin(isNew: boolean): void {
     this.#cost = 0;
     this.#share = isNew ? longRead : turnCost;
+  }
+
+  /** A frame, whatever its message costs. */
+  frame(): void {
+    this.#cost += perFrame;
   }
 
   /** Says what a message has cost, in bytes that were looked at. */
