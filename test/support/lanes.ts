@@ -50,6 +50,8 @@ export interface Counts {
   errors: string[];
   badRequests: string[];
   httpErrors: string[];
+  /** Statuses that were answered in place of the app's. */
+  refusals: number[];
   /** Limits that were reached. */
   limits: string[];
   /** Open connections of clients that carry something. */
@@ -115,6 +117,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     errors: [],
     badRequests: [],
     httpErrors: [],
+    refusals: [],
     limits: [],
     sources: 0,
     destinations: 0,
@@ -318,7 +321,9 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
         responseHead: () => {
           counts.heads++;
         },
-        refused: () => {},
+        refused: (status) => {
+          counts.refusals.push(status);
+        },
         responseFrame: () => {},
         responseEnded: (_grpcStatus, error) => {
           if (over) return;

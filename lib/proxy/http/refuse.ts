@@ -100,6 +100,15 @@ export const failures = {
   noUpgrade: failureOf('ERR_SALLYPORT_NO_UPGRADE'),
 } as const;
 
+/** What is answered to a message that cannot be read any further; the connection ends with it. */
+export const messageRefusals = {
+  malformed: { status: 400, grpc: 3, line: '400 Bad Request' },
+  late: { status: 408, grpc: 4, line: '408 Request Timeout' },
+  'too-long': { status: 431, grpc: 8, line: '431 Request Header Fields Too Large' },
+} as const;
+
+export type MessageFault = keyof typeof messageRefusals;
+
 /** Our code for what the system and the libraries say in codes of their own; any other is returned as it is. */
 function ours(code: string): string {
   if (code === 'EMFILE' || code === 'ENFILE') return 'ERR_SALLYPORT_DESCRIPTORS' satisfies RequestErrorCode;

@@ -11,7 +11,7 @@ import type { Application } from './application.ts';
 import type { Exchange, Request } from './exchange.ts';
 import { headerValue } from './headers.ts';
 import { HeldHeads } from './held-heads.ts';
-import { type Failure, failures, refusalFor } from './refuse.ts';
+import { type Failure, failures, type MessageFault, messageRefusals, refusalFor } from './refuse.ts';
 
 /** What stands behind a port. */
 export type Destination =
@@ -172,6 +172,24 @@ export class RequestPipeline {
         ? null
         : { app: hostPort(destination.endpoint.host, destination.endpoint.port), errno };
     connection.scope.httpError(policy, { code, label, detail: refusal.message, met }, log);
+  }
+
+  /**
+   * Records what is answered to a permitted request whose content will never be whole.
+   *
+   * @returns the status line of that, from the code on.
+   */
+  cutShort(
+    { facts }: HttpConnection,
+    admitted: Admitted | null,
+    request: Request,
+    fault: MessageFault,
+    startedAt: number,
+  ): string {
+    const { status, grpc, line } = messageRefusals[fault];
+    admitted?.scope.refused(status, grpc);
+    this.accessed(facts, request, status, '0', startedAt);
+    return line;
   }
 
   /** `accessed` for an exchange whose response headers are a list. */

@@ -290,19 +290,22 @@ export class FastRequest implements ResponseSink {
 
   /** No more of its content has come for too long. Its connection ends with it. */
   giveUp(): void {
-    this.#endWith(this.#home.socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout', 'unclassified');
+    // Paused: it is the app that does not read.
+    if (!this.#isBegun && this.#home.socket.isPaused()) this.#failLate();
+    else this.#endWith('late', 'unclassified');
   }
 
   /** What comes of its content cannot be read any further. Its connection ends with it. */
   refuseContent(fault: ContentFault): void {
-    this.#endWith(fault === 'too-long' ? '431 Request Header Fields Too Large' : '400 Bad Request', '');
+    this.#endWith(fault, '');
   }
 
-  #endWith(status: string, error: '' | 'unclassified'): void {
+  #endWith(fault: ContentFault | 'late', error: '' | 'unclassified'): void {
+    const { pipeline, connection, socket } = this.#home;
     this.#leaveApp();
-    if (this.#isAnswered) endAfterLastBytes(this.#home.socket, 'impatient');
+    if (this.#isAnswered) endAfterLastBytes(socket, 'impatient');
     else if (this.#isBegun) this.#breakOff();
-    else endWithStatus(this.#home.socket, status);
+    else endWithStatus(socket, pipeline.cutShort(connection, this.#admitted, this.#request, fault, this.#startedAt));
     this.#ended(error);
   }
 
@@ -315,8 +318,11 @@ export class FastRequest implements ResponseSink {
   /** Ends it with 504 if it began before `since` and has no complete response. */
   endOverdue(since: number): void {
     if (this.#admitted === null || this.#startedAt > since) return;
-    const { pipeline, connection } = this.#home;
-    pipeline.limitReached('request_timeout', connection);
+    this.#home.pipeline.limitReached('request_timeout', this.#home.connection);
+    this.#failLate();
+  }
+
+  #failLate(): void {
     this.#leaveApp();
     this.#fail(failures.requestTimeout);
   }
@@ -352,8 +358,7 @@ export class FastRequest implements ResponseSink {
     if (admitted === null || this.#isBegun) {
       this.#breakOff();
     } else {
-      const { pipeline, connection } = this.#home;
-      pipeline.failed(connection, admitted.policy, this.#request, failure);
+      this.#home.pipeline.failed(this.#home.connection, admitted.policy, this.#request, failure);
       admitted.scope.refused(failure.refusal.status, failure.refusal.grpc);
       this.#refuse(failure.refusal);
     }

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Expirable } from '../../fairness/deadlines.ts';
-import { failures } from '../../http/refuse.ts';
+import { failures, type MessageFault } from '../../http/refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
 import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
 import type { Http1Exchange } from './exchange.ts';
@@ -91,28 +91,46 @@ export class LibraryConnection implements FedConnection, Occupant {
   }
 
   giveUp(): void {
-    this.endWith(this.socket.isPaused() ? '504 Gateway Timeout' : '408 Request Timeout');
+    const { exchange, socket } = this;
+    // It is ending already.
+    if (exchange?.aborted === true) return;
+    // Paused: it is the app that does not read.
+    if (exchange?.responded === false && socket.isPaused()) this.#failLate(exchange);
+    else this.endWith('late', 'unclassified');
   }
 
   /**
    * The request that is being served will never be whole: its connection ends with it.
    *
-   * @param status a status line's code and reason, for a request that has no response yet.
+   * @param fault what a request is answered that has no response yet.
+   * @param error as `RequestScope.responseEnded` takes it.
    */
-  endWith(status: string): void {
-    const { exchange, socket } = this;
+  endWith(fault: MessageFault, error: '' | 'unclassified'): void {
+    const { connection, exchange, socket } = this;
+    let line: string | null = null;
+    if (exchange?.responded === false) {
+      line = this.#pipeline.cutShort(connection, exchange.admitted, exchange, fault, exchange.startedAt);
+    }
+    exchange?.admitted?.scope.responseEnded(null, error);
     exchange?.breakOff();
     if (exchange?.isAnswered === true) endAfterLastBytes(socket, 'impatient');
-    else if (exchange?.responded === false) endWithStatus(socket, status);
+    else if (line !== null) endWithStatus(socket, line);
     else socket.destroy();
   }
 
   endOverdue(since: number): void {
     const { connection, exchange, isTunnel } = this;
-    if (exchange === null || isTunnel || exchange.startedAt > since) return;
+    if (exchange === null || exchange.aborted || isTunnel || exchange.startedAt > since) return;
     this.#pipeline.limitReached('request_timeout', connection);
+    this.#failLate(exchange);
+  }
+
+  #failLate(exchange: Http1Exchange): void {
     const { responded, admitted } = exchange;
-    if (!responded && admitted !== null) this.#pipeline.fail(connection, admitted, exchange, failures.requestTimeout);
+    if (!responded && admitted !== null) {
+      this.#pipeline.fail(this.connection, admitted, exchange, failures.requestTimeout);
+    }
+    admitted?.scope.responseEnded(null, 'unclassified');
     // What the app would still say is not wanted.
     exchange.cancel();
     if (responded) exchange.abort();

@@ -9,6 +9,7 @@ import type { Line } from '../../fairness/line.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { starts } from '../../fairness/starts.ts';
 import { internalFault } from '../../guard.ts';
+import { messageRefusals } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { Incoming } from '../../incoming.ts';
 import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
@@ -19,7 +20,7 @@ import { halfOpenMs } from '../limits.ts';
 import { LibraryConnection } from './client-connection.ts';
 import { Http1Exchange } from './exchange.ts';
 import { LibraryUpstreams } from './library-upstreams.ts';
-import { connectTarget, faultOf, isUpgrade, isVersionless, refusalOfFault } from './message-faults.ts';
+import { connectTarget, faultOf, isUpgrade, isVersionless, messageFaultOf } from './message-faults.ts';
 import { serveExchange } from './serve.ts';
 import { SlicedFeed } from './sliced-feed.ts';
 import { UpgradeForwarder } from './upgrade.ts';
@@ -338,10 +339,10 @@ export class LibraryLane implements Http1Engine {
     served.feed?.stop();
     if (served.exchange?.incomplete === true) {
       // The fault is in the body of the request that is being served: it has been decided, and counts as that.
-      served.endWith(refusalOfFault(code));
+      served.endWith(messageFaultOf(code), '');
       return;
     }
-    const refuse = (): void => endWithStatus(served.socket, refusalOfFault(code));
+    const refuse = (): void => endWithStatus(served.socket, messageRefusals[messageFaultOf(code)].line);
     this.#options.onBadRequest(served.connection, code);
     if (served.state !== 'between') {
       // It follows a sound request, which gets its response first (RFC 9112 9.3.2).

@@ -2,16 +2,17 @@ import type http from 'node:http';
 import { asksToSwitch } from '../../../http-message.ts';
 import type { ScannedHead } from '../../../request-fields.ts';
 import { isHost, readAuthority, type Target } from '../../../request-target.ts';
+import type { MessageFault } from '../../http/refuse.ts';
 
-export function refusalOfFault(code: string): string {
+export function messageFaultOf(code: string): MessageFault {
   switch (code) {
     case 'HPE_HEADER_OVERFLOW':
     case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
-      return '431 Request Header Fields Too Large';
+      return 'too-long';
     case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return '408 Request Timeout';
+      return 'late';
     default:
-      return '400 Bad Request';
+      return 'malformed';
   }
 }
 

@@ -34,6 +34,62 @@ const scenarios: Scenario[] = [
     },
   },
   {
+    name: 'what a request is answered whose content will never be whole is recorded as that',
+    run: async (t, engine) => {
+      const logged: number[] = [];
+      const { open, lane } = await stage(
+        t,
+        engine,
+        { raw: ({ socket }) => void socket.pause() },
+        { limits: { stallTimeoutMs: 500 }, access: (_connection, { status }) => void logged.push(status) },
+      );
+      const rows: readonly (readonly [title: string, body: string, status: number])[] = [
+        ['what is no size', 'no size\r\n', 400],
+        ['an extension without end', `5;${'x'.repeat(40_000)}`, 431],
+        ['content that does not come', '5\r\nhel', 408],
+      ];
+      for (const [i, [title, body, status]] of rows.entries()) {
+        const client = await open();
+        client.send(latin1(chunked('/upload')));
+        await until(`${title}: the decision`, () => lane.counts.decided === i + 1);
+        client.send(latin1(body));
+        await until(`${title}: the end`, () => lane.counts.ended === i + 1);
+        t.ok(await client.ends(10_000), title);
+        t.same(statuses(client, ['POST']), [status], title);
+      }
+      t.same(lane.counts.httpErrors, []);
+      const client = await open();
+      client.send(latin1('POST /deaf HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n'));
+      const fill = (): void => {
+        while (client.socket.write(Buffer.alloc(1 << 18)));
+      };
+      client.socket.on('drain', fill);
+      fill();
+      await until('an app that reads nothing to be given up', () => lane.counts.ended === rows.length + 1);
+      t.same(lane.counts.refusals, [400, 431, 408, 504]);
+      t.same(logged, lane.counts.refusals, 'in the access log, too');
+      t.same(lane.counts.httpErrors, ['i/o'], 'an app that does not read has failed');
+      t.same(lane.counts.badRequests, [], 'none of them counts as anything else');
+    },
+  },
+  {
+    name: 'a response that the request timeout cuts has failed',
+    run: async (t, engine) => {
+      const { open, lane } = await stage(
+        t,
+        engine,
+        { answer: (_request, { socket }) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe') },
+        { limits: { requestTimeoutMs: 500 } },
+      );
+      const client = await open();
+      client.send(latin1('GET / HTTP/1.1\r\nHost: a\r\n\r\n'));
+      t.ok(await client.ends(10_000));
+      await until('it to be counted out', () => lane.counts.ended === 1);
+      t.same(lane.counts.limits, ['request_timeout']);
+      t.same(lane.counts.errors, ['unclassified']);
+    },
+  },
+  {
     name: 'a connection that is reset says nothing about a message',
     run: async (t, engine) => {
       const { open, lane } = await stage(t, engine);
