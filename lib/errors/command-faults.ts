@@ -144,7 +144,7 @@ export const commandFaults = {
   'no-ipv6': fault('The kernel has no IPv6, so there are no rules for it; a note.', 'Nothing, or leave --ipv6 out.'),
   'unreadable-proc': fault(
     'The kernel does not tell what the rules must guard, because /proc cannot be read.',
-    'Mount a /proc that root may read.',
+    'Run it as root, and mount a /proc that root may read.',
   ),
   'xtables-lock': fault(
     'The legacy programs cannot make their lock file.',

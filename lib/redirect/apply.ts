@@ -64,7 +64,8 @@ export function applyRules(machine: Machine, options: ApplyOptions): Applied {
     try {
       const changed = transition(backend, families, options.wanted);
       const leftovers = installed.filter((other) => other !== backend).map((other) => removeFrom(other));
-      return { backend: backend.name, changed: changed || leftovers.includes(true), families, notes };
+      notes.push(...leftovers.flatMap(({ doubts }) => doubts));
+      return { backend: backend.name, changed: changed || leftovers.some((left) => left.changed), families, notes };
     } catch (error) {
       if (!(error instanceof RedirectError)) throw error;
       refusals.push(error);
@@ -82,11 +83,15 @@ function interfacesIn(ipv6: string): readonly string[] {
   return [...new Set(lines.flatMap(([, , , , , device]) => device ?? []).filter((device) => device !== 'lo'))];
 }
 
-/** Takes away what is ours, wherever it is. @throws RedirectError with the remedy. */
+/** Takes away what is ours, wherever it is. @throws RedirectError with the remedy, also where some may be left. */
 export function removeRules(machine: Machine, backend: BackendName | undefined): Applied {
   requireNetAdmin(machine);
   const installed = findBackends(machine);
-  const removed = candidates(installed, backend).filter((one) => removeFrom(one));
+  const asked = candidates(installed, backend).map((one) => ({ name: one.name, ...removeFrom(one) }));
+  // What can be taken away is gone by now; that nothing is left would be a guess.
+  const [doubt] = asked.flatMap(({ doubts }) => doubts);
+  if (doubt !== undefined) throw doubt;
+  const removed = asked.filter(({ changed }) => changed);
   return { backend: removed[0]?.name ?? null, changed: removed.length > 0, families: [4, 6], notes: [] };
 }
 
@@ -119,16 +124,19 @@ function candidates(installed: readonly Backend[], wanted: BackendName | undefin
 
 /** False also where the table cannot be read: the write that follows will then say why. */
 function holdsOurs(backend: Backend): boolean {
-  return ([4, 6] as const).some((family) => ownIn(backend, family).chains.size > 0);
+  return ([4, 6] as const).some((family) => ownIn(backend, family).rules.chains.size > 0);
 }
 
-function ownIn(backend: Backend, family: Family): OwnRules {
-  if (!backend.mayHoldRules(family)) return nothing;
+/** What is ours there. `doubt`: why it is not known whether that is all. */
+function ownIn(backend: Backend, family: Family): { readonly rules: OwnRules; readonly doubt: RedirectError | null } {
+  if (!backend.mayHoldRules(family)) return { rules: nothing, doubt: null };
   try {
-    return backend.ownRules(family);
+    return { rules: backend.ownRules(family), doubt: null };
   } catch (error) {
-    if (error instanceof RedirectError) return nothing;
-    throw error;
+    if (!(error instanceof RedirectError)) throw error;
+    // A legacy table is there, for the kernel has listed it. One of nf_tables is not where the kernel has no nf_tables.
+    const isThere = backend.name === 'legacy' || error.code === 'no-net-admin';
+    return { rules: nothing, doubt: isThere ? error : null };
   }
 }
 
@@ -137,7 +145,7 @@ function transition(backend: Backend, families: readonly Family[], wanted: (fami
     families.includes(family)
       ? { family, before: backend.ownRules(family), after: wanted(family) }
       : // Rules that an earlier command has set for a family that is no longer guarded would lead nowhere.
-        { family, before: ownIn(backend, family), after: nothing },
+        { family, before: ownIn(backend, family).rules, after: nothing },
   );
   const done: typeof steps = [];
   for (const step of steps) {
@@ -154,16 +162,19 @@ function transition(backend: Backend, families: readonly Family[], wanted: (fami
   return done.length > 0;
 }
 
-/** Whether there was something to remove. */
-function removeFrom(backend: Backend): boolean {
+/** `changed`: there was something to remove. `doubts`: why there may be more. */
+function removeFrom(backend: Backend): { readonly changed: boolean; readonly doubts: readonly RedirectError[] } {
   let changed = false;
+  const doubts: RedirectError[] = [];
   for (const family of [4, 6] as const) {
-    const input = restoreInput(ownIn(backend, family), nothing);
+    const { rules, doubt } = ownIn(backend, family);
+    if (doubt !== null) doubts.push(doubt);
+    const input = restoreInput(rules, nothing);
     if (input === null) continue;
     backend.restore(family, input);
     changed = true;
   }
-  return changed;
+  return { changed, doubts };
 }
 
 function requireNetAdmin(machine: Machine): void {

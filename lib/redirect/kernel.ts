@@ -43,6 +43,6 @@ function unreadable(fact: string): RedirectError {
   return new RedirectError(
     'unreadable-proc',
     fact,
-    'mount a /proc that root may read; no rules are set while it is unknown what they must guard',
+    'run it as root, and mount a /proc that root may read; no rules are set while it is unknown what they must guard',
   );
 }

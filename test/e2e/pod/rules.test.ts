@@ -109,7 +109,7 @@ async function switched(t: Test): Promise<void> {
 }
 
 async function unprivileged(t: Test): Promise<void> {
-  const { run, saved } = await rulesIn(t);
+  const { run, iptables, saved } = await rulesIn(t);
   const as = (capabilities: string): readonly string[] => [`--bounding-set=-all${capabilities}`, '--inh-caps=-all'];
   const without = await run('setpriv', ...as(',+net_raw,+dac_read_search'), sallyportCommand, 'iptables', '--apply');
   t.match(without, {
@@ -127,6 +127,11 @@ async function unprivileged(t: Test): Promise<void> {
     '--ipv6',
   );
   t.match(alone, { code: 0, stdout: /in force/ }, 'NET_ADMIN is all that it takes');
+  t.match(await iptables('--apply', '--ipv6', '--backend', 'legacy'), { code: 0 });
+  const apply = [sallyportCommand, 'iptables', '--apply', '--remove'] as const;
+  const removal = await run('setpriv', ...as(',+net_admin,+dac_read_search'), ...apply);
+  t.match(removal, { code: 1, stdout: '', stderr: /^sallyport iptables: .*-legacy-save: .*NET_ADMIN and NET_RAW/ });
+  t.match(await saved('legacy'), /SALLYPORT/, 'what is left is not said to be gone');
 }
 
 async function unguardedFamily(t: Test): Promise<void> {

@@ -129,7 +129,12 @@ t.test('a kernel that does not tell', async (t) => {
     ['its own process', { '/proc/self/status': unreadable }, /status cannot be read/],
   ];
   for (const [name, files, message] of rows) {
-    const error = { name: 'RedirectError', code: 'unreadable-proc', message, hint: /mount a \/proc/ };
+    const error = {
+      name: 'RedirectError',
+      code: 'unreadable-proc',
+      message,
+      hint: /^run it as root, and mount a \/proc/,
+    };
     for (const ipv6 of ['guard', 'refuse', 'leave open'] as const) {
       for (const backend of [undefined, 'nft', 'legacy'] as const) {
         const machine = new FakeMachine({ files });
@@ -163,6 +168,26 @@ t.test('removal', async (t) => {
   t.match(removeRules(machine, undefined), { changed: true });
   for (const [program, table] of machine.tables) t.equal(table.save(), new FakeTable().save(), program);
   t.match(removeRules(machine, undefined), { changed: false });
+});
+
+t.test('rules that cannot be seen are not said to be gone', async (t) => {
+  const denied = 'iptables-legacy-save: Permission denied (you must be root)';
+  const listed = { '/proc/self/net/ip_tables_names': 'nat\n' };
+  const hidden = new FakeMachine({ files: listed, refuse: { 'iptables-legacy-save': denied } });
+  const said = { code: 'no-net-admin', message: /^iptables-legacy-save: /, hint: /NET_ADMIN and NET_RAW/ };
+  t.throws(() => removeRules(hidden, undefined), { name: 'RedirectError', ...said });
+  t.match(
+    applyRules(hidden, choice),
+    { backend: 'nft', changed: true, notes: [said] },
+    'nor left unsaid beside new ones',
+  );
+  t.throws(() => removeRules(hidden, undefined), said);
+  t.equal(hidden.table('iptables-nft').save(), new FakeTable().save(), 'what can be removed is');
+  t.throws(() => removeRules(new FakeMachine({ refuse: { 'iptables-nft-save': denied } }), undefined), {
+    code: 'no-net-admin',
+  });
+  const without = { 'iptables-nft-save': 'Failed to initialize nft: Protocol not supported' };
+  t.match(removeRules(new FakeMachine({ refuse: without }), undefined), { changed: false }, 'no nf_tables, no rules');
 });
 
 t.test('half applied is undone', async (t) => {
