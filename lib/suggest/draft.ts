@@ -133,7 +133,9 @@ function portDraft(
   const bytes = groups.some(({ carried }) => carried === 'bytes');
   if (bytes) {
     const keys = new Set(groups.map(({ key }) => key));
-    const grants = allGrants(uses, keys, facts, constraints);
+    // Who may probe may not do all; and beside no routes the pod's probes pass without a document.
+    const others = uses.filter(({ caller }) => caller.kind !== 'probe');
+    const grants = allGrants(others, keys, facts, constraints);
     return { port, name, protocol: blindly(uses), seen, kind: 'connections', routes: [], grants, groups: keys };
   }
   const calls = groups.every(({ carried }) => carried === 'grpc');

@@ -70,13 +70,15 @@ export function missingIn(evidence: Evidence, before: PolicyAnswers): readonly M
  * Null: it is let in, or nobody can tell, or nothing that is added would let it in: who is redirected or limited is authorized, a
  * path that is decided differently as it is read is no route's, and a NetworkPolicy asks no route.
  */
-function placeOf(before: PolicyAnswers, { record }: ClientUse): MissingPlace | null {
+function placeOf(before: PolicyAnswers, { record, caller }: ClientUse): MissingPlace | null {
   const answer = before(record);
   if (answer.kind === 'unknown' || answer.isolated || answer.server === null) return null;
   const { verdict, server, route } = answer;
   if (verdict !== 'deny' && verdict !== 'no-route') return null;
   if (server.kind === 'default') return { kind: 'port' };
   if (verdict === 'no-route') return { kind: 'routes', server, calls: record.question.protocol === 'grpc' };
+  // Who may probe may not do all that others do there.
+  if (caller.kind === 'probe') return null;
   return { kind: 'clients', target: route === null || route.kind === 'default' ? server : route };
 }
 

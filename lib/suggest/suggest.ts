@@ -78,6 +78,11 @@ function lets(answer: Answer, verdict: 'permit' | 'refusal'): boolean {
   return answer.kind === 'decided' && (answer.verdict === 'permit') === (verdict === 'permit');
 }
 
+/** Beside no routes the pod's probes pass without a document: the proxy knows them, even where nobody has named them here. */
+function isLeftToProbes({ caller }: ClientUse, answer: Answer): boolean {
+  return caller.kind === 'probe' && answer.kind === 'decided' && answer.route?.kind === 'default';
+}
+
 /** @param unwanted what was refused and is not let in by a policy that exists. */
 function held(evidence: Evidence, unwanted: Unwanted, now: PolicyAnswers): Wrong {
   const refused: { what: string; port: number; use: ClientUse }[] = [];
@@ -85,7 +90,8 @@ function held(evidence: Evidence, unwanted: Unwanted, now: PolicyAnswers): Wrong
     for (const [path, uses] of paths) {
       for (const use of uses.values()) {
         const what = carried === 'bytes' ? `bytes on port ${port}` : `${method} ${path}`;
-        if (lets(now(use.record), 'refusal')) refused.push({ what, port, use });
+        const answer = now(use.record);
+        if (lets(answer, 'refusal') && !isLeftToProbes(use, answer)) refused.push({ what, port, use });
       }
     }
   }
@@ -129,7 +135,9 @@ function settled(
   const others = new Map<string, Unwritten>();
   for (const { what, use } of wrong.refused) {
     const why =
-      'servers read its path in more ways than a route can name, or another document takes it or shuts it out';
+      use.caller.kind === 'probe'
+        ? 'it is a probe, and its route is for what others do as well; give it one of its own, or set SALLYPORT_PROBES_WITH_ROUTES'
+        : 'servers read its path in more ways than a route can name, or another document takes it or shuts it out';
     if (!known.has(what) && !others.has(what)) others.set(what, { what, why, seen: use });
   }
   const refused = [...drafted.unwritten, ...others.values()];

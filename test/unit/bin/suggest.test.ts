@@ -1,50 +1,24 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { workloadName } from '../../support/certificates.ts';
+import {
+  bytes,
+  checkout,
+  type Given,
+  line,
+  log,
+  many,
+  podFlags as pod,
+  probe,
+  web,
+} from '../../support/decision-lines.ts';
 import { temporaryFolder } from '../../support/files.ts';
 import { runSallyport } from '../../support/sallyport.ts';
 
 /** A policy from a log: what is in it, what is not, and what is said of that. */
 
 const folder = temporaryFolder(t);
-const pod = ['--namespace', 'shop', '--pod-label', 'app=orders', '--pod-port', 'http=8080'];
-
-interface Given {
-  readonly [field: string]: unknown;
-}
-
-let seconds = 0;
-const line = (fields: Given): string => {
-  seconds += 1;
-  const time = new Date(Date.UTC(2026, 10, 20, 14, 0, seconds)).toISOString();
-  return JSON.stringify({
-    ...{
-      decision: 1,
-      time,
-      port: 8080,
-      client: '10.1.2.3',
-      protocol: 'http1',
-      method: 'GET',
-      path: '/',
-      host: 'orders',
-    },
-    ...{ headers: {}, verdict: 'permit', status: null, route: null, authz: open, server: open },
-    ...fields,
-  });
-};
-const open = { group: '', kind: 'default', name: 'all-unauthenticated' };
-const probe = { group: '', kind: 'default', name: 'probe' };
-const checkout = workloadName('checkout', 'shop');
-const web = workloadName('web', 'front');
-const many = (count: number, of: (i: number) => Given): Given[] => Array.from({ length: count }, (_, i) => of(i));
-const bytes = { protocol: 'tcp', method: undefined, path: undefined, host: undefined, route: undefined };
-
-function log(name: string, lines: readonly Given[]): string {
-  const file = join(folder, name);
-  writeFileSync(file, `${lines.map(line).join('\n')}\n`);
-  return file;
-}
 
 interface Row {
   readonly title: string;
@@ -154,6 +128,15 @@ const rows: readonly Row[] = [
     ],
     has: [/value: \/a /, /name: orders-http-healthz,/, /cidr: "0\.0\.0\.0\/0"/, /By probes/],
     hasNot: [/10\.0\.0\.1/],
+  },
+  {
+    title: 'probes of a port on which bytes came are no reason to open it to everybody',
+    lines: [
+      { path: '/healthz', authz: probe, client: '10.0.0.1' },
+      { ...bytes, client: '10.9.0.1' },
+    ],
+    has: [/cidr: "10\.9\.0\.1\/32"/],
+    hasNot: [/0\.0\.0\.0\/0/, /10\.0\.0\.1/],
   },
   {
     title: 'the same path by two host names, of which one was refused',
@@ -278,7 +261,7 @@ const rows: readonly Row[] = [
 
 for (const { title, lines, flags = [], has, hasNot = [], status = 0, says } of rows) {
   t.test(title, async (t) => {
-    const file = log('log.jsonl', lines);
+    const file = log(folder, lines);
     const { stdout, stderr, code } = await runSallyport(t, ['suggest', file, ...pod, ...flags]);
     t.equal(code, status, stderr);
     for (const pattern of has) t.match(stdout, pattern);
@@ -290,60 +273,12 @@ for (const { title, lines, flags = [], has, hasNot = [], status = 0, says } of r
     const checked = await runSallyport(t, ['check', policy, '--json'], { SALLYPORT_POD_NAMESPACE: 'shop' });
     t.match(JSON.parse(checked.stdout), { ok: true, problems: [] }, 'check has nothing to say of it');
     if (status !== 0 || says !== undefined || flags.includes('--refused')) return;
-    const replayed = await runSallyport(t, ['replay', file, '--policy', policy, ...pod, ...flags.slice(1)]);
-    t.notMatch(replayed.stdout, /allowed, and would be refused/, 'and its own log is allowed by it');
+    const facts = [...pod, ...flags.filter((flag) => flag !== '--exact'), '--probe', '8080/healthz'];
+    const replayed = await runSallyport(t, ['replay', file, '--policy', policy, ...facts]);
+    t.match(replayed.stdout, / read: /, 'it can be replayed');
+    t.notMatch(replayed.stdout, /allowed → refused/, 'and its own log is allowed by it');
   });
 }
-
-t.test('beside a policy that exists', async (t) => {
-  const policy = join(folder, 'own.yaml');
-  const own = `# Mine.
-apiVersion: policy.linkerd.io/v1beta3
-kind: Server
-metadata: { name: web, namespace: shop }
-spec: { podSelector: {}, port: http }
----
-apiVersion: policy.linkerd.io/v1beta3
-kind: HTTPRoute
-metadata: { name: orders, namespace: shop }
-spec:
-  parentRefs: [{ group: policy.linkerd.io, kind: Server, name: web }]
-  rules: [{ matches: [{ path: { value: /orders } }] }]
----
-apiVersion: policy.linkerd.io/v1alpha1
-kind: AuthorizationPolicy
-metadata: { name: orders, namespace: shop }
-spec:
-  targetRef: { group: policy.linkerd.io, kind: HTTPRoute, name: orders }
-  requiredAuthenticationRefs: [{ kind: ServiceAccount, name: checkout }]
-`;
-  writeFileSync(policy, own);
-  const file = log('log.jsonl', [
-    { identity: checkout, path: '/orders/1' },
-    { identity: web, path: '/orders/1' },
-    { identity: web, path: '/carts' },
-    { identity: web, path: '/x', port: 9000 },
-  ]);
-  const printed = await runSallyport(t, ['suggest', file, ...pod, '--merge', policy]);
-  t.equal(printed.code, 0, printed.stderr);
-  t.ok(printed.stdout.startsWith(`${own}---\n`), 'nothing of it is touched');
-  const added = printed.stdout.slice(own.length);
-  t.match(
-    added,
-    /targetRef: \{ group: policy\.linkerd\.io, kind: HTTPRoute, name: orders \}/,
-    'a client for its route',
-  );
-  t.match(added, /parentRefs: \[\{ group: policy\.linkerd\.io, kind: Server, name: web \}\]/, 'a route for its Server');
-  t.match(added, /metadata: \{ name: orders-9000, namespace: shop \}/, 'a Server for another port');
-  t.notMatch(added, /checkout/, 'what it allows is not written again');
-  t.equal(readFileSync(policy, 'utf8'), own);
-
-  const inPlace = await runSallyport(t, ['suggest', file, ...pod, '--merge', policy, '--in-place']);
-  t.match(inPlace, { code: 0, stdout: '' });
-  t.equal(readFileSync(policy, 'utf8'), printed.stdout);
-  const again = await runSallyport(t, ['suggest', file, ...pod, '--merge', policy]);
-  t.equal(again.stdout, printed.stdout, 'and then nothing is missing');
-});
 
 t.test('lines that cannot be read', async (t) => {
   const file = join(folder, 'other.log');
@@ -361,7 +296,7 @@ t.test('lines that cannot be read', async (t) => {
 });
 
 t.test('what is wrong', async (t) => {
-  const file = log('log.jsonl', [{ identity: checkout }]);
+  const file = log(folder, [{ identity: checkout }]);
   const broken = join(folder, 'broken.yaml');
   writeFileSync(broken, 'kind: [');
   const given: readonly (readonly [readonly string[], RegExp])[] = [
@@ -379,6 +314,6 @@ t.test('what is wrong', async (t) => {
 });
 
 t.test('for programs', async (t) => {
-  const { stdout } = await runSallyport(t, ['suggest', log('log.jsonl', [{ identity: checkout }]), ...pod, '--json']);
+  const { stdout } = await runSallyport(t, ['suggest', log(folder, [{ identity: checkout }]), ...pod, '--json']);
   t.match(JSON.parse(stdout), { policy: /kind: Server/, evidence: { count: 1 }, notAllowed: [], allowedAgain: [] });
 });
