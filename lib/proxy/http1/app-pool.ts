@@ -36,6 +36,8 @@ function isStale({ idleSince, idleMs }: AppConnection, nowMs: number): boolean {
 
 /** Idle keep-alive connections to one app address; the one used last is taken first, so the rest can age. */
 export class AppPool {
+  /** Connections of clients that come back to it with each request. */
+  users = 0;
   readonly #endpoint: Endpoint;
   readonly #upstreams: Upstreams;
   readonly #idle: AppConnection[] = [];
@@ -173,6 +175,13 @@ export class AppPool {
   sweep(nowMs: number): void {
     const stale = [...this.#idle, ...this.#awaiting].filter((connection) => isStale(connection, nowMs));
     eachGuarded('idle connections to the app', stale, (connection) => connection.destroy());
+  }
+
+  /** Ends it where nobody comes back to it, and nothing rests here; what is under way is closed behind its response. */
+  letGo(): boolean {
+    if (this.users > 0 || this.#idle.length > 0 || this.#awaiting.size > 0) return false;
+    this.#isClosed = true;
+    return true;
   }
 
   close(): void {

@@ -45,9 +45,13 @@ export class Http2Lane implements Http2Engine, ClientLane {
   constructor(options: Http2LaneOptions) {
     this.pipeline = options.pipeline;
     this.onBadRequest = options.onBadRequest;
-    this.#pools = new ByEndpoint((endpoint) => new AppPool(endpoint, options.upstreams));
+    this.#pools = new ByEndpoint(
+      (endpoint) => new AppPool(endpoint, options.upstreams),
+      (pool) => pool.letGo(),
+    );
     this.#sessions = new ByEndpoint(
       (endpoint) => new AppSessionPool(endpoint, options.upstreams, options.pipeline.budget),
+      (sessions) => sessions.isUnused,
     );
     this.limits = clientSessionLimits(options.pipeline.limits);
     this.heads = options.pipeline.heads;

@@ -39,7 +39,10 @@ export class FastLane implements Http1Engine, FastLaneServices<FastConnection> {
     // The line of Node's server, which has none where nothing is to be promised.
     const seconds = Number.isFinite(http1IdleTimeoutMs) ? Math.floor(http1IdleTimeoutMs / 1000) : null;
     this.keptLines = `connection: keep-alive\r\n${seconds === null ? '' : `keep-alive: timeout=${seconds}\r\n`}`;
-    this.#pools = new ByEndpoint((endpoint) => new AppPool(endpoint, options.upstreams));
+    this.#pools = new ByEndpoint(
+      (endpoint) => new AppPool(endpoint, options.upstreams),
+      (pool) => pool.letGo(),
+    );
     this.#library = options.library;
     this.#sweeper = new Sweeper('HTTP/1 deadlines', () => this.#pools.values(), this.#open);
   }
@@ -53,11 +56,12 @@ export class FastLane implements Http1Engine, FastLaneServices<FastConnection> {
     const pool = this.#pools.at(connection.destination.endpoint);
     const served = new FastConnection(this, connection, stream, pool);
     this.#open.add(served);
+    pool.users++;
     served.start(bytes);
   }
 
   forget(connection: FastConnection): void {
-    this.#open.delete(connection);
+    if (this.#open.delete(connection)) connection.pool.users--;
   }
 
   handOver(connection: HttpConnection, stream: Incoming, unread: Buffer): void {

@@ -27,7 +27,10 @@ const idleSocketMs = 3000;
 /** The ways to the app that undici and node:http take. All of them connect as everything else does. */
 export class LibraryUpstreams {
   readonly #upstreams: Upstreams;
-  readonly #pools = new ByEndpoint((endpoint) => this.#make(endpoint));
+  readonly #pools = new ByEndpoint(
+    (endpoint) => this.#make(endpoint),
+    (pool) => pool.letGo(),
+  );
 
   constructor(upstreams: Upstreams) {
     this.#upstreams = upstreams;

@@ -141,6 +141,16 @@ export class LibraryPool {
     return true;
   }
 
+  /** Ends it where no connection of it is open, and nothing waits for one. One of undici's takes 18 KB. */
+  letGo(): boolean {
+    if (this.#made === null) return false;
+    const { connected, pending, queued, running } = this.#made.pool.stats;
+    if (connected + pending + queued + running > 0) return false;
+    void this.destroy();
+    this.#made = null;
+    return true;
+  }
+
   async destroy(): Promise<void> {
     await this.#made?.pool.destroy();
   }

@@ -57,6 +57,8 @@ export class AppSessionPool implements AppSessionHome {
     }),
   );
   #attempt: SessionAttempt | null = null;
+  /** Sessions whose connection is open, those that take no more streams included: a request that one loses comes back. */
+  #open = 0;
 
   constructor(endpoint: Endpoint, upstreams: Upstreams, budget: BufferBudget) {
     this.endpoint = endpoint;
@@ -90,6 +92,11 @@ export class AppSessionPool implements AppSessionHome {
   /** A request that is given up before it has left costs the app nothing. */
   cancel(waiting: Waiting): void {
     this.#waiting.remove(waiting);
+  }
+
+  /** There is nothing of it, and nobody who would come back to it. */
+  get isUnused(): boolean {
+    return this.#open === 0 && this.#attempt === null && this.#waiting.isEmpty;
   }
 
   get #all(): readonly AppSession[] {
@@ -133,7 +140,11 @@ export class AppSessionPool implements AppSessionHome {
   }
 
   sessionOf(socket: Socket): AppSession {
-    return new AppSession(socket, this, this.#budget);
+    const session = new AppSession(socket, this, this.#budget);
+    this.#open++;
+    // Behind the session's own listener, by which its requests have come back by then.
+    socket.once('close', () => this.#open--);
+    return session;
   }
 
   attemptFailed(error: Error): void {

@@ -66,6 +66,11 @@ export class WaitingRequests {
     if (others?.size === 0) this.#uploads.delete(waiting.owner);
   }
 
+  /** Nobody waits, nor is still to be told that it was in vain. */
+  get isEmpty(): boolean {
+    return this.#streams.size === 0 && this.#uploads.size === 0 && this.#failing.size === 0;
+  }
+
   /** In their order, those whom any stream will do. */
   get forStreams(): ReadonlySet<Waiting> {
     return this.#streams;
