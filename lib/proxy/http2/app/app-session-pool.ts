@@ -49,6 +49,8 @@ export class AppSessionPool implements AppSessionHome {
   /** Those for everybody, and each client's own. */
   readonly #sessions: AppSession[] = [];
   readonly #own = new Map<object, AppSession>();
+  /** Those that take no more streams, and carry the ones that they have. */
+  readonly #retired = new Set<AppSession>();
   readonly #waiting = new WaitingRequests();
   readonly #nextUploads = new NextTurn(
     guarded('uploads that wait for room', null, () => {
@@ -194,6 +196,7 @@ export class AppSessionPool implements AppSessionHome {
     const at = this.#sessions.indexOf(session);
     if (at !== -1) this.#sessions.splice(at, 1);
     for (const [owner, own] of this.#own) if (own === session) this.#own.delete(owner);
+    if (!session.isOver) this.#retired.add(session);
     // Requests that waited for its SETTINGS, or for it to take streams at all, have waited in vain.
     if (this.#attempt?.session === session || (this.#attempt === null && session.maxStreams === 0)) {
       this.#settled(new Error('the application closed the session', { cause: session.fault ?? undefined }));
@@ -258,6 +261,10 @@ export class AppSessionPool implements AppSessionHome {
       const { connectTimeoutMs } = this.upstreams;
       this.#waiting.giveUp(({ waitsSince }) => now - waitsSince >= connectTimeoutMs, connectTimedOut(this.endpoint));
     }
+    for (const session of this.#retired) {
+      if (session.isOver) this.#retired.delete(session);
+      else session.lookForStalls();
+    }
     for (const session of this.#all) {
       session.lookForStalls();
       const isLast = session === this.#sessions[0] && !isLow(session);
@@ -267,6 +274,6 @@ export class AppSessionPool implements AppSessionHome {
 
   close(): void {
     this.#attempt?.cancel();
-    for (const session of [...this.#all, this.#attempt?.session]) session?.destroy();
+    for (const session of [...this.#all, ...this.#retired, this.#attempt?.session]) session?.destroy();
   }
 }

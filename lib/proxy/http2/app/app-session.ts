@@ -90,6 +90,11 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, Ending
     return this.#broken ?? this.session.socket.errored;
   }
 
+  /** It carries nothing any more. */
+  get isOver(): boolean {
+    return this.session.over;
+  }
+
   get isUnused(): boolean {
     return this.session.streams.size === 0;
   }
