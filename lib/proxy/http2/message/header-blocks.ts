@@ -25,6 +25,9 @@ function isEqual(bytes: Buffer, from: number, kept: Buffer, length: number): boo
   return true;
 }
 
+/** Bytes of the largest list that is kept: a few bytes may stand for a large one, and idle connections are many. */
+const mostKept = 8 * 1024;
+
 /** Bytes that an entry of the table costs to look at, by the texts that it is made of: two. */
 const additionCost = 4;
 
@@ -75,7 +78,8 @@ export class HeaderBlocks<Head> {
     if (head === null) return malformed;
     const block: Block<Head> = { kind: 'head', head };
     const { additions } = decoder;
-    if ((additions !== null || decoder.generation === generation) && length <= repeatableBytes) {
+    const isSmall = length <= repeatableBytes && decoder.decodedBytes <= mostKept;
+    if (isSmall && (additions !== null || decoder.generation === generation)) {
       if (this.#keptBytes.length < length) this.#keptBytes = Buffer.alloc(Math.max(256, length));
       bytes.copy(this.#keptBytes, 0, from, to);
       this.#keptLength = length;

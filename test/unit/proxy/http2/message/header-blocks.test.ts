@@ -64,6 +64,23 @@ t.test('a block that comes again is read again only where it may mean another', 
   }
 });
 
+t.test('what would take much memory is not kept', async (t) => {
+  for (const [entries, again] of [
+    [30, true],
+    [60, false],
+  ] as const) {
+    const blocks = new HeaderBlocks<Head>(new HpackDecoder(4096, 65_536, 1000), (fields) => new Head(fields));
+    const read = (block: string): unknown => {
+      const bytes = Buffer.from(block, 'hex');
+      return blocks.read(bytes, 0, bytes.length);
+    };
+    read(added('x', 'y'.repeat(126)));
+    const list = newest.repeat(entries);
+    const first = read(list);
+    t.equal(read(list) === first, again, `${entries * 159} bytes of ${entries}`);
+  }
+});
+
 t.test('what is not a message is not kept', async (t) => {
   const blocks = new HeaderBlocks(newDecoder(), () => null);
   const bytes = Buffer.from(added('x', 'y'), 'hex');
