@@ -238,8 +238,12 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
 
   /** Its streams look after themselves. */
   readonly awaitsContent = false;
-  readonly heldBytes = 0;
   readonly isTunnel = false;
+
+  /** Of what is incomplete, and of no stream yet. */
+  get heldBytes(): number {
+    return this.session.frames.heldBytes + this.session.intake.heldBytes;
+  }
 
   retire(): void {
     this.drain();

@@ -53,6 +53,11 @@ export class FrameHandler<S extends Stream> implements BlockSink {
     return this.#home.peer.haveCome && !this.#blocks.awaitsRest;
   }
 
+  /** Bytes of a message that has begun and is not complete. */
+  get heldBytes(): number {
+    return this.#blocks.heldBytes;
+  }
+
   frame(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): void {
     const fault = this.#take(type, flags, streamId, bytes, from, to);
     if (fault !== errorCode.noError) this.#home.fail(fault);

@@ -35,6 +35,11 @@ export class HeaderAssembly {
     return this.#partial !== null;
   }
 
+  /** Bytes of a block that is not complete. */
+  get heldBytes(): number {
+    return this.#partial?.bytes ?? 0;
+  }
+
   /** Whether such a frame may come now: behind the beginning of a block nothing but its rest, and that nowhere else. */
   admits(type: number, streamId: number): boolean {
     if (this.#partial === null) return type !== frameType.continuation;

@@ -57,6 +57,11 @@ export class Intake {
     this.#nextTurn = guarded('HTTP/2 frames', reader, () => this.#goOn());
   }
 
+  /** Bytes of memory that what has been read takes until its rest comes, or its turn. */
+  get heldBytes(): number {
+    return (this.#held?.length ?? 0) + (this.#rest?.length ?? 0);
+  }
+
   /** Takes bytes from the peer, which are only lent. */
   receive(chunk: Buffer): void {
     if (this.#reader.over) return;

@@ -2,10 +2,12 @@ import t from 'tap';
 import {
   dataFrame,
   type Fields,
+  frame,
   goawayFrame,
   headersFrame,
   requestFields,
   setting,
+  type,
   windowFrame,
 } from '../../../../support/http2-frames.ts';
 import { type FramePeer, okFields, openClient, startFrameApp } from '../../../../support/http2-peers.ts';
@@ -101,6 +103,32 @@ t.test('content that the app does not read', async (t) => {
   }
   t.ok(lane.counts.limits.includes('max_buffered_bytes'));
 });
+
+const beginnings = [
+  { title: 'header blocks', held: frame(type.continuation, 0, 1, Buffer.alloc(16_000)), times: 6 },
+  { title: 'frames', held: frame(type.headers, 0, 3, Buffer.alloc(16_000)).subarray(0, 8000), times: 1 },
+];
+
+for (const { title, held, times } of beginnings) {
+  t.test(`${title} that do not come to their end`, async (t) => {
+    const maxBufferedBytes = 1 << 19;
+    const { lane } = await stage(t, { maxBufferedBytes });
+    const other = await openClient(t, lane.port);
+    const clients: FramePeer[] = [];
+    for (let i = 0; i < 60; i++) {
+      const client = await openClient(t, lane.port);
+      clients.push(client);
+      // Its ACK of the proxy's SETTINGS may not stand within a block.
+      await client.lives();
+      if (times > 1) client.send(frame(type.headers, 0, 1));
+      for (let n = 0; n < times; n++) client.send(held);
+    }
+    await until('the first of them to be cut off', () => clients.some(({ ended }) => ended));
+    await until('the rest to be within the bound', () => lane.heldBytes() <= maxBufferedBytes);
+    t.same([...new Set(lane.counts.limits)], ['max_buffered_bytes']);
+    await isServed(t, lane, other, 0);
+  });
+}
 
 t.test('a response that nobody reads for long is given up, one that moves is not', async (t) => {
   const { lane } = await stage(t, { stallTimeoutMs: 1500 });
