@@ -1,8 +1,7 @@
 import { request } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
-import { readConfig } from '../lib/config/config.ts';
-import { hostFor } from '../lib/config/host.ts';
 import { duration } from '../lib/config/values.ts';
+import { VariableReader } from '../lib/config/variables.ts';
 import { hostPort } from '../lib/ip.ts';
 import { jsonText } from '../lib/printable.ts';
 import { complain, type Main, UsageError } from './arguments.ts';
@@ -15,14 +14,15 @@ const pauseMs = 100;
 
 export const main: Main<'health'> = async (line, io) => {
   const patienceMs = readPatience(line.value('wait'));
-  const read = readConfig(io.env, await hostFor(io.env));
-  if (!read.ok)
+  // This variable alone: files that others name may be in trouble while the proxy goes on with what it has read.
+  const variables = new VariableReader(io.env);
+  const listen = variables.get('SALLYPORT_HEALTH_LISTEN');
+  if (variables.faults.length > 0)
     throw new UsageError(
       'other-environment',
       'the environment is not that of a running proxy',
       'sallyport run lists its faults',
     );
-  const listen = read.config.healthListen;
   if (listen === null)
     throw new UsageError(
       'no-health-server',

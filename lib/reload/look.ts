@@ -1,6 +1,7 @@
 import { type BigIntStats, lstatSync, readdirSync, readlinkSync, statSync } from 'node:fs';
 import { lstat, readdir, readlink, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { isPolicyFileName } from '../config/policy-paths.ts';
 
 /*
  * What can be seen of files without reading them: enough to see that they changed, and how. Times are only ever compared
@@ -35,14 +36,9 @@ export interface Look {
   readonly takenMs: number;
 }
 
-const policyFile = /\.(ya?ml|json)$/;
-
-/**
- * The names of a folder that are policy files, in the order in which they count. Names that begin with a dot are left out:
- * the `..data` and `..2026_…` of a ConfigMap volume hold the same files again.
- */
+/** The names of a folder that are policy files, in the order in which they count. */
 export function policyFileNames(names: readonly string[]): string[] {
-  return names.filter((name) => !name.startsWith('.') && policyFile.test(name)).sort();
+  return names.filter(isPolicyFileName).sort();
 }
 
 /** As `look`, for the thread that loads. */

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { readWorkload } from '../config/config.ts';
 import type { Host } from '../config/host.ts';
-import { type ConfigFault, type Environment, faultText } from '../config/variables.ts';
+import { type ConfigFault, type Environment, faultText, VariableReader } from '../config/variables.ts';
 import type { CodedLog } from '../errors/complaint.ts';
 import type { Workload } from '../policy/workload.ts';
 import { systemAnswer } from '../system-answer.ts';
@@ -62,8 +62,10 @@ class FollowedPod implements PodFactsSource {
   constructor(options: PodFactsOptions) {
     const { env, host, log, times } = options;
     this.#options = options;
-    this.#files = [env.SALLYPORT_POD_LABELS_FILE, env.SALLYPORT_POD_MANIFEST].filter(
-      (file): file is string => file !== undefined && file !== '',
+    // As those read them who read the files.
+    const variables = new VariableReader(env);
+    this.#files = [variables.get('SALLYPORT_POD_LABELS_FILE'), variables.get('SALLYPORT_POD_MANIFEST')].filter(
+      (file) => file !== null,
     );
     this.#current = options.initial;
     this.#addresses = host.addresses().join();
@@ -128,7 +130,7 @@ class FollowedPod implements PodFactsSource {
   /** Nobody takes all labels away, least of all by emptying a file. */
   #emptied({ labels }: Workload): readonly ConfigFault[] {
     if (this.#files.length === 0 || labels.size > 0 || this.#current.labels.size === 0) return [];
-    const fromFile = (this.#options.env.SALLYPORT_POD_LABELS_FILE ?? '') !== '';
+    const fromFile = new VariableReader(this.#options.env).isSet('SALLYPORT_POD_LABELS_FILE');
     const variable = fromFile ? 'SALLYPORT_POD_LABELS_FILE' : 'SALLYPORT_POD_MANIFEST';
     const hint = 'write them again, to a new file that is then renamed over it; restart to do without any';
     const message = `${this.#files.join(', ')}: held labels and holds none any more`;

@@ -1,6 +1,7 @@
 import { readdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileFault } from '../config/file-fault.ts';
+import { isPolicyFileName } from '../config/policy-paths.ts';
 import type { Coded } from '../errors/problems.ts';
 import type { Problem } from '../problem.ts';
 import { readRegularFile, tooLarge } from '../regular-file.ts';
@@ -65,7 +66,7 @@ function readOnce(path: string, limits: ReadLimits): Omit<PolicyTexts, 'look'> {
     for (const file of files) {
       if (!isFolder(file)) read(file);
     }
-    if (files.length === 0) problems.push(emptyFolder(path));
+    if (files.length === 0) problems.push(isPolicyFileName(basename(path)) ? folderForFile(path) : emptyFolder(path));
   } catch (error) {
     problems.push(unreadable(path, error, limits));
   }
@@ -101,6 +102,12 @@ export function unreadable(file: string, error: unknown, limits: ReadLimits = re
 function emptyFolder(path: string): Problem {
   const hint = 'Policy files end in .yaml, .yml or .json; without one, ports follow the default inbound policy.';
   return atTop({ severity: 'warning', code: 'no-policy-files' }, path, 'the folder holds no policy file', hint);
+}
+
+/** What container engines make of a file that they are to mount and do not find. Nobody takes a policy away so. */
+function folderForFile(path: string): Problem {
+  const hint = 'Put the file there; an engine that mounts a file which it does not find makes a folder of it.';
+  return atTop({ severity: 'error', code: 'unreadable' }, path, 'is a folder, and holds no policy file', hint);
 }
 
 /** A problem with a whole file. */

@@ -63,7 +63,8 @@ export class DecisionFile implements LineSink {
   #file: OpenFile | null = null;
   /** Being written. */
   #rest: Piece | null = null;
-  #lookedMs = 0;
+  /** By `performance.now()`, which no setting of the date moves. */
+  #lookedMs = Number.NEGATIVE_INFINITY;
   /** Null: all is well. `isTold`: the log has said so. */
   #failing: { readonly isTold: boolean } | null = null;
   #saidMs = Number.NEGATIVE_INFINITY;
@@ -135,7 +136,7 @@ export class DecisionFile implements LineSink {
         bytesWritten >= bytes.length ? null : { bytes: bytes.subarray(bytesWritten), lines, lost, isBegun: true };
     } catch (error) {
       // A full disk may have been given room by removing this file, which takes its room until it is closed.
-      this.#lookedMs = 0;
+      this.#lookedMs = Number.NEGATIVE_INFINITY;
       await this.#look();
       if (this.#file !== null) throw error;
       this.#drop(lines);
@@ -164,7 +165,7 @@ export class DecisionFile implements LineSink {
     const { dev, ino, size } = opened;
     const isRegular = opened.isFile();
     this.#file = { handle, device: dev, inode: ino, isRegular, bytes: size };
-    this.#lookedMs = Date.now();
+    this.#lookedMs = performance.now();
     // One that ends in half a line: the writer before was cut off.
     if (isRegular && size > 0 && !(await endsWithLine(path, size))) {
       this.#rest = { bytes: Buffer.concat([Buffer.from('\n'), bytes]), lines, lost, isBegun };
@@ -173,8 +174,8 @@ export class DecisionFile implements LineSink {
 
   /** Where somebody has moved the file away, or removed it, the path names another one from now on. */
   async #look(): Promise<void> {
-    if (this.#file === null || Date.now() - this.#lookedMs < lookEveryMs) return;
-    this.#lookedMs = Date.now();
+    if (this.#file === null || performance.now() - this.#lookedMs < lookEveryMs) return;
+    this.#lookedMs = performance.now();
     // Whatever stands in the way of it: opening the path says what it is.
     const there = await stat(this.#options.path).catch(() => null);
     const { device, inode } = this.#file;
@@ -220,7 +221,7 @@ export class DecisionFile implements LineSink {
 
   #failed({ code = 'unknown', message }: NodeJS.ErrnoException): void {
     this.#working = null;
-    const nowMs = Date.now();
+    const nowMs = performance.now();
     if (nowMs - this.#saidMs >= sayEveryMs) {
       this.#saidMs = nowMs;
       const fields = { code: 'decisions-not-written', file: this.#options.path, errno: code, error: message } as const;

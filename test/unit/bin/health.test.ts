@@ -43,5 +43,11 @@ t.test('asks the health server that the environment names', async (t) => {
   t.match(JSON.parse(unsaid.stdout), { ok: false, said: /ECONNREFUSED/ });
   t.match(await ask('off'), { code: 64, stderr: /is off, so there is nobody to ask/ });
   t.match(await ask(`127.0.0.1:${port}`, '--dead'), { code: 64, stderr: /unknown flag --dead/ });
+  const inTrouble = { SALLYPORT_HEALTH_LISTEN: `127.0.0.1:${port}`, SALLYPORT_POD_LABELS_FILE: '/absent/labels' };
+  t.match(
+    await runSallyport(t, ['health'], inTrouble),
+    { code: 0, stderr: '' },
+    'a running proxy keeps what it has read',
+  );
   t.match(await ask('loud'), { code: 64, stderr: /not that of a running proxy/ });
 });

@@ -53,7 +53,7 @@ interface Followed {
 async function follow(
   t: Test,
   files: Record<string, string>,
-  over: { overdueMs?: number; retryMs?: number; times?: typeof times } = {},
+  over: { overdueMs?: number; retryMs?: number; times?: typeof times; path?: (folder: string) => string } = {},
 ): Promise<Followed> {
   const folder = join(temporaryFolder(t), 'policy');
   mkdirSync(folder);
@@ -67,7 +67,6 @@ async function follow(
   const overdue: (string | null)[] = [];
   let loads = 0;
   const source = createPolicySource({
-    path: folder,
     workload: () => read.workload,
     swap: (_index: PolicyIndex, documents: readonly PolicyDocument[]) =>
       void swaps.push(
@@ -85,6 +84,7 @@ async function follow(
     times,
     pollMs: 300,
     ...over,
+    path: over.path?.(folder) ?? folder,
   });
   t.teardown(() => source.stop());
   await source.start();
@@ -332,4 +332,16 @@ t.test('links in a circle, permissions, a folder that is removed and made again'
   writeFileSync(join(f.folder, 'a.yaml'), server('a', 1) + server('n', 9));
   await until('the folder that is back', () => f.inForce() === 'a,n');
   t.ok(statSync(f.folder).isDirectory());
+});
+
+t.test('a file in whose place there is a folder without any is not taken away', async (t) => {
+  const f = await follow(t, { 'a.yaml': server('a', 1) }, { path: (folder) => join(folder, 'a.yaml') });
+  const path = join(f.folder, 'a.yaml');
+  rmSync(path);
+  mkdirSync(path);
+  await until('the refusal', () => f.failures.some((reason) => reason.includes('is a folder')));
+  t.same(f.swaps, ['a']);
+  rmSync(path, { recursive: true });
+  replace(f.folder, 'a.yaml', server('b', 1));
+  await until('the repair', () => f.inForce() === 'b');
 });

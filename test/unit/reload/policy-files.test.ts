@@ -100,4 +100,9 @@ t.test('an empty folder is a warning: perhaps a mount that went wrong', async (t
   mkdirSync(join(folder, 'deeper'));
   writeFileSync(join(folder, 'deeper', 'p.yaml'), '');
   t.match(readPolicyFiles(folder), { texts: [], problems: [{ severity: 'warning', code: 'no-policy-files' }] });
+  const forFile = join(folder, 'policy.yaml');
+  mkdirSync(forFile);
+  t.match(readPolicyFiles(forFile).problems, [{ severity: 'error', code: 'unreadable', message: /is a folder/ }]);
+  writeFileSync(join(forFile, 'p.yml'), '');
+  t.same(readPolicyFiles(forFile).problems, []);
 });

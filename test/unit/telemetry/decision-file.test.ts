@@ -149,6 +149,17 @@ t.test('what others do to the file', async (t) => {
         writeFileSync(path, '');
       },
     ],
+    [
+      'moved away, and the clock set back',
+      (path) => {
+        const { now } = Date;
+        Date.now = () => now() - 3_600_000;
+        t.teardown(() => {
+          Date.now = now;
+        });
+        renameSync(path, `${path}.moved`);
+      },
+    ],
   ];
   for (const [name, act] of rows) {
     const path = join(folder, name);
