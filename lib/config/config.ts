@@ -4,6 +4,7 @@ import { noPorts, type PortSet, type Workload } from '../policy/workload.ts';
 import { type Host, thisHost } from './host.ts';
 import { readLimits } from './limits.ts';
 import { clashesOf, type Listeners, listenerOfOurs, listenersOf } from './listeners.ts';
+import { isReadAsPolicy } from './policy-paths.ts';
 import type { ListenAddress } from './values.ts';
 import {
   type ConfigFault,
@@ -14,6 +15,7 @@ import {
   type VariableValue,
   variables,
 } from './variables.ts';
+import { withoutEffect } from './without-effect.ts';
 import { readWorkers } from './workers.ts';
 import { assembleWorkload } from './workload.ts';
 
@@ -35,7 +37,7 @@ export interface Config extends Listeners {
   } | null;
   readonly detectTimeoutMs: number;
   readonly connectTimeoutMs: number;
-  readonly limits: ReturnType<typeof readLimits>;
+  readonly limits: ReturnType<typeof readLimits>['limits'];
   /** Threads that serve, the main one included; at least 1. */
   readonly workers: number;
   /** False: every HTTP/1 request goes through Node's own parser and client. */
@@ -70,6 +72,7 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
   const machine = { ...thisHost, ...host };
   const { workload, warnings } = assembleWorkload(reader, machine);
   const { workers, warnings: ofWorkers } = readWorkers(reader, machine);
+  const { limits, warnings: ofLimits } = readLimits(reader, machine);
   const config: Config = {
     policyPath: get('SALLYPORT_POLICY'),
     candidatePath: get('SALLYPORT_CANDIDATE_POLICY'),
@@ -80,7 +83,7 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
     identity: readIdentity(reader),
     detectTimeoutMs: get('SALLYPORT_DETECT_TIMEOUT'),
     connectTimeoutMs: get('SALLYPORT_CONNECT_TIMEOUT'),
-    limits: readLimits(reader, machine),
+    limits,
     workers,
     fastLane: get('SALLYPORT_HTTP1_FAST_LANE'),
     shutdownGracePeriodMs: get('SALLYPORT_SHUTDOWN_GRACE_PERIOD'),
@@ -89,14 +92,16 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
     accessLog: get('SALLYPORT_ACCESS_LOG'),
     decisions: readDecisions(reader),
     workload,
-    warnings: [...unknownVariables(env), ...warnings, ...ofWorkers],
+    warnings: [],
   };
   refuseSharedPorts(reader, config);
+  refuseReadAsPolicy(reader, config);
   // A variable that several values need is read more than once; it is one fault.
   const faults = [...new Map(reader.faults.map((fault) => [JSON.stringify(fault), fault])).values()];
   // What is missing may stand there under another name.
   if (faults.length > 0) return { ok: false, faults: [...faults, ...unknownVariables(env)] };
-  return { ok: true, config: Object.freeze(config) };
+  const doubts = [...unknownVariables(env), ...warnings, ...ofWorkers, ...ofLimits, ...withoutEffect(reader, config)];
+  return { ok: true, config: Object.freeze({ ...config, warnings: doubts }) };
 }
 
 /** The workload alone: for `check` and `explain`, and for the running proxy when a fact of the pod has changed. */
@@ -165,6 +170,18 @@ function refuseSharedPorts(reader: VariableReader, config: Config): void {
     const message = `${hostPort(app.host, app.port)}, the app of port ${policyPort}, is where Sallyport itself listens (${ours.name})`;
     const hint = 'let the app listen on another port, as by 8080=127.0.0.1:3000';
     reader.fault('SALLYPORT_INBOUND_PORTS', 'own-app', message, hint);
+  }
+}
+
+/** What is to change nothing must not be read as policy, nor what is written. */
+function refuseReadAsPolicy(reader: VariableReader, { policyPath, candidatePath, decisions }: Config): void {
+  const rows = [
+    ['SALLYPORT_CANDIDATE_POLICY', candidatePath, 'keep the candidate in a folder of its own'],
+    ['SALLYPORT_DECISIONS_FILE', decisions?.file ?? null, 'record to a folder of its own'],
+  ] as const;
+  for (const [name, path, hint] of rows) {
+    if (path === null || policyPath === null || !isReadAsPolicy(path, policyPath)) continue;
+    reader.fault(name, 'read-as-policy', `${path} is read as policy, by SALLYPORT_POLICY=${policyPath}`, hint);
   }
 }
 

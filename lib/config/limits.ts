@@ -1,5 +1,5 @@
 import type { Host } from './host.ts';
-import type { VariableReader } from './variables.ts';
+import type { ConfigFault, VariableReader } from './variables.ts';
 
 /** Descriptors that the proxy needs for itself: listeners, files, its threads, the admin and health servers. */
 const ownDescriptors = 64;
@@ -14,7 +14,7 @@ export function readLimits(reader: VariableReader, host: Pick<Host, 'descriptors
   const half = Math.floor((host.descriptors() - ownDescriptors) / 2);
   const maxConnections = get('SALLYPORT_MAX_CONNECTIONS') ?? Math.max(leastConnections, half);
   const quarterOfMemory = Math.floor(host.memoryBytes() / 4);
-  return Object.freeze({
+  const limits = Object.freeze({
     maxConnections,
     maxConnectionsPerClient:
       get('SALLYPORT_MAX_CONNECTIONS_PER_CLIENT') ?? Math.max(leastConnections, Math.floor(maxConnections / 2)),
@@ -36,4 +36,25 @@ export function readLimits(reader: VariableReader, host: Pick<Host, 'descriptors
     maxBufferedBytes:
       get('SALLYPORT_MAX_BUFFERED_BYTES') ?? Math.min(256 * 1024 * 1024, Math.max(8 * 1024 * 1024, quarterOfMemory)),
   });
+  return { limits, warnings: beyondMachine(limits, host) };
+}
+
+/** What was asked for, and is reached by no means: the machine gives out before. */
+function beyondMachine(
+  { maxConnections, maxBufferedBytes }: { readonly maxConnections: number; readonly maxBufferedBytes: number },
+  host: Pick<Host, 'descriptors' | 'memoryBytes'>,
+): readonly ConfigFault[] {
+  const warnings: ConfigFault[] = [];
+  const code = 'beyond-machine';
+  const [descriptors, memory] = [host.descriptors(), host.memoryBytes()];
+  if (maxConnections > Math.max(leastConnections, descriptors - ownDescriptors)) {
+    const message = `${maxConnections} connections are more than ${descriptors} file descriptors allow, of which ${ownDescriptors} are kept`;
+    const hint = 'raise their limit (ulimit -n), or ask for fewer; without descriptors no probe is answered';
+    warnings.push({ variable: 'SALLYPORT_MAX_CONNECTIONS', code, message, hint });
+  }
+  if (maxBufferedBytes > memory) {
+    const message = `${maxBufferedBytes} bytes are more than the memory, of ${memory}`;
+    warnings.push({ variable: 'SALLYPORT_MAX_BUFFERED_BYTES', code, message, hint: 'ask for a part of the memory' });
+  }
+  return warnings;
 }

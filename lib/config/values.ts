@@ -57,11 +57,20 @@ export const duration: Parser<number> = (given) => {
   return ms > longestMs ? bad('bad-duration', `${quote(given)} is longer than 24 days`, hint) : ok(ms);
 };
 
-/** As `duration`; `off` yields Infinity. */
-export const durationOrOff: Parser<number> = (given) =>
+/** As `duration`, but for no time at all, which some take for never, and others for at once. */
+export const timeout: Parser<number> = (given) => {
+  const parsed = duration(given);
+  const hint = 'write a number above 0 with its unit: 500ms, 10s, 2m or 1h';
+  return 'value' in parsed && parsed.value === 0
+    ? bad('bad-duration', `${quote(given)} is no time at all`, hint)
+    : parsed;
+};
+
+/** As `timeout`; `off` yields Infinity. */
+export const timeoutOrOff: Parser<number> = (given) =>
   given === 'off'
     ? ok(Number.POSITIVE_INFINITY)
-    : withHint(duration(given), 'a number with its unit: 10s, 2m, 1h; or off');
+    : withHint(timeout(given), 'a number with its unit: 10s, 2m, 1h; or off');
 
 function withHint<T>(parsed: Parsed<T>, wanted: string): Parsed<T> {
   return 'fault' in parsed ? { ...parsed, hint: `write ${wanted}` } : parsed;
@@ -219,12 +228,13 @@ export function listenAddressOrOff(lowestPort: 0 | 1): Parser<ListenAddress | nu
   };
 }
 
-/** A host to connect to: a name or an address, brackets optional round IPv6. */
-export const host: Parser<string> = (given) => {
+/** A host to connect to: a name or an address, brackets optional round IPv6. Of `original`, wrongly written, none is meant. */
+export const appHost: Parser<string> = (given) => {
   const bare = given.startsWith('[') && given.endsWith(']') ? given.slice(1, -1) : given;
-  return isHost(bare)
+  const isSlip = given !== 'original' && given.toLowerCase() === 'original';
+  return isHost(bare) && !isSlip
     ? ok(bare)
-    : bad('bad-host', `${quote(given)} is not a host`, 'write a host name or an address, without a port');
+    : bad('bad-host', `${quote(given)} is not a host`, 'write a host name or an address, without a port; or original');
 };
 
 /** A Kubernetes name, a trust domain or an SNI name: lower case, as all of these are compared. */
@@ -248,13 +258,18 @@ export const inboundPort: Parser<InboundPort> = (given) => {
   return ok({ listen, policyPort: listen.port, app: { host: app.host, port: app.port } });
 };
 
-/** `k=v,…`, to a map; the last of equal keys wins, as in Kubernetes' own `-l`. A value may be empty. */
+/** `k=v,…`, to a map. A value may be empty. */
 export const labels: Parser<ReadonlyMap<string, string>> = (given) => {
   const pairs = new Map<string, string>();
   for (const item of items(given)) {
     const [, key, value] = /^([^=\s]+)=(\S*)$/.exec(item) ?? [];
     if (key === undefined || value === undefined || !isLabelKey(key) || !isLabelValue(value)) {
       return bad('bad-label', `${quote(item)} is not a label`, 'write labels as key=value, comma-separated, unquoted');
+    }
+    const before = pairs.get(key) ?? value;
+    if (before !== value) {
+      const fault = `${quote(key)} is given twice, as ${quote(before)} and as ${quote(value)}`;
+      return bad('bad-label', fault, 'write each key once: a Pod has one value of each');
     }
     pairs.set(key, value);
   }

@@ -83,6 +83,18 @@ export const settingFaults = {
     'The address of an application is one at which Sallyport itself listens.',
     'Let the application listen on another port, and name that one.',
   ),
+  'read-as-policy': fault(
+    'A candidate policy, or the file of decisions, stands where the policy is read from.',
+    'Keep it in a folder of its own.',
+  ),
+  'beyond-machine': fault(
+    'A limit was set that the machine cannot hold: its descriptors or its memory give out before. A warning.',
+    'Raise what the message names, or set the limit lower.',
+  ),
+  'without-effect': fault(
+    'A variable was set that counts only together with another one, which is not set. A warning.',
+    'Set the other one too, or leave it out.',
+  ),
   'unknown-variable': fault(
     'A variable begins like ours, and is none; a warning.',
     'Correct its spelling, or remove it.',
