@@ -16,6 +16,8 @@ export class LibraryConnection implements FedConnection, Occupant {
    */
   state: 'between' | 'responding' | 'tunnel' = 'between';
   exchange: Http1Exchange | null = null;
+  /** The last one, where its response came before all of its content. */
+  answered: Http1Exchange | null = null;
   readonly waiting: (() => void)[] = [];
   /** It ends as soon as nothing is in flight. */
   isRetiring = false;

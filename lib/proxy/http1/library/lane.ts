@@ -190,12 +190,14 @@ export class LibraryLane implements Http1Engine {
     exchange.onOver = over;
     // One final response or 100, never both: the permit comes before the client is asked for its body.
     const permitted = (): void => response.writeContinue();
-    if (request.headers.expect !== undefined) exchange.onPermitted = permitted;
+    // HTTP/1.0 knows no 1xx, and would take it for the response (RFC 9110 10.1.1, 15.2).
+    if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.onPermitted = permitted;
     if (this.#draining || served.isRetiring) endAfter(response);
     serveExchange(this.#options.pipeline, this.#upstreams, served.connection, exchange);
   }
 
   #over(served: LibraryConnection): void {
+    served.answered = served.exchange?.incomplete === true ? served.exchange : null;
     served.exchange = null;
     const { socket } = served;
     // Nothing is served behind a response that has ended the connection (RFC 9112 9.6).
@@ -340,6 +342,11 @@ export class LibraryLane implements Http1Engine {
     if (served.exchange?.incomplete === true) {
       // The fault is in the body of the request that is being served: it has been decided, and counts as that.
       served.endWith(messageFaultOf(code), '');
+      return;
+    }
+    if (served.answered?.incomplete === true) {
+      // The same of one that has been answered: the client would take a second response for that to its next request.
+      endAfterLastBytes(served.socket, 'impatient');
       return;
     }
     const refuse = (): void => endWithStatus(served.socket, messageRefusals[messageFaultOf(code)].line);

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { runScenarios, type Scenario, stage, statuses } from '../../../support/lane-stage.ts';
-import { latin1 } from '../../../support/raw-http.ts';
-import { until } from '../../../support/until.ts';
+import { latin1, oddLines } from '../../../support/raw-http.ts';
+import { turns, until } from '../../../support/until.ts';
 
 // Messages at the edge of HTTP/1: what they count as, and what they may cost.
 
@@ -87,6 +87,46 @@ const scenarios: Scenario[] = [
       await until('it to be counted out', () => lane.counts.ended === 1);
       t.same(lane.counts.limits, ['request_timeout']);
       t.same(lane.counts.errors, ['unclassified']);
+    },
+  },
+  {
+    name: 'content that breaks off behind its response gets no second one, and counts as nothing more',
+    run: async (t, engine) => {
+      const { open, lane } = await stage(t, engine);
+      for (const odd of ['', oddLines]) {
+        for (const [body, isEnded] of [
+          ['x\r\n', false],
+          ['5\r\nhelloXX', false],
+          ['5\r\nhel', true],
+        ] as const) {
+          const client = await open();
+          client.send(latin1(`${chunked('/DENIED').slice(0, -2)}${odd}\r\n`));
+          await client.responses(['POST']);
+          // Whatever follows a response has had its turn.
+          await turns(2);
+          client.send(latin1(body));
+          if (isEnded) client.halfClose();
+          await until('the end of the connection', () => client.ended);
+          t.same(statuses(client, ['POST', 'POST']), [403], `${odd} ${body}`);
+        }
+      }
+      t.same(lane.counts.badRequests, []);
+    },
+  },
+  {
+    name: 'an expectation of HTTP/1.0 is passed over',
+    run: async (t, engine) => {
+      const { open, app } = await stage(t, engine);
+      const client = await open();
+      client.send(latin1('POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n'));
+      await until('the request to begin', () => app.sockets.length === 1);
+      client.send(latin1('hello'));
+      await until('the end of the connection', () => client.ended);
+      t.same(statuses(client, ['POST']), [200]);
+      t.same(
+        app.requests.map(({ body }) => body.toString()),
+        ['hello'],
+      );
     },
   },
   {
