@@ -142,8 +142,9 @@ export function resolveRateLimit(document: RateLimitDocument, port: number, work
   overrides.forEach(({ requestsPerSecond, clients }, entry) => {
     for (const { namespace, name } of clients) {
       const id = serviceAccountIdentity(workload, namespace, name);
-      // Named twice: the first entry counts.
-      if (!resolved.has(id)) resolved.set(id, { entry, rate: requestsPerSecond === 0 ? null : requestsPerSecond });
+      // Named twice: the last entry that limits counts, as in Linkerd.
+      if (requestsPerSecond > 0) resolved.set(id, { entry, rate: requestsPerSecond });
+      else if (!resolved.has(id)) resolved.set(id, { entry, rate: null });
     }
   });
   return {

@@ -31,6 +31,37 @@ const foreignKinds: ReadonlySet<string> = new Set([
   'Job',
 ]);
 
+/** Of Kubernetes' ObjectMeta, with what older versions had. */
+const metadataFields: ReadonlySet<string> = new Set([
+  'name',
+  'generateName',
+  'namespace',
+  'selfLink',
+  'uid',
+  'resourceVersion',
+  'generation',
+  'creationTimestamp',
+  'deletionTimestamp',
+  'deletionGracePeriodSeconds',
+  'labels',
+  'annotations',
+  'ownerReferences',
+  'finalizers',
+  'managedFields',
+  'clusterName',
+  'initializers',
+]);
+
+/** Where and to what a document applies: misspelt, one of them would make it apply where it was not meant to. */
+const decidingMetadata = ['name', 'namespace', 'labels', 'creationTimestamp'];
+
+/** The fields of a document's metadata that there are not, each with the one that decides and was most likely meant, if any. */
+export function strayMetadata(metadata: unknown): readonly (readonly [field: string, meant: string | undefined])[] {
+  return Object.keys(metadata ?? {})
+    .filter((field) => !metadataFields.has(field))
+    .map((field) => [field, nearestName(field, decidingMetadata)] as const);
+}
+
 /** What to do about a document without apiVersion and kind. */
 export function hintFor(value: unknown): string {
   const isTest = typeof value === 'object' && value !== null && 'cases' in value && 'policy' in value;

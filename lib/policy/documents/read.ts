@@ -4,7 +4,7 @@ import { didYouMean } from '../nearest.ts';
 import { allowedBy, allowMarks, type Judged, judged } from './allowed.ts';
 import { duplicate, duplicateListing } from './duplicates.ts';
 import { type DocumentKind, documentKinds } from './kinds.ts';
-import { hintFor, isPolicyOfUnknownKind, nearMiss } from './near-miss.ts';
+import { hintFor, isPolicyOfUnknownKind, nearMiss, strayMetadata } from './near-miss.ts';
 import { AdmissionReport, type Path, pathText, withInput } from './report.ts';
 import { fieldsAt } from './shape-fields.ts';
 import { metadataShape, unattachedRouteShape } from './shapes.ts';
@@ -163,13 +163,18 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
   const refused = (report: AdmissionReport, known: Partial<DocumentMeta> = {}): ReadOne =>
     refusedAs(type, report, known);
   const metadata = metadataShape.safeParse(withoutNulls(value.metadata ?? {}), withInput);
-  if (!metadata.success) {
+  const strays = strayMetadata(value.metadata);
+  if (!metadata.success || strays.some(([, meant]) => meant !== undefined)) {
     const raw = isObject(value.metadata) ? value.metadata : {};
     const parts = { namespace: raw.namespace, name: raw.name };
     const texts = Object.entries(parts).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
     const { namespace = scope, name = '' } = Object.fromEntries(texts);
     const report = new AdmissionReport({ kind: type.kind, namespace, name }, place);
-    report.issues(metadata.error.issues, ['metadata'], 'refuse');
+    report.issues(metadata.error?.issues ?? [], ['metadata'], 'refuse');
+    for (const [field, meant = ''] of strays) {
+      const message = `unknown field metadata.${field}: nobody knows where the document applies`;
+      if (meant !== '') report.refuse('unknown-field', ['metadata', field], message, `Did you mean "${meant}"?`);
+    }
     const known = (['namespace', 'name'] as const).filter(
       (field) => metadataShape.shape[field].safeParse(raw[field]).success,
     );
@@ -187,6 +192,7 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
   };
   if (version === null) return refused(anonymous, meta);
   const report = new AdmissionReport({ kind: type.kind, namespace, name }, place);
+  for (const [field] of strays) report.warn('unknown-field', ['metadata', field], `unknown field metadata.${field}`);
   const document = readSpec(value, { type, version }, meta, report, place);
   if (report.refused || document === undefined) return refused(report, meta);
   problems.push(...report.problems);

@@ -119,6 +119,16 @@ t.test('rate limits, on a clock of our own', async (t) => {
   t.equal(burst(overrides, 9, { identity: account('b') }), 1, 'clients of one entry share its bucket');
   t.equal(burst(overrides, 9, { identity: account('c') }), 9, 'an override of zero lifts the limit');
   t.equal(burst(overrides, 9, { identity: account('a', 'other') }), 1, 'another namespace is another account');
+  const a = 'clientRefs: [{kind: ServiceAccount, name: a}]';
+  for (const [rates, count] of [
+    [[5, 2], 2],
+    [[2, 5], 5],
+    [[3, 0], 3],
+  ] as const) {
+    const entries = rates.map((rate) => `{requestsPerSecond: ${rate}, ${a}}`).join();
+    const twice = load(limited(`overrides: [${entries}]`));
+    t.equal(burst(twice, 9, { identity: account('a') }), count, `named twice, ${rates.join(' and ')}: the last limit`);
+  }
 });
 
 t.test('only what is permitted spends, and reasons spend nothing', async (t) => {

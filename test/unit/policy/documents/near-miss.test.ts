@@ -126,3 +126,34 @@ t.test('what must be policy and is of no known kind leaves nobody knowing what i
     );
   }
 });
+
+t.test('a misspelt field of metadata applies a document to nothing that it was not meant for', async (t) => {
+  const server =
+    'apiVersion: policy.linkerd.io/v1beta3\nkind: Server\nmetadata: {name: web}\nspec: {podSelector: {}, port: 8080}\n';
+  const everyone = (metadata: string): string => `---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: AuthorizationPolicy
+metadata: ${metadata}
+spec: {targetRef: {group: policy.linkerd.io, kind: Server, name: web}, requiredAuthenticationRefs: []}
+`;
+  const rows: readonly (readonly [metadata: string, severity: 'error' | 'warning' | null, hint: string])[] = [
+    ['{name: p}', null, ''],
+    ['{name: p, uid: a, generation: 1, ownerReferences: [], managedFields: [], annotations: {}}', null, ''],
+    ['{name: p, namespce: other}', 'error', 'Did you mean "namespace"?'],
+    ['{name: p, nameSpace: other}', 'error', 'Did you mean "namespace"?'],
+    ['{name: p, lables: {a: b}}', 'error', 'Did you mean "labels"?'],
+    ['{name: p, creationTimestmp: "2024-01-01T00:00:00Z"}', 'error', 'Did you mean "creationTimestamp"?'],
+    ['{name: p, owner: me}', 'warning', ''],
+  ];
+  for (const [metadata, severity, hint] of rows) {
+    const { ask, problems } = load(server + everyone(metadata));
+    const found = problems.filter(({ code }) => code === 'unknown-field');
+    if (severity === null) t.same(found, [], metadata);
+    else t.match(found, [{ severity, hint, resource: { kind: 'AuthorizationPolicy', name: 'p' } }], metadata);
+    t.equal(ask({}).verdict, severity === 'error' ? 'deny' : 'permit', metadata);
+  }
+  const elsewhere = load(server.replace('name: web', 'name: web, namespce: other'), {
+    defaultPolicy: 'all-unauthenticated',
+  });
+  t.equal(elsewhere.ask({}).verdict, 'deny', 'a Server that cannot be placed closes its port');
+});
