@@ -183,7 +183,7 @@ function withNearMisses({ reason, candidates }: Reasons, { tls }: Client): Reaso
   const [own = '', rest] = partsOf(name);
   const near = (candidate: Candidate): Candidate => {
     const wanted = candidate.failed === 'identity' ? /^wanted (.*), was /.exec(candidate.detail)?.[1] : undefined;
-    const alike = (wanted?.split(', ') ?? []).map(partsOf).filter(([, others]) => others === rest);
+    const alike = (wanted?.split(' or ') ?? []).map(partsOf).filter(([, others]) => others === rest);
     const nearest = nearestName(
       own,
       alike.map(([account]) => account),
@@ -242,6 +242,8 @@ function readFacts(query: AskedRequest, protocol: Carried): RequestFacts | strin
   // Without an answer to the question of the host there is none; an empty one is another matter (RFC 9113 section 8.3.1).
   if (!http1 && named === '') return 'HTTP/2 needs a host';
   if (http1) forward.set('host', [host]);
+  // No version of HTTP carries it; in a line it would end the target.
+  if (url.includes(' ')) return `"${url}" holds a blank`;
   const { path, query: search } = target;
   return {
     method,

@@ -242,4 +242,12 @@ spec:
   };
   t.match(await from('checkout'), /is "chekout\.default" or "checkout\.default" misspelt\?/);
   t.notMatch(await from('billing'), 'misspelt');
+  const two = `${accounts.replace('kind: ServiceAccount, name: chekout', 'group: policy.linkerd.io, kind: MeshTLSAuthentication, name: m')}---
+apiVersion: policy.linkerd.io/v1alpha1
+kind: MeshTLSAuthentication
+metadata: { name: m }
+spec: { identityRefs: [{ kind: ServiceAccount, name: web }, { kind: ServiceAccount, name: chekout }] }
+`;
+  writeFileSync(file, two);
+  t.match(await from('checkout'), /is "chekout\.default" or "checkout\.default" misspelt\?/, 'one of several');
 });

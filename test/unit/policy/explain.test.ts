@@ -54,6 +54,7 @@ t.test('the shape of an explanation', async (t) => {
     authz: null,
   });
   t.match(ask({ protocol: 'grpc', path: '/a/b' }), { verdict: 'deny', httpStatus: 200, grpcStatus: 7 });
+  t.match(ask({ path: '/a b' }), { verdict: 'invalid', httpStatus: 400 }, 'no request can hold a blank there');
   t.match(ask({ path: '/a#b' }), { verdict: 'invalid', httpStatus: 400, grpcStatus: 3, route: null, authz: null });
 });
 
