@@ -18,6 +18,7 @@ import { limits as labelLimits } from '../../lib/telemetry/labels.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
 import { workerMetrics } from '../../lib/telemetry/worker-metrics.ts';
 import { claims, noClaim, proseOf } from '../support/readme-claims.ts';
+import { bare, expand, readme, section, table } from '../support/readme-page.ts';
 import { schemaText, tables, withTables } from '../support/readme-tables.ts';
 import { testsOfRooms } from '../support/test-map.ts';
 import { slowTests, unitTests } from '../support/unit-tests.ts';
@@ -26,38 +27,8 @@ import { slowTests, unitTests } from '../support/unit-tests.ts';
 t.setTimeout(900_000);
 
 const root = resolve(import.meta.dirname, '../..');
-const readme = readFileSync(join(root, 'README.md'), 'utf8');
 const errorPage = readFileSync(join(root, 'lib/errors/README.md'), 'utf8');
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-
-/** The text below a heading of the second level; a heading that is gone fails here rather than yielding no rows. */
-function section(title: string): string {
-  const [, text] = readme.split(`\n## ${title}\n`);
-  if (text === undefined) throw new Error(`README.md has no section "${title}"`);
-  return text.split('\n## ')[0] as string;
-}
-
-/** The rows of the table whose first header cell is `header`, each as its cells; `\|` inside a cell is a bar. */
-function table(title: string, header: string): string[][] {
-  const lines = section(title).split('\n');
-  const at = lines.findIndex((line) => line.startsWith(`| ${header} |`));
-  if (at === -1) throw new Error(`section "${title}" has no table headed "${header}"`);
-  const rows: string[][] = [];
-  for (const line of lines.slice(at + 2)) {
-    if (!line.startsWith('|')) break;
-    const cells = line.slice(1, -1).split(/(?<!\\)\|/);
-    rows.push(cells.map((cell) => cell.trim().replaceAll('\\|', '|')));
-  }
-  return rows;
-}
-
-const bare = (cell: string | undefined): string => (cell ?? '').replaceAll('`', '');
-
-/** `a_{b,c}_d` to `a_b_d` and `a_c_d`, as a shell would. */
-function expand(pattern: string): string[] {
-  const [, before = '', inside = '', after = ''] = /^([^{]*)\{([^}]*)\}(.*)$/.exec(pattern) ?? [];
-  return inside === '' ? [pattern] : inside.split(',').flatMap((item) => expand(`${before}${item}${after}`));
-}
 
 t.test('expansion', async (t) => {
   t.same(expand('a'), ['a']);
