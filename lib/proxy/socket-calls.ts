@@ -56,6 +56,9 @@ const MSG_MORE = 0x8000;
 const SOCK_NONBLOCK = 0x800;
 const SOCK_CLOEXEC = 0x80000;
 
+/** A last response is seldom longer. */
+const mostUnread = 16 * 1024;
+
 const isLittle = endianness() === 'LE';
 /** A `sockaddr_in6`, the larger one, and what else a call reads and writes. Each call is over before the next begins. */
 const address = Buffer.allocUnsafeSlow(28);
@@ -197,6 +200,14 @@ export function holdBack(socket: Socket): void {
 /** Reads what has come, without waiting: how many bytes; 0 at the end; -1 where nothing has come, or nothing ever will. */
 export function receiveNow(fd: number, into: Buffer): number {
   return calls === null ? -1 : calls.recv(fd, into, into.length, MSG_DONTWAIT);
+}
+
+/** What has come and nobody has read, or the beginning of it; of a socket that is about to be closed. */
+export function unreadOf(socket: Socket): Buffer {
+  const fd = calls === null ? null : descriptorOf(socket);
+  if (fd === null) return Buffer.alloc(0);
+  const bytes = Buffer.allocUnsafe(mostUnread);
+  return bytes.subarray(0, Math.max(0, receiveNow(fd, bytes)));
 }
 
 /** Whether bytes have come that nobody has read. Without the calls nobody knows. */

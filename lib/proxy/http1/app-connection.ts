@@ -8,6 +8,7 @@ import { InterimCount } from '../http/interim-count.ts';
 import { isLent } from '../lent-data.ts';
 import { latin1Slice } from '../node-internals.ts';
 import { isWriteWaiting, writeWaiting } from '../node-writes.ts';
+import { unreadOf } from '../socket-calls.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { writeBytes } from './joined-write.ts';
 import { framingCost } from './limits.ts';
@@ -104,17 +105,20 @@ export class AppConnection implements TurnTaker {
   #knownText = '';
   #knownMethod = '';
   #known: ResponseHead | null = null;
+  /** What the app had said when a write to it failed. */
+  #lastWords: Buffer = nothing;
 
   constructor(socket: Socket, home: Home) {
     this.socket = socket;
     this.#home = home;
+    this.#keepLastWords();
     socket.on(
       'end',
       guarded(entry, this, () => this.#ended()),
     );
     socket.on(
       'error',
-      guarded(entry, this, (error: Error) => this.#fail(error)),
+      guarded(entry, this, (error: Error) => this.#broken(error)),
     );
     socket.on(
       'close',
@@ -347,6 +351,30 @@ export class AppConnection implements TurnTaker {
     if (isTaken && this.#settles()) this.#home.releaseWhenProven(this);
     else socket.destroy();
     return false;
+  }
+
+  /**
+   * An app that answers early (413, say) and closes resets its connection for what comes after. A write then may fail before the
+   * response is read, and Node closes at once.
+   */
+  #keepLastWords(): void {
+    const { socket } = this;
+    const destroy = socket.destroy;
+    const destroyBehind = (error?: NodeJS.ErrnoException): Socket => {
+      const sink = this.#sink;
+      // On a connection that has served others they may be about its being idle.
+      const isForThis = sink !== null && (this.uses === 1 || !sink.requestComplete);
+      if (isForThis && error?.syscall === 'write' && !socket.destroyed) this.#lastWords = unreadOf(socket);
+      return destroy.call(socket, error);
+    };
+    socket.destroy = destroyBehind;
+  }
+
+  #broken(error: Error): void {
+    const words = this.#lastWords;
+    this.#lastWords = nothing;
+    if (words.length > 0 && this.#sink !== null) this.receive(words, false);
+    this.#fail(error);
   }
 
   #ended(): void {
