@@ -160,7 +160,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
 
   #drain(): void {
     if (this.#state.kind === 'request') this.#state.drained();
-    else if (this.#state.kind !== 'over' && this.hasNext) this.#advance();
+    else if (this.#state.kind !== 'over' && (this.hasNext || this.#clientEnded)) this.#advance();
   }
 
   #closed(): void {

@@ -114,6 +114,19 @@ t.test('a client that ends without a request', async (t) => {
   t.equal(socket.timeout, halfOpenMs, 'and were there a response, it would have this long');
 });
 
+t.test('a client that ends before it has taken what it was sent', async (t) => {
+  const { client, socket } = await connected(t);
+  client.socket.pause();
+  socket.write(Buffer.alloc(16 << 20));
+  t.ok(socket.writableNeedDrain);
+  client.halfClose();
+  await until('its end', () => socket.readableEnded);
+  client.socket.resume();
+  const timeoutMs = halfOpenMs / 4;
+  t.ok(await until('the end of the connection', () => client.ended, { timeoutMs }), 'long before its time is over');
+  t.equal(client.receivedLength, 16 << 20);
+});
+
 t.test('what is not plain is handed over whole, and at once where more cannot help', async (t) => {
   for (const bytes of ['PRI * HTTP/2.0\r\n', 'GET / HTTP/1.2\r\n', '\r\n', `GET /${'a'.repeat(66_000)}`]) {
     const { client, handed } = await connected(t);
