@@ -6,6 +6,7 @@ import type { Ending } from './guard.ts';
 import type { HttpConnection, Occupant } from './http/request-pipeline.ts';
 import type { Incoming } from './incoming.ts';
 import type { LimitName, Limits } from './limits.ts';
+import { queuedBytes } from './node-handles.ts';
 import { resetOrDestroy } from './resets.ts';
 import type { PeerSession, TrustAnchors } from './tls/peer-session.ts';
 
@@ -21,6 +22,8 @@ export interface WatchServices {
 export interface Carrying extends Ending {
   /** Null where it is bytes without requests. */
   readonly http: HttpConnection | null;
+  /** Of such bytes those that the app has not taken. */
+  readonly heldForApp: number;
 }
 
 /** A tunnel on which nothing has moved for so many milliseconds can be done without when there is no room. */
@@ -94,8 +97,9 @@ export class ConnectionWatch implements Slow {
       this.#moved = moved;
       this.#movedAt = nowMs;
     }
-    const queued = stream.writableLength;
-    const held = occupant === null ? queued : queued + occupant.heldBytes;
+    // TLS answers by itself, of which the stream knows nothing, a client that wants new keys again and again.
+    const queued = Math.max(stream.writableLength, queuedBytes(stream));
+    const held = queued + (occupant === null ? this.#carrying.heldForApp : occupant.heldBytes);
     const isTunnel = occupant === null || occupant.isTunnel;
     const awaits = !isTunnel && occupant.awaitsContent;
     if (held > 0 || awaits) {
@@ -155,8 +159,10 @@ export class ConnectionWatch implements Slow {
     // Most clients that have ended their side are gone.
     if (this.#stream.socket.readableEnded) return { kind: 'stalled', sinceMs: this.#movedAt };
     const stall = this.#stall;
-    if (stall?.waits === true && nowMs - stall.since > stalledMs) return { kind: 'stalled', sinceMs: stall.since };
     const isTunnel = occupant === null || occupant.isTunnel;
+    // For an app that is slow its client can do nothing.
+    const isWaitedFor = stall?.waits === true && !(isTunnel && this.#stream.socket.writableLength === 0);
+    if (isWaitedFor && nowMs - stall.since > stalledMs) return { kind: 'stalled', sinceMs: stall.since };
     if (isTunnel && nowMs - this.#movedAt > quietTunnelMs) return { kind: 'stalled', sinceMs: this.#movedAt };
     return { kind: 'busy' };
   }

@@ -20,7 +20,7 @@ import type { ProbeTls } from './probe-tls.ts';
 import { noTls, recognize, type Unrecognized } from './recognize.ts';
 import type { ConnectionScope, HandshakeFailure, Recorder, TransportScope, UnknownClient } from './recorder.ts';
 import type { SocketEnd } from './socket-calls.ts';
-import { forwardTcp } from './tcp/forward.ts';
+import { forwardTcp, type TcpForwarding } from './tcp/forward.ts';
 import type { Handshake } from './tls/handshake.ts';
 import { renewListeners } from './tls/node-tls.ts';
 import type { PeerSession } from './tls/peer-session.ts';
@@ -66,7 +66,7 @@ type Stage =
   | { readonly kind: 'detecting' }
   | { readonly kind: 'http1' }
   | { readonly kind: 'http2'; readonly session: Http2Session }
-  | { readonly kind: 'tcp'; policy: PortPolicy; readonly scope: ConnectionScope; readonly destroy: () => void }
+  | { readonly kind: 'tcp'; policy: PortPolicy; readonly scope: ConnectionScope; readonly forwarding: TcpForwarding }
   | { readonly kind: 'over' };
 
 const detecting: Stage = { kind: 'detecting' };
@@ -200,9 +200,10 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
         return;
       }
       const { endpoint } = destination;
-      const application = tls.application(this.#services.upstreams, endpoint, sourceOf(this.ip));
+      const source = sourceOf(this.ip);
+      const application = tls.application(this.#services.upstreams, endpoint, source);
       this.#secured = { kind: 'app-in-tls', endpoint, application };
-      tls.termination.accept(this.socket, this.ip.text, unread, hello, 'http/1.1', done);
+      tls.termination.accept(this.socket, source, unread, hello, 'http/1.1', done);
     };
     const failed = (error: unknown): void => internalFault('TLS for probes', this, error);
     this.#services.probeTls().then(guarded('TLS for probes', this, accept), failed);
@@ -282,7 +283,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
       scope.tcpError('i/o', { app: hostPort(host, port), errno: systemErrorCode(error) });
     const closed = (errno: string): void => transport.closed(errno);
     const forwarding = forwardTcp(permit, stream.socket, destination.endpoint, upstreams, beginning, onError, closed);
-    this.#stage = { kind: 'tcp', policy, scope, destroy: () => forwarding.destroy() };
+    this.#stage = { kind: 'tcp', policy, scope, forwarding };
     this.#settle(stream);
   }
 
@@ -292,6 +293,10 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     if (this.#decrypted !== null) for (const { socket } of [this.incoming, this.#decrypted]) renewListeners(socket);
     const hasIdentity = clientId(this.#facts.client) !== null;
     this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, this.#session, this);
+  }
+
+  get heldForApp(): number {
+    return this.#stage.kind === 'tcp' ? this.#stage.forwarding.heldBytes : 0;
   }
 
   spareable(): Spareable {
@@ -320,7 +325,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
       return;
     }
     if (this.#stage.kind !== 'tcp') return;
-    const { policy, scope, destroy } = this.#stage;
+    const { policy, scope, forwarding } = this.#stage;
     const now = this.policy();
     if (now === policy) return;
     this.#stage.policy = now;
@@ -328,7 +333,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     const { client } = this.#facts;
     if (authorizer.connection(now, client).kind === 'permit') return;
     scope.connectionTerminated(now, () => authorizer.connectionReasons(now, client));
-    destroy();
+    forwarding.destroy();
     this.incoming.destroy();
   }
 
@@ -343,7 +348,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
   }
 
   destroy(): void {
-    if (this.#stage.kind === 'tcp') this.#stage.destroy();
+    if (this.#stage.kind === 'tcp') this.#stage.forwarding.destroy();
     this.incoming.destroy();
   }
 }

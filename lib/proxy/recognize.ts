@@ -7,6 +7,7 @@ import { type ClientHello, type HelloResult, HelloScan, handshakeRecord, notTls 
 import { type HttpGuess, HttpScan, otherHttp } from './detect/http-guess.ts';
 import { Opening } from './detect/opening.ts';
 import { type Peek, peek } from './detect/peek.ts';
+import { sourceOf } from './fairness/sources.ts';
 import { type Ending, guarded } from './guard.ts';
 import { Incoming } from './incoming.ts';
 import { endWithStatus } from './last-bytes.ts';
@@ -169,7 +170,7 @@ function takeHello(connection: Unrecognized, bytes: Buffer, hello: ClientHello, 
     recognizePlain(connection, decrypted, nothing, { kind: 'mesh', identity }, alpn);
   };
   const done = guarded('a TLS handshake', connection, established);
-  termination.accept(connection.socket, connection.ip.text, bytes, hello, prefer, done);
+  termination.accept(connection.socket, sourceOf(connection.ip), bytes, hello, prefer, done);
 }
 
 /** Who configures an identity expects TLS to end here. Where the port's TLS is declared to be the app's, nothing is odd. */

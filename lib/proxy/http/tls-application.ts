@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import { CodedError } from '../../errors/coded-error.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
+import { sourceOf } from '../fairness/sources.ts';
 import { guarded } from '../guard.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Done, Upstreams } from '../upstream/upstreams.ts';
@@ -51,7 +52,7 @@ function gone(): Error {
 
 /** Handshakes that begin and end a few at a time, by the client's address (see `HandshakeTurns`). */
 interface TlsTurns {
-  add(source: string, socket: Socket, begin: () => void): void;
+  add(source: Asker, socket: Socket, begin: () => void): void;
   over(socket: Socket): void;
 }
 
@@ -99,7 +100,7 @@ class TlsExchange {
         this.#fail(new CodedError('ERR_SALLYPORT_UNREACHABLE', 'the application closed the connection before TLS'));
     };
     socket.once('close', guarded('an HTTPS probe, closed', null, closed));
-    this.#turns.add(this.#request.clientIp.text, socket, () => this.#speak(socket));
+    this.#turns.add(sourceOf(this.#request.clientIp), socket, () => this.#speak(socket));
   }
 
   /** TLS without verification, then one request on it. */

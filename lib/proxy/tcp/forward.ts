@@ -14,8 +14,29 @@ import { DataReader, LentReads } from './lent-reads.ts';
 const nothing = Buffer.alloc(0);
 
 export interface TcpForwarding {
+  /** Bytes that the app has not taken. */
+  readonly heldBytes: number;
   /** Ends both sides at once. */
   destroy(): void;
+}
+
+class Forwarding implements TcpForwarding {
+  readonly #client: Duplex;
+  /** Once it is connected. */
+  app: Socket | null = null;
+
+  constructor(client: Duplex) {
+    this.#client = client;
+  }
+
+  get heldBytes(): number {
+    return this.app?.writableLength ?? 0;
+  }
+
+  destroy(): void {
+    this.#client.destroy();
+    this.app?.destroy();
+  }
 }
 
 /** What was read of the client before it was clear that its bytes go on as they are. */
@@ -52,12 +73,7 @@ export function forwardTcp(
   };
   let app: Socket | null = null;
 
-  const forwarding: TcpForwarding = {
-    destroy: () => {
-      client.destroy();
-      app?.destroy();
-    },
-  };
+  const forwarding = new Forwarding(client);
 
   client.once('close', () => {
     // A client that is gone without an end, or before it had all, would leave the app waiting for ever.
@@ -79,6 +95,7 @@ export function forwardTcp(
       return;
     }
     app = socket;
+    forwarding.app = socket;
     if (client.destroyed) return void socket.destroy();
     open++;
     cutMeansReset(client, socket);

@@ -1,4 +1,4 @@
-import { FairQueue } from '../fairness/fair-queue.ts';
+import { type Asker, FairQueue } from '../fairness/fair-queue.ts';
 import { NextTurn } from '../fairness/next-turn.ts';
 import { turn } from '../fairness/turn.ts';
 import { type Ending, internalFault } from '../guard.ts';
@@ -37,9 +37,9 @@ export class HandshakeTurns {
   /**
    * Calls `begin`, now or in a later turn; never, where the socket is closed by then. What it throws ends the socket.
    *
-   * @param source the client's address.
+   * @param source as `sourceOf` yields it: who has a network of addresses has one turn.
    */
-  add(source: string, socket: HandshakeSocket, begin: Begin): void {
+  add(source: Asker, socket: HandshakeSocket, begin: Begin): void {
     if (turn.mayWork()) {
       this.#begin(socket, begin);
       return;

@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import tls from 'node:tls';
 import type { ClientIdentity } from '../../client.ts';
 import type { Deadlines, Expirable } from '../fairness/deadlines.ts';
+import type { Asker } from '../fairness/fair-queue.ts';
 import type { Line } from '../fairness/line.ts';
 import { guarded, internalFault } from '../guard.ts';
 import { type Intercepted, intercept } from '../node-intercept.ts';
@@ -80,7 +81,7 @@ export class ServerHandshake implements Expirable {
   #isPassed = false;
 
   /**
-   * @param address the client's.
+   * @param asker whose turn it takes.
    * @param unread the client's first bytes, which have been read from the socket; it is paused.
    * @param alpn as the protocol lists them (RFC 7301 section 3.1); null: none is agreed on.
    * @param done called once.
@@ -88,7 +89,7 @@ export class ServerHandshake implements Expirable {
   constructor(
     services: HandshakeServices,
     socket: Socket,
-    address: string,
+    asker: Asker,
     unread: Buffer,
     alpn: Buffer | null,
     done: (result: Handshake) => void,
@@ -102,7 +103,7 @@ export class ServerHandshake implements Expirable {
     socket.once('close', this.#onVanished);
     // Read before TLS begins, the end is the socket's, and behind that TLS's.
     socket.once('end', this.#onEnd);
-    services.turns.add(address, socket, () => this.#begin());
+    services.turns.add(asker, socket, () => this.#begin());
   }
 
   #begin(): void {

@@ -3,6 +3,7 @@ import { PassThrough } from 'node:stream';
 import type { SecureContext, TLSSocket } from 'node:tls';
 import type { ClientHello } from '../detect/client-hello.ts';
 import { Deadlines } from '../fairness/deadlines.ts';
+import type { Asker } from '../fairness/fair-queue.ts';
 import type { OwnCertificate } from '../recorder.ts';
 import { failed, type Handshake, type HandshakeServices, ServerHandshake, securedBy } from './handshake.ts';
 import { certificateFailure, type HandshakeContext } from './handshake-failure.ts';
@@ -74,13 +75,13 @@ export class TlsTermination {
 
   /**
    * @param socket the raw connection, paused.
-   * @param address the client's.
+   * @param asker whose turn it takes.
    * @param unread all that has been read of it: the ClientHello, and what may follow.
    * @param done called once.
    */
   accept(
     socket: Socket,
-    address: string,
+    asker: Asker,
     unread: Buffer,
     hello: ClientHello,
     prefer: AlpnPreference,
@@ -88,7 +89,7 @@ export class TlsTermination {
   ): void {
     // A name list without overlap would be answered with a fatal alert, so unknown offers get no ALPN at all.
     const offersKnown = hello.alpn.includes('h2') || hello.alpn.includes('http/1.1');
-    new ServerHandshake(this.#services, socket, address, unread, offersKnown ? offered[prefer] : null, done);
+    new ServerHandshake(this.#services, socket, asker, unread, offersKnown ? offered[prefer] : null, done);
   }
 
   /**

@@ -3,10 +3,10 @@ import { ConnectionWatch } from '../../../lib/proxy/connection-watch.ts';
 import { BufferBudget } from '../../../lib/proxy/fairness/buffer-budget.ts';
 import type { Occupant } from '../../../lib/proxy/http/request-pipeline.ts';
 import type { Incoming } from '../../../lib/proxy/incoming.ts';
-import type { Limits } from '../../../lib/proxy/limits.ts';
 import type { PeerSession } from '../../../lib/proxy/tls/peer-session.ts';
 import { ip } from '../../support/lanes.ts';
 import { defaultLimits } from '../../support/limits.ts';
+import { until } from '../../support/until.ts';
 
 /** What a watch sees of a connection, all of which the test sets. */
 interface Watched {
@@ -18,10 +18,11 @@ interface Watched {
   readonly log: string[];
 }
 
-function watched(t: Test, socket: object = {}, limits: Partial<Limits> = {}): Watched {
+/** @param isRaw it carries bytes without requests, some of which the app has not taken. */
+function watched(t: Test, socket: object = {}, isRaw = false): Watched {
   const log: string[] = [];
   const limitReached = (limit: string): void => void log.push(limit);
-  const budget = new BufferBudget({ ...defaultLimits, ...limits }, { limitReached });
+  const budget = new BufferBudget(defaultLimits, { limitReached });
   t.teardown(() => budget.close());
   const self = { standing: 'sound', isTunnel: false } as { -readonly [K in keyof Watched]: Watched[K] };
   const occupant = {
@@ -37,10 +38,14 @@ function watched(t: Test, socket: object = {}, limits: Partial<Limits> = {}): Wa
     socket: { bytesRead: 0, bytesWritten: 0, writableLength: 0, readableEnded: false, destroyed: false, ...socket },
     destroy: () => void log.push('destroy'),
   };
-  const carrying = { http: { occupant: occupant as unknown as Occupant }, destroy: () => {} };
+  const carrying = {
+    http: isRaw ? null : { occupant: occupant as unknown as Occupant },
+    heldForApp: isRaw ? 3000 : 0,
+    destroy: () => {},
+  };
   const session = { standing: () => self.standing } as unknown as PeerSession;
   self.watch = new ConnectionWatch(
-    { budget, limits: { ...defaultLimits, ...limits }, limitReached, anchors: () => null },
+    { budget, limits: defaultLimits, limitReached, anchors: () => null },
     stream as unknown as Incoming,
     ip('192.0.2.1'),
     true,
@@ -85,4 +90,28 @@ t.test('whoever is trusted no more is cut, whatever has been found of his certif
     sweepAfter(2000);
     t.same(connection.log, [...log, 'destroy'], title);
   }
+});
+
+t.test('what waits for either side counts', async (t) => {
+  const rows: readonly (readonly [title: string, socket: object, isRaw: boolean, held: number, spareable: string])[] = [
+    ['nothing', {}, false, 0, 'busy'],
+    ['a response', { writableLength: 5000 }, false, 5000, 'stalled'],
+    ['what TLS says by itself', { _handle: { writeQueueSize: 4000 } }, false, 4000, 'stalled'],
+    ['a response in TLS', { writableLength: 5000, _handle: { writeQueueSize: 5100 } }, false, 5100, 'stalled'],
+    ['bytes for an app that does not take them', {}, true, 3000, 'busy'],
+    ['bytes for both sides', { writableLength: 5000 }, true, 8000, 'stalled'],
+  ];
+  const all = rows.map(([title, socket, isRaw, held, spareable]) => ({
+    title,
+    held,
+    spareable,
+    ...watched(t, socket, isRaw),
+  }));
+  const startedAt = performance.now();
+  for (const { title, held, watch, budget } of all) {
+    watch.sweep(startedAt);
+    t.equal(budget.bytes, held, title);
+  }
+  await until('longer than one that is only slow stands still', () => performance.now() - startedAt > 1100);
+  for (const { title, spareable, watch } of all) t.equal(watch.spareable().kind, spareable, title);
 });

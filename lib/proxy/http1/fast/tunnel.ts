@@ -19,7 +19,6 @@ export class Tunnel implements AppTunnel, Occupant, TurnTaker {
   readonly #app: Socket;
   readonly betweenRequests = false;
   readonly awaitsContent = false;
-  readonly heldBytes = 0;
   readonly isTunnel = true;
 
   /** @param early what the client has sent behind its request, and has waited for the app's agreement. */
@@ -40,6 +39,10 @@ export class Tunnel implements AppTunnel, Occupant, TurnTaker {
     if (client.readableEnded) this.#clientEnded();
     else client.once('end', guarded(entry, this, this.#clientEnded));
     if (!app.writableNeedDrain && client.isPaused()) client.resume();
+  }
+
+  get heldBytes(): number {
+    return this.#app.writableLength;
   }
 
   readonly #send = (chunk: Buffer): void => {
