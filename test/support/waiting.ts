@@ -5,8 +5,7 @@ import type { Waiting } from '../../lib/proxy/http2/app/waiting-requests.ts';
 export function waitingRequest(given: Partial<Waiting>): Waiting {
   return {
     admitted: {} as Admitted,
-    requestHead: Buffer.of(0x82),
-    listBytes: 42,
+    requestHead: { bytes: Buffer.of(0x82), listBytes: 42 },
     method: 'GET',
     isComplete: true,
     owner: {},

@@ -17,7 +17,7 @@ import type { ClientStream } from './client/client-stream.ts';
 import { CollectedBody } from './client/collected-body.ts';
 import { clientSessionLimits } from './client/limits.ts';
 import type { Http2Engine, Http2Session } from './engine.ts';
-import { http1Text, http2Block } from './message/request-head.ts';
+import { http1Text, http2Block, type RequestBlock } from './message/request-head.ts';
 import { Http2ResponseHead } from './message/response-head.ts';
 import { Http1Side } from './relay/http1-app-exchange.ts';
 import { Relay } from './relay/relay.ts';
@@ -109,7 +109,7 @@ export class Http2Lane implements Http2Engine, ClientLane {
   }
 }
 
-function http2BlockFor(connection: HttpConnection, admitted: Admitted, { requestHead }: ClientStream): Buffer {
+function http2BlockFor(connection: HttpConnection, admitted: Admitted, { requestHead }: ClientStream): RequestBlock {
   const isLasting = admitted.permit.headerChanges === null;
   if (isLasting && requestHead.http2 !== null) return requestHead.http2;
   const { head } = requestHead;

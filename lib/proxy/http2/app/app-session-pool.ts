@@ -24,14 +24,9 @@ function headTooLarge(): Error {
 }
 
 function begin(waiting: Waiting, session: AppSession): AppStream | null {
-  if (waiting.listBytes <= session.maxListBytes) {
-    return session.request(
-      waiting.admitted,
-      waiting.requestHead,
-      waiting.method === 'HEAD',
-      waiting.isComplete,
-      waiting,
-    );
+  const { bytes, listBytes } = waiting.requestHead;
+  if (listBytes <= session.maxListBytes) {
+    return session.request(waiting.admitted, bytes, waiting.method === 'HEAD', waiting.isComplete, waiting);
   }
   waiting.lost({ kind: 'connection', by: 'other', error: headTooLarge() });
   return null;

@@ -1,6 +1,7 @@
 import { turn } from '../../fairness/turn.ts';
 import { guarded, internalFault } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
+import type { RequestBlock } from '../message/request-head.ts';
 import type { AppExchange, Http2ResponseSink } from './app-exchange.ts';
 
 /** Each writes a line of the log. */
@@ -11,9 +12,7 @@ export interface Waiting extends Http2ResponseSink {
   /** What it may dial by. */
   readonly admitted: Admitted;
   /** Its header block for the app. */
-  readonly requestHead: Buffer;
-  /** Bytes of its header list (RFC 9113 6.5.2). */
-  readonly listBytes: number;
+  readonly requestHead: RequestBlock;
   readonly method: string;
   /** There is no more of it than its head. */
   readonly isComplete: boolean;

@@ -23,7 +23,7 @@ export class RequestHead {
    * What it is for the app, where that is the same each time: the header block for one that speaks HTTP/2, and for one of
    * HTTP/1 the head with its empty line, one character per byte, of a request without content and of one with. Null until made.
    */
-  http2: Buffer | null = null;
+  http2: RequestBlock | null = null;
   http1: string | null = null;
   http1WithContent: string | null = null;
 
@@ -42,9 +42,17 @@ export function readRequestHead(fields: HeaderList, listBytes: number): RequestH
   return head === null || length === null ? null : new RequestHead(head, length, listBytes);
 }
 
-export function http2Block(head: Http2Head, fields: HeaderList): Buffer {
+/** A request's header block for an app that speaks HTTP/2. */
+export interface RequestBlock {
+  readonly bytes: Buffer;
+  /** Of its list (RFC 9113 6.5.2), which is not the client's: it may be longer. */
+  readonly listBytes: number;
+}
+
+export function http2Block(head: Http2Head, fields: HeaderList): RequestBlock {
   const pseudo = [':method', head.method, ':scheme', 'http', ':authority', head.host, ':path', head.target];
-  return encodeFields([...pseudo, ...fields]);
+  const list = [...pseudo, ...fields];
+  return { bytes: encodeFields(list), listBytes: list.reduce((sum, text) => sum + text.length, 16 * list.length) };
 }
 
 /** Methods whose requests say so when they have no content (RFC 9110 8.6). */

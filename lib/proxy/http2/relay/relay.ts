@@ -93,11 +93,6 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     return this.#repeatable;
   }
 
-  /** Bytes of the header list, as RFC 9113 6.5.2 counts them. */
-  get listBytes(): number {
-    return this.#client.requestHead.listBytes;
-  }
-
   /** There is no more of the request than its head. */
   get isComplete(): boolean {
     return this.#isEnded && this.#early === null && this.#client.trailers.isEmpty;

@@ -1264,6 +1264,12 @@ t.test('a head that the app would end the session for is not sent to it', async 
   t.equal(await attacker.over(1), '431');
   attacker.send(get(3, '/', [['x-large', 'a'.repeat(limit / 2)]]));
   t.equal(await attacker.over(3), '200', 'its connection goes on');
+  const named: Fields = [...requestFields('/').filter(([name]) => name !== ':authority'), ['host', 'web']];
+  const bytesOf = (fields: Fields): number =>
+    fields.reduce((sum, [name, value]) => sum + (name + value).length + 32, 0);
+  const fill = 'a'.repeat(limit - bytesOf([...named, ['x-large', '']]));
+  attacker.send(headersFrame(5, [...named, ['x-large', fill]]));
+  t.equal(await attacker.over(5), '431', 'one that is as large as it takes, until the app gets it with :authority');
   for (const { connection, id } of hanging) connection.send(headersFrame(id, okFields, true));
   t.equal(await other.over(1), '200', 'nobody else notices');
 });
