@@ -158,13 +158,11 @@ export abstract class Stream implements Slow, Sending, Queued {
       this.#stall?.release();
     }
     if (this.#home.output.blocked) return false;
-    if (this.#end !== null) {
-      this.#finish(this.#end.trailers);
-      return true;
-    }
     const { drained } = this;
     this.drained = null;
+    // Also where this is the end: who wrote it still has to say that it is dealt with.
     drained?.();
+    if (this.#end !== null) this.#finish(this.#end.trailers);
     return true;
   }
 

@@ -32,7 +32,7 @@ const limits = { grownStreamWindow: 1 << 18, connectionWindow: 1 << 20 };
 /** A connection without a socket, of a client that has opened streams 1, 3 and 5: it writes down what becomes of a frame. */
 class Stage {
   readonly told: string[] = [];
-  readonly budget = {} as BufferBudget;
+  readonly budget = { hold: () => {} } as unknown as BufferBudget;
   readonly holding = new ConnectionHolding();
   readonly client = null;
   readonly lastAccepted = 0;
@@ -45,6 +45,7 @@ class Stage {
   readonly output = {
     blocked: false,
     buffer: Buffer.alloc(100),
+    endLast: (): boolean => this.tell('end') === 1,
     frame: (type: number, flags: number, id: number): number => this.tell(`sent ${type}/${flags} ${id}`) - 1,
     number: (type: number, id: number, value: number): unknown => this.tell(`sent ${type} ${id} ${value}`),
   } as unknown as Output;
@@ -347,6 +348,18 @@ t.test('content of a stream that was reset costs nothing, as far as the window o
   for (; more < 50_000 && stage.told.length === 0; more++) stage.send(dataFrame(5, 'a'));
   t.ok(more > 5000 && more < 50_000, `${more} more`);
   t.same(stage.told, ['limit http2_overhead', 'failed: ENHANCE_YOUR_CALM']);
+});
+
+t.test('who has written what had to wait hears that it has left, also where the end is behind it', async (t) => {
+  const stage = new Stage();
+  const stream = stage.streams.get(3) as TestStream;
+  t.notOk(stream.write(Buffer.alloc(70_000)));
+  stream.onDrain(() => stage.tell('drained'));
+  stream.finish(null);
+  stage.told.length = 0;
+  stage.send(windowFrame(0, 10_000), windowFrame(3, 10_000));
+  stage.queue.pumpNewRoom();
+  t.same(stage.told, ['room', 'sent 0/0 3', 'drained', 'end']);
 });
 
 t.test('the connection gets its room back as it is used, and no more than that', async (t) => {
