@@ -14,6 +14,10 @@ export const podProblems = {
     'A probe names a port that its container does not have over TCP, and is skipped.',
     "Name one of the container's own ports.",
   ),
+  'probe-host': warning(
+    'A probe has a host, which the kubelet asks in place of the pod, and is skipped.',
+    'Take host away, or authorize by a route what comes from there.',
+  ),
   'probe-path': warning(
     'A probe has a path that is none, or that cannot be handed on, and is skipped.',
     'Write it from "/", without spaces and commas, or authorize it by a route.',
@@ -32,8 +36,8 @@ export const podProblems = {
     'Inject one of the two: set linkerd.io/inject: disabled on this pod, or leave Sallyport out.',
   ),
   'istio-injects': error(
-    "Istio's own sidecar would take the same connections.",
-    'Inject one of the two: set the label sidecar.istio.io/inject: "false" on this pod, or leave Sallyport out.',
+    "Istio's own sidecar, or its ztunnel, would take the same connections.",
+    'Inject one of the two: set the label sidecar.istio.io/inject: "false", or istio.io/dataplane-mode: none, on this pod, or leave Sallyport out.',
   ),
   'other-proxy': error(
     'The pod already has the sidecar of Linkerd or Istio, which takes its inbound connections.',

@@ -31,11 +31,16 @@ export interface PodFacts {
 
 const port = z.int().min(1).max(65535);
 const portOrName = z.union([port, z.string()]);
-const httpGet = z.looseObject({ path: z.string().nullish(), port: portOrName, scheme: z.string().nullish() });
+const httpGet = z.looseObject({
+  host: z.string().nullish(),
+  path: z.string().nullish(),
+  port: portOrName,
+  scheme: z.string().nullish(),
+});
 const probe = z.looseObject({
   httpGet: httpGet.nullish(),
   grpc: z.looseObject({ port }).nullish(),
-  tcpSocket: z.looseObject({ port: portOrName }).nullish(),
+  tcpSocket: z.looseObject({ host: z.string().nullish(), port: portOrName }).nullish(),
 });
 const hook = z.looseObject({ httpGet: httpGet.nullish() });
 const container = z.looseObject({
@@ -60,7 +65,11 @@ const pod = z.looseObject({
     })
     .nullish(),
   spec: z
-    .looseObject({ containers: z.array(container).nullish(), initContainers: z.array(container).nullish() })
+    .looseObject({
+      hostNetwork: z.unknown().optional(),
+      containers: z.array(container).nullish(),
+      initContainers: z.array(container).nullish(),
+    })
     .nullish(),
   status: z
     .looseObject({
@@ -109,7 +118,8 @@ export function readPod(value: unknown): { readonly facts: PodFacts | null; read
       containerPorts.add(containerPort);
       if (typeof name === 'string' && name !== '') add(namedPorts, name, containerPort);
     }
-    for (const { port, probe } of probesOf(own, at, problems)) probes.set(port, withProbe(probes.get(port), probe));
+    for (const { port, probe } of probesOf(own, at, spec?.hostNetwork === true, problems))
+      probes.set(port, withProbe(probes.get(port), probe));
   }
   const annotations = metadata?.annotations ?? {};
   const ports = (name: string): PortSet | null => {
@@ -167,13 +177,23 @@ type FieldPath = PodProblem['path'];
 type HttpGet = z.infer<typeof httpGet>;
 
 /** What the kubelet asks of one container; `exec` and `sleep` need nobody's permission. */
-function probesOf(own: Container, at: FieldPath, problems: PodProblem[]): FoundProbe[] {
+function probesOf(own: Container, at: FieldPath, onNode: boolean, problems: PodProblem[]): FoundProbe[] {
   const found: (FoundProbe | undefined)[] = [];
+  // On the network of its node the pod may be any of the node's addresses.
+  const isElsewhere = ({ host }: Pick<HttpGet, 'host'>, name: string, place: FieldPath): boolean => {
+    if (onNode || !host) return false;
+    const message = `the ${name} has a host, which the kubelet asks in place of the pod; the probe is skipped`;
+    const hint = 'Take host away; the name that an app wants to hear goes into httpHeaders, as Host.';
+    problems.push({ severity: 'warning', code: 'probe-host', path: [...place, 'host'], message, hint });
+    return true;
+  };
   for (const name of ['livenessProbe', 'readinessProbe', 'startupProbe'] as const) {
     const { httpGet: get, grpc, tcpSocket } = own[name] ?? {};
-    if (get) found.push(httpProbe(own, get, ['http', 'https'], name, [...at, name, 'httpGet'], problems));
+    if (get && !isElsewhere(get, name, [...at, name, 'httpGet'])) {
+      found.push(httpProbe(own, get, ['http', 'https'], name, [...at, name, 'httpGet'], problems));
+    }
     if (grpc) found.push({ port: grpc.port, probe: { kind: 'grpc' } });
-    if (tcpSocket) {
+    if (tcpSocket && !isElsewhere(tcpSocket, name, [...at, name, 'tcpSocket'])) {
       const port = probedPort(own, tcpSocket.port, name, [...at, name, 'tcpSocket'], problems);
       if (port !== undefined) found.push({ port, probe: { kind: 'tcp' } });
     }
@@ -181,7 +201,9 @@ function probesOf(own: Container, at: FieldPath, problems: PodProblem[]): FoundP
   for (const name of ['postStart', 'preStop'] as const) {
     const get = own.lifecycle?.[name]?.httpGet;
     const place = [...at, 'lifecycle', name, 'httpGet'];
-    if (get) found.push(httpProbe(own, get, ['hook', 'https-hook'], `${name} hook`, place, problems));
+    if (get && !isElsewhere(get, `${name} hook`, place)) {
+      found.push(httpProbe(own, get, ['hook', 'https-hook'], `${name} hook`, place, problems));
+    }
   }
   return found.filter((each) => each !== undefined);
 }

@@ -138,6 +138,36 @@ containers:
   t.match(problems, [{ code: 'probe-port', path: ['spec', 'containers', 1, 'readinessProbe', 'tcpSocket', 'port'] }]);
 });
 
+t.test('a probe of another host is none of the pod', async (t) => {
+  const kinds = {
+    livenessProbe: 'httpGet: {port: 8080, path: /live, host: HOST}',
+    readinessProbe: 'httpGet: {port: 8443, path: /ready, scheme: HTTPS, host: HOST}',
+    startupProbe: 'tcpSocket: {port: 5432, host: HOST}',
+    'lifecycle: {preStop': 'httpGet: {port: 8081, path: /stop, host: HOST}}',
+  };
+  for (const [name, kind] of Object.entries(kinds)) {
+    const read = (host: string, more = '') => {
+      const own = `${name}: {${kind.replace('HOST', host)}}`;
+      return readPod(parse(`{kind: Pod, spec: {${more}containers: [{name: a, ${own}}]}}`));
+    };
+    for (const host of ['127.0.0.1', '192.0.2.1', 'web.example.com']) {
+      const { facts, problems } = read(host);
+      t.same([...(facts?.probes ?? [])], [], `${name}: ${host}`);
+      t.match(problems, [{ severity: 'warning', code: 'probe-host', message: /in place of the pod/ }]);
+      t.equal(problems[0]?.path.at(-1), 'host', 'with its place');
+    }
+    for (const [host, more] of [
+      ['""', ''],
+      ['null', ''],
+      ['127.0.0.1', 'hostNetwork: true, '],
+    ] as const) {
+      const { facts, problems } = read(host, more);
+      t.equal(facts?.probes.size, 1, `${name}: ${more}${host}`);
+      t.same(problems, []);
+    }
+  }
+});
+
 t.test('a port without a protocol, or with an empty one, is of TCP', async (t) => {
   const { facts, problems } = readPod({
     kind: 'Pod',
