@@ -3,7 +3,7 @@ import { isTcp } from '../policy/pod.ts';
 import type { NamespaceFacts } from './namespaces.ts';
 import { otherProxies } from './neighbours.ts';
 import { redirectPort } from './option-values.ts';
-import type { PodOptions } from './options.ts';
+import { annotationOf, optionNames, type PodOptions } from './options.ts';
 import { containersOf, type PodSpecValue, type PodTemplate } from './pod-template.ts';
 import { injectAnnotation } from './record.ts';
 import { type Annotations, isLeftOut, proxyUid, type TemplateFault } from './settings.ts';
@@ -75,8 +75,24 @@ export function conflicts(
     const message = 'nothing is redirected: of the pod only the listeners of --inbound-ports are guarded';
     const hint = 'Let the app listen on 127.0.0.1 alone, and Services and probes name the listeners.';
     faults.push({ severity: 'warning', code: 'no-redirect', path: ['spec'], message, hint });
+    faults.push(...idleWithoutRedirect(options, own));
   }
   return faults;
+}
+
+/** What the redirect rules alone could do, or the container that sets them. */
+function idleWithoutRedirect(options: PodOptions, own: Annotations): TemplateFault[] {
+  const said = optionNames.filter((name) => {
+    const ofRules = name === 'own-address' || /^(skip|init)-/.test(name);
+    return ofRules && !['', 'false'].includes(String(options[name] ?? ''));
+  });
+  return said.map((name): TemplateFault => {
+    const annotation = annotationOf(name);
+    const isOwn = Object.hasOwn(own, annotation);
+    const path = isOwn ? ['metadata', 'annotations', annotation] : ['spec'];
+    const message = `${isOwn ? annotation : name} has no effect with inbound-ports, which redirects nothing`;
+    return { severity: 'warning', code: 'no-redirect', path, message, hint: 'Take it, or inbound-ports, away.' };
+  });
 }
 
 const asKubectl = 'Write it as kubectl get pod -o yaml does.';

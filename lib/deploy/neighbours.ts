@@ -39,13 +39,43 @@ export function otherProxies(
     const path = ['metadata', 'annotations', 'linkerd.io/inject'];
     faults.push({ severity: 'error', code: 'linkerd-injects', path, message, hint });
   }
-  const wish = 'sidecar.istio.io/inject';
-  const label = valueAt(pod, ['metadata', 'labels', wish]) ?? own[wish];
-  if (label === 'true' || (label !== 'false' && labels['istio-injection'] === 'enabled')) {
-    const message = `${label === 'true' ? `${wish} is "true"` : 'the Namespace has istio-injection: enabled'}: Istio's sidecar would take the same connections`;
-    const hint = `Inject one of the two: set the label ${wish}: "false" on this pod, or leave Sallyport out.`;
-    const path = ['metadata', 'labels', wish];
-    faults.push({ severity: 'error', code: 'istio-injects', path, message, hint });
+  const istio = istioWishes(valueAt(pod, ['metadata', 'labels']), own, labels);
+  if (istio !== null) {
+    const { label, said, taker, against } = istio;
+    const message = `${said}: Istio's ${taker} would take the same connections`;
+    const hint = `Inject one of the two: set the label ${label}: ${against} on this pod, or leave Sallyport out.`;
+    faults.push({ severity: 'error', code: 'istio-injects', path: ['metadata', 'labels', label], message, hint });
   }
   return faults;
+}
+
+interface IstioWish {
+  /** The pod's label that decides, whether the pod has it or not, and its value against Istio. */
+  readonly label: string;
+  readonly against: string;
+  readonly said: string;
+  readonly taker: 'sidecar' | 'ztunnel';
+}
+
+/** By the labels of the pod, and of the Namespace where the pod has none; null where Istio leaves the pod alone. */
+function istioWishes(ofPod: unknown, own: Annotations, ofNamespace: NamespaceFacts['labels']): IstioWish | null {
+  const wish = 'sidecar.istio.io/inject';
+  const stated = valueAt(ofPod, [wish]) ?? own[wish];
+  const sidecar = (said: string): IstioWish => ({ label: wish, against: '"false"', said, taker: 'sidecar' });
+  if (stated === 'true') return sidecar(`${wish} is "true"`);
+  if (stated !== 'false') {
+    const injection = ofNamespace['istio-injection'];
+    if (injection === 'enabled') return sidecar('the Namespace has istio-injection: enabled');
+    // A Namespace that says anything of injection has said it against every revision.
+    const revised = [ofNamespace, ofPod].find((labels) => (valueAt(labels, ['istio.io/rev']) ?? null) !== null);
+    if (injection === undefined && revised !== undefined) {
+      const whose = revised === ofNamespace ? 'the Namespace' : 'the pod';
+      return sidecar(`${whose} has istio.io/rev: ${String(valueAt(revised, ['istio.io/rev']))}`);
+    }
+  }
+  const label = 'istio.io/dataplane-mode';
+  const ofThePod = valueAt(ofPod, [label]);
+  if ((ofThePod ?? ofNamespace[label]) !== 'ambient') return null;
+  const whose = ofThePod === undefined ? 'the Namespace' : 'the pod';
+  return { label, against: 'none', said: `${whose} has ${label}: ambient`, taker: 'ztunnel' };
 }

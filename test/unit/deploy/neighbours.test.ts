@@ -77,6 +77,33 @@ t.test("pods that have another mesh's sidecar, or will get it", async (t) => {
   t.same(run(deployment(beside('istio'))).problems, [], 'nor with another name');
 });
 
+t.test('Istio by revision, and without sidecars', async (t) => {
+  const labelled = (label: string): string => deployment(app).replace('{app: web}', `{app: web, ${label}}`);
+  const [rev, ambient] = ['istio.io/rev: canary', 'istio.io/dataplane-mode: ambient'];
+  const [inRev, inAmbient] = [rev, ambient].map((label) => namespace(`  labels: {${label}}\n`));
+  const injection = (value: string): string => namespace(`  labels: {istio-injection: ${value}, ${rev}}\n`);
+  const refused: [text: string, message: RegExp, hint: RegExp][] = [
+    [labelled(rev), /^the pod has istio.io\/rev: canary: Istio's sidecar/, /sidecar.istio.io\/inject: "false"/],
+    [inRev + deployment(app), /^the Namespace has istio.io\/rev: canary/, /sidecar.istio.io\/inject: "false"/],
+    [injection('enabled') + deployment(app), /istio-injection: enabled/, /"false"/],
+    [labelled(ambient), /^the pod has .*: ambient: Istio's ztunnel/, /istio.io\/dataplane-mode: none/],
+    [inAmbient + deployment(app), /^the Namespace has .*: ambient/, /istio.io\/dataplane-mode: none/],
+    [inAmbient + labelled('sidecar.istio.io/inject: "false"'), /ztunnel/, /none/],
+  ];
+  for (const [text, message, hint] of refused) {
+    const { problems, texts } = run(text);
+    t.match(problems, [{ severity: 'error', code: 'istio-injects', message, hint }], text);
+    t.equal(problems.length, 1);
+    t.same(texts, [text], 'nothing is written');
+  }
+  const taken = [
+    inRev + labelled('sidecar.istio.io/inject: "false"'),
+    injection('disabled') + deployment(app),
+    inAmbient + labelled('istio.io/dataplane-mode: none'),
+  ];
+  for (const text of taken) t.same(run(text).problems, [], text);
+});
+
 t.test('annotations that tell the sidecar nothing are warnings, each with its line', async (t) => {
   const rows: [name: string, text: string, line: number, message: RegExp, hint: RegExp][] = [
     [

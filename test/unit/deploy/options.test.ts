@@ -76,6 +76,31 @@ function variable(name: string, value: string): string {
   return `{"name":"SALLYPORT_${name}","value":"${value}"}`;
 }
 
+t.test('what has no effect without redirect is said', async (t) => {
+  const given = {
+    'skip-inbound-ports': '25',
+    'skip-subnets': '192.0.2.0/24',
+    'own-address': 'true',
+    'init-cpu-request': '20m',
+    'init-memory-limit': '1Gi',
+  };
+  const listening = { 'inbound-ports': '8080=127.0.0.1:3000' };
+  for (const [name, text] of Object.entries(given)) {
+    const said = { severity: 'warning', code: 'no-redirect' };
+    const found = run(deployment(app), { ...listening, [name]: text });
+    const message = `${name} has no effect with inbound-ports, which redirects nothing`;
+    t.match(found.problems, [said, { ...said, message, line: 8 }], `--${name}`);
+    const annotation = annotationOf(name as OptionName);
+    const annotations = `      annotations:\n        ${annotation}: "${text}"\n`;
+    const own = run(deployment(app, annotations), listening);
+    t.match(own.problems, [said, { ...said, message: `${annotation} has no`, line: 9 }], annotation);
+    t.match(own.workloads, [{ outcome: 'injected' }]);
+    t.same(run(deployment(app), { [name]: text }).problems, [], 'with it nothing is said');
+  }
+  const nothing = { ...listening, 'skip-inbound-ports': '', 'skip-subnets': ' ', 'own-address': 'false' };
+  t.equal(run(deployment(app), nothing).problems.length, 1, 'nor where nothing is asked for');
+});
+
 t.test('each option, by flag, by annotation of the pod and of its Namespace', async (t) => {
   const without = JSON.stringify(specOf(run(deployment(app)).texts[0]));
   for (const name of optionNames) {
