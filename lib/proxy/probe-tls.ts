@@ -1,9 +1,9 @@
 import { constants } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import type { Asker } from './fairness/fair-queue.ts';
+import { HandshakeTurns } from './fairness/handshake-turns.ts';
 import type { Application } from './http/application.ts';
 import { tlsApplication } from './http/tls-application.ts';
-import { HandshakeTurns } from './tls/handshake-turns.ts';
 import { TlsTermination } from './tls/termination.ts';
 import { throwawayCertificate } from './tls/throwaway.ts';
 import type { Endpoint } from './upstream/endpoint.ts';

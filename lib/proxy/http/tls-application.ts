@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import { CodedError } from '../../errors/coded-error.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
+import { HandshakeTurn, type HandshakeTurns } from '../fairness/handshake-turns.ts';
 import { sourceOf } from '../fairness/sources.ts';
 import { guarded } from '../guard.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
@@ -50,11 +51,7 @@ function gone(): Error {
   return new Error('the client is gone');
 }
 
-/** Handshakes that begin and end a few at a time, by the client's address (see `HandshakeTurns`). */
-interface TlsTurns {
-  add(source: Asker, socket: Socket, begin: () => void): void;
-  over(socket: Socket): void;
-}
+type TlsTurns = Pick<HandshakeTurns, 'add' | 'over'>;
 
 class TlsExchange {
   readonly #request: ApplicationRequest;
@@ -93,25 +90,26 @@ class TlsExchange {
 
   #wait(socket: Socket): void {
     this.#socket = socket;
+    const handshake = new HandshakeTurn(socket, () => this.#speak(socket, handshake));
     const closed = (): void => {
-      this.#turns.over(socket);
+      this.#turns.over(handshake);
       // Its turn never comes.
       if (this.#sent === null)
         this.#fail(new CodedError('ERR_SALLYPORT_UNREACHABLE', 'the application closed the connection before TLS'));
     };
     socket.once('close', guarded('an HTTPS probe, closed', null, closed));
-    this.#turns.add(sourceOf(this.#request.clientIp), socket, () => this.#speak(socket));
+    this.#turns.add(sourceOf(this.#request.clientIp), handshake);
   }
 
   /** TLS without verification, then one request on it. */
-  #speak(socket: Socket): void {
+  #speak(socket: Socket, handshake: HandshakeTurn): void {
     const secured = tlsConnect({ socket, rejectUnauthorized: false, ALPNProtocols: ['http/1.1'] });
     const failed = (error: Error): void =>
       this.#fail(new CodedError('ERR_SALLYPORT_UNREACHABLE', error.message, { cause: error }));
     secured.on('error', failed);
     secured.once(
       'secureConnect',
-      guarded('an HTTPS probe, secured', secured, () => this.#turns.over(socket)),
+      guarded('an HTTPS probe, secured', secured, () => this.#turns.over(handshake)),
     );
     const { method, path, query, fields } = this.#request;
     this.#sent = httpRequest({

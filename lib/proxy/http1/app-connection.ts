@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { CodedError } from '../../errors/coded-error.ts';
 import { beginMoment, endMoment, now } from '../../moment.ts';
+import type { Rostered } from '../../roster.ts';
 import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
@@ -74,8 +75,9 @@ const nothing = Buffer.alloc(0);
 const LF = 10;
 
 /** One keep-alive connection to the app, one request at a time. */
-export class AppConnection implements TurnTaker {
+export class AppConnection implements TurnTaker, Rostered {
   readonly kind = 'app';
+  rosterPlace = -1;
   readonly socket: Socket;
   /** Requests begun here so far. */
   uses = 0;

@@ -1,4 +1,5 @@
 import { now } from '../../moment.ts';
+import { Roster } from '../../roster.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
 import { eachGuarded, guarded } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
@@ -42,7 +43,7 @@ export class AppPool {
   readonly #upstreams: Upstreams;
   readonly #idle: AppConnection[] = [];
   /** Those that wait for the rest of their request. */
-  readonly #awaiting = new Set<AppConnection>();
+  readonly #awaiting = new Roster<AppConnection>();
   #isClosed = false;
 
   constructor(endpoint: Endpoint, upstreams: Upstreams) {

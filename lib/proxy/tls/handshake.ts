@@ -4,12 +4,12 @@ import tls from 'node:tls';
 import type { ClientIdentity } from '../../client.ts';
 import type { Deadlines, Expirable } from '../fairness/deadlines.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
+import { HandshakeTurn, type HandshakeTurns } from '../fairness/handshake-turns.ts';
 import type { Line } from '../fairness/line.ts';
 import { guarded, internalFault } from '../guard.ts';
 import { type Intercepted, intercept } from '../node-intercept.ts';
 import type { HandshakeFailure } from '../recorder.ts';
 import { closedFailure, errorFailure, type HandshakeContext, internalFailure } from './handshake-failure.ts';
-import type { HandshakeTurns } from './handshake-turns.ts';
 import { feedTls, leaveOutListeners, releaseTls } from './node-tls.ts';
 import type { PeerSession } from './peer-session.ts';
 
@@ -73,6 +73,7 @@ export class ServerHandshake implements Expirable {
   #unread: Buffer;
   readonly #alpn: Buffer | null;
   readonly #done: (result: Handshake) => void;
+  readonly #turn: HandshakeTurn;
   #secure: tls.TLSSocket | null = null;
   /** What is read of the connection, until the handshake is over. */
   #reads: Intercepted | null = null;
@@ -98,12 +99,13 @@ export class ServerHandshake implements Expirable {
     this.#socket = socket;
     this.#unread = unread;
     this.#alpn = alpn;
+    this.#turn = new HandshakeTurn(socket, () => this.#begin());
     this.#done = done;
     // A client that vanishes in the middle of the handshake may cause no TLS event.
     socket.once('close', this.#onVanished);
     // Read before TLS begins, the end is the socket's, and behind that TLS's.
     socket.once('end', this.#onEnd);
-    services.turns.add(asker, socket, () => this.#begin());
+    services.turns.add(asker, this.#turn);
   }
 
   #begin(): void {
@@ -161,7 +163,7 @@ export class ServerHandshake implements Expirable {
   expire(): void {
     const late = (): void => this.#onError({ code: 'ERR_TLS_HANDSHAKE_TIMEOUT' });
     // It may have said all in time, and wait for its turn since.
-    this.#services.turns.onceRead(this.#socket, guarded(entry, this, late));
+    this.#services.turns.onceRead(this.#turn, guarded(entry, this, late));
   }
 
   /** Ends it at once, for whatever reason. */
@@ -198,7 +200,7 @@ export class ServerHandshake implements Expirable {
   #over(): void {
     this.#reads?.release();
     this.#reads = null;
-    this.#services.turns.over(this.#socket);
+    this.#services.turns.over(this.#turn);
     this.#services.deadlines.delete(this);
   }
 

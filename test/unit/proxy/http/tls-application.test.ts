@@ -1,6 +1,6 @@
-import type { Socket } from 'node:net';
 import t from 'tap';
 import { parseIp } from '../../../../lib/ip.ts';
+import type { HandshakeSocket, HandshakeTurn } from '../../../../lib/proxy/fairness/handshake-turns.ts';
 import type { Admitted } from '../../../../lib/proxy/http/admitted.ts';
 import type { ApplicationRequest } from '../../../../lib/proxy/http/application.ts';
 import { tlsApplication } from '../../../../lib/proxy/http/tls-application.ts';
@@ -19,14 +19,14 @@ function requestFrom(onAborted: ApplicationRequest['onAborted']): ApplicationReq
 /** A connection whose handshake waits for its turn, for ever. */
 async function waiting(t: Parameters<typeof connectedPair>[0]) {
   const { client, socket } = await connectedPair(t);
-  const over: Socket[] = [];
+  const over: HandshakeSocket[] = [];
   const upstreams = {
     connect(_permission: unknown, _endpoint: unknown, _asker: unknown, done: Done) {
       done(null, socket);
       return { cancel() {} };
     },
   } as unknown as Upstreams;
-  const turns = { add() {}, over: (each: Socket) => void over.push(each) };
+  const turns = { add() {}, over: ({ socket }: HandshakeTurn) => void over.push(socket) };
   const application = tlsApplication(upstreams, { host: '127.0.0.1', port: 1 }, '10.1.2.3', turns);
   const ask = (onAborted: ApplicationRequest['onAborted']) =>
     application.handle(requestFrom(onAborted), {} as Admitted);

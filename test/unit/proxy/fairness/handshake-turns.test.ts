@@ -1,7 +1,7 @@
 import t from 'tap';
+import { type HandshakeSocket, HandshakeTurn, HandshakeTurns } from '../../../../lib/proxy/fairness/handshake-turns.ts';
 import { turn } from '../../../../lib/proxy/fairness/turn.ts';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
-import { type HandshakeSocket, HandshakeTurns } from '../../../../lib/proxy/tls/handshake-turns.ts';
 import { until } from '../../../support/until.ts';
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -26,10 +26,13 @@ t.test('a turn of the event loop begins a few, of each client in its turn', asyn
   const turns = new HandshakeTurns();
   const begun: string[] = [];
   const add = (source: string, n: number): void =>
-    turns.add(source, socket(), () => {
-      work();
-      begun.push(`${source}${n}`);
-    });
+    turns.add(
+      source,
+      new HandshakeTurn(socket(), () => {
+        work();
+        begun.push(`${source}${n}`);
+      }),
+    );
   const tick = (): Promise<void> => new Promise((resolve) => process.nextTick(resolve));
   for (let n = 0; n < 20; n++) {
     add('flood', n);
@@ -58,11 +61,12 @@ t.test('a client that has gone begins nothing, and a fault ends its own connecti
   const [gone, bad, good] = [socket(), socket(), socket()];
   const begun: string[] = [];
   turn.later(() => {});
-  turns.add('a', gone, () => begun.push('gone'));
-  turns.add('a', bad, () => {
+  const fails = (): void => {
     throw new Error('boom');
-  });
-  turns.add('a', good, () => begun.push('good'));
+  };
+  turns.add('a', new HandshakeTurn(gone, () => begun.push('gone')));
+  turns.add('a', new HandshakeTurn(bad, fails));
+  turns.add('a', new HandshakeTurn(good, () => begun.push('good')));
   gone.destroy();
   await nextTurn();
   await until('the others to have had their turn', () => begun.length > 0 && bad.destroyed);
@@ -74,17 +78,16 @@ t.test('a client that has gone begins nothing, and a fault ends its own connecti
 t.test('when enough have ended in a turn, the others are read a few in each', async (t) => {
   const turns = new HandshakeTurns();
   const read = new Set<number>();
-  const sockets = Array.from({ length: 100 }, (_, i) => ({
-    ...socket(),
-    _handle: { readStart: () => Number(!read.add(i)), readStop: () => Number(!read.delete(i)) },
-  }));
   let begun = 0;
-  for (const [i, each] of sockets.entries()) {
-    turns.add('a', each, () => {
+  const handshakes = Array.from({ length: 100 }, (_, i) => {
+    const _handle = { readStart: () => Number(!read.add(i)), readStop: () => Number(!read.delete(i)) };
+    const begin = (): void => {
       begun++;
       read.add(i);
-    });
-  }
+    };
+    return new HandshakeTurn({ ...socket(), _handle } as HandshakeSocket, begin);
+  });
+  for (const each of handshakes) turns.add('a', each);
   await until('all to have begun', () => begun === 100);
   t.equal(read.size, 100);
   const answered = new Set<number>();
@@ -92,7 +95,7 @@ t.test('when enough have ended in a turn, the others are read a few in each', as
   for (let turn = 0; answered.size < 99 && turn < 100; turn++) {
     let inTurn = 0;
     // All have answered but the first; libuv hands over what is read.
-    for (const [i, each] of sockets.entries()) {
+    for (const [i, each] of handshakes.entries()) {
       if (i === 0 || !read.has(i) || answered.has(i)) continue;
       answered.add(i);
       inTurn++;
@@ -108,13 +111,13 @@ t.test('when enough have ended in a turn, the others are read a few in each', as
 
 t.test('one that is asked about when it is let go on alone is told', async (t) => {
   const turns = new HandshakeTurns();
-  const all = Array.from({ length: 9 }, socket);
   let begun = 0;
-  for (const each of all) turns.add('a', each, () => begun++);
+  const all = Array.from({ length: 9 }, () => new HandshakeTurn(socket(), () => begun++));
+  for (const each of all) turns.add('a', each);
   await until('all to have begun', () => begun === 9);
   for (const each of all.slice(1)) turns.over(each);
   let isLate = false;
-  turns.onceRead(all[0] as HandshakeSocket, () => {
+  turns.onceRead(all[0] as HandshakeTurn, () => {
     isLate = true;
   });
   for (let i = 0; i < 20 && !isLate; i++) await nextTurn();
@@ -123,17 +126,17 @@ t.test('one that is asked about when it is let go on alone is told', async (t) =
 
 t.test('a flood of handshakes that end does not keep one that is asked about', async (t) => {
   const turns = new HandshakeTurns();
-  const silent = socket();
   let begun = 0;
-  const begin = (each: HandshakeSocket): void => turns.add('a', each, () => begun++);
+  const one = (): HandshakeTurn => new HandshakeTurn(socket(), () => begun++);
+  const silent = one();
   const endMany = async (): Promise<void> => {
-    const many = Array.from({ length: 8 }, socket);
+    const many = Array.from({ length: 8 }, one);
     const before = begun;
-    for (const each of many) begin(each);
+    for (const each of many) turns.add('a', each);
     await until('all to have begun', () => begun === before + 8);
     for (const each of many) turns.over(each);
   };
-  begin(silent);
+  turns.add('a', silent);
   await until('it to have begun', () => begun === 1);
   await endMany();
   let isLate = false;
