@@ -75,6 +75,18 @@ t.test('a client that has gone begins nothing, and a fault ends its own connecti
   t.same(faults, ['a TLS handshake']);
 });
 
+t.test('one that is over before its turn begins nothing', async (t) => {
+  const turns = new HandshakeTurns();
+  const begun: string[] = [];
+  turn.later(() => {});
+  const over = new HandshakeTurn(socket(), () => begun.push('over'));
+  turns.add('a', over);
+  turns.add('a', new HandshakeTurn(socket(), () => begun.push('next')));
+  turns.over(over);
+  await until('the other to have had its turn', () => begun.length > 0);
+  t.same(begun, ['next']);
+});
+
 t.test('when enough have ended in a turn, the others are read a few in each', async (t) => {
   const turns = new HandshakeTurns();
   const read = new Set<number>();
