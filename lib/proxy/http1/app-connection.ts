@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import { CodedError } from '../../errors/coded-error.ts';
 import { beginMoment, endMoment, now } from '../../moment.ts';
-import type { Rostered } from '../../roster.ts';
 import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
@@ -67,7 +66,6 @@ function badResponse(why: string): Error {
   return new CodedError('ERR_SALLYPORT_BAD_RESPONSE', why);
 }
 
-/** Where a fault of ours was met. */
 const entry = 'HTTP/1, a connection to the app';
 
 const endOfHead = Buffer.from('\r\n\r\n');
@@ -75,7 +73,7 @@ const nothing = Buffer.alloc(0);
 const LF = 10;
 
 /** One keep-alive connection to the app, one request at a time. */
-export class AppConnection implements TurnTaker, Rostered {
+export class AppConnection implements TurnTaker {
   readonly kind = 'app';
   rosterPlace = -1;
   readonly socket: Socket;
