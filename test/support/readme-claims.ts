@@ -94,6 +94,7 @@ export const claims: Readonly<Record<string, Checks>> = {
     'What the kubelet asks':
       'unit/policy/decide/probes e2e/probes-of-every-kind e2e/probes-from-anywhere e2e/hardening/grpc-probes',
     '- The path must begin': 'unit/policy/pod e2e/hardening/probes',
+    '- One with a `host`': 'unit/policy/pod',
     '- **HTTPS.**': 'e2e/probes-of-every-kind e2e/hardening/https-probes',
     '- **Hooks** come': 'e2e/probes-of-every-kind',
     '- A TCP probe': 'e2e/probes-of-every-kind',
