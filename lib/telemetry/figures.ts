@@ -46,7 +46,7 @@ export class Families {
     this.#registry = registry;
   }
 
-  show(description: MetricDescription, values: () => readonly Sample[]): void {
+  show(description: MetricDescription, values: () => Iterable<Sample>): void {
     if (this.#registry !== null) registerCollected(this.#registry, description, values);
   }
 

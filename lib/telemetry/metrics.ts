@@ -4,6 +4,7 @@
  */
 
 import { now as momentNow } from '../moment.ts';
+import { expositionText } from './exposition-text.ts';
 import { Families, type Figures } from './figures.ts';
 import { type LoadMetrics, loadMetrics } from './load-metrics.ts';
 import { ProcessMetrics } from './process-metrics.ts';
@@ -64,7 +65,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     async exposition() {
       await processMetrics.read();
       recording.expireIdle();
-      return { contentType: registry.contentType, body: await registry.metrics() };
+      return { contentType: registry.contentType, body: await expositionText(registry) };
     },
     absorb: (worker, figures) => families.absorb(worker, figures, recording.adopt),
     forget: (worker) => families.forget(worker),

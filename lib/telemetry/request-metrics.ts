@@ -8,7 +8,6 @@ import {
   Cell,
   Elsewhere,
   HistogramCell,
-  histogramSamples,
   IdleWatch,
   type LabelGroup,
   type MetricLabels,
@@ -16,6 +15,7 @@ import {
   type Parts,
   type SeriesMap,
   sample,
+  samplesOfEach,
 } from './series.ts';
 
 const latencyBoundsMs = [1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500].concat(
@@ -232,7 +232,7 @@ function routeFamilies(families: Families, protocol: 'http' | 'grpc'): SeriesMap
     );
   const histogram = (rest: string, help: string, cell: (series: RouteSeries) => HistogramCell) => {
     const name = `inbound_${protocol}_${rest}`;
-    families.show({ name, help, type: 'histogram' }, () => all().flatMap((one) => histogramSamples(name, cell(one))));
+    families.show({ name, help, type: 'histogram' }, () => samplesOfEach(name, all().map(cell)));
   };
   counter('requests_total', `${what} requests forwarded to the app.`, (one) => [one.requests]);
   counter('statuses_total', `${what} responses by status, empty where the stream ended without one.`, (one) =>
@@ -278,13 +278,14 @@ export class RequestMetrics {
     );
     families.show(
       { name: latency, help: 'Milliseconds from a request to the first piece of its response.', type: 'histogram' },
-      () =>
-        Array.from(this.#clients.values()).flatMap((series) =>
-          Array.from(series.latencies.values()).flatMap((cell) => histogramSamples(latency, cell)),
-        ),
+      () => samplesOfEach(latency, this.#latencies()),
     );
     this.#http = routeFamilies(families, 'http');
     this.#grpc = routeFamilies(families, 'grpc');
+  }
+
+  *#latencies(): Iterable<HistogramCell> {
+    for (const { latencies } of this.#clients.values()) yield* latencies.values();
   }
 
   /** Groups in the order direction, target, tls, server, route, authz. */

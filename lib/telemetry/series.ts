@@ -157,10 +157,29 @@ export function histogramSamples(name: string, cell: HistogramCell): Sample[] {
   return samples;
 }
 
+/** The same of many, one after the other: each is of the moment at which it is asked for. */
+export function* samplesOfEach(name: string, cells: Iterable<HistogramCell>): Iterable<Sample> {
+  for (const cell of cells) yield* histogramSamples(name, cell);
+}
+
 export interface MetricDescription {
   readonly name: string;
   readonly help: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
+}
+
+/** How a metric is shown whose values are computed at scrape. */
+interface Collected {
+  readonly description: MetricDescription;
+  /** Walked while others have their turns. */
+  values(): Iterable<Sample>;
+}
+
+const collected = new WeakMap<object, Collected>();
+
+/** Undefined for a metric that is prom-client's own. */
+export function collectedBy(metric: object): Collected | undefined {
+  return collected.get(metric);
 }
 
 /**
@@ -170,14 +189,15 @@ export interface MetricDescription {
 export function registerCollected(
   registry: Registry,
   description: MetricDescription,
-  values: () => readonly Sample[],
+  values: () => Iterable<Sample>,
 ): void {
   const metric = {
     ...description,
     aggregator: 'sum',
-    get: () => ({ ...description, aggregator: 'sum', values: values() }),
+    get: () => ({ ...description, aggregator: 'sum', values: [...values()] }),
     reset: () => {},
   };
+  collected.set(metric, { description, values });
   registry.registerMetric(metric as unknown as Metric<string>);
 }
 

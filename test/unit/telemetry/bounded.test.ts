@@ -53,6 +53,32 @@ t.test('100,000 identities make 1,000 series and one overflow', async (t) => {
   noSeriesTwice(t, lines);
 });
 
+t.test('a scrape of many series is written in slices, as a registry writes it at once', async (t) => {
+  const { telemetry } = fx.fixture('json', 'off');
+  const policy = fx.portPolicy();
+  for (let i = 0; i < 300; i++) {
+    const scope = telemetry.recorder.connection(fx.facts({ tls: fx.mesh(`a${i}.ns`) }));
+    const request = scope.requestStarted(policy, fx.permit, false);
+    request.requestEnded();
+    request.responseHead(200);
+    request.responseEnded(null, '');
+  }
+  let turns = 0;
+  let isOver = false;
+  const turned = (): void => {
+    turns++;
+    if (!isOver) setImmediate(turned);
+  };
+  setImmediate(turned);
+  const { body } = await telemetry.exposition();
+  isOver = true;
+  const lines = body.split('\n');
+  t.ok(turns > lines.length / 1000, `others had ${turns} turns while ${lines.length} lines were written`);
+  // The runtime's own differ from one moment to the next.
+  const lasting = (text: string): string[] => text.split('\n').filter((line) => !/^(nodejs|process)_/.test(line));
+  t.same(lasting(body), lasting(await telemetry.registry.metrics()));
+});
+
 t.test('a scan of all ports', async (t) => {
   const { telemetry } = fx.fixture('json', 'off');
   for (let port = 1; port <= 65_535; port++) {
