@@ -27,11 +27,11 @@ const skip =
     : named('self', 'V8Worker').length === 0 && 'this Node does not name its threads';
 
 t.test('what V8 compiles beside the traffic has what the traffic leaves', { skip }, async (t) => {
-  const [port = 0] = await freePorts(1);
+  const [port = 0, app] = await freePorts(2);
   const proxy = await startChild(t, await publishedCommand(), ['run'], {
     env: bareEnvironment({
       ...policyEnvironment(temporaryFolder(t), openServer('web', port)),
-      SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${port}`,
+      SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${app}`,
       SALLYPORT_ADMIN_LISTEN: 'off',
       SALLYPORT_HEALTH_LISTEN: 'off',
     }),
