@@ -32,7 +32,8 @@ export class Handed {
 
   #forget(): void {
     const taken = this.#taken();
-    this.#connections.splice(0, taken - this.#forgotten);
+    // Both are of 32 bits, which go round.
+    this.#connections.splice(0, (taken - this.#forgotten) | 0);
     this.#forgotten = taken;
   }
 }

@@ -14,3 +14,14 @@ t.test('of a worker that is over, what it has not taken is left for another', as
     t.same(handed.over(), [], 'once');
   }
 });
+
+t.test('the count of those taken has 32 bits, and goes round', async (t) => {
+  let count = 0;
+  const handed = new Handed(() => count);
+  // No worker takes two thousand million at once: here it is how the list comes to know of as many.
+  count = 2 ** 31 - 1;
+  handed.add({ door: 0, fd: 10 });
+  handed.add({ door: 0, fd: 11 });
+  count = -(2 ** 31);
+  t.same(handed.over(), [{ door: 0, fd: 11 }], 'one was taken, and one was not');
+});
