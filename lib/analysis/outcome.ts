@@ -74,6 +74,24 @@ export function limitText(limit: RateLimit | null, identity: string | null): str
   const own = override === undefined ? limit.identity : override.rate;
   const parts: string[] = [];
   if (limit.total !== null) parts.push(`${limit.total}/s in all`);
-  if (own !== null) parts.push(`${own}/s ${override === undefined ? 'each' : 'by override'}`);
+  if (own !== null) parts.push(`${own}/s ${override === undefined ? 'each' : overrideText(limit, override.entry)}`);
   return parts.length === 0 ? null : `limit ${parts.join(', ')}`;
+}
+
+const overrideTexts = new WeakMap<RateLimit, Map<number, string>>();
+
+/** Who has an override together shares what it allows, and one more of them is a narrower limit. */
+function overrideText(limit: RateLimit, entry: number): string {
+  let texts = overrideTexts.get(limit);
+  if (texts === undefined) {
+    texts = new Map();
+    overrideTexts.set(limit, texts);
+  }
+  let text = texts.get(entry);
+  if (text === undefined) {
+    const together = [...limit.overrides].flatMap(([name, override]) => (override.entry === entry ? [name] : []));
+    text = together.length === 1 ? 'by override' : `by override, ${together.sort().join(' and ')} together`;
+    texts.set(entry, text);
+  }
+  return text;
 }

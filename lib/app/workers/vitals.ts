@@ -43,7 +43,7 @@ export class Vitals {
 
   /** How many are on their way to it. */
   underway(worker: number): number {
-    return Atomics.load(this.#words, worker * stride + word.given) - this.taken(worker);
+    return (Atomics.load(this.#words, worker * stride + word.given) - this.taken(worker)) | 0;
   }
 
   /** It has taken one more of the connections that were handed to it. */

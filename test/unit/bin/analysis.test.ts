@@ -48,6 +48,13 @@ spec:
   total: { requestsPerSecond: ${rate} }
 ---
 `;
+const override = (...names: string[]): string =>
+  `{ requestsPerSecond: 5, clientRefs: [${names.map((name) => `{ kind: ServiceAccount, name: ${name} }`).join(', ')}] }`;
+const overriding = (...entries: string[]): string =>
+  limit(10).replace('---', `  overrides: [${entries.join(', ')}]\n---`);
+const shared = overriding(override('checkout', 'other'));
+const apart = overriding(override('checkout'), override('other'));
+const turned = overriding(override('other'), override('checkout'));
 const isolated = (cidr: string): string => `apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: { name: cut, namespace: shop }
@@ -161,6 +168,8 @@ t.test('diff: the kinds of change, and that explain confirms each', async (t) =>
     },
     { what: 'audit', after: base.replace('HTTP/1', 'HTTP/1, accessPolicy: audit'), kinds: ['allowed'] },
     { what: 'a limit', before: base + limit(10), after: base + limit(20), kinds: ['otherwise'] },
+    { what: 'an override of two, and one of each', before: base + shared, after: base + apart, kinds: ['otherwise'] },
+    { what: 'overrides in another order', before: base + apart, after: base + turned, kinds: [] },
     { what: 'isolation', after: base + isolated('10.0.0.0/8'), kinds: ['refused', 'otherwise'] },
     {
       what: 'a wider network',
