@@ -32,6 +32,7 @@ const ways: readonly {
   { name: 'HTTP/1, plain', protocol: 'unknown', args: [] },
   { name: 'HTTP/1, chunked', protocol: 'unknown', args: ['-H', 'Transfer-Encoding: chunked', '-d', 'content'] },
   { name: 'HTTP/1, an upgrade', protocol: 'unknown', args: ['-H', 'Connection: Upgrade', '-H', 'Upgrade: chat'] },
+  { name: 'HTTP/1, a method that nobody knows', protocol: 'unknown', args: ['-X', 'BREW'] },
   { name: 'HTTP/2', protocol: 'HTTP/2', args: ['--http2-prior-knowledge'] },
 ];
 
@@ -81,6 +82,30 @@ t.test('requests', needed, async (t) => {
         { code: 'ERR_SALLYPORT_UNREACHABLE', error: 'i/o', app: `127.0.0.1:${port}`, errno, path: '/x' },
         `${what}: ${name}`,
       );
+    }
+  }
+});
+
+t.test('an app that speaks no HTTP', needed, async (t) => {
+  for (const { what, bytes, closes } of [
+    { what: 'a TLS alert, and the end', bytes: '\x15\x03\x01\x00\x02\x02\x46', closes: true },
+    { what: 'a line, and the end', bytes: '-ERR unknown command\r\n', closes: true },
+    { what: 'a line, and silence', bytes: 'SSH-2.0-app\r\n', closes: false },
+  ]) {
+    const app = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.once('data', () => (closes ? socket.end(bytes, 'latin1') : socket.write(bytes, 'latin1')));
+    });
+    t.teardown(() => app.close());
+    await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+    const { port } = app.address() as AddressInfo;
+    const stage = await started(t, port);
+    for (const [index, { name, protocol, args }] of ways.entries()) {
+      const asked = protocol === 'HTTP/2' ? stage.http2 : stage.http;
+      const answer = await runToEnd(t, 'curl', ['-si', '-m', '20', ...args, `http://127.0.0.1:${asked}/x`]);
+      t.match(answer.stdout, /^HTTP\/[12](\.1)? 502/, `${what}: ${name}`);
+      const line = await lineAfter(stage, index, 'Request failed');
+      t.match(line, { code: 'ERR_SALLYPORT_BAD_RESPONSE', error: 'i/o', app: `127.0.0.1:${port}` }, `${what}: ${name}`);
     }
   }
 });

@@ -109,11 +109,12 @@ export const messageRefusals = {
 
 export type MessageFault = keyof typeof messageRefusals;
 
-/** Our code for what the system and the libraries say in codes of their own; any other is returned as it is. */
-function ours(code: string): string {
+/** Our code for what the system and the libraries say in words of their own; any other code is returned as it is. */
+function ours(code: string, error: unknown): string {
   if (code === 'EMFILE' || code === 'ENFILE') return 'ERR_SALLYPORT_DESCRIPTORS' satisfies RequestErrorCode;
-  // Of the parsers of undici and of Node's client.
-  if (code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW') {
+  // Of the parsers of Node's client and of undici, whose errors may have no code.
+  const isUnread = code.startsWith('HPE_') || (error instanceof Error && error.name === 'HTTPParserError');
+  if (isUnread || code === 'UND_ERR_HEADERS_OVERFLOW') {
     return 'ERR_SALLYPORT_BAD_RESPONSE' satisfies RequestErrorCode;
   }
   return code;
@@ -122,7 +123,7 @@ function ours(code: string): string {
 /** An error on the way to the app. One that has none of our codes is an I/O fault: 502 / UNAVAILABLE. */
 export function upstreamFailure(error: unknown): Failure {
   const errno = systemErrorCode(error);
-  return { ...(byCode.get(ours(errno)) ?? failureOf('ERR_SALLYPORT_UNREACHABLE')), errno };
+  return { ...(byCode.get(ours(errno, error)) ?? failureOf('ERR_SALLYPORT_UNREACHABLE')), errno };
 }
 
 /** The headers of a refusal. Only a client with an identity learns anything beyond the status (Linkerd does the same). */

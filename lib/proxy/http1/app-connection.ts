@@ -12,7 +12,7 @@ import { unreadOf } from '../socket-calls.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { writeBytes } from './joined-write.ts';
 import { framingCost } from './limits.ts';
-import { maxResponseHead, type ResponseHead, readResponseHead } from './plain-response.ts';
+import { mayBecomeHead, type ResponseHead, readResponseHead } from './plain-response.ts';
 
 /** Who gets a response. Buffers are only lent: they are reused when the call returns. */
 export interface ResponseSink {
@@ -216,8 +216,8 @@ export class AppConnection implements TurnTaker {
       const isKnown = this.#isKnownHead(all);
       const at = isKnown ? this.#knownText.length - 4 : all.indexOf(endOfHead);
       if (at === -1) {
-        if (all.length > maxResponseHead) this.#fail(badResponse('response head too long'));
-        else this.#partial = Buffer.from(all);
+        this.#partial = Buffer.from(all);
+        if (!mayBecomeHead(all)) this.#fail(badResponse('malformed response'));
         return;
       }
       const head = isKnown ? this.#known : this.#readHead(latin1Slice(all, 0, at + 4));

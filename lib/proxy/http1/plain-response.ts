@@ -26,7 +26,15 @@ const statusLine = /^HTTP\/1\.([01]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*
 const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*$/;
 
 /** An app's response head may be this long. */
-export const maxResponseHead = 256 * 1024;
+const maxResponseHead = 256 * 1024;
+
+const protocol = Buffer.from('HTTP/1.');
+
+/** Whether more may make a response's head of these bytes. An app that speaks TLS, SSH or SQL says a few, and waits or closes. */
+export function mayBecomeHead(bytes: Buffer): boolean {
+  const length = Math.min(bytes.length, protocol.length);
+  return bytes.length <= maxResponseHead && bytes.compare(protocol, 0, length, 0, length) === 0;
+}
 
 /**
  * Reads an app's response head. Null for one that is malformed, or whose end two readers could see in two places

@@ -72,6 +72,9 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, Ending
     this.intake = this.session.intake;
     this.#blocks = new HeaderBlocks(this.session.decoder, readAnswerHead);
     const gone = guarded('the end of an HTTP/2 app', socket, () => {
+      // Too little for a frame, as an alert of TLS is: the app speaks something else.
+      const { peer, over } = this.session;
+      if (!over && !peer.haveCome && socket.errored === null && this.intake.heldBytes > 0) this.brokenProtocol();
       this.session.abortAll(errorCode.internalError);
       socket.destroy();
     });

@@ -79,6 +79,12 @@ t.test('failures', async (t) => {
         { status: 502, grpc: 14, message: 'the application sent an invalid response' },
         'i/o',
       ],
+      [
+        'no HTTP, says the parser of undici',
+        Object.assign(new Error('x'), { name: 'HTTPParserError', code: undefined }),
+        { status: 502, grpc: 14, message: 'the application sent an invalid response' },
+        'i/o',
+      ],
       ['a code of nobody', coded('ERR_SALLYPORT_NO_SUCH'), { status: 502, grpc: 14 }, 'i/o'],
       [
         'a fault inside a fault',
