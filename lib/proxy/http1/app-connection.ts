@@ -112,10 +112,8 @@ export class AppConnection implements TurnTaker {
     this.socket = socket;
     this.#home = home;
     this.#keepLastWords();
-    socket.on(
-      'end',
-      guarded(entry, this, () => this.#ended()),
-    );
+    const ended = (): void => this.#ended();
+    socket.on('end', guarded(entry, this, ended));
     socket.on(
       'error',
       guarded(entry, this, (error: Error) => this.#broken(error)),
@@ -195,7 +193,7 @@ export class AppConnection implements TurnTaker {
     }
     this.#receiver = null;
     const work = this.#work;
-    if ((work < bulkRead && !isFull) || turn.take(work, this)) return true;
+    if (this.#tunnel !== null || (work < bulkRead && !isFull) || turn.take(work, this)) return true;
     // Complete: the next request on this connection does not wait for a turn that belongs to the last one.
     return this.#sink === null;
   }

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import t from 'tap';
 import { putBack } from '../../../lib/proxy/detect/peek.ts';
 import { isLent, lendData } from '../../../lib/proxy/lent-data.ts';
+import { lendReads } from '../../../lib/proxy/node-streams.ts';
 import { connectedPair } from '../../support/lane-stage.ts';
 import type { RawClient } from '../../support/raw-http.ts';
 import { spoiltReads } from '../../support/spoilt-loans.ts';
@@ -124,5 +125,36 @@ for (const { name, run, came } of rows) {
     t.same(plain(told.came), plain(came));
     for (const [bytes, text] of kept) t.equal(bytes.toString(), text, 'it stays as it was');
     t.ok(spoiltReads > before, 'while what was lent does not');
+  });
+}
+
+for (const isAsked of [true, false]) {
+  const where = isAsked ? 'by a function that is asked after each read' : 'once for all';
+  t.test(`who takes over within a read has the next ones in buffers of its own, first lent ${where}`, async (t) => {
+    const { client, socket } = await connectedPair(t);
+    const came: string[] = [];
+    const earlier = Buffer.alloc(100);
+    const own = Buffer.alloc(100);
+    const later = {
+      buffer: () => own,
+      callback: (length: number) => {
+        came.push(`later ${own.subarray(0, length)}`);
+        return true;
+      },
+    };
+    lendReads(socket, {
+      buffer: isAsked ? () => earlier : earlier,
+      callback: (length) => {
+        came.push(`earlier ${earlier.subarray(0, length)}`);
+        lendReads(socket, later);
+        return true;
+      },
+    });
+    socket.resume();
+    for (const [index, text] of ['a', 'b', 'c'].entries()) {
+      client.send(Buffer.from(text));
+      await until('the read', () => came.length > index);
+    }
+    t.same(came, ['earlier a', 'later b', 'later c']);
   });
 }

@@ -1,9 +1,11 @@
 import type { Socket } from 'node:net';
-import { bulkRead, type TurnTaker, turn } from '../../fairness/turn.ts';
+import { bulkRead, turn } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
 import type { HttpConnection, Occupant } from '../../http/request-pipeline.ts';
+import { lendReads, mayLendReads } from '../../node-streams.ts';
 import { cutMeansReset, resetOrDestroy } from '../../resets.ts';
 import { leave } from '../../tcp/forward.ts';
+import { DataReader, LentReads } from '../../tcp/lent-reads.ts';
 import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import { halfOpenMs } from '../limits.ts';
 
@@ -14,9 +16,10 @@ const entry = 'HTTP/1, a tunnel';
  * What two connections are after the app has agreed to leave HTTP: bytes, both ways. Each end and each reset passes on, and
  * a slow reader holds back the writer. Neither connection ever carries a request again.
  */
-export class Tunnel implements AppTunnel, Occupant, TurnTaker {
+export class Tunnel implements AppTunnel, Occupant {
   readonly #client: Socket;
   readonly #app: Socket;
+  readonly #reader: DataReader;
   readonly betweenRequests = false;
   readonly awaitsContent = false;
   readonly isTunnel = true;
@@ -26,15 +29,16 @@ export class Tunnel implements AppTunnel, Occupant, TurnTaker {
     connection.occupant = this;
     this.#client = client;
     this.#app = app;
+    this.#reader = new DataReader(client, app);
     cutMeansReset(client, app);
     app.on('error', () => resetOrDestroy(client));
     client.on('error', () => resetOrDestroy(app));
     app.once('end', () => client.end());
     app.once('close', () => (app.readableEnded ? client.end() : resetOrDestroy(client)));
     client.once('close', () => leave(app, client));
-    app.on('drain', () => client.resume());
-    client.on('drain', () => app.resume());
-    client.on('data', guarded(entry, this, this.#send));
+    app.on('drain', this.#drained);
+    this.#lendDownloads();
+    client.on('data', guarded(entry, this, this.#receive));
     if (early.length > 0) this.#send(early);
     if (client.readableEnded) this.#clientEnded();
     else client.once('end', guarded(entry, this, this.#clientEnded));
@@ -45,23 +49,41 @@ export class Tunnel implements AppTunnel, Occupant, TurnTaker {
     return this.#app.writableLength;
   }
 
-  readonly #send = (chunk: Buffer): void => {
-    const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, this);
-    if (!this.#app.write(chunk) || !mayGoOn) this.#client.pause();
+  /** What the app sends from here on goes to the client without a buffer for every read, where that can be. */
+  #lendDownloads(): void {
+    const client = this.#client;
+    const app = this.#app;
+    if (!mayLendReads(app)) {
+      client.on('drain', () => app.resume());
+      return;
+    }
+    const reads = new LentReads(client);
+    reads.from(app);
+    lendReads(app, reads);
+    // The client has not taken the agreement yet, and `LentReads` does not know that.
+    if (app.isPaused()) client.once('drain', () => app.resume());
+  }
+
+  readonly #drained = (): void => void this.#client.resume();
+
+  readonly #receive = (chunk: Buffer): void => {
+    this.#send(chunk);
+    if (this.#reader.lend()) this.#app.off('drain', this.#drained);
   };
+
+  #send(chunk: Buffer): void {
+    const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, this.#reader);
+    if (!this.#app.write(chunk) || !mayGoOn) this.#client.pause();
+  }
 
   readonly #clientEnded = (): void => {
     this.#client.setTimeout(halfOpenMs, () => this.#client.destroy());
     this.#app.end();
   };
 
-  /** From the app; the bytes are lent. */
+  /** From the app, where its reads could not be lent for good. */
   receive(bytes: Buffer): void {
     if (!this.#client.write(Buffer.from(bytes))) this.#app.pause();
-  }
-
-  nextTurn(): void {
-    if (!this.#app.writableNeedDrain) this.#client.resume();
   }
 
   destroy(): void {
