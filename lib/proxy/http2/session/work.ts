@@ -1,3 +1,4 @@
+import { NextTurn } from '../../fairness/next-turn.ts';
 import { longRead, turn } from '../../fairness/turn.ts';
 
 /**
@@ -10,12 +11,20 @@ const perMessage = 256;
 /** What it takes to deal with a frame of a few bytes, in the same: content may come in frames of one byte each. */
 const perFrame = 24;
 
+/** Of the event loop; counted while connections that take turns are read. */
+let turnNumber = 0;
+const nextTurn = new NextTurn(() => {
+  turnNumber++;
+});
+
 /** What a connection may get done with what was read, before others have their turn. */
 export class Work {
   /** Whether long work is shared out among the turns of the event loop. */
   readonly #takesTurns: boolean;
   #cost = 0;
   #share = longRead;
+  /** In which it was read last; -1 where it has gone on since. */
+  #turn = -1;
 
   constructor(takesTurns: boolean) {
     this.#takesTurns = takesTurns;
@@ -23,6 +32,12 @@ export class Work {
 
   /** @param isNew what was read has not waited for a turn: a little of it needs none. */
   begin(isNew: boolean): void {
+    if (isNew && this.#takesTurns) {
+      nextTurn.schedule();
+      // One read of a connection with TLS brings its records one by one, hundreds where they are small.
+      if (this.#turn === turnNumber) return;
+    }
+    this.#turn = isNew ? turnNumber : -1;
     this.#cost = 0;
     this.#share = isNew ? longRead : turnCost;
   }
