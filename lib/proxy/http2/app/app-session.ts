@@ -30,6 +30,7 @@ const limits: SessionLimits = {
   takesTurns: false,
   // Its streams are limited, and so is what they bring. An app that waits for us to read must not wait for ever.
   maxPendingBytes: Number.POSITIVE_INFINITY,
+  maxBacklog: appLimits.backlog,
 };
 
 /** Where a session is kept while it may take streams. */

@@ -15,6 +15,11 @@ export const appLimits = {
   streamWindow: 65_535,
   connectionWindow: 16 << 20,
   /**
+   * Frames that may wait for an app that does not read: several times what its streams are worth, which end and begin until
+   * there are too many `resets`. It may ask for acknowledgements without end (CVE-2019-9512, CVE-2019-9515).
+   */
+  backlog: 8192,
+  /**
    * Content that the app leaves unread takes the window of its session from all others (RFC 9113 5.2.2): a request with
    * content wants to find this much of it, and otherwise, as far as its own client is not the one who holds it, a session
    * for its client alone.

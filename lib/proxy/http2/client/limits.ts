@@ -40,5 +40,7 @@ export function clientSessionLimits({ maxStreams, maxHeaderBytes, maxHeaderField
     awaitsPreface: true,
     takesTurns: true,
     maxPendingBytes: 256 * 1024,
+    // Of one that reads nothing no more is read.
+    maxBacklog: Number.POSITIVE_INFINITY,
   };
 }

@@ -8,7 +8,7 @@ import type { Work } from './work.ts';
 /** Who deals with what is read. */
 export interface Reader extends Ending {
   readonly socket: Socket;
-  readonly output: { readonly pending: number };
+  readonly output: { readonly pending: number; readonly backlog: number };
   readonly work: Work;
   readonly queue: { pumpNewRoom(): void };
   /** No more frames are wanted. */
@@ -23,6 +23,8 @@ export interface Reader extends Ending {
   noPreface(): void;
   /** A frame larger than any that we allow: nothing can be read behind it. */
   unreadable(): void;
+  /** It asks for more and more answers, and reads none. */
+  readsNothing(): void;
 }
 
 export interface IntakeLimits {
@@ -30,6 +32,8 @@ export interface IntakeLimits {
   readonly awaitsPreface: boolean;
   /** With more than this on its way to a peer that does not read, nothing more of it is read either. */
   readonly maxPendingBytes: number;
+  /** More frames than these, behind what the kernel has not taken, end the connection. */
+  readonly maxBacklog: number;
 }
 
 /**
@@ -123,7 +127,9 @@ export class Intake {
     reader.queue.pumpNewRoom();
     const isComplete = reader.frames.isBetweenMessages && !this.#awaitsRest;
     this.incompleteSince = isComplete ? null : (this.incompleteSince ?? performance.now());
-    if (reader.output.pending > this.#limits.maxPendingBytes) reader.socket.pause();
+    const { pending, backlog } = reader.output;
+    if (pending > this.#limits.maxPendingBytes) reader.socket.pause();
+    if (backlog > this.#limits.maxBacklog) reader.readsNothing();
   }
 
   /** Whether a frame is incomplete that should not be for long. The content of a message may take its time. */

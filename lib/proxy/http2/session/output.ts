@@ -40,6 +40,8 @@ function giveBack(buffer: Buffer): void {
 export class Output {
   /** The kernel took less than it was given: no DATA until `onDrain`. */
   blocked = false;
+  /** Frames that were added meanwhile. DATA is not among them, and so they are few for a peer that asks for none. */
+  backlog = 0;
   /** Ends with a fault of ours. */
   readonly owner: Ending;
   readonly #socket: Socket;
@@ -60,6 +62,7 @@ export class Output {
     const drained = guarded('an HTTP/2 peer that takes more', owner, onDrain);
     socket.on('drain', () => {
       this.blocked = false;
+      this.backlog = 0;
       drained();
     });
   }
@@ -76,6 +79,7 @@ export class Output {
    */
   frame(type: number, flags: number, streamId: number, length: number): number {
     if (this.#length + frameHeaderBytes + length > bufferBytes) this.#send();
+    if (this.blocked) this.backlog++;
     this.#buffer ??= spare.pop() ?? Buffer.allocUnsafeSlow(bufferBytes);
     if (!this.#due) {
       this.#due = true;

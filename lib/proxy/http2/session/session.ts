@@ -86,6 +86,10 @@ export class Session<S extends Stream> implements Reader, StreamHome {
     this.fail(errorCode.frameSizeError);
   }
 
+  readsNothing(): void {
+    this.fail(errorCode.enhanceYourCalm);
+  }
+
   /** RST_STREAM, for a stream that may not be known otherwise. */
   refuseStream(streamId: number, code: number, late: number | null): void {
     if (this.over) return;

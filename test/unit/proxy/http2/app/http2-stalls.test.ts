@@ -1,4 +1,5 @@
 import t from 'tap';
+import { errorCode } from '../../../../../lib/proxy/http2/session/protocol.ts';
 import {
   dataFrame,
   type Fields,
@@ -7,10 +8,12 @@ import {
   headersFrame,
   requestFields,
   setting,
+  settingsFrame,
   type,
   windowFrame,
 } from '../../../../support/http2-frames.ts';
-import { type FramePeer, okFields, openClient, startFrameApp } from '../../../../support/http2-peers.ts';
+import { type AppPeer, type FramePeer, okFields, openClient, startFrameApp } from '../../../../support/http2-peers.ts';
+import { still } from '../../../../support/lane-stage.ts';
 import { type Lane, startLane } from '../../../../support/lanes.ts';
 import { until } from '../../../../support/until.ts';
 
@@ -103,6 +106,37 @@ t.test('content that the app does not read', async (t) => {
   }
   t.ok(lane.counts.limits.includes('max_buffered_bytes'));
 });
+
+const asking = [
+  { title: 'PING', asked: frame(type.ping, 0, 0, Buffer.alloc(8)) },
+  { title: 'SETTINGS', asked: settingsFrame([]) },
+];
+
+for (const { title, asked } of asking) {
+  t.test(`an app that sends ${title} and reads no answer`, async (t) => {
+    const app = await startFrameApp(t, {
+      consumes: false,
+      settings: [[setting.initialWindowSize, 2 ** 30]],
+      onConnection: (connection) => connection.send(windowFrame(0, 2 ** 30)),
+    });
+    const lane = await startLane(t, { engine: 'fast', protocol: 'http2', app: app.port });
+    const client = await openClient(t, lane.port);
+    client.send(post(1, '/unread'));
+    await until('the request to be there', () => app.requests.length === 1);
+    const [session] = app.connections as [AppPeer];
+    session.socket.pause();
+    void client.body(1, Buffer.alloc(256 << 20)).catch(() => {});
+    while (lane.heldBytes() === 0) await still('what the kernel takes', () => lane.heldBytes());
+    // As many as are no flood.
+    for (let n = 0; n < 9; n++) session.send(Buffer.concat(Array(1000).fill(asked)));
+    t.equal(await client.over(1), '502');
+    await isServed(t, lane, await openClient(t, lane.port), 0);
+    t.equal(app.connections.length, 2, 'on another session');
+    session.socket.resume();
+    await until('why it was ended', () => session.goaway !== null);
+    t.equal(session.goaway?.code, errorCode.enhanceYourCalm);
+  });
+}
 
 const beginnings = [
   { title: 'header blocks', held: frame(type.continuation, 0, 1, Buffer.alloc(16_000)), times: 6 },

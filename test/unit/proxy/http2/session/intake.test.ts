@@ -12,7 +12,7 @@ const heading = (id: number, text: string): Buffer => frame(frameType.headers, 0
 /** A reader without a socket, which writes down what it is told. */
 class Stub implements Reader {
   readonly told: string[] = [];
-  readonly output = { pending: 0 };
+  readonly output = { pending: 0, backlog: 0 };
   readonly work: Work;
   readonly queue = { pumpNewRoom: (): unknown => this.told.push('room') };
   readonly intake: Intake;
@@ -41,7 +41,7 @@ class Stub implements Reader {
 
   constructor(awaitsPreface: boolean, takesTurns = false) {
     this.work = new Work(takesTurns);
-    this.intake = new Intake(this, { awaitsPreface, maxPendingBytes: 1000 });
+    this.intake = new Intake(this, { awaitsPreface, maxPendingBytes: 1000, maxBacklog: 10 });
   }
 
   noPreface(): void {
@@ -51,6 +51,11 @@ class Stub implements Reader {
 
   unreadable(): void {
     this.told.push('unreadable');
+    this.over = true;
+  }
+
+  readsNothing(): void {
+    this.told.push('reads nothing');
     this.over = true;
   }
 
