@@ -45,6 +45,10 @@ export const fileProblems = {
     'A field that the kind does not have; an error where the document might grant more without it.',
     'Correct its spelling and its place, or remove it.',
   ),
+  'null-field': either(
+    'A field has no value (null); an error where more might be let in than was meant, were it absent.',
+    'Write its value, be it an empty one ([], {}), or take the field away.',
+  ),
   'missing-field': error('A field that the kind needs is absent.', 'Write the field.'),
   'invalid-field': error('A field has a value of a type or form that it cannot have.', 'Write it as the message says.'),
 } as const satisfies Readonly<Record<string, ProblemRow>>;

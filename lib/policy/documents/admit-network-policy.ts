@@ -4,7 +4,7 @@ import { type Cidr, contains, parseCidr } from '../networks.ts';
 import { isLabelKey, isLabelValue, type Selector } from '../selectors.ts';
 import { readSelector } from './admit.ts';
 import { warnOfNetwork } from './admit-networks.ts';
-import { type AdmissionReport, type Path, pathText } from './report.ts';
+import { type AdmissionReport, type Path, pathText, withInput } from './report.ts';
 import { fieldsAt } from './shape-fields.ts';
 import { type IngressPeerShape, type IngressPortShape, networkPolicyParts, type SelectorShape } from './shapes.ts';
 import type { IngressPeer, IngressPort, IngressRule, NetworkPolicyDocument } from './types.ts';
@@ -27,7 +27,7 @@ export const unreadablePolicy: NetworkPolicyDocument['spec'] = Object.freeze({
 /** Without a spec it selects every pod and has no rules, as the empty one. */
 export function admitNetworkPolicy(spec: unknown, report: AdmissionReport): NetworkPolicyDocument['spec'] {
   const value = spec ?? {};
-  const parts = networkPolicyParts.spec.safeParse(value);
+  const parts = networkPolicyParts.spec.safeParse(value, withInput);
   if (!parts.success) {
     const effect = 'the policy opens nothing';
     explainIssues(parts.error.issues, networkPolicyParts.spec, ['spec'], effect, report);
@@ -57,7 +57,7 @@ export function admitNetworkPolicy(spec: unknown, report: AdmissionReport): Netw
 function readPodSelector(spec: unknown, report: AdmissionReport): Selector | null {
   if (typeof spec !== 'object' || spec === null) return null;
   const path: Path = ['spec', 'podSelector'];
-  const shape = networkPolicyParts.podSelector.safeParse('podSelector' in spec ? spec.podSelector : {});
+  const shape = networkPolicyParts.podSelector.safeParse('podSelector' in spec ? spec.podSelector : {}, withInput);
   if (!shape.success) {
     const effect = 'the policy closes every pod of the namespace';
     explainIssues(shape.error.issues, networkPolicyParts.podSelector, path, effect, report);
@@ -93,7 +93,7 @@ function selectorOf(shape: SelectorShape, path: Path, report: AdmissionReport): 
 const sealedRule: IngressRule = Object.freeze({ ports: [], from: [], sealed: true });
 
 function readRule(value: unknown, path: Path, report: AdmissionReport): IngressRule {
-  const shape = networkPolicyParts.rule.safeParse(value);
+  const shape = networkPolicyParts.rule.safeParse(value, withInput);
   if (!shape.success) {
     explainIssues(shape.error.issues, networkPolicyParts.rule, path, 'the rule opens nothing', report);
     return sealedRule;

@@ -5,6 +5,7 @@ import { allowedBy, allowMarks, type Judged, judged } from './allowed.ts';
 import { duplicate, duplicateListing } from './duplicates.ts';
 import { type DocumentKind, documentKinds } from './kinds.ts';
 import { hintFor, isPolicyOfUnknownKind, nearMiss, strayMetadata } from './near-miss.ts';
+import { narrows, nullFields, withNulls, withoutNulls } from './nulls.ts';
 import { AdmissionReport, type Path, pathText, withInput } from './report.ts';
 import { fieldsAt } from './shape-fields.ts';
 import { metadataShape, unattachedRouteShape } from './shapes.ts';
@@ -139,7 +140,7 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
     const scope = type.clusterScoped === true ? '' : defaultNamespace;
     const nameless = { namespace: scope, name, labels: [], createdMs: Number.MIN_SAFE_INTEGER };
     const meta = { ...nameless, ...known, file: source.file, marks };
-    const document = type.standIn?.(withoutNulls(value.spec), meta) ?? null;
+    const document = type.standIn?.(withNulls(value.spec, narrows), meta) ?? null;
     return { key: keyOf(type.group, type.kind, meta.namespace, meta.name), document };
   };
   const listed = listedKind(value);
@@ -214,7 +215,7 @@ function readSpec(
     }
   }
   const shape = type.shapes[version] as z.ZodType;
-  const spec = withoutNulls(value.spec);
+  let spec = withoutNulls(value.spec);
   if (type.concerns !== undefined && !type.concerns(spec)) {
     // Linkerd's own routes are known whole; the Gateway API's may hold what is unknown here and concerns others.
     const known = type.group === linkerdGroup ? shape : unattachedRouteShape;
@@ -225,9 +226,16 @@ function readSpec(
     refuseStrays(value, spec, shape, report);
     if (report.refused) return undefined;
     warnOfMissingKind(spec, report);
+    if (isObject(value.spec) && value.spec.parentRefs === null) warnOfNull(['parentRefs'], report);
     const marks = marksOf(allowMarks(meta), place);
     const context = { report, meta: { ...meta, marks }, sealed: [], status: undefined };
     return type.admit(shape.parse({}), version, context);
+  }
+  // What kubectl lists is no policy, and holds fields that are nobody's here.
+  if (type.group !== '') {
+    const stays = (path: Path): boolean => narrows(path) || isUnknown(shape, path);
+    spec = withNulls(value.spec, stays);
+    for (const path of nullFields(value.spec)) if (!stays(path)) warnOfNull(path, report);
   }
   const sealed: Path[] = [];
   let result = shape.safeParse(spec, withInput);
@@ -246,6 +254,18 @@ function readSpec(
   const marks = marksOf([...type.marks(result.data), ...allowMarks(meta)], place);
   const status = withoutNulls(value.status);
   return type.admit(result.data, version, { report, meta: { ...meta, marks }, sealed, status });
+}
+
+/** Of a field in `spec`. */
+function warnOfNull(path: Path, report: AdmissionReport): void {
+  const at: Path = ['spec', ...path];
+  report.warn('null-field', at, `${pathText(at)} has no value, and counts as absent`);
+}
+
+/** Known is everything where no fields are. */
+function isUnknown(shape: z.ZodType, path: Path): boolean {
+  const known = fieldsAt(shape, path.slice(0, -1));
+  return known.length > 0 && !known.includes(path.at(-1) as string);
 }
 
 function marksOf(paths: readonly Path[], place: (path: Path) => { line: number; column: number }): Mark[] {
@@ -375,19 +395,4 @@ function dropUnknown(
     }
     delete holder[key];
   }
-}
-
-/**
- * A copy without fields that are null, which the API server treats as absent. A label with no value stays: dropping it
- * would widen its selector, so the shape refuses it. Null prototypes, so that no key of a document is special.
- */
-function withoutNulls(value: unknown, keep = false): unknown {
-  if (Array.isArray(value)) return value.map((item) => withoutNulls(item));
-  if (!isObject(value) || value instanceof Date) return value ?? undefined;
-  const copy: Record<string, unknown> = Object.create(null);
-  for (const [key, field] of Object.entries(value)) {
-    if (field === null && !keep) continue;
-    copy[key] = field === null ? null : withoutNulls(field, key === 'matchLabels' || key === 'labels');
-  }
-  return copy;
 }

@@ -50,6 +50,10 @@ export class AdmissionReport {
   issues(issues: readonly z.core.$ZodIssue[], base: Path, fate: 'refuse' | 'fault'): void {
     for (const issue of issues) {
       const path = [...base, ...(issue.path as Path)];
+      if (issue.input === null) {
+        this[fate]('null-field', path, `${pathText(path)} has no value: absent, it would limit nothing`);
+        continue;
+      }
       const missing = issue.code === 'invalid_type' && /received undefined$/.test(issue.message);
       const enumerated = issue.code === 'invalid_value' ? `must be one of ${issue.values.join(', ')}` : undefined;
       const text = missing ? 'is required' : (enumerated ?? issue.message.replace(/^Invalid input: /, ''));

@@ -89,7 +89,7 @@ t.test('who reaches port 8080', async (t) => {
     ['types ingress and egress', netpol('{podSelector: {}, policyTypes: [Egress, Ingress]}'), []],
     ['one empty rule', ingress('[{}]'), everyone],
     ['empty lists in a rule', ingress('[{from: [], ports: []}]'), everyone],
-    ['null is absent', ingress('[{from: null, ports: null}]'), everyone],
+    ['null that narrows nothing is absent', ingress('[{ports: [{port: 8080, endPort: null}]}]'), everyone],
     ['its own namespace', ingress('[{from: [{podSelector: {}}]}]'), [cart, cart6]],
     ['labels in its own namespace', ingress('[{from: [{podSelector: {matchLabels: {app: prometheus}}}]}]'), []],
     [

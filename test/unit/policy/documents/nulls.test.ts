@@ -1,0 +1,103 @@
+import t from 'tap';
+import { readDocuments } from '../../../../lib/policy/documents/read.ts';
+import { document, sources } from '../../../support/policy-fixtures.ts';
+
+const beta3 = 'policy.linkerd.io/v1beta3';
+const gateway = 'gateway.networking.k8s.io/v1';
+const ref = '{group: policy.linkerd.io, kind: Server, name: web}';
+const routeOf = (fields: string, group = beta3): string =>
+  document('HTTPRoute', 'r', `{parentRefs: [${ref}], ${fields}}`, group);
+const grpcOf = (fields: string): string => document('GRPCRoute', 'r', `{parentRefs: [${ref}], ${fields}}`, gateway);
+const serverOf = (fields: string): string => document('Server', 's', `{port: 80, ${fields}}`, beta3);
+const grantOf = (client: string, server = '{name: web}'): string =>
+  document('ServerAuthorization', 's', `{server: ${server}, client: ${client}}`);
+const limitOf = (fields: string): string => document('HTTPLocalRateLimitPolicy', 'l', `{targetRef: ${ref}, ${fields}}`);
+const networksOf = (fields: string): string => document('NetworkAuthentication', 'n', fields);
+const isolationOf = (fields: string): string => document('NetworkPolicy', 'n', fields, 'networking.k8s.io/v1');
+
+const read = (text: string) => readDocuments(sources(text), { namespace: 'shop' });
+
+/** What is reported, with the name of the field that it is about. */
+function reported(text: string): string[] {
+  return read(text).problems.map(
+    ({ severity, code, message }) => `${severity} ${code} ${/spec[\w.[\]]*/.exec(message)?.[0] ?? message}`,
+  );
+}
+
+t.test('without a value, what may have narrowed a document is an error', async (t) => {
+  const rows: readonly (readonly [text: string, field: string])[] = [
+    [grantOf('{unauthenticated: true, networks: }'), 'client.networks'],
+    [grantOf('{unauthenticated: true, networks: [{cidr: 10.0.0.0/8, except: }]}'), 'client.networks[0].except'],
+    [grantOf('{unauthenticated: true}', '{selector: {matchLabels: }}'), 'server.selector.matchLabels'],
+    [networksOf('{networks: [{cidr: 10.0.0.0/8, except: ~}]}'), 'networks[0].except'],
+    [serverOf('podSelector: {matchLabels: }'), 'podSelector.matchLabels'],
+    [serverOf('podSelector: {matchExpressions: }'), 'podSelector.matchExpressions'],
+    [serverOf('podSelector: {}, proxyProtocol: '), 'proxyProtocol'],
+    [routeOf('rules: '), 'rules'],
+    [routeOf('hostnames: ', gateway), 'hostnames'],
+    [routeOf('rules: [{matches: }]'), 'rules[0].matches'],
+    [routeOf('rules: [{filters: }]'), 'rules[0].filters'],
+    [routeOf('rules: [{matches: [{path: }]}]', gateway), 'rules[0].matches[0].path'],
+    [routeOf('rules: [{matches: [{path: {value: }}]}]'), 'rules[0].matches[0].path.value'],
+    [routeOf('rules: [{matches: [{path: {type: , value: /x}}]}]'), 'rules[0].matches[0].path.type'],
+    [routeOf('rules: [{matches: [{method: }]}]'), 'rules[0].matches[0].method'],
+    [routeOf('rules: [{matches: [{headers: }]}]'), 'rules[0].matches[0].headers'],
+    [routeOf('rules: [{matches: [{queryParams: }]}]'), 'rules[0].matches[0].queryParams'],
+    [grpcOf('rules: [{matches: [{method: }]}]'), 'rules[0].matches[0].method'],
+    [grpcOf('rules: [{matches: [{method: {service: a.B, method: }}]}]'), 'rules[0].matches[0].method.method'],
+    [grpcOf('rules: [{matches: [{method: {service: , method: Get}}]}]'), 'rules[0].matches[0].method.service'],
+    [limitOf('total: '), 'total'],
+    [limitOf('total: {requestsPerSecond: 9}, identity: '), 'identity'],
+    [limitOf('total: {requestsPerSecond: 9}, overrides: '), 'overrides'],
+  ];
+  for (const [text, field] of rows) t.same(reported(text), [`error null-field spec.${field}`], field);
+});
+
+t.test('and of a NetworkPolicy the rule opens nothing', async (t) => {
+  const rows: readonly (readonly [rule: string, field: string])[] = [
+    ['from: ', 'from'],
+    ['ports: ', 'ports'],
+    ['ports: [{port: }]', 'ports[0].port'],
+    ['from: [{namespaceSelector: {}, podSelector: }]', 'from[0].podSelector'],
+    ['from: [{podSelector: {}, namespaceSelector: }]', 'from[0].namespaceSelector'],
+    ['from: [{podSelector: {matchLabels: }}]', 'from[0].podSelector.matchLabels'],
+    ['from: [{ipBlock: {cidr: 10.0.0.0/8, except: }}]', 'from[0].ipBlock.except'],
+  ];
+  for (const [rule, field] of rows) {
+    const text = isolationOf(`{podSelector: {}, ingress: [{${rule}}]}`);
+    t.same(reported(text), [`error null-field spec.ingress[0].${field}`], field);
+    t.match(read(text).documents, [{ spec: { ingress: true, rules: [{ sealed: true }] } }], field);
+  }
+});
+
+t.test('what narrows nothing counts as absent, with a warning', async (t) => {
+  const rows: readonly (readonly [text: string, field: string])[] = [
+    [serverOf('podSelector: {}, accessPolicy: '), 'accessPolicy'],
+    [serverOf('podSelector: {}, externalWorkloadSelector: '), 'externalWorkloadSelector'],
+    [grantOf('{unauthenticated: true, meshTLS: }'), 'client.meshTLS'],
+    [grantOf('{meshTLS: {serviceAccounts: [{name: a, namespace: }]}}'), 'client.meshTLS.serviceAccounts[0].namespace'],
+    [routeOf('rules: [{matches: [{method: GET}], timeouts: }]'), 'rules[0].timeouts'],
+    [isolationOf('{podSelector: }'), 'podSelector'],
+    [isolationOf('{podSelector: {}, ingress: }'), 'ingress'],
+    [document('HTTPRoute', 'r', '{parentRefs: }', gateway), 'parentRefs'],
+  ];
+  for (const [text, field] of rows) {
+    t.same(reported(text), [`warning null-field spec.${field}`], field);
+    const without = text.replaceAll(/(?:, )?\b\w+: (?=[,}])/g, '');
+    const specs = [text, without].map((each) => read(each).documents.map(({ spec }) => spec));
+    t.same(specs[0], specs[1], `${field}: as if it were not there`);
+  }
+});
+
+t.test('a field that nobody knows is unknown without a value, too', async (t) => {
+  t.same(reported(grantOf('{unauthenticated: true, netwoks: }')), ['error unknown-field spec.client.netwoks']);
+});
+
+t.test('of others nothing is said', async (t) => {
+  const rows = [
+    document('HTTPRoute', 'r', '{parentRefs: [{kind: Gateway, name: gw}], rules: [{matches: , filters: }]}', gateway),
+    document('HTTPRoute', 'r', '{parentRefs: [{group: core, kind: Service, name: a}], rules: [{matches: }]}', beta3),
+    'apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: shop, creationTimestamp: }\nspec: {hostNetwork: , ports: }\nstatus: {podIP: }',
+  ];
+  for (const text of rows) t.same(reported(text), [], text);
+});
