@@ -8,9 +8,9 @@ import { InterimCount } from '../http/interim-count.ts';
 import { isLent } from '../lent-data.ts';
 import { latin1Slice } from '../node-internals.ts';
 import { isWriteWaiting, writeWaiting } from '../node-writes.ts';
-import { unreadOf } from '../socket-calls.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { writeBytes } from './joined-write.ts';
+import { hearLastWords } from './last-words.ts';
 import { framingCost } from './limits.ts';
 import { mayBecomeHead, type ResponseHead, readResponseHead } from './plain-response.ts';
 
@@ -351,21 +351,12 @@ export class AppConnection implements TurnTaker {
     return false;
   }
 
-  /**
-   * An app that answers early (413, say) and closes resets its connection for what comes after. A write then may fail before the
-   * response is read, and Node closes at once.
-   */
   #keepLastWords(): void {
-    const { socket } = this;
-    const destroy = socket.destroy;
-    const destroyBehind = (error?: NodeJS.ErrnoException): Socket => {
-      const sink = this.#sink;
-      // On a connection that has served others they may be about its being idle.
-      const isForThis = sink !== null && (this.uses === 1 || !sink.requestComplete);
-      if (isForThis && error?.syscall === 'write' && !socket.destroyed) this.#lastWords = unreadOf(socket);
-      return destroy.call(socket, error);
-    };
-    socket.destroy = destroyBehind;
+    // On a connection that has served others they may be about its being idle.
+    const isWanted = (): boolean => this.#sink !== null && (this.uses === 1 || !this.#sink.requestComplete);
+    hearLastWords(this.socket, isWanted, (words) => {
+      this.#lastWords = words;
+    });
   }
 
   #broken(error: Error): void {

@@ -4,6 +4,7 @@ import { hostPort } from '../../../ip.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import { ByEndpoint, type Endpoint } from '../../upstream/endpoint.ts';
 import type { Done, Upstreams } from '../../upstream/upstreams.ts';
+import { withEarlyAnswers } from './early-answers.ts';
 import { withoutContinue } from './unasked-continue.ts';
 import { LibraryPool, type Sender } from './undici-pool.ts';
 
@@ -58,7 +59,7 @@ export class LibraryUpstreams {
           connect: (_options, callback) => {
             this.#upstreams.connect(asking.admitted, endpoint, 'the library lane', (error, socket) => {
               if (error !== null) callback(error, null);
-              else callback(null, withoutContinue(socket));
+              else callback(null, withoutContinue(withEarlyAnswers(socket)));
             });
           },
         }),

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { get, type Stage, stage } from '../../../../support/lane-stage.ts';
+import { engines } from '../../../../support/lanes.ts';
 import type { AppSocket } from '../../../../support/raw-app.ts';
 import { latin1, type RawClient } from '../../../../support/raw-http.ts';
 import { turns, until } from '../../../../support/until.ts';
@@ -189,31 +190,35 @@ t.test('an app that closes when the rest comes takes no other request with it', 
   t.equal(app.sockets.length, 2);
 });
 
-t.test('an app that answers and closes while content comes has answered', async (t) => {
-  const piece = Buffer.alloc(64 << 10);
-  for (const end of ['destroy', 'resetAndDestroy'] as const) {
-    for (const [title, response, statuses] of [
-      ['whole', early('Connection: close\r\n'), [413]],
-      ['half a head', early().slice(0, 30), [502]],
-    ] as const) {
-      const { open, lane } = await stage(t, 'fast', {
-        partial: ({ socket, pending }) => {
-          const isDue = pending.length > 200_000 && socket.bytesWritten === 0;
-          if (isDue) socket.write(response, () => socket[end]());
-        },
-      });
-      for (let count = 1; count <= 10; count++) {
-        const client = await open();
-        client.send(sized(400 << 20));
-        // It is under way at any time, so that more of it meets the reset.
-        for (; client.receivedLength === 0 && !client.ended; await turns(1)) client.send(piece);
-        t.same(await finals(client, 1), statuses, `${end}, ${title}`);
-        client.destroy();
-        await until('it to be counted out', () => lane.counts.ended === count);
+for (const engine of engines) {
+  t.test(`an app that answers and closes while content comes has answered: ${engine}`, async (t) => {
+    const content = Buffer.alloc(64 << 10);
+    const chunk = Buffer.concat([latin1('10000\r\n'), content, latin1('\r\n')]);
+    for (const end of ['destroy', 'resetAndDestroy'] as const) {
+      for (const [title, head, piece, response, statuses] of [
+        ['whole', sized(400 << 20), content, early('Connection: close\r\n'), [413]],
+        ['to chunks', chunked, chunk, early('Connection: close\r\n'), [413]],
+        ['half a head', sized(400 << 20), content, early().slice(0, 30), [502]],
+      ] as const) {
+        const { open, lane } = await stage(t, engine, {
+          partial: ({ socket, pending }) => {
+            const isDue = pending.length > 200_000 && socket.bytesWritten === 0;
+            if (isDue) socket.write(response, () => socket[end]());
+          },
+        });
+        for (let count = 1; count <= 10; count++) {
+          const client = await open();
+          client.send(head);
+          // It is under way at any time, so that more of it meets the reset.
+          for (; client.receivedLength === 0 && !client.ended; await turns(1)) client.send(piece);
+          t.same(await finals(client, 1), statuses, `${end}, ${title}`);
+          client.destroy();
+          await until('it to be counted out', () => lane.counts.ended === count);
+        }
       }
     }
-  }
-});
+  });
+}
 
 t.test('what awaits the rest for as long as a connection may be idle is closed, and its client served', async (t) => {
   const { open, app } = await stageEarly(t, answer);
