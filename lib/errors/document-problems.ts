@@ -109,7 +109,10 @@ export const documentProblems = {
   ),
   'path-never-matches': warning('A path with "?" or "#" matches no request.', 'Use queryParams.'),
   'match-repeated': error('A header or parameter is matched twice in one match.', 'Keep one of them.'),
-  regex: error('A regular expression cannot be read.', 'Write it in the syntax of RE2; it matches the whole value.'),
+  regex: error(
+    'A regular expression cannot be read, or Linkerd would read it otherwise.',
+    'Write it in the syntax of RE2; it matches the whole value.',
+  ),
   'grpc-method-regex': error(
     'gRPC methods cannot be matched by regular expression, as with Linkerd.',
     'Name service and method.',
@@ -118,6 +121,10 @@ export const documentProblems = {
   'grpc-method-name': error('A name is not that of a gRPC service or method.', 'Write it as in the .proto file.'),
   'filter-repeated': error('A filter is given twice.', 'Join the two.'),
   'filter-incomplete': error('A filter lacks its settings.', 'Write the field that is named like its type.'),
+  'filter-mixed': error(
+    "A filter, or a redirect's path, has the settings of another type than its own.",
+    'Keep those of its type, and write a filter of its own for the others.',
+  ),
   'filter-unsupported': error(
     'A filter that Linkerd does not support inbound; it ignores the whole route.',
     'Remove the filter, or do its work in the application.',

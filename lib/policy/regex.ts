@@ -31,9 +31,8 @@ const mostStateBytes = 64 * 1024;
  * here it matches, as everybody who writes it expects.
  */
 export function compilePattern(source: string, ignoreCase = false): Pattern {
-  if (source.length > longestPattern) {
-    return { ok: false, fault: `the regular expression is longer than ${longestPattern} characters` };
-  }
+  const refused = refusal(source);
+  if (refused !== null) return { ok: false, fault: refused };
   try {
     const pattern = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
     const states = pattern.re2().dfa;
@@ -44,6 +43,43 @@ export function compilePattern(source: string, ignoreCase = false): Pattern {
   } catch (error) {
     return { ok: false, fault: `not a regular expression: ${error instanceof Error ? error.message : String(error)}` };
   }
+}
+
+/** What is refused though it compiles. */
+function refusal(source: string): string | null {
+  if (source.length > longestPattern) return `the regular expression is longer than ${longestPattern} characters`;
+  const text = readOtherwise(source);
+  return text === null ? null : `Linkerd reads "${text}" there otherwise than RE2`;
+}
+
+/** The next piece of an expression, within a class and outside of one. */
+const pieces = {
+  class: /\[:\^?\w+:\]|&&|--|~~|\\.|./sy,
+  plain: /\\Q.*?(?:\\E|$)|\\b\{|\\.|\[\^?\]?|./sy,
+} as const;
+
+/**
+ * What Linkerd, whose expressions are Rust's, takes for something else than RE2 does, which would decide otherwise without a
+ * word: operations on classes and classes inside classes, where RE2 has plain characters; and where words begin and end.
+ */
+const otherwise = {
+  class: new Set(['[', '&&', '--', '~~']),
+  plain: new Set(['\\<', '\\>', '\\b{']),
+} as const;
+
+/** The first piece that is read otherwise; null where none is. */
+function readOtherwise(source: string): string | null {
+  let where: 'plain' | 'class' = 'plain';
+  for (let at = 0; at < source.length; ) {
+    const piece: RegExp = pieces[where];
+    piece.lastIndex = at;
+    const text = piece.exec(source)?.[0] ?? '';
+    if (otherwise[where].has(text)) return text;
+    if (where === 'plain') where = text.startsWith('[') ? 'class' : 'plain';
+    else if (text === ']') where = 'plain';
+    at += text.length;
+  }
+  return null;
 }
 
 /** One instruction of a compiled expression, by the numbers that the library gives its kinds. */
@@ -64,7 +100,7 @@ export interface PatternProgram {
 
 /** Null where `compilePattern` has a fault. */
 export function patternProgram(source: string, ignoreCase = false): PatternProgram | null {
-  if (source.length > longestPattern) return null;
+  if (refusal(source) !== null) return null;
   try {
     const { prog, dfa } = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0).re2();
     return { start: prog.start, instructions: prog.inst, bounds: [...dfa.classBounds] };

@@ -243,6 +243,11 @@ function readFilters(
     const at: Path = [...path, i];
     if (seen.has(filter.type)) report.refuse('filter-repeated', at, `filter ${filter.type} is given twice`);
     seen.add(filter.type);
+    for (const field of Object.keys(filter)) {
+      if (field === 'type' || field.toLowerCase() === filter.type.toLowerCase()) continue;
+      // Linkerd drops them without a word: what was to be redirected would go on to the application.
+      report.refuse('filter-mixed', [...at, field], `filter ${filter.type} has settings of another type: ${field}`);
+    }
     if (filter.type === 'RequestHeaderModifier' && filter.requestHeaderModifier !== undefined) {
       headerChanges = readHeaderChanges(filter.requestHeaderModifier, [...at, 'requestHeaderModifier'], report);
     } else if (filter.type === 'RequestRedirect' && http && filter.requestRedirect !== undefined) {
@@ -282,8 +287,11 @@ function readRedirect(shape: RedirectShape, at: Path, report: AdmissionReport): 
   let path: RedirectFilter['path'] = null;
   if (shape.path !== undefined) {
     const full = shape.path.type === 'ReplaceFullPath';
-    const value = full ? shape.path.replaceFullPath : shape.path.replacePrefixMatch;
-    if (value === undefined) {
+    const { replaceFullPath, replacePrefixMatch } = shape.path;
+    const [value, other] = full ? [replaceFullPath, replacePrefixMatch] : [replacePrefixMatch, replaceFullPath];
+    if (other !== undefined) {
+      report.refuse('filter-mixed', [...at, 'path'], `${shape.path.type} has the value of the other type`);
+    } else if (value === undefined) {
       report.refuse('filter-incomplete', [...at, 'path'], `${shape.path.type} lacks its value`);
     } else if (!/^[\x21-\x7e]*$/.test(value)) {
       report.refuse(

@@ -276,6 +276,33 @@ t.test('refused documents grant nothing and say why', async (t) => {
     ['an unsupported filter', routeOf('{filters: [{type: URLRewrite, urlRewrite: {}}]}'), 'filter-unsupported'],
     ['a filter without its settings', routeOf('{filters: [{type: RequestRedirect}]}'), 'filter-incomplete'],
     [
+      'a filter with settings of another type too',
+      routeOf('{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {}, requestRedirect: {}}]}'),
+      'filter-mixed',
+    ],
+    [
+      'a filter with settings of another type alone',
+      routeOf('{filters: [{type: ResponseHeaderModifier, requestRedirect: {}}]}'),
+      'filter-mixed',
+    ],
+    [
+      'the same for gRPC',
+      document(
+        'GRPCRoute',
+        'r',
+        `{${parent}, rules: [{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {}, requestMirror: {}}]}]}`,
+        gateway,
+      ),
+      'filter-mixed',
+    ],
+    [
+      'a redirect with both kinds of paths',
+      routeOf(
+        '{filters: [{type: RequestRedirect, requestRedirect: {path: {type: ReplaceFullPath, replaceFullPath: /a, replacePrefixMatch: /b}}}]}',
+      ),
+      'filter-mixed',
+    ],
+    [
       'a filter twice',
       routeOf(
         '{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {}}, {type: RequestHeaderModifier, requestHeaderModifier: {}}]}',
@@ -417,6 +444,43 @@ t.test('refused documents grant nothing and say why', async (t) => {
       `${title}: placed`,
     );
   }
+});
+
+t.test('a regular expression that Linkerd would read otherwise is refused, and says where', async (t) => {
+  const codes = (pattern: string): string[] =>
+    read(routeOf(`{matches: [{path: {type: RegularExpression, value: ${JSON.stringify(pattern)}}}]}`)).problems.map(
+      ({ code, message }) => `${code} ${/^Linkerd reads "(.*)" there/.exec(message)?.[1] ?? message}`,
+    );
+  const rows: readonly (readonly [pattern: string, piece: string])[] = [
+    ['/[a-z&&[^b]]+', '&&'],
+    ['/[a&&b]', '&&'],
+    ['/[\\w--\\d]', '--'],
+    ['/[--/]', '--'],
+    ['/[^a-c~~b-d]', '~~'],
+    ['/[[a-z]0-9]', '['],
+    ['/[a[]', '['],
+    ['/[]&&a]', '&&'],
+    ['/[[:alpha:]&&a]', '&&'],
+    ['/[[:a]]', '['],
+    ['/\\<a', '\\<'],
+    ['/a\\>', '\\>'],
+    ['/\\b{start}a', '\\b{'],
+  ];
+  for (const [pattern, piece] of rows) t.same(codes(pattern), [`regex ${piece}`], pattern);
+  const alike = [
+    '/a&&b--c~~d',
+    '/[a\\&\\&b]',
+    '/[\\[a]',
+    '/[[:alpha:]_]+',
+    '/[^]a-]',
+    '/[a-z-]',
+    '/[:alpha:]',
+    '/\\[[a]\\]&&',
+    '/\\Q[a&&b]\\E',
+    '/\\ba\\b',
+    '/a{2}',
+  ];
+  for (const pattern of alike) t.same(codes(pattern), [], pattern);
 });
 
 t.test('accepted, with the defaults of the API server', async (t) => {
