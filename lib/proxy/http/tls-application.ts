@@ -2,6 +2,7 @@ import { type ClientRequest, request as httpRequest, type IncomingMessage } from
 import type { Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import { CodedError } from '../../errors/coded-error.ts';
+import { dropNamed } from '../../request-fields.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
 import { HandshakeTurn, type HandshakeTurns } from '../fairness/handshake-turns.ts';
 import { sourceOf } from '../fairness/sources.ts';
@@ -10,16 +11,15 @@ import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Done, Upstreams } from '../upstream/upstreams.ts';
 import type { Admitted } from './admitted.ts';
 import type { Application, ApplicationRequest, ApplicationResponse } from './application.ts';
+import { scanResponseHeaders } from './headers.ts';
 
 /** A kubelet reads no more than the first 10 KiB of what a probe is answered; the rest would only be carried. */
 const mostContent = 64 * 1024;
 /** Milliseconds for one request, all in all. A kubelet waits for a second unless it is told to wait longer. */
 const longest = 60_000;
 
-/** Of the connection, not of the message; and framing, which is made anew (RFC 9110 section 7.6.1). */
-const hopByHop: ReadonlySet<string> = new Set(
-  'connection content-length keep-alive proxy-connection te trailer transfer-encoding upgrade'.split(' '),
-);
+/** The content is collected, so that its length is told anew, and no trailers follow it. */
+const madeAnew: ReadonlySet<string> = new Set(['content-length', 'te', 'trailer']);
 
 /**
  * The app as it speaks TLS, for the requests of one client's connection that were decided: one connection a request, whose
@@ -136,10 +136,10 @@ class TlsExchange {
     let size = 0;
     const finish = (): void => {
       const body = Buffer.concat(chunks).subarray(0, mostContent);
-      const pairs = Array.from({ length: response.rawHeaders.length / 2 }, (_, i) => {
-        return [response.rawHeaders[i * 2] ?? '', response.rawHeaders[i * 2 + 1] ?? ''] as const;
+      const fields = dropNamed(scanResponseHeaders(response.rawHeaders), madeAnew);
+      const headers = Array.from({ length: fields.length / 2 }, (_, i) => {
+        return [fields[i * 2] as string, fields[i * 2 + 1] as string] as const;
       });
-      const headers = pairs.filter(([name]) => !hopByHop.has(name.toLowerCase()));
       this.#release();
       this.#resolve({ status: response.statusCode ?? 502, headers, body });
     };

@@ -110,6 +110,11 @@ const answers: readonly (readonly [title: string, response: string, status: stri
   ['switches protocols', 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n', '502'],
   ['ends with its connection', 'HTTP/1.1 200 OK\r\n\r\nwell', '200'],
   ['is none', 'hello\r\n\r\n', '502'],
+  [
+    'has fields of its own connection',
+    'HTTP/1.1 200 OK\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nHTTP2-Settings: x\r\nContent-Length: 4\r\n\r\nwell',
+    '200',
+  ],
 ];
 
 t.test('what the app may answer', async (t) => {
@@ -127,6 +132,7 @@ t.test('what the app may answer', async (t) => {
     socket.write('GET /healthz HTTP/1.1\r\nHost: web\r\n\r\n');
     const [first] = await once(socket, 'data');
     t.equal(/^HTTP\/1\.1 (\d+)/.exec(String(first))?.[1], status, `a response that ${title}`);
+    t.notMatch(String(first), /^(?:x-hop|http2-settings):/im, 'what is of the connection to the app stays there');
     socket.destroy();
   }
   t.match(await sallyport.stop(), { code: 0 });
