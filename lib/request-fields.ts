@@ -11,7 +11,10 @@ export type HeaderList = string[];
 /** The header by which the app learns the verified client identity (Linkerd's name). */
 export const identityHeader = 'l5d-client-id';
 
-/** Headers of one connection (RFC 9110 7.6.1), never forwarded. Trailer stays: it describes the message. */
+/**
+ * Headers of one connection (RFC 9110 7.6.1), never forwarded; malformed in HTTP/2 (RFC 9113 8.2.2). Trailer stays: it describes
+ * the message.
+ */
 export const hopByHop: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -103,7 +106,7 @@ export function scanRequestHeaders(raw: readonly string[]): ScannedHead {
 }
 
 /** Characters of all Connection fields of one request: each name in them costs time before anything is decided. */
-const longestConnection = 1024;
+export const longestConnection = 1024;
 
 export function addNominated(known: Set<string> | null, value: string, kept: ReadonlySet<string>): Set<string> | null {
   // Nearly every Connection header says only this.
@@ -142,18 +145,8 @@ const nameForm = /^[!#$%&'*+.^_`|~0-9a-z-]+$/;
 /** Visible characters, obs-text, and space or tab between them. */
 export const valueForm = /^(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?$/;
 
-/** Fields that speak of one HTTP/1 connection (RFC 9113 8.2.2). */
-const connectionFields: ReadonlySet<string> = new Set([
-  'connection',
-  'http2-settings',
-  'keep-alive',
-  'proxy-connection',
-  'transfer-encoding',
-  'upgrade',
-]);
-
 function isSoundField(name: string, value: string): boolean {
-  if (!nameForm.test(name) || !valueForm.test(value) || connectionFields.has(name)) return false;
+  if (!nameForm.test(name) || !valueForm.test(value) || hopByHop.has(name)) return false;
   return name !== 'te' || value.toLowerCase() === 'trailers';
 }
 
@@ -177,7 +170,8 @@ export function areSound(fields: HeaderList, from: number): boolean {
   return true;
 }
 
-const lengthForm = /^[0-9]{1,15}$/;
+/** Of Content-Length: more digits than any message has, and few enough for an exact number. */
+export const lengthForm = /^[0-9]{1,15}$/;
 
 /**
  * Bytes of content announced by Content-Length.

@@ -1,6 +1,9 @@
 import { trimBlanks } from '../../http-message.ts';
 import type { HeaderList } from '../../request-fields.ts';
 
+/** Lines each ended with CRLF: a token, a colon, and a value of visible characters, obs-text, spaces and tabs (RFC 9110 5). */
+export const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*$/;
+
 /**
  * Where the line at `at` ends: at its CRLF, or with the text where it has none. Behind it and two more bytes the next one
  * begins, so that who goes from line to line comes to an end whatever the text is.

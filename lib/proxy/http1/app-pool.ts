@@ -8,9 +8,7 @@ import { isQuiet } from '../socket-calls.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { PendingConnect, Upstreams } from '../upstream/upstreams.ts';
 import { AppConnection } from './app-connection.ts';
-
-/** Longest idle life of a connection to the app (Linkerd's figure): many apps close theirs after 5 s. */
-const maxIdleMs = 3000;
+import { maxIdleMs } from './limits.ts';
 
 /** One for all: a read is handed on, or copied, before the next one can happen. */
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);

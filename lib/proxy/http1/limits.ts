@@ -7,6 +7,15 @@
 export const halfOpenMs = 30_000;
 
 /**
+ * Milliseconds for which a connection to the app may be idle (Linkerd's figure): less than the 5 s after which many apps close
+ * theirs.
+ */
+export const maxIdleMs = 3000;
+
+/** An app's response head may have this many bytes. */
+export const maxResponseHead = 256 * 1024;
+
+/**
  * Framing of a chunked body (sizes, extensions): this many bytes, and this many times the content. A chunk of one byte has
  * five bytes of framing without any extension, and an honest sender rarely sends extensions at all.
  */

@@ -1,6 +1,7 @@
 import { trimBlanks } from '../../http-message.ts';
-import { framingFields } from '../../request-fields.ts';
-import { endOfLine } from '../http/field-lines.ts';
+import { framingFields, lengthForm } from '../../request-fields.ts';
+import { endOfLine, fieldSection } from '../http/field-lines.ts';
+import { maxResponseHead } from './limits.ts';
 
 /** How the end of a response is found (RFC 9112 6.3). */
 export type Framing =
@@ -23,10 +24,6 @@ export interface ResponseHead {
 }
 
 const statusLine = /^HTTP\/1\.([01]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?\r\n/;
-const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*$/;
-
-/** An app's response head may be this long. */
-const maxResponseHead = 256 * 1024;
 
 const protocol = Buffer.from('HTTP/1.');
 
@@ -89,7 +86,7 @@ export function readResponseHead(text: string, method: string): ResponseHead | n
         chunked = true;
         break;
       case 'content-length':
-        if (length !== null || !/^[0-9]{1,15}$/.test(value)) return null;
+        if (length !== null || !lengthForm.test(value)) return null;
         length = value;
         break;
     }

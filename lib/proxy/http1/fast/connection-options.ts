@@ -1,3 +1,5 @@
+import { longestConnection } from '../../../request-fields.ts';
+
 /** What the Connection field of a request says (RFC 9110 7.6.1). */
 export interface ConnectionOptions {
   readonly option: 'close' | 'keep-alive' | 'none';
@@ -14,9 +16,6 @@ const keepAlive: ConnectionOptions = { option: 'keep-alive', upgrade: false, nam
 /** Tokens with a comma and spaces between them: Node's parser does not see `close` before a tab. */
 const list = /^[!#$%&'*+.^_`|~0-9a-z-]+(?:, *[!#$%&'*+.^_`|~0-9a-z-]+)*$/;
 
-/** The length that the library lane permits, too. */
-const longest = 1024;
-
 /** Framing and routing depend on these; to name them is no ordinary thing to do. */
 const suspicious: ReadonlySet<string> = new Set(['host', 'content-length', 'transfer-encoding']);
 
@@ -25,7 +24,7 @@ export function readConnectionOptions(value: string): ConnectionOptions | null {
   const lower = value.toLowerCase();
   if (lower === 'keep-alive') return keepAlive;
   if (lower === 'close') return close;
-  if (lower.length > longest || !list.test(lower)) return null;
+  if (lower.length > longestConnection || !list.test(lower)) return null;
   let option: ConnectionOptions['option'] = 'none';
   let upgrade = false;
   const names: string[] = [];

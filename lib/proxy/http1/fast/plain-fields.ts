@@ -1,14 +1,9 @@
 import { isFramingAlias, trimBlanks } from '../../../http-message.ts';
-import { isIdentityAlias } from '../../../request-fields.ts';
+import { isIdentityAlias, lengthForm } from '../../../request-fields.ts';
 import { isHost } from '../../../request-target.ts';
-import { endOfLine, linesWhere } from '../../http/field-lines.ts';
+import { endOfLine, fieldSection, linesWhere } from '../../http/field-lines.ts';
 import { type ConnectionOptions, noOptions, readConnectionOptions } from './connection-options.ts';
 import { type ContentFraming, inChunks, inTunnel, withoutContent } from './content.ts';
-
-/** Field lines with a token for a name and only visible characters, space, tab and obs-text in the value. */
-const fieldSection = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*$/;
-
-const contentLength = /^[0-9]{1,15}$/;
 
 /** Behind the colon. Without tabs: Node's parser does not take `chunked` before one for chunked. */
 const chunkedCoding = /^ *chunked *$/i;
@@ -64,7 +59,7 @@ export function readPlainFields(text: string, version: Version): PlainFields | n
       case 'content-length':
         if (length !== null) return null;
         length = value();
-        if (!contentLength.test(length)) return null;
+        if (!lengthForm.test(length)) return null;
         break;
       case 'connection':
         if (connection !== null) return null;

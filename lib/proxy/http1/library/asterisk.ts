@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import { CodedError } from '../../../errors/coded-error.ts';
 import { guarded } from '../../guard.ts';
-import { without } from '../../http/headers.ts';
+import { headerValue, without } from '../../http/headers.ts';
 import { otherSideClosed } from './undici-pool.ts';
 
 /**
@@ -16,8 +16,8 @@ export function asteriskSender(agent: http.Agent): Pick<Dispatcher, 'dispatch'> 
       // No trailers go on to an HTTP/1 app, and Node refuses to announce some where there are no chunks.
       const fields = [...without(headers as string[], 'trailer')];
       const content = body instanceof Readable ? body : null;
-      const hasLength = fields.some((name, i) => i % 2 === 0 && name.toLowerCase() === 'content-length');
-      if (content !== null && !hasLength) fields.push('Transfer-Encoding', 'chunked');
+      if (content !== null && headerValue(fields, 'content-length') === null)
+        fields.push('Transfer-Encoding', 'chunked');
       const request = http.request({ agent, method, path: '*', headers: fields, setHost: false });
       const ends = { destroy: () => void request.destroy() };
       let received: http.IncomingMessage | null = null;

@@ -7,6 +7,7 @@ import type { Target } from '../../../request-target.ts';
 import type { ConnectionFacts } from '../../connection-facts.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
+import { fieldLines } from '../../http/field-lines.ts';
 import { headerValue, headerValues, without } from '../../http/headers.ts';
 import { type Refusal, refusalHeaders } from '../../http/refuse.ts';
 import type { RequestPipeline } from '../../http/request-pipeline.ts';
@@ -221,11 +222,10 @@ export class Http1Exchange implements LibraryExchange {
   /** Answers a switch of protocols; the socket belongs to the tunnel from now on. */
   switched(status: number, protocol: string | null, headers: HeaderList): void {
     const list = protocol === null ? headers : [...headers, 'Connection', 'Upgrade', 'Upgrade', protocol];
-    let head = `HTTP/1.1 ${status} ${protocol === null ? 'Connection Established' : 'Switching Protocols'}\r\n`;
-    for (let i = 0; i + 1 < list.length; i += 2) head += `${list[i]}: ${list[i + 1]}\r\n`;
+    const line = `HTTP/1.1 ${status} ${protocol === null ? 'Connection Established' : 'Switching Protocols'}\r\n`;
     const socket = this.#socket;
     this.switchedElsewhere(status, headers);
-    socket.write(`${head}\r\n`, 'latin1');
+    socket.write(`${line}${fieldLines(list)}\r\n`, 'latin1');
   }
 
   /** The response is written by someone else; only record it. */

@@ -4,6 +4,7 @@ import { hostPort } from '../../../ip.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import { ByEndpoint, type Endpoint } from '../../upstream/endpoint.ts';
 import type { Done, Upstreams } from '../../upstream/upstreams.ts';
+import { maxIdleMs, maxResponseHead } from '../limits.ts';
 import { withEarlyAnswers } from './early-answers.ts';
 import { withoutContinue } from './unasked-continue.ts';
 import { LibraryPool, type Sender } from './undici-pool.ts';
@@ -21,9 +22,6 @@ class OneOffAgent extends http.Agent {
     this.#connect((error, socket) => callback?.(error, socket));
   }
 }
-
-/** Idle keep-alive sockets towards the app live this long (Linkerd's figure), below the 5 s after which many apps close. */
-const idleSocketMs = 3000;
 
 /** The ways to the app that undici and node:http take. All of them connect as everything else does. */
 export class LibraryUpstreams {
@@ -50,12 +48,12 @@ export class LibraryUpstreams {
           // The pool's own limits would turn a burst into a queue; requests in flight are capped before they get here.
           connections: null,
           pipelining: 1,
-          keepAliveTimeout: idleSocketMs,
-          keepAliveMaxTimeout: idleSocketMs,
+          keepAliveTimeout: maxIdleMs,
+          keepAliveMaxTimeout: maxIdleMs,
           // Apps may take as long as they like; the client decides how long it waits (Linkerd has no timeout either).
           headersTimeout: 0,
           bodyTimeout: 0,
-          maxHeaderSize: 256 * 1024,
+          maxHeaderSize: maxResponseHead,
           connect: (_options, callback) => {
             this.#upstreams.connect(asking.admitted, endpoint, 'the library lane', (error, socket) => {
               if (error !== null) callback(error, null);
