@@ -9,7 +9,7 @@ export class CodedError extends Error {
   }
 }
 
-/** The system or library code of an error, through one level of `cause`; empty where there is none. */
+/** The system or library code of an error, or else of its `cause`, and so on; empty where there is none. */
 export function systemErrorCode(error: unknown): string {
   if (typeof error !== 'object' || error === null) return '';
   const { code, cause } = error as { code?: unknown; cause?: unknown };
@@ -19,4 +19,10 @@ export function systemErrorCode(error: unknown): string {
     if (inner !== '') return inner;
   }
   return typeof code === 'string' ? code : '';
+}
+
+/** The process (EMFILE), or the machine (ENFILE), has no file descriptor left. */
+export function isWantOfDescriptors(error: unknown): boolean {
+  const code = systemErrorCode(error);
+  return code === 'EMFILE' || code === 'ENFILE';
 }

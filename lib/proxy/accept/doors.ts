@@ -1,5 +1,5 @@
 import { type AddressInfo, Socket } from 'node:net';
-import { CodedError } from '../../errors/coded-error.ts';
+import { CodedError, isWantOfDescriptors } from '../../errors/coded-error.ts';
 import type { CodedLog } from '../../errors/complaint.ts';
 import { beginMoment, endMoment } from '../../moment.ts';
 import { type ConnectionServices, serveConnection } from '../connection.ts';
@@ -7,7 +7,6 @@ import { turn } from '../fairness/turn.ts';
 import { internalFault } from '../guard.ts';
 import { Incoming } from '../incoming.ts';
 import { peerOf } from '../socket-calls.ts';
-import { isWantOfDescriptors } from '../upstream/upstreams.ts';
 import type { Arrive } from './arrivals.ts';
 import type { Descriptors } from './descriptors.ts';
 import { type ListenAt, type Listener, listen } from './listener.ts';
@@ -157,6 +156,6 @@ function whyNot(error: unknown): string {
     return 'no interface of this machine has that address; name one that it has, or 0.0.0.0';
   if (code === 'EAFNOSUPPORT') return 'this machine has no IPv6; name an IPv4 address, such as 0.0.0.0';
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return 'the name leads to no address; write an address';
-  if (code === 'EMFILE' || code === 'ENFILE') return 'no file descriptor is left; raise the limit (ulimit -n)';
+  if (isWantOfDescriptors(error)) return 'no file descriptor is left; raise the limit (ulimit -n)';
   return message;
 }

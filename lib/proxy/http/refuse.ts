@@ -1,5 +1,5 @@
 import { clientId } from '../../client.ts';
-import { systemErrorCode } from '../../errors/coded-error.ts';
+import { isWantOfDescriptors, systemErrorCode } from '../../errors/coded-error.ts';
 import type { RequestErrorCode } from '../../errors/error-codes.ts';
 import { hostPort } from '../../ip.ts';
 import type { RequestDecision } from '../../policy/decision.ts';
@@ -111,7 +111,7 @@ export type MessageFault = keyof typeof messageRefusals;
 
 /** Our code for what the system and the libraries say in words of their own; any other code is returned as it is. */
 function ours(code: string, error: unknown): string {
-  if (code === 'EMFILE' || code === 'ENFILE') return 'ERR_SALLYPORT_DESCRIPTORS' satisfies RequestErrorCode;
+  if (isWantOfDescriptors(error)) return 'ERR_SALLYPORT_DESCRIPTORS' satisfies RequestErrorCode;
   // Of the parsers of Node's client and of undici, whose errors may have no code.
   const isUnread = code.startsWith('HPE_') || (error instanceof Error && error.name === 'HTTPParserError');
   if (isUnread || code === 'UND_ERR_HEADERS_OVERFLOW') {

@@ -1,5 +1,5 @@
 import net from 'node:net';
-import { CodedError, systemErrorCode } from '../../errors/coded-error.ts';
+import { CodedError, isWantOfDescriptors } from '../../errors/coded-error.ts';
 import { hostPort, isLocalhost, leadsToLoopback } from '../../ip.ts';
 import { now } from '../../moment.ts';
 import { Deadlines, type Expirable } from '../fairness/deadlines.ts';
@@ -52,12 +52,6 @@ const eitherLoopback: net.LookupFunction = (_host, _options, found) =>
     { address: '::1', family: 6 },
     { address: '127.0.0.1', family: 4 },
   ]);
-
-/** The process, or the machine, has no file descriptor left. */
-export function isWantOfDescriptors(error: unknown): boolean {
-  const code = systemErrorCode(error);
-  return code === 'EMFILE' || code === 'ENFILE';
-}
 
 export type Done = (error: Error | null, socket: net.Socket) => void;
 
