@@ -1,7 +1,7 @@
 import http from 'node:http';
 import type { Duplex } from 'node:stream';
-import { scanRequestHeaders } from '../../../request-fields.ts';
-import { readTarget } from '../../../request-target.ts';
+import { type ScannedHead, scanRequestHeaders } from '../../../request-fields.ts';
+import { readTarget, type Target } from '../../../request-target.ts';
 import { putBack } from '../../detect/peek.ts';
 import { behindReads } from '../../fairness/behind-reads.ts';
 import { Deadlines, type Expirable } from '../../fairness/deadlines.ts';
@@ -228,16 +228,24 @@ export class LibraryLane implements Http1Engine {
   ): Http1Exchange | null {
     const head = scanRequestHeaders(request.rawHeaders);
     const target = readTarget(request.method as string, request.url as string);
-    const fault =
-      faultOf(request, head, this.#options.pipeline.limits.maxHeaderFields) ??
-      (target === null ? 'invalid request target' : null);
-    if (fault !== null || target === null) {
-      this.#options.onBadRequest(connection, fault as string);
+    if (!this.#isSound(connection, request, head, target)) {
       response.writeHead(400, ['content-length', '0', 'connection', 'close']);
       response.end();
       return null;
     }
     return new Http1Exchange(connection.facts, this.#options.pipeline, request, response, target, head, 'message');
+  }
+
+  /** Whether a request may be decided, be it a message or a switch; one that may not is counted. */
+  #isSound(
+    connection: HttpConnection,
+    request: http.IncomingMessage,
+    head: ScannedHead,
+    target: Target | null,
+  ): target is Target {
+    const fault = faultOf(request, head, target, this.#options.pipeline.limits.maxHeaderFields);
+    if (fault !== null) this.#options.onBadRequest(connection, fault);
+    return fault === null;
   }
 
   #tunnel(request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
@@ -261,11 +269,7 @@ export class LibraryLane implements Http1Engine {
     const scanned = scanRequestHeaders(request.rawHeaders);
     const isConnect = request.method === 'CONNECT';
     const target = isConnect ? connectTarget(request) : readTarget(request.method as string, request.url as string);
-    const fault =
-      faultOf(request, scanned, this.#options.pipeline.limits.maxHeaderFields) ??
-      (target === null ? 'invalid request target' : null);
-    if (fault !== null || target === null) {
-      this.#options.onBadRequest(connection, fault as string);
+    if (!this.#isSound(connection, request, scanned, target)) {
       endWithStatus(served.socket, '400 Bad Request');
       return;
     }

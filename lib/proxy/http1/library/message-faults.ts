@@ -21,8 +21,17 @@ export function isVersionless(bytes: Buffer): boolean {
   return /^[\r\n]*[!-~]+ +[^\s]+ *\r?\n/.test(bytes.toString('latin1', 0, 1024));
 }
 
-/** Faults that Node's parser lets pass; null for a sound message. */
-export function faultOf(request: http.IncomingMessage, head: ScannedHead, maxFields: number): string | null {
+/**
+ * Faults that Node's parser lets pass; null for a sound message.
+ *
+ * @param target null where it cannot be read.
+ */
+export function faultOf(
+  request: http.IncomingMessage,
+  head: ScannedHead,
+  target: Target | null,
+  maxFields: number,
+): string | null {
   if (head.fault !== null) return head.fault;
   // The parser accepts any digit here; only these two have this syntax (RFC 9112 2.3).
   if (request.httpVersion !== '1.1' && request.httpVersion !== '1.0') return 'unsupported HTTP version';
@@ -30,7 +39,7 @@ export function faultOf(request: http.IncomingMessage, head: ScannedHead, maxFie
   // RFC 9112 3.2: required since HTTP/1.1.
   if (head.host === null && request.httpVersion === '1.1') return 'no Host';
   if (head.host !== null && !isHost(head.host)) return 'invalid Host';
-  return null;
+  return target === null ? 'invalid request target' : null;
 }
 
 /** CONNECT needs authority-form and HTTP/1.1 (Linkerd refuses the rest alike). */
