@@ -936,7 +936,6 @@ const forTests: ReadonlyMap<string, readonly string[]> = new Map([
   ['lib/ops/admin-app.ts', ['acceptsGzip']],
   ['lib/policy/pod.ts', ['probePath']],
   ['lib/proxy/http1/library/exchange.ts', ['isWritableLink']],
-  ['lib/proxy/http1/library/upgrade.ts', ['tie']],
   ['lib/redirect/rules.ts', ['sameRules']],
   ['lib/telemetry/log.ts', ['parseLevel']],
   // Bounds that tests go up to and beyond.

@@ -10,6 +10,7 @@ import { cutMeansReset, resetOrDestroy } from '../resets.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Upstreams } from '../upstream/upstreams.ts';
 import { DataReader, LentReads } from './lent-reads.ts';
+import { leave } from './tunnel-ends.ts';
 
 const nothing = Buffer.alloc(0);
 
@@ -159,37 +160,4 @@ export function forwardTcp(
   const pending = upstreams.connect(permit, endpoint, beginning.asker, connected, reads);
 
   return forwarding;
-}
-
-/** For sockets that are connected already: two pipes; each passes its own end on. Both streams must allow half-open. */
-export function splice(a: Duplex, b: Duplex): void {
-  a.pipe(b);
-  b.pipe(a);
-}
-
-/** Its peer has said all, and has been given all. */
-function hasEndedBothWays(stream: Duplex): boolean {
-  return stream.readableEnded && stream.writableFinished;
-}
-
-/** Milliseconds in which an app may take the last words of a client that is gone. */
-const lastWordsMs = 10_000;
-
-/** Ends an app's side: what is on its way to it may arrive, if the app takes it in time. Nobody hears it any more. */
-export function letGo(app: Duplex): void {
-  if (app.destroyed) return;
-  if (app.writableFinished) {
-    app.destroy();
-    return;
-  }
-  const timer = setTimeout(() => resetOrDestroy(app), lastWordsMs);
-  app.once('close', () => clearTimeout(timer));
-  app.once('finish', () => app.destroy());
-  app.end();
-}
-
-/** Ends an app's side whose client is closed; one that is gone without an end, or before it had all, is told on. */
-export function leave(app: Duplex, client: Duplex): void {
-  if (hasEndedBothWays(client)) letGo(app);
-  else resetOrDestroy(app);
 }

@@ -3,9 +3,8 @@ import { bulkRead, turn } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
 import type { HttpConnection, Occupant } from '../../http/request-pipeline.ts';
 import { lendReads, mayLendReads } from '../../node-streams.ts';
-import { cutMeansReset, resetOrDestroy } from '../../resets.ts';
-import { leave } from '../../tcp/forward.ts';
 import { DataReader, LentReads } from '../../tcp/lent-reads.ts';
+import { tieEnds } from '../../tcp/tunnel-ends.ts';
 import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import { halfOpenMs } from '../limits.ts';
 
@@ -30,12 +29,8 @@ export class Tunnel implements AppTunnel, Occupant {
     this.#client = client;
     this.#app = app;
     this.#reader = new DataReader(client, app);
-    cutMeansReset(client, app);
-    app.on('error', () => resetOrDestroy(client));
-    client.on('error', () => resetOrDestroy(app));
+    tieEnds(client, app);
     app.once('end', () => client.end());
-    app.once('close', () => (app.readableEnded ? client.end() : resetOrDestroy(client)));
-    client.once('close', () => leave(app, client));
     app.on('drain', this.#drained);
     this.#lendDownloads();
     client.on('data', guarded(entry, this, this.#receive));

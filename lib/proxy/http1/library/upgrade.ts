@@ -14,8 +14,8 @@ import type { HttpConnection, RequestPipeline } from '../../http/request-pipelin
 import { endAfterLastBytes } from '../../last-bytes.ts';
 import type { RequestScope } from '../../recorder.ts';
 import { cutMeansReset, resetOrDestroy } from '../../resets.ts';
-import { leave, letGo, splice } from '../../tcp/forward.ts';
 import { pipeGuarded } from '../../tcp/guarded-opening.ts';
+import { letGo, tie, tieEnds } from '../../tcp/tunnel-ends.ts';
 import type { Endpoint } from '../../upstream/endpoint.ts';
 import type { Http1Exchange } from './exchange.ts';
 import { forwardHttp1 } from './forward.ts';
@@ -268,18 +268,4 @@ class WebSocketTunnel {
 function asUpgrade(dispatcher: Pick<Dispatcher, 'dispatch'>, protocol: string | null): Pick<Dispatcher, 'dispatch'> {
   if (protocol === null) return dispatcher;
   return { dispatch: (options, handler) => dispatcher.dispatch({ ...options, upgrade: protocol }, handler) };
-}
-
-/** Joins two sockets for good: each end and each reset passes on. */
-export function tie(client: Duplex, app: Duplex): void {
-  tieEnds(client, app);
-  splice(client, app);
-}
-
-function tieEnds(client: Duplex, app: Duplex): void {
-  cutMeansReset(client, app);
-  app.on('error', () => resetOrDestroy(client));
-  client.on('error', () => resetOrDestroy(app));
-  app.once('close', () => (app.readableEnded ? client.end() : resetOrDestroy(client)));
-  client.once('close', () => leave(app, client));
 }

@@ -3,8 +3,8 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import type { ConnectionPermit } from '../../../../lib/policy/decision.ts';
 import { Tunnel } from '../../../../lib/proxy/http1/fast/tunnel.ts';
-import { tie } from '../../../../lib/proxy/http1/library/upgrade.ts';
 import { forwardTcp } from '../../../../lib/proxy/tcp/forward.ts';
+import { tie } from '../../../../lib/proxy/tcp/tunnel-ends.ts';
 import { Upstreams } from '../../../../lib/proxy/upstream/upstreams.ts';
 import { until } from '../../../support/until.ts';
 
