@@ -154,10 +154,13 @@ const everywhere = ['help', 'version'] as const;
 
 function unknownFlag(typed: string, name: CommandName): UsageError {
   const bare = typed.replace(/^-+/, '').replace(/=.*$/s, '');
-  const own = Object.keys(commandTable[name].flags);
+  const row: CommandRow = commandTable[name];
+  const own = Object.keys(row.flags);
   const nearest = nearestName(bare, [...own, ...everywhere]);
   if (nearest !== undefined)
     return new UsageError('unknown-flag', `unknown flag ${typed}`, `did you mean --${nearest}?`);
+  const instead = row.insteadOfFlag(bare);
+  if (instead !== '') return new UsageError('unknown-flag', `unknown flag ${typed}`, instead);
   const others = Object.entries(commandTable).filter(([, row]) => Object.hasOwn(row.flags, bare));
   const owners = others.map(([other]) => `sallyport ${other}`).join(', ');
   const none = own.length === 0 ? `${name} takes no flags` : '';

@@ -3,7 +3,7 @@ import { readConfig } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { type ConfigFault, faultText } from '../lib/config/variables.ts';
 import type { Complaint } from '../lib/errors/complaint.ts';
-import { withRemedy } from '../lib/errors/problems.ts';
+import { hintOf, withRemedy } from '../lib/errors/problems.ts';
 import { unusedAllowed } from '../lib/policy/documents/allowed-in-vain.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
@@ -83,7 +83,11 @@ export type PrintedProblem = Complaint & Pick<Problem, 'severity' | 'file' | 'li
 /** As compilers print it, so that editors can jump there; coloured only where a person reads it on a terminal. */
 export function problemText(problem: PrintedProblem, stream: NodeJS.WriteStream): string {
   const { severity, code, line, column, resource } = problem;
-  const [file, message, hint] = [problem.file, problem.message, problem.hint].map(oneLine) as [string, string, string];
+  const [file, message, hint] = [problem.file, problem.message, hintOf(problem)].map(oneLine) as [
+    string,
+    string,
+    string,
+  ];
   const paint = (format: Parameters<typeof styleText>[0], text: string): string => styleText(format, text, { stream });
   const about = resource === null ? '' : `${oneLine(`${resource.kind} ${resource.namespace}/${resource.name}`)}: `;
   const head = `${paint('bold', `${file}:${line}:${column}`)}: ${paint(severity === 'error' ? 'red' : 'yellow', severity)}`;

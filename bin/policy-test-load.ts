@@ -3,6 +3,7 @@ import { readWorkload } from '../lib/config/config.ts';
 import { fileFault } from '../lib/config/file-fault.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import type { Flags } from '../lib/config/variables.ts';
+import { hintOf } from '../lib/errors/problems.ts';
 import { compileNow } from '../lib/policy/compile/compile.ts';
 import type { PolicyIndex } from '../lib/policy/decide/policy-index.ts';
 import type { SourceDocument } from '../lib/policy/documents/read.ts';
@@ -13,6 +14,7 @@ import { podFields } from '../lib/policy-test/format.ts';
 import { type CaseQuestion, questionCount, questionsOf } from '../lib/policy-test/questions.ts';
 import type { FieldFault, TestPath } from '../lib/policy-test/shape.ts';
 import { mostQuestions, type PolicySuite, readSuite, type SuiteCase } from '../lib/policy-test/suite.ts';
+import type { Problem } from '../lib/problem.ts';
 import { readRegularFile } from '../lib/regular-file.ts';
 import type { PolicyLoad } from '../lib/reload/load.ts';
 import { readYaml } from '../lib/yaml.ts';
@@ -97,7 +99,7 @@ export class SuiteLoader {
     const load = this.#loads.get(policyKey) ?? (await this.#loadPolicy(paths, workload.namespace));
     this.#loads.set(policyKey, load);
     const { index, problems } = compileNow(load.documents, workload);
-    for (const problem of [...load.problems, ...problems]) this.#print(problem);
+    for (const problem of [...load.problems, ...problems]) this.#print(inFields(problem, suite.source));
     // A running proxy would not take it: what is answered then is no answer of any policy that anybody wants.
     if (load.broken || load.problems.some(({ severity }) => severity === 'error')) this.#broken = true;
     const size = this.#check(suite, workload);
@@ -169,6 +171,22 @@ export class SuiteLoader {
     this.#told.add(text);
     this.#io.stderr.write(`${text}\n`);
   }
+}
+
+const fieldOf = new Map<string, string>(Object.entries(podFields).map(([name, [variable]]) => [variable, name]));
+
+/** No test reads a variable: what a problem or its remedy calls so is a field of the test's pod. */
+function inFields(problem: Problem, source: SourceDocument): PrintedProblem {
+  const variables = /\b(SALLYPORT_[A-Z_]+)(?:=([\w.-]+)(?:=([\w.-]+))?)?/g;
+  const hint = hintOf(problem).replaceAll(variables, (whole, variable: string, value?: string, inner?: string) => {
+    const name = fieldOf.get(variable);
+    if (name === undefined) return whole;
+    const given = inner === undefined ? value : `{ ${value}: ${inner} }`;
+    return given === undefined ? `pod.${name}` : `pod.${name}: ${given}`;
+  });
+  const name = fieldOf.get(problem.file);
+  const place = name === undefined ? {} : { file: source.file, ...source.position(['pod', name]) };
+  return { ...problem, ...place, hint };
 }
 
 /** A path of a test file is one from that file's folder. */

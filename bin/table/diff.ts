@@ -11,6 +11,7 @@ export const diffCommand = command({
     'OLD and NEW are files or folders of policy documents; - is standard input.',
   ],
   words: { kind: 'paths' },
+  insteadOfFlag: (flag) => (flag === 'policy' ? 'write the paths alone: sallyport diff OLD NEW' : ''),
   headings: { 'fail-on': 'As a gate:', namespace: podHeading, json: 'Output:' },
   flags: {
     'fail-on': once(

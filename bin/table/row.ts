@@ -40,6 +40,8 @@ export interface CommandRow {
   readonly about: readonly string[];
   readonly notes: readonly string[];
   readonly words: Words;
+  /** What to write in place of a flag that it does not take, where that is known; else empty. */
+  insteadOfFlag(flag: string): string;
   readonly flags: Readonly<Record<string, FlagRow>>;
   /** Headings, each before the flag that it names; flags above the first have none. */
   readonly headings: Readonly<Record<string, string>>;
@@ -51,14 +53,14 @@ export interface CommandRow {
 }
 
 type Given = Pick<CommandRow, 'does' | 'usage' | 'about' | 'words' | 'exits'> &
-  Partial<Pick<CommandRow, 'brief' | 'notes' | 'headings' | 'serves' | 'page'>>;
+  Partial<Pick<CommandRow, 'brief' | 'notes' | 'insteadOfFlag' | 'headings' | 'serves' | 'page'>>;
 
 /** A row with what most rows leave out. */
 export function command<Flags extends Readonly<Record<string, FlagRow>>>(
   row: Given & { readonly flags: Flags },
 ): CommandRow & { readonly flags: Flags } {
   const [brief = ''] = row.usage;
-  return { brief, notes: [], headings: {}, serves: false, page: null, ...row };
+  return { brief, notes: [], insteadOfFlag: () => '', headings: {}, serves: false, page: null, ...row };
 }
 
 /** Nothing but flags is taken. */

@@ -22,6 +22,8 @@ export const commandTable = {
       kind: 'none',
       instead: (word) => `its configuration is the environment: write SALLYPORT_POLICY=${word} sallyport run`,
     },
+    insteadOfFlag: (flag) =>
+      `its configuration is the environment${flag === 'policy' ? ': write SALLYPORT_POLICY=PATH sallyport run' : ''}`,
     flags: {},
     exits: 'run',
     serves: true,
@@ -48,6 +50,7 @@ export const commandTable = {
       'PATH is a file, or a folder of *.yaml, *.yml and *.json; - is standard input; SALLYPORT_POLICY where none is given.',
     ],
     words: { kind: 'paths' },
+    insteadOfFlag: (flag) => (flag === 'policy' ? 'write the path alone: sallyport check PATH' : ''),
     flags: { json: toggle('one object: { "ok": …, "problems": [ … ] }, and "allowed" where there are such') },
     notes: [
       "The pod's facts (SALLYPORT_POD_*, SALLYPORT_PROBES, …) are used where the environment has them. Where it does not say which labels or named ports the pod has, the documents are checked for every pod that their Servers and NetworkPolicies select.",

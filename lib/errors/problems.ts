@@ -30,7 +30,13 @@ export type Coded =
   | { readonly severity: 'error'; readonly code: CodeOf<'error'> }
   | { readonly severity: 'warning'; readonly code: CodeOf<'warning'> };
 
+/** What it came with, or else the catalogue's remedy; of a code of another catalogue none. */
+export function hintOf({ code, hint }: { readonly code: string; readonly hint: string }): string {
+  if (hint !== '' || !Object.hasOwn(problemCatalogue, code)) return hint;
+  return problemCatalogue[code as ProblemCode].remedy;
+}
+
 /** With the catalogue's remedy, where the problem came with no better one. */
 export function withRemedy<P extends { readonly code: ProblemCode; readonly hint: string }>(problem: P): P {
-  return problem.hint === '' ? { ...problem, hint: problemCatalogue[problem.code].remedy } : problem;
+  return { ...problem, hint: hintOf(problem) };
 }

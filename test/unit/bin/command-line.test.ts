@@ -21,9 +21,25 @@ t.test('what is wrong, with its remedy', async (t) => {
     ],
     [
       ['run', '--policy', file],
-      'sallyport run: unknown flag --policy (--policy is a flag of sallyport explain, sallyport who, sallyport can, sallyport replay, sallyport test)',
+      'sallyport run: unknown flag --policy (its configuration is the environment: write SALLYPORT_POLICY=PATH sallyport run)',
     ],
-    [['run', '--polcy', file], 'sallyport run: unknown flag --polcy (run takes no flags)'],
+    [
+      ['run', '--pod-label', 'app=web'],
+      'sallyport run: unknown flag --pod-label (its configuration is the environment)',
+    ],
+    [
+      ['check', '--policy', file],
+      'sallyport check: unknown flag --policy (write the path alone: sallyport check PATH)',
+    ],
+    [
+      ['diff', '--policy', file, file],
+      'sallyport diff: unknown flag --policy (write the paths alone: sallyport diff OLD NEW)',
+    ],
+    [
+      ['suggest', '--policy', file],
+      'sallyport suggest: unknown flag --policy (--policy is a flag of sallyport explain, sallyport who, sallyport can, sallyport replay, sallyport test)',
+    ],
+    [['run', '--polcy', file], 'sallyport run: unknown flag --polcy (its configuration is the environment)'],
     [['run', '--hlep'], 'sallyport run: unknown flag --hlep (did you mean --help?)'],
     [
       ['demo', 'x'],

@@ -315,6 +315,29 @@ t.test('a broken file is refused whole, before anything is asked', async (t) => 
   t.match(await test(['loop']), { code: 64, stderr: /\[test-unreadable\]/ });
 });
 
+t.test('a remedy names fields of the test, not variables, which no test reads', async (t) => {
+  const cases = 'policy: policy\ncases: [{ port: 8080, client: 10.1.2.3, expect: refused }]\n';
+  const pod = 'namespace: shop, labels: { app: web }';
+  const rows: readonly (readonly [pod: string, said: RegExp])[] = [
+    ['labels: { app: web }', /\[other-namespace\]\n {4}hint: Set pod\.namespace: shop if the pod is there/],
+    [pod, /hint: Give the port its name, pod\.ports: \{ http: NUMBER \}, or/],
+    [
+      `${pod}, ports: { http: 8080 }, probes: ['8080/healthz']`,
+      /\[probe-refused\]\n {4}hint: .* or set pod\.probesWithRoutes: true\./,
+    ],
+    [
+      `${pod}, ports: { http: 8080 }, opaquePorts: [5432], probes: ['grpc:5432']`,
+      /^x\.yaml:1:\d+: warning: probe grpc:5432 is refused: .*\n {4}hint: Attach a route/m,
+    ],
+  ];
+  for (const [fields, said] of rows) {
+    const { test } = stage(t, { 'x.yaml': `pod: { ${fields} }\n${cases}` });
+    const { stderr } = await test(['x.yaml']);
+    t.match(stderr, said, fields);
+    t.notMatch(stderr, 'SALLYPORT_', fields);
+  }
+});
+
 t.test('files as they come: BOM, CRLF, several documents', async (t) => {
   const rows: readonly (readonly [name: string, text: string, cases: number])[] = [
     ['BOM', `\ufeff${good}`, 7],
