@@ -180,7 +180,7 @@ function instructions({ folder, ports, curl, orders, origin }: Told): string {
   ${curl} -i ${orders} ${origin}/orders/1
 
   # the metrics, behind the policy of their own port
-  ${curl} -s http://127.0.0.1:${admin}/metrics | grep authz
+  ${curl} -s http://127.0.0.1:${admin}/metrics | grep ^inbound_http_authz
 
   # ready? (on a port that no policy governs)
   ${curl} -i http://127.0.0.1:${health}/ready

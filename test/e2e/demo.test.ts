@@ -82,7 +82,7 @@ const outcomes: readonly RegExp[] = [
   /^HTTP\/1\.1 200 OK[\s\S]*The app got GET \/public\/hello from nobody in particular/,
   /^HTTP\/1\.1 403 Forbidden/,
   /^HTTP\/1\.1 200 OK[\s\S]*The app got GET \/orders\/1 from orders\.demo\.serviceaccount/,
-  /inbound_http_authz_allow_total\{.*authz_name="anyone"[\s\S]*inbound_http_authz_deny_total/,
+  /^(?=[\s\S]*authz_name="anyone")(?:inbound_http_authz_allow_total\{.*\} \d+\n){3}inbound_http_authz_deny_total\{.*\} \d+\n$/,
   /^HTTP\/1\.1 200 OK/,
 ];
 
