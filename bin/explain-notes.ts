@@ -51,6 +51,9 @@ export function notedIdentity(given: string, trust: Trust): Noted<string | null>
 function nameHint(given: string): string {
   if (/^[a-z]+:\/\//i.test(given)) return 'write spiffe://trust-domain/path, the trust domain in lower case';
   if (given.includes('*')) return 'a wildcard stands in policies, not in certificates of clients';
+  if (/^[\w.-]+\/[\w-]+$|^system:serviceaccount:/.test(given)) {
+    return 'of a ServiceAccount write --service-account NS/NAME, in JSON and in tests serviceAccount';
+  }
   return parseIp(given) === undefined ? 'write a DNS name, or a SPIFFE ID' : 'an address is no identity; see --client';
 }
 

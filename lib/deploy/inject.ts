@@ -63,7 +63,7 @@ interface Found {
  */
 export function inject(sources: readonly ManifestText[], settings: InjectSettings): InjectResult {
   const stripped = uninject(sources, settings.namespace);
-  if (hasErrors(stripped.problems)) return stripped;
+  if (hasErrors(stripped.problems)) return { ...stripped, workloads: [] };
   const problems: Problem[] = [...stripped.problems];
   const workloads: WorkloadReport[] = [];
   const stated = namespaceFacts(sources.flatMap(({ file, text }) => readYaml(text, file).documents));
@@ -118,7 +118,10 @@ export function uninject(sources: readonly ManifestText[], namespace: string): I
         const hint = 'Take out by hand what an injection has added, with this annotation.';
         problems.push(problemOf(pod, { severity: 'error', code: 'record', path, message, hint }));
       }
-      if (record === null) continue;
+      if (record === null) {
+        if (fault === null) workloads.push(reportOf(pod, 'unchanged', ''));
+        continue;
+      }
       changes.set(pod.document, [...(changes.get(pod.document) ?? []), ...removals(pod.template, record)]);
       workloads.push(reportOf(pod, 'uninjected', ''));
     }

@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
 import { CodedError } from '../../errors/coded-error.ts';
 import type { IpAddress } from '../../ip.ts';
@@ -79,7 +80,7 @@ export function serveApplication(
     scope.requestEnded();
     scope.responseHead(response.status);
     const hasBody = body.length > 0 && exchange.method !== 'HEAD';
-    exchange.respond(response.status, '', headers, hasBody);
+    exchange.respond(response.status, STATUS_CODES[response.status] ?? '', headers, hasBody);
     if (hasBody) {
       scope.responseFrame(body.length);
       exchange.write(body);

@@ -139,6 +139,10 @@ t.test('what is decided, and what is said of the question', async (t) => {
     text.stdout,
     /\n {2}note {5}no certificate gives .* \(write a DNS name, or a SPIFFE ID\) \[no-identity-name\]\n/,
   );
+  for (const account of ['shop/checkout', 'system:serviceaccount:shop:checkout']) {
+    const { stdout } = await runSallyport(t, [...base.filter((arg) => arg !== '--json'), ...as(account)]);
+    t.match(stdout, '(of a ServiceAccount write --service-account NS/NAME, in JSON and in tests serviceAccount)');
+  }
 });
 
 t.test('a ServiceAccount in place of its identity', async (t) => {

@@ -41,6 +41,13 @@ t.test('files', async (t) => {
 
   const nothing = await runSallyport(t, ['inject', other]);
   t.match(nothing, { code: 0, stdout: service, stderr: /no workload was found/ });
+
+  const free = await runSallyport(t, ['inject', '--uninject', file]);
+  t.match(
+    free,
+    { code: 0, stdout: web, stderr: /^\S+:1: Deployment shop\/web: unchanged\n$/ },
+    'there was nothing in it',
+  );
 });
 
 t.test('a pipe, there and back', async (t) => {

@@ -99,3 +99,13 @@ t.test('a response that cannot be written is a fault of ours, and ends its conne
   t.same(faults, [['TypeError', 'connection']]);
   await until('it to be counted out', () => lane.counts.started === 1 && lane.counts.ended === 1);
 });
+
+t.test('HTTP/1: the status of an application that answers has its phrase', async (t) => {
+  const application = { handle: async () => ({ status: 503, headers: [], body: 'draining\n' }) };
+  const lane = await startLane(t, { engine: 'fast', app: 1, application });
+  const client = await RawClient.open({ port: lane.port });
+  t.teardown(() => client.destroy());
+  client.send(latin1('GET /ready HTTP/1.1\r\nHost: a\r\n\r\n'));
+  await until('a response', () => client.received.includes('draining') || client.ended);
+  t.match(client.received.toString('latin1'), /^HTTP\/1\.1 503 Service Unavailable\r\n/);
+});
