@@ -3,8 +3,8 @@ import type { Authorization, GrantList } from './decide/client-match.ts';
 import type { CompiledPort, PolicyIndex } from './decide/policy-index.ts';
 
 /*
- * What one policy lets in that another did not, for a person who reads the log. It compares texts of grants, not clients:
- * where it cannot tell that something is as narrow as before it is named, and a long list is cut.
+ * What one policy lets in that another did not, for a person who reads the log. It compares grants whole, not clients:
+ * where it cannot tell that something is as narrow as before it is named. Only what is shown of long lists is cut.
  */
 
 const mostLines = 20;
@@ -78,8 +78,20 @@ function all(grants: GrantList): readonly Authorization[] {
   return grants.tail === null ? grants.entries : [...grants.entries, ...all(grants.tail)];
 }
 
-function scope({ networks, tls }: Authorization): string {
-  return JSON.stringify([networks?.text ?? null, tls.kind, tls.kind === 'identities' ? tls.identities.text : '']);
+const scopes = new WeakMap<Authorization, string>();
+
+/** Equal for grants to the same clients. */
+function scope(grant: Authorization): string {
+  let text = scopes.get(grant);
+  if (text === undefined) {
+    const { networks, tls, probe } = grant;
+    const addresses =
+      networks === null ? null : ([4, 6] as const).map((family) => networks.intervals(family).join(' '));
+    const names = tls.kind === 'identities' ? [tls.identities.exact, tls.identities.suffixes] : [];
+    text = JSON.stringify([addresses, tls.kind, ...names.map((all) => [...all].sort()), probe]);
+    scopes.set(grant, text);
+  }
+  return text;
 }
 
 function grantText(grant: Authorization): string {
