@@ -28,7 +28,7 @@ export const iptablesCommand = command({
       'for IPv6, too; the proxy must listen there: SALLYPORT_INBOUND_LISTEN=[::]:4143. With --print, one text for both programs, iptables-restore and ip6tables-restore',
     ),
     'ipv4-only': toggle(
-      'leave IPv6 open; without this and without --ipv6, --apply refuses where an interface has IPv6',
+      'leave IPv6 open; without this and without --ipv6, --apply refuses where an interface has IPv6, and sets the rules for it where none has it yet',
     ),
     backend: once('nft|legacy', 'which iptables; without it, the one that has the rules already or that takes them'),
     json: toggle('what was done, or the rules, as one JSON object'),

@@ -138,7 +138,7 @@ export const commandFaults = {
     "Use Sallyport's own image, or install the package iptables whole.",
   ),
   'ipv6-open': fault(
-    'An interface has IPv6, which the rules do not guard; a warning with --ipv4-only.',
+    'An interface has IPv6, or may get it, and the rules do not guard it; a warning with --ipv4-only.',
     'Add --ipv6, with SALLYPORT_INBOUND_LISTEN=[::]:4143; or --ipv4-only, if that is meant.',
   ),
   'no-ipv6': fault('The kernel has no IPv6, so there are no rules for it; a note.', 'Nothing, or leave --ipv6 out.'),

@@ -19,7 +19,7 @@ export interface Applied {
 export interface ApplyOptions {
   /** Undefined: the one that holds our rules already, or the first that takes them. */
   readonly backend: BackendName | undefined;
-  /** Whether IPv6 is guarded too. `refuse`: it is not, and that is an error where an interface has it. */
+  /** Whether IPv6 is guarded too. `refuse`: nobody has said so, which is an error where an interface has it. */
   readonly ipv6: 'guard' | 'leave open' | 'refuse';
   readonly wanted: (family: Family) => OwnRules;
 }
@@ -53,18 +53,35 @@ export function applyRules(machine: Machine, options: ApplyOptions): Applied {
     }
     notes.push({ code: 'ipv6-open', message: fact, hint: '' });
   }
-  if (options.ipv6 === 'guard') {
-    // Not a failure: where the kernel has no IPv6 there is no IPv6 traffic to guard.
+  if (options.ipv6 !== 'leave open') {
+    // An interface may get IPv6 later: before the network is up none has it, and rules need no address.
     if (addresses !== null) families.push(6);
-    else notes.push({ code: 'no-ipv6', message: 'the kernel has no IPv6, so there are no rules for it', hint: '' });
+    // Not a failure: where the kernel has no IPv6 there is no IPv6 traffic to guard.
+    else if (options.ipv6 === 'guard')
+      notes.push({ code: 'no-ipv6', message: 'the kernel has no IPv6, so there are no rules for it', hint: '' });
   }
   const installed = findBackends(machine);
+  const first = tryEach(installed, families, options);
+  if (!(first instanceof RedirectError)) return { ...first, notes: [...notes, ...first.notes] };
+  // Whoever has no IPv6 and did not ask for it may lack what its rules take.
+  const second = options.ipv6 === 'refuse' && families.length > 1 ? tryEach(installed, [4], options) : first;
+  if (second instanceof RedirectError) throw second;
+  const message = `no interface has IPv6 yet, and one that gets it is open there: ${first.message}`;
+  return { ...second, notes: [...notes, { code: 'ipv6-open', message, hint: first.hint }, ...second.notes] };
+}
+
+/** The rules in force by the first programs that take them; why none does. */
+function tryEach(
+  installed: readonly Backend[],
+  families: readonly Family[],
+  options: Pick<ApplyOptions, 'backend' | 'wanted'>,
+): Applied | RedirectError {
   const refusals: RedirectError[] = [];
   for (const backend of candidates(installed, options.backend)) {
     try {
       const changed = transition(backend, families, options.wanted);
       const leftovers = installed.filter((other) => other !== backend).map((other) => removeFrom(other));
-      notes.push(...leftovers.flatMap(({ doubts }) => doubts));
+      const notes = leftovers.flatMap(({ doubts }) => doubts);
       return { backend: backend.name, changed: changed || leftovers.some((left) => left.changed), families, notes };
     } catch (error) {
       if (!(error instanceof RedirectError)) throw error;
@@ -73,7 +90,7 @@ export function applyRules(machine: Machine, options: ApplyOptions): Applied {
   }
   const [first, ...others] = refusals;
   if (first === undefined) throw new Error('no backend was tried');
-  throw new RedirectError(first.code, [first, ...others].map(({ message }) => message).join('; and '), first.hint);
+  return new RedirectError(first.code, [first, ...others].map(({ message }) => message).join('; and '), first.hint);
 }
 
 /** Beside loopback: each of them is a way in. */

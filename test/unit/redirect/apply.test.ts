@@ -93,8 +93,9 @@ t.test('without IPv6', async (t) => {
   const eth0 = 'fe800000000000000000000000000001 02 40 20 80     eth0\n';
   const rows: readonly (readonly [addresses: string | null, ipv6: 'leave open' | 'refuse', want: object | RegExp])[] = [
     [null, 'refuse', { families: [4], notes: [] }],
-    ['', 'refuse', { families: [4], notes: [] }],
-    [lo, 'refuse', { families: [4], notes: [] }],
+    ['', 'refuse', { families: [4, 6], notes: [] }],
+    [lo, 'refuse', { families: [4, 6], notes: [] }],
+    [lo, 'leave open', { families: [4], notes: [] }],
     [lo + eth0, 'refuse', /^eth0 can be reached over IPv6/],
     [eth0 + eth0 + eth0.replace('eth0', 'net1'), 'refuse', /^eth0, net1 can be reached over IPv6/],
     [
@@ -112,8 +113,29 @@ t.test('without IPv6', async (t) => {
     } else {
       t.match(apply(), want, `${ipv6}: ${addresses}`);
     }
-    t.notOk(machine.asked.includes('ip6tables-nft-restore'));
+    const guarded = !(want instanceof RegExp) && Object.values(want).flat().includes(6);
+    t.equal(machine.asked.includes('ip6tables-nft-restore'), guarded);
   }
+});
+
+t.test('IPv6 that nobody asked for may fail, and that is said', async (t) => {
+  const lo = '00000000000000000000000000000001 01 80 10 80       lo\n';
+  const files = { '/proc/self/net/if_inet6': lo };
+  const refuse = { 'ip6tables-nft-restore': 'Could not process rule', 'ip6tables-legacy-restore': 'is not installed' };
+  const machine = new FakeMachine({ files, refuse });
+  t.match(applyRules(machine, { ...choice, ipv6: 'refuse' }), {
+    backend: 'nft',
+    families: [4],
+    notes: [
+      { code: 'ipv6-open', message: /^no interface has IPv6 yet, and one that gets it is open there: ip6tables-nft/ },
+    ],
+  });
+  t.match(machine.table('iptables-nft').save(), /SALLYPORT_INBOUND/);
+  t.throws(
+    () => applyRules(new FakeMachine({ files, refuse }), choice),
+    { name: 'RedirectError' },
+    'asked for, it must not',
+  );
 });
 
 t.test('a kernel that does not tell', async (t) => {
@@ -151,9 +173,9 @@ t.test('rules of a family that is no longer guarded go', async (t) => {
   for (const backend of ['nft', 'legacy'] as const) {
     const machine = new FakeMachine();
     applyRules(machine, { ...choice, backend });
-    for (const ipv6 of ['leave open', 'refuse'] as const) {
-      const changed = ipv6 === 'leave open';
-      t.match(applyRules(machine, { ...choice, ipv6 }), { backend, changed, families: [4] }, `${backend}: ${ipv6}`);
+    for (const changed of [true, false]) {
+      const applied = applyRules(machine, { ...choice, ipv6: 'leave open' });
+      t.match(applied, { backend, changed, families: [4] }, backend);
       t.equal(machine.table(`ip6tables-${backend}`).save(), new FakeTable().save(), 'IPv6 has none');
       t.not(machine.table(`iptables-${backend}`).save(), new FakeTable().save(), 'IPv4 has its own');
     }
