@@ -152,7 +152,7 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
     this.#writing = 0;
     this.#relay.taken(bytes);
     this.#advance();
-    this.#relay.holds(this.#held.bytes);
+    this.#relay.holds(this.#held.bytes + this.#writing);
   }
 
   consume(): void {
