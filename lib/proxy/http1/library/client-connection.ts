@@ -83,8 +83,14 @@ export class LibraryConnection implements FedConnection, Occupant {
     return this.state === 'between' && this.heldBytes === 0 && this.socket.readableLength === 0;
   }
 
+  /** The response that is awaited says that it is the last, unless one behind it will. */
+  announceEnd(): void {
+    if (!this.isWaiting && this.heldBytes === 0) this.exchange?.endConnection();
+  }
+
   retire(): void {
     this.isRetiring = true;
+    this.announceEnd();
     this.fedAll();
   }
 

@@ -12,7 +12,7 @@ import { headerValue, headerValues, without } from '../../http/headers.ts';
 import { type Refusal, refusalHeaders } from '../../http/refuse.ts';
 import type { RequestPipeline } from '../../http/request-pipeline.ts';
 import { maxDrainBytes } from '../../limits.ts';
-import { detach, staysOpen } from '../../node-internals.ts';
+import { detach, endAfter, staysOpen } from '../../node-internals.ts';
 import { resetUnlessEnded } from '../../resets.ts';
 import { maxFramingBytes, maxFramingRatio } from '../limits.ts';
 import type { LibraryExchange } from './library-exchange.ts';
@@ -159,6 +159,11 @@ export class Http1Exchange implements LibraryExchange {
     const links = headerValues(headers, 'link');
     // Node refuses some links. They are hints: what it does not write, nobody misses.
     if (links.length > 0 && links.every(isWritableLink)) this.#response.writeEarlyHints({ link: links });
+  }
+
+  /** The response is the last one of its connection, and says so where it has not begun. */
+  endConnection(): void {
+    if (!this.responded) endAfter(this.#response);
   }
 
   respond(status: number, statusText: string, headers: HeaderList, hasBody: boolean): void {

@@ -146,6 +146,7 @@ export class LibraryLane implements Http1Engine {
   /** From now on every response is the last of its connection. */
   drain(): void {
     this.#draining = true;
+    for (const served of this.#connections.values()) served.announceEnd();
   }
 
   /** Ends connections that are between requests. */
@@ -192,7 +193,7 @@ export class LibraryLane implements Http1Engine {
     const permitted = (): void => response.writeContinue();
     // HTTP/1.0 knows no 1xx, and would take it for the response (RFC 9110 10.1.1, 15.2).
     if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.onPermitted = permitted;
-    if (this.#draining || served.isRetiring) endAfter(response);
+    if (this.#draining || served.isRetiring) exchange.endConnection();
     serveExchange(this.#options.pipeline, this.#upstreams, served.connection, exchange);
   }
 
@@ -216,7 +217,7 @@ export class LibraryLane implements Http1Engine {
     }
     served.state = 'between';
     this.#readOn(served);
-    // A response that was under way when the drain began did not say `connection: close`.
+    // A response that had begun before the drain did not say `connection: close`.
     if (this.#draining) served.retire();
     else served.fedAll();
   }
