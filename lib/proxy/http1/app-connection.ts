@@ -6,13 +6,13 @@ import { guarded, internalFault } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { InterimCount } from '../http/interim-count.ts';
 import { isLent } from '../lent-data.ts';
-import { latin1Slice } from '../node-internals.ts';
 import { isWriteWaiting, writeWaiting } from '../node-writes.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { writeBytes } from './joined-write.ts';
 import { hearLastWords } from './last-words.ts';
 import { framingCost } from './limits.ts';
-import { mayBecomeHead, type ResponseHead, readResponseHead } from './plain-response.ts';
+import { mayBecomeHead, type ResponseHead } from './plain-response.ts';
+import { ResponseHeads } from './response-heads.ts';
 
 /** Who gets a response. Buffers are only lent: they are reused when the call returns. */
 export interface ResponseSink {
@@ -68,9 +68,7 @@ function badResponse(why: string): Error {
 
 const entry = 'HTTP/1, a connection to the app';
 
-const endOfHead = Buffer.from('\r\n\r\n');
 const nothing = Buffer.alloc(0);
-const LF = 10;
 
 /** One keep-alive connection to the app, one request at a time. */
 export class AppConnection implements TurnTaker {
@@ -101,10 +99,7 @@ export class AppConnection implements TurnTaker {
   #chunks: ChunkScanner | null = null;
   /** What it was to take apart what has come last, as bytes of content. */
   #work = 0;
-  /** Apps repeat their heads, too; this spares reading one again. */
-  #knownText = '';
-  #knownMethod = '';
-  #known: ResponseHead | null = null;
+  readonly #heads = new ResponseHeads();
   /** What the app had said when a write to it failed. */
   #lastWords: Buffer = nothing;
 
@@ -211,18 +206,17 @@ export class AppConnection implements TurnTaker {
   #receiveHead(bytes: Buffer): void {
     let all = this.#partial.length === 0 ? bytes : Buffer.concat([this.#partial, bytes]);
     for (;;) {
-      const isKnown = this.#isKnownHead(all);
-      const at = isKnown ? this.#knownText.length - 4 : all.indexOf(endOfHead);
-      if (at === -1) {
+      const head = this.#heads.read(all, this.#method);
+      if (head === 'partial') {
         this.#partial = Buffer.from(all);
         if (!mayBecomeHead(all)) this.#fail(badResponse('malformed response'));
         return;
       }
-      const head = isKnown ? this.#known : this.#readHead(latin1Slice(all, 0, at + 4));
+      const end = this.#heads.length;
       const sink = this.#sink;
       if (head !== null && head.status === 101 && head.upgrade === 'websocket' && this.#switch !== null) {
         this.#sink = null;
-        this.#tunnel = this.#switch(head, all.subarray(at + 4));
+        this.#tunnel = this.#switch(head, all.subarray(end));
         return;
       }
       // Nobody asked to leave HTTP, or not so; and nothing can follow an interim response that ends its connection or has a body.
@@ -234,36 +228,21 @@ export class AppConnection implements TurnTaker {
       this.#partial = nothing;
       if (head.status < 200) {
         this.#interim ??= new InterimCount();
-        if (!this.#interim.allows(at + 4)) {
+        if (!this.#interim.allows(end)) {
           this.#fail(badResponse('too many interim responses'));
           return;
         }
         sink.onHead(head, nothing, false);
-        all = all.subarray(at + 4);
+        all = all.subarray(end);
         if (all.length === 0) return;
         continue;
       }
       this.#head = head;
       this.#chunks = head.framing.kind === 'chunked' ? new ChunkScanner() : null;
       this.#left = head.framing.kind === 'length' ? head.framing.bytes : 0;
-      this.#receiveBody(all, at + 4, sink, true);
+      this.#receiveBody(all, end, sink, true);
       return;
     }
-  }
-
-  /** Whether these bytes begin with the head that was read last, for a request of the same method. */
-  #isKnownHead(bytes: Buffer): boolean {
-    const { length } = this.#knownText;
-    if (length === 0 || bytes.length < length || this.#method !== this.#knownMethod) return false;
-    if (bytes[length - 1] !== LF || bytes[length - 3] !== LF) return false;
-    return latin1Slice(bytes, 0, length) === this.#knownText;
-  }
-
-  #readHead(text: string): ResponseHead | null {
-    this.#known = readResponseHead(text, this.#method);
-    this.#knownText = text;
-    this.#knownMethod = this.#method;
-    return this.#known;
   }
 
   /** Body bytes from `from` on, with the head if `first`. */
