@@ -184,7 +184,9 @@ class HttpTable implements HostChain {
     const path = comparedPath(cls);
     const patterns = path === null ? this.#patterns : definite(this.#patterns, path);
     // Matches of the whole path come first: exact, regular expressions, and a prefix that is all of it.
-    const whole = path === null || path === '*' ? undefined : path === '/' ? '' : path;
+    const whole = path === null ? undefined : path === '/' || path === '*' ? '' : path;
+    // Where there is no path, the prefix `/` is longer than all there is.
+    if (path === '') return [...(this.#prefix.get('') ?? []), ...patterns];
     const exact = path === null ? undefined : this.#exact.get(path);
     const first = byRank([exact, patterns, whole === undefined ? undefined : this.#prefix.get(whole)]);
     const rest = paths.above(cls).filter((prefix) => prefix !== whole && this.#prefix.has(prefix));

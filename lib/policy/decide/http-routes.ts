@@ -109,8 +109,10 @@ class HttpGroup {
     for (const { holds, list } of this.#patterns) {
       if (holds(question)) best = firstHolding(list, best, question);
     }
-    // `/` has length 1, as a path of `/` has: a tie. Beside any other path the prefix `/` is the shortest match there is.
-    if (path === '/') return firstHolding(index.prefix(path, 0), best, question);
+    // `/` has length 1, as a path of `/` or `*` has: a tie. Beside a longer path the prefix `/` is the shortest match there is,
+    // and beside none, as of CONNECT, the longest.
+    if (path === '') return firstHolding(index.prefix(path, 0), null, question) ?? best;
+    if (path.length === 1) return firstHolding(index.prefix(path, 0), best, question);
     if (!path.endsWith('/')) best = firstHolding(index.prefix(path, path.length), best, question);
     if (best !== null) return best;
 

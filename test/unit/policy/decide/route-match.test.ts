@@ -288,6 +288,33 @@ const rows: readonly Row[] = [
     query: { method: 'CONNECT', path: 'web:80' },
     wins: 'a',
   },
+  {
+    title: 'OPTIONS *: a regex is as long as the root',
+    routes: [
+      ['a', '{path: {value: /}}'],
+      ['b', '{path: {type: RegularExpression, value: ".*"}}'],
+    ],
+    query: { method: 'OPTIONS', path: '*' },
+    wins: 'a',
+  },
+  {
+    title: 'CONNECT: a regex matches nothing of no path, and the root is longer',
+    routes: [
+      ['a', '{path: {type: RegularExpression, value: ".*"}, method: CONNECT}'],
+      ['b', '{path: {value: /}}'],
+    ],
+    query: { method: 'CONNECT', path: 'web:80' },
+    wins: 'b',
+  },
+  {
+    title: 'CONNECT: a regex where nothing else matches',
+    routes: [
+      ['a', '{path: {type: RegularExpression, value: ".*"}, method: CONNECT}'],
+      ['b', '{method: GET}'],
+    ],
+    query: { method: 'CONNECT', path: 'web:80' },
+    wins: 'a',
+  },
   { title: 'no route, no guess', routes: [['a', '{path: {value: /x}}']], query: { path: '/y' }, wins: null },
 ];
 
