@@ -1,9 +1,8 @@
-import { STATUS_CODES } from 'node:http';
 import { sourceOf } from '../../fairness/sources.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
-import { fieldLines, fieldValues } from '../../http/field-lines.ts';
-import { type Failure, failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
+import { fieldValues } from '../../http/field-lines.ts';
+import { type Failure, failures, type Refusal, upstreamFailure } from '../../http/refuse.ts';
 import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
 import { endAfterLastBytes, endAfterLastResponse, endWithStatus } from '../../last-bytes.ts';
 import { isLent } from '../../lent-data.ts';
@@ -17,6 +16,7 @@ import type { ResponseHead } from '../plain-response.ts';
 import type { ContentFault, RequestContent } from './content.ts';
 import { type ChunkDecoder, forOldClient } from './old-client.ts';
 import type { PlainRequest } from './plain-request.ts';
+import { refusalHead } from './refusal-head.ts';
 import type { RequestHome } from './request-home.ts';
 import { noWay, type Way } from './way.ts';
 
@@ -76,29 +76,31 @@ export class FastRequest implements ResponseSink {
 
   /** Decides on it, and sends it on with the content that came with its head; or refuses it. */
   begin(): void {
-    const { pipeline, connection } = this.#home;
     const request = this.#request;
-    const admitted = pipeline.admit(connection, request);
-    if (admitted.kind === 'refused') {
-      this.#refuse(admitted.refusal);
-      return;
-    }
+    const admitted = this.#home.pipeline.admit(this.#home.connection, request);
+    if (admitted.kind === 'refused') return void this.#refuse(admitted.refusal);
     this.#admitted = admitted;
-    const { scope } = admitted;
-    const { size } = this.#content;
+    const { size, isComplete } = this.#content;
     const part = this.#content.handOn();
-    if (size > 0) scope.requestFrame(size);
-    if (this.#content.isComplete) scope.requestEnded();
     // One final response or 100, never both: the permit comes before the client is asked for its content.
-    if (request.fields.expectsContinue && !this.#content.isComplete) this.#write('HTTP/1.1 100 Continue\r\n\r\n');
-    const head = request.outgoing(connection.facts.client, admitted);
+    const asks = request.fields.expectsContinue && !isComplete;
+    if (asks) this.#write('HTTP/1.1 100 Continue\r\n\r\n');
+    if (asks && part.length === 0) this.#way = { kind: 'awaits-content', admitted };
+    else this.#forward(admitted, size, part);
+    if (isComplete) admitted.scope.requestEnded();
+  }
+
+  /** Sends the head, and the content that has come by now. */
+  #forward(admitted: Admitted, size: number, content: Buffer): void {
+    if (size > 0) admitted.scope.requestFrame(size);
+    const head = this.#request.outgoing(this.#home.connection.facts.client, admitted);
     const app = this.#pool.take(admitted, this.#repeatable);
     if (app === null) {
-      this.#connect(admitted, head, isLent(part) ? Buffer.from(part) : part);
+      this.#connect(admitted, head, isLent(content) ? Buffer.from(content) : content);
       return;
     }
-    if (request.carries === 'nothing') this.#repeat = head;
-    this.#send(admitted, app, head, part);
+    if (this.#request.carries === 'nothing') this.#repeat = head;
+    this.#send(admitted, app, head, content);
   }
 
   get #pool(): AppPool {
@@ -154,6 +156,8 @@ export class FastRequest implements ResponseSink {
     } else if (this.#way.kind === 'app') {
       if (size > 0) this.#admitted?.scope.requestFrame(size);
       if (part.length > 0) this.#pass(this.#way, part);
+    } else if (this.#way.kind === 'awaits-content' && part.length > 0) {
+      this.#forward(this.#way.admitted, size, part);
     }
     if (!isComplete) {
       if (this.#isAnswered && this.isLast) this.#home.finished(this);
@@ -194,8 +198,8 @@ export class FastRequest implements ResponseSink {
 
   /** Whether more of its content may be read: not while the app is not there yet, or is slow. */
   get takesContent(): boolean {
-    if (this.#way.kind === 'connecting') return false;
-    return this.#way.kind === 'none' || !this.#way.socket.writableNeedDrain;
+    const way = this.#way;
+    return way.kind === 'app' ? !way.socket.writableNeedDrain : way.kind !== 'connecting';
   }
 
   onHead(head: ResponseHead, received: Buffer, isEnd: boolean): void {
@@ -291,7 +295,7 @@ export class FastRequest implements ResponseSink {
   /** No more of its content has come for too long. Its connection ends with it. */
   giveUp(): void {
     // Paused: it is the app that does not read.
-    if (!this.#isBegun && this.#home.socket.isPaused()) this.#failLate();
+    if (this.#response === 'awaited' && this.#home.socket.isPaused()) this.#failLate();
     else this.#endWith('late', 'unclassified');
   }
 
@@ -304,7 +308,7 @@ export class FastRequest implements ResponseSink {
     const { pipeline, connection, socket } = this.#home;
     this.#leaveApp();
     if (this.#isAnswered) endAfterLastBytes(socket, 'impatient');
-    else if (this.#isBegun) this.#breakOff();
+    else if (this.#response !== 'awaited') this.#breakOff();
     else endWithStatus(socket, pipeline.cutShort(connection, this.#admitted, this.#request, fault, this.#startedAt));
     this.#ended(error);
   }
@@ -332,10 +336,6 @@ export class FastRequest implements ResponseSink {
     return this.#response === 'complete';
   }
 
-  get #isBegun(): boolean {
-    return this.#response !== 'awaited';
-  }
-
   /** Nothing more is expected of the app. */
   #leaveApp(): void {
     if (this.#way.kind === 'connecting') this.#way.pending.cancel();
@@ -355,7 +355,7 @@ export class FastRequest implements ResponseSink {
   #fail(failure: Failure): void {
     const admitted = this.#admitted;
     this.#admitted = null;
-    if (admitted === null || this.#isBegun) {
+    if (admitted === null || this.#response !== 'awaited') {
       this.#breakOff();
     } else {
       this.#home.pipeline.failed(this.#home.connection, admitted.policy, this.#request, failure);
@@ -373,12 +373,10 @@ export class FastRequest implements ResponseSink {
   #refuse(refusal: Refusal): void {
     // With Expect the client may or may not send its content now: the next bytes could be either (RFC 9110 10.1.1).
     if (refusal.close || this.#request.fields.expectsContinue || this.#home.isEnding) this.isLast = true;
-    const headers = refusalHeaders(refusal, this.#home.connection.facts, false);
-    if (this.isLast) headers.push('connection', 'close');
-    const lines = this.isLast ? fieldLines(headers) : fieldLines(headers) + this.#keptLines;
-    const text = `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ''}\r\n${lines}\r\n`;
-    if (this.isLast) this.#sendLast(text, nothing);
-    else this.#write(text);
+    const ending = this.isLast ? 'connection: close\r\n' : this.#keptLines;
+    const { statusLine, lines } = refusalHead(refusal, this.#home.connection.facts, ending);
+    if (this.isLast) this.#sendLast(`${statusLine}${lines}\r\n`, nothing);
+    else this.#write(`${statusLine}${lines}\r\n`);
     this.#accessed(refusal.status, lines);
     this.#over();
   }

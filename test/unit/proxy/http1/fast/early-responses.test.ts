@@ -14,6 +14,7 @@ const early = (more = ''): string => `HTTP/1.1 413 Too Large\r\nContent-Length: 
 const head = (more: string): Buffer => latin1(`POST /early HTTP/1.1\r\nHost: a.example\r\n${more}\r\n`);
 const sized = (length: number): Buffer => head(`Content-Length: ${length}\r\n`);
 const chunked = head('Transfer-Encoding: chunked\r\n');
+const goOn = 'HTTP/1.1 100 Continue\r\n\r\n';
 const expecting = head('Content-Length: 5\r\nExpect: 100-continue\r\n');
 
 /**
@@ -46,10 +47,18 @@ async function finals(client: RawClient, count: number): Promise<number[]> {
   return found.map(({ status }) => status);
 }
 
+/** @param count how often it has been told to go on. */
+async function sendAsked(client: RawClient, content: Buffer, count: number): Promise<void> {
+  await until('100 Continue', () => client.received.toString('latin1').split(goOn).length > count);
+  client.send(content);
+}
+
 /** What the client sends behind the response, and whether others are then served on the connection that it was for. */
 interface Row {
   readonly name: string;
   readonly head: Buffer;
+  /** What the client sends when it has been told to go on: with that the app gets the request. */
+  readonly asked?: Buffer;
   readonly answer?: (connection: AppSocket) => void;
   readonly rest: readonly Buffer[];
   readonly isKept: boolean;
@@ -59,7 +68,7 @@ const rows: readonly Row[] = [
   { name: 'the rest at once', head: sized(5), rest: [latin1('hello')], isKept: true },
   { name: 'the rest byte by byte', head: sized(5), rest: [...'hello'].map(latin1), isKept: true },
   { name: 'chunks', head: chunked, rest: ['5\r\nhel', 'lo\r', '\n0\r\n', '\r\n'].map(latin1), isKept: true },
-  { name: 'content that was asked for', head: expecting, rest: [latin1('hello')], isKept: true },
+  { name: 'content that was asked for', head: expecting, asked: latin1('h'), rest: [latin1('ello')], isKept: true },
   { name: '200 KB', head: sized(200_000), rest: [Buffer.alloc(200_000, 'x')], isKept: true },
   {
     name: 'a response in pieces',
@@ -109,6 +118,7 @@ for (const row of rows) {
     const { open, app } = await stageEarly(t, row.answer ?? answer);
     const client = await open();
     client.send(row.head);
+    if (row.asked !== undefined) await sendAsked(client, row.asked, 1);
     t.same(await finals(client, 1), [413]);
     if (!row.isKept) await until('the connection to be given up', () => app.sockets[0]?.closed);
     // Others do not get it before it has all.
@@ -137,8 +147,9 @@ t.test('many in turn take one connection', async (t) => {
   const client = await open();
   for (let i = 1; i <= 20; i++) {
     client.send(expecting);
+    await sendAsked(client, latin1('h'), i);
     t.same(await finals(client, i), Array(i).fill(413));
-    client.send(latin1('hello'));
+    client.send(latin1('ello'));
     await until('all of it at the app', () => app.requests.length === i);
   }
   t.equal(app.sockets.length, 1);
@@ -264,4 +275,38 @@ t.test('a connection whose last response it is waits for nothing', async (t) => 
   client.send(head('Content-Length: 5\r\nConnection: close\r\n'));
   t.same(await finals(client, 1), [413]);
   await until('both to end', () => client.ended && app.sockets[0]?.closed === true);
+});
+
+t.test('a client that is told to go on, and does not', async (t) => {
+  const { open, app, lane } = await stageEarly(t, answer);
+  for (const way of ['goes', 'ends'] as const) {
+    const client = await open();
+    client.send(expecting);
+    await until('100 Continue', () => client.received.toString('latin1') === goOn);
+    if (way === 'goes') client.reset();
+    else client.halfClose();
+    await until('nothing to be left', () => lane.live.size === 0);
+    client.destroy();
+  }
+  t.equal(app.sockets.length, 0, 'the app hears nothing of it');
+  t.match(lane.counts, { started: 2, ended: 2 }, 'both requests are over');
+});
+
+t.test('content that was asked for comes in pieces', async (t) => {
+  const { open, app } = await stage(t, 'fast');
+  const client = await open();
+  for (const isFirst of [true, false]) {
+    client.send(expecting);
+    await until('100 Continue', () => client.received.toString('latin1').endsWith(goOn));
+    for (const letter of 'hello') {
+      client.send(latin1(letter));
+      await turns(3);
+    }
+    t.same(await finals(client, isFirst ? 1 : 2), isFirst ? [200] : [200, 200]);
+  }
+  t.same(
+    app.requests.map(({ body }) => body.toString()),
+    ['hello', 'hello'],
+  );
+  t.equal(app.sockets.length, 1);
 });
