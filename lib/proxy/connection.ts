@@ -48,6 +48,8 @@ export interface Arrival {
   readonly targetIp: string;
   readonly policyPort: number;
   readonly destination: Destination;
+  /** Whether a connection to that port would still be led there; left out where it always is. */
+  readonly stillLeads?: (port: number) => boolean;
 }
 
 /** Takes an accepted connection through its life: admission, TLS, detection, decision, forwarding. */
@@ -324,6 +326,8 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
       this.destroy();
       return;
     }
+    const { stillLeads, policyPort } = this.#arrival;
+    if (stillLeads?.(policyPort) === false) this.#leave();
     if (this.#stage.kind !== 'tcp') return;
     const { policy, scope, forwarding } = this.#stage;
     const now = this.policy();
@@ -335,6 +339,12 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     scope.connectionTerminated(now, () => authorizer.connectionReasons(now, client));
     forwarding.destroy();
     this.incoming.destroy();
+  }
+
+  /** Requests are led where the connection was when it came: no more of them. Bytes, which are there already, go on. */
+  #leave(): void {
+    if (this.#stage.kind === 'detecting') this.destroy();
+    else this.http?.occupant?.retire();
   }
 
   announceDrain(): void {

@@ -87,6 +87,8 @@ export interface LaneOptions {
   readonly limits?: Partial<Limits>;
   readonly connectTimeoutMs?: number;
   readonly access?: NonNullable<Recorder['access']>;
+  /** See `Arrival`. */
+  readonly stillLeads?: () => boolean;
   /** By turns unless it is named. */
   readonly arrivals?: ArrivalKind;
   /** Told of each request that was sound enough to be decided. */
@@ -235,7 +237,7 @@ class Arrivals {
 }
 
 function serve(services: ConnectionServices, incoming: Incoming, options: LaneOptions): void {
-  const { app, appHost = '127.0.0.1', application } = options;
+  const { app, appHost = '127.0.0.1', application, stillLeads } = options;
   const client = peerOf(incoming);
   if (client === null) {
     incoming.destroy();
@@ -243,7 +245,10 @@ function serve(services: ConnectionServices, incoming: Incoming, options: LaneOp
   }
   const endpoint = { host: appHost, port: app };
   const destination: Destination = application ? { kind: 'in-process', application } : { kind: 'app', endpoint };
-  serveConnection(services, incoming, client, { targetIp: '127.0.0.1', policyPort: 8080, destination });
+  serveConnection(services, incoming, client, {
+    ...{ targetIp: '127.0.0.1', policyPort: 8080, destination },
+    ...(stillLeads === undefined ? {} : { stillLeads }),
+  });
 }
 
 function countingTakeovers(library: Http1Engine, counts: Counts): Http1Engine {

@@ -111,7 +111,7 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
     ) {
       return closed({ port }, redirectedToUs);
     }
-    let declared = true;
+    let declared: boolean | null = null;
     const endpoint = appEndpoint(appHost, target, () => {
       declared = options.isDeclared(port);
       return declared;
@@ -120,7 +120,8 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
     const asMeant = endpoint.host === ip.text && !leadsToLoopback(ip.text);
     const isHere = !asMeant || named(ip) === 'as ours' || options.isLocal(ip);
     if (!isHere) return closed({ ip: ip.text }, foreign);
-    if (!declared) warnOnce({ port }, undeclared);
-    return { targetIp: ip.text, policyPort: port, destination: { kind: 'app', endpoint } };
+    if (declared === false) warnOnce({ port }, undeclared);
+    const arrival: Arrival = { targetIp: ip.text, policyPort: port, destination: { kind: 'app', endpoint } };
+    return declared === true ? { ...arrival, stillLeads: options.isDeclared } : arrival;
   };
 }

@@ -153,6 +153,31 @@ t.test('a redirected connection', async (t) => {
   }
 });
 
+t.test('where a connection is led may change with what declares its port', async (t) => {
+  const declared = new Set([8080]);
+  const options = {
+    originalDestination: () => ({ ip: ip('10.0.0.7'), port: 8080 }),
+    admin: null,
+    pod: () => ({ ips: [], ipsStated: false }),
+    isLocal: () => true,
+    isDeclared: (port: number) => declared.has(port),
+    own: new OwnEndpoints(() => [], true),
+    warn: () => {},
+  };
+  const [toLoopback, asMeant] = ['127.0.0.1', 'original'].map((appHost) => {
+    const arrive = redirectedArrivals({ ...options, appHost });
+    return () => arrive(socketAt('127.0.0.1', 4143), clientAt());
+  });
+  const before = toLoopback?.();
+  t.equal(before?.stillLeads?.(8080), true);
+  declared.clear();
+  t.equal(before?.stillLeads?.(8080), false);
+  for (const arrive of [toLoopback, asMeant]) {
+    t.match(arrive?.(), { destination: { endpoint: { host: '10.0.0.7' } } });
+    t.equal(arrive?.()?.stillLeads, undefined, 'it was led nowhere else');
+  }
+});
+
 t.test('warnings of redirected connections come to an end', async (t) => {
   let port = 0;
   let warnings = 0;
