@@ -83,7 +83,7 @@ export const commandTable = {
     exits: 'health',
   }),
   version: command({
-    does: 'the version of Sallyport and of the Node that runs it; --version after any command is the same',
+    does: 'the version of Sallyport, with --json of the Node that runs it, too; --version after any command is the same',
     usage: ['version [--json]'],
     about: ['Prints what runs here. Short: -v.'],
     words: flagsOnly,

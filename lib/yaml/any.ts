@@ -3,7 +3,16 @@ import type { Document, LineCounter, Node, Pair, ScalarTag, Tags, YAMLError } fr
 import type { CodeOf } from '../errors/problems.ts';
 import type { SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
-import { aliasRemedy, type Fault, faultInText, faultsIn, isBehindEnd, mostAliases, tagRemedy } from './faults.ts';
+import {
+  aliasRemedy,
+  type Fault,
+  faultInText,
+  faultsIn,
+  isBehindEnd,
+  mostAliases,
+  remedyAt,
+  tagRemedy,
+} from './faults.ts';
 import { excessOf, mostDepth, mostValues, type ReadYaml } from './read.ts';
 import { mayBeNumber, numberOrText, truthOf, truthWord } from './scalars.ts';
 
@@ -38,7 +47,7 @@ export function readAnyYaml(text: string, file: string): ReadYaml {
   for (const document of parse(text, file, lines, problems)) {
     // Warnings are unresolved tags and the like: the value would not be what its author believes.
     const faults = [...document.errors, ...document.warnings];
-    problems.push(...faults.map((fault) => syntaxProblem(fault, file, lines)));
+    problems.push(...faults.map((fault) => syntaxProblem(fault, text, file, lines)));
     if (faults.length > 0 || document.contents === null) continue;
     const [start] = document.contents.range;
     if (!document.directives.docStart && isBehindEnd(text, start)) {
@@ -117,8 +126,13 @@ const remedies: ReadonlyMap<string, string> = new Map([
   ['MISSING_CHAR', 'Look for an unclosed quote or bracket, or a missing ":".'],
 ]);
 
-function syntaxProblem(fault: YAMLError, file: string, lines: LineCounter): Problem {
-  return at(fault.pos[0], 'yaml-syntax', fault.message, remedies.get(fault.code) ?? '', file, lines);
+function syntaxProblem(
+  { pos: [offset], code, message }: YAMLError,
+  text: string,
+  file: string,
+  lines: LineCounter,
+): Problem {
+  return at(offset, 'yaml-syntax', message, remedyAt(offset, text, remedies.get(code) ?? ''), file, lines);
 }
 
 function at(

@@ -45,6 +45,19 @@ export const aliasRemedy = 'Write the value out in place of the alias.';
 
 export const tagRemedy = 'Remove the tag; quote the value if it is to be a string.';
 
+/** Characters on either side of a fault that are looked at: a line may be the whole text. */
+const nearby = 200;
+
+/** What to do about text that is not YAML: of a template, which is none before it is rendered, something else than the usual. */
+export function remedyAt(offset: number, text: string, usual: string): string {
+  const before = text.slice(Math.max(0, offset - nearby), offset);
+  const [behind = ''] = text.slice(offset, offset + nearby).split('\n', 1);
+  const line = before.slice(before.lastIndexOf('\n') + 1) + behind;
+  return line.includes('{{') ? 'Render the template first, as by helm template.' : usual;
+}
+
+const nextDocumentRemedy = 'Where another document begins, write --- on a line before it; else keep one of the two.';
+
 export function faultsIn(root: Node, text: string, yaml: typeof import('yaml')): readonly Fault[] {
   const { isAlias, isCollection, isMap, isNode, isPair, isScalar, isSeq, visit } = yaml;
   const faults: Fault[] = [];
@@ -60,11 +73,12 @@ export function faultsIn(root: Node, text: string, yaml: typeof import('yaml')):
     faults.push({ offset: (node as Node).range?.[0] ?? 0, code, message, hint });
   };
 
-  function checkKey({ key, value }: Pair, names: Set<string>): void {
+  function checkKey({ key, value }: Pair, names: Set<string>, isTop: boolean): void {
     const read = named(key);
     if (read === undefined) return;
     if (!isScalar(read)) {
-      add(key, 'yaml-syntax', 'a mapping or a list is no key', 'Write the key as a text.');
+      const remedy = remedyAt((key as Node).range?.[0] ?? 0, text, 'Write the key as a text.');
+      add(key, 'yaml-syntax', 'a mapping or a list is no key', remedy);
       return;
     }
     if (isMergeKey(read.value)) {
@@ -82,7 +96,10 @@ export function faultsIn(root: Node, text: string, yaml: typeof import('yaml')):
     }
     if (isCount) counts.push(key);
     const name = String(read.value);
-    if (names.has(name)) add(key, 'duplicate-key', 'Map keys must be unique', 'Keep one of the two.');
+    if (names.has(name)) {
+      const isDocument = isTop && names.has('apiVersion');
+      add(key, 'duplicate-key', 'Map keys must be unique', isDocument ? nextDocumentRemedy : 'Keep one of the two.');
+    }
     names.add(name);
   }
 
@@ -119,7 +136,7 @@ export function faultsIn(root: Node, text: string, yaml: typeof import('yaml')):
     const map = path.at(-1);
     const names = namesOf.get(map) ?? new Set();
     namesOf.set(map, names);
-    checkKey(node, names);
+    checkKey(node, names, map === root);
     return undefined;
   });
   // Beside a text that is the same, either of the two wins there, and another time the other.

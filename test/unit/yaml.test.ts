@@ -57,6 +57,26 @@ t.test('what is not YAML is a problem with its place, and no document', async (t
   }
 });
 
+t.test('the remedy of a slip that many make', async (t) => {
+  const template = 'Render the template first, as by helm template.';
+  const separator = 'Where another document begins, write --- on a line before it; else keep one of the two.';
+  const server = 'apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n';
+  const rows: [name: string, text: string, hint: string, line: number][] = [
+    ['two documents with nothing between them', server + server, separator, 4],
+    [
+      'a key twice in a mapping of a document',
+      'apiVersion: v1\nkind: Pod\nspec: {a: 1, a: 2}\n',
+      'Keep one of the two.',
+      3,
+    ],
+    ['a key twice in what is no document', 'a: 1\na: 2\n', 'Keep one of the two.', 2],
+    ['a template of Helm as a value', 'metadata:\n  name: {{ .Release.Name }}\n', template, 2],
+    ['one as a line', 'a: 1\n{{- if .Values.on }}\nb: 2\n{{- end }}\n', template, 2],
+    ['a list as a key', 'a: {[b]: d}\n', 'Write the key as a text.', 1],
+  ];
+  for (const [name, text, hint, line] of rows) t.match(readYaml(text, 'f.yaml').problems[0], { hint, line }, name);
+});
+
 t.test('aliases without number are counted, not followed', async (t) => {
   const text = `a: &x {b: 1}\nc:\n${'- {<<: *x}\n'.repeat(20_000)}`;
   const before = process.cpuUsage();
