@@ -90,7 +90,7 @@ function shown(address: { readonly address: string; readonly port: number } | nu
 }
 
 /**
- * SIGTERM and SIGINT, heard from the first moment: the first process of a container has no other way to end. Before all
+ * SIGHUP has all files looked at, as with other servers: whoever sends it wants no end. SIGTERM and SIGINT, heard from the first moment: the first process of a container has no other way to end. Before all
  * ports are open there is nothing to drain; afterwards the first drains, and a second one ends the process at once.
  */
 class Signals {
@@ -103,6 +103,11 @@ class Signals {
     this.#logger = logger;
     this.#again = again;
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, this.end);
+    process.on('SIGHUP', () => {
+      this.#logger.info({}, 'SIGHUP; looking at all files');
+      // Before there is an app, its files are still to be read.
+      this.#app?.reload();
+    });
   }
 
   readonly end = (): void => {

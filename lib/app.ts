@@ -40,6 +40,8 @@ export interface App {
   readonly stopped: Promise<boolean>;
   /** Has the code that requests run compiled again, where it was thrown away. Never rejects. */
   rehearse(): Promise<unknown>;
+  /** Looks at all files that are followed, now rather than when their change is noticed. */
+  reload(): void;
   /** Not ready, no new connections, finish what is in flight, then close. Later calls join the first. */
   stop(): Promise<boolean>;
 }
@@ -133,6 +135,9 @@ export async function startApp(options: AppOptions): Promise<App> {
       addresses: { ...addresses, health: healthAddress },
       stopped: sequence.stopped,
       rehearse: () => rehearsal('quiet'),
+      reload() {
+        for (const source of [policy, candidate, identity.source]) source?.reload();
+      },
       stop: () => sequence.stop(),
     };
   } catch (error) {

@@ -10,7 +10,7 @@ import type { Workers } from './workers/workers.ts';
 export interface FollowedIdentity {
   /** Null where this proxy has no identity, or not yet. */
   termination(): TlsTermination | null;
-  readonly source: Pick<CredentialSource, 'start' | 'stop'> | null;
+  readonly source: Pick<CredentialSource, 'start' | 'reload' | 'stop'> | null;
   /** For the admin server; null where this proxy has no identity, or not yet. */
   view(): unknown;
 }
@@ -82,6 +82,7 @@ export async function followIdentity(
     termination: () => termination,
     source: {
       start: () => source.start(),
+      reload: () => source.reload(),
       async stop() {
         standing.stop();
         await source.stop();

@@ -20,6 +20,8 @@ export interface FollowedPolicy {
   /** For the admin server: the effective policy, without ports before there is one, and how its last load went. */
   effective(): object;
   start(): Promise<void>;
+  /** The files of policy, and those of the pod's facts. */
+  reload(): void;
   stop(): Promise<void>;
 }
 
@@ -82,6 +84,10 @@ export function followPolicy(
     async start() {
       await source.start();
       podFacts.start();
+    },
+    reload() {
+      void podFacts.refresh();
+      void source.reload();
     },
     async stop() {
       report.stop();

@@ -49,6 +49,8 @@ export interface CredentialSource {
   start(): Promise<Credentials>;
   /** The last good load. Throws before `start` has resolved: there is nothing to serve TLS with. */
   current(): Credentials;
+  /** Looks at the files again. */
+  reload(): void;
   stop(): Promise<void>;
 }
 
@@ -138,6 +140,10 @@ class FollowedCredentials implements CredentialSource {
   current(): Credentials {
     if (this.#stage.kind !== 'serving') throw new Error('no credentials have been loaded');
     return this.#stage.credentials;
+  }
+
+  reload(): void {
+    void this.#reloader.reload();
   }
 
   async stop(): Promise<void> {

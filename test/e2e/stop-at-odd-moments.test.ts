@@ -34,6 +34,28 @@ t.test('while it starts', async (t) => {
   }
 });
 
+t.test('SIGHUP ends nothing, and has the files looked at', async (t) => {
+  const folder = t.testdir();
+  const app = createServer((socket) =>
+    socket.on('error', () => {}).end('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n'),
+  );
+  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => app.close());
+  const port = await freePort();
+  const sallyport = await startSallyport(t, {
+    env: {
+      ...policyEnvironment(folder, openServer('web', port)),
+      ...identityEnvironment(join(folder, 'identity'), testCertificate({ dnsNames: [ownName] })),
+      SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${(app.address() as AddressInfo).port}`,
+      SALLYPORT_LOG: 'debug',
+    },
+  });
+  sallyport.child.process.kill('SIGHUP');
+  await sallyport.waitForLog('the signal', ({ msg }) => msg === 'SIGHUP; looking at all files');
+  t.equal((await fetch(`http://127.0.0.1:${port}/`)).status, 204, 'it goes on');
+  t.match(await sallyport.child.end('SIGTERM', 20_000), { code: 0, signal: null });
+});
+
 t.test('while clients shake hands', async (t) => {
   const folder = t.testdir();
   const port = await freePort();

@@ -22,6 +22,7 @@ export interface FollowedCandidate {
   podChanged(): void;
   /** Begins to load and to watch; nobody waits for it. */
   start(): void;
+  reload(): void;
   stop(): Promise<void>;
 }
 
@@ -104,6 +105,7 @@ export function followCandidate({
     page,
     text: async () => pageText(await page()),
     podChanged: () => void source.workloadChanged(),
+    reload: () => void source.reload(),
     start() {
       source.start().catch((error: unknown) => report.failed(error instanceof Error ? error.message : String(error)));
     },

@@ -11,6 +11,7 @@ import { createAuthority, issueCertificate } from '../../../certs/authority.ts';
 import { systemClock } from '../../../lib/reload/clock.ts';
 import { CredentialsUnusable, createCredentialSource } from '../../../lib/reload/credential-source.ts';
 import { type CredentialFault, type Credentials, credentialFaultText } from '../../../lib/reload/credentials.ts';
+import { filesOnDisk, type World } from '../../../lib/reload/world.ts';
 import {
   strangerCertificate,
   type TestCertificate,
@@ -70,13 +71,14 @@ async function write(files: Files, contents: Contents): Promise<void> {
 }
 
 /** A source, and everything it has told. It is stopped with the test. */
-function sourceOf(t: Test, files: Files, more: { names?: readonly string[]; now?: Date } = {}) {
+function sourceOf(t: Test, files: Files, more: { names?: readonly string[]; now?: Date; world?: World } = {}) {
   const loaded: Credentials[] = [];
   const failed: (readonly CredentialFault[])[] = [];
   const warnings: string[] = [];
   const source = createCredentialSource({
     ...files,
     names: more.names,
+    ...(more.world === undefined ? {} : { world: more.world }),
     clock: { ...systemClock, now: () => more.now ?? new Date() },
     onLoaded: (credentials) => void loaded.push(credentials),
     onFailed: (faults) => void failed.push(faults),
@@ -138,6 +140,18 @@ t.test('credentials that could not be put in use are tried again', async (t) => 
   await write(files, { ...good, cert: next.certificatePem, key: next.keyPem });
   await until('the attempt that succeeds', () => source.current().generation === 2);
   t.same([used, failed], [[1, 2], ['unexpected error: no room']]);
+});
+
+t.test('files whose change nobody tells are looked at when that is asked for', async (t) => {
+  const files = filesIn(t.testdir());
+  await write(files, good);
+  const disk = filesOnDisk({ paths: Object.values(files), onWatchError: () => {} });
+  const { source, loaded } = sourceOf(t, files, { world: { ...disk, watch: () => {} } });
+  await source.start();
+  await write(files, { cert: orders.certificatePem, key: orders.keyPem });
+  source.reload();
+  await until('the other certificate', () => loaded.length === 2);
+  t.match(loaded[1]?.names, [/^orders\./]);
 });
 
 t.test('configured names replace those of the certificate', async (t) => {
