@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import {
+  chmodSync,
   closeSync,
   constants,
   existsSync,
@@ -189,6 +190,20 @@ t.test('a full file that cannot be moved away does not grow', async (t) => {
   await file.close();
   t.equal(statSync(path).size, 10 * lineBytes);
   t.match(said(), [{ msg: 'Decisions cannot be recorded' }]);
+});
+
+t.test("a file that is there keeps its mode, and one that is made is its user's alone", async (t) => {
+  const folder = temporaryFolder(t);
+  const path = join(folder, 'decisions');
+  writeFileSync(path, '');
+  chmodSync(path, 0o640);
+  const { file } = writing(t, path, lineBytes, 2);
+  for (let i = 0; i < 2; i++) {
+    file.write(line(i));
+    await until(`line ${i}`, () => read(path).includes(i));
+  }
+  const modes = [`${path}.1`, path].map((each) => (statSync(each).mode & 0o777).toString(8));
+  t.same(modes, ['640', '600']);
 });
 
 t.test('half a line of before stays alone', async (t) => {
