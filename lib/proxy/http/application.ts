@@ -36,9 +36,6 @@ export interface Application {
   handle(request: ApplicationRequest, admitted: Admitted): Promise<ApplicationResponse>;
 }
 
-/** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
-const internalError = 2;
-
 /** @param readBody reads the request's content, all of it. */
 export function serveApplication(
   admitted: Admitted,
@@ -94,7 +91,7 @@ export function serveApplication(
     failed(isKnown ? error : new CodedError('ERR_SALLYPORT_UNEXPECTED', 'application failed', { cause: error }));
     scope.responseEnded(null, 'unclassified');
   };
-  const ends = { destroy: () => exchange.abort(internalError) };
+  const ends = { destroy: () => exchange.abort() };
   application
     .handle(request, admitted)
     .then(respond, refuse)

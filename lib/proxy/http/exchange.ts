@@ -41,8 +41,8 @@ export interface Exchange extends Request {
   write(chunk: Buffer): boolean;
   onDrain(resume: () => void): void;
   end(trailers: HeaderList): void;
-  /** Ends the message so that the client sees that it is incomplete. `h2Code`: RST_STREAM reason where there is one. */
-  abort(h2Code: number): void;
+  /** Ends the message so that the client sees that it is incomplete. */
+  abort(): void;
   readonly responded: boolean;
   /** Answers with a refusal, or, when a response has begun, as `abort` (gRPC: synthesized trailers). */
   refuse(refusal: Refusal): void;

@@ -171,7 +171,7 @@ export class Http2Exchange implements LibraryExchange {
     this.#stopBody();
   }
 
-  abort(h2Code: number): void {
+  abort(h2Code: number = errorCode.internalError): void {
     if (this.#finished) return;
     this.#finished = true;
     if (this.#endsInTrailers && h2Code !== errorCode.cancel && !this.#stream.destroyed) {
@@ -186,7 +186,7 @@ export class Http2Exchange implements LibraryExchange {
   refuse(refusal: Refusal): void {
     if (this.aborted) return;
     if (this.responded) {
-      this.abort(errorCode.internalError);
+      this.abort();
       return;
     }
     const headers = refusalHeaders(refusal, this.connection, this.grpc);

@@ -15,9 +15,6 @@ import type { RequestScope } from '../../recorder.ts';
 import type { LibraryExchange } from './library-exchange.ts';
 import { otherSideClosed, type Sender } from './undici-pool.ts';
 
-/** RST_STREAM INTERNAL_ERROR (RFC 9113 7). */
-const internalError = 2;
-
 /** What a piece of a response costs besides its bytes, as many bytes as take that long: pieces may have one byte each. */
 const pieceCost = 1024;
 
@@ -217,7 +214,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
 
   /** After a fault of ours. */
   destroy(): void {
-    this.#exchange.abort(internalError);
+    this.#exchange.abort();
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController): void {
@@ -237,7 +234,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
       return;
     }
     this.#done = true;
-    if (this.#exchange.responded) this.#exchange.abort(internalError);
+    if (this.#exchange.responded) this.#exchange.abort();
     else this.#failed(error);
     this.#scope.responseEnded(null, 'unclassified');
   }

@@ -174,7 +174,7 @@ export class ClientStream extends Stream implements Exchange {
     this.#stopBody();
   }
 
-  abort(code: number): void {
+  abort(code: number = errorCode.internalError): void {
     if (this.localEnded || this.closed) return;
     if (this.#response === 'ends in trailers' && code !== errorCode.cancel) {
       // The status of a gRPC call lives in its trailers; without them the client would only see a broken stream.
@@ -189,7 +189,7 @@ export class ClientStream extends Stream implements Exchange {
   refuse(refusal: Refusal): void {
     if (this.closed) return;
     if (this.responded) {
-      this.abort(errorCode.internalError);
+      this.abort();
       return;
     }
     const headers = refusalHeaders(refusal, this.connection, this.grpc);
@@ -232,7 +232,7 @@ export class ClientStream extends Stream implements Exchange {
       // Its client does not take what there is; a status behind that would wait as well.
       this.reset(errorCode.internalError);
     } else {
-      this.abort(errorCode.internalError);
+      this.abort();
     }
     admitted?.scope.responseEnded(null, 'unclassified');
     relay?.clientGone();
