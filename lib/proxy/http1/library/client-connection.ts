@@ -6,6 +6,15 @@ import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
 import type { Http1Exchange } from './exchange.ts';
 import type { FedConnection, SlicedFeed } from './sliced-feed.ts';
 
+/** A head that Node has found late while we did not read it. Node does not look at one twice, so that we do. */
+export type OverdueHead =
+  | { readonly kind: 'none' }
+  /** It has its time again once it is read, unless a request has come by then; `handedOver` counts those before it. */
+  | { readonly kind: 'excused'; readonly handedOver: number }
+  | { readonly kind: 'read again'; readonly deadline: Expirable };
+
+export const noneOverdue: OverdueHead = { kind: 'none' };
+
 /** One client connection on the library lane. Requests are taken one after the other, however fast they are pipelined. */
 export class LibraryConnection implements FedConnection, Occupant {
   readonly connection: HttpConnection;
@@ -24,10 +33,7 @@ export class LibraryConnection implements FedConnection, Occupant {
   /** Refuses what cannot be read any further, when what came before it has been answered. */
   refuse: (() => void) | null = null;
   handedOver = 0;
-  /** The head that was late while we did not read it, as the number of requests before it. */
-  excusedHead: number | null = null;
-  /** Its deadline, since it is read again. */
-  lateHead: Expirable | null = null;
+  overdueHead: OverdueHead = noneOverdue;
   /** Null before it begins, and for good once a request to switch protocols has come. */
   feed: SlicedFeed | null = null;
   /** What waits for the start outside of the socket. */

@@ -17,7 +17,7 @@ import { endAfter, endBy, responseOn } from '../../node-internals.ts';
 import type { Upstreams } from '../../upstream/upstreams.ts';
 import type { Http1Engine } from '../engine.ts';
 import { halfOpenMs } from '../limits.ts';
-import { LibraryConnection } from './client-connection.ts';
+import { LibraryConnection, noneOverdue } from './client-connection.ts';
 import { Http1Exchange } from './exchange.ts';
 import { LibraryUpstreams } from './library-upstreams.ts';
 import { connectTarget, faultOf, isUpgrade, isVersionless, messageFaultOf } from './message-faults.ts';
@@ -112,7 +112,7 @@ export class LibraryLane implements Http1Engine {
     this.#connections.set(socket, served);
     socket.once('close', () => {
       this.#connections.delete(socket);
-      if (served.lateHead !== null) this.#lateHeads.delete(served.lateHead);
+      this.#forgetOverdue(served);
     });
     // Node names no encoding for a head with `Expect`, which one of a response may have: its other bytes would become UTF-8.
     socket.setDefaultEncoding('latin1');
@@ -319,7 +319,7 @@ export class LibraryLane implements Http1Engine {
       this.#entry(served.socket, () => {
         if (served.handedOver !== handedOver || served.refuse !== null || !served.socket.writable) return;
         // No more is read before the requests that wait have been answered: it has its time again from then on.
-        if (served.isWaiting) served.excusedHead = handedOver;
+        if (served.isWaiting) this.#excuse(served, handedOver);
         else if (served.feed?.isResting === true) look();
         else this.#fault(served, code);
       }),
@@ -329,16 +329,25 @@ export class LibraryLane implements Http1Engine {
 
   #readOn(served: LibraryConnection): void {
     served.feed?.resume();
-    const { excusedHead, handedOver } = served;
-    if (excusedHead === null) return;
-    served.excusedHead = null;
-    if (served.lateHead !== null) this.#lateHeads.delete(served.lateHead);
-    served.lateHead = null;
-    if (excusedHead !== handedOver) return;
-    served.lateHead = new LateHead(served, () => {
+    const { overdueHead, handedOver } = served;
+    if (overdueHead.kind !== 'excused') return;
+    served.overdueHead = noneOverdue;
+    if (overdueHead.handedOver !== handedOver) return;
+    const deadline = new LateHead(served, () => {
       if (served.handedOver === handedOver) this.#headLate(served, 'ERR_HTTP_REQUEST_TIMEOUT');
     });
-    this.#lateHeads.add(served.lateHead);
+    served.overdueHead = { kind: 'read again', deadline };
+    this.#lateHeads.add(deadline);
+  }
+
+  #excuse(served: LibraryConnection, handedOver: number): void {
+    this.#forgetOverdue(served);
+    served.overdueHead = { kind: 'excused', handedOver };
+  }
+
+  #forgetOverdue(served: LibraryConnection): void {
+    if (served.overdueHead.kind === 'read again') this.#lateHeads.delete(served.overdueHead.deadline);
+    served.overdueHead = noneOverdue;
   }
 
   /** Nothing of the connection can be read any further. */
@@ -366,7 +375,7 @@ export class LibraryLane implements Http1Engine {
   }
 }
 
-/** Node has asked once, while we did not read it, and does not ask again. */
+/** The deadline of a head that is read again; see `OverdueHead`. */
 class LateHead implements Expirable {
   line: Line<Expirable> | null = null;
   earlier: Expirable | null = null;

@@ -92,12 +92,9 @@ export class UpgradeForwarder {
     const agent = this.#upstreams.agent(admitted, endpoint);
     const failed = (error: unknown): void => {
       // Its own error, for having been given up.
-      if (tunnel.isGivenUp) return;
-      if (tunnel.hasResponse) {
-        resetOrDestroy(socket);
-      } else {
-        this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
-      }
+      if (tunnel.state === 'given up') return;
+      if (tunnel.state === 'answered') resetOrDestroy(socket);
+      else this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
       admitted.scope.responseEnded(null, 'unclassified');
     };
     this.#proxy ??= this.#loadProxy();
@@ -190,10 +187,11 @@ class WebSocketTunnel {
   readonly #head: Buffer;
   readonly #fields: HeaderList;
   #outgoing: ClientRequest | null = null;
-  /** The app has responded, so no refusal can be sent any more. */
-  hasResponse = false;
-  /** The client is gone, or has its answer already. */
-  isGivenUp = false;
+  /**
+   * `answered`: the app has responded, so that no refusal can be sent any more. `given up`, for good: the client is gone, or has
+   * its answer already.
+   */
+  state: 'asked' | 'answered' | 'given up' = 'asked';
 
   constructor({ scope }: Admitted, { exchange, socket, head }: UpgradeRequest, fields: HeaderList) {
     this.#scope = scope;
@@ -208,7 +206,7 @@ class WebSocketTunnel {
     this.#outgoing = outgoing;
     // First of all: whatever goes wrong below, the request to the app ends with the client's connection.
     const aborted = (): void => {
-      this.isGivenUp = true;
+      this.state = 'given up';
       outgoing.destroy();
       this.#scope.responseEnded(null, '');
     };
@@ -222,7 +220,7 @@ class WebSocketTunnel {
     // http-proxy joins and normalizes paths; the app must get the one that policy decided on.
     outgoing.path = this.#exchange.target;
     const agreed = (response: IncomingMessage, app: Socket): void => {
-      this.hasResponse = true;
+      this.#answered();
       cutMeansReset(this.#socket, app);
       // http-proxy only ends the app's side, and then reads it no more.
       this.#socket.once('close', () => (this.#socket.readableEnded ? letGo(app) : resetOrDestroy(app)));
@@ -242,8 +240,12 @@ class WebSocketTunnel {
     this.#outgoing?.once('response', guarded(entry, this.#socket, declined));
   }
 
+  #answered(): void {
+    if (this.state === 'asked') this.state = 'answered';
+  }
+
   #declined(response: IncomingMessage): void {
-    this.hasResponse = true;
+    this.#answered();
     const { statusCode: status = 0, statusMessage = '' } = response;
     this.#scope.responseHead(status);
     const hasBody = status !== 204 && status !== 304;
