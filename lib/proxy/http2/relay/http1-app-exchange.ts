@@ -76,9 +76,8 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
   #held = new HeldBytes();
   /** Bytes of content of the write that is under way; the client may send as many again when it is done. */
   #writing = 0;
-  /** All of the request has come, and has been written. */
-  #isEnded = false;
-  #sent = false;
+  /** Whether all of the request has come from the client, and been written to the app. */
+  #request: 'coming' | 'come' | 'written' = 'coming';
   /** The connection is another's, or nobody's. */
   #isOver = false;
   #chunks: ChunkScanner | null = null;
@@ -94,7 +93,7 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
     app.begin(relay.admitted, relay.method, isLastRequest(relay.method, relay.hasContent), this);
     const { socket } = app;
     if (relay.isComplete && !this.#chunked) {
-      this.#sent = true;
+      this.#request = 'written';
       socket.write(relay.requestHead, 'latin1');
       return;
     }
@@ -107,28 +106,29 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
 
   takeOver(early: HeldBytes | null, end: Trailers | null): void {
     if (early !== null) this.#held = early;
-    this.#isEnded = end !== null;
+    if (end !== null) this.#request = 'come';
     this.#advance();
   }
 
   content(bytes: Buffer, from: number, to: number, isLast: boolean): void {
     this.#held.push(bytes, from, to);
-    this.#isEnded = isLast;
+    if (isLast) this.#request = 'come';
     this.#advance();
     if (this.#held.bytes > 0) this.#relay.holds(this.#held.bytes + this.#writing);
   }
 
   contentEnded(): void {
-    this.#isEnded = true;
+    // Its last content may have said so.
+    if (this.#request === 'coming') this.#request = 'come';
     this.#advance();
   }
 
   /** Writes what is held, all at once: the connection gets no more before it has taken that. */
   #advance(): void {
-    if (this.#writing > 0 || this.#sent) return;
+    if (this.#writing > 0 || this.#request === 'written') return;
     const { socket } = this.#app;
-    const end = this.#isEnded;
-    this.#sent = end;
+    const end = this.#request === 'come';
+    if (end) this.#request = 'written';
     const { bytes } = this.#held;
     if (bytes === 0) {
       if (end && this.#chunked) socket.write(lastChunk, 'latin1');
@@ -165,7 +165,7 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
   }
 
   get requestComplete(): boolean {
-    return this.#sent;
+    return this.#request === 'written';
   }
 
   onHead(head: ResponseHead, body: Buffer): void {
