@@ -11,11 +11,8 @@ import { HandshakeLog } from './handshake-log.ts';
 import { LabelStore } from './labels.ts';
 import { LimitMetrics } from './limit-metrics.ts';
 import type { CodedLogger } from './log.ts';
-
 import { pauseMetrics } from './pause-metrics.ts';
-
 import { type LineGate, openGate } from './repeats.ts';
-
 import { RequestMetrics } from './request-metrics.ts';
 import { Cell, constantGroup, type LabelGroup } from './series.ts';
 import { TransportMetrics, type TransportSeries } from './transport-metrics.ts';

@@ -2,8 +2,9 @@
  * What is measured of requests that policy let through: `request_total` and `response_*` by client and authorization,
  * forgotten when idle; `inbound_{http,grpc}_*` by server and route. Nothing is allocated per request but one record.
  */
+
+import { grpcIndex, grpcLabels, grpcNone, statusLabel, streamErrorIndex, streamErrors } from './closed-labels.ts';
 import type { Families } from './figures.ts';
-import { grpcIndex, grpcLabels, grpcNone, statusLabel, streamErrorIndex, streamErrors } from './labels.ts';
 import {
   Cell,
   Elsewhere,

@@ -1,5 +1,5 @@
 import type { RequestScope } from '../proxy/recorder.ts';
-import { grpcIndex, grpcLabels, statusLabel } from './labels.ts';
+import { grpcIndex, grpcLabels, statusLabel } from './closed-labels.ts';
 import { type ClientSeries, noStatus, type RouteSeries } from './request-metrics.ts';
 
 /** One permitted request. Every method may be called late or twice without harm: the client decides when streams end. */

@@ -1,8 +1,8 @@
 /** `tcp_*` of open and closed connections, and HTTP detection. */
 import type { ByteCounter, TransportScope } from '../proxy/recorder.ts';
 import { Roster, type Rostered } from '../roster.ts';
+import { errnoLabel } from './closed-labels.ts';
 import type { Families } from './figures.ts';
-import { errnoLabel } from './labels.ts';
 import { retainIdleMs } from './request-metrics.ts';
 import {
   Cell,
