@@ -14,7 +14,7 @@ import {
 } from './record.ts';
 
 /*
- * Lines of our own logs as they stand: the decision log in JSON or plain, the access log in JSON or as Apache has it. JsonFields
+ * Lines of our own logs as they stand: the decision log in JSON or plain, the access log in JSON or as Apache has it. Fields
  * that older lines lack are left out or told from others, as far as that is certain.
  */
 

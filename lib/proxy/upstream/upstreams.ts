@@ -65,12 +65,12 @@ export class Upstreams {
   #pending = 0;
   #open = 0;
 
-  readonly #lines: Lines;
+  readonly #home: ConnectHome;
 
   constructor(options: UpstreamOptions) {
     this.#options = options;
     const { recorder, isOwn } = options;
-    this.#lines = {
+    this.#home = {
       isOwn,
       deadlines: new Deadlines(options.connectTimeoutMs),
       settled: () => this.#pending--,
@@ -115,7 +115,7 @@ export class Upstreams {
   ): PendingConnect {
     const { limits, recorder } = this.#options;
     this.#pending++;
-    const connecting = new Connecting(this.#lines, endpoint, done, onread);
+    const connecting = new Connecting(this.#home, endpoint, done, onread);
     const overshoots = isExtra && this.#pending + this.#open > limits.maxConnections;
     if (overshoots || this.#pending > limits.maxPendingConnects) {
       recorder.limitReached(overshoots ? 'max_connections' : 'max_pending_connects', null);
@@ -144,8 +144,8 @@ export class Upstreams {
   }
 }
 
-/** What all connects share. */
-interface Lines {
+/** What all connects share, and whom each tells how it has ended. */
+interface ConnectHome {
   readonly isOwn: UpstreamOptions['isOwn'];
   /** They may all take equally long. */
   readonly deadlines: Deadlines;
@@ -161,15 +161,15 @@ class Connecting implements PendingConnect, Expirable {
   earlier: Expirable | null = null;
   later: Expirable | null = null;
   since = 0;
-  readonly #lines: Lines;
+  readonly #home: ConnectHome;
   readonly #endpoint: Endpoint;
   readonly #done: Done;
   readonly #socket: net.Socket;
   readonly #onread: OnRead | undefined;
   #settled = false;
 
-  constructor(lines: Lines, endpoint: Endpoint, done: Done, onread: OnRead | undefined) {
-    this.#lines = lines;
+  constructor(home: ConnectHome, endpoint: Endpoint, done: Done, onread: OnRead | undefined) {
+    this.#home = home;
     this.#endpoint = endpoint;
     this.#done = done;
     this.#onread = onread;
@@ -181,7 +181,7 @@ class Connecting implements PendingConnect, Expirable {
     if (this.#settled) return;
     try {
       this.since = now();
-      this.#lines.deadlines.add(this);
+      this.#home.deadlines.add(this);
       const { host, port } = this.#endpoint;
       this.#socket.setNoDelay(true);
       const either = isLocalhost(host) ? { autoSelectFamily: true, lookup: eitherLoopback } : null;
@@ -195,7 +195,7 @@ class Connecting implements PendingConnect, Expirable {
     if (this.#settled) return;
     const socket = this.#socket;
     try {
-      if (this.#lines.isOwn(this.#endpoint, socket)) {
+      if (this.#home.isOwn(this.#endpoint, socket)) {
         this.fail(leadsHere());
         return;
       }
@@ -207,7 +207,7 @@ class Connecting implements PendingConnect, Expirable {
       this.#settle();
       socket.removeListener('error', this.fail);
       if (this.#onread !== undefined) readDirectly(socket, this.#onread);
-      this.#lines.opened(socket);
+      this.#home.opened(socket);
       this.#done(null, socket);
     } catch (error) {
       internalFault('a connection to the app', socket, error);
@@ -219,7 +219,7 @@ class Connecting implements PendingConnect, Expirable {
     const socket = this.#socket;
     socket.destroy();
     try {
-      this.#lines.failed(error);
+      this.#home.failed(error);
       this.#done(error, socket);
     } catch (thrown) {
       internalFault('a failed connect', socket, thrown);
@@ -243,8 +243,8 @@ class Connecting implements PendingConnect, Expirable {
   #settle(): boolean {
     if (this.#settled) return false;
     this.#settled = true;
-    this.#lines.deadlines.delete(this);
-    this.#lines.settled();
+    this.#home.deadlines.delete(this);
+    this.#home.settled();
     return true;
   }
 }
