@@ -2,7 +2,8 @@ import type { Socket } from 'node:net';
 import { CodedError } from '../../../errors/coded-error.ts';
 import { contentLength, type HeaderList } from '../../../request-fields.ts';
 import type { BufferBudget } from '../../fairness/buffer-budget.ts';
-import { type Ending, guarded } from '../../guard.ts';
+import type { TurnTaker } from '../../fairness/turn.ts';
+import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import { without } from '../../http/headers.ts';
 import { soundStatus } from '../message/field-rules.ts';
@@ -26,7 +27,7 @@ const limits: SessionLimits = {
   // The app is ours, and may reset what it likes.
   maxResets: null,
   awaitsPreface: false,
-  // What it sends is lent, and read at once.
+  // What it sends is lent, and read at once: reads take turns.
   takesTurns: false,
   // Its streams are limited, and so is what they bring. An app that waits for us to read must not wait for ever.
   maxPendingBytes: Number.POSITIVE_INFINITY,
@@ -52,7 +53,7 @@ function readAnswerHead(fields: HeaderList): Http2ResponseHead | null {
 }
 
 /** A connection to the app. */
-export class AppSession implements SessionRole<AppStream>, AppStreamHome, Ending {
+export class AppSession implements SessionRole<AppStream>, AppStreamHome, TurnTaker {
   readonly #home: AppSessionHome;
   readonly session: Session<AppStream>;
   /** For what is read of the app, which is only lent. */
@@ -83,6 +84,15 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, Ending
     socket.once('close', gone);
     socket.write(preface);
     this.session.open();
+  }
+
+  /** What it was to deal with what has been read last, as bytes of content. */
+  get workAsContent(): number {
+    return this.session.work.asContent;
+  }
+
+  nextTurn(): void {
+    if (!this.session.socket.destroyed) this.session.socket.resume();
   }
 
   get hasRoom(): boolean {

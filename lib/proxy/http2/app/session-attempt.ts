@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { behindReads } from '../../fairness/behind-reads.ts';
+import { turn } from '../../fairness/turn.ts';
 import { guarded, internalFault } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import type { Endpoint } from '../../upstream/endpoint.ts';
@@ -55,7 +56,9 @@ export class SessionAttempt {
         } catch (error) {
           internalFault('a read of an HTTP/2 app', session, error);
         }
-        return session !== null;
+        if (session === null) return false;
+        // As long as a read is full, libuv would read on; frames of a few bytes then keep everybody waiting.
+        return length < readBuffer.length || turn.take(length + session.workAsContent, session);
       },
     };
     const startedAt = performance.now();

@@ -11,6 +11,9 @@ const perMessage = 256;
 /** What it takes to deal with a frame of a few bytes, in the same: content may come in frames of one byte each. */
 const perFrame = 24;
 
+/** Content that is only passed on goes by so many times as fast. */
+const contentPerByte = 16;
+
 /** Of the event loop; counted while connections that take turns are read. */
 let turnNumber = 0;
 const nextTurn = new NextTurn(() => {
@@ -50,6 +53,11 @@ export class Work {
   /** Says what a message has cost, in bytes that were looked at. */
   spend(cost: number): void {
     this.#cost += cost + perMessage;
+  }
+
+  /** What has been done with what was read last, as bytes of content that are only passed on. */
+  get asContent(): number {
+    return contentPerByte * this.#cost;
   }
 
   /** No more of it may be done in this turn of the event loop. */

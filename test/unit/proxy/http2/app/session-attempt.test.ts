@@ -27,9 +27,11 @@ function tried(t: Test, connectTimeoutMs = 60_000, audience = everybody, isExtra
     intake: {
       receive: (bytes: Buffer) => {
         if (bytes.length === 0) throw new Error('a fault');
-        told.push(`read ${bytes}`);
+        told.push(`read ${bytes.length > 10 ? bytes.length : bytes}`);
       },
     },
+    workAsContent: 1 << 20,
+    nextTurn: () => told.push('its turn'),
     destroy: () => told.push('session ended'),
   } as unknown as AppSession;
   const upstreams = {
@@ -117,6 +119,19 @@ t.test('reads stop where there is no session', async (t) => {
   one.connected(null);
   t.ok(one.read('b'));
   t.same(one.told, ['session', 'read b']);
+});
+
+t.test('reads that are full take turns, whatever they hold', async (t) => {
+  const one = tried(t);
+  one.connected(null);
+  const full = 'x'.repeat(64 * 1024);
+  one.read(full);
+  // More than one turn has for it, where nobody else wants anything.
+  for (const until = performance.now() + 5; performance.now() < until; );
+  t.equal(one.read(full), false);
+  t.equal(one.read('a'), true, 'there is no more to be read');
+  t.same(one.told, ['session', 'read 65536', 'read 65536', 'read a']);
+  await until('its turn', () => one.told.includes('its turn'));
 });
 
 t.test('a fault while the app is read ends its session', async (t) => {
