@@ -510,11 +510,11 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   ['lib/proxy/http1/fast/client-events.ts', [1, 'lib/proxy/http1/fast/client-connection.ts']],
   // For the one that it is told of, which takes the turns; the same as that one's `data`.
   ['lib/proxy/lent-data.ts', [1, 'lib/proxy/http1/fast/client-connection.ts']],
-  ['lib/proxy/http1/fast/tunnel.ts', [1, 'lib/proxy/http1/fast/tunnel.ts']],
+  ['lib/proxy/http1/fast/tunnel.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
   ['lib/proxy/http1/library/sliced-feed.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   ['lib/proxy/http2/client/client-session.ts', [1, 'lib/proxy/http2/session/intake.ts']],
-  ['lib/proxy/tcp/forward.ts', [1, 'lib/proxy/tcp/forward.ts']],
-  ['lib/proxy/tcp/guarded-opening.ts', [1, 'lib/proxy/tcp/guarded-opening.ts']],
+  ['lib/proxy/tcp/forward.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
+  ['lib/proxy/tcp/guarded-opening.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
   ['lib/proxy/last-bytes.ts', [1, 'none: thrown away, and at most 16 MiB']],
   // What Node's parser or the session has handed on of that.
   ['lib/proxy/http/application.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],

@@ -230,3 +230,24 @@ function mayForget(queue: readonly unknown[], taken: number): boolean {
 
 /** One event loop, one turn. */
 export const turn = new Turn();
+
+/** What a record of TLS costs besides its bytes, as many bytes as take that long: it may have a few. */
+const recordCost = 1024;
+
+/** What is read of one client, as it counts in turns: what TLS has read at once comes in records, of which none is large. */
+export class CountedReads {
+  readonly #inRecords: boolean;
+  #untold = 0;
+
+  constructor(client: object) {
+    this.#inRecords = 'encrypted' in client;
+  }
+
+  /** As `turn.take`. */
+  take(bytes: number, reader: TurnTaker): boolean {
+    const untold = this.#inRecords ? this.#untold + bytes + recordCost : bytes;
+    const isBulk = untold >= bulkRead;
+    this.#untold = isBulk ? 0 : untold;
+    return !isBulk || turn.take(untold, reader);
+  }
+}

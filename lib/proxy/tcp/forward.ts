@@ -4,7 +4,6 @@ import { systemErrorCode } from '../../errors/coded-error.ts';
 import type { ConnectionPermit } from '../../policy/decision.ts';
 import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
-import { bulkRead, turn } from '../fairness/turn.ts';
 import { guarded } from '../guard.ts';
 import { cutMeansReset, resetOrDestroy } from '../resets.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
@@ -112,7 +111,7 @@ export function forwardTcp(
     socket.once('end', () => client.end());
     const reader = new DataReader(client, socket);
     const send = (chunk: Buffer): void => {
-      const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, reader);
+      const mayGoOn = reader.mayGoOn(chunk.length);
       if (!socket.write(chunk) || !mayGoOn) client.pause();
     };
     const drained = (): void => void client.resume();

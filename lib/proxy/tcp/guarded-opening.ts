@@ -1,7 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { Opening } from '../detect/opening.ts';
 import { TunnelGuard } from '../detect/tunnel-guard.ts';
-import { bulkRead, turn } from '../fairness/turn.ts';
 import { DataReader } from './lent-reads.ts';
 
 /**
@@ -27,7 +26,7 @@ export function pipeGuarded(client: Duplex, app: Duplex, early: Buffer, refused:
   };
   const reader = new DataReader(client, app);
   const receive = (chunk: Buffer): void => {
-    const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, reader);
+    const mayGoOn = reader.mayGoOn(chunk.length);
     const passage = guard.pass(chunk);
     if (passage.kind === 'refuse') {
       refuse();

@@ -1,6 +1,6 @@
 import { Socket } from 'node:net';
 import type { Duplex, Writable } from 'node:stream';
-import { bulkRead, longRead, type TurnTaker, turn } from '../fairness/turn.ts';
+import { bulkRead, CountedReads, longRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { internalFault } from '../guard.ts';
 import { lendReads, mayLendReads } from '../node-streams.ts';
 import { type Outlet, outletOf, smallServed } from '../node-writes.ts';
@@ -117,12 +117,19 @@ export class LentReads implements OnRead, TurnTaker {
 export class DataReader implements TurnTaker {
   readonly #client: Duplex;
   readonly #app: Writable;
+  readonly #counted: CountedReads;
   /** By `data`; or by `LentReads`, which alone knows when there is room, though a turn may still be asked for. */
   #reads: 'by data' | 'lent' = 'by data';
 
   constructor(client: Duplex, app: Writable) {
     this.#client = client;
     this.#app = app;
+    this.#counted = new CountedReads(client);
+  }
+
+  /** So much was read by `data`. False when the client is to be paused, until its next turn. */
+  mayGoOn(bytes: number): boolean {
+    return this.#counted.take(bytes, this);
   }
 
   nextTurn(): void {

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { beginMoment, endMoment, now } from '../../../moment.ts';
 import type { Rostered } from '../../../roster.ts';
-import { bulkRead, longRead, type PutOff, type TurnTaker, turn } from '../../fairness/turn.ts';
+import { CountedReads, longRead, type PutOff, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { internalFault } from '../../guard.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { Follower, Incoming } from '../../incoming.ts';
@@ -41,6 +41,8 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
   #isAdvancing = false;
   /** The next of many pipelined requests waits for its turn. */
   #resting: PutOff | null = null;
+  /** Null before any content has come by itself. */
+  #counted: CountedReads | null = null;
   /** The connection is to end as soon as nothing is in flight. */
   #isRetiring = false;
   /** The client sends nothing more; what it has sent is still answered. */
@@ -138,7 +140,8 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
         state.refuseContent(content.fault);
         return;
       }
-      if (content.work >= bulkRead && !turn.take(content.work, this)) this.socket.pause();
+      this.#counted ??= new CountedReads(this.socket);
+      if (!this.#counted.take(content.work, this)) this.socket.pause();
       if (end < chunk.length) this.#unread.append(chunk.subarray(end));
       state.receive();
     } else {

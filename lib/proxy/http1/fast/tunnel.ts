@@ -1,5 +1,4 @@
 import type { Socket } from 'node:net';
-import { bulkRead, turn } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
 import type { HttpConnection, Occupant } from '../../http/request-pipeline.ts';
 import { lendReads, mayLendReads } from '../../node-streams.ts';
@@ -67,7 +66,7 @@ export class Tunnel implements AppTunnel, Occupant {
   };
 
   #send(chunk: Buffer): void {
-    const mayGoOn = chunk.length < bulkRead || turn.take(chunk.length, this.#reader);
+    const mayGoOn = this.#reader.mayGoOn(chunk.length);
     if (!this.#app.write(chunk) || !mayGoOn) this.#client.pause();
   }
 

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { beginMoment, endMoment } from '../../../moment.ts';
-import { turn } from '../../fairness/turn.ts';
+import { CountedReads, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { type Ending, guarded } from '../../guard.ts';
 import { frameHeaderBytes, frameType, maxPayload, maxStreamId, preface } from './protocol.ts';
 import type { Work } from './work.ts';
@@ -28,6 +28,8 @@ export interface Reader extends Ending {
 }
 
 export interface IntakeLimits {
+  /** Whether it takes part in the turns of those who read much. */
+  readonly takesTurns: boolean;
   /** Whether the peer begins with a preface before its first frame: clients do. */
   readonly awaitsPreface: boolean;
   /** With more than this on its way to a peer that does not read, nothing more of it is read either. */
@@ -40,7 +42,7 @@ export interface IntakeLimits {
  * Reads a peer: cuts what comes into frames (RFC 9113 4.1) where they lie, and copies only one that comes in pieces; no more
  * than its turn allows, and nothing while the peer does not read what it is sent.
  */
-export class Intake {
+export class Intake implements TurnTaker {
   /** Since when the beginning of a connection or of a message has been waiting for its rest; null when none is. */
   incompleteSince: number | null = performance.now();
   readonly #reader: Reader;
@@ -52,13 +54,17 @@ export class Intake {
   #heldBytes = 0;
   /** What has been read and must wait for the next turn. */
   #rest: Buffer | null = null;
-  readonly #nextTurn: () => void;
+  readonly #goOnLater: () => void;
+  readonly #counted: CountedReads;
+  /** Others who move much are to have their turn first. */
+  #hasHadItsTurn = false;
 
   constructor(reader: Reader, limits: IntakeLimits) {
     this.#reader = reader;
     this.#limits = limits;
     this.#prefaceBytes = limits.awaitsPreface ? 0 : preface.length;
-    this.#nextTurn = guarded('HTTP/2 frames', reader, () => this.#goOn());
+    this.#goOnLater = guarded('HTTP/2 frames', reader, () => this.#goOn());
+    this.#counted = new CountedReads(reader.socket);
   }
 
   /** Bytes of memory that what has been read takes until its rest comes, or its turn. */
@@ -72,6 +78,9 @@ export class Intake {
     const at = this.#takePreface(chunk);
     if (at === -1) this.#reader.noPreface();
     else if (at < chunk.length) this.#take(at === 0 ? chunk : chunk.subarray(at));
+    if (!this.#limits.takesTurns || this.#reader.over || this.#counted.take(chunk.length, this)) return;
+    this.#hasHadItsTurn = true;
+    this.#reader.socket.pause();
   }
 
   /** What a client sends before its first frame (RFC 9113 3.4). How many bytes belong to it; -1: they are something else. */
@@ -91,7 +100,21 @@ export class Intake {
 
   /** The peer has read what it was sent. */
   resume(): void {
-    if (this.#reader.socket.isPaused() && this.#rest === null) this.#reader.socket.resume();
+    if (this.#reader.socket.isPaused() && this.#rest === null && !this.#hasHadItsTurn) this.#reader.socket.resume();
+  }
+
+  nextTurn(): void {
+    this.#hasHadItsTurn = false;
+    this.#resumeUnlessBehind();
+  }
+
+  destroy(): void {
+    this.#reader.destroy();
+  }
+
+  #resumeUnlessBehind(): void {
+    const reader = this.#reader;
+    if (!reader.over && reader.output.pending <= this.#limits.maxPendingBytes) this.resume();
   }
 
   #goOn(): void {
@@ -100,7 +123,7 @@ export class Intake {
     const reader = this.#reader;
     if (rest === null || reader.over) return;
     this.#read(rest, false);
-    if (!reader.over && reader.output.pending <= this.#limits.maxPendingBytes) this.resume();
+    this.#resumeUnlessBehind();
   }
 
   #read(chunk: Buffer, isNew: boolean): void {
@@ -122,7 +145,7 @@ export class Intake {
       const rest = chunk.subarray(at);
       this.#rest = isNew ? Buffer.from(rest) : rest;
       reader.socket.pause();
-      turn.later(this.#nextTurn);
+      turn.later(this.#goOnLater);
     }
     reader.queue.pumpNewRoom();
     const isComplete = reader.frames.isBetweenMessages && !this.#awaitsRest;

@@ -41,7 +41,7 @@ class Stub implements Reader {
 
   constructor(awaitsPreface: boolean, takesTurns = false) {
     this.work = new Work(takesTurns);
-    this.intake = new Intake(this, { awaitsPreface, maxPendingBytes: 1000, maxBacklog: 10 });
+    this.intake = new Intake(this, { takesTurns, awaitsPreface, maxPendingBytes: 1000, maxBacklog: 10 });
   }
 
   noPreface(): void {
@@ -178,6 +178,26 @@ t.test('cheap frames, and those of the app, have no turns', async (t) => {
     reader.intake.receive(several);
     t.same(reader.framesTold, told, name);
     t.notOk(reader.isPaused, name);
+  }
+});
+
+t.test('who moves much stops for the others, and goes on in its next turn', async (t) => {
+  const content = dataFrame(1, 'x'.repeat(16_000));
+  for (const [name, takesTurns, chunk] of [
+    ['content', true, Buffer.concat([content, content, content])],
+    ['content in records of TLS', true, content],
+    ["the app's", false, Buffer.concat([content, content, content])],
+  ] as const) {
+    const reader = new Stub(false, takesTurns);
+    if (name.includes('TLS')) Object.assign(reader.socket, { encrypted: true });
+    reader.frames.frame = () => {};
+    const intake = new Intake(reader, { takesTurns, awaitsPreface: false, maxPendingBytes: 1000, maxBacklog: 10 });
+    let bytes = 0;
+    for (; bytes < 2 ** 28 && !reader.isPaused; bytes += chunk.length) intake.receive(chunk);
+    t.equal(reader.isPaused, takesTurns, `${name}: ${bytes} bytes at once`);
+    intake.resume();
+    t.equal(reader.isPaused, takesTurns, 'that it has read what it was sent does not change that');
+    await until('its next turn', () => !reader.isPaused);
   }
 });
 
