@@ -25,6 +25,7 @@ import type { Handshake } from './tls/handshake.ts';
 import { renewListeners } from './tls/node-tls.ts';
 import type { PeerSession } from './tls/peer-session.ts';
 import type { AlpnPreference, TlsTermination } from './tls/termination.ts';
+import type { WatchedReads } from './tls/watched-reads.ts';
 import type { Upstreams } from './upstream/upstreams.ts';
 
 export interface ConnectionServices {
@@ -100,6 +101,8 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
   #decrypted: Incoming | null = null;
   /** What the client's identity rests on. */
   #session: PeerSession | null = null;
+  /** Of what TLS reads. */
+  #reads: WatchedReads | null = null;
   http: HttpConnection | null = null;
   /** What the connection has become; decides what recheck and drain mean. */
   #stage: Stage = detecting;
@@ -125,6 +128,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
 
   ended(): void {
     this.#stage = over;
+    this.#reads?.release();
     this.#services.live.remove(this);
     this.#watch?.close();
     this.#transport?.closed(this.incoming.errno || (this.#decrypted?.errno ?? ''));
@@ -176,10 +180,23 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     return { clientIp: this.ip, clientPort: this.#clientPort, targetIp, targetPort: policyPort };
   }
 
-  secured(stream: Incoming, session: PeerSession | null): void {
+  secured(stream: Incoming, session: PeerSession | null, reads: WatchedReads): void {
     this.#session = session;
     this.#decrypted = stream;
+    this.#reads = reads;
     stream.heed();
+    if (this.incoming.isOver) reads.release();
+    const tooMany = (): void => {
+      this.#services.recorder.limitReached('tls_key_updates', this.ip);
+      stream.destroy();
+      this.destroy();
+    };
+    reads.whenMany(guarded('too many KeyUpdates', this, tooMany));
+  }
+
+  /** What TLS reads of a client that has shown a certificate is watched until something of it is permitted; of others, always. */
+  get #untilPermit(): WatchedReads | null {
+    return this.#session === null ? null : this.#reads;
   }
 
   policy(): PortPolicy {
@@ -245,7 +262,14 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     this.#transport = scope.openSource(policy, stream);
     const { policyPort } = this.#arrival;
     const destination = this.#secured ?? this.#arrival.destination;
-    const connection: HttpConnection = { facts: this.#facts, scope, policyPort, destination, occupant: null };
+    const connection: HttpConnection = {
+      facts: this.#facts,
+      scope,
+      policyPort,
+      destination,
+      occupant: null,
+      untilPermit: this.#untilPermit,
+    };
     this.http = connection;
     this.#settle(stream);
     return connection;
@@ -270,6 +294,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
       return;
     }
     if (stream.isOver) return void this.incoming.destroy();
+    this.#untilPermit?.release();
     const transport = scope.openSource(policy, stream);
     const permit: ConnectionPermit = decision;
     // What is read from here on waits for the app.

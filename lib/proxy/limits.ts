@@ -90,6 +90,8 @@ export const limitNames = [
   'client_certificate',
   /** HTTP/2 frames that do no work. */
   'http2_overhead',
+  /** Messages of a TLS client that make new keys. */
+  'tls_key_updates',
   /** Accepting or connecting failed for want of file descriptors. */
   'descriptors',
 ] as const;

@@ -6,9 +6,10 @@ import type { Socket } from 'node:net';
  * node-internals.ts says of the rest holds for this as well.
  */
 
-/** What of Node's HTTP parser reads a socket in place of its other readers, and lets go of it again. Nothing is parsed. */
+/** What of Node's HTTP parser reads a socket in place of its other readers, and lets go of it again. */
 interface SocketReader {
   initialize(type: number, resource: object): void;
+  execute(bytes: Buffer): unknown;
   consume(handle: object): void;
   unconsume(): void;
   /** A copy of what is being read; nothing between reads. */
@@ -33,8 +34,9 @@ function findReader(): SocketReaderClass | null {
     };
     const { prototype, REQUEST, kOnExecute } = HTTPParser ?? {};
     if (typeof REQUEST !== 'number' || typeof kOnExecute !== 'number' || prototype === undefined) return null;
-    const { initialize, consume, unconsume, getCurrentBuffer } = prototype;
-    const isThere = [initialize, consume, unconsume, getCurrentBuffer].every((each) => typeof each === 'function');
+    const { initialize, execute, consume, unconsume, getCurrentBuffer } = prototype;
+    const needed = [initialize, execute, consume, unconsume, getCurrentBuffer];
+    const isThere = needed.every((each) => typeof each === 'function');
     return isThere ? (HTTPParser as SocketReaderClass) : null;
   } catch {
     // A later Node may not have it.
@@ -58,6 +60,16 @@ export function canIntercept(): boolean {
 const mostSpare = 64;
 const spare: SocketReader[] = [];
 
+/** What comes behind this is content for ever, which is not looked at. A byte that is no HTTP would cost an error in each read. */
+const endless = Buffer.from(`POST / HTTP/1.1\r\nContent-Length: ${Number.MAX_SAFE_INTEGER}\r\n\r\n`);
+
+function newReader(Found: SocketReaderClass): SocketReader {
+  const reader = new Found();
+  reader.initialize(Found.REQUEST, {});
+  reader.execute(endless);
+  return reader;
+}
+
 /** A socket whose bytes go another way. */
 export interface Intercepted {
   /** They go their own way again, from the next read on. May be called more than once. */
@@ -74,8 +86,7 @@ export function intercept(socket: Socket, take: (bytes: Buffer) => void): Interc
   const Found = readerClass();
   const handle = (socket as { readonly _handle?: object | null })._handle ?? null;
   if (Found === null || handle === null) return null;
-  const reader = spare.pop() ?? new Found();
-  reader.initialize(Found.REQUEST, {});
+  const reader = spare.pop() ?? newReader(Found);
   reader[Found.kOnExecute] = () => {
     const bytes = reader.getCurrentBuffer();
     if (bytes !== undefined) take(bytes);

@@ -213,10 +213,11 @@ const interfaces: readonly NodeInterface[] = [
     isThere: keepsParent,
   },
   {
-    name: 'HTTPParser of node:_http_common with consume, unconsume and getCurrentBuffer',
-    use: 'TLS handshakes in little memory',
+    name: 'HTTPParser of node:_http_common with execute, consume, unconsume and getCurrentBuffer',
+    use: 'reading what TLS is to read before it does',
     isNeeded: always,
-    without: 'each connection over TLS takes 16 KiB more memory',
+    without:
+      'each connection over TLS takes 16 KiB more memory, and one read of it may hold up others for a tenth of a second',
     isThere: canIntercept,
   },
   {

@@ -15,6 +15,7 @@ import type { ConnectionScope, HandshakeFailure } from './recorder.ts';
 import type { Handshake } from './tls/handshake.ts';
 import type { PeerSession } from './tls/peer-session.ts';
 import type { AlpnPreference, TlsTermination } from './tls/termination.ts';
+import type { WatchedReads } from './tls/watched-reads.ts';
 
 /** A connection whose client and protocol are not known yet. At most one of the last three is called, once. */
 export interface Unrecognized extends Ending {
@@ -42,7 +43,7 @@ export interface Unrecognized extends Ending {
   /** Nobody knows who the client is. */
   handshakeFailed(serverName: string, failure: HandshakeFailure): void;
   /** The handshake has succeeded; what comes is read from this stream. */
-  secured(stream: Incoming, session: PeerSession | null): void;
+  secured(stream: Incoming, session: PeerSession | null, reads: WatchedReads): void;
   /** TLS has verified who the client is, or that it shows no certificate. */
   identify(tls: ClientTls): ConnectionScope;
   /** As `TlsTermination.accept`, with a certificate that nobody knows. */
@@ -102,9 +103,9 @@ function takeProbe(connection: Unrecognized, bytes: Buffer, hello: ClientHello):
       connection.incoming.destroy();
       return;
     }
-    const { socket } = handshake;
+    const { socket, reads } = handshake;
     const decrypted = Incoming.stream(socket);
-    connection.secured(decrypted, null);
+    connection.secured(decrypted, null, reads);
     const scope = connection.identify({ kind: 'passthrough', sni });
     connection.probing(decrypted, socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1', scope);
   };
@@ -163,9 +164,9 @@ function takeHello(connection: Unrecognized, bytes: Buffer, hello: ClientHello, 
       connection.incoming.destroy();
       return;
     }
-    const { socket, identity, session } = handshake;
+    const { socket, identity, session, reads } = handshake;
     const decrypted = Incoming.stream(socket);
-    connection.secured(decrypted, session);
+    connection.secured(decrypted, session, reads);
     const alpn = socket.alpnProtocol === false ? null : socket.alpnProtocol;
     recognizePlain(connection, decrypted, nothing, { kind: 'mesh', identity }, alpn);
   };

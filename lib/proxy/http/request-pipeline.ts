@@ -49,6 +49,8 @@ export interface HttpConnection {
   readonly destination: Destination;
   /** Set by the lane that takes the connection over. */
   occupant: Occupant | null;
+  /** What is watched closely until the first request is permitted; null from then on, and where nothing is. */
+  untilPermit: { release(): void } | null;
 }
 
 /** Of heads that take no more memory than this nobody keeps count: there are no more of them than connections. */
@@ -111,6 +113,10 @@ export class RequestPipeline {
     scope.requestDecided(policy, decision, log);
     if (decision.kind !== 'permit') {
       return { kind: 'refused', policy, refusal: refusalFor(decision, connection.facts) };
+    }
+    if (connection.untilPermit !== null) {
+      connection.untilPermit.release();
+      connection.untilPermit = null;
     }
     const ended = this.#take(connection, request);
     if (typeof ended === 'string') {

@@ -7,24 +7,31 @@ import type { Asker } from '../fairness/fair-queue.ts';
 import { HandshakeTurn, type HandshakeTurns } from '../fairness/handshake-turns.ts';
 import type { Line } from '../fairness/line.ts';
 import { guarded, internalFault } from '../guard.ts';
-import { type Intercepted, intercept } from '../node-intercept.ts';
 import type { HandshakeFailure } from '../recorder.ts';
 import { closedFailure, errorFailure, type HandshakeContext, internalFailure } from './handshake-failure.ts';
-import { feedTls, leaveOutListeners, releaseTls } from './node-tls.ts';
+import { leaveOutListeners, releaseTls } from './node-tls.ts';
 import type { PeerSession } from './peer-session.ts';
+import { WatchedReads } from './watched-reads.ts';
 
-export type Handshake =
-  | {
-      readonly kind: 'established';
-      readonly socket: tls.TLSSocket;
-      readonly identity: ClientIdentity | null;
-      /** Null where the client has shown no certificate. */
-      readonly session: PeerSession | null;
-    }
-  /** The client gave up, or presented a certificate that does not verify. */
-  | { readonly kind: 'failed'; readonly failure: HandshakeFailure };
+/** Whom a client is, or that it is none we know. */
+export interface JudgedClient {
+  readonly kind: 'established';
+  readonly socket: tls.TLSSocket;
+  readonly identity: ClientIdentity | null;
+  /** Null where the client has shown no certificate. */
+  readonly session: PeerSession | null;
+}
 
-export function failed(failure: HandshakeFailure): Handshake {
+/** The client gave up, or presented a certificate that does not verify. */
+export interface FailedHandshake {
+  readonly kind: 'failed';
+  readonly failure: HandshakeFailure;
+}
+
+/** `reads`: to be released at the connection's end, if not before. */
+export type Handshake = (JudgedClient & { readonly reads: WatchedReads }) | FailedHandshake;
+
+export function failed(failure: HandshakeFailure): FailedHandshake {
   return { kind: 'failed', failure };
 }
 
@@ -35,7 +42,7 @@ export interface HandshakeServices {
   readonly deadlines: Deadlines;
   readonly context: () => HandshakeContext;
   /** Whom a handshake that TLS has completed was with. */
-  readonly judge: (socket: tls.TLSSocket) => Handshake;
+  readonly judge: (socket: tls.TLSSocket) => JudgedClient | FailedHandshake;
 }
 
 /** Where a fault of ours was met. */
@@ -75,8 +82,8 @@ export class ServerHandshake implements Expirable {
   readonly #done: (result: Handshake) => void;
   readonly #turn: HandshakeTurn;
   #secure: tls.TLSSocket | null = null;
-  /** What is read of the connection, until the handshake is over. */
-  #reads: Intercepted | null = null;
+  /** What is read of the connection, until it is established, or over. */
+  #reads: WatchedReads | null = null;
   /** What TLS has said, before the turn in which it is passed on. */
   #result: Handshake | null = null;
   #isPassed = false;
@@ -113,6 +120,9 @@ export class ServerHandshake implements Expirable {
     const { secureContext, deadlines } = this.#services;
     const secure = securedBy(secureContext, this.#socket, this.#alpn);
     this.#secure = secure;
+    // It listens for what Node has to be told to say.
+    const reads = new WatchedReads(this.#socket, secure);
+    this.#reads = reads;
     leaveOutListeners(secure, this.#socket);
     secure.once('secure', this.#onSecure);
     secure.on('error', this.#onError);
@@ -121,29 +131,19 @@ export class ServerHandshake implements Expirable {
     deadlines.add(this);
     const unread = this.#unread;
     this.#unread = nothing;
-    this.#reads = intercept(this.#socket, this.#onBytes);
-    feedTls(secure, unread);
+    reads.feed(unread);
   }
-
-  /**
-   * Certificates and a first request come at once, in more than TLS should be given in one piece (`feedTls`). Later reads are
-   * its own.
-   */
-  readonly #onBytes = (bytes: Buffer): void => {
-    try {
-      if (this.#secure !== null) feedTls(this.#secure, bytes);
-    } catch (error) {
-      internalFault(entry, this, error);
-    }
-  };
 
   readonly #onSecure = (): void => {
     const secure = this.#secure;
-    if (secure === null) return;
+    const reads = this.#reads;
+    if (secure === null || reads === null) return;
     let result: Handshake;
     try {
       releaseTls(secure);
-      result = this.#services.judge(secure);
+      reads.handshakeOver();
+      const judged = this.#services.judge(secure);
+      result = judged.kind === 'failed' ? judged : { ...judged, reads };
     } catch (error) {
       internalFault(entry, null, error);
       result = failed(internalFailure(this.#services.context()));
@@ -198,8 +198,6 @@ export class ServerHandshake implements Expirable {
   };
 
   #over(): void {
-    this.#reads?.release();
-    this.#reads = null;
     this.#services.turns.over(this.#turn);
     this.#services.deadlines.delete(this);
   }
@@ -213,6 +211,8 @@ export class ServerHandshake implements Expirable {
     const secure = this.#secure;
     secure?.removeListener('error', this.#onError);
     secure?.removeListener('end', this.#onEnd);
+    if (result.kind === 'failed') this.#reads?.release();
+    this.#reads = null;
     try {
       this.#done(result);
     } finally {

@@ -60,6 +60,7 @@ function shaped(events: Readonly<Record<string | symbol, unknown>>): Record<stri
     data: undefined,
     drain: undefined,
     secure: undefined,
+    keylog: undefined,
   };
   for (const type of Reflect.ownKeys(events)) if (events[type] !== undefined) made[type] = events[type];
   return made;
@@ -81,11 +82,16 @@ const asListener = (listener: unknown): (() => void) => listener as () => void;
  */
 const tlsPiece = 1023;
 
-/** Has TLS read what was read of its connection before. */
-export function feedTls(socket: TLSSocket, bytes: Buffer): void {
-  for (let at = 0; at < bytes.length; at += tlsPiece) {
+/**
+ * Has TLS read what was read of its connection before.
+ *
+ * @param isLarge part of something that needs the second buffer.
+ */
+export function feedTls(socket: TLSSocket, bytes: Buffer, isLarge = false): void {
+  const piece = isLarge ? bytes.length : tlsPiece;
+  for (let at = 0; at < bytes.length; at += piece) {
     // A piece may be the end of it.
-    internalsOf(socket)._handle?.receive?.(bytes.subarray(at, at + tlsPiece));
+    internalsOf(socket)._handle?.receive?.(bytes.subarray(at, at + piece));
   }
 }
 

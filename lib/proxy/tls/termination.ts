@@ -6,7 +6,15 @@ import { Deadlines } from '../fairness/deadlines.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
 import { HandshakeTurns } from '../fairness/handshake-turns.ts';
 import type { OwnCertificate } from '../recorder.ts';
-import { failed, type Handshake, type HandshakeServices, ServerHandshake, securedBy } from './handshake.ts';
+import {
+  type FailedHandshake,
+  failed,
+  type Handshake,
+  type HandshakeServices,
+  type JudgedClient,
+  ServerHandshake,
+  securedBy,
+} from './handshake.ts';
 import { certificateFailure, type HandshakeContext } from './handshake-failure.ts';
 import { certificateInSession, KnownCertificates } from './known-certificates.ts';
 import { checkTls, verifyErrorOf } from './node-tls.ts';
@@ -96,7 +104,7 @@ export class TlsTermination {
    * No certificate: established without an identity. A certificate that verifies: its first usable name, or none.
    * A certificate that does not verify: failed.
    */
-  #verified(socket: TLSSocket): Handshake {
+  #verified(socket: TLSSocket): JudgedClient | FailedHandshake {
     const fault = verifyErrorOf(socket);
     let known = fault === null ? this.#certificates.find(certificateInSession(socket.getSession())) : null;
     if (known === null) {

@@ -119,6 +119,7 @@ t.test('what is gone is named, with the version of Node, and missed or done with
     [Buffer.prototype, 'latin1Slice', 'warned'],
     [parserClass.prototype, 'consume', 'warned'],
     [parserClass.prototype, 'getCurrentBuffer', 'warned'],
+    [parserClass.prototype, 'execute', 'warned'],
     [httpCommon, 'HTTPParser', 'warned'],
   ];
   for (const [holder, name, fate, redirected = true, secured = true] of rows) {

@@ -8,7 +8,8 @@ import { openGate } from '../../../lib/telemetry/repeats.ts';
 
 t.test('every variable has its metric, and the few other metrics are known', async (t) => {
   const ofVariables = Object.keys(limitVariables).map((name) => name.replace('SALLYPORT_', '').toLowerCase());
-  t.same([...limitNames].sort(), [...ofVariables, 'client_certificate', 'descriptors', 'http2_overhead'].sort());
+  const others = ['client_certificate', 'descriptors', 'http2_overhead', 'tls_key_updates'];
+  t.same([...limitNames].sort(), [...ofVariables, ...others].sort());
 });
 
 t.test('counts each time, and tells every ten seconds', async (t) => {
