@@ -39,7 +39,7 @@ export async function run(io: Io, running: Running): Promise<ExitStatus> {
   const { logger } = log;
   for (const { message, ...about } of config.warnings) logger.warn(about, `${about.variable}: ${message}`);
 
-  // The last net. What reaches it belongs to no connection, or none that anybody knows of; the others go on, for a while.
+  // The last resort. What reaches it belongs to no connection, or none that anybody knows of; the others go on, for a while.
   const uncaught = (where: string, error: unknown): void => {
     if (faultsAreHeard()) internalFault(where, null, error);
     else logger.error({ code: 'ERR_SALLYPORT_UNEXPECTED', where, err: error }, 'Internal error');

@@ -30,7 +30,7 @@ export class PolicyReport {
     this.#podFacts = new Standing({
       code: 'pod-facts-stale',
       messages: {
-        still: () => 'The facts of the pod still cannot be read; keeping those of before',
+        still: () => 'The facts of the pod still cannot be read; keeping the previous ones',
         again: 'The facts of the pod can be read again',
       },
       fields: () => ({}),

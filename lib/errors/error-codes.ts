@@ -33,7 +33,7 @@ export const errorCatalogue = {
   ),
   ERR_SALLYPORT_BAD_RESPONSE: request(
     'The application sent what is no HTTP response.',
-    'Mend the application; see that it speaks the HTTP, 1 or 2, that it is asked in: HTTP/2, and so gRPC, is handed on as HTTP/2.',
+    'Fix the application; see that it speaks the HTTP, 1 or 2, that it is asked in: HTTP/2, and so gRPC, is handed on as HTTP/2.',
   ),
   ERR_SALLYPORT_NOT_PROCESSED: request(
     'An HTTP/2 application refused the stream unprocessed, and so does Sallyport (REFUSED_STREAM).',
@@ -89,7 +89,7 @@ export const errorCatalogue = {
   ),
   ERR_SALLYPORT_IDENTITY: start(
     'Certificate, key and trust anchors cannot be used at the first load.',
-    'Mend the files that the message names; a later rotation that fails keeps the last good ones.',
+    'Fix the files that the message names; a later rotation that fails keeps the last good ones.',
   ),
   ERR_SALLYPORT_TLS_UNKNOWN_ISSUER: handshake(
     "The client's certificate leads to none of our trust anchors.",

@@ -13,7 +13,7 @@ export const fileProblems = {
   'too-deep': error('Values lie deeper inside one another than anything here reads.', 'Write it flatter.'),
   'yaml-syntax': error(
     'The text is not YAML, or holds what kubectl refuses or reads otherwise: tags, keys that are no text, aliases without an anchor.',
-    'Mend the line; look for an unclosed quote or bracket, a tab, or a missing ":" above it.',
+    'Fix the line; look for an unclosed quote or bracket, a tab, or a missing ":" above it.',
   ),
   'duplicate-key': error('A key is written twice in one mapping, and readers differ in which counts.', 'Keep one.'),
   'no-policy-files': warning(

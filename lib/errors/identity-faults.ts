@@ -2,7 +2,7 @@ import { type FaultRow, faultsOf } from './fault-row.ts';
 
 const fault = faultsOf('identity');
 
-/** Certificate, key and trust anchors: the proxy does not start with them, or keeps those of before. */
+/** Certificate, key and trust anchors: the proxy does not start with them, or keeps the previous ones. */
 export const identityFaults = {
   'identity-unreadable': fault(
     'A file of the identity cannot be read.',
@@ -52,6 +52,6 @@ export const identityFaults = {
   ),
   'identity-stale': fault(
     'The identity on disk could not be used some time ago, and still cannot; the last good one stays in use.',
-    'Mend what its faults name before the certificate in use expires.',
+    'Fix what its faults name before the certificate in use expires.',
   ),
 } as const satisfies Readonly<Record<string, FaultRow>>;

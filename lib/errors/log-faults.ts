@@ -6,19 +6,19 @@ const fault = faultsOf('log');
 export const logFaults = {
   'policy-not-loaded': fault(
     'The policy on disk cannot be used; the last good one stays in force.',
-    'Mend what the lines "Policy: …" before it name, or what its reason says.',
+    'Fix what the lines "Policy: …" before it name, or what its reason says.',
   ),
   'policy-stale': fault(
     'The policy on disk could not be used some time ago, and still cannot; the last good one stays in force.',
-    'Mend what its faults name; `lasted` says since when.',
+    'Fix what its faults name; `lasted` says since when.',
   ),
   'candidate-not-loaded': fault(
     'The candidate policy on disk cannot be used; the policy in force is not concerned.',
-    'Mend what the lines "Candidate policy: …" before it name, or what its reason says.',
+    'Fix what the lines "Candidate policy: …" before it name, or what its reason says.',
   ),
   'candidate-stale': fault(
     'The candidate policy on disk could not be used some time ago, and still cannot.',
-    'Mend what its faults name; `lasted` says since when.',
+    'Fix what its faults name; `lasted` says since when.',
   ),
   'candidate-differs': fault(
     'The candidate policy would have decided otherwise than the policy in force; a warning, once a minute for each such thing.',
@@ -50,12 +50,12 @@ export const logFaults = {
     'Raise fs.inotify.max_user_watches and max_user_instances where they are used up.',
   ),
   'pod-facts-kept': fault(
-    'The files of the facts of the pod cannot be used; those of before stay.',
-    'Mend the faults that the line lists, each with its code.',
+    'The files of the facts of the pod cannot be used; the previous facts stay in use.',
+    'Fix the faults that the line lists, each with its code.',
   ),
   'pod-facts-stale': fault(
-    'The files of the facts of the pod could not be used some time ago, and still cannot; those of before stay.',
-    'Mend what its faults name.',
+    'The files of the facts of the pod could not be used some time ago, and still cannot; the previous facts stay in use.',
+    'Fix what its faults name.',
   ),
   'worker-died': fault(
     'One of several threads that serve has ended, and with it its connections; another takes its place.',

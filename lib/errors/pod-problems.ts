@@ -41,7 +41,7 @@ export const podProblems = {
   ),
   'other-proxy': error(
     'The pod already has the sidecar of Linkerd or Istio, which takes its inbound connections.',
-    'Inject the YAML of before, or annotate the pod with sallyport.dev/inject: disabled.',
+    'Inject the YAML without it, or annotate the pod with sallyport.dev/inject: disabled.',
   ),
   'idle-annotation': warning(
     'An annotation of Linkerd or Sallyport has no effect here, is misspelt, or stands where nobody looks.',

@@ -17,7 +17,7 @@ const listeners = new Set<FaultListener>();
 
 /**
  * Hears of every fault of this process. One that nobody hears is thrown, in a turn of its own, so that it ends a test or
- * reaches the process' last net.
+ * reaches the process's last resort.
  *
  * @returns ends it.
  */

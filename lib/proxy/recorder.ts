@@ -39,7 +39,7 @@ export interface RequestFailure {
   readonly met: AppFault | null;
 }
 
-/** Why a TLS handshake came to nothing, as `sallyport_tls_failures_total{reason}` has it, and the code of each. */
+/** Why a TLS handshake failed, as `sallyport_tls_failures_total{reason}` has it, and the code of each. */
 export const handshakeCodes = {
   unknown_issuer: 'ERR_SALLYPORT_TLS_UNKNOWN_ISSUER',
   client_expired: 'ERR_SALLYPORT_TLS_CLIENT_EXPIRED',
@@ -78,7 +78,7 @@ export interface OwnCertificate {
   readonly trusts: readonly string[];
 }
 
-/** A TLS handshake that came to nothing. Who the client is, nobody knows. */
+/** A TLS handshake that failed. Who the client is, nobody knows. */
 export interface HandshakeFailure {
   readonly reason: HandshakeReason;
   /** In words, ours or the library's. */

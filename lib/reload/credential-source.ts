@@ -23,7 +23,7 @@ export interface CredentialSourceOptions extends CredentialFiles {
   readonly names?: readonly string[] | undefined;
   /** Called after each good load, the first included; they count as in use when it resolves. */
   readonly onLoaded: (credentials: Credentials, origin: CredentialOrigin) => void | Promise<void>;
-  /** Called when changed files cannot be used, once for each set of faults; the credentials of before stay in force. Not called for the first load. */
+  /** Called when changed files cannot be used, once for each set of faults; the previous credentials stay in force. Not called for the first load. */
   readonly onFailed: (faults: readonly CredentialFault[]) => void;
   /** Called when the files hold again what is in use, after `onFailed`. */
   readonly onMended?: () => void;

@@ -165,7 +165,7 @@ class FollowedPod implements PodFactsSource {
     if (told !== '') {
       this.#options.log.error(
         { code: 'pod-facts-kept', faults },
-        'The facts of the pod cannot be read; keeping those of before',
+        'The facts of the pod cannot be read; keeping the previous ones',
       );
     }
   }

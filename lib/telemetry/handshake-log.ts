@@ -40,7 +40,7 @@ export class HandshakeLog {
     this.#otherHttp = new Repeats('other HTTP', nowMs, gate);
     const family = families.counter(
       'sallyport_tls_failures_total',
-      'TLS handshakes for our name that came to nothing, by reason.',
+      'TLS handshakes for our name that failed, by reason.',
     );
     const reasons = Object.keys(handshakeCodes) as HandshakeReason[];
     this.#cells = new Map(reasons.map((reason) => [reason, family.at(constantGroup({ reason }))]));

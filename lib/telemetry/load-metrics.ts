@@ -76,7 +76,7 @@ function policyMetrics(
     registry,
     {
       name: 'sallyport_pod_facts_refused',
-      help: "1 while the files of the pod's labels or manifest are bad, and those of before count.",
+      help: "1 while the files of the pod's labels or manifest are bad, and the previous ones stay in use.",
       type: 'gauge',
     },
     () => [gaugeSample(Number(factsRefused))],

@@ -86,7 +86,7 @@ function logMetrics(
     registry,
     {
       name: 'sallyport_log_lines_dropped_total',
-      help: 'Log lines given up because their reader was too slow.',
+      help: 'Log lines dropped because their reader was too slow.',
       type: 'counter',
     },
     () => [gaugeSample((droppedLogLines?.() ?? 0) + droppedElsewhere.value)],

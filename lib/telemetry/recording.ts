@@ -121,10 +121,10 @@ export function createRecording(
 }
 
 function decisionRecordCells(families: Families): { readonly made: Cell; readonly lost: Cell } {
-  const made = families.counter('sallyport_decision_records_total', 'Decisions recorded, those given up included.');
+  const made = families.counter('sallyport_decision_records_total', 'Decisions recorded, those dropped included.');
   const lost = families.counter(
     'sallyport_decision_records_dropped_total',
-    'Records of decisions given up: the disk did not follow, or there were too many different ones.',
+    'Records of decisions dropped: the disk could not keep up, or there were too many different ones.',
   );
   return { made: made.at(), lost: lost.at() };
 }

@@ -220,13 +220,13 @@ export class TransportMetrics {
     families.show(
       {
         name: 'inbound_tcp_detect_http_results_total',
-        help: 'What the first bytes of connections were recognized as.',
+        help: 'Connections by the result of HTTP detection.',
         type: 'counter',
       },
       () => detections().flatMap((series) => Array.from(series.results.values(), sample)),
     );
     const duration = 'inbound_tcp_detect_http_duration_seconds';
-    families.show({ name: duration, help: 'How long telling the protocol took.', type: 'histogram' }, () =>
+    families.show({ name: duration, help: 'How long HTTP detection took.', type: 'histogram' }, () =>
       detections().flatMap((series) => histogramSamples(duration, series.seconds)),
     );
     // Declared, so that queries find it, and empty: connections to the inbound port itself, which alone carry the

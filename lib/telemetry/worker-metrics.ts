@@ -23,7 +23,7 @@ export function workerMetrics(registry: Registry, workers: WorkersView): void {
     registry,
     {
       name: 'sallyport_worker_deaths_total',
-      help: 'Workers that have died, and with them their connections, by why; each is replaced.',
+      help: 'Workers that have died, and their connections with them, by reason; each is replaced.',
       type: 'counter',
     },
     () => Array.from(workers.deaths(), ([why, value]) => gaugeSample(value, { why })),

@@ -78,7 +78,7 @@ onInternalFault((fault) => {
   telemetry.recorder.internalFault(fault);
   report({ kind: 'fault', ended: fault.ended });
 });
-// The last net, as for the main thread.
+// The last resort, as for the main thread.
 process.on('uncaughtException', (error) => internalFault('an uncaught exception', null, error));
 process.on('unhandledRejection', (reason) => internalFault('an unhandled rejection', null, reason));
 

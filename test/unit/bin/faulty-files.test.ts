@@ -202,7 +202,7 @@ t.test('at a reload: one line of the log, and what was good stays', async (t) =>
     {
       name: 'labels that are none',
       change: () => replaceFile(at('facts/labels'), 'app=web\n'),
-      msg: 'The facts of the pod cannot be read; keeping those of before',
+      msg: 'The facts of the pod cannot be read; keeping the previous ones',
       fields: {
         faults: [
           {
