@@ -81,7 +81,7 @@ async function* fileBytes(path: string, flag: string): AsyncGenerator<Uint8Array
   try {
     yield* createReadStream(path, { highWaterMark: chunkBytes }) as AsyncIterable<Buffer>;
   } catch (error) {
-    const { why, remedy } = fileFault(path, error);
+    const { why, remedy } = fileFault(path, error, 'Check the path.');
     throw new UsageError('requests-unreadable', `${flag}${path} cannot be read: ${why}`, remedy);
   }
 }

@@ -5,7 +5,7 @@ import { podProblems } from './pod-problems.ts';
 import { reviewProblems } from './review-problems.ts';
 
 /**
- * Every code that a problem may have. `check`, `inject` and README print its meaning and remedy; all others import types
+ * Every code that a problem may have. Commands and lib/errors/README.md print its meaning and remedy; all others import types
  * alone from here, and so load none of the text.
  */
 export const problemCatalogue = {

@@ -191,8 +191,15 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
     file: source.file,
     ...allowedBy(value.metadata),
   };
-  if (version === null) return refused(anonymous, meta);
+  // Another kind was written.
+  if (anonymous.refused) return refused(anonymous, meta);
   const report = new AdmissionReport({ kind: type.kind, namespace, name }, place);
+  if (version === null) {
+    const asked = value.apiVersion.slice(value.apiVersion.indexOf('/') + 1);
+    const message = `${type.kind} has no version ${asked} in ${type.group}`;
+    report.refuse('unknown-version', ['apiVersion'], message, `Known: ${Object.keys(type.shapes).join(', ')}.`);
+    return refused(report, meta);
+  }
   for (const [field] of strays) report.warn('unknown-field', ['metadata', field], `unknown field metadata.${field}`);
   const document = readSpec(value, { type, version }, meta, report, place);
   if (report.refused || document === undefined) return refused(report, meta);
@@ -311,7 +318,7 @@ function groupIn(apiVersion: string): string {
 }
 
 /**
- * The version is null, with an error, where the kind has no such one, or where another kind was most likely meant.
+ * The version is null where the kind has no such one, and, with an error, where another kind was most likely meant.
  * `ignored`, with a note, for what is no policy.
  */
 function findKind(
@@ -324,15 +331,7 @@ function findKind(
   const version = apiVersion.slice(apiVersion.indexOf('/') + 1);
   const type = documentKinds.find((known) => known.group === group && known.kind === kind);
   if (type !== undefined) {
-    if (Object.hasOwn(type.shapes, version)) return { type, version };
-    const versions = Object.keys(type.shapes);
-    report.refuse(
-      'unknown-version',
-      ['apiVersion'],
-      `${kind} has no version ${version} in ${group}`,
-      `Known: ${versions.join(', ')}.`,
-    );
-    return { type, version: null };
+    return { type, version: Object.hasOwn(type.shapes, version) ? version : null };
   }
   if (group === policyTest.group && kind === policyTest.kind) return 'ignored';
   const meant = nearMiss(group, kind, documentKinds);

@@ -120,6 +120,11 @@ t.test('each path that leads nowhere has its own hint', async (t) => {
       { SALLYPORT_POD_LABELS_FILE: missing },
       `sallyport: SALLYPORT_POD_LABELS_FILE: ${said} [setting-unreadable]`,
     ],
+    [
+      ['suggest', at('policy/quite-other.yaml')],
+      {},
+      `sallyport suggest: ${at('policy/quite-other.yaml')} cannot be read: no such file or folder (Check the path.) [requests-unreadable]`,
+    ],
     [['inject', missing], {}, `${missing}:1:1: error: cannot be read: no such file or folder [unreadable]`],
   ];
   for (const [args, env, stderr] of others) {

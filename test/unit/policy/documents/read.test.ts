@@ -443,6 +443,10 @@ t.test('refused documents grant nothing and say why', async (t) => {
       errors.every(({ message, line, column }) => message !== '' && line >= 1 && column >= 1),
       `${title}: placed`,
     );
+    t.ok(
+      errors.every(({ code: said, resource }) => said === 'not-a-document' || resource !== null),
+      `${title}: names the document`,
+    );
   }
 });
 
