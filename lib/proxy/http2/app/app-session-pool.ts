@@ -192,8 +192,9 @@ export class AppSessionPool implements AppSessionHome {
     if (at !== -1) this.#sessions.splice(at, 1);
     for (const [owner, own] of this.#own) if (own === session) this.#own.delete(owner);
     if (!session.isOver) this.#retired.add(session);
-    // Requests that waited for its SETTINGS, or for it to take streams at all, have waited in vain.
-    if (this.#attempt?.session === session || (this.#attempt === null && session.maxStreams === 0)) {
+    // Requests that waited for its SETTINGS, or for it to take streams at all, have waited in vain: unless there are others.
+    const wasAll = this.#attempt === null && session.maxStreams === 0 && this.#sessions.length === 0;
+    if (this.#attempt?.session === session || wasAll) {
       this.#settled(new Error('the application closed the session', { cause: session.fault ?? undefined }));
     } else {
       this.#connect();

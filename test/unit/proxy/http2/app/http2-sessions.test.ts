@@ -7,6 +7,7 @@ import { Upstreams } from '../../../../../lib/proxy/upstream/upstreams.ts';
 import {
   dataFrame,
   type Fields,
+  goawayFrame,
   headersFrame,
   requestFields,
   setting,
@@ -134,6 +135,35 @@ t.test('an app that takes no streams', async (t) => {
   await session.lives();
   other.send(get(3));
   t.equal(await other.over(3), '504', 'later as well');
+});
+
+t.test('the end of a session that takes no streams is that of its own requests alone', async (t) => {
+  for (const end of ['destroy', 'goaway'] as const) {
+    const app = await startFrameApp(t, {
+      settings: [[setting.maxConcurrentStreams, 1]],
+      onEnd: ({ connection, id, path }) => {
+        if (path !== '/hang') connection.send(headersFrame(id, okFields, true));
+      },
+    });
+    const lane = await startLane(t, { engine: 'fast', protocol: 'http2', app: app.port, connectTimeoutMs: 60_000 });
+    const clients = [await openClient(t, lane.port), await openClient(t, lane.port)];
+    for (const [at, client] of clients.entries()) {
+      client.send(get(1, '/hang'));
+      await until('a session for it', () => app.requests.length === at + 1);
+    }
+    const shut = app.connections[0] as FramePeer;
+    shut.send(settingsFrame([[setting.maxConcurrentStreams, 0]]));
+    await shut.lives();
+    const late = await openClient(t, lane.port);
+    late.send(get(1), post(3), dataFrame(3, 'content', true));
+    await late.lives();
+    t.equal(app.connections.length, 2, 'it would take none on another session either, as far as anybody knows');
+    if (end === 'goaway') shut.send(goawayFrame(0, 0));
+    else shut.destroy();
+    t.equal(await late.over(1), '200', 'a request that waits for any session');
+    t.equal(await late.over(3), '200', 'and one that wants room for content');
+    t.equal(clients[1]?.outcome(1), 'nothing', 'what another session carries goes on');
+  }
 });
 
 t.test('sessions that nobody uses', async (t) => {
