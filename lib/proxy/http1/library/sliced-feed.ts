@@ -50,7 +50,11 @@ export class SlicedFeed {
 
   readonly #onData = (chunk: Buffer): void => {
     this.#unread.append(chunk);
-    if (this.#resting !== null) return;
+    if (this.#resting !== null) {
+      // Who reads a body has Node read on, whoever has paused the socket.
+      this.#socket.pause();
+      return;
+    }
     if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
     else this.#pump();
   };
