@@ -4,14 +4,15 @@ import type { Main } from './arguments.ts';
 import { reach } from './reach.ts';
 
 export const main: Main<'can'> = async (line, io) => {
-  const [port, identity, tls, client] = [
+  const [port, identity, serviceAccount, tls, client] = [
     line.value('port'),
     line.value('identity'),
+    line.value('service-account'),
     line.value('tls'),
     line.value('client'),
   ];
   return reach(line, io, {
-    given: { port, identity, tls, client },
+    given: { port, identity, serviceAccount, tls, client },
     none: 'nothing',
     scopeOf: (query) => ({
       ports: port === null ? undefined : [query.port],

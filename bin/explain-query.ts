@@ -102,6 +102,17 @@ function oneOf<T extends string>(
   return found;
 }
 
+/** Where a field is not called as its flag. */
+const flags: ReadonlyMap<string | null, string> = new Map([
+  ['serviceAccount', 'service-account'],
+  ['headers', 'header'],
+]);
+
+/** The flag that a field of a question was given by, with its dashes. */
+export function flagOf({ field }: BadQuestion): string {
+  return `--${flags.get(field) ?? field}`;
+}
+
 /** As a certificate gives it, or as the trust domain makes it of a ServiceAccount. */
 function identityOf(question: GivenQuestion, workload: Workload): string | undefined {
   const identity = text(question, 'identity');

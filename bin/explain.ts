@@ -8,7 +8,7 @@ import { refText } from '../lib/resource-ref.ts';
 import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 import { withNotes } from './explain-notes.ts';
 import { answerOf, policyOf } from './explain-policy.ts';
-import { type Asked, BadQuestion, headersOfFlags, queryFrom } from './explain-query.ts';
+import { type Asked, BadQuestion, flagOf, headersOfFlags, queryFrom } from './explain-query.ts';
 import { answerLines } from './explain-requests.ts';
 import { policyPathsOf, workloadOf } from './pod.ts';
 
@@ -26,12 +26,6 @@ const requestFlags = [
   'host',
   'header',
 ] as const;
-/** Where a field is not called as its flag. */
-const flagOfField: ReadonlyMap<string | null, string> = new Map([
-  ['serviceAccount', 'service-account'],
-  ['headers', 'header'],
-]);
-
 export const main: Main<'explain'> = async (line, io) => {
   const file = line.value('requests');
   // Lines of an access log do not say their port.
@@ -78,8 +72,7 @@ function queryOfFlags(line: CommandLine<Flag>, asked: Asked): ReturnType<typeof 
   try {
     return queryFrom(question, asked);
   } catch (error) {
-    if (error instanceof BadQuestion)
-      throw new UsageError(error.code, `--${flagOfField.get(error.field) ?? error.field}: ${error.message}`);
+    if (error instanceof BadQuestion) throw new UsageError(error.code, `${flagOf(error)}: ${error.message}`);
     throw error;
   }
 }

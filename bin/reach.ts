@@ -7,7 +7,7 @@ import type { Workload } from '../lib/policy/workload.ts';
 import { jsonText } from '../lib/printable.ts';
 import { type CommandLine, complain, type Io, UsageError } from './arguments.ts';
 import { policyOf } from './explain-policy.ts';
-import { BadQuestion, type GivenQuestion, queryFrom } from './explain-query.ts';
+import { BadQuestion, flagOf, type GivenQuestion, queryFrom } from './explain-query.ts';
 import { policyPathsOf, workloadOf } from './pod.ts';
 import { Progress } from './progress.ts';
 import { grantJson, grantsText } from './reach-text.ts';
@@ -83,7 +83,7 @@ function checked(given: GivenQuestion, workload: Workload, io: Io): ExplainQuery
     for (const note of notes) complain(io, 'warning', note);
     return value;
   } catch (error) {
-    if (error instanceof BadQuestion) throw new UsageError(error.code, `--${error.field}: ${error.message}`);
+    if (error instanceof BadQuestion) throw new UsageError(error.code, `${flagOf(error)}: ${error.message}`);
     throw error;
   }
 }

@@ -32,7 +32,7 @@ export const whoCommand = command({
 export const canCommand = command({
   does: 'all that one client may do: ports and requests, and by which document',
   brief: 'can --policy PATH --identity X …',
-  usage: ['can --policy PATH [--identity NAME | --tls KIND] [--client IP] [flags]'],
+  usage: ['can --policy PATH [--identity NAME | --service-account [NS/]NAME | --tls KIND] [--client IP] [flags]'],
   about: [
     'All that a policy lets a client do at a pod: on which ports, with which requests, and from which networks where --client does not say; for each the document that lets it, and one question with the command that explains it.',
   ],
@@ -41,6 +41,7 @@ export const canCommand = command({
   flags: {
     policy,
     identity: once('NAME', 'the name in its certificate, DNS or spiffe://'),
+    'service-account': once('[NS/]NAME', 'in place of its identity; of the namespace of the pod where none is named'),
     tls: once('KIND', 'none, anonymous (mesh TLS without a certificate) or passthrough (TLS for another name)'),
     client: once('IP', 'its address; all addresses where absent'),
     port: once('N|NAME', 'this port alone'),

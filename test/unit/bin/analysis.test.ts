@@ -246,6 +246,8 @@ t.test('diff: as a gate', async (t) => {
     [['who', '--policy', join(folder, 'old.yaml')], 64],
     [['who', '--policy', join(folder, 'old.yaml'), '--port', '8080', '--path', 'orders'], 64],
     [['can', '--policy', join(folder, 'old.yaml'), '--client', 'nowhere'], 64],
+    [['can', '--policy', join(folder, 'old.yaml'), '--service-account', 'a.b/c'], 64],
+    [['can', '--policy', join(folder, 'old.yaml'), '--service-account', 'c', '--identity', 'c'], 64],
   ];
   for (const [args, code] of rows)
     t.equal((await run(args)).code, code, args.slice(0, 1).concat(args.slice(3)).join(' '));
@@ -312,6 +314,12 @@ t.test('who can reach it, and what a client can do', async (t) => {
       by: ['checkout'],
       said: [/\/orders\[\/…\] not DELETE/],
     },
+    {
+      args: ['can', '--service-account', 'shop/checkout', '--port', '8080', '--client', '192.0.2.7'],
+      by: ['checkout'],
+      said: [/\/orders\[\/…\] not DELETE/],
+    },
+    { args: ['can', '--service-account', 'other/checkout', '--port', '8080'], by: ['admin'], said: [/10\.1\./] },
     { args: ['can', '--port', '8080', '--client', '10.1.2.3'], by: ['admin'], said: [/DELETE \/orders\[\/…\]/] },
     { args: ['can', '--port', '8080', '--client', '10.1.9.3'], by: [], said: [/^nothing$/m] },
   ];
