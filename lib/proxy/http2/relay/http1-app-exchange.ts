@@ -7,6 +7,7 @@ import { sendingLost } from '../../http/retry.ts';
 import type { AppConnection, ResponseSink } from '../../http1/app-connection.ts';
 import type { AppPool } from '../../http1/app-pool.ts';
 import { type ChunkReceiver, ChunkScanner } from '../../http1/chunk-scanner.ts';
+import { writeText } from '../../http1/joined-write.ts';
 import type { ResponseHead } from '../../http1/plain-response.ts';
 import type { PendingConnect } from '../../upstream/upstreams.ts';
 import type { AppExchange } from '../app/app-exchange.ts';
@@ -94,7 +95,7 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
     const { socket } = app;
     if (relay.isComplete && !this.#chunked) {
       this.#request = 'written';
-      socket.write(relay.requestHead, 'latin1');
+      writeText(socket, relay.requestHead);
       return;
     }
     // What there is of the content leaves together with the head.
