@@ -128,11 +128,11 @@ export async function startApp(options: AppOptions): Promise<App> {
     // Policy is read by another thread, and this one has nothing to do meanwhile.
     await Promise.all([policy.start(), rehearsal('start')]);
     candidate?.start();
-    const { addresses, listeners } = await openDoors({ config, own, policy, admin, warn }, doors, workers.others);
-    await workers.open(listeners, own.listeners);
+    const opened = await openDoors({ config, own, policy, admin, warn, recorder }, doors, workers.others);
+    await workers.open(opened.listeners, own.listeners);
     readiness.up('listeners');
     return {
-      addresses: { ...addresses, health: healthAddress },
+      addresses: { ...opened.addresses, health: healthAddress },
       stopped: sequence.stopped,
       rehearse: () => rehearsal('quiet'),
       reload() {

@@ -12,6 +12,7 @@ import type { Listener } from '../proxy/accept/listener.ts';
 import { LocalAddresses } from '../proxy/accept/local-addresses.ts';
 import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
 import type { Destination } from '../proxy/http/request-pipeline.ts';
+import type { Recorder } from '../proxy/recorder.ts';
 import { loadSocketCalls, redirectedFrom, tryLoadSocketCalls } from '../proxy/socket-calls.ts';
 import type { PodFactsSource } from '../reload/pod-facts.ts';
 import { systemAnswer } from '../system-answer.ts';
@@ -46,6 +47,7 @@ interface DoorParts {
   readonly policy: PolicyInForce;
   readonly admin: AdminApp;
   readonly warn: CodedLog['warn'];
+  readonly recorder: Pick<Recorder, 'strayed'>;
 }
 
 /** A listener for the app's clients. */
@@ -56,7 +58,7 @@ export interface ClientDoor {
 }
 
 /** In the order in which they are of use, the one that is redirected to last. */
-export function clientDoors({ config, own, policy, admin, warn }: DoorParts): readonly ClientDoor[] {
+export function clientDoors({ config, own, policy, admin, warn, recorder }: DoorParts): readonly ClientDoor[] {
   tryLoadSocketCalls();
   const explicit = config.inboundPorts.map(({ listen, policyPort, app }): ClientDoor => {
     return { variable: 'SALLYPORT_INBOUND_PORTS', listen, arrive: explicitArrivals(listen.host, policyPort, app) };
@@ -74,6 +76,7 @@ export function clientDoors({ config, own, policy, admin, warn }: DoorParts): re
     isDeclared: (port) => isDeclared(port, config, policy),
     own,
     warn,
+    strayed: (reason) => recorder.strayed(reason),
   });
   return [...explicit, { variable: 'SALLYPORT_INBOUND_LISTEN', listen: inboundListen, arrive }];
 }

@@ -22,6 +22,14 @@ export interface NetworkRefusal extends UnknownClient {
 /** Why a connection or a reply failed, in Linkerd's words (`inbound_{tcp,http}_errors_total{error}`). */
 export type ErrorLabel = 'loadshed' | 'i/o' | 'tls detection timeout' | 'gateway loop' | 'unexpected';
 
+/**
+ * Why a connection at the redirect's door leads nowhere, as `sallyport_redirect_closed_total{reason}` has it: the kernel
+ * knows no other destination of it, that is not the pod's, or the proxy itself listens there.
+ */
+export const strayReasons = ['not_redirected', 'foreign_destination', 'own_port'] as const;
+
+export type StrayReason = (typeof strayReasons)[number];
+
 /** What was met on the way to the app. */
 export interface AppFault {
   /** Where the app was looked for, host and port. */
@@ -216,6 +224,8 @@ export interface Recorder {
    * `client`: whose connection it was; null where it was nobody's in particular.
    */
   limitReached(limit: LimitName, client: IpAddress | null): void;
+  /** A connection was closed unread, since it leads nowhere: counted. */
+  strayed(reason: StrayReason): void;
   /** Counted, and logged with its stack. */
   internalFault(fault: InternalFault): void;
   /** Towards the app (`peer="dst"`). */

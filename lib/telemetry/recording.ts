@@ -1,5 +1,12 @@
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
-import type { AccessRecord, ByteCounter, Recorder, TransportScope } from '../proxy/recorder.ts';
+import {
+  type AccessRecord,
+  type ByteCounter,
+  type Recorder,
+  type StrayReason,
+  strayReasons,
+  type TransportScope,
+} from '../proxy/recorder.ts';
 import { CandidateCounts } from './candidate-counts.ts';
 import { Connection, type Shared, Views } from './connection-scope.ts';
 import { DecisionLog } from './decision-log.ts';
@@ -70,6 +77,7 @@ export function createRecording(
   const limits = new LimitMetrics(families, log, now, gate);
   const handshakes = new HandshakeLog(families, log, now, gate);
   const faults = new FaultLog(log, families, now, gate);
+  const strays = strayCells(families);
 
   const recordCells = decisionRecordCells(families);
   if (decisions !== undefined) decisions.records.cells = recordCells;
@@ -102,6 +110,7 @@ export function createRecording(
     helloNotForUs: (client, serverName, ours, outcome) => handshakes.notForUs(client, serverName, ours, outcome),
     otherHttp: (client, policy, spoken) => handshakes.otherHttp(client, policy, spoken),
     limitReached: (limit, client) => limits.reached(limit, client?.text ?? null),
+    strayed: (reason) => void strays[reason].value++,
     internalFault: (fault) => faults.record(fault),
     openDestination: (bytes: ByteCounter): TransportScope => toApp().add(bytes),
     access: accessLog,
@@ -118,6 +127,16 @@ export function createRecording(
       shared.transport.expireIdle(nowMs);
     },
   };
+}
+
+/** All from the start, at zero, so that a rate over the first is right. */
+function strayCells(families: Families): Readonly<Record<StrayReason, Cell>> {
+  const family = families.counter(
+    'sallyport_redirect_closed_total',
+    'Connections at the door of the redirect that lead nowhere, closed unread.',
+  );
+  const cells = strayReasons.map((reason) => [reason, family.at(constantGroup({ reason }))]);
+  return Object.fromEntries(cells) as Record<StrayReason, Cell>;
 }
 
 function decisionRecordCells(families: Families): { readonly made: Cell; readonly lost: Cell } {

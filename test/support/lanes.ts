@@ -357,6 +357,7 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
     limitReached: (limit) => {
       counts.limits.push(limit);
     },
+    strayed: () => {},
     internalFault: ({ error }) => {
       throw error;
     },

@@ -8,7 +8,7 @@ import { ParameterNames } from '../../lib/policy/decide/asked-parameters.ts';
 import type { ConnectionPermit, PortPolicy, RequestDecision, RequestPermit } from '../../lib/policy/decision.ts';
 import { failureOf } from '../../lib/proxy/http/refuse.ts';
 import { limitNames } from '../../lib/proxy/limits.ts';
-import { handshakeCodes } from '../../lib/proxy/recorder.ts';
+import { handshakeCodes, strayReasons } from '../../lib/proxy/recorder.ts';
 import { candidateMetrics } from '../../lib/telemetry/candidate-metrics.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
 import { workerMetrics } from '../../lib/telemetry/worker-metrics.ts';
@@ -45,7 +45,7 @@ const limits: Readonly<Record<string, readonly number[]>> = {
   "connections to an HTTP/1 app for HTTP/2 clients, beyond one for each client's": [
     failureOf('ERR_SALLYPORT_CONNECTS').refusal.status,
   ],
-  'idle connection to the app': [constant('proxy/http1/app-pool.ts', 'maxIdleMs'), toApp('spareMs')],
+  'idle connection to the app': [http1('maxIdleMs'), toApp('spareMs')],
   'HTTP/2 windows': [windowOf(client('streamWindow')), client('grownStreamWindow'), client('connectionWindow')],
   'heads of requests in flight: over HTTP/1 those above 4 KiB, as received and as sent; over HTTP/2 all, uncompressed':
     [
@@ -62,7 +62,7 @@ const limits: Readonly<Record<string, readonly number[]>> = {
     constant('proxy/http2/session/flood-ledger.ts', 'overheadBurst'),
     constant('proxy/http2/session/flood-ledger.ts', 'overheadRate'),
   ],
-  'HTTP/2 towards the app': [windowOf(toApp('streamWindow')), toApp('streams'), toApp('resets')],
+  'HTTP/2 towards the app': [windowOf(toApp('streamWindow')), toApp('streams'), toApp('resets'), toApp('backlog')],
   'interim responses (1xx) of the app to one request': [
     constant('proxy/http/interim-count.ts', 'maxInterim'),
     constant('proxy/http/interim-count.ts', 'maxInterimBytes'),
@@ -350,6 +350,8 @@ t.test('label values that are listed', async (t) => {
   const ofVariables = Object.keys(limitVariables).map((name) => name.replace('SALLYPORT_', '').toLowerCase());
   const [, without] = saidOf('sallyport_limit_reached_total').split('without the prefix, ');
   t.same([...ofVariables, ...quotedIn(without ?? '')].sort(), [...limitNames].sort());
+  const [, reasons] = saidOf('sallyport_redirect_closed_total').split('nowhere: ');
+  t.same(quotedIn(reasons ?? ''), strayReasons);
 });
 
 /** The texts that a type stands for, of those that are written out in a file of lib/. */

@@ -142,7 +142,7 @@ const warn: CodedLog['warn'] = (fields, message) => report({ kind: 'warning', fi
 async function listen({ doors: given, own: listeners }: Extract<Order, { kind: 'listen' }>): Promise<void> {
   for (const { port, address } of listeners) own.add(port, address);
   const policy = { authorizer, podFacts: { current: () => workload } };
-  const plans = clientDoors({ config, own, policy, admin, warn });
+  const plans = clientDoors({ config, own, policy, admin, warn, recorder });
   for (const { door, fd } of given) {
     const plan = plans[door];
     if (plan === undefined) throw new Error(`there is no door ${door}`);

@@ -3,6 +3,7 @@ import type { FaultCode } from '../../errors/faults.ts';
 import { type IpAddress, isUnspecified, leadsToLoopback, parseIp } from '../../ip.ts';
 import type { Arrival } from '../connection.ts';
 import type { Destination } from '../http/request-pipeline.ts';
+import type { Recorder, StrayReason } from '../recorder.ts';
 import { arrivedAt, type HasEnds, type SocketEnd } from '../socket-calls.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import { appEndpoint } from './original-destination.ts';
@@ -46,6 +47,8 @@ export interface RedirectedOptions {
   isDeclared(port: number): boolean;
   readonly own: OwnEndpoints;
   readonly warn: CodedLog['warn'];
+  /** For counting: one that is closed. */
+  readonly strayed: Recorder['strayed'];
 }
 
 /** A warning, and what it is about. */
@@ -91,16 +94,20 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
   // Packets for loopback can come from a wire (CVE-2020-8558), and for any address at all: they are not this machine's.
   const isOurs = (ip: IpAddress, client: IpAddress): boolean =>
     leadsToLoopback(ip.text) ? leadsToLoopback(client.text) : named(ip) !== 'as not ours';
-  const closed = (fields: { readonly port?: number; readonly ip?: string }, warning: Warning): null => {
-    warnOnce(fields, warning);
+  const closed = (reason: StrayReason): null => {
+    options.strayed(reason);
     return null;
+  };
+  const closedAsForeign = (ip: IpAddress): null => {
+    warnOnce({ ip: ip.text }, foreign);
+    return closed('foreign_destination');
   };
   return (connected, client) => {
     const target = options.originalDestination(connected, client);
     // Not redirected, or meant for this port itself: forwarding would come back here.
-    if (target === null || target.port === arrivedAt(connected)?.port) return null;
+    if (target === null || target.port === arrivedAt(connected)?.port) return closed('not_redirected');
     const { ip, port } = target;
-    if (!isOurs(ip, client.ip)) return closed({ ip: ip.text }, foreign);
+    if (!isOurs(ip, client.ip)) return closedAsForeign(ip);
     if (port === admin?.port) return { targetIp: ip.text, policyPort: port, destination: admin.destination };
     // The app would be this proxy. Whatever listens there should have been left out of the redirection.
     if (
@@ -109,7 +116,8 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
         ip,
       )
     ) {
-      return closed({ port }, redirectedToUs);
+      warnOnce({ port }, redirectedToUs);
+      return closed('own_port');
     }
     let declared: boolean | null = null;
     const endpoint = appEndpoint(appHost, target, () => {
@@ -119,7 +127,7 @@ export function redirectedArrivals(options: RedirectedOptions): Arrive {
     // Sent on as it was meant, it would leave this machine, with this machine's address for its own.
     const asMeant = endpoint.host === ip.text && !leadsToLoopback(ip.text);
     const isHere = !asMeant || named(ip) === 'as ours' || options.isLocal(ip);
-    if (!isHere) return closed({ ip: ip.text }, foreign);
+    if (!isHere) return closedAsForeign(ip);
     if (declared === false) warnOnce({ port }, undeclared);
     const arrival: Arrival = { targetIp: ip.text, policyPort: port, destination: { kind: 'app', endpoint } };
     return declared === true ? { ...arrival, stillLeads: options.isDeclared } : arrival;

@@ -100,6 +100,7 @@ function record(recorder: Recorder, happened: Event): void {
   }
   scope.connectionDecided(policy, bytes % 2 === 0 ? fx.tcpPermit : fx.tcpDeny);
   scope.tcpError(failure, null);
+  recorder.strayed(status === 404 ? 'own_port' : 'not_redirected');
   recorder.limitReached(status === 404 ? 'max_in_flight' : 'stall_timeout', null);
   if (status === 503) recorder.internalFault({ where: 'a test', error: new Error('x'), ended: 'request' });
   if (closed === null) return;

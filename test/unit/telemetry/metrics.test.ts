@@ -352,6 +352,18 @@ t.test('bytes that are no HTTP where nothing else may come', async (t) => {
   t.match(fx.find(lines, 'inbound_tcp_errors_total'), [{ labels: { error: 'unexpected', ...target }, value: 1 }]);
 });
 
+t.test('connections through the redirect that lead nowhere', async (t) => {
+  const { telemetry } = fx.fixture();
+  telemetry.recorder.strayed('own_port');
+  telemetry.recorder.strayed('own_port');
+  const strays = fx.find(await fx.scrape(telemetry), 'sallyport_redirect_closed_total');
+  t.match(strays, [
+    { labels: { reason: 'not_redirected' }, value: 0 },
+    { labels: { reason: 'foreign_destination' }, value: 0 },
+    { labels: { reason: 'own_port' }, value: 2 },
+  ]);
+});
+
 t.test('buckets are Linkerd’s', async (t) => {
   const { telemetry } = fx.fixture();
   one(telemetry.recorder, { grpc: true, status: 200, grpcStatus: '0', error: '' }, fx.portPolicy({ protocol: 'grpc' }));

@@ -4,6 +4,7 @@ import { type IpAddress, parseIp } from '../../../../lib/ip.ts';
 import { adminArrivals, explicitArrivals, redirectedArrivals } from '../../../../lib/proxy/accept/arrivals.ts';
 import { OwnEndpoints } from '../../../../lib/proxy/accept/own-endpoints.ts';
 import type { Destination } from '../../../../lib/proxy/http/request-pipeline.ts';
+import type { StrayReason } from '../../../../lib/proxy/recorder.ts';
 import type { HasEnds, SocketEnd } from '../../../../lib/proxy/socket-calls.ts';
 
 const ip = (text: string): IpAddress => {
@@ -46,6 +47,12 @@ t.test('the door of the admin server', async (t) => {
     destination: admin,
   });
 });
+
+/** Why one is counted that is closed, by what is said of it. */
+function strayOf(warned: RegExp | undefined): StrayReason {
+  if (warned === undefined) return 'not_redirected';
+  return warned.test('itself listens') ? 'own_port' : 'foreign_destination';
+}
 
 t.test('a redirected connection', async (t) => {
   interface Row {
@@ -122,6 +129,7 @@ t.test('a redirected connection', async (t) => {
   ];
   for (const { name, meant, client, ipsStated = false, appHost = '127.0.0.1', to, warned } of rows) {
     const warnings: string[] = [];
+    const strays: string[] = [];
     const ips = [ip('10.0.0.7'), ip('10.0.0.8')];
     const own = new OwnEndpoints(() => ips, true);
     // Whatever address a listener has, the rules of a redirection may lead there from another.
@@ -135,6 +143,7 @@ t.test('a redirected connection', async (t) => {
       isDeclared: (port) => port !== 9229,
       own,
       warn: (_fields, message) => void warnings.push(message),
+      strayed: (reason) => void strays.push(reason),
     });
     for (const time of ['first', 'second']) {
       const arrival = arrive(socketAt('127.0.0.1', 4143), clientAt(client));
@@ -150,6 +159,7 @@ t.test('a redirected connection', async (t) => {
     }
     t.match(warnings, warned === undefined ? [] : [warned], `${name}: said once`);
     t.equal(warnings.length, warned === undefined ? 0 : 1, name);
+    t.same(strays, to === null ? [strayOf(warned), strayOf(warned)] : [], `${name}: counted each time`);
   }
 });
 
@@ -163,6 +173,7 @@ t.test('where a connection is led may change with what declares its port', async
     isDeclared: (port: number) => declared.has(port),
     own: new OwnEndpoints(() => [], true),
     warn: () => {},
+    strayed: () => {},
   };
   const [toLoopback, asMeant] = ['127.0.0.1', 'original'].map((appHost) => {
     const arrive = redirectedArrivals({ ...options, appHost });
@@ -190,6 +201,7 @@ t.test('warnings of redirected connections come to an end', async (t) => {
     isDeclared: () => false,
     own: new OwnEndpoints(() => [], true),
     warn: () => void warnings++,
+    strayed: () => {},
   });
   for (let i = 0; i < 1000; i++) arrive(socketAt('127.0.0.1', 65_000), clientAt());
   t.equal(warnings, 256);
