@@ -77,7 +77,7 @@ const limits: Readonly<Record<string, readonly number[]>> = {
     constant('proxy/tls/termination.ts', 'handshakeMs'),
   ],
   'request and response bodies, time to answer': [],
-  '`Connection` of a request, all its fields': [constant('proxy/http1/fast/connection-options.ts', 'longest')],
+  '`Connection` of a request, all its fields': [constant('request-fields.ts', 'longestConnection')],
   'regular expressions': [
     constant('policy/regex.ts', 'longestPattern'),
     constant('policy/regex.ts', 'longestValue'),
@@ -123,8 +123,6 @@ t.test('every limit, with the numbers of the code', async (t) => {
     'the same limits, in this order',
   );
   for (const [limit = '', value = ''] of shown) t.same(numbersIn(`${limit} ${value}`), limits[limit] ?? null, limit);
-  const idle = limits['idle connection to the app']?.[0];
-  t.equal(constant('proxy/http1/library/library-upstreams.ts', 'idleSocketMs'), idle, 'on both lanes');
 });
 
 t.test('numbers beside the table of limits', async (t) => {
