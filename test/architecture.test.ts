@@ -94,7 +94,7 @@ const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; r
 
 const policyAsSeen = /^lib\/policy\/(decision|refusals)\.ts$/;
 const proxyBase =
-  /^lib\/proxy\/(connection-facts|guard|incoming|last-bytes|lent-data|limits|node-direct-writes|node-handles|node-intercept|node-internals|node-missing|node-streams|node-writes|recorder|resets|socket-calls|token)\.ts$/;
+  /^lib\/proxy\/(connection-facts|guard|incoming|lent-data|limits|node-direct-writes|node-handles|node-intercept|node-internals|node-missing|node-streams|node-writes|recorder|resets|socket-calls|token)\.ts$/;
 const inRoom = (room: string): RegExp => new RegExp(`^lib/proxy/${room}/[^/]+$`);
 
 const dataPlane: readonly Rule[] = [
@@ -515,7 +515,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   ['lib/proxy/http2/client/client-session.ts', [1, 'lib/proxy/http2/session/intake.ts']],
   ['lib/proxy/tcp/forward.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
   ['lib/proxy/tcp/guarded-opening.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
-  ['lib/proxy/last-bytes.ts', [1, 'none: thrown away, and at most 16 MiB']],
+  ['lib/proxy/http/last-bytes.ts', [1, 'lib/proxy/http/last-bytes.ts']],
   // What Node's parser or the session has handed on of that.
   ['lib/proxy/http/application.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   ['lib/proxy/http1/library/exchange.ts', [2, 'lib/proxy/http1/library/sliced-feed.ts']],
@@ -682,7 +682,7 @@ const steps: readonly Step[] = [
     written: /\bdestroySoon\b|connection: close\\r\\n\\r\\n/g,
     places: {
       // The one that waits; and behind the last response to a client that has said it sends no more.
-      'lib/proxy/last-bytes.ts': 2,
+      'lib/proxy/http/last-bytes.ts': 2,
       // After nothing that anybody would read: an idle connection, a client that has ended its side or said it sends no more.
       'lib/proxy/http1/fast/client-connection.ts': 4,
       'lib/proxy/recognize.ts': 1,

@@ -140,8 +140,8 @@ t.test('numbers beside the table of limits', async (t) => {
     [/The app's answer goes back, up to (\d+ KiB) of it/, constant('proxy/http/tls-application.ts', 'mostContent')],
     [
       /has sent for (\d+ s) or (\d+ MiB)\./,
-      constant('proxy/last-bytes.ts', 'lingerMs'),
-      constant('proxy/last-bytes.ts', 'lingerBytes'),
+      constant('proxy/http/last-bytes.ts', 'lingerMs'),
+      constant('proxy/http/last-bytes.ts', 'lingerBytes'),
     ],
   ];
   const prose = readme.replace(/\s+/g, ' ');

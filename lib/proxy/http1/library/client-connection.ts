@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import type { Expirable } from '../../fairness/deadlines.ts';
+import { endAfterLastBytes, endWithStatus } from '../../http/last-bytes.ts';
 import { failures, type MessageFault } from '../../http/refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
-import { endAfterLastBytes, endWithStatus } from '../../last-bytes.ts';
 import type { Http1Exchange } from './exchange.ts';
 import type { FedConnection, SlicedFeed } from './sliced-feed.ts';
 

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import type { IpAddress } from '../../../ip.ts';
 import { type BufferBudget, ConnectionHolding } from '../../fairness/buffer-budget.ts';
 import { internalFault } from '../../guard.ts';
-import { endAfterLastBytes } from '../../last-bytes.ts';
+import { endAfterLastBytes } from '../../http/last-bytes.ts';
 import { HpackDecoder } from '../hpack/decoder.ts';
 import { FloodLedger } from './flood-ledger.ts';
 import { FlowControl } from './flow-control.ts';

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
-import { writeWaiting } from './node-writes.ts';
-import { needsOrderlyEnd } from './resets.ts';
+import { CountedReads } from '../fairness/turn.ts';
+import { writeWaiting } from '../node-writes.ts';
+import { needsOrderlyEnd } from '../resets.ts';
 
 /** Milliseconds without a byte after which a peer is taken to have read what was sent last. */
 const quietMs = 1000;
@@ -25,9 +26,12 @@ export function endAfterLastBytes(socket: Socket, patience: 'patient' | 'impatie
     socket.destroy();
   };
   let left = lingerBytes;
+  const counted = new CountedReads(socket);
+  const reader = { nextTurn: () => void socket.resume(), destroy: end };
   socket.on('data', (chunk: Buffer) => {
     left -= chunk.length;
     if (left < 0) socket.destroy();
+    else if (!counted.take(chunk.length, reader)) socket.pause();
   });
   const linger = (): void => {
     if (socket.destroyed) return;

@@ -1,8 +1,9 @@
 import { once } from 'node:events';
 import t from 'tap';
-import { endAfterLastBytes } from '../../../lib/proxy/last-bytes.ts';
-import { connectedPair } from '../../support/lane-stage.ts';
-import { until } from '../../support/until.ts';
+import { turn } from '../../../../lib/proxy/fairness/turn.ts';
+import { endAfterLastBytes } from '../../../../lib/proxy/http/last-bytes.ts';
+import { connectedPair, megabyte } from '../../../support/lane-stage.ts';
+import { until } from '../../../support/until.ts';
 
 const rows: readonly (readonly [
   name: string,
@@ -36,4 +37,22 @@ t.test('a connection is over once its peer has read the last bytes, or has had t
     if (!peerEnds) t.ok(performance.now() - began >= 900, `${name}: it has a second for that`);
     peer.destroy();
   }
+});
+
+t.test('what is read away counts among large transfers, and goes on in its next turn', async (t) => {
+  const { client, socket } = await connectedPair(t);
+  const { take } = turn;
+  t.teardown(() => Object.assign(turn, { take }));
+  let asked = 0;
+  turn.take = (_bytes, reader) => {
+    asked++;
+    setImmediate(() => reader.nextTurn());
+    return false;
+  };
+  endAfterLastBytes(socket, 'impatient');
+  client.send(Buffer.alloc(4 * megabyte));
+  client.halfClose();
+  await until('all of it', () => socket.destroyed);
+  t.equal(socket.bytesRead, 4 * megabyte);
+  t.ok(asked >= 16, `asked ${asked} times`);
 });
