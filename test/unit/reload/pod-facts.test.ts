@@ -33,7 +33,7 @@ function follow(t: { teardown(clean: () => unknown): void }, env: Environment, a
   return { facts, changes, warnings };
 }
 
-t.test('addresses that cannot be asked for are those of before', async (t) => {
+t.test('addresses that cannot be asked for are the previous ones', async (t) => {
   let asked = 0;
   let now: readonly string[] | null = ['10.0.0.1'];
   const { facts, changes } = follow(t, {}, () => {
@@ -66,7 +66,7 @@ t.test('a new address of the host is a new workload, unless the addresses are gi
   t.same(fixed.changes, []);
 });
 
-t.test('labels follow the downward API through its swap; an unreadable file keeps those of before', async (t) => {
+t.test('labels follow the downward API through its swap; an unreadable file keeps the previous ones', async (t) => {
   const volume = t.testdir({ '..1': { labels: 'app="web"\n' } });
   symlinkSync('..1', join(volume, '..data'));
   symlinkSync('..data/labels', join(volume, 'labels'));
@@ -102,7 +102,7 @@ t.test('labels that are emptied, or being written, are not believed', async (t) 
   for (const [i, text] of ['', '\n\n'].entries()) {
     writeFileSync(file, text);
     await until('the complaint', () => warnings.length === i + 1);
-    t.equal(facts.current().labels.get('app'), 'web', 'those of before stay');
+    t.equal(facts.current().labels.get('app'), 'web', 'the previous ones stay');
     writeFileSync(file, `app="web"\ntier="front"\nn="${i}"\n`);
     await until('the repair', () => facts.current().labels.get('n') === String(i));
   }
