@@ -6,11 +6,11 @@ import type { ConnectionServices } from '../proxy/connection.ts';
 import { BufferBudget } from '../proxy/fairness/buffer-budget.ts';
 import { LiveConnections } from '../proxy/fairness/live-connections.ts';
 import { guarded } from '../proxy/guard.ts';
-import { type HttpConnection, RequestPipeline } from '../proxy/http/request-pipeline.ts';
+import { RequestPipeline } from '../proxy/http/request-pipeline.ts';
 import { FastLane } from '../proxy/http1/fast/lane.ts';
 import { LibraryLane } from '../proxy/http1/library/lane.ts';
 import { Http2Lane } from '../proxy/http2/lane.ts';
-import { limitsOfFaults, shareOf } from '../proxy/limits.ts';
+import { shareOf } from '../proxy/limits.ts';
 import type { ProbeTls } from '../proxy/probe-tls.ts';
 import type { Recorder } from '../proxy/recorder.ts';
 import type { Endpoint } from '../proxy/upstream/endpoint.ts';
@@ -40,19 +40,9 @@ export function createDataPlane({ config, recorder, authorizer, identity, own, s
   const toApp = { ...limits, maxConnections: Math.ceil(limits.maxConnections / config.workers) };
   const upstreams = new Upstreams({ connectTimeoutMs: config.connectTimeoutMs, limits: toApp, recorder, isOwn });
   const pipeline = new RequestPipeline({ authorizer, recorder, limits, budget, inFlight: shared?.inFlight });
-  const onBadRequest = (connection: HttpConnection, reason: string): void => {
-    const limit = limitsOfFaults.get(reason);
-    if (limit !== undefined) pipeline.limitReached(limit, connection);
-    connection.scope.badRequest(authorizer.port(connection.policyPort), reason);
-  };
-  // Nothing follows a message that could not be read.
-  const onBrokenHttp1 = (connection: HttpConnection, reason: string): void => {
-    onBadRequest(connection, reason);
-    connection.scope.brokenProtocol();
-  };
-  const library = new LibraryLane({ pipeline, upstreams, onBadRequest: onBrokenHttp1 });
-  const http1 = config.fastLane ? new FastLane({ pipeline, upstreams, library, onBadRequest: onBrokenHttp1 }) : library;
-  const http2 = new Http2Lane({ pipeline, upstreams, onBadRequest });
+  const library = new LibraryLane({ pipeline, upstreams });
+  const http1 = config.fastLane ? new FastLane({ pipeline, upstreams, library }) : library;
+  const http2 = new Http2Lane({ pipeline, upstreams });
   const anchors = () => identity.termination()?.anchors ?? null;
   let probeTls: Promise<ProbeTls> | null = null;
   const services: ConnectionServices = {

@@ -13,7 +13,7 @@ import { type ConnectionServices, serveConnection } from '../../lib/proxy/connec
 import { BufferBudget } from '../../lib/proxy/fairness/buffer-budget.ts';
 import { LiveConnections } from '../../lib/proxy/fairness/live-connections.ts';
 import type { Application } from '../../lib/proxy/http/application.ts';
-import { type Destination, type HttpConnection, RequestPipeline } from '../../lib/proxy/http/request-pipeline.ts';
+import { type Destination, RequestPipeline } from '../../lib/proxy/http/request-pipeline.ts';
 import type { Http1Engine } from '../../lib/proxy/http1/engine.ts';
 import { FastLane } from '../../lib/proxy/http1/fast/lane.ts';
 import { LibraryLane } from '../../lib/proxy/http1/library/lane.ts';
@@ -142,17 +142,15 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     limits,
     budget,
   });
-  const onBadRequest = ({ scope }: HttpConnection, reason: string): void =>
-    scope.badRequest(authorizer.port(8080), reason);
-  const library = new LibraryLane({ pipeline, upstreams, onBadRequest });
+  const library = new LibraryLane({ pipeline, upstreams });
   const http1: Http1Engine =
     options.engine === 'fast'
-      ? new FastLane({ pipeline, upstreams, library: countingTakeovers(library, counts), onBadRequest })
+      ? new FastLane({ pipeline, upstreams, library: countingTakeovers(library, counts) })
       : library;
   const http2: Http2Engine =
     options.http2Engine === 'library'
-      ? new NodeHttp2Lane({ pipeline, upstreams, onBadRequest })
-      : new Http2Lane({ pipeline, upstreams, onBadRequest });
+      ? new NodeHttp2Lane({ pipeline, upstreams })
+      : new Http2Lane({ pipeline, upstreams });
   const services: ConnectionServices = {
     authorizer,
     recorder,

@@ -3,7 +3,7 @@ import type { Authorizer, PortPolicy, RequestDecision } from '../../policy/decis
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { BufferBudget } from '../fairness/buffer-budget.ts';
 import { type Count, OwnCount } from '../fairness/count.ts';
-import type { LimitName, Limits } from '../limits.ts';
+import { type LimitName, type Limits, limitsOfFaults } from '../limits.ts';
 import type { ConnectionScope, Recorder, RequestLog } from '../recorder.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Admitted, Refused } from './admitted.ts';
@@ -154,6 +154,19 @@ export class RequestPipeline {
     const decision = this.#authorizer.request(policy, facts.client, request);
     if (decided !== undefined && policy.decisionsLast) request.decided = { policy, decision };
     return decision;
+  }
+
+  /** Records a message on which nothing is decided, since it is malformed, too large or late, and the limit behind that. */
+  badRequest(connection: HttpConnection, reason: string): void {
+    const limit = limitsOfFaults.get(reason);
+    if (limit !== undefined) this.limitReached(limit, connection);
+    connection.scope.badRequest(this.#authorizer.port(connection.policyPort), reason);
+  }
+
+  /** The same over HTTP/1, where nothing follows such a message: the connection ends. */
+  brokenHttp1(connection: HttpConnection, reason: string): void {
+    this.badRequest(connection, reason);
+    connection.scope.brokenProtocol();
   }
 
   /** A limit was reached on this connection. */

@@ -26,7 +26,6 @@ import type { SessionLimits } from './session/session-role.ts';
 export interface Http2LaneOptions {
   readonly pipeline: RequestPipeline;
   readonly upstreams: Upstreams;
-  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
 }
 
 const goOn = new Http2ResponseHead(100, [], -1);
@@ -36,7 +35,6 @@ export class Http2Lane implements Http2Engine, ClientLane {
   readonly pipeline: RequestPipeline;
   readonly limits: SessionLimits;
   readonly heads: HeldHeads;
-  readonly onBadRequest: Http2LaneOptions['onBadRequest'];
   readonly #open = new Roster<ClientSession>();
   readonly #pools: ByEndpoint<AppPool>;
   readonly #sessions: ByEndpoint<AppSessionPool>;
@@ -44,7 +42,6 @@ export class Http2Lane implements Http2Engine, ClientLane {
 
   constructor(options: Http2LaneOptions) {
     this.pipeline = options.pipeline;
-    this.onBadRequest = options.onBadRequest;
     this.#pools = new ByEndpoint(
       (endpoint) => new AppPool(endpoint, options.upstreams),
       (pool) => pool.letGo(),

@@ -24,7 +24,6 @@ import { Http2Pool } from './pool.ts';
 export interface NodeHttp2LaneOptions {
   readonly pipeline: RequestPipeline;
   readonly upstreams: Upstreams;
-  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
 }
 
 const sessionOptions: http2.ServerSessionOptions & { streamResetBurst?: number; streamResetRate?: number } = {
@@ -96,14 +95,14 @@ export class NodeHttp2Lane implements Http2Engine {
     const head = readHttp2Head(raw);
     if (head === null || head.method === 'CONNECT') {
       stream.on('error', () => {});
-      this.#options.onBadRequest(connection, head === null ? 'malformed header block' : 'CONNECT over HTTP/2');
+      this.#options.pipeline.badRequest(connection, head === null ? 'malformed header block' : 'CONNECT over HTTP/2');
       if (head === null) stream.close(errorCode.protocolError);
       else stream.respond({ ':status': 405 }, { endStream: true });
       return;
     }
     if (!isSoundMethod(head.method)) {
       stream.on('error', () => {});
-      this.#options.onBadRequest(connection, misspelt);
+      this.#options.pipeline.badRequest(connection, misspelt);
       stream.respond({ ':status': 400, 'content-length': '0' }, { endStream: true });
       return;
     }

@@ -387,7 +387,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const waited = nowMs - this.#since;
     if (this.#state.kind === 'head' && waited > limits.headerTimeoutMs) {
       this.#state = over;
-      this.#lane.onBadRequest(this.connection, 'ERR_HTTP_REQUEST_TIMEOUT');
+      this.pipeline.brokenHttp1(this.connection, 'ERR_HTTP_REQUEST_TIMEOUT');
       endWithStatus(this.socket, '408 Request Timeout');
     } else if (this.#state.kind === 'idle' && waited > limits.http1IdleTimeoutMs) {
       this.pipeline.limitReached('http1_idle_timeout', this.connection);

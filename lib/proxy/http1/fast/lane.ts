@@ -15,7 +15,6 @@ export interface FastLaneOptions {
   readonly upstreams: Upstreams;
   /** Takes, for good, every connection on which something comes that is not plain. */
   readonly library: Http1Engine;
-  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
 }
 
 /**
@@ -24,7 +23,6 @@ export interface FastLaneOptions {
  */
 export class FastLane implements Http1Engine, FastLaneServices<FastConnection> {
   readonly pipeline: RequestPipeline;
-  readonly onBadRequest: FastLaneOptions['onBadRequest'];
   readonly keptLines: string;
   draining = false;
   readonly #library: Http1Engine;
@@ -34,7 +32,6 @@ export class FastLane implements Http1Engine, FastLaneServices<FastConnection> {
 
   constructor(options: FastLaneOptions) {
     this.pipeline = options.pipeline;
-    this.onBadRequest = options.onBadRequest;
     const { http1IdleTimeoutMs } = this.pipeline.limits;
     // The line of Node's server, which has none where nothing is to be promised.
     const seconds = Number.isFinite(http1IdleTimeoutMs) ? Math.floor(http1IdleTimeoutMs / 1000) : null;

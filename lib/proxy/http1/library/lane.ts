@@ -30,8 +30,6 @@ const nothing = Buffer.alloc(0);
 export interface LibraryLaneOptions {
   readonly pipeline: RequestPipeline;
   readonly upstreams: Upstreams;
-  /** Malformed messages and header timeouts, answered here; for counting. */
-  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
 }
 
 /** The library lane for HTTP/1.x: Node's parser in front, policy, then undici or a tunnel towards the app. */
@@ -47,7 +45,7 @@ export class LibraryLane implements Http1Engine {
   constructor(options: LibraryLaneOptions) {
     this.#options = options;
     this.#upstreams = new LibraryUpstreams(options.upstreams);
-    this.#upgrades = new UpgradeForwarder(options.pipeline, this.#upstreams, options.onBadRequest);
+    this.#upgrades = new UpgradeForwarder(options.pipeline, this.#upstreams);
     const { limits } = options.pipeline;
     this.#lateHeads = new Deadlines(limits.headerTimeoutMs);
     this.#server = http.createServer({
@@ -94,7 +92,7 @@ export class LibraryLane implements Http1Engine {
 
   serve(connection: HttpConnection, { socket }: Incoming, bytes: Buffer): void {
     if (isVersionless(bytes)) {
-      this.#options.onBadRequest(connection, 'no HTTP version');
+      this.#options.pipeline.brokenHttp1(connection, 'no HTTP version');
       endWithStatus(socket, '400 Bad Request');
       return;
     }
@@ -245,7 +243,7 @@ export class LibraryLane implements Http1Engine {
     target: Target | null,
   ): target is Target {
     const fault = faultOf(request, head, target, this.#options.pipeline.limits.maxHeaderFields);
-    if (fault !== null) this.#options.onBadRequest(connection, fault);
+    if (fault !== null) this.#options.pipeline.brokenHttp1(connection, fault);
     return fault === null;
   }
 
@@ -364,7 +362,7 @@ export class LibraryLane implements Http1Engine {
       return;
     }
     const refuse = (): void => endWithStatus(served.socket, messageRefusals[messageFaultOf(code)].line);
-    this.#options.onBadRequest(served.connection, code);
+    this.#options.pipeline.brokenHttp1(served.connection, code);
     if (served.state !== 'between') {
       // It follows a sound request, which gets its response first (RFC 9112 9.3.2).
       served.refuse = refuse;

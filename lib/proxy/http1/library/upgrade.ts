@@ -34,7 +34,6 @@ export interface UpgradeRequest {
 const nothing = Buffer.alloc(0);
 
 type Proxy = ReturnType<typeof createProxyServer<typeof IncomingMessage, typeof ServerResponse, Error>>;
-type OnBadRequest = (connection: HttpConnection, reason: string) => void;
 
 /**
  * Upgrades and CONNECT: the request is decided like any other, and becomes a tunnel only when the app has agreed
@@ -45,11 +44,9 @@ export class UpgradeForwarder {
   readonly #pipeline: RequestPipeline;
   readonly #upstreams: LibraryUpstreams;
   #proxy: Proxy | null = null;
-  readonly #onBadRequest: OnBadRequest;
   readonly #webSockets = new WeakMap<IncomingMessage, WebSocketTunnel>();
 
-  constructor(pipeline: RequestPipeline, upstreams: LibraryUpstreams, onBadRequest: OnBadRequest) {
-    this.#onBadRequest = onBadRequest;
+  constructor(pipeline: RequestPipeline, upstreams: LibraryUpstreams) {
     this.#pipeline = pipeline;
     this.#upstreams = upstreams;
   }
@@ -140,7 +137,7 @@ export class UpgradeForwarder {
         tieEnds(socket, app);
         app.pipe(socket);
         pipeGuarded(socket, app, head, () => {
-          this.#onBadRequest(connection, 'a request in a tunnel of CONNECT');
+          this.#pipeline.brokenHttp1(connection, 'a request in a tunnel of CONNECT');
           resetOrDestroy(app);
           resetOrDestroy(socket);
         });

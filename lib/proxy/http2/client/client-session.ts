@@ -32,7 +32,6 @@ export interface ClientLane {
   readonly pipeline: RequestPipeline;
   readonly limits: SessionLimits;
   readonly heads: HeldHeads;
-  readonly onBadRequest: (connection: HttpConnection, reason: string) => void;
   /** A request is complete but for its content; `stream.relay` must be set, or the stream answered. */
   request(connection: HttpConnection, stream: ClientStream): void;
   forget(session: ClientSession): void;
@@ -127,7 +126,7 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
   #opened(streamId: number, block: Block<RequestHead>, endStream: boolean): void {
     const { session } = this;
     if (block.kind !== 'head') {
-      this.#lane.onBadRequest(
+      this.pipeline.badRequest(
         this.connection,
         block.kind === 'malformed' ? 'malformed header block' : 'header list too large',
       );
@@ -140,12 +139,12 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
     }
     const { head } = block;
     if (head.head.method === 'CONNECT') {
-      this.#lane.onBadRequest(this.connection, 'CONNECT over HTTP/2');
+      this.pipeline.badRequest(this.connection, 'CONNECT over HTTP/2');
       this.#turnAway(streamId, notAllowed, endStream);
       return;
     }
     if (!isSoundMethod(head.head.method)) {
-      this.#lane.onBadRequest(this.connection, misspelt);
+      this.pipeline.badRequest(this.connection, misspelt);
       this.#turnAway(streamId, badRequest, endStream);
       return;
     }
@@ -158,7 +157,7 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
     const stream = new ClientStream(this, streamId, head, session.peer.initialWindow, clientLimits.streamWindow);
     if (endStream && !stream.count(0, true)) {
       this.#letGo(head);
-      this.#lane.onBadRequest(this.connection, 'Content-Length of missing content');
+      this.pipeline.badRequest(this.connection, 'Content-Length of missing content');
       session.refuseMalformed(streamId, errorCode.protocolError, endStream);
       return;
     }
@@ -175,7 +174,7 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
   }
 
   noPreface(): void {
-    this.#lane.onBadRequest(this.connection, 'no HTTP/2 preface');
+    this.pipeline.badRequest(this.connection, 'no HTTP/2 preface');
   }
 
   goingAway(): void {
@@ -280,7 +279,7 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
     const idleMs = streams.unusedMs(now);
     if (incompleteSince !== null && now - incompleteSince >= headerTimeoutMs) {
       this.limitReached('header_timeout');
-      this.#lane.onBadRequest(this.connection, 'header block not complete in time');
+      this.pipeline.badRequest(this.connection, 'header block not complete in time');
       this.session.fail(errorCode.enhanceYourCalm);
     } else if (streams.size > 0) {
       for (const stream of streams.values()) stream.lookForContent();

@@ -90,3 +90,31 @@ t.test('a decision is kept for as long as it must be the same', async (t) => {
     t.equal(recorded, i + 1, 'each is recorded');
   }
 });
+
+t.test('a message that cannot be read is recorded, and the limit behind that', async (t) => {
+  const told: unknown[] = [];
+  const policy = policyOf(true);
+  const authorizer = { port: (port: number) => ({ ...policy, port }) } as unknown as Authorizer;
+  const recorder = { access: null, limitReached: (limit: string) => told.push(limit) } as unknown as Recorder;
+  const budget = new BufferBudget(defaultLimits, recorder);
+  t.teardown(() => budget.close());
+  const pipeline = new RequestPipeline({ authorizer, recorder, limits: defaultLimits, budget });
+  const scope = {
+    badRequest: ({ port }: PortPolicy, reason: string) => told.push([port, reason]),
+    brokenProtocol: () => told.push('broken'),
+  } as unknown as ConnectionScope;
+  const facts = { client: { ip: { text: '127.0.0.1' } } };
+  const connection = { facts, scope, policyPort: 8081 } as unknown as HttpConnection;
+  const rows: readonly (readonly [reason: string, limit: readonly string[]])[] = [
+    ['no Host', []],
+    ['HPE_HEADER_OVERFLOW', ['max_header_bytes']],
+    ['too many header fields', ['max_header_fields']],
+    ['ERR_HTTP_REQUEST_TIMEOUT', ['header_timeout']],
+  ];
+  for (const [reason, limit] of rows) {
+    pipeline.badRequest(connection, reason);
+    t.same(told.splice(0), [...limit, [8081, reason]], reason);
+    pipeline.brokenHttp1(connection, reason);
+    t.same(told.splice(0), [...limit, [8081, reason], 'broken'], `${reason}, over HTTP/1`);
+  }
+});

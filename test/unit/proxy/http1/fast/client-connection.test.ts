@@ -26,11 +26,14 @@ async function connected(t: Test): Promise<{
   const reached: string[] = [];
   const handed: Buffer[] = [];
   const lane = {
-    pipeline: { limits: defaultLimits, limitReached: (limit: string) => reached.push(limit) },
+    pipeline: {
+      limits: defaultLimits,
+      limitReached: (limit: string) => reached.push(limit),
+      brokenHttp1: (_connection: HttpConnection, reason: string) => bad.push(reason),
+    },
     draining: false,
     forget: () => {},
     handOver: (_connection: HttpConnection, _stream: Incoming, bytes: Buffer) => handed.push(bytes),
-    onBadRequest: (_connection: HttpConnection, reason: string) => bad.push(reason),
   } as unknown as FastLane;
   const http = { facts: { client: { tls: { kind: 'none' } } } } as unknown as HttpConnection;
   const { client, socket } = await connectedPair(t);

@@ -69,12 +69,12 @@ async function accepted(
     limits: defaultLimits,
     budget,
     limitReached: (limit: string) => reached.push(limit),
+    badRequest: (_connection: HttpConnection, reason: string) => bad.push(reason),
   };
   const lane: ClientLane = {
     pipeline: pipeline as unknown as ClientLane['pipeline'],
     limits: clientSessionLimits(defaultLimits),
     heads,
-    onBadRequest: (_connection, reason) => bad.push(reason),
     request: (_connection, stream) => onRequest(stream),
     forget: () => {},
   };
