@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { bulkRead } from '../fairness/turn.ts';
 import { internalFault } from '../guard.ts';
 import { type Intercepted, intercept } from '../node-intercept.ts';
 import { KeyUpdates } from './key-updates.ts';
@@ -9,6 +8,9 @@ import { RecordEnds } from './record-ends.ts';
 
 /** Records that TLS reads before it is asked whether they were too many: a KeyUpdate is one, of 27 bytes or more. */
 const recordsPerPiece = 8;
+
+/** Behind the handshake, a read of so many bytes is content: in small pieces it would take several times as long. */
+const largeRead = 8 * 1024;
 
 /**
  * What TLS reads on the server's side. OpenSSL goes on through all that it is given while nothing comes of it: a read of 64 KiB
@@ -43,7 +45,7 @@ export class WatchedReads {
 
   /** Has TLS read what was read of its connection, from the first byte on. */
   feed(bytes: Buffer): void {
-    const isLarge = !this.#isHandshake && bytes.length >= bulkRead;
+    const isLarge = !this.#isHandshake && bytes.length >= largeRead;
     for (let at = 0; at < bytes.length && !this.#updates.isOver; ) {
       const end = this.#ends.pieceEnd(bytes, at, recordsPerPiece);
       feedTls(this.#secure, bytes.subarray(at, end), isLarge);
