@@ -3,7 +3,8 @@
  * for `explain`, which says so.
  */
 
-const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** RFC 9110 5.6.2: a method, the name of a field. */
+export const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
 /** Methods that some server knows: the IANA registry's, and those of common parsers. */
 const knownMethods: ReadonlySet<string> = new Set(

@@ -1,8 +1,8 @@
+import { token } from '../../../http-message.ts';
 import { areSound, type HeaderList, valueForm } from '../../../request-fields.ts';
 
 /* What pseudo-headers of a field section may be (RFC 9113 8.3); of its other fields ../../../request-fields.ts says so. */
 
-const methodForm = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const schemeForm = /^[A-Za-z][A-Za-z0-9+.-]*$/;
 const pathForm = /^[\x21-\x7e\x80-\xff]+$/;
 
@@ -17,7 +17,7 @@ export function isSoundRequest(fields: HeaderList): boolean {
     const name = fields[at] as string;
     const value = fields[at + 1] as string;
     if (name === ':method') {
-      if (method !== null || !methodForm.test(value)) return false;
+      if (method !== null || !token.test(value)) return false;
       method = value;
     } else if (name === ':scheme') {
       if (scheme !== null || !schemeForm.test(value)) return false;
