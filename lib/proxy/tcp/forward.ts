@@ -5,11 +5,11 @@ import type { ConnectionPermit } from '../../policy/decision.ts';
 import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
 import { guarded } from '../guard.ts';
-import { cutMeansReset, resetOrDestroy } from '../resets.ts';
+import { resetOrDestroy } from '../resets.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Upstreams } from '../upstream/upstreams.ts';
 import { DataReader, LentReads } from './lent-reads.ts';
-import { leave } from './tunnel-ends.ts';
+import { tieEnds } from './tunnel-ends.ts';
 
 const nothing = Buffer.alloc(0);
 
@@ -71,19 +71,14 @@ export function forwardTcp(
   const sideClosed = (): void => {
     if (--open === 0) closed(errno);
   };
-  let app: Socket | null = null;
-
   const forwarding = new Forwarding(client);
 
   client.once('close', () => {
-    // A client that is gone without an end, or before it had all, would leave the app waiting for ever.
-    if (app !== null) leave(app, client);
     pending.cancel();
     sideClosed();
   });
   client.on('error', (error) => {
     errno = systemErrorCode(error);
-    if (app !== null) resetOrDestroy(app);
   });
 
   const reads = new LentReads(client);
@@ -94,19 +89,12 @@ export function forwardTcp(
       client.destroy();
       return;
     }
-    app = socket;
     forwarding.app = socket;
     if (client.destroyed) return void socket.destroy();
     open++;
-    cutMeansReset(client, socket);
-    socket.on('error', (fault) => {
-      onError(fault);
-      resetOrDestroy(client);
-    });
-    socket.once('close', () => {
-      if (!client.destroyed && !socket.readableEnded) resetOrDestroy(client);
-      sideClosed();
-    });
+    socket.on('error', onError);
+    tieEnds(client, socket);
+    socket.once('close', sideClosed);
     reads.from(socket);
     socket.once('end', () => client.end());
     const reader = new DataReader(client, socket);

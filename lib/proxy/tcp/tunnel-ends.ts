@@ -44,7 +44,7 @@ export function letGo(app: Duplex): void {
 }
 
 /** Ends an app's side whose client is closed; one that is gone without an end, or before it had all, is told on. */
-export function leave(app: Duplex, client: Duplex): void {
+function leave(app: Duplex, client: Duplex): void {
   if (hasEndedBothWays(client)) letGo(app);
   else resetOrDestroy(app);
 }
