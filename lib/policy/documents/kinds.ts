@@ -24,6 +24,7 @@ import {
   meshTlsAuthenticationShapes,
   type NetworkAuthenticationShape,
   networkAuthenticationShapes,
+  networkPolicyParts,
   type RateLimitShape,
   rateLimitShapes,
   type ServerAuthorizationShape,
@@ -50,6 +51,8 @@ export interface DocumentKind {
   readonly kind: PolicyDocument['kind'];
   /** The shape of `spec` by version. */
   readonly shapes: Readonly<Record<string, z.ZodType>>;
+  /** For the names of fields, where `shapes` reads none. */
+  readonly fields?: z.ZodType;
   /** `path` leads to the object that holds the field. */
   unknownField(path: Path, field: string, value: unknown, namespace: string): UnknownFieldFate;
   /** `spec` has the version's shape. The result is never used where the report has refused the document. */
@@ -234,6 +237,7 @@ const networkPolicyKind: DocumentKind = {
   group: networkPolicyGroup,
   kind: 'NetworkPolicy',
   shapes: { v1: z.unknown() },
+  fields: networkPolicyParts.whole,
   unknownField: () => 'fault',
   admit: (spec, _version, { report, meta }) => ({
     kind: 'NetworkPolicy',

@@ -240,7 +240,7 @@ function readSpec(
   }
   // What kubectl lists is no policy, and holds fields that are nobody's here.
   if (type.group !== '') {
-    const stays = (path: Path): boolean => narrows(path) || isUnknown(shape, path);
+    const stays = (path: Path): boolean => narrows(path) || isUnknown(type.fields ?? shape, path);
     spec = withNulls(value.spec, stays);
     for (const path of nullFields(value.spec)) if (!stays(path)) warnOfNull(path, report);
   }

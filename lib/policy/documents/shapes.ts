@@ -4,7 +4,7 @@ import { gatewayGroup, linkerdGroup } from './types.ts';
 /*
  * The shapes of the documents' specs, as the CRDs give them, with the defaults that the API server would fill in.
  * Objects are strict so that unknown fields can be named; what becomes of a document that has one is decided per field
- * in `document-kinds.ts`. Shapes say nothing of meaning: that is admission's part.
+ * in `kinds.ts`. Shapes say nothing of meaning: that is admission's part.
  */
 
 const name = z.string().min(1);
@@ -337,14 +337,26 @@ const ingressPort = z.strictObject({
   endPort: portNumber.optional(),
 });
 export type IngressPortShape = z.infer<typeof ingressPort>;
+const ingressRule = z.strictObject({
+  ports: z.array(ingressPort).default([]),
+  from: z.array(ingressPeer).default([]),
+});
+const networkPolicy = z.strictObject({
+  podSelector: z.unknown().optional(),
+  policyTypes: z.array(z.enum(['Ingress', 'Egress'])).default([]),
+  ingress: z.array(z.unknown()).default([]),
+  egress: z.array(z.unknown()).default([]),
+});
 /** The parts of a NetworkPolicy, apart from each other: a fault in one must not take the others away. */
 export const networkPolicyParts = {
-  spec: z.strictObject({
-    podSelector: z.unknown().optional(),
-    policyTypes: z.array(z.enum(['Ingress', 'Egress'])).default([]),
-    ingress: z.array(z.unknown()).default([]),
-    egress: z.array(z.unknown()).default([]),
-  }),
+  spec: networkPolicy,
   podSelector: selector,
-  rule: z.strictObject({ ports: z.array(ingressPort).default([]), from: z.array(ingressPeer).default([]) }),
+  rule: ingressRule,
+  /** For the names of fields: nothing is read by it. */
+  whole: z.strictObject({
+    ...networkPolicy.shape,
+    podSelector: selector,
+    ingress: z.array(ingressRule),
+    egress: z.unknown(),
+  }),
 };

@@ -1,5 +1,6 @@
 import t from 'tap';
 import { readDocuments } from '../../../../lib/policy/documents/read.ts';
+import type { NetworkPolicyDocument } from '../../../../lib/policy/documents/types.ts';
 import { document, sources } from '../../../support/policy-fixtures.ts';
 
 const beta3 = 'policy.linkerd.io/v1beta3';
@@ -68,6 +69,26 @@ t.test('and of a NetworkPolicy the rule opens nothing', async (t) => {
     t.same(reported(text), [`error null-field spec.ingress[0].${field}`], field);
     t.match(read(text).documents, [{ spec: { ingress: true, rules: [{ sealed: true }] } }], field);
   }
+});
+
+t.test('nor does one that nobody knows open anything', async (t) => {
+  const rows: readonly (readonly [fields: string, field: string])[] = [
+    ['podSelector: {}, ingress: [{fromm: }]', 'ingress[0].fromm'],
+    ['podSelector: {}, ingress: [{from: [{podSelectr: }]}]', 'ingress[0].from[0].podSelectr'],
+    [
+      'podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, excpt: }}]}]',
+      'ingress[0].from[0].ipBlock.excpt',
+    ],
+    ['podSelector: {}, ingress: [{ports: [{port: 80, endPrt: }]}]', 'ingress[0].ports[0].endPrt'],
+    ['podSelector: {matchLabel: }, ingress: [{}]', 'podSelector.matchLabel'],
+    ['podSelectr: , ingress: [{}]', 'podSelectr'],
+  ];
+  for (const [fields, field] of rows) {
+    t.same(reported(isolationOf(`{${fields}}`)), [`error unknown-field spec.${field}`], field);
+    const [policy] = read(isolationOf(`{${fields}}`)).documents as readonly NetworkPolicyDocument[];
+    t.ok(policy?.spec.ingress && policy.spec.rules.every(({ sealed }) => sealed), `${field}: nothing is open`);
+  }
+  t.same(reported(isolationOf('{podSelector: {}, egress: [{too: }]}')), ['warning null-field spec.egress[0].too']);
 });
 
 t.test('what narrows nothing counts as absent, with a warning', async (t) => {
