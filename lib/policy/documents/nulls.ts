@@ -36,29 +36,35 @@ const narrowing: ReadonlySet<string> = new Set([
 ]);
 
 /** What narrows there alone: a NetworkPolicy's peer, and the ports that it opens. */
-const narrowingIn: Readonly<Record<string, ReadonlySet<string>>> = {
-  from: new Set(['podSelector', 'namespaceSelector']),
-  ports: new Set(['port']),
-};
+const narrowingIn: ReadonlyMap<string, ReadonlySet<string>> = new Map([
+  ['from', new Set(['podSelector', 'namespaceSelector'])],
+  ['ports', new Set(['port'])],
+]);
 
 /** Whether a document might let in more without the field. */
 export function narrows(path: Path): boolean {
   const names = path.filter((key) => typeof key === 'string');
   const field = names.at(-1) ?? '';
-  return narrowing.has(field) || narrowingIn[names.at(-2) ?? '']?.has(field) === true;
+  return narrowing.has(field) || narrowingIn.get(names.at(-2) ?? '')?.has(field) === true;
 }
 
 /** Their keys are the author's own words. */
 const maps: ReadonlySet<string> = new Set(['matchLabels', 'labels']);
 
 /**
+ * Of copies: no key of a document is special, and a shape may compare a field of any kind (`{ length: { valueOf: 1 } }`),
+ * which throws where an object cannot be made a number.
+ */
+const plain: object = Object.freeze(Object.create(null, { [Symbol.toPrimitive]: { value: () => Number.NaN } }));
+
+/**
  * A copy without fields that are null. A label with no value stays: dropping it would widen its selector, so the shape
- * refuses it. Null prototypes, so that no key of a document is special.
+ * refuses it.
  */
 export function withoutNulls(value: unknown, keep = false): unknown {
   if (Array.isArray(value)) return value.map((item) => withoutNulls(item));
   if (!isFields(value)) return value ?? undefined;
-  const copy: Record<string, unknown> = Object.create(null);
+  const copy: Record<string, unknown> = Object.create(plain);
   for (const [key, field] of Object.entries(value)) {
     if (field === null && !keep) continue;
     copy[key] = field === null ? null : withoutNulls(field, maps.has(key));

@@ -163,10 +163,11 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
   const scope = type.clusterScoped === true ? '' : defaultNamespace;
   const refused = (report: AdmissionReport, known: Partial<DocumentMeta> = {}): ReadOne =>
     refusedAs(type, report, known);
-  const metadata = metadataShape.safeParse(withoutNulls(value.metadata ?? {}), withInput);
+  const written = withoutNulls(value.metadata ?? {});
+  const metadata = metadataShape.safeParse(written, withInput);
   const strays = strayMetadata(value.metadata);
   if (!metadata.success || strays.some(([, meant]) => meant !== undefined)) {
-    const raw = isObject(value.metadata) ? value.metadata : {};
+    const raw = isObject(written) ? written : {};
     const parts = { namespace: raw.namespace, name: raw.name };
     const texts = Object.entries(parts).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
     const { namespace = scope, name = '' } = Object.fromEntries(texts);

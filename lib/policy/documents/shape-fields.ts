@@ -6,10 +6,14 @@ export function fieldsAt(shape: z.ZodType, path: Path): readonly string[] {
   let current: z.core.$ZodType | undefined = shape;
   for (const key of path) {
     const inner = unwrapShape(current);
-    current =
-      inner?._zod.def.type === 'array' ? (inner as z.core.$ZodArray)._zod.def.element : objectShape(inner)?.[key];
+    current = inner?._zod.def.type === 'array' ? (inner as z.core.$ZodArray)._zod.def.element : fieldOf(inner, key);
   }
   return Object.keys(objectShape(unwrapShape(current)) ?? {});
+}
+
+function fieldOf(shape: z.core.$ZodType | undefined, key: string | number): z.core.$ZodType | undefined {
+  const fields = objectShape(shape);
+  return fields !== undefined && Object.hasOwn(fields, key) ? fields[key] : undefined;
 }
 
 function objectShape(shape: z.core.$ZodType | undefined): Record<string | number, z.core.$ZodType> | undefined {
