@@ -39,3 +39,69 @@ t.test('the same clients in another order, or in other words, are no more than b
   ];
   for (const [before, after] of pairs) t.same(widened(indexOf(before), indexOf(after)), []);
 });
+
+const closes = (name: string, ingress: string): string =>
+  document('NetworkPolicy', name, `{podSelector: {}, ingress: ${ingress}}`, 'networking.k8s.io/v1');
+
+t.test('NetworkPolicies: wider is a rule that opens more, or none that closes any more', async (t) => {
+  const a = closes('a', '[{ports: [{port: 80}], from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]');
+  const b = closes('b', '[{ports: [{port: 443}]}]');
+  const ref = 'networking.k8s.io/NetworkPolicy';
+  const none = `connections: no NetworkPolicy closes the pod any more, as ${ref}/a`;
+  const rows: readonly (readonly [what: string, before: string, after: string, lines: readonly string[]])[] = [
+    ['one of two is gone', a + b, a, []],
+    ['both are gone', a + b, '', [`${none}, ${ref}/b did`]],
+    ['one comes', '', a, []],
+    ['one that opens comes beside one', a, a + b, [`connections: ${ref}/b opens TCP 443 to anybody`]],
+    ['one that opens nothing comes beside one', a, a + closes('c', '[]'), []],
+    ['one for UDP comes beside one', a, a + closes('c', '[{ports: [{protocol: UDP, port: 53}]}]'), []],
+    ['the same rule in another', a, closes('c', '[{from: [{ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 80}]}]'), []],
+    [
+      'more addresses, and another is gone',
+      a + b,
+      closes('a', '[{ports: [{port: 80}], from: [{ipBlock: {cidr: 0.0.0.0/0}}]}]'),
+      [`connections: ${ref}/a opens TCP 80 to 0.0.0.0/0`],
+    ],
+    [
+      'every port, and another is gone',
+      a + b,
+      closes('a', '[{from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]'),
+      [`connections: ${ref}/a opens any port to 10.0.0.0/8`],
+    ],
+  ];
+  for (const [what, before, after, lines] of rows) t.same(widened(indexOf(before), indexOf(after)), lines, what);
+});
+
+t.test('rate limits: wider is any of their numbers that is more, or no more', async (t) => {
+  const limit = (fields: string): string =>
+    server() +
+    document(
+      'HTTPLocalRateLimitPolicy',
+      'l',
+      `{targetRef: {group: policy.linkerd.io, kind: Server, name: web}, ${fields}}`,
+    );
+  const total = (rate: number): string => `total: {requestsPerSecond: ${rate}}`;
+  const identity = (rate: number): string => `identity: {requestsPerSecond: ${rate}}`;
+  const overrides = (...entries: readonly (readonly [rate: number, ...names: string[]])[]): string => {
+    const refs = (names: readonly string[]) => names.map((name) => `{kind: ServiceAccount, name: ${name}}`);
+    return `overrides: [${entries.map(([rate, ...names]) => `{requestsPerSecond: ${rate}, clientRefs: [${refs(names)}]}`)}]`;
+  };
+  const rows: readonly (readonly [what: string, before: string, after: string, less: boolean])[] = [
+    ['the total, raised', total(5), total(6), true],
+    ['the total, lowered', total(5), total(4), false],
+    ['the total, gone', `${total(5)}, ${identity(1)}`, identity(1), true],
+    ['a total comes', identity(1), `${total(5)}, ${identity(1)}`, false],
+    ['identities, raised', identity(1), identity(2), true],
+    ['an override, raised', overrides([1, 'a']), overrides([2, 'a']), true],
+    ['an override, gone, and nothing else', overrides([1, 'a']), total(5), true],
+    ['an override, gone, with as much for all', `${identity(1)}, ${overrides([1, 'a'])}`, identity(1), false],
+    ['an override comes with more', identity(1), `${identity(1)}, ${overrides([2, 'a'])}`, true],
+    ['an override comes with less', identity(2), `${identity(2)}, ${overrides([1, 'a'])}`, false],
+    ['one for two, then one for each', overrides([1, 'a', 'b']), overrides([1, 'a'], [1, 'b']), true],
+    ['one for each, then one for two', overrides([1, 'a'], [1, 'b']), overrides([1, 'b', 'a']), false],
+  ];
+  const line = 'port 8080: policy.linkerd.io/HTTPLocalRateLimitPolicy/l limits less than before';
+  for (const [what, before, after, less] of rows) {
+    t.same(widened(indexOf(limit(before)), indexOf(limit(after))), less ? [line] : [], what);
+  }
+});
