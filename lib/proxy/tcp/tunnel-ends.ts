@@ -31,7 +31,7 @@ function hasEndedBothWays(stream: Duplex): boolean {
 const lastWordsMs = 10_000;
 
 /** Ends an app's side: what is on its way to it may arrive, if the app takes it in time. Nobody hears it any more. */
-export function letGo(app: Duplex): void {
+function letGo(app: Duplex): void {
   if (app.destroyed) return;
   if (app.writableFinished) {
     app.destroy();

@@ -228,19 +228,13 @@ export class Http1Exchange implements LibraryExchange {
   switched(status: number, protocol: string | null, headers: HeaderList): void {
     const list = protocol === null ? headers : [...headers, 'Connection', 'Upgrade', 'Upgrade', protocol];
     const line = `HTTP/1.1 ${status} ${protocol === null ? 'Connection Established' : 'Switching Protocols'}\r\n`;
-    const socket = this.#socket;
-    this.switchedElsewhere(status, headers);
-    socket.write(`${line}${fieldLines(list)}\r\n`, 'latin1');
-  }
-
-  /** The response is written by someone else; only record it. */
-  switchedElsewhere(status: number, headers: readonly string[]): void {
     this.responded = true;
     this.onAborted = null;
     this.onSwitched?.();
     this.onSwitched = null;
     detach(this.#response, this.#socket);
     this.#pipeline.responded(this, status, headers, this.startedAt);
+    this.#socket.write(`${line}${fieldLines(list)}\r\n`, 'latin1');
   }
 
   /** What is left of the body must be read, or the connection must end: its bytes are never the next request. */

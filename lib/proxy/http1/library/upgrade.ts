@@ -4,6 +4,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { createProxyServer } from 'http-proxy';
 import type { Dispatcher } from 'undici';
+import { CodedError } from '../../../errors/coded-error.ts';
 import type { HeaderList } from '../../../request-fields.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
@@ -13,9 +14,9 @@ import { outgoingFields } from '../../http/outgoing-fields.ts';
 import { failures, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { RequestScope } from '../../recorder.ts';
-import { cutMeansReset, resetOrDestroy } from '../../resets.ts';
+import { resetOrDestroy } from '../../resets.ts';
 import { pipeGuarded } from '../../tcp/guarded-opening.ts';
-import { letGo, tie, tieEnds } from '../../tcp/tunnel-ends.ts';
+import { tie, tieEnds } from '../../tcp/tunnel-ends.ts';
 import type { Endpoint } from '../../upstream/endpoint.ts';
 import type { Http1Exchange } from './exchange.ts';
 import { forwardHttp1 } from './forward.ts';
@@ -38,7 +39,7 @@ type Proxy = ReturnType<typeof createProxyServer<typeof IncomingMessage, typeof 
 /**
  * Upgrades and CONNECT: the request is decided like any other, and becomes a tunnel only when the app has agreed
  * (101, or 2xx for CONNECT). Until then the client's early bytes wait; afterwards neither socket is ever pooled.
- * WebSocket goes through http-proxy, other protocols and CONNECT through undici's own upgrade.
+ * WebSocket is asked for by http-proxy, other protocols and CONNECT by undici; the tunnel is the same for all.
  */
 export class UpgradeForwarder {
   readonly #pipeline: RequestPipeline;
@@ -130,24 +131,39 @@ export class UpgradeForwarder {
         }
         return;
       }
+      if (upgrade.upgrade !== null) {
+        leaveHttp(upgrade, scope, upgrade.upgrade, headers, app);
+        return;
+      }
       scope.responseHead(status);
       scope.responseEnded(null, '');
-      exchange.switched(status, upgrade.upgrade, headers);
-      if (upgrade.upgrade === null) {
-        tieEnds(socket, app);
-        app.pipe(socket);
-        pipeGuarded(socket, app, head, () => {
-          this.#pipeline.brokenHttp1(connection, 'a request in a tunnel of CONNECT');
-          resetOrDestroy(app);
-          resetOrDestroy(socket);
-        });
-      } else {
-        if (head.length > 0) app.write(head);
-        tie(socket, app);
-      }
+      exchange.switched(status, null, headers);
+      tieEnds(socket, app);
+      app.pipe(socket);
+      pipeGuarded(socket, app, head, () => {
+        this.#pipeline.brokenHttp1(connection, 'a request in a tunnel of CONNECT');
+        resetOrDestroy(app);
+        resetOrDestroy(socket);
+      });
     };
     forwardHttp1(admitted, exchange, fields, asUpgrade(dispatcher, upgrade.upgrade), failed, switched);
   }
+}
+
+/** The app has agreed to an upgrade: from here on both connections carry `protocol`. */
+function leaveHttp(
+  upgrade: UpgradeRequest,
+  scope: RequestScope,
+  protocol: string,
+  headers: HeaderList,
+  app: Duplex,
+): void {
+  const { exchange, socket, head } = upgrade;
+  scope.responseHead(101);
+  scope.responseEnded(null, '');
+  exchange.switched(101, protocol, headers);
+  if (head.length > 0) app.write(head);
+  tie(socket, app);
 }
 
 /** The app's response to CONNECT is no tunnel: it goes on without its content, which undici has not read as such. */
@@ -179,9 +195,9 @@ function handshake(): IncomingMessage {
 /** One WebSocket handshake on its way through http-proxy. */
 class WebSocketTunnel {
   readonly #scope: RequestScope;
+  readonly #upgrade: UpgradeRequest;
   readonly #exchange: Http1Exchange;
   readonly #socket: Duplex;
-  readonly #head: Buffer;
   readonly #fields: HeaderList;
   #outgoing: ClientRequest | null = null;
   /**
@@ -190,11 +206,11 @@ class WebSocketTunnel {
    */
   state: 'asked' | 'answered' | 'given up' = 'asked';
 
-  constructor({ scope }: Admitted, { exchange, socket, head }: UpgradeRequest, fields: HeaderList) {
+  constructor({ scope }: Admitted, upgrade: UpgradeRequest, fields: HeaderList) {
     this.#scope = scope;
-    this.#exchange = exchange;
-    this.#socket = socket;
-    this.#head = head;
+    this.#upgrade = upgrade;
+    this.#exchange = upgrade.exchange;
+    this.#socket = upgrade.socket;
     this.#fields = fields;
   }
 
@@ -216,25 +232,26 @@ class WebSocketTunnel {
     outgoing.setHeader('Upgrade', 'websocket');
     // http-proxy joins and normalizes paths; the app must get the one that policy decided on.
     outgoing.path = this.#exchange.target;
-    const agreed = (response: IncomingMessage, app: Socket): void => {
-      this.#answered();
-      cutMeansReset(this.#socket, app);
-      // http-proxy only ends the app's side, and then reads it no more.
-      this.#socket.once('close', () => (this.#socket.readableEnded ? letGo(app) : resetOrDestroy(app)));
-      this.#scope.responseHead(101);
-      this.#scope.responseEnded(null, '');
-      this.#exchange.switchedElsewhere(101, response.rawHeaders);
-      // http-proxy would put it back on the client's stream, which may have ended, and pipes that only after this.
-      if (this.#head.length > 0) app.write(this.#head);
-    };
-    outgoing.once('upgrade', guarded(entry, this.#socket, agreed));
   }
 
-  /** Once http-proxy has begun: a response that is no switch goes out like any other, not in http-proxy's own framing. */
+  /**
+   * Once http-proxy has begun. It would end the app's side in order, however the client's has ended; and a response that is no
+   * switch goes out like any other, not in its own framing.
+   */
   begun(): void {
-    this.#outgoing?.removeAllListeners('response');
+    const agreed = (response: IncomingMessage, app: Socket, first: Buffer): void => {
+      if (response.headers.upgrade?.toLowerCase() !== 'websocket') {
+        app.destroy();
+        this.#outgoing?.emit('error', new CodedError('ERR_SALLYPORT_BAD_RESPONSE', 'an agreement to something else'));
+        return;
+      }
+      this.#answered();
+      if (first.length > 0) app.unshift(first);
+      leaveHttp(this.#upgrade, this.#scope, 'websocket', scanResponseHeaders(response.rawHeaders), app);
+    };
     const declined = (response: IncomingMessage): void => this.#declined(response);
-    this.#outgoing?.once('response', guarded(entry, this.#socket, declined));
+    this.#outgoing?.removeAllListeners('upgrade').once('upgrade', guarded(entry, this.#socket, agreed));
+    this.#outgoing?.removeAllListeners('response').once('response', guarded(entry, this.#socket, declined));
   }
 
   #answered(): void {

@@ -6,6 +6,7 @@ import { Tunnel } from '../../../../lib/proxy/http1/fast/tunnel.ts';
 import { forwardTcp } from '../../../../lib/proxy/tcp/forward.ts';
 import { tie } from '../../../../lib/proxy/tcp/tunnel-ends.ts';
 import { Upstreams } from '../../../../lib/proxy/upstream/upstreams.ts';
+import { startLane } from '../../../support/lanes.ts';
 import { until } from '../../../support/until.ts';
 
 /*
@@ -43,6 +44,8 @@ function endOf(far: Socket): () => string {
 interface Cut {
   /** What a limit, a change of policy or a fault of ours calls. */
   readonly cut: () => void;
+  readonly client: Socket;
+  readonly clientEnd: () => string;
   readonly app: Socket;
   readonly appEnd: () => string;
 }
@@ -54,32 +57,56 @@ const upstreams = new Upstreams({
   isOwn: () => false,
 });
 
-async function overTcp(t: Test, client: Socket): Promise<Cut> {
+/** An app that leaves every word to the test, and its next connection. */
+async function startApp(t: Test): Promise<{ readonly port: number; readonly arrived: Promise<Socket> }> {
   const server = net.createServer({ allowHalfOpen: true });
   await once(server.listen(0, '127.0.0.1'), 'listening');
   t.teardown(() => server.close());
-  const arrived = once(server, 'connection');
-  const endpoint = { host: '127.0.0.1', port: (server.address() as AddressInfo).port };
+  const arrived = once(server, 'connection').then(([app]) => {
+    t.teardown(() => app.destroy());
+    return app as Socket;
+  });
+  return { port: (server.address() as AddressInfo).port, arrived };
+}
+
+async function overTcp(t: Test): Promise<Cut> {
+  const { near, far, end } = await pair(t);
+  const { port, arrived } = await startApp(t);
+  const endpoint = { host: '127.0.0.1', port };
   const beginning = { asker: '', bytes: Buffer.from('hello'), guard: null, refused: () => {} };
   const nobody = (): void => {};
-  const forwarding = forwardTcp({} as ConnectionPermit, client, endpoint, upstreams, beginning, nobody, nobody);
-  const [app] = (await arrived) as [Socket];
-  t.teardown(() => app.destroy());
-  return { cut: () => forwarding.destroy(), app, appEnd: endOf(app) };
+  const forwarding = forwardTcp({} as ConnectionPermit, near, endpoint, upstreams, beginning, nobody, nobody);
+  const app = await arrived;
+  return { cut: () => forwarding.destroy(), client: far, clientEnd: end, app, appEnd: endOf(app) };
 }
 
-async function overHttp(t: Test, client: Socket, carry: (client: Socket, app: Socket) => { destroy(): void }) {
-  const { near, far, end } = await pair(t);
-  const tunnel = carry(client, near);
-  return { cut: () => tunnel.destroy(), app: far, appEnd: end };
+async function overHttp(t: Test, carry: (client: Socket, app: Socket) => { destroy(): void }): Promise<Cut> {
+  const client = await pair(t);
+  const app = await pair(t);
+  const tunnel = carry(client.near, app.near);
+  return { cut: () => tunnel.destroy(), client: client.far, clientEnd: client.end, app: app.far, appEnd: app.end };
 }
 
-const rows: readonly (readonly [title: string, begin: (t: Test, client: Socket) => Promise<Cut>])[] = [
+/** The connections are made, asked and answered as the lane does it. */
+async function overLibraryLane(t: Test, protocol: string): Promise<Cut> {
+  const { port, arrived } = await startApp(t);
+  const lane = await startLane(t, { engine: 'library', app: port });
+  const client = net.connect({ host: '127.0.0.1', port: lane.port, allowHalfOpen: true });
+  t.teardown(() => client.destroy());
+  client.write(`GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: ${protocol}\r\n\r\n`);
+  const app = await arrived;
+  await once(app, 'data');
+  app.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${protocol}\r\n\r\n`);
+  await once(client, 'data');
+  return { cut: () => void lane.live.drain(0), client, clientEnd: endOf(client), app, appEnd: endOf(app) };
+}
+
+const rows: readonly (readonly [title: string, begin: (t: Test) => Promise<Cut>])[] = [
   ['TCP', overTcp],
   [
     'WebSocket, the fast lane',
-    (t, client) =>
-      overHttp(t, client, (near, app) => {
+    (t) =>
+      overHttp(t, (near, app) => {
         const connection = { occupant: null } as never;
         const tunnel = new Tunnel(connection, near, { socket: app } as never, Buffer.alloc(0));
         // The app's connection reads it.
@@ -87,10 +114,12 @@ const rows: readonly (readonly [title: string, begin: (t: Test, client: Socket) 
         return tunnel;
       }),
   ],
+  ['WebSocket, the library lane', (t) => overLibraryLane(t, 'websocket')],
+  ['an upgrade, the library lane', (t) => overLibraryLane(t, 'chat/1')],
   [
-    'an upgrade, the library lane',
-    (t, client) =>
-      overHttp(t, client, (near, app) => {
+    'two sides that are tied',
+    (t) =>
+      overHttp(t, (near, app) => {
         tie(near, app);
         return near;
       }),
@@ -99,30 +128,44 @@ const rows: readonly (readonly [title: string, begin: (t: Test, client: Socket) 
 
 for (const [title, begin] of rows) {
   t.test(`${title}: a cut resets both sides`, async (t) => {
-    const { near, far, end } = await pair(t);
-    const { cut, app, appEnd } = await begin(t, near);
-    near.write('half of a messa');
-    const [said] = await once(far, 'data');
+    const { cut, client, clientEnd, app, appEnd } = await begin(t);
+    app.write('half of a messa');
+    const [said] = await once(client, 'data');
     t.equal(String(said), 'half of a messa');
     app.resume();
     cut();
-    await until('both to end', () => end() !== '' && appEnd() !== '', { lastSeen: () => `${end()}, ${appEnd()}` });
-    t.equal(end(), 'ECONNRESET', 'the client');
+    const lastSeen = (): string => `${clientEnd()}, ${appEnd()}`;
+    await until('both to end', () => clientEnd() !== '' && appEnd() !== '', { lastSeen });
+    t.equal(clientEnd(), 'ECONNRESET', 'the client');
     t.equal(appEnd(), 'ECONNRESET', 'the app');
   });
 
+  for (const side of ['client', 'app'] as const) {
+    t.test(`${title}: a reset by the ${side} passes on as one`, async (t) => {
+      const tunnel = await begin(t);
+      const { client, clientEnd, app, appEnd } = tunnel;
+      client.write('half of a messa');
+      await once(app, 'data');
+      client.resume();
+      app.resume();
+      tunnel[side].resetAndDestroy();
+      const end = side === 'client' ? appEnd : clientEnd;
+      await until('the other side to end', () => end() !== '');
+      t.equal(end(), 'ECONNRESET');
+    });
+  }
+
   t.test(`${title}: an end in order is no cut`, async (t) => {
-    const { near, far, end } = await pair(t);
-    const { cut, app, appEnd } = await begin(t, near);
-    far.resume();
+    const { cut, client, clientEnd, app, appEnd } = await begin(t);
+    client.resume();
     app.resume();
-    far.end('all of it');
+    client.end('all of it');
     await until('the end to pass', () => appEnd() !== '');
     app.end('that was all');
-    await until('the other end to pass', () => end() !== '');
+    await until('the other end to pass', () => clientEnd() !== '');
     cut();
-    await until('both to be closed', () => far.closed && app.closed);
-    t.equal(end(), 'end', 'the client');
+    await until('both to be closed', () => client.closed && app.closed);
+    t.equal(clientEnd(), 'end', 'the client');
     t.equal(appEnd(), 'end', 'the app');
   });
 }

@@ -145,12 +145,13 @@ const scenarios: readonly Scenario[] = [
   {
     name: 'an agreement to something else, or to nothing, is none',
     run: async (t, engine) => {
-      if (engine === 'library') return;
-      for (const answer of [
+      const other = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n';
+      const incomplete = [
         'HTTP/1.1 101 Switching Protocols\r\n\r\n',
         'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n',
-        'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n',
-      ]) {
+      ];
+      // Node takes a 101 that is incomplete for an interim response, and waits for another.
+      for (const answer of engine === 'library' ? [other] : [...incomplete, other]) {
         const told = await switching(t, engine, [answer]);
         const client = await told.open();
         client.send(Buffer.concat([asking, get('/SMUGGLED')]));
