@@ -40,7 +40,9 @@ export interface ResponseSink {
 
 /** What becomes of a connection that leaves HTTP. */
 export interface AppTunnel {
-  /** Bytes from the app, which are only lent. */
+  /** The tunnel reads the app's connection itself, and alone knows when there is room (`LentReads`). */
+  readonly isLent: boolean;
+  /** Bytes from the app, which are only lent; of a tunnel that does not read them itself. */
   receive(bytes: Buffer): void;
 }
 
@@ -150,6 +152,8 @@ export class AppConnection implements TurnTaker {
   }
 
   nextTurn(): void {
+    // Asked for before the app has agreed: buffers that would be read into may be on their way.
+    if (this.#tunnel?.isLent === true) return;
     // Paused: its client is slow, and says when it goes on.
     if (!this.socket.destroyed && !this.socket.isPaused()) this.socket.resume();
   }

@@ -18,6 +18,7 @@ export class Tunnel implements AppTunnel, Occupant {
   readonly #client: Socket;
   readonly #app: Socket;
   readonly #reader: DataReader;
+  readonly isLent: boolean;
   readonly betweenRequests = false;
   readonly awaitsContent = false;
   readonly isTunnel = true;
@@ -31,7 +32,7 @@ export class Tunnel implements AppTunnel, Occupant {
     tieEnds(client, app);
     app.once('end', () => client.end());
     app.on('drain', this.#drained);
-    this.#lendDownloads();
+    this.isLent = this.#lendDownloads();
     client.on('data', guarded(entry, this, this.#receive));
     if (early.length > 0) this.#send(early);
     if (client.readableEnded) this.#clientEnded();
@@ -44,18 +45,19 @@ export class Tunnel implements AppTunnel, Occupant {
   }
 
   /** What the app sends from here on goes to the client without a buffer for every read, where that can be. */
-  #lendDownloads(): void {
+  #lendDownloads(): boolean {
     const client = this.#client;
     const app = this.#app;
     if (!mayLendReads(app)) {
       client.on('drain', () => app.resume());
-      return;
+      return false;
     }
     const reads = new LentReads(client);
     reads.from(app);
     lendReads(app, reads);
     // The client has not taken the agreement yet, and `LentReads` does not know that.
     if (app.isPaused()) client.once('drain', () => app.resume());
+    return true;
   }
 
   readonly #drained = (): void => void this.#client.resume();

@@ -1,6 +1,17 @@
 import { createHash, randomBytes } from 'node:crypto';
 import t, { type Test } from 'tap';
-import { get, runScenarios, type Scenario, type Stage, stage } from '../../../../support/lane-stage.ts';
+import { AppConnection } from '../../../../../lib/proxy/http1/app-connection.ts';
+import { Tunnel } from '../../../../../lib/proxy/http1/fast/tunnel.ts';
+import {
+  connectedPair,
+  get,
+  megabyte,
+  runScenarios,
+  type Scenario,
+  type Stage,
+  stage,
+  still,
+} from '../../../../support/lane-stage.ts';
 import type { Engine } from '../../../../support/lanes.ts';
 import type { AppSocket } from '../../../../support/raw-app.ts';
 import { latin1 } from '../../../../support/raw-http.ts';
@@ -165,3 +176,21 @@ const scenarios: readonly Scenario[] = [
 ];
 
 await runScenarios(t, scenarios);
+
+t.test('a turn that was asked for before the agreement does not make the app be read', async (t) => {
+  const [near, far] = [await connectedPair(t), await connectedPair(t)];
+  near.client.socket.pause();
+  const connection = new AppConnection(far.socket, { forget: () => {} } as never);
+  const leave = (): Tunnel => new Tunnel({ occupant: null } as never, near.socket, connection, Buffer.alloc(0));
+  connection.begin(null as never, 'GET', true, {} as never, leave);
+  connection.receive(latin1(agreement), false);
+  const sent = randomBytes(16 * megabyte);
+  far.client.send(sent);
+  const read = await still('what is read', () => far.socket.bytesRead);
+  t.ok(read < sent.length, 'more than there is room for');
+  connection.nextTurn();
+  t.equal(await still('what is read then', () => far.socket.bytesRead), read, 'its buffers are on their way');
+  near.client.socket.resume();
+  await until('all of it', () => near.client.receivedLength === sent.length);
+  t.equal(hash(near.client.received), hash(sent), 'as it was');
+});
