@@ -231,21 +231,26 @@ function mayForget(queue: readonly unknown[], taken: number): boolean {
 /** One event loop, one turn. */
 export const turn = new Turn();
 
-/** What a record of TLS costs besides its bytes, as many bytes as take that long: it may have a few. */
-const recordCost = 1024;
+/** What a piece costs besides its bytes, as many bytes as take that long: it may have a few. */
+const pieceCost = 1024;
 
-/** What is read of one client, as it counts in turns: what TLS has read at once comes in records, of which none is large. */
+/** What is read of one connection, as it counts in turns: what comes in pieces was read at once, and none of them is large. */
 export class CountedReads {
-  readonly #inRecords: boolean;
+  readonly #inPieces: boolean;
   #untold = 0;
 
-  constructor(client: object) {
-    this.#inRecords = 'encrypted' in client;
+  constructor(inPieces: boolean) {
+    this.#inPieces = inPieces;
+  }
+
+  /** Of a socket: what TLS has read comes record by record. */
+  static of(client: object): CountedReads {
+    return new CountedReads('encrypted' in client);
   }
 
   /** As `turn.take`. */
   take(bytes: number, reader: TurnTaker): boolean {
-    const untold = this.#inRecords ? this.#untold + bytes + recordCost : bytes;
+    const untold = this.#inPieces ? this.#untold + bytes + pieceCost : bytes;
     const isBulk = untold >= bulkRead;
     this.#untold = isBulk ? 0 : untold;
     return !isBulk || turn.take(untold, reader);

@@ -26,7 +26,7 @@ export function endAfterLastBytes(socket: Socket, patience: 'patient' | 'impatie
     socket.destroy();
   };
   let left = lingerBytes;
-  const counted = new CountedReads(socket);
+  const counted = CountedReads.of(socket);
   const reader = { nextTurn: () => void socket.resume(), destroy: end };
   socket.on('data', (chunk: Buffer) => {
     left -= chunk.length;

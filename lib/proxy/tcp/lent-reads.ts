@@ -124,7 +124,7 @@ export class DataReader implements TurnTaker {
   constructor(client: Duplex, app: Writable) {
     this.#client = client;
     this.#app = app;
-    this.#counted = new CountedReads(client);
+    this.#counted = CountedReads.of(client);
   }
 
   /** So much was read by `data`. False when the client is to be paused, until its next turn. */

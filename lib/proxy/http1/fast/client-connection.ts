@@ -140,7 +140,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
         state.refuseContent(content.fault);
         return;
       }
-      this.#counted ??= new CountedReads(this.socket);
+      this.#counted ??= CountedReads.of(this.socket);
       if (!this.#counted.take(content.work, this)) this.socket.pause();
       if (end < chunk.length) this.#unread.append(chunk.subarray(end));
       state.receive();

@@ -4,7 +4,7 @@ import { systemErrorCode } from '../../../errors/coded-error.ts';
 import type { HeaderList } from '../../../request-fields.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { starts } from '../../fairness/starts.ts';
-import { bulkRead, type TurnTaker, turn } from '../../fairness/turn.ts';
+import { CountedReads, type TurnTaker } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import { scanResponseHeaders, without } from '../../http/headers.ts';
@@ -14,9 +14,6 @@ import { type LostBy, maySendAgain, repeatable } from '../../http/retry.ts';
 import type { RequestScope } from '../../recorder.ts';
 import type { LibraryExchange } from './library-exchange.ts';
 import { otherSideClosed, type Sender } from './undici-pool.ts';
-
-/** What a piece of a response costs besides its bytes, as many bytes as take that long: pieces may have one byte each. */
-const pieceCost = 1024;
 
 /** The app has agreed to leave HTTP: from here on the socket carries something else. */
 export type Switched = (status: number, headers: HeaderList, app: Duplex) => void;
@@ -74,8 +71,8 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   #done = false;
   /** The request leaves on a connection that was idle, and has left once. */
   #mayBeRace = false;
-  /** Bytes of the response that no turn has counted yet: short responses do not wait for long ones. */
-  #untold = 0;
+  /** Pieces of the response may have one byte each. */
+  readonly #counted = new CountedReads(true);
   #waitsFor: 'nothing' | 'the client' | 'its turn' = 'nothing';
 
   constructor(
@@ -187,12 +184,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#done) return;
     this.#scope.responseFrame(chunk.length);
-    this.#untold += chunk.length + pieceCost;
-    let mayGoOn = true;
-    if (this.#untold >= bulkRead) {
-      mayGoOn = turn.take(this.#untold, this);
-      this.#untold = 0;
-    }
+    const mayGoOn = this.#counted.take(chunk.length, this);
     if (!this.#exchange.write(chunk)) {
       this.#waitsFor = 'the client';
       controller.pause();

@@ -55,7 +55,8 @@ export class Intake implements TurnTaker {
   /** What has been read and must wait for the next turn. */
   #rest: Buffer | null = null;
   readonly #goOnLater: () => void;
-  readonly #counted: CountedReads;
+  /** Null where it takes no turns. */
+  readonly #counted: CountedReads | null;
   /** Others who move much are to have their turn first. */
   #hasHadItsTurn = false;
 
@@ -64,7 +65,7 @@ export class Intake implements TurnTaker {
     this.#limits = limits;
     this.#prefaceBytes = limits.awaitsPreface ? 0 : preface.length;
     this.#goOnLater = guarded('HTTP/2 frames', reader, () => this.#goOn());
-    this.#counted = new CountedReads(reader.socket);
+    this.#counted = limits.takesTurns ? CountedReads.of(reader.socket) : null;
   }
 
   /** Bytes of memory that what has been read takes until its rest comes, or its turn. */
@@ -78,7 +79,7 @@ export class Intake implements TurnTaker {
     const at = this.#takePreface(chunk);
     if (at === -1) this.#reader.noPreface();
     else if (at < chunk.length) this.#take(at === 0 ? chunk : chunk.subarray(at));
-    if (!this.#limits.takesTurns || this.#reader.over || this.#counted.take(chunk.length, this)) return;
+    if (this.#counted === null || this.#reader.over || this.#counted.take(chunk.length, this)) return;
     this.#hasHadItsTurn = true;
     this.#reader.socket.pause();
   }
