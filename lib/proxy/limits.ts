@@ -103,4 +103,6 @@ export const limitsOfFaults: ReadonlyMap<string, LimitName> = new Map([
   ['HPE_HEADER_OVERFLOW', 'max_header_bytes'],
   ['too many header fields', 'max_header_fields'],
   ['ERR_HTTP_REQUEST_TIMEOUT', 'header_timeout'],
+  ['header list too large', 'max_header_bytes'],
+  ['header block not complete in time', 'header_timeout'],
 ]);

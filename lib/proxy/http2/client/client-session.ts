@@ -131,10 +131,7 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
         block.kind === 'malformed' ? 'malformed header block' : 'header list too large',
       );
       if (block.kind === 'malformed') session.refuseMalformed(streamId, errorCode.protocolError, endStream);
-      else {
-        this.limitReached('max_header_bytes');
-        this.#turnAway(streamId, tooLarge, endStream);
-      }
+      else this.#turnAway(streamId, tooLarge, endStream);
       return;
     }
     const { head } = block;
@@ -278,7 +275,6 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
     const { incompleteSince } = intake;
     const idleMs = streams.unusedMs(now);
     if (incompleteSince !== null && now - incompleteSince >= headerTimeoutMs) {
-      this.limitReached('header_timeout');
       this.pipeline.badRequest(this.connection, 'header block not complete in time');
       this.session.fail(errorCode.enhanceYourCalm);
     } else if (streams.size > 0) {

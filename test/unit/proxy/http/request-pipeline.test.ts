@@ -110,6 +110,8 @@ t.test('a message that cannot be read is recorded, and the limit behind that', a
     ['HPE_HEADER_OVERFLOW', ['max_header_bytes']],
     ['too many header fields', ['max_header_fields']],
     ['ERR_HTTP_REQUEST_TIMEOUT', ['header_timeout']],
+    ['header list too large', ['max_header_bytes']],
+    ['header block not complete in time', ['header_timeout']],
   ];
   for (const [reason, limit] of rows) {
     pipeline.badRequest(connection, reason);
