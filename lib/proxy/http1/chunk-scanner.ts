@@ -1,4 +1,5 @@
 import { trimBlanks } from '../../http-message.ts';
+import { hopByHop } from '../../request-fields.ts';
 import { isTokenChar } from '../token.ts';
 
 /** Who gets what the framing carries. */
@@ -58,15 +59,7 @@ const maxDigits = 13;
 const mostPlainDigits = 7;
 
 /** Fields that have no business behind a body: framing (RFC 9110 6.5.1), and the app's own connection. */
-const notTrailers: ReadonlySet<string> = new Set([
-  'content-length',
-  'transfer-encoding',
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'upgrade',
-  'http2-settings',
-]);
+const notTrailers: ReadonlySet<string> = new Set(['content-length', ...hopByHop]);
 
 /** The value of a hexadecimal digit, or -1. */
 function hex(byte: number): number {
