@@ -10,7 +10,7 @@ import { soundStatus } from '../message/field-rules.ts';
 import { HeaderBlocks } from '../message/header-blocks.ts';
 import { Http2ResponseHead } from '../message/response-head.ts';
 import type { Intake } from '../session/intake.ts';
-import { errorCode, maxStreamId, preface, setting } from '../session/protocol.ts';
+import { errorCode, maxStreamId, preface, reasonName, setting } from '../session/protocol.ts';
 import { Session } from '../session/session.ts';
 import type { SessionLimits, SessionRole } from '../session/session-role.ts';
 import type { Http2ResponseSink } from './app-exchange.ts';
@@ -76,7 +76,9 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, TurnTa
     const gone = guarded('the end of an HTTP/2 app', socket, () => {
       // Too little for a frame, as an alert of TLS is: the app speaks something else.
       const { peer, over } = this.session;
-      if (!over && !peer.haveCome && socket.errored === null && this.intake.heldBytes > 0) this.brokenProtocol();
+      if (!over && !peer.haveCome && socket.errored === null && this.intake.heldBytes > 0) {
+        this.brokenProtocol(errorCode.protocolError);
+      }
       this.session.abortAll(errorCode.internalError);
       socket.destroy();
     });
@@ -99,7 +101,7 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, TurnTa
     return !this.#retired && this.session.streams.size < this.maxStreams;
   }
 
-  /** What it has broken with: what is no HTTP/2, or as the system says; null where it has not. */
+  /** What it has broken with: a rule of HTTP/2, or as the system says; null where it has not. */
   get fault(): Error | null {
     return this.#broken ?? this.session.socket.errored;
   }
@@ -255,8 +257,9 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, TurnTa
     // SETTINGS are all of an app's.
   }
 
-  brokenProtocol(): void {
-    this.#broken = new CodedError('ERR_SALLYPORT_BAD_RESPONSE', 'the application sent what is no HTTP/2');
+  brokenProtocol(code: number): void {
+    const rule = reasonName(code);
+    this.#broken = new CodedError('ERR_SALLYPORT_BAD_RESPONSE', `the application broke a rule of HTTP/2: ${rule}`);
   }
 
   streamClosed(stream: AppStream): void {

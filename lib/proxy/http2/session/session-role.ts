@@ -40,8 +40,8 @@ export interface SessionRole<S extends Stream> {
   noPreface(): void;
   /** For counting. */
   limitReached(limit: LimitName): void;
-  /** For counting: the peer has broken the rules, which ends the connection. */
-  brokenProtocol(): void;
+  /** For counting: the peer has broken the rules, which ends the connection; the code says how. */
+  brokenProtocol(code: number): void;
   /** The connection is about to end, before its streams are. */
   ending(): void;
   destroy(): void;

@@ -121,7 +121,7 @@ export class Session<S extends Stream> implements Reader, StreamHome {
   /** Ends the connection because of what the peer did (RFC 9113 5.4.1). */
   fail(code: number): void {
     if (this.over) return;
-    this.#role.brokenProtocol();
+    this.#role.brokenProtocol(code);
     this.goaway(this.#role.lastAccepted, code);
     this.end(code);
   }

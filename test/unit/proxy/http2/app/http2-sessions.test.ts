@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap';
 import { BufferBudget } from '../../../../../lib/proxy/fairness/buffer-budget.ts';
 import type { AppExchange } from '../../../../../lib/proxy/http2/app/app-exchange.ts';
+import { AppSession } from '../../../../../lib/proxy/http2/app/app-session.ts';
 import { AppSessionPool } from '../../../../../lib/proxy/http2/app/app-session-pool.ts';
 import type { Waiting } from '../../../../../lib/proxy/http2/app/waiting-requests.ts';
 import { Upstreams } from '../../../../../lib/proxy/upstream/upstreams.ts';
@@ -15,6 +16,7 @@ import {
   windowFrame,
 } from '../../../../support/http2-frames.ts';
 import { type FrameApp, type FramePeer, okFields, openClient, startFrameApp } from '../../../../support/http2-peers.ts';
+import { connectedPair } from '../../../../support/lane-stage.ts';
 import { startLane } from '../../../../support/lanes.ts';
 import { defaultLimits } from '../../../../support/limits.ts';
 import { until } from '../../../../support/until.ts';
@@ -163,6 +165,27 @@ t.test('the end of a session that takes no streams is that of its own requests a
     t.equal(await late.over(1), '200', 'a request that waits for any session');
     t.equal(await late.over(3), '200', 'and one that wants room for content');
     t.equal(clients[1]?.outcome(1), 'nothing', 'what another session carries goes on');
+  }
+});
+
+t.test('an app that breaks the rules is told of by the one that it has broken', async (t) => {
+  const rows: readonly (readonly [title: string, act: (session: AppSession) => void, rule: RegExp])[] = [
+    [
+      'bytes of something else',
+      ({ intake }) => intake.receive(Buffer.from('HTTP/1.1 400 Bad Request\r\n')),
+      /FRAME_SIZE/,
+    ],
+    ['no SETTINGS first', ({ intake }) => intake.receive(goawayFrame(0, 0)), /PROTOCOL_ERROR/],
+    ['more answers than it reads', ({ session }) => session.readsNothing(), /ENHANCE_YOUR_CALM/],
+  ];
+  const budget = new BufferBudget(defaultLimits, { limitReached: () => {} });
+  t.teardown(() => budget.close());
+  for (const [title, act, rule] of rows) {
+    const { socket } = await connectedPair(t);
+    const session = new AppSession(socket, { ready: () => {}, retired: () => {} }, budget);
+    act(session);
+    t.ok(session.isOver, title);
+    t.match(session.fault, { code: 'ERR_SALLYPORT_BAD_RESPONSE', message: rule }, title);
   }
 });
 
