@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { hearLastWords } from '../last-words.ts';
+import { isRequestHead } from './undici-pool.ts';
 
 /** How undici ends a head, with what it says of the content behind it; and its last chunk. */
 const inChunks = 'transfer-encoding: chunked\r\n';
@@ -22,11 +23,11 @@ export function withEarlyAnswers(socket: Socket): Socket {
   let requests = 0;
   let left = 0;
   const writing = (data: string | Uint8Array, ...rest: []): boolean => {
-    if (typeof data !== 'string') {
-      left -= data.length;
-    } else if (!data.startsWith('\r\n')) {
+    if (isRequestHead(data)) {
       requests++;
       left = contentBehind(data);
+    } else if (typeof data !== 'string') {
+      left -= data.length;
     } else if (data === lastChunk) {
       left = 0;
     }

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { isRequestHead } from './undici-pool.ts';
 
 /** How an interim response begins; `?` is any digit. */
 const interimLine = Buffer.from('HTTP/1.? 1??');
@@ -65,9 +66,8 @@ export function withoutContinue(socket: Socket): Socket {
     return bytes;
   };
   socket.read = reading;
-  // undici writes heads and the framing of chunks as texts, content as bytes.
   const writing = (data: string | Uint8Array, ...rest: []): boolean => {
-    if (typeof data === 'string' && !data.startsWith('\r\n')) responses.begin();
+    if (isRequestHead(data)) responses.begin();
     return write(data, ...rest);
   };
   socket.write = writing as Socket['write'];

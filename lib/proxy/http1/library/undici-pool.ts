@@ -83,6 +83,11 @@ function poolClass(): PoolClass {
 /** undici has one code for every fault of a socket, and names an orderly close by this message alone. */
 export const otherSideClosed = 'other side closed';
 
+/** Whether it is a request's head that undici writes: it writes content as bytes, and before each chunk's size a line end. */
+export function isRequestHead(data: string | Uint8Array): data is string {
+  return typeof data === 'string' && !data.startsWith('\r\n');
+}
+
 /** Of a request that has not begun. */
 const none = null as unknown as Dispatcher.DispatchController;
 
