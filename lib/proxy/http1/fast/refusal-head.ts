@@ -4,15 +4,11 @@ import { fieldLines } from '../../http/field-lines.ts';
 import { type Refusal, refusalHeaders } from '../../http/refuse.ts';
 
 /**
- * The head of a response of ours, which has no content; both parts are lines that end with CRLF.
+ * The head of a response of ours, which has no content, with its empty line.
  *
  * @param connectionLines what it says of its connection.
  */
-export function refusalHead(
-  refusal: Refusal,
-  facts: ConnectionFacts,
-  connectionLines: string,
-): { readonly statusLine: string; readonly lines: string } {
-  const lines = `${fieldLines(refusalHeaders(refusal, facts, false))}${connectionLines}`;
-  return { statusLine: `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ''}\r\n`, lines };
+export function refusalHead(refusal: Refusal, facts: ConnectionFacts, connectionLines: string): string {
+  const statusLine = `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ''}\r\n`;
+  return `${statusLine}${fieldLines(refusalHeaders(refusal, facts, false))}${connectionLines}\r\n`;
 }

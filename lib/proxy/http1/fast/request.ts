@@ -374,10 +374,10 @@ export class FastRequest implements ResponseSink {
     // With Expect the client may or may not send its content now: the next bytes could be either (RFC 9110 10.1.1).
     if (refusal.close || this.#request.fields.expectsContinue || this.#home.isEnding) this.isLast = true;
     const ending = this.isLast ? 'connection: close\r\n' : this.#keptLines;
-    const { statusLine, lines } = refusalHead(refusal, this.#home.connection.facts, ending);
-    if (this.isLast) this.#sendLast(`${statusLine}${lines}\r\n`, nothing);
-    else this.#write(`${statusLine}${lines}\r\n`);
-    this.#accessed(refusal.status, lines);
+    const head = refusalHead(refusal, this.#home.connection.facts, ending);
+    if (this.isLast) this.#sendLast(head, nothing);
+    else this.#write(head);
+    this.#accessed(refusal.status, head);
     this.#over();
   }
 
