@@ -212,8 +212,8 @@ export class AppConnection implements TurnTaker {
     for (;;) {
       const head = this.#heads.read(all, this.#method);
       if (head === 'partial') {
-        this.#partial = Buffer.from(all);
-        if (!mayBecomeHead(all)) this.#fail(badResponse('malformed response'));
+        if (mayBecomeHead(all)) this.#partial = Buffer.from(all);
+        else this.#fail(badResponse('malformed response'));
         return;
       }
       const end = this.#heads.length;
