@@ -347,7 +347,8 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
 
   /** What NetworkPolicies no longer admit ends here, HTTP too: its next request would still be let in by none of them. */
   recheck(): void {
-    if (this.#stage.kind !== 'over' && !this.isAdmitted('open')) {
+    if (this.#stage.kind === 'over') return;
+    if (!this.isAdmitted('open')) {
       this.destroy();
       return;
     }
