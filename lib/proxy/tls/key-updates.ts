@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { TokenBucket } from '../../token-bucket.ts';
-import { guarded } from '../guard.ts';
 import { letRead } from '../node-handles.ts';
 
 /**
@@ -72,11 +71,10 @@ export class KeyUpdates {
   }
 
   #tell(): void {
-    const tell = (): void => {
+    setImmediate(() => {
       const run = this.#onMany;
       this.#onMany = null;
       run?.();
-    };
-    setImmediate(guarded('too many KeyUpdates', this.#raw, tell));
+    });
   }
 }

@@ -87,7 +87,7 @@ const tlsPiece = 1023;
  *
  * @param isLarge part of something that needs the second buffer.
  */
-export function feedTls(socket: TLSSocket, bytes: Buffer, isLarge = false): void {
+export function feedTls(socket: TLSSocket, bytes: Buffer, isLarge: boolean): void {
   const piece = isLarge ? bytes.length : tlsPiece;
   for (let at = 0; at < bytes.length; at += piece) {
     // A piece may be the end of it.

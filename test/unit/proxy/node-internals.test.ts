@@ -244,13 +244,13 @@ t.test('what TLS takes that ends here is looked for', async (t) => {
   // The first buffer is never full: that would make a second, 16 times as large, for as long as the connection lives.
   const fed: number[] = [];
   const restoreReceive = without(tlsHandle, 'receive', (bytes: Buffer) => void fed.push(bytes.length));
-  for (const length of [0, 1, 1023, 1024, 5000]) feedTls(secure, Buffer.alloc(length));
+  for (const length of [0, 1, 1023, 1024, 5000]) feedTls(secure, Buffer.alloc(length), false);
   restoreReceive();
   t.same(fed, [1, 1023, 1023, 1, 1023, 1023, 1023, 1023, 908]);
   secure.on('error', () => {}).destroy();
   await new Promise((resolve) => secure.once('close', resolve));
   t.equal(verifyErrorOf(secure), 'UNSPECIFIED', 'a socket that is closed');
-  t.doesNotThrow(() => feedTls(secure, Buffer.alloc(10)));
+  t.doesNotThrow(() => feedTls(secure, Buffer.alloc(10), false));
 });
 
 t.test('a slice of bytes is what toString says', async (t) => {
