@@ -523,10 +523,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   // From the app.
   ['lib/proxy/http1/app-pool.ts', [1, 'lib/proxy/http1/app-connection.ts']],
   ['lib/proxy/tcp/lent-reads.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
-  [
-    'lib/proxy/http2/app/session-attempt.ts',
-    [1, 'none: what an HTTP/2 app sends, within the windows that clients have given'],
-  ],
+  ['lib/proxy/http2/app/session-attempt.ts', [1, 'lib/proxy/http2/app/session-attempt.ts']],
   ['lib/proxy/http1/library/upgrade.ts', [1, 'none: the answer of an app that declines an upgrade']],
   ['lib/proxy/http/tls-application.ts', [1, 'none: the answer of an app to a probe, at most 64 KiB']],
 ]);
