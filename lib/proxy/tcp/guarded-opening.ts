@@ -1,7 +1,11 @@
 import type { Duplex } from 'node:stream';
 import { Opening } from '../detect/opening.ts';
 import { TunnelGuard } from '../detect/tunnel-guard.ts';
+import { guarded } from '../guard.ts';
 import { DataReader } from './lent-reads.ts';
+
+/** Where a fault of ours was met. */
+const entry = 'a tunnel of CONNECT';
 
 /**
  * Carries bytes from the client to the app, whose agreement to a tunnel is only a status: a server that treats CONNECT as
@@ -17,7 +21,7 @@ export function pipeGuarded(client: Duplex, app: Duplex, early: Buffer, refused:
   let isOver = false;
   const stop = (): void => {
     isOver = true;
-    client.off('data', receive).off('end', end);
+    client.off('data', onData).off('end', onEnd);
     app.off('drain', resume);
   };
   const refuse = (): void => {
@@ -43,8 +47,10 @@ export function pipeGuarded(client: Duplex, app: Duplex, early: Buffer, refused:
     else app.end();
   };
   const resume = (): void => void client.resume();
-  client.on('data', receive).on('end', end);
+  const onData = guarded(entry, client, receive);
+  const onEnd = guarded(entry, client, end);
+  client.on('data', onData).on('end', onEnd);
   app.on('drain', resume);
-  if (early.length > 0) receive(early);
-  if (client.readableEnded && !isOver) end();
+  if (early.length > 0) onData(early);
+  if (client.readableEnded && !isOver) onEnd();
 }

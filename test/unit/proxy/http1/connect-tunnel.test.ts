@@ -1,5 +1,7 @@
 import t from 'tap';
-import { stage } from '../../../support/lane-stage.ts';
+import { onInternalFault } from '../../../../lib/proxy/guard.ts';
+import { pipeGuarded } from '../../../../lib/proxy/tcp/guarded-opening.ts';
+import { connectedPair, stage } from '../../../support/lane-stage.ts';
 import type { AppSocket } from '../../../support/raw-app.ts';
 import { latin1 } from '../../../support/raw-http.ts';
 import { until } from '../../../support/until.ts';
@@ -77,5 +79,24 @@ t.test('what is no request goes on', async (t) => {
     await until('all of it', () => app.got().length === bytes.length);
     t.equal(app.got(), bytes);
     t.notOk(client.ended);
+  }
+});
+
+t.test('a fault of ours ends the connection that it belongs to', async (t) => {
+  for (const [title, ends] of [
+    ['within a read', false],
+    ['at the end', true],
+  ] as const) {
+    const faults: string[] = [];
+    const unheard = onInternalFault(({ where, error }) => faults.push(`${where}: ${error}`));
+    const [{ client, socket }, app] = [await connectedPair(t), await connectedPair(t)];
+    pipeGuarded(socket, app.socket, Buffer.alloc(0), () => {
+      throw new Error('a fault');
+    });
+    client.send(latin1(ends ? 'GET /' : forged));
+    if (ends) client.halfClose();
+    await until('the end of the connection', () => client.ended);
+    unheard();
+    t.same(faults, ['a tunnel of CONNECT: Error: a fault'], title);
   }
 });
