@@ -62,7 +62,7 @@ export const scenarios: readonly Scenario[] = [
     about:
       'HTTP/1.1, 32 connections kept alive, at half of what the slower of Sallyport and HAProxy reaches: for the latencies',
     load: halfLoad({ connections: 32 }),
-    needs: [],
+    needs: ['h2load'],
     isPaced: true,
   }),
   http1({
@@ -136,7 +136,7 @@ export const scenarios: readonly Scenario[] = [
     carriage: 'http1',
     app: 'http1',
     load: halfLoad({ connections: 32 }),
-    needs: [nginxStream],
+    needs: ['h2load', nginxStream],
     unit: 'request',
     isPaced: true,
   },

@@ -1,5 +1,5 @@
-import { pacedLoad } from './half-load.ts';
 import type { Load } from './load.ts';
+import { pacedLoad } from './paced-load.ts';
 
 /** Requests a second, on so many connections: few enough that none waits for another. */
 const probes = { rate: 500, connections: 32 } as const;

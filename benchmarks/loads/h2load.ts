@@ -10,6 +10,8 @@ export interface H2loadOptions {
   readonly streams: number;
   /** This many in all, however long they take; as many as go in the time where absent. */
   readonly requests?: number;
+  /** Of all connections together, a second; as many as they get where absent. */
+  readonly rate?: number;
   readonly headers: readonly string[];
   readonly path: string;
   /** Sent with POST; a GET where absent. */
@@ -19,13 +21,14 @@ export interface H2loadOptions {
 
 /** HTTP/2 with prior knowledge, or HTTP/1.1, from one thread. The log of single requests gives the percentiles that it does not print. */
 export function h2load(options: H2loadOptions): Load {
-  const { protocol, connections, streams, requests, headers, path, body, answerLength } = options;
+  const { protocol, connections, streams, requests, rate, headers, path, body, answerLength } = options;
   return async ({ bench, port, seconds }) => {
     const log = join(bench.folder, 'h2load.log');
     bench.write('h2load.log', '');
     const args = [
       ...['--threads=1', `--clients=${connections}`, `--max-concurrent-streams=${streams}`, `--log-file=${log}`],
       requests === undefined ? `--duration=${seconds}` : `--requests=${requests}`,
+      ...(rate === undefined ? [] : [`--rps=${rate / connections}`]),
       ...(protocol === 'http1' ? ['--h1'] : []),
       ...headers.map((header) => `--header=${header}`),
       ...(body === undefined ? [] : [`--data=${bench.write('h2load.body', body)}`]),

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { graceMs, type Target } from './load.ts';
+import { percentile } from '../statistics.ts';
+import { graceMs, type LoadResult, type Target } from './load.ts';
 import { runOwnLoad } from './own-load.ts';
 
 export interface PacedOptions {
@@ -43,4 +44,26 @@ export async function runPaced(
   const { buffer, byteOffset, length } = readFileSync(file);
   const columns = new Float64Array(buffer.slice(byteOffset, byteOffset + length));
   return { dueMs: columns.subarray(0, columns.length / 2), tookMicros: columns.subarray(columns.length / 2) };
+}
+
+/** @param rate requests per second. */
+export async function pacedLoad(target: Target, connections: number, rate: number): Promise<LoadResult> {
+  const { dueMs, tookMicros } = await runPaced({ connections, rate }, target);
+  // A proxy that cannot keep up answers the last of them long after it was due.
+  const lastMs = dueMs.reduce((last, due, i) => Math.max(last, due + (tookMicros[i] as number) / 1000), 0);
+  const seconds = (lastMs - (dueMs[0] as number)) / 1000;
+  tookMicros.sort();
+  return {
+    units: tookMicros.length,
+    seconds,
+    p50Micros: percentile(tookMicros, 0.5),
+    p99Micros: percentile(tookMicros, 0.99),
+  };
+}
+
+/** Requests per second; finding it takes twice the seconds of the target. */
+export async function highestRate(target: Target, connections: number): Promise<number> {
+  // The first time warms it up.
+  await saturation(target, connections);
+  return saturation(target, connections);
 }
