@@ -57,41 +57,42 @@ const maps: ReadonlySet<string> = new Set(['matchLabels', 'labels']);
  */
 const plain: object = Object.freeze(Object.create(null, { [Symbol.toPrimitive]: { value: () => Number.NaN } }));
 
-/**
- * A copy without fields that are null. A label with no value stays: dropping it would widen its selector, so the shape
- * refuses it.
- */
-export function withoutNulls(value: unknown, keep = false): unknown {
-  if (Array.isArray(value)) return value.map((item) => withoutNulls(item));
-  if (!isFields(value)) return value ?? undefined;
-  const copy: Record<string, unknown> = Object.create(plain);
-  for (const [key, field] of Object.entries(value)) {
-    if (field === null && !keep) continue;
-    copy[key] = field === null ? null : withoutNulls(field, maps.has(key));
-  }
-  return copy;
+/** What was written, with null only where it stays. */
+export interface Copied {
+  readonly copy: unknown;
+  /** Where fields are null that do not stay; the empty path is the value itself. */
+  readonly dropped: readonly Path[];
 }
 
-/** Where fields are null that `withoutNulls` leaves out. */
-export function* nullFields(value: unknown, path: (string | number)[] = []): Generator<Path> {
-  const entries = Array.isArray(value) ? value.entries() : isFields(value) ? Object.entries(value) : [];
-  for (const [key, field] of entries) {
-    path.push(key);
-    if (field === null && typeof key === 'string') yield [...path];
-    else if (!maps.has(key as string)) yield* nullFields(field, path);
-    path.pop();
-  }
+/** A copy in which those fields alone are null that `stays` names. A label with no value stays: its shape refuses it. */
+export function copied(value: unknown, stays: (path: Path) => boolean): Copied {
+  const dropped: Path[] = value === null ? [[]] : [];
+  const path: (string | number)[] = [];
+  const copyOf = (value: unknown, keep: boolean): unknown => {
+    if (Array.isArray(value)) {
+      return value.map((item, i) => {
+        path.push(i);
+        const copy = copyOf(item, false);
+        path.pop();
+        return copy;
+      });
+    }
+    if (!isFields(value)) return value ?? undefined;
+    const copy: Record<string, unknown> = Object.create(plain);
+    for (const [key, field] of Object.entries(value)) {
+      path.push(key);
+      if (field !== null) copy[key] = copyOf(field, maps.has(key));
+      else if (keep || stays(path)) copy[key] = null;
+      else dropped.push([...path]);
+      path.pop();
+    }
+    return copy;
+  };
+  return { copy: copyOf(value, false), dropped };
 }
 
-/** A copy in which those null fields alone stay that `stays` names. */
-export function withNulls(value: unknown, stays: (path: Path) => boolean): unknown {
-  const copy = withoutNulls(value);
-  for (const path of nullFields(value)) {
-    if (!stays(path)) continue;
-    const holder = path.slice(0, -1).reduce((at, key) => (at as Record<string | number, unknown>)[key], copy);
-    (holder as Record<string, unknown>)[path.at(-1) as string] = null;
-  }
-  return copy;
+export function withoutNulls(value: unknown): unknown {
+  return copied(value, () => false).copy;
 }
 
 function isFields(value: unknown): value is Record<string, unknown> {

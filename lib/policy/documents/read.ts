@@ -5,7 +5,7 @@ import { allowedBy, allowMarks, type Judged, judged } from './allowed.ts';
 import { duplicate, duplicateListing } from './duplicates.ts';
 import { type DocumentKind, documentKinds } from './kinds.ts';
 import { hintFor, isPolicyOfUnknownKind, nearMiss, strayMetadata } from './near-miss.ts';
-import { narrows, nullFields, withNulls, withoutNulls } from './nulls.ts';
+import { copied, narrows, withoutNulls } from './nulls.ts';
 import { AdmissionReport, type Path, pathText, withInput } from './report.ts';
 import { fieldsAt } from './shape-fields.ts';
 import { metadataShape, unattachedRouteShape } from './shapes.ts';
@@ -140,7 +140,7 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
     const scope = type.clusterScoped === true ? '' : defaultNamespace;
     const nameless = { namespace: scope, name, labels: [], createdMs: Number.MIN_SAFE_INTEGER };
     const meta = { ...nameless, ...known, file: source.file, marks };
-    const document = type.standIn?.(withNulls(value.spec, narrows), meta) ?? null;
+    const document = type.standIn?.(copied(value.spec, narrows).copy, meta) ?? null;
     return { key: keyOf(type.group, type.kind, meta.namespace, meta.name), document };
   };
   const listed = listedKind(value);
@@ -223,8 +223,11 @@ function readSpec(
     }
   }
   const shape = type.shapes[version] as z.ZodType;
-  let spec = withoutNulls(value.spec);
+  // What kubectl lists is no policy, and holds fields that are nobody's here.
+  const stays = (path: Path): boolean => type.group !== '' && (narrows(path) || isUnknown(type.fields ?? shape, path));
+  const { copy: spec, dropped } = copied(value.spec, stays);
   if (type.concerns !== undefined && !type.concerns(spec)) {
+    const spec = withoutNulls(value.spec);
     // Linkerd's own routes are known whole; the Gateway API's may hold what is unknown here and concerns others.
     const known = type.group === linkerdGroup ? shape : unattachedRouteShape;
     const faults = (known.safeParse(spec ?? {}, withInput).error?.issues ?? []).filter(
@@ -239,12 +242,7 @@ function readSpec(
     const context = { report, meta: { ...meta, marks }, sealed: [], status: undefined };
     return type.admit(shape.parse({}), version, context);
   }
-  // What kubectl lists is no policy, and holds fields that are nobody's here.
-  if (type.group !== '') {
-    const stays = (path: Path): boolean => narrows(path) || isUnknown(type.fields ?? shape, path);
-    spec = withNulls(value.spec, stays);
-    for (const path of nullFields(value.spec)) if (!stays(path)) warnOfNull(path, report);
-  }
+  if (type.group !== '') for (const path of dropped) if (path.length > 0) warnOfNull(path, report);
   const sealed: Path[] = [];
   let result = shape.safeParse(spec, withInput);
   if (!result.success) {
