@@ -29,6 +29,9 @@ const narrowing: ReadonlySet<string> = new Set([
   'method',
   'service',
   'filters',
+  // What of a request goes on.
+  'set',
+  'remove',
   // Rates.
   'total',
   'identity',
@@ -37,15 +40,20 @@ const narrowing: ReadonlySet<string> = new Set([
 
 /** What narrows there alone: a NetworkPolicy's peer, and the ports that it opens. */
 const narrowingIn: ReadonlyMap<string, ReadonlySet<string>> = new Map([
-  ['from', new Set(['podSelector', 'namespaceSelector'])],
-  ['ports', new Set(['port'])],
+  ['from', new Set(['podSelector', 'namespaceSelector', 'ipBlock'])],
+  ['ports', new Set(['port', 'protocol'])],
 ]);
 
-/** Whether a document might let in more without the field. */
-export function narrows(path: Path): boolean {
+export type Holder = Readonly<Record<string, unknown>>;
+
+/** Whether a document might let in more without the field, which is in `holder`. */
+export function narrows(path: Path, { operator }: Holder): boolean {
   const names = path.filter((key) => typeof key === 'string');
   const field = names.at(-1) ?? '';
-  return narrowing.has(field) || narrowingIn.get(names.at(-2) ?? '')?.has(field) === true;
+  const within = names.at(-2) ?? '';
+  // A selector that holds for no pod leaves the port to what is wider.
+  if (field === 'values' && within === 'matchExpressions') return operator !== 'Exists' && operator !== 'DoesNotExist';
+  return narrowing.has(field) || narrowingIn.get(within)?.has(field) === true;
 }
 
 /** Their keys are the author's own words. */
@@ -65,7 +73,7 @@ export interface Copied {
 }
 
 /** A copy in which those fields alone are null that `stays` names. A label with no value stays: its shape refuses it. */
-export function copied(value: unknown, stays: (path: Path) => boolean): Copied {
+export function copied(value: unknown, stays: (path: Path, holder: Holder) => boolean): Copied {
   const dropped: Path[] = value === null ? [[]] : [];
   const path: (string | number)[] = [];
   const copyOf = (value: unknown, keep: boolean): unknown => {
@@ -82,7 +90,7 @@ export function copied(value: unknown, stays: (path: Path) => boolean): Copied {
     for (const [key, field] of Object.entries(value)) {
       path.push(key);
       if (field !== null) copy[key] = copyOf(field, maps.has(key));
-      else if (keep || stays(path)) copy[key] = null;
+      else if (keep || stays(path, value)) copy[key] = null;
       else dropped.push([...path]);
       path.pop();
     }
@@ -95,6 +103,6 @@ export function withoutNulls(value: unknown): unknown {
   return copied(value, () => false).copy;
 }
 
-function isFields(value: unknown): value is Record<string, unknown> {
+function isFields(value: unknown): value is Holder {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Date);
 }

@@ -5,7 +5,7 @@ import { allowedBy, allowMarks, type Judged, judged } from './allowed.ts';
 import { duplicate, duplicateListing } from './duplicates.ts';
 import { type DocumentKind, documentKinds } from './kinds.ts';
 import { hintFor, isPolicyOfUnknownKind, nearMiss, strayMetadata } from './near-miss.ts';
-import { copied, narrows, withoutNulls } from './nulls.ts';
+import { copied, type Holder, narrows, withoutNulls } from './nulls.ts';
 import { AdmissionReport, type Path, pathText, withInput } from './report.ts';
 import { fieldsAt } from './shape-fields.ts';
 import { metadataShape, unattachedRouteShape } from './shapes.ts';
@@ -224,7 +224,8 @@ function readSpec(
   }
   const shape = type.shapes[version] as z.ZodType;
   // What kubectl lists is no policy, and holds fields that are nobody's here.
-  const stays = (path: Path): boolean => type.group !== '' && (narrows(path) || isUnknown(type.fields ?? shape, path));
+  const stays = (path: Path, holder: Holder): boolean =>
+    type.group !== '' && (narrows(path, holder) || isUnknown(type.fields ?? shape, path));
   const { copy: spec, dropped } = copied(value.spec, stays);
   if (type.concerns !== undefined && !type.concerns(spec)) {
     const spec = withoutNulls(value.spec);

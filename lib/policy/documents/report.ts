@@ -51,7 +51,7 @@ export class AdmissionReport {
     for (const issue of issues) {
       const path = [...base, ...(issue.path as Path)];
       if (issue.input === null) {
-        this[fate]('null-field', path, `${pathText(path)} has no value: absent, it would limit nothing`);
+        this[fate]('null-field', path, `${pathText(path)} has no value: absent, more might be let in than was meant`);
         continue;
       }
       const missing = issue.code === 'invalid_type' && /received undefined$/.test(issue.message);
