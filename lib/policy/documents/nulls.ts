@@ -38,10 +38,11 @@ const narrowing: ReadonlySet<string> = new Set([
   'overrides',
 ]);
 
-/** What narrows there alone: a NetworkPolicy's peer, and the ports that it opens. */
+/** What narrows there alone: a NetworkPolicy's peer, the ports that it opens, and a route's being attached to a Server. */
 const narrowingIn: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['from', new Set(['podSelector', 'namespaceSelector', 'ipBlock'])],
   ['ports', new Set(['port', 'protocol'])],
+  ['parentRefs', new Set(['group', 'kind'])],
 ]);
 
 export type Holder = Readonly<Record<string, unknown>>;
@@ -103,6 +104,6 @@ export function withoutNulls(value: unknown): unknown {
   return copied(value, () => false).copy;
 }
 
-function isFields(value: unknown): value is Holder {
+export function isFields(value: unknown): value is Holder {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Date);
 }

@@ -8,7 +8,7 @@ import { hintFor, isPolicyOfUnknownKind, nearMiss, strayMetadata } from './near-
 import { copied, type Holder, narrows, withoutNulls } from './nulls.ts';
 import { AdmissionReport, type Path, pathText, withInput } from './report.ts';
 import { fieldsAt } from './shape-fields.ts';
-import { metadataShape, unattachedRouteShape } from './shapes.ts';
+import { metadataShape } from './shapes.ts';
 import {
   type ClusterDocument,
   type DocumentMeta,
@@ -20,6 +20,7 @@ import {
   type PolicyDocument,
   policyTest,
 } from './types.ts';
+import { judgeUnattached, topLevelFields } from './unattached-routes.ts';
 
 export type { PolicyDocument } from './types.ts';
 
@@ -163,7 +164,7 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
   const scope = type.clusterScoped === true ? '' : defaultNamespace;
   const refused = (report: AdmissionReport, known: Partial<DocumentMeta> = {}): ReadOne =>
     refusedAs(type, report, known);
-  const written = withoutNulls(value.metadata ?? {});
+  const { copy: written, dropped } = copied(value.metadata ?? {}, () => false);
   const metadata = metadataShape.safeParse(written, withInput);
   const strays = strayMetadata(value.metadata);
   if (!metadata.success || strays.some(([, meant]) => meant !== undefined)) {
@@ -202,13 +203,14 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
     return refused(report, meta);
   }
   for (const [field] of strays) report.warn('unknown-field', ['metadata', field], `unknown field metadata.${field}`);
+  // What tools print has a creationTimestamp without a value.
+  const empty = dropped.map((path) => path.join('.')).filter((field) => field === 'namespace' || field === 'labels');
+  if (type.group !== '') for (const field of empty) report.warnOfNull(['metadata', field]);
   const document = readSpec(value, { type, version }, meta, report, place);
   if (report.refused || document === undefined) return refused(report, meta);
   problems.push(...report.problems);
   return { key: documentKey(document), document };
 }
-
-const topLevelFields = ['apiVersion', 'kind', 'metadata', 'spec', 'status'];
 
 function readSpec(
   value: Record<string, unknown>,
@@ -228,22 +230,25 @@ function readSpec(
     type.group !== '' && (narrows(path, holder) || isUnknown(type.fields ?? shape, path));
   const { copy: spec, dropped } = copied(value.spec, stays);
   if (type.concerns !== undefined && !type.concerns(spec)) {
-    const spec = withoutNulls(value.spec);
-    // Linkerd's own routes are known whole; the Gateway API's may hold what is unknown here and concerns others.
-    const known = type.group === linkerdGroup ? shape : unattachedRouteShape;
-    const faults = (known.safeParse(spec ?? {}, withInput).error?.issues ?? []).filter(
-      ({ code }) => code !== 'unrecognized_keys',
-    );
-    report.issues(faults, ['spec'], 'refuse');
-    refuseStrays(value, spec, shape, report);
+    judgeUnattached(value, spec, { type, shape }, report);
     if (report.refused) return undefined;
-    warnOfMissingKind(spec, report);
-    if (isObject(value.spec) && value.spec.parentRefs === null) warnOfNull(['parentRefs'], report);
     const marks = marksOf(allowMarks(meta), place);
     const context = { report, meta: { ...meta, marks }, sealed: [], status: undefined };
     return type.admit(shape.parse({}), version, context);
   }
-  if (type.group !== '') for (const path of dropped) if (path.length > 0) warnOfNull(path, report);
+  const document = admitSpec(value, spec, { type, version, shape }, meta, report, place);
+  if (type.group !== '') for (const path of dropped) report.warnOfNull(['spec', ...path]);
+  return document;
+}
+
+function admitSpec(
+  value: Holder,
+  spec: unknown,
+  { type, version, shape }: { readonly type: DocumentKind; readonly version: string; readonly shape: z.ZodType },
+  meta: Omit<DocumentMeta, 'marks'>,
+  report: AdmissionReport,
+  place: (path: Path) => { line: number; column: number },
+): PolicyDocument | undefined {
   const sealed: Path[] = [];
   let result = shape.safeParse(spec, withInput);
   if (!result.success) {
@@ -263,12 +268,6 @@ function readSpec(
   return type.admit(result.data, version, { report, meta: { ...meta, marks }, sealed, status });
 }
 
-/** Of a field in `spec`. */
-function warnOfNull(path: Path, report: AdmissionReport): void {
-  const at: Path = ['spec', ...path];
-  report.warn('null-field', at, `${pathText(at)} has no value, and counts as absent`);
-}
-
 /** Known is everything where no fields are. */
 function isUnknown(shape: z.ZodType, path: Path): boolean {
   const known = fieldsAt(shape, path.slice(0, -1));
@@ -279,36 +278,6 @@ function marksOf(paths: readonly Path[], place: (path: Path) => { line: number; 
   return [[], ['metadata', 'name'], ['spec'], ...paths].map((path): Mark => {
     const { line, column } = place(path);
     return [path.join('.'), line, column];
-  });
-}
-
-/** A route that names no parents, but has a field that nobody knows: who can say that those were not meant? */
-function refuseStrays(value: object, spec: unknown, shape: z.ZodType, report: AdmissionReport): void {
-  const [holder, at, known] = spec === undefined ? [value, [], topLevelFields] : [spec, ['spec'], fieldsAt(shape, [])];
-  if (!isObject(holder) || holder.parentRefs !== undefined) return;
-  for (const field of Object.keys(holder)) {
-    if (known.includes(field)) continue;
-    const message = `unknown field ${pathText([...at, field])}: nobody knows what the route is attached to`;
-    report.refuse(
-      'unknown-field',
-      [...at, field],
-      message,
-      didYouMean(field, known, `Known here: ${known.join(', ')}.`),
-    );
-  }
-}
-
-function warnOfMissingKind(spec: unknown, report: AdmissionReport): void {
-  const parents = isObject(spec) && Array.isArray(spec.parentRefs) ? spec.parentRefs : [];
-  parents.forEach((ref: unknown, i) => {
-    if (isObject(ref) && ref.kind === undefined) {
-      report.warn(
-        'parent-kind',
-        ['spec', 'parentRefs', i],
-        'a parentRef without kind means a Gateway, so the route is no inbound policy',
-        'Write group: policy.linkerd.io and kind: Server.',
-      );
-    }
   });
 }
 

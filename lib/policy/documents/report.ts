@@ -18,6 +18,7 @@ export class AdmissionReport {
   readonly #resource: NonNullable<Problem['resource']> | null;
   readonly #locate: (path: Path) => { readonly file: string; readonly line: number; readonly column: number };
   #refused = false;
+  readonly #faulty = new Set<string>();
 
   constructor(
     resource: NonNullable<Problem['resource']> | null,
@@ -46,6 +47,12 @@ export class AdmissionReport {
     this.#add({ severity: 'warning', code }, path, message, hint);
   }
 
+  /** A field counts as absent: said where nothing else is wrong with it. */
+  warnOfNull(path: Path): void {
+    const at = pathText(path);
+    if (!this.#faulty.has(at)) this.warn('null-field', path, `${at} has no value, and counts as absent`);
+  }
+
   /** What a shape found, each at its field (`withInput`, if there is to be a hint); `fate` says whether the document is refused. */
   issues(issues: readonly z.core.$ZodIssue[], base: Path, fate: 'refuse' | 'fault'): void {
     for (const issue of issues) {
@@ -63,6 +70,7 @@ export class AdmissionReport {
 
   #add(coded: Coded, path: Path, message: string, hint: string): void {
     const { file, line, column } = this.#locate(path);
+    if (coded.severity === 'error') this.#faulty.add(pathText(path));
     this.problems.push({ ...coded, message, file, line, column, resource: this.#resource, hint });
   }
 }

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { readDocuments } from '../../../../lib/policy/documents/read.ts';
 import type { NetworkPolicyDocument } from '../../../../lib/policy/documents/types.ts';
-import { document, sources } from '../../../support/policy-fixtures.ts';
+import { document, load, server, sources } from '../../../support/policy-fixtures.ts';
 
 const beta3 = 'policy.linkerd.io/v1beta3';
 const gateway = 'gateway.networking.k8s.io/v1';
@@ -18,7 +18,7 @@ const isolationOf = (fields: string): string => document('NetworkPolicy', 'n', f
 
 const read = (text: string) => readDocuments(sources(text), { namespace: 'shop' });
 
-/** What is reported, with the name of the field that it is about. */
+/** What is reported, with the name of the field in the spec that it is about. */
 function reported(text: string): string[] {
   return read(text).problems.map(
     ({ severity, code, message }) => `${severity} ${code} ${/spec[\w.[\]]*/.exec(message)?.[0] ?? message}`,
@@ -130,6 +130,61 @@ t.test('what narrows nothing counts as absent, with a warning', async (t) => {
     const without = text.replaceAll(/(?:, )?\b\w+: (?=[,}])/g, '').replaceAll('{, ', '{');
     const specs = [text, without].map((each) => read(each).documents.map(({ spec }) => spec));
     t.same(specs[0], specs[1], `${field}: as if it were not there`);
+  }
+});
+
+t.test('without a value, metadata that says where a document applies counts as absent, with a warning', async (t) => {
+  const about = (text: string) => read(text).problems.map(({ severity, message }) => `${severity} ${message}`);
+  const of = (metadata: string, kind = `${beta3}\nkind: Server`) =>
+    `apiVersion: ${kind}\nmetadata: {name: a, ${metadata}}\nspec: {podSelector: {}, port: 80}`;
+  const rows: readonly (readonly [text: string, said: readonly string[]])[] = [
+    [of('namespace: '), ['warning metadata.namespace has no value, and counts as absent']],
+    [of('labels: '), ['warning metadata.labels has no value, and counts as absent']],
+    [of('creationTimestamp: , annotations: '), []],
+    [of('namespace: ', 'v1\nkind: Pod'), []],
+  ];
+  for (const [text, said] of rows) t.same(about(text), said, text);
+});
+
+t.test('a route without a value where it says what it is attached to', async (t) => {
+  const detached = (spec: string, group: string): string => document('HTTPRoute', 'r', spec, group);
+  const rows: readonly (readonly [text: string, said: string])[] = [
+    [detached('', gateway), 'warning null-field spec'],
+    [detached('{parentRefs: }', gateway), 'warning null-field spec.parentRefs'],
+    [document('GRPCRoute', 'r', '{parentRefs: }', gateway), 'warning null-field spec.parentRefs'],
+    [detached('', beta3), 'error null-field spec'],
+    [detached('{parentRefs: , rules: [{}]}', beta3), 'error null-field spec.parentRefs'],
+    [detached('{parentRef: , rules: [{}]}', gateway), 'error unknown-field spec.parentRef'],
+    [
+      detached(`{parentRefs: [{group: policy.linkerd.io, kind: , name: web}]}`, beta3),
+      'error null-field spec.parentRefs[0].kind',
+    ],
+    [
+      detached(`{parentRefs: [{group: policy.linkerd.io, knd: , name: web}]}`, beta3),
+      'error unknown-field spec.parentRefs[0].knd',
+    ],
+    [
+      detached(`{parentRefs: [{group: , kind: Server, name: web}]}`, gateway),
+      'error null-field spec.parentRefs[0].group',
+    ],
+  ];
+  for (const [text, said] of rows) t.same(reported(text), [said], text);
+});
+
+t.test('one slip is one problem', async (t) => {
+  t.same(reported(document('Server', 's', '{podSelector: {}, port: }', beta3)), ['error invalid-field spec.port']);
+  t.same(reported(document('Server', 's', '', beta3)), ['error missing-field spec']);
+  t.same(reported(limitOf('total: {requestsPerSecond: }')), ['error missing-field spec.total.requestsPerSecond']);
+  const block = isolationOf('{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: }}]}]}');
+  t.same(reported(block), ['error missing-field spec.ingress[0].from[0].ipBlock.cidr']);
+});
+
+t.test('a refused route that may have named hosts closes all of them', async (t) => {
+  const open = server('accessPolicy: all-unauthenticated');
+  const text = open + routeOf('hostnames: , rules: [{matches: [{path: {value: /admin}}]}]');
+  for (const host of ['a.example', 'b.example']) {
+    t.equal(load(open).ask({ host, path: '/admin' }).verdict, 'permit', host);
+    t.equal(load(text).ask({ host, path: '/admin' }).verdict, 'deny', host);
   }
 });
 
