@@ -1,8 +1,9 @@
 /**
  * What a change of documents must never do, on every world recorded from Linkerd and all of its questions: let somebody in
- * by taking a grant away, by a field that nobody knows, or by a document that is about something else.
+ * by taking a grant away, by a field that nobody knows or that has no value, or by a document that is about something else.
  */
 import t from 'tap';
+import { readAll, workloadOf } from '../support/case-world.ts';
 import { forAllCases } from '../support/cases.ts';
 import { type RecordedWorld, readRecordedWorlds } from '../support/linkerd-cases.ts';
 import { load, passes } from '../support/linkerd-worlds.ts';
@@ -18,6 +19,8 @@ interface Change {
   readonly resources: readonly PolicyDocument[];
   /** Nothing at all may be decided otherwise. */
   readonly unrelated?: true;
+  /** Nothing is asked where it is refused: it is in force nowhere but at a first load (stand-ins.test.ts). */
+  readonly unlessRefused?: true;
 }
 
 /** Each grant, and each thing that a grant needs, taken away. */
@@ -37,21 +40,53 @@ function* objectsIn(value: unknown, path: Path = []): Generator<Path> {
     yield* objectsIn(inner, [...path, Array.isArray(value) ? Number(key) : key]);
 }
 
-/** A field that nobody knows, in each object of each spec. */
-function* withUnknownFields({ resources }: RecordedWorld): Generator<Change> {
+type Fields = Record<string | number, unknown>;
+
+/** Each object of each spec, in a copy of all documents. */
+function* copiesAt({ resources }: RecordedWorld): Generator<{
+  readonly what: string;
+  readonly document: PolicyDocument;
+  readonly path: Path;
+  copy(change: (holder: Fields) => void): readonly PolicyDocument[];
+}> {
   for (const [i, document] of resources.entries()) {
     for (const path of objectsIn(document.spec)) {
       // Labels are the author's own words.
       if (path.includes('matchLabels')) continue;
-      const copy = structuredClone(document);
-      let holder = copy.spec as Record<string | number, unknown>;
-      for (const key of path) holder = holder[key] as Record<string | number, unknown>;
-      holder.exceptFor = 'nobody';
-      const at = ['spec', ...path].join('.');
-      yield {
-        what: `${document.kind}/${document.metadata.name} with ${at}.exceptFor`,
-        resources: resources.map((other, j) => (i === j ? copy : other)),
+      const copy = (change: (holder: Fields) => void): readonly PolicyDocument[] => {
+        const changed = structuredClone(document);
+        change(path.reduce((holder, key) => holder[key] as Fields, changed.spec as Fields));
+        return resources.map((other, j) => (i === j ? changed : other));
       };
+      const what = `${document.kind}/${document.metadata.name} with ${['spec', ...path].join('.')}`;
+      yield { what, document, path, copy };
+    }
+  }
+}
+
+/** A field that nobody knows, in each object of each spec, with a value and without. */
+function* withUnknownFields(world: RecordedWorld): Generator<Change> {
+  for (const { what, copy } of copiesAt(world)) {
+    for (const exceptFor of ['nobody', null]) {
+      const resources = copy((holder) => Object.assign(holder, { exceptFor }));
+      yield { what: `${what}.exceptFor: ${exceptFor}`, resources };
+    }
+  }
+}
+
+function isGateway(document: PolicyDocument): boolean {
+  return (document as PolicyDocument & { readonly apiVersion: string }).apiVersion.startsWith('gateway.');
+}
+
+/** Each field without its value. */
+function* withoutValues(world: RecordedWorld): Generator<Change> {
+  for (const { what, document, path, copy } of copiesAt(world)) {
+    const fields = Object.keys(path.reduce((holder, key) => holder[key] as Fields, document.spec as Fields));
+    for (const field of fields) {
+      // Without parents a route of the Gateway API is another's; with a section a Server's is refused.
+      if (field === 'sectionName' || (field === 'parentRefs' && isGateway(document))) continue;
+      const resources = copy((holder) => Object.assign(holder, { [field]: null }));
+      yield { what: `${what}.${field}: null`, resources, unlessRefused: true };
     }
   }
 }
@@ -103,9 +138,19 @@ await forAllCases(t, readRecordedWorlds(), async (t, worlds, whose) => {
     const checks = world.checks.filter(({ request }) => request.dst_ip === undefined);
     const { ask } = load(world);
     const before = checks.map((check) => ask(check));
-    const changes = [...withoutGrants(world), ...withUnknownFields(world), ...withUnrelated(world)];
-    for (const [i, { what, resources, unrelated }] of changes.entries()) {
+    const workload = workloadOf(world.id, world.pod, world.settings);
+    const errorsOf = (resources: readonly PolicyDocument[]): number =>
+      readAll(resources, workload).problems.filter(({ severity }) => severity === 'error').length;
+    const errors = errorsOf(world.resources);
+    const changes = [
+      ...withoutGrants(world),
+      ...withUnknownFields(world),
+      ...withoutValues(world),
+      ...withUnrelated(world),
+    ];
+    for (const [i, { what, resources, unrelated, unlessRefused }] of changes.entries()) {
       if (whose === 'shared' && (i + number) % every !== 0) continue;
+      if (unlessRefused && errorsOf(resources) > errors) continue;
       const after = load({ ...world, resources });
       for (const [j, check] of checks.entries()) {
         tried++;
