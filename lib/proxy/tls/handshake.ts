@@ -120,7 +120,7 @@ export class ServerHandshake implements Expirable {
     const { secureContext, deadlines } = this.#services;
     const secure = securedBy(secureContext, this.#socket, this.#alpn);
     this.#secure = secure;
-    // It listens for what Node has to be told to say.
+    // First of all: it listens for the keys, and once somebody does Node has no further listeners announced to see whether.
     const reads = new WatchedReads(this.#socket, secure);
     this.#reads = reads;
     leaveOutListeners(secure, this.#socket);

@@ -37,11 +37,10 @@ export function releaseTls(socket: TLSSocket): void {
 }
 
 /**
- * Of a new TLS socket on a connection that was accepted: Node would have each further listener announced, to see whether anybody
- * wants the keys, and waits for the connect. One by one: all of an event at once would make a table of the listeners.
+ * Of a new TLS socket on a connection that was accepted: Node waits for the connect. One by one: all of an event at once would
+ * make a table of the listeners.
  */
 export function leaveOutListeners(secure: TLSSocket, accepted: Socket): void {
-  for (const listener of secure.rawListeners('newListener')) secure.removeListener('newListener', asListener(listener));
   for (const listener of accepted.rawListeners('connect')) accepted.removeListener('connect', asListener(listener));
   const internals = internalsOf(secure);
   const { _events: events } = internals;

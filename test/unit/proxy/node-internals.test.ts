@@ -188,10 +188,12 @@ t.test('listeners of TLS are those that there were, in their order', async (t) =
   const secure = new tls.TLSSocket(raw, { isServer: true, secureContext: tls.createSecureContext() });
   const heard: string[] = [];
   secure.on('session', () => heard.push('session'));
+  // As `WatchedReads` does before.
+  secure.on('keylog', () => {});
   const before = new Map(secure.eventNames().map((type) => [type, secure.rawListeners(type)]));
   leaveOutListeners(secure, raw);
   for (const [type, listeners] of before) {
-    if (type !== 'newListener') t.same(secure.rawListeners(type), listeners, String(type));
+    t.same(secure.rawListeners(type), listeners, String(type));
   }
   t.same([secure.listenerCount('newListener'), raw.listenerCount('connect')], [0, 0]);
   secure.once('secure', () => heard.push('once'));

@@ -193,3 +193,8 @@ t.test('of other records that say nothing OpenSSL itself has enough', async (t) 
     t.equal(came(), '', what);
   }
 });
+
+t.test('Node announces no further listeners, once somebody hears of the keys', async (t) => {
+  const { socket } = await stage(t);
+  t.equal(socket.listenerCount('newListener'), 0);
+});
