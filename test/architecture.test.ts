@@ -510,7 +510,6 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   ['lib/proxy/http1/fast/client-events.ts', [1, 'lib/proxy/http1/fast/client-connection.ts']],
   // For the one that it is told of, which takes the turns; the same as that one's `data`.
   ['lib/proxy/lent-data.ts', [1, 'lib/proxy/http1/fast/client-connection.ts']],
-  ['lib/proxy/http1/fast/tunnel.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
   ['lib/proxy/http1/library/sliced-feed.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   ['lib/proxy/http2/client/client-session.ts', [1, 'lib/proxy/http2/session/intake.ts']],
   ['lib/proxy/tcp/forward.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
@@ -519,10 +518,11 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   // What Node's parser or the session has handed on of that.
   ['lib/proxy/http/application.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   ['lib/proxy/http1/library/exchange.ts', [2, 'lib/proxy/http1/library/sliced-feed.ts']],
+  ['lib/proxy/http1/library/asterisk.ts', [2, 'lib/proxy/http1/library/sliced-feed.ts']],
   ['lib/proxy/http1/library/forward.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   // From the app.
   ['lib/proxy/http1/app-pool.ts', [1, 'lib/proxy/http1/app-connection.ts']],
-  ['lib/proxy/tcp/lent-reads.ts', [1, 'lib/proxy/tcp/lent-reads.ts']],
+  ['lib/proxy/tcp/lent-reads.ts', [2, 'lib/proxy/tcp/lent-reads.ts']],
   ['lib/proxy/http2/app/session-attempt.ts', [1, 'lib/proxy/http2/app/session-attempt.ts']],
   ['lib/proxy/http1/library/upgrade.ts', [1, 'none: the answer of an app that declines an upgrade']],
   ['lib/proxy/http/tls-application.ts', [1, 'none: the answer of an app to a probe, at most 64 KiB']],
@@ -530,7 +530,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
 
 t.test('what reads a socket takes turns', async (t) => {
   const reads =
-    /\.(?:on|once|addListener)\('(?:data|readable)'|\(length: number\): boolean => \{|\(this: \w+, length: number\): boolean \{|\.read\(\)/g;
+    /\.(?:on|once|addListener)\(\s*'(?:data|readable)'|\.pipe\(|\(length: number\): boolean => \{|\(this: \w+, length: number\): boolean \{|\.read\(\)/g;
   for (const file of files.filter((name) => name.startsWith('lib/proxy/'))) {
     const places = [...readFileSync(join(root, file), 'utf8').matchAll(reads)].length;
     const [known, turns] = readers.get(file) ?? [0, ''];

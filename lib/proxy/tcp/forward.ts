@@ -9,7 +9,7 @@ import { resetOrDestroy } from '../resets.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Upstreams } from '../upstream/upstreams.ts';
 import { DataReader, LentReads } from './lent-reads.ts';
-import { tieEnds } from './tunnel-ends.ts';
+import { atEnd, tieEnds } from './tunnel-ends.ts';
 
 const nothing = Buffer.alloc(0);
 
@@ -96,13 +96,7 @@ export function forwardTcp(
     tieEnds(client, socket);
     socket.once('close', sideClosed);
     reads.from(socket);
-    socket.once('end', () => client.end());
     const reader = new DataReader(client, socket);
-    const send = (chunk: Buffer): void => {
-      const mayGoOn = reader.mayGoOn(chunk.length);
-      if (!socket.write(chunk) || !mayGoOn) client.pause();
-    };
-    const drained = (): void => void client.resume();
     const refuse = (): void => {
       beginning.refused();
       resetOrDestroy(socket);
@@ -110,16 +104,16 @@ export function forwardTcp(
     };
     const examine = (watch: TunnelGuard, passage: Passage): void => {
       if (passage.kind === 'refuse') refuse();
-      else if (passage.kind === 'forward') send(passage.bytes);
+      else if (passage.kind === 'forward') reader.pass(passage.bytes);
       if (watch.isDone) guard = null;
     };
     const receive = (chunk: Buffer): void => {
       if (guard === null) {
-        send(chunk);
+        reader.pass(chunk);
         // Nothing is examined any more.
-        if (reader.lend()) socket.off('drain', drained);
+        reader.lend();
       } else if (socket.bytesRead > 0) {
-        send(guard.release(chunk));
+        reader.pass(guard.release(chunk));
         guard = null;
       } else {
         examine(guard, guard.pass(chunk));
@@ -130,18 +124,16 @@ export function forwardTcp(
         refuse();
         return;
       }
-      if (guard?.isHolding === true) send(guard.release(nothing));
+      if (guard?.isHolding === true) reader.pass(guard.release(nothing));
       socket.end();
     };
     if (beginning.bytes.length > 0) {
-      if (guard === null) send(beginning.bytes);
+      if (guard === null) reader.pass(beginning.bytes);
       else examine(guard, guard.judge(beginning.bytes));
       if (client.destroyed) return;
     }
     client.on('data', guarded('a tunnel', forwarding, receive));
-    socket.on('drain', drained);
-    if (client.readableEnded) end();
-    else client.once('end', guarded('a tunnel', forwarding, end));
+    atEnd(client, guarded('a tunnel', forwarding, end));
     client.resume();
   };
   const pending = upstreams.connect(permit, endpoint, beginning.asker, connected, reads);

@@ -3,6 +3,7 @@ import { Opening } from '../detect/opening.ts';
 import { TunnelGuard } from '../detect/tunnel-guard.ts';
 import { guarded } from '../guard.ts';
 import { DataReader } from './lent-reads.ts';
+import { atEnd } from './tunnel-ends.ts';
 
 /** Where a fault of ours was met. */
 const entry = 'a tunnel of CONNECT';
@@ -16,41 +17,33 @@ const entry = 'a tunnel of CONNECT';
  * @param early what the client has sent already; it may have ended since, and then nothing can be put back on its stream.
  * @param refused it was about to become a request; nothing more is carried.
  */
-export function pipeGuarded(client: Duplex, app: Duplex, early: Buffer, refused: () => void): void {
+export function carryGuarded(client: Duplex, app: Duplex, early: Buffer, refused: () => void): void {
   const guard = new TunnelGuard(new Opening());
-  let isOver = false;
-  const stop = (): void => {
-    isOver = true;
-    client.off('data', onData).off('end', onEnd);
-    app.off('drain', resume);
-  };
+  const reader = new DataReader(client, app);
+  let isRefused = false;
   const refuse = (): void => {
-    stop();
+    isRefused = true;
+    client.off('data', onData).off('end', onEnd);
     refused();
   };
-  const reader = new DataReader(client, app);
   const receive = (chunk: Buffer): void => {
-    const mayGoOn = reader.mayGoOn(chunk.length);
     const passage = guard.pass(chunk);
     if (passage.kind === 'refuse') {
       refuse();
       return;
     }
-    const isTaken = passage.kind === 'hold' || app.write(passage.bytes);
-    if (!isTaken || !mayGoOn) client.pause();
+    if (passage.kind === 'forward') reader.pass(passage.bytes);
     if (!guard.isDone) return;
-    stop();
-    client.pipe(app);
+    client.off('data', onData);
+    reader.passAll();
   };
   const end = (): void => {
     if (guard.isHolding) refuse();
     else app.end();
   };
-  const resume = (): void => void client.resume();
   const onData = guarded(entry, client, receive);
   const onEnd = guarded(entry, client, end);
-  client.on('data', onData).on('end', onEnd);
-  app.on('drain', resume);
+  client.on('data', onData);
   if (early.length > 0) onData(early);
-  if (client.readableEnded && !isOver) onEnd();
+  if (!isRefused) atEnd(client, onEnd);
 }

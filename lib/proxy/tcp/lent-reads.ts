@@ -1,7 +1,7 @@
 import { Socket } from 'node:net';
 import type { Duplex, Writable } from 'node:stream';
 import { bulkRead, CountedReads, longRead, type TurnTaker, turn } from '../fairness/turn.ts';
-import { internalFault } from '../guard.ts';
+import { guarded, internalFault } from '../guard.ts';
 import { lendReads, mayLendReads } from '../node-streams.ts';
 import { type Outlet, outletOf, smallServed } from '../node-writes.ts';
 import type { OnRead } from '../upstream/upstreams.ts';
@@ -113,51 +113,68 @@ export class LentReads implements OnRead, TurnTaker {
   }
 }
 
-/** A client that is read by `data`, as one that goes on when others have had their turn. */
+/** Carries what is read of a stream by `data`; it goes on when others have had their turn, and the sink takes more. */
 export class DataReader implements TurnTaker {
-  readonly #client: Duplex;
-  readonly #app: Writable;
+  readonly #source: Duplex;
+  readonly #sink: Writable;
   readonly #counted: CountedReads;
   /** By `data`; or by `LentReads`, which alone knows when there is room, though a turn may still be asked for. */
   #reads: 'by data' | 'lent' = 'by data';
 
-  constructor(client: Duplex, app: Writable) {
-    this.#client = client;
-    this.#app = app;
-    this.#counted = CountedReads.of(client);
+  constructor(source: Duplex, sink: Writable) {
+    this.#source = source;
+    this.#sink = sink;
+    this.#counted = CountedReads.of(source);
+    sink.on('drain', this.#drained);
   }
 
-  /** So much was read by `data`. False when the client is to be paused, until its next turn. */
-  mayGoOn(bytes: number): boolean {
-    return this.#counted.take(bytes, this);
+  readonly #drained = (): void => void this.#source.resume();
+
+  /** Passes on what was read by `data`. */
+  pass(bytes: Buffer): void {
+    const mayGoOn = this.#counted.take(bytes.length, this);
+    if (!this.#sink.write(bytes) || !mayGoOn) this.#source.pause();
+  }
+
+  /** Passes on all that is read from here on. */
+  passAll(): void {
+    const receive = (bytes: Buffer): void => {
+      this.pass(bytes);
+      this.lend();
+    };
+    this.#source.on('data', guarded('a tunnel', this, receive));
   }
 
   nextTurn(): void {
-    if (this.#reads === 'by data' && !this.#app.writableNeedDrain) this.#client.resume();
+    if (this.#reads === 'by data' && !this.#sink.writableNeedDrain) this.#source.resume();
   }
 
   destroy(): void {
-    this.#client.destroy();
+    this.#source.destroy();
   }
 
-  /** See `lendUploads`. */
+  /**
+   * What the source says from here on goes on without a buffer for every read, where nothing waits.
+   *
+   * @returns true where it does: the source emits no `data` any more, and is not to be resumed by anybody else.
+   */
   lend(): boolean {
-    if (!lendUploads(this.#client, this.#app)) return false;
+    const source = this.#source;
+    // TLS does not stop between records that it has read already, and the ring may be full by then.
+    if (!(source instanceof Socket) || 'encrypted' in source || source.isPaused() || !mayLendReads(source))
+      return false;
+    const reads = new LentReads(this.#sink);
+    reads.from(source);
+    lendReads(source, reads);
     this.#reads = 'lent';
+    this.#sink.off('drain', this.#drained);
     return true;
   }
 }
 
-/**
- * What the client sends from here on goes to the app without a buffer for every read, where nothing waits.
- *
- * @returns true where it does: the client emits no `data` any more, and is not to be resumed by anybody else.
- */
-function lendUploads(client: Duplex, app: Writable): boolean {
-  // TLS does not stop between records that it has read already, and the ring may be full by then.
-  if (!(client instanceof Socket) || 'encrypted' in client || client.isPaused() || !mayLendReads(client)) return false;
-  const reads = new LentReads(app);
-  reads.from(client);
-  lendReads(client, reads);
-  return true;
+/** What `source` says from here on goes to `sink`, each read in its turn. The ends of both are the caller's. */
+export function carry(source: Duplex, sink: Writable): void {
+  new DataReader(source, sink).passAll();
+  if (sink.writableNeedDrain) source.pause();
+  else source.resume();
 }

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { cutMeansReset, resetOrDestroy } from '../resets.ts';
+import { carry } from './lent-reads.ts';
 
 /*
  * How one side of a tunnel ends the other. Nothing in its bytes says that they are whole, so that an end passes on as an end,
@@ -11,6 +12,7 @@ export function tieEnds(client: Duplex, app: Duplex): void {
   cutMeansReset(client, app);
   app.on('error', () => resetOrDestroy(client));
   client.on('error', () => resetOrDestroy(app));
+  atEnd(app, () => client.end());
   app.once('close', () => (app.readableEnded ? client.end() : resetOrDestroy(client)));
   client.once('close', () => leave(app, client));
 }
@@ -18,8 +20,15 @@ export function tieEnds(client: Duplex, app: Duplex): void {
 /** Joins two connected sockets for good. Both must allow half-open. */
 export function tie(client: Duplex, app: Duplex): void {
   tieEnds(client, app);
-  client.pipe(app);
-  app.pipe(client);
+  atEnd(client, () => app.end());
+  carry(client, app);
+  carry(app, client);
+}
+
+/** Runs it once all that the stream says has been read; now, if it has. */
+export function atEnd(stream: Duplex, run: () => void): void {
+  if (stream.readableEnded) run();
+  else stream.once('end', run);
 }
 
 /** Its peer has said all, and has been given all. */

@@ -3,7 +3,7 @@ import { guarded } from '../../guard.ts';
 import type { HttpConnection, Occupant } from '../../http/request-pipeline.ts';
 import { lendReads, mayLendReads } from '../../node-streams.ts';
 import { DataReader, LentReads } from '../../tcp/lent-reads.ts';
-import { tieEnds } from '../../tcp/tunnel-ends.ts';
+import { atEnd, tieEnds } from '../../tcp/tunnel-ends.ts';
 import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import { halfOpenMs } from '../limits.ts';
 
@@ -17,7 +17,6 @@ const entry = 'HTTP/1, a tunnel';
 export class Tunnel implements AppTunnel, Occupant {
   readonly #client: Socket;
   readonly #app: Socket;
-  readonly #reader: DataReader;
   readonly isLent: boolean;
   readonly betweenRequests = false;
   readonly awaitsContent = false;
@@ -28,15 +27,12 @@ export class Tunnel implements AppTunnel, Occupant {
     connection.occupant = this;
     this.#client = client;
     this.#app = app;
-    this.#reader = new DataReader(client, app);
+    const reader = new DataReader(client, app);
     tieEnds(client, app);
-    app.once('end', () => client.end());
-    app.on('drain', this.#drained);
     this.isLent = this.#lendDownloads();
-    client.on('data', guarded(entry, this, this.#receive));
-    if (early.length > 0) this.#send(early);
-    if (client.readableEnded) this.#clientEnded();
-    else client.once('end', guarded(entry, this, this.#clientEnded));
+    reader.passAll();
+    if (early.length > 0) reader.pass(early);
+    atEnd(client, guarded(entry, this, this.#clientEnded));
     if (!app.writableNeedDrain && client.isPaused()) client.resume();
   }
 
@@ -58,18 +54,6 @@ export class Tunnel implements AppTunnel, Occupant {
     // The client has not taken the agreement yet, and `LentReads` does not know that.
     if (app.isPaused()) client.once('drain', () => app.resume());
     return true;
-  }
-
-  readonly #drained = (): void => void this.#client.resume();
-
-  readonly #receive = (chunk: Buffer): void => {
-    this.#send(chunk);
-    if (this.#reader.lend()) this.#app.off('drain', this.#drained);
-  };
-
-  #send(chunk: Buffer): void {
-    const mayGoOn = this.#reader.mayGoOn(chunk.length);
-    if (!this.#app.write(chunk) || !mayGoOn) this.#client.pause();
   }
 
   readonly #clientEnded = (): void => {

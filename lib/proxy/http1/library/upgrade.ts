@@ -15,7 +15,8 @@ import { failures, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { RequestScope } from '../../recorder.ts';
 import { resetOrDestroy } from '../../resets.ts';
-import { pipeGuarded } from '../../tcp/guarded-opening.ts';
+import { carryGuarded } from '../../tcp/guarded-opening.ts';
+import { carry } from '../../tcp/lent-reads.ts';
 import { tie, tieEnds } from '../../tcp/tunnel-ends.ts';
 import type { Endpoint } from '../../upstream/endpoint.ts';
 import type { Http1Exchange } from './exchange.ts';
@@ -139,8 +140,8 @@ export class UpgradeForwarder {
       scope.responseEnded(null, '');
       exchange.switched(status, null, headers);
       tieEnds(socket, app);
-      app.pipe(socket);
-      pipeGuarded(socket, app, head, () => {
+      carry(app, socket);
+      carryGuarded(socket, app, head, () => {
         this.#pipeline.brokenHttp1(connection, 'a request in a tunnel of CONNECT');
         resetOrDestroy(app);
         resetOrDestroy(socket);

@@ -1,9 +1,14 @@
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
 import { Writable } from 'node:stream';
 import t from 'tap';
+import { turn } from '../../../../lib/proxy/fairness/turn.ts';
+import { carryGuarded } from '../../../../lib/proxy/tcp/guarded-opening.ts';
 import { DataReader, LentReads } from '../../../../lib/proxy/tcp/lent-reads.ts';
+import { tie, tieEnds } from '../../../../lib/proxy/tcp/tunnel-ends.ts';
 import type { Teardown } from '../../../support/children.ts';
+import { still } from '../../../support/lane-stage.ts';
 import { until } from '../../../support/until.ts';
 
 /** The same numbers in every run. */
@@ -205,3 +210,55 @@ t.test(
     t.ok(client.isPaused(), 'lent');
   },
 );
+
+type Join = (client: net.Socket, app: net.Socket) => void;
+
+const joins: readonly (readonly [title: string, join: Join, ways: readonly ('up' | 'down')[]])[] = [
+  ['two that are tied', tie, ['up', 'down']],
+  [
+    'a tunnel of CONNECT',
+    (client, app) => {
+      tieEnds(client, app);
+      carryGuarded(client, app, Buffer.from('SSH-2.0-x\r\n'), () => {});
+    },
+    ['up'],
+  ],
+];
+
+t.test('what a tunnel carries has its turns, and arrives as it was past slow readers', async (t) => {
+  const { take } = turn;
+  t.teardown(() => Object.assign(turn, { take }));
+  for (const [title, join, ways] of joins) {
+    for (const way of ways) {
+      const [far, client] = await connection(t);
+      const [app, near] = await connection(t);
+      const [sender, receiver] = way === 'up' ? [far, near] : [near, far];
+      let counted = 0;
+      const counting: typeof take = (bytes, reader) => {
+        counted += bytes;
+        return take.call(turn, bytes, reader);
+      };
+      Object.assign(turn, { take: counting });
+      const total = 16 * 1024 * kib;
+      const sent = Buffer.alloc(total, 'a tunnel has its turns');
+      sender.end(sent);
+      // So much is there when the first is read that the reads are large ones.
+      await still('what the kernel takes', () => sender.writableLength);
+      join(client, app);
+      const early = way === 'up' && title !== 'two that are tied' ? 'SSH-2.0-x\r\n'.length : 0;
+      const hash = createHash('sha256');
+      let taken = 0;
+      receiver.on('data', (bytes: Buffer) => {
+        taken += bytes.length;
+        hash.update(taken - bytes.length < early ? bytes.subarray(early) : bytes);
+        receiver.pause();
+        setImmediate(() => receiver.resume());
+      });
+      const what = `${title}, ${way}`;
+      await until(`${what}: all of it`, () => receiver.readableEnded, { lastSeen: () => `${taken} bytes` });
+      t.equal(taken, early + total, what);
+      t.equal(hash.digest('hex'), createHash('sha256').update(sent).digest('hex'), `${what}: as it was sent`);
+      t.ok(counted > 128 * kib, `${what}: ${counted} bytes were counted in turns`);
+    }
+  }
+});
