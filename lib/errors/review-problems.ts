@@ -23,7 +23,7 @@ export const reviewProblems = {
     'Remove it, require it, or check it together with the policies that do.',
   ),
   'identity-impossible': warning(
-    'An identity is in the trust domain, or is the name of a Service, and no ServiceAccount can have it.',
+    'An identity is in the trust domain, is the name of a Service or has no dots, and no ServiceAccount can have it; or no certificate gives it.',
     'Write NAME.NAMESPACE.serviceaccount.identity.LINKERD-NAMESPACE.TRUST-DOMAIN, or name a ServiceAccount.',
   ),
   'network-covered': warning(

@@ -1,15 +1,21 @@
+import { identityOfName } from '../identity-name.ts';
 import type { Workload } from '../policy/workload.ts';
 
 type TrustNames = Pick<Workload, 'controlPlaneNamespace' | 'trustDomain'>;
 
 /**
  * Why no ServiceAccount has an identity that a document names in full or by its end; null where one may have it, and for what
- * another authority may have given out: names outside the trust domain, and SPIFFE IDs.
+ * another authority may have given out: names with dots outside the trust domain, and SPIFFE IDs.
  */
 export function impossibleIdentity(text: string, { controlPlaneNamespace, trustDomain }: TrustNames): string | null {
-  if (text === '*' || text.includes('://')) return null;
+  if (text === '*') return null;
   const name = text.replace(/^\*\./, '');
   const isSuffix = name !== text;
+  if (!isSuffix && identityOfName(text) === null) return 'no certificate gives such a name';
+  if (text.includes('://')) return null;
+  if (!isSuffix && !name.includes('.')) {
+    return 'its names have dots; name a ServiceAccount of the cluster under identityRefs or serviceAccounts';
+  }
   if (/^(?:.+\.)?(?:svc|pod)\.[^.]+(?:\.[^.]+)*$/.test(name) && !name.includes('.serviceaccount.')) {
     const of = /(?:^|\.)svc\./.test(name) ? 'a Service' : 'a pod';
     if (name.endsWith(`.${trustDomain}`) || /\.cluster\.local$/.test(name)) return `it is the DNS name of ${of}`;

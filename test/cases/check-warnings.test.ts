@@ -162,8 +162,8 @@ function askedOf(world: WarnedWorld): Asked {
   return { world, answers: answersOf(world.documents, world), without: (changed) => answersOf(changed, world) };
 }
 
-/** No policy of these has what they are about. */
-const neverGiven = ['identity-impossible', 'network-covered'];
+/** No policy of these has what it is about. */
+const neverGiven = ['network-covered'];
 
 const worlds = warnedWorlds();
 

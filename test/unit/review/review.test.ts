@@ -323,6 +323,11 @@ const identities: readonly (readonly [identity: string, impossible: RegExp | nul
   [base, /end with/],
   ['*.shop.linkerd.cluster.local', /end with/],
   ['cluster.local', /end with/],
+  ['checkout', /names have dots; name a ServiceAccount/],
+  ['web.shop.1', /no certificate gives/],
+  [`${'a'.repeat(64)}.example.com`, /no certificate gives/],
+  [`spiffe://${'a'.repeat(256)}/vm`, /no certificate gives/],
+  ['*.example', null],
 ];
 
 t.test('identities that no ServiceAccount has', async (t) => {
