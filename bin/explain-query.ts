@@ -15,11 +15,11 @@ export type { GivenQuestion };
 const requestFields = ['protocol', 'method', 'path', 'host', 'headers', 'carries'] as const;
 const fields = ['port', 'client', 'identity', 'serviceAccount', 'tls', ...requestFields] as const;
 
-/** `field` is the one at fault; null when the question as a whole is. */
+/** `field` is the one at fault. */
 export class BadQuestion extends Error {
-  readonly field: keyof GivenQuestion | null;
+  readonly field: keyof GivenQuestion;
   readonly code = 'bad-question' satisfies FaultCode;
-  constructor(field: keyof GivenQuestion | null, message: string) {
+  constructor(field: keyof GivenQuestion, message: string) {
     super(message);
     this.field = field;
   }
@@ -103,14 +103,19 @@ function oneOf<T extends string>(
 }
 
 /** Where a field is not called as its flag. */
-const flags: ReadonlyMap<string | null, string> = new Map([
+const flags: ReadonlyMap<keyof GivenQuestion, string> = new Map([
   ['serviceAccount', 'service-account'],
   ['headers', 'header'],
 ]);
 
-/** The flag that a field of a question was given by, with its dashes. */
-export function flagOf({ field }: BadQuestion): string {
-  return `--${flags.get(field) ?? field}`;
+/** The question that flags ask. @throws UsageError */
+export function queryOfFlags(question: GivenQuestion, asked: Asked): Noted<ExplainQuery> {
+  try {
+    return queryFrom(question, asked);
+  } catch (error) {
+    if (!(error instanceof BadQuestion)) throw error;
+    throw new UsageError(error.code, `--${flags.get(error.field) ?? error.field}: ${error.message}`);
+  }
 }
 
 /** As a certificate gives it, or as the trust domain makes it of a ServiceAccount. */

@@ -8,7 +8,7 @@ import { refText } from '../lib/resource-ref.ts';
 import { type CommandLine, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
 import { withNotes } from './explain-notes.ts';
 import { answerOf, policyOf } from './explain-policy.ts';
-import { type Asked, BadQuestion, flagOf, headersOfFlags, queryFrom } from './explain-query.ts';
+import { type GivenQuestion, headersOfFlags, queryOfFlags } from './explain-query.ts';
 import { answerLines } from './explain-requests.ts';
 import { policyPathsOf, workloadOf } from './pod.ts';
 
@@ -39,7 +39,7 @@ export const main: Main<'explain'> = async (line, io) => {
   }
   const paths = policyPaths(line, io);
   const asked = { workload: workloadOf(line, io), listeners: readListeners(io.env) };
-  const query = file === null ? queryOfFlags(line, asked) : null;
+  const query = file === null ? queryOfFlags(questionOf(line), asked) : null;
   const policy = await policyOf(paths, asked.workload, io);
   if (policy === null) return usageExit;
   if (query === null) return answerLines({ policy, asked, file: file ?? '', port: line.value('port') }, io);
@@ -62,19 +62,14 @@ function policyPaths(line: CommandLine<Flag>, io: Io): readonly string[] {
   return paths;
 }
 
-function queryOfFlags(line: CommandLine<Flag>, asked: Asked): ReturnType<typeof queryFrom> {
+function questionOf(line: CommandLine<Flag>): GivenQuestion {
   const question: Record<string, unknown> = {};
   for (const name of requestFlags) {
     if (name === 'header' || !line.has(name)) continue;
     question[name === 'service-account' ? 'serviceAccount' : name] = line.value(name);
   }
   question.headers = headersOfFlags(line.values('header'));
-  try {
-    return queryFrom(question, asked);
-  } catch (error) {
-    if (error instanceof BadQuestion) throw new UsageError(error.code, `${flagOf(error)}: ${error.message}`);
-    throw error;
-  }
+  return question;
 }
 
 function answerText(answer: ExplainJson, notes: readonly Complaint[], stream: NodeJS.WriteStream): string {

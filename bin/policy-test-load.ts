@@ -203,8 +203,8 @@ export function readQuestion(
   { path }: SuiteCase,
   workload: Workload,
 ): { readonly query: ExplainQuery } | { readonly fault: FieldFault } {
-  const fault = (field: string | null, message: string, hint: string): { readonly fault: FieldFault } => {
-    const at: TestPath = (field === null ? undefined : places.get(field)) ?? variant.path ?? path;
+  const fault = (field: string, message: string, hint: string): { readonly fault: FieldFault } => {
+    const at: TestPath = places.get(field) ?? variant.path ?? path;
     return { fault: { path: at, code: 'test-question', message, hint } };
   };
   try {
@@ -216,6 +216,6 @@ export function readQuestion(
     return fault(field, note.message, note.hint);
   } catch (error) {
     if (!(error instanceof BadQuestion)) throw error;
-    return fault(error.field, `${error.field ?? 'the question'} ${error.message}`, '');
+    return fault(error.field, `${error.field} ${error.message}`, '');
   }
 }

@@ -5,9 +5,9 @@ import { type ExitStatus, usageExit } from '../lib/errors/exits.ts';
 import type { ExplainQuery } from '../lib/policy/explain.ts';
 import type { Workload } from '../lib/policy/workload.ts';
 import { jsonText } from '../lib/printable.ts';
-import { type CommandLine, complain, type Io, UsageError } from './arguments.ts';
+import { type CommandLine, complain, type Io } from './arguments.ts';
 import { policyOf } from './explain-policy.ts';
-import { BadQuestion, flagOf, type GivenQuestion, queryFrom } from './explain-query.ts';
+import { type GivenQuestion, queryOfFlags } from './explain-query.ts';
 import { policyPathsOf, workloadOf } from './pod.ts';
 import { Progress } from './progress.ts';
 import { grantJson, grantsText } from './reach-text.ts';
@@ -77,13 +77,8 @@ function grantsOf(blocks: Iterable<QuestionBlock>): QuestionSet[] {
 /** What was not given has a value that changes nothing. */
 function checked(given: GivenQuestion, workload: Workload, io: Io): ExplainQuery {
   const question = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
-  try {
-    const asked = { port: 1, client: '192.0.2.1', ...question };
-    const { value, notes } = queryFrom(asked, { workload, listeners: null });
-    for (const note of notes) complain(io, 'warning', note);
-    return value;
-  } catch (error) {
-    if (error instanceof BadQuestion) throw new UsageError(error.code, `${flagOf(error)}: ${error.message}`);
-    throw error;
-  }
+  const asked = { port: 1, client: '192.0.2.1', ...question };
+  const { value, notes } = queryOfFlags(asked, { workload, listeners: null });
+  for (const note of notes) complain(io, 'warning', note);
+  return value;
 }
