@@ -83,7 +83,7 @@ function hintFor(issue: z.core.$ZodIssue, path: Path): string {
     const holding = values.filter((value) => value.toLowerCase().includes(input.toLowerCase()));
     return didYouMean(input, values, input !== '' && holding.length === 1 ? `Did you mean "${holding[0]}"?` : '');
   }
-  if (issue.code !== 'invalid_type' || input === undefined || input === null) return '';
+  if (issue.code !== 'invalid_type' || input === undefined) return '';
   if (issue.expected === 'array') return 'Write it as a list, with - before each item or in [ ].';
   if (issue.expected === 'string' && typeof input !== 'object') return 'Write it in quotes.';
   if (issue.expected !== 'object' || typeof input !== 'string') return '';
