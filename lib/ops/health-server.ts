@@ -3,6 +3,7 @@
  * under `deny`. So it answers nothing else and spends next to nothing on a connection.
  */
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { token } from '../http-message.ts';
 import { liveResponse, readyResponse } from './probe-responses.ts';
 import type { ReadyState } from './readiness.ts';
 
@@ -134,9 +135,12 @@ function serve(options: HealthOptions, socket: Socket): void {
 /** @param head the request line and the fields, without the empty line. */
 function respond(options: HealthOptions, head: string): string {
   const [line = '', ...fields] = head.split('\r\n');
-  const [, method = '', target = ''] = /^([!#$%&'*+.^_`|~\dA-Za-z-]+) ([\x21-\x7e]+) HTTP\/1\.[01]$/.exec(line) ?? [];
-  const sound = fields.every((field) => /^[!#$%&'*+.^_`|~\dA-Za-z-]+:[\t\x20-\x7e\x80-\xff]*$/.test(field));
-  if (method === '' || !sound) return answer(400, '', false);
+  const [, method = '', target = ''] = /^([^ ]+) ([\x21-\x7e]+) HTTP\/1\.[01]$/.exec(line) ?? [];
+  const sound = fields.every((field) => {
+    const [, name = ''] = /^([^:]+):[\t\x20-\x7e\x80-\xff]*$/.exec(field) ?? [];
+    return token.test(name);
+  });
+  if (!token.test(method) || !sound) return answer(400, '', false);
   // Of what a probe has no use for, nothing is taken in good faith.
   const has = (field: RegExp): boolean => fields.some((each) => field.test(each));
   if (has(/^content-length:/i) && has(/^transfer-encoding:/i)) return answer(400, '', false);

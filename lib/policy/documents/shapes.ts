@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { token } from '../../http-message.ts';
 import { gatewayGroup, linkerdGroup } from './types.ts';
 
 /*
@@ -155,19 +156,18 @@ const rateLimit = z.strictObject({
 export const rateLimitShapes = { v1alpha1: rateLimit };
 export type RateLimitShape = z.infer<typeof rateLimit>;
 
-/** RFC 9110 section 5.1. */
-const token = z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/, 'must be an HTTP field name');
+const fieldName = z.string().regex(token, 'must be an HTTP field name');
 /** A value that can be sent in a header as it stands (RFC 9110 section 5.5). */
 const headerValue = z.string().regex(/^[\t\x20-\x7e\x80-\uffff]*$/, 'must not hold control characters');
 const matchType = z.enum(['Exact', 'RegularExpression']).default('Exact');
 const headerMatches = z
-  .array(z.strictObject({ type: matchType, name: token.max(256), value: z.string().min(1).max(4096) }))
+  .array(z.strictObject({ type: matchType, name: fieldName.max(256), value: z.string().min(1).max(4096) }))
   .default([]);
-const headerSetting = z.strictObject({ name: token.max(256), value: headerValue.min(1).max(4096) });
+const headerSetting = z.strictObject({ name: fieldName.max(256), value: headerValue.min(1).max(4096) });
 const headerModifier = z.strictObject({
   add: z.array(headerSetting).default([]),
   set: z.array(headerSetting).default([]),
-  remove: z.array(token).default([]),
+  remove: z.array(fieldName).default([]),
 });
 export type HeaderModifierShape = z.infer<typeof headerModifier>;
 const redirect = (status: readonly [number, ...number[]]) =>
@@ -275,7 +275,7 @@ const httpRoute = (
       .default([{ matches: [anyHttp], filters: [] }]),
   });
 const linkerdParameter = z.string().min(1).max(256);
-const gatewayParameter = token.max(256);
+const gatewayParameter = fieldName.max(256);
 const linkerdHttpRoute = httpRoute(linkerdGroup, [301, 302], linkerdParameter);
 const gatewayHttpRoute = httpRoute(gatewayGroup, [301, 302, 303, 307, 308], gatewayParameter);
 /** One match of an HTTPRoute, by the route's group. */
