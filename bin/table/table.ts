@@ -9,6 +9,8 @@ import { type CommandRow, command, flagsOnly, once, toggle } from './row.ts';
 import { suggestCommand } from './suggest.ts';
 import { testCommand } from './test.ts';
 
+const byEnvironment = 'its configuration is the environment';
+
 /** Every command with its flags. Help, hints, what is accepted and README's table come from here. */
 export const commandTable = {
   run: command({
@@ -20,10 +22,10 @@ export const commandTable = {
     ],
     words: {
       kind: 'none',
-      instead: (word) => `its configuration is the environment: write SALLYPORT_POLICY=${word} sallyport run`,
+      instead: (word) => `${byEnvironment}: write SALLYPORT_POLICY=${word} sallyport run`,
     },
     insteadOfFlag: (flag) =>
-      `its configuration is the environment${flag === 'policy' ? ': write SALLYPORT_POLICY=PATH sallyport run' : ''}`,
+      `${byEnvironment}${flag === 'policy' ? ': write SALLYPORT_POLICY=PATH sallyport run' : ''}`,
     flags: {},
     exits: 'run',
     serves: true,
