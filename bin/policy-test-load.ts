@@ -175,7 +175,7 @@ export class SuiteLoader {
 
 const fieldOf = new Map<string, string>(Object.entries(podFields).map(([name, [variable]]) => [variable, name]));
 
-/** No test reads a variable: what a problem or its remedy calls so is a field of the test's pod. */
+/** No test reads a variable: what a remedy calls so, or a problem has for its file, is a field of the test's pod. */
 function inFields(problem: Problem, source: SourceDocument): PrintedProblem {
   const variables = /\b(SALLYPORT_[A-Z_]+)(?:=([\w.-]+)(?:=([\w.-]+))?)?/g;
   const hint = hintOf(problem).replaceAll(variables, (whole, variable: string, value?: string, inner?: string) => {

@@ -100,7 +100,7 @@ function sums(comparison: Comparison, read: ReadTally, differences: readonly Dif
   if (uncounted > 0) rows.push(`  ${uncounted} differ in more ways than are kept apart`);
   for (const [lacks, count] of unknown) rows.push(`  ${count} not decided: the line does not hold ${lacks}`);
   if (notDecided > 0) rows.push(`  ${notDecided} not compared: the line does not say what was decided; give --against`);
-  if (read.lost > 0) rows.push(`  ${read.lost} more were made, and are not in the log: its writer has given them up`);
+  if (read.lost > 0) rows.push(`  ${read.lost} more were made, and are not in the log: its writer has dropped them`);
   if (read.bad > 0) rows.push(`  ${read.bad} lines could not be read`);
   if (read.others > 0) rows.push(`  ${read.others} lines are about something else`);
   return rows.map(oneLine);

@@ -104,7 +104,7 @@ function sayTally({ refused, allowed }: Suggestion, { tally, seen }: Evidence, {
     const message = `${tally.untold} decisions are left out: their lines do not say what was asked for, or not by whom`;
     say(message, 'record decisions with SALLYPORT_DECISIONS=all');
   }
-  if (lost > 0) say(`${lost} decisions are not in the log: its writer has given them up`);
+  if (lost > 0) say(`${lost} decisions are not in the log: its writer has dropped them`);
   if (tally.silent > 0)
     say(`${tally.silent} connections on which nothing came are left out`, 'name TCP probes with --probe');
 }

@@ -183,10 +183,10 @@ class HttpTable implements HostChain {
   links(cls: PathClass, paths: PathSpace): readonly Link[] {
     const path = comparedPath(cls);
     const patterns = path === null ? this.#patterns : definite(this.#patterns, path);
-    // Matches of the whole path come first: exact, regular expressions, and a prefix that is all of it.
-    const whole = path === null ? undefined : path === '/' || path === '*' ? '' : path;
     // Where there is no path, the prefix `/` is longer than all there is.
     if (path === '') return [...(this.#prefix.get('') ?? []), ...patterns];
+    // Matches of the whole path come first: exact, regular expressions, and a prefix that is all of it.
+    const whole = path === null ? undefined : path === '/' || path === '*' ? '' : path;
     const exact = path === null ? undefined : this.#exact.get(path);
     const first = byRank([exact, patterns, whole === undefined ? undefined : this.#prefix.get(whole)]);
     const rest = paths.above(cls).filter((prefix) => prefix !== whole && this.#prefix.has(prefix));

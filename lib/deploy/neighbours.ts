@@ -14,7 +14,7 @@ const meshes = [
   {
     name: 'Istio',
     containers: ['istio-proxy', 'istio-init', 'istio-validation'],
-    takeOut: 'inject the YAML of before istioctl kube-inject',
+    takeOut: 'inject the YAML without what istioctl kube-inject adds',
   },
 ] as const;
 

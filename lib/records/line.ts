@@ -27,7 +27,7 @@ export type ReadLine =
       /** It stands for one decision, and has no time but that at which it was written. */
       readonly isAlone: boolean;
     }
-  /** So many decisions were made here whose records were given up: for want of room on the disk, or of memory. */
+  /** So many decisions were made here whose records were dropped: for want of room on the disk, or of memory. */
   | { readonly kind: 'lost'; readonly count: number }
   /** Of a log about something else. */
   | { readonly kind: 'other' };

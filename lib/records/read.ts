@@ -24,7 +24,7 @@ export interface ReadTally {
   /** Lines of our logs about something else. */
   readonly others: number;
   readonly bad: number;
-  /** Decisions that the writer of the log has given up. */
+  /** Decisions that the writer of the log has dropped. */
   readonly lost: number;
 }
 

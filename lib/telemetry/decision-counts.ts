@@ -21,7 +21,7 @@ interface MostCounted {
 }
 
 /**
- * Decisions since the start, each different one once with its count. Where there are more than may be kept, half are given up
+ * Decisions since the start, each different one once with its count. Where there are more than may be kept, half are dropped
  * and counted as lost, of whatever there is most: of what was refused or of what was not, of one client, of one method and
  * first segment of a path, the oldest first. So a flood pushes out itself, and what comes once a day stays.
  */

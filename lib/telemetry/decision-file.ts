@@ -10,7 +10,7 @@ export interface DecisionFileOptions {
   readonly maxBytes: number;
   readonly keep: number;
   readonly log: CodedLog;
-  /** Called with the number of lines that are given up. */
+  /** Called with the number of lines that are dropped. */
   readonly onDropped: (lines: number) => void;
 }
 
@@ -42,7 +42,7 @@ interface OpenFile {
 interface Piece {
   readonly bytes: Buffer;
   readonly lines: number;
-  /** Told in it, and to be told anew where it is given up. */
+  /** Told in it, and to be told anew where it is dropped. */
   readonly lost: number;
   /** Some of it is in the file, in which the rest must follow. */
   readonly isBegun: boolean;

@@ -22,7 +22,7 @@ export interface DecisionRecordsOptions {
   /** Values of header fields are hashed, with a key that each process chooses. */
   readonly hash: boolean;
   readonly sink: LineSink;
-  /** Lines that the sink has given up so far, where nobody else says so in the record. */
+  /** Lines that the sink has dropped so far, where nobody else says so in the record. */
   readonly dropped: () => number;
   /** Unix milliseconds; tests bring their own. */
   readonly nowMs?: () => number;
@@ -68,7 +68,7 @@ export class DecisionRecords {
   #timer: NodeJS.Timeout | null = null;
   #lost = 0;
   #toldDropped = 0;
-  /** Of this thread: records made, and given up before any sink had them. */
+  /** Of this thread: records made, and dropped before any sink had them. */
   cells: { readonly made: Cell; readonly lost: Cell } | null = null;
 
   constructor(options: DecisionRecordsOptions) {
@@ -171,7 +171,7 @@ export class DecisionRecords {
     this.#lost += dropped - this.#toldDropped;
     if (this.#lost > 0) this.#options.sink.write(lostLine(this.#nowMs(), this.#lost));
     this.#toldDropped = this.#options.dropped();
-    // A line that says so may be given up itself, and is no decision: then the next one says it.
+    // A line that says so may be dropped itself, and is no decision: then the next one says it.
     if (this.#toldDropped === dropped) this.#lost = 0;
   }
 

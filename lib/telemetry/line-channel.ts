@@ -22,7 +22,7 @@ export class LineChannel implements LineSink {
   #text = '';
   #lines = 0;
   #timer: NodeJS.Timeout | null = null;
-  /** Lines given up so far. */
+  /** Lines dropped so far. */
   dropped = 0;
 
   constructor(send: (batch: LineBatch) => void, underway: Int32Array) {

@@ -40,7 +40,7 @@ export async function flushOutputs(): Promise<void> {
   clearTimeout(timer);
 }
 
-/** Lines given up so far, on all outputs of this process. */
+/** Lines dropped so far, on all outputs of this process. */
 export function droppedLines(): number {
   return outputs.reduce((sum, output) => sum + output.dropped, 0);
 }
@@ -80,7 +80,7 @@ class BufferedSink implements LineSink {
   #gone = false;
   /** It has been said that writing fails, and none has succeeded since. */
   #isTold = false;
-  /** Lines given up because nobody took them. */
+  /** Lines dropped because nobody took them. */
   dropped = 0;
   #onEmpty: (() => void)[] = [];
 
@@ -179,7 +179,7 @@ class BufferedSink implements LineSink {
     });
   }
 
-  /** Nothing is given up but for want of room, or because the reader is gone. */
+  /** Nothing is dropped but for want of room, or because the reader is gone. */
   #failed(piece: Piece, { code = 'unknown' }: NodeJS.ErrnoException): void {
     if (code !== 'EAGAIN') {
       failures.set(code, (failures.get(code) ?? 0) + 1);

@@ -47,7 +47,7 @@ export interface Recording {
   readonly recorder: Recorder;
   /** Of this thread's lines, or of those of other threads, where it adds up what they have counted. */
   readonly droppedLines: Cell;
-  /** Records of decisions that were given up. */
+  /** Records of decisions that were dropped. */
   readonly recordsLost: Cell;
   /** The label group of this thread for one of another. */
   adopt(group: Pick<LabelGroup, 'bound' | 'pairs'>): LabelGroup;
@@ -133,7 +133,7 @@ export function createRecording(
 function strayCells(families: Families): Readonly<Record<StrayReason, Cell>> {
   const family = families.counter(
     'sallyport_redirect_closed_total',
-    'Connections at the door of the redirect that lead nowhere, closed unread.',
+    'Redirected connections closed unread because they lead nowhere, by reason.',
   );
   const cells = strayReasons.map((reason) => [reason, family.at(constantGroup({ reason }))]);
   return Object.fromEntries(cells) as Record<StrayReason, Cell>;

@@ -9,7 +9,7 @@ export interface WorkerTelemetry extends Pick<Recording, 'recorder' | 'candidate
 }
 
 export interface WorkerTelemetryOptions extends Omit<RecordingOptions, 'now'> {
-  /** Lines of this thread given up so far. */
+  /** Lines of this thread dropped so far. */
   readonly droppedLogLines: () => number;
   /** Monotonic milliseconds; tests bring their own. */
   readonly now?: () => number;

@@ -135,7 +135,7 @@ t.test('numbers beside the table of limits', async (t) => {
     [/of each anchor in use, (\d+) at most/, constant('telemetry/load-metrics.ts', 'maxAnchors')],
     [/or for room: (\d+ MiB) of them/, constant('telemetry/output.ts', 'maxWaiting')],
     [/written once, as `60s`; ([\d,]+) different ones and (\d+ MiB)/, interval('counted'), interval('chars')],
-    [/does not take within (\d+ MiB) is given up/, constant('telemetry/decision-file.ts', 'maxWaiting')],
+    [/does not take within (\d+ MiB) is dropped/, constant('telemetry/decision-file.ts', 'maxWaiting')],
     [/send more than (\d+ KiB), or keep silent/, constant('proxy/http2/client/limits.ts', 'maxProbeContent')],
     [/The app's answer goes back, up to (\d+ KiB) of it/, constant('proxy/http/tls-application.ts', 'mostContent')],
     [

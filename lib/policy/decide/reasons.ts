@@ -97,7 +97,7 @@ function denied(
   candidates: readonly Candidate[],
 ): string {
   return rule?.sealed === true
-    ? `a document about this part of ${refText(route)} cannot be read, and what it may cover is refused until it is mended`
+    ? `a document about this part of ${refText(route)} cannot be read, and what it may cover is refused until the document is corrected`
     : notCovered(`${refText(port.server)} for ${refText(route)}`, port, client, candidates);
 }
 

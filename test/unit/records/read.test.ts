@@ -308,7 +308,7 @@ t.test('what begins like a line of the record, with more than a time, is read wh
   }
 });
 
-t.test('decisions whose records were given up are counted', async (t) => {
+t.test('decisions whose records were dropped are counted', async (t) => {
   const { tally } = await read('{"decision":1,"time":"t","lost":5}\n{"decision":1,"lost":2}\n');
   t.match(tally, { lost: 7, decisions: 0, bad: 0 });
 });
