@@ -46,6 +46,9 @@ function isShut({ ports, from }: ResolvedIngressRule): boolean {
   return ports?.length === 0 || addressesOf(from)?.every((addresses) => addresses === '') === true;
 }
 
+/** The route of a port to which no document is attached. */
+const everyRequest = refText({ group: '', kind: 'default', name: 'default' });
+
 function widerPort(before: CompiledPort, after: CompiledPort): string[] {
   const lines: string[] = [];
   const at = `port ${after.port}`;
@@ -68,6 +71,12 @@ function widerPort(before: CompiledPort, after: CompiledPort): string[] {
   const gone = [...routesBefore].filter(([name, grants]) => !routesAfter.has(name) && isWiderAnywhere(grants, after));
   if (gone.length > 0)
     lines.push(`${at}: requests of ${listed(gone.map(([name]) => name))} are decided by what is left`);
+  if (routesBefore.size > 0 && !routesBefore.has(everyRequest) && routesAfter.has(everyRequest)) {
+    lines.push(`${at}: no route is left, so requests that none took are decided by ${refText(after.server)}`);
+  }
+  if (before.protocol !== after.protocol) {
+    lines.push(`${at}: its protocol is ${after.protocol} in place of ${before.protocol}`);
+  }
   if (before.rateLimit !== null && after.rateLimit === null) {
     lines.push(`${at}: no longer limited by ${refText(before.rateLimit.ref)}`);
   } else if (before.rateLimit !== null && after.rateLimit !== null && limitsLess(before.rateLimit, after.rateLimit)) {

@@ -1,8 +1,13 @@
 import t from 'tap';
 import { compileNow } from '../../../lib/policy/compile/compile.ts';
 import { readDocuments } from '../../../lib/policy/documents/read.ts';
+import { explain } from '../../../lib/policy/explain.ts';
 import { widened } from '../../../lib/policy/widening.ts';
-import { document, server, sources, workload } from '../../support/policy-fixtures.ts';
+import { passes } from '../../support/linkerd-worlds.ts';
+import { document, route, server, sources, workload } from '../../support/policy-fixtures.ts';
+import fc from '../../support/properties.ts';
+import { randomPolicy, randomRequest } from '../../support/random-worlds.ts';
+import { ports, queryOf, sideOf } from '../../support/two-policies.ts';
 
 const indexOf = (text: string) =>
   compileNow(readDocuments(sources(text), { namespace: 'shop' }).documents, workload()).index;
@@ -72,6 +77,19 @@ t.test('NetworkPolicies: wider is a rule that opens more, or none that closes an
   for (const [what, before, after, lines] of rows) t.same(widened(indexOf(before), indexOf(after)), lines, what);
 });
 
+t.test('what a port takes no more than it did: requests of no route, bytes of another protocol', async (t) => {
+  const open = server('accessPolicy: all-unauthenticated');
+  const web = server('accessPolicy: all-unauthenticated, proxyProtocol: HTTP/1');
+  const routed = open + route('r', '{path: {value: /a}}');
+  const left = 'port 8080: no route is left, so requests that none took are decided by';
+  const rows: readonly (readonly [what: string, before: string, after: string, lines: readonly string[]])[] = [
+    ['its only route is gone', routed, open, [`${left} policy.linkerd.io/server/web`]],
+    ['one of two routes is gone', routed + route('s', '{path: {value: /b}}'), routed, []],
+    ['its protocol is no more said', web, open, ['port 8080: its protocol is detect in place of http1']],
+  ];
+  for (const [what, before, after, lines] of rows) t.same(widened(indexOf(before), indexOf(after)), lines, what);
+});
+
 t.test('rate limits: wider is any of their numbers that is more, or no more', async (t) => {
   const limit = (fields: string): string =>
     server() +
@@ -104,4 +122,28 @@ t.test('rate limits: wider is any of their numbers that is more, or no more', as
   for (const [what, before, after, less] of rows) {
     t.same(widened(indexOf(limit(before)), indexOf(limit(after))), less ? [line] : [], what);
   }
+});
+
+t.test('of whatever is let in that was not, some line tells', async (t) => {
+  const requests = fc.sample(randomRequest(ports), { numRuns: 150, seed: 1 }).map(queryOf);
+  const policies = fc.sample(randomPolicy(ports), { numRuns: 60, seed: 1 });
+  const letIn = ({ authorizer }: ReturnType<typeof sideOf>): boolean[] =>
+    requests.map((request) => passes(explain(authorizer, request).verdict));
+  let wider = 0;
+  const silent: string[] = [];
+  for (const [n, policy] of policies.entries()) {
+    const before = sideOf(policy);
+    const was = letIn(before);
+    const others = [...policy.map((_, i) => policy.filter((_, j) => j !== i)), policies[n + 1] ?? []];
+    for (const other of others) {
+      const after = sideOf(other);
+      const request = letIn(after).findIndex((isIn, i) => isIn && was[i] === false);
+      if (request === -1) continue;
+      wider++;
+      if (widened(before.index, after.index).length > 0) continue;
+      silent.push(JSON.stringify([requests[request]?.path, policy, other]));
+    }
+  }
+  t.same(silent.slice(0, 1), []);
+  t.ok(wider > 50, `${wider} are wider`);
 });
