@@ -5,6 +5,7 @@ import { isClusterDocument, type PolicyDocument } from '../lib/policy/documents/
 import { type Selector, selects } from '../lib/policy/selectors.ts';
 import type { Workload } from '../lib/policy/workload.ts';
 import type { Problem } from '../lib/problem.ts';
+import type { PolicyLoad } from '../lib/reload/load.ts';
 import { Review } from '../lib/review/review.ts';
 
 /** So many supposed pods are tried; each costs a compile of all documents. Of many documents some fewer, and a few at least. */
@@ -29,7 +30,7 @@ export interface LinkingFound extends Judged {
  * anything, and no more: not two Servers on one port, not an HTTPRoute on an opaque one. `trying` is called before each pod.
  */
 export function linkingProblems(
-  documents: readonly PolicyDocument[],
+  { documents, broken }: Pick<PolicyLoad, 'documents' | 'broken'>,
   workload: Workload,
   env: Environment,
   trying: (pod: number, of: number) => void,
@@ -76,7 +77,9 @@ export function linkingProblems(
   const all = (part: 'problems' | 'allowed'): Problem[] =>
     [...found[part].values()].filter(says).concat(reviewed[part]);
   const problems = [...all('problems'), ...auditByDefault(workload, env)];
-  if (known.labels) problems.push(...listenersWithoutServer(compileNow(documents, pods[0] ?? workload).index, env));
+  // Of a broken load nobody knows which Servers are missing, and the proxy lets no default policy hold in their place.
+  if (known.labels && !broken)
+    problems.push(...listenersWithoutServer(compileNow(documents, pods[0] ?? workload).index, env));
   const untried = pods.length - tried.length;
   const everyPod = untried === 0 && !known.labels && !known.namespace;
   return { problems, allowed: all('allowed'), untried, unexamined: review.unexamined, everyPod };

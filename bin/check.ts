@@ -28,7 +28,7 @@ export const main: Main<'check'> = async (line, io) => {
 
   const load = await loadGiven({ paths, namespace: workload.namespace }, io);
   const progress = new Progress(io.stderr);
-  const linking = linkingProblems(load.documents, workload, io.env, (pod, of) =>
+  const linking = linkingProblems(load, workload, io.env, (pod, of) =>
     progress.say(() => `checking for pod ${pod} of ${of} that are selected`),
   );
   progress.end();

@@ -144,7 +144,9 @@ const views: readonly Readonly<Record<string, string>>[] = [
 
 function warningsOf(world: WarnedWorld): Warning[] {
   const { documents } = readAll(world.documents, world.workload);
-  const found = views.flatMap((env) => linkingProblems(documents, world.workload, env, () => {}).problems);
+  const found = views.flatMap(
+    (env) => linkingProblems({ documents, broken: false }, world.workload, env, () => {}).problems,
+  );
   const own = found.filter(
     (problem): problem is Warning =>
       problem.severity === 'warning' &&

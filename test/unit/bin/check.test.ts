@@ -181,6 +181,20 @@ t.test('what the environment lacks, or says otherwise than the documents', async
   }
 });
 
+t.test('of files that cannot be read, no word of what holds on ports without a Server', async (t) => {
+  const folder = t.testdir({ 'broken.yaml': 'kind: Server\n  spec: {}\n' });
+  const env = {
+    SALLYPORT_POD_LABELS: 'app=web',
+    SALLYPORT_POD_NAMESPACE: 'shop',
+    SALLYPORT_INBOUND_PORTS: '8081=127.0.0.1:2',
+  };
+  for (const path of ['broken.yaml', 'absent.yaml']) {
+    const { stdout, code } = await runSallyport(t, ['check', join(folder, path)], env);
+    t.equal(code, 1, path);
+    t.match(stdout, /^0 documents: \d errors?, 0 warnings$/m, path);
+  }
+});
+
 t.test('for people: file, line, column, document, code and hint; no colours in a pipe', async (t) => {
   const folder = t.testdir({ 'p.yaml': server('web', 80, '  accesPolicy: deny\n') });
   const run = await runSallyport(t, ['check', folder]);
