@@ -122,7 +122,8 @@ try {
 } catch (error) {
   if (error instanceof UsageError) {
     const command = named === undefined ? '' : ` ${argv[0]}`;
-    stderr.write(`sallyport${command}: ${error.message}\nTry: sallyport${command} --help\n`);
+    const faults = error.message.split('\n').map((fault) => `sallyport${command}: ${fault}\n`);
+    stderr.write(`${faults.join('')}Try: sallyport${command} --help\n`);
     status = usageExit;
   } else {
     const text = error instanceof Error ? (error.stack ?? error.message) : String(error);

@@ -226,6 +226,12 @@ t.test('usage', async (t) => {
     [['check', '--jsn'], {}, 64, /unknown flag --jsn \(did you mean --json\?\)/],
     [['check', '--json=yes'], {}, 64, /--json takes no value/],
     [['check', 'p'], { SALLYPORT_POD_IPS: 'me' }, 64, /SALLYPORT_POD_IPS: "me" is not an IP address/],
+    [
+      ['check', 'p'],
+      { SALLYPORT_POD_IPS: 'me', SALLYPORT_POD_PORTS: '8080' },
+      64,
+      /^(sallyport check: SALLYPORT_POD_\w+: .+\n){2}Try: sallyport check --help\n$/,
+    ],
     [['chek'], {}, 64, /unknown command chek \(did you mean check\?\)/],
     [['--josn', 'check'], {}, 64, /--josn stands before any command/],
     [[], {}, 64, /Usage: sallyport/],
