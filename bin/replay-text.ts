@@ -90,7 +90,7 @@ function clientsText({ clients }: Difference): string {
   const more = named.length > shown.length || clients.has(null);
   const others = clients.has(null) ? `more than ${named.length}` : `${named.length - shown.length}`;
   const text = shown.map(([client, count]) => `${client} (${count})`).join(', ');
-  return oneLine(more ? `${text} and ${others} others` : text);
+  return oneLine(more ? `${text} and ${others} ${others === '1' ? 'other' : 'others'}` : text);
 }
 
 function sums(comparison: Comparison, read: ReadTally, differences: readonly Difference[]): string[] {
@@ -101,8 +101,8 @@ function sums(comparison: Comparison, read: ReadTally, differences: readonly Dif
   for (const [lacks, count] of unknown) rows.push(`  ${count} not decided: the line does not hold ${lacks}`);
   if (notDecided > 0) rows.push(`  ${notDecided} not compared: the line does not say what was decided; give --against`);
   if (read.lost > 0) rows.push(`  ${read.lost} more were made, and are not in the log: its writer has dropped them`);
-  if (read.bad > 0) rows.push(`  ${read.bad} lines could not be read`);
-  if (read.others > 0) rows.push(`  ${read.others} lines are about something else`);
+  if (read.bad > 0) rows.push(`  ${lines(read.bad)} could not be read`);
+  if (read.others > 0) rows.push(`  ${lines(read.others)} ${read.others === 1 ? 'is' : 'are'} about something else`);
   return rows.map(oneLine);
 }
 
@@ -112,6 +112,10 @@ function total(differences: readonly Difference[]): number {
 
 function decisions(count: number): string {
   return count === 1 ? '1 decision' : `${count} decisions`;
+}
+
+function lines(count: number): string {
+  return count === 1 ? '1 line' : `${count} lines`;
 }
 
 export function replayJson(comparison: Comparison, read: ReadTally, command: ExampleCommand): object {

@@ -7,7 +7,7 @@ import { jsonText } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import type { ReadTally } from '../lib/records/read.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
-import { printable } from '../lib/suggest/comments.ts';
+import { counted, printable } from '../lib/suggest/comments.ts';
 import { Evidence } from '../lib/suggest/evidence.ts';
 import { type Suggestion, suggest } from '../lib/suggest/suggest.ts';
 import { complain, type Io, type Main, UsageError } from './arguments.ts';
@@ -81,6 +81,11 @@ function jsonOf({ text, refused, allowed }: Suggestion, { tally, seen }: Evidenc
   };
 }
 
+/** `1 decision is`, `2 decisions are`. */
+function are(count: number, noun: string): string {
+  return `${counted(count, noun)} ${count === 1 ? 'is' : 'are'}`;
+}
+
 function sayTally({ refused, allowed }: Suggestion, { tally, seen }: Evidence, { lost }: ReadTally, io: Io): void {
   const say = (message: string, hint = ''): void => complain(io, 'warning', { code: 'suggestion', message, hint });
   if (seen.count === 0) {
@@ -89,22 +94,22 @@ function sayTally({ refused, allowed }: Suggestion, { tally, seen }: Evidence, {
   for (const { what, why } of refused.slice(0, mostSaid)) say(`${printable(what)} is not allowed: ${why}`);
   if (refused.length > mostSaid) say(`${refused.length - mostSaid} more are not allowed`);
   if (allowed.length > 0) {
-    const message = `${allowed.length} kinds of request were refused then and are allowed by it`;
+    const message = `it allows ${counted(allowed.length, 'kind')} of request that the log shows as refused`;
     say(message, 'they differ from others by host, query, headers or time; see them with sallyport replay');
   }
   if (tally.beyond > 0)
-    say(`${tally.beyond} decisions are left out: there are too many different ones`, 'split the log');
+    say(`${are(tally.beyond, 'decision')} left out: there are too many different ones`, 'split the log');
   if (tally.unheld > 0)
-    say(`${tally.unheld} refusals are not held against it: there are too many different ones`, 'split the log');
+    say(`${are(tally.unheld, 'refusal')} not held against it: there are too many different ones`, 'split the log');
   if (tally.undecided > 0) {
-    const message = `${tally.undecided} decisions are left out: their lines do not say what was decided, or on which port`;
+    const message = `${are(tally.undecided, 'decision')} left out: the log does not say what was decided, or on which port`;
     say(message, 'record decisions with SALLYPORT_DECISIONS=all, or name a port with --port');
   }
   if (tally.untold > 0) {
-    const message = `${tally.untold} decisions are left out: their lines do not say what was asked for, or not by whom`;
+    const message = `${are(tally.untold, 'decision')} left out: the log does not say what was asked for, or not by whom`;
     say(message, 'record decisions with SALLYPORT_DECISIONS=all');
   }
-  if (lost > 0) say(`${lost} decisions are not in the log: its writer has dropped them`);
+  if (lost > 0) say(`${are(lost, 'decision')} not in the log, dropped by its writer`);
   if (tally.silent > 0)
-    say(`${tally.silent} connections on which nothing came are left out`, 'name TCP probes with --probe');
+    say(`${are(tally.silent, 'connection')} left out, for nothing came there`, 'name TCP probes with --probe');
 }

@@ -189,6 +189,25 @@ allowed → refused: 4 decisions
   t.equal(run.code, 1);
 });
 
+t.test('one of a kind is one', async (t) => {
+  const folder = temporaryFolder(t);
+  const file = join(folder, 'policy.yaml');
+  writeFileSync(file, documents);
+  const one = ['{"level":"info","msg":"Draining"}', 'hello'];
+  // One more than are named.
+  const clients = Array.from({ length: 4 }, (_, i) => line({ verdict: 'permit', client: `10.1.2.${i}` }));
+  for (const [times, said] of [
+    [1, /and 1 other\n.*\n {2}1 line could not be read\n {2}1 line is about something else\n$/s],
+    [2, /and 2 others\n.*\n {2}2 lines could not be read\n {2}2 lines are about something else\n$/s],
+  ] as const) {
+    const log = join(folder, `log-${times}`);
+    const more = line({ verdict: 'permit', client: '10.1.2.200' });
+    writeFileSync(log, [...clients, ...(times === 2 ? [more] : []), ...one, ...(times === 2 ? one : [])].join('\n'));
+    const { stdout } = await runSallyport(t, ['replay', log, '--policy', file, '--namespace', 'shop']);
+    t.match(stdout, said, stdout);
+  }
+});
+
 t.test('against another policy', async (t) => {
   const folder = temporaryFolder(t);
   const [older, newer] = [join(folder, 'old.yaml'), join(folder, 'new.yaml')];

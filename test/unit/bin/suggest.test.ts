@@ -208,6 +208,13 @@ const rows: readonly Row[] = [
     says: /4 decisions are left out/,
   },
   {
+    title: 'one that the log does not say enough of',
+    lines: [{ path: '/a' }, { identity: '*', path: '/a' }],
+    has: [/Not allowed: 1 decision,/],
+    status: 1,
+    says: /: 1 decision is left out: /,
+  },
+  {
     title: 'what is no character, which a strict reader of YAML refuses even in a comment',
     lines: [{ identity: checkout, path: '/a\ufffe\u{1ffff}' }],
     has: [/Not allowed: GET \/a\\ufffe\\ud83f\\udfff/],
