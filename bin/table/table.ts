@@ -32,7 +32,7 @@ export const commandTable = {
   }),
   demo: command({
     does: 'the proxy before a small app, with throw-away certificates and an example policy, to try',
-    usage: ['demo'],
+    usage: ['demo [--open]'],
     about: [
       'A small app on 127.0.0.1:3000, Sallyport before it on 127.0.0.1:8080, admin on 4191, health on 4192, throw-away certificates and an example policy; ports that are taken give way to free ones. Prints what to try. Ctrl-C ends it and leaves nothing behind; it also ends with its terminal and with the program that started it.',
     ],

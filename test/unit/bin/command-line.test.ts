@@ -152,6 +152,15 @@ t.test('help and version, however they are asked for', async (t) => {
   t.match(await runSallyport(t, []), { code: 64, stdout: '', stderr: general });
 });
 
+t.test('a usage line names the flags, or says that there are some', (t) => {
+  for (const [name, { usage, flags }] of rows) {
+    const said = usage.join('\n');
+    const unsaid = Object.keys(flags).filter((flag) => !said.includes(`--${flag}`));
+    t.ok(unsaid.length === 0 || said.includes('[flags]'), `${name}: ${unsaid}`);
+  }
+  t.end();
+});
+
 t.test('help at any width: the same words, none torn, in lines and columns that fit', async (t) => {
   const flowing = (text: string): string => text.replace(/\s+/g, ' ').trim();
   for (const width of [40, 57, 80, 100, 120]) {
