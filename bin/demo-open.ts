@@ -15,6 +15,8 @@ ${openPolicy.slice(openPolicy.indexOf('api'))}`;
 
 /** Of the policy that `suggest` makes of what the clients do. */
 const candidateTest = `# What the policy is meant to say, written before it: sallyport test asks it.
+apiVersion: sallyport.dev/v1alpha1
+kind: PolicyTest
 pod:
   name: web-0
   namespace: demo
@@ -27,7 +29,7 @@ clients:
   orders: { serviceAccount: demo/orders }
 defaults: { port: http, client: 10.1.2.3 }
 cases:
-  - name: orders may read any order, and make one
+  - name: orders may read any order
     from: orders
     path: /orders/4711
     expect: permit

@@ -72,6 +72,8 @@ spec:
 
 /** The test of that policy, written beside it. The pod is the demo's. */
 export const demoPolicyTest = `# What policy.yaml is meant to say: sallyport test asks it, and tells what it answers otherwise.
+apiVersion: sallyport.dev/v1alpha1
+kind: PolicyTest
 pod:
   name: web-0
   namespace: demo

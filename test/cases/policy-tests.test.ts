@@ -10,7 +10,7 @@ import { demoPolicy, demoPolicyTest } from '../../bin/demo-policy.ts';
 import { main as testCommand } from '../../bin/policy-test.ts';
 import { commandHere, type Printed } from '../support/command-here.ts';
 import { temporaryFolder } from '../support/files.ts';
-import { checkout } from '../support/sallyport.ts';
+import { checkout, runSallyport } from '../support/sallyport.ts';
 
 /** The blocks of YAML on a page, below a heading. */
 function blocksOf(page: string, heading: string): string[] {
@@ -43,6 +43,15 @@ function stage(t: Test, test: string): (policy: string, flags?: readonly string[
     return commandHere((io) => testCommand(line, io));
   };
 }
+
+t.test('the folder of the demo is a folder of policy, its test included', async (t) => {
+  const folder = temporaryFolder(t);
+  writeFileSync(join(folder, 'policy.yaml'), demoPolicy);
+  writeFileSync(join(folder, 'policy-test.yaml'), demoPolicyTest);
+  const { code, stdout } = await runSallyport(t, ['check', folder]);
+  t.equal(code, 0, stdout);
+  t.match(stdout, /^8 documents: 0 errors, 0 warnings, 1 allowed$/m);
+});
 
 for (const [name, policy, test] of rows) {
   t.test(name, async (t) => {
