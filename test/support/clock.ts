@@ -40,3 +40,46 @@ export function setClock(start: Date): SetClock {
     },
   };
 }
+
+/** Time as a reloader sees it, which goes on where somebody waits, and only so far as it may. */
+export interface HeldTime {
+  nowMs(): number;
+  /** Over at once where that is no later than time may go. */
+  delay(ms: number, signal: AbortSignal): Promise<void>;
+  /** Whether somebody waits for what is later than time may go. */
+  readonly waitedFor: boolean;
+  mayGo(untilMs: number): void;
+  /** Time that went by while nobody waited. */
+  pass(ms: number): void;
+}
+
+export function heldTime(limitMs: number): HeldTime {
+  let nowMs = 0;
+  let mayGoMs = limitMs;
+  const waiting = new Set<() => void>();
+  return {
+    nowMs: () => nowMs,
+    async delay(ms, signal) {
+      const endMs = nowMs + ms;
+      while (endMs > mayGoMs && !signal.aborted) {
+        await new Promise<void>((resolve) => {
+          waiting.add(resolve);
+          signal.addEventListener('abort', () => resolve(), { once: true });
+        });
+      }
+      signal.throwIfAborted();
+      nowMs = Math.max(nowMs, endMs);
+    },
+    get waitedFor() {
+      return waiting.size > 0;
+    },
+    mayGo(untilMs) {
+      mayGoMs = untilMs;
+      for (const resolve of waiting) resolve();
+      waiting.clear();
+    },
+    pass(ms) {
+      nowMs += ms;
+    },
+  };
+}

@@ -1,5 +1,8 @@
 import { availableParallelism, loadavg } from 'node:os';
 
+/** The real one, also where a test has put timers of its own in its place. */
+const later = setTimeout;
+
 /** Thrown by `until`; says what was awaited and what was last seen. */
 export class ConditionTimeout extends Error {
   constructor(what: string, waitedMs: number, lastSeen: string) {
@@ -43,7 +46,7 @@ export async function until<T>(
     const value = await probe();
     if (value !== undefined && value !== false) return value;
     if (Date.now() >= deadline) throw new ConditionTimeout(what, timeoutMs, options.lastSeen?.() ?? '');
-    await new Promise((resolve) => setTimeout(resolve, options.everyMs ?? 20));
+    await new Promise((resolve) => later(resolve, options.everyMs ?? 20));
   }
 }
 
