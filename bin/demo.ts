@@ -68,7 +68,7 @@ export const main: Main<'demo'> = async (line, io) => {
       : instructions({ folder, ports, curl, orders, origin });
     const started = (): void => void io.stdout.write(`\n${movedPorts(ports)}${said}\n`);
     // Ctrl-C reaches npm and the demo, and npm hands it on: the demo gets it twice.
-    return await run({ ...io, env }, { started, endings: (end) => ending.by(end), again: 'joins' });
+    return await run({ ...io, env }, { started, endings: (end) => ending.by(end), again: 'joins', hangup: 'ends' });
   } finally {
     app.close();
     app.closeAllConnections();

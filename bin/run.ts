@@ -23,6 +23,8 @@ interface Running {
   endings?(end: () => void): void;
   /** What a second reason to end does; the default is to cut the drain short. */
   readonly again?: 'cuts' | 'joins';
+  /** What SIGHUP does; the default has all files looked at. Who lets it end the process hears it without our help. */
+  readonly hangup?: 'reloads' | 'ends';
 }
 
 /** Starts, waits for a signal or for the admin server's /shutdown, drains. */
@@ -47,7 +49,7 @@ export async function run(io: Io, running: Running): Promise<ExitStatus> {
   process.on('uncaughtException', (error) => uncaught('an uncaught exception', error));
   process.on('unhandledRejection', (reason) => uncaught('an unhandled rejection', reason));
 
-  const signals = new Signals(logger, running.again ?? 'cuts');
+  const signals = new Signals(logger, running);
   running.endings?.(signals.end);
   try {
     const build = { version: version(), gitSha: '', date: '' };
@@ -90,41 +92,47 @@ function shown(address: { readonly address: string; readonly port: number } | nu
 }
 
 /**
- * SIGHUP has all files looked at, as with other servers: whoever sends it wants no end. SIGTERM and SIGINT, heard from the first moment: the first process of a container has no other way to end. Before all
- * ports are open there is nothing to drain; afterwards the first drains, and a second one ends the process at once.
+ * SIGTERM and SIGINT, heard from the first moment: the first process of a container has no other way to end. Before all
+ * ports are open there is nothing to drain; afterwards the first drains, and a second one ends the process at once. SIGHUP
+ * has all files looked at, as with other servers: whoever sends it wants no end.
  */
 class Signals {
   #app: App | null = null;
-  #asked = false;
+  #endAsked = false;
+  #reloadAsked = false;
   readonly #logger: Pick<CodedLog, 'info' | 'warn'>;
   readonly #again: 'cuts' | 'joins';
 
-  constructor(logger: Pick<CodedLog, 'info' | 'warn'>, again: 'cuts' | 'joins') {
+  constructor(logger: Pick<CodedLog, 'info' | 'warn'>, { again = 'cuts', hangup = 'reloads' }: Running) {
     this.#logger = logger;
     this.#again = again;
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, this.end);
-    process.on('SIGHUP', () => {
-      this.#logger.info({}, 'SIGHUP; looking at all files');
-      // Before there is an app, its files are still to be read.
-      this.#app?.reload();
-    });
+    if (hangup === 'reloads') process.on('SIGHUP', this.#reload);
   }
+
+  readonly #reload = (): void => {
+    this.#logger.info({}, 'SIGHUP; looking at all files');
+    // Some may have been read already while there is no app yet: they are looked at again once there is.
+    if (this.#app === null) this.#reloadAsked = true;
+    else this.#app.reload();
+  };
 
   readonly end = (): void => {
     if (this.#app === null) {
       this.#logger.info({}, 'Stopped before it had started');
       process.exit(0);
     }
-    if (this.#asked && this.#again === 'joins') return;
-    if (this.#asked) {
+    if (this.#endAsked && this.#again === 'joins') return;
+    if (this.#endAsked) {
       this.#logger.warn({ code: 'second-signal' }, 'Second signal; ending without a drain');
       process.exit(1);
     }
-    this.#asked = true;
+    this.#endAsked = true;
     void this.#app.stop();
   };
 
   drain(app: App): void {
     this.#app = app;
+    if (this.#reloadAsked) app.reload();
   }
 }

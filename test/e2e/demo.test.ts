@@ -148,7 +148,11 @@ t.test('however it ends, nothing is left', { skip }, async (t) => {
     for (const pid of [demo.npm.pid, ...(await demo.pids())]) send(pid, signal);
     await nothingIsLeft(t, demo);
     await demo.npm.exited;
-    t.pass(`all of them get ${signal}`);
+    t.notMatch(
+      demo.npm.stdout(),
+      'looking at all files',
+      `all of them get ${signal}, which ends them and nothing else`,
+    );
   }
 });
 

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { symlinkSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
@@ -34,25 +34,96 @@ t.test('while it starts', async (t) => {
   }
 });
 
-t.test('SIGHUP ends nothing, and has the files looked at', async (t) => {
-  const folder = t.testdir();
+/**
+ * Nobody looks at files every ten seconds, and of what is behind links no event tells: only a signal is left. Where a file
+ * named `next-policy` lies beside the policy, that becomes the policy as the port is opened, and the signal comes then.
+ */
+const deaf = (port: number, kept: string): string => `
+import { existsSync, renameSync } from 'node:fs';
+import { Server } from 'node:net';
+const { setInterval } = globalThis;
+globalThis.setInterval = (run, ms, ...more) => setInterval(ms === 10_000 ? () => {} : run, ms, ...more);
+const { listen } = Server.prototype;
+Server.prototype.listen = function (at, ...more) {
+  if (at?.port === ${port} && existsSync('${kept}/next-policy')) {
+    renameSync('${kept}/next-policy', '${kept}/policy.yaml');
+    process.emit('SIGHUP');
+  }
+  return listen.call(this, at, ...more);
+};
+`;
+
+async function deafSallyport(t: Test, started: (kept: string, port: number) => void = () => {}) {
+  const folder = t.testdir({ kept: {}, links: {} });
+  const [kept, links] = [join(folder, 'kept'), join(folder, 'links')];
   const app = createServer((socket) =>
     socket.on('error', () => {}).end('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n'),
   );
   await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
   t.teardown(() => app.close());
   const port = await freePort();
+  const linked = (name: string, text: string): string => {
+    writeFileSync(join(kept, name), text);
+    symlinkSync(join(kept, name), join(links, name));
+    return join(links, name);
+  };
+  const { certificatePem, keyPem, trustAnchorsPem } = testCertificate({ dnsNames: [ownName] });
+  const preload = join(folder, 'deaf.mjs');
+  writeFileSync(preload, deaf(port, kept));
+  started(kept, port);
   const sallyport = await startSallyport(t, {
     env: {
-      ...policyEnvironment(folder, openServer('web', port)),
-      ...identityEnvironment(join(folder, 'identity'), testCertificate({ dnsNames: [ownName] })),
+      ...policyEnvironment(folder, ''),
+      SALLYPORT_POLICY: linked('policy.yaml', openServer('web', port)),
+      SALLYPORT_CANDIDATE_POLICY: linked('candidate.yaml', openServer('web', port)),
+      SALLYPORT_POD_LABELS_FILE: linked('labels', 'app="web"\n'),
+      SALLYPORT_IDENTITY_CERT: linked('own.crt', certificatePem),
+      SALLYPORT_IDENTITY_KEY: linked('own.key', keyPem),
+      SALLYPORT_IDENTITY_TRUST_ANCHORS: linked('anchors.crt', trustAnchorsPem),
       SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${(app.address() as AddressInfo).port}`,
-      SALLYPORT_LOG: 'debug',
+      NODE_OPTIONS: `--import ${preload}`,
     },
   });
+  return { sallyport, port, kept };
+}
+
+t.test('SIGHUP ends nothing, and has all files looked at', async (t) => {
+  const { sallyport, port, kept } = await deafSallyport(t);
+  await sallyport.waitForLog('the candidate', ({ msg }) => msg === 'Candidate policy loaded');
+  const before = sallyport.logs().length;
+  const { certificatePem, keyPem } = testCertificate({ dnsNames: [ownName] });
+  writeFileSync(join(kept, 'policy.yaml'), openServer('web', port) + openServer('more', 1));
+  writeFileSync(join(kept, 'candidate.yaml'), openServer('web', port) + openServer('more', 2));
+  writeFileSync(join(kept, 'labels'), 'app="web"\ntier="front"\n');
+  writeFileSync(join(kept, 'own.crt'), certificatePem);
+  writeFileSync(join(kept, 'own.key'), keyPem);
   sallyport.child.process.kill('SIGHUP');
-  await sallyport.waitForLog('the signal', ({ msg }) => msg === 'SIGHUP; looking at all files');
+  for (const said of [
+    'SIGHUP; looking at all files',
+    'Policy loaded',
+    'Candidate policy loaded',
+    'Pod changed',
+    'Identity loaded',
+  ]) {
+    await until(said, () =>
+      sallyport
+        .logs()
+        .slice(before)
+        .some(({ msg }) => msg === said),
+    );
+  }
   t.equal((await fetch(`http://127.0.0.1:${port}/`)).status, 204, 'it goes on');
+  t.match(await sallyport.child.end('SIGTERM', 20_000), { code: 0, signal: null });
+});
+
+t.test('SIGHUP while it starts has files that were read already looked at once more', async (t) => {
+  const { sallyport } = await deafSallyport(t, (kept, port) => {
+    writeFileSync(join(kept, 'next-policy'), openServer('web', port) + openServer('more', 1));
+  });
+  await until(
+    'the policy that came behind the first',
+    () => sallyport.logs().filter(({ msg }) => msg === 'Policy loaded').length === 2,
+  );
   t.match(await sallyport.child.end('SIGTERM', 20_000), { code: 0, signal: null });
 });
 

@@ -110,6 +110,12 @@ async function starts(t: Test, setting: Setting): Promise<void> {
   await machine.sh("sed -i 's|198.51.100.66/32|10.42.0.20/32|' /etc/sallyport/policy/web.yaml");
   await until('the policy of before', async () => (await ask(setting, 'client', 8080)) === 200);
 
+  const pid = await shown(setting, 'sallyport', 'MainPID');
+  t.equal((await machine.sh('systemctl reload sallyport')).code, 0);
+  const journal = async (): Promise<string> => (await machine.sh('journalctl --unit sallyport --output cat')).stdout;
+  await until('the reload', async () => (await journal()).includes('SIGHUP; looking at all files'));
+  t.equal(await shown(setting, 'sallyport', 'MainPID'), pid, 'a reload ends nothing');
+
   await machine.sh('kill -KILL $(systemctl show --property MainPID --value sallyport)');
   await until('it to be started again', async () => (await shown(setting, 'sallyport', 'NRestarts')) === '1');
   await until('the proxy', async () => (await ask(setting, 'client', 8080)) === 200);
