@@ -5,6 +5,7 @@ import { VariableReader } from '../lib/config/variables.ts';
 import { hostPort } from '../lib/ip.ts';
 import { jsonText } from '../lib/printable.ts';
 import { complain, type Main, UsageError } from './arguments.ts';
+import { askFault } from './ask-fault.ts';
 
 /** Less than the 30 s after which container engines give a health check up, more than a busy machine takes. */
 const timeoutMs = 5_000;
@@ -33,14 +34,16 @@ export const main: Main<'health'> = async (line, io) => {
   const host = unspecified ? '127.0.0.1' : listen.host === '::' ? '::1' : (listen.host as string);
   const path = line.has('live') ? '/live' : '/ready';
   const deadline = performance.now() + patienceMs;
-  let { ok, said } = await ask(host, listen.port, path);
-  while (!ok && performance.now() < deadline) {
+  let { kind, said } = await ask(host, listen.port, path);
+  while (kind !== 'good' && performance.now() < deadline) {
     await pause(pauseMs);
-    ({ ok, said } = await ask(host, listen.port, path));
+    ({ kind, said } = await ask(host, listen.port, path));
   }
+  const ok = kind === 'good';
   const url = `http://${hostPort(host, listen.port)}${path}`;
   if (line.has('json')) io.stdout.write(`${jsonText({ ok, url, said })}\n`);
-  if (!ok) complain(io, 'sallyport health', { code: 'unhealthy', message: `${url}: ${said}`, hint: '' });
+  const hint = kind === 'none' ? 'See that the proxy runs, and that SALLYPORT_HEALTH_LISTEN is its own.' : '';
+  if (!ok) complain(io, 'sallyport health', { code: 'unhealthy', message: `${url}: ${said}`, hint });
   return ok ? 0 : 1;
 };
 
@@ -52,20 +55,29 @@ function readPatience(given: string | null): number {
   return read.value;
 }
 
-function ask(host: string, port: number, path: string): Promise<{ readonly ok: boolean; readonly said: string }> {
+interface HealthAnswer {
+  /** `none`: not even a bad one. */
+  readonly kind: 'good' | 'bad' | 'none';
+  /** What was answered, or why nothing was. */
+  readonly said: string;
+}
+
+function ask(host: string, port: number, path: string): Promise<HealthAnswer> {
   return new Promise((resolve) => {
+    const none = (error: unknown): void => resolve({ kind: 'none', said: askFault(error) });
     const asked = request({ host, port, path, agent: false, timeout: timeoutMs }, (response) => {
       let body = '';
       response.setEncoding('utf8').on('data', (text: string) => {
         body = (body + text).slice(0, 1_000);
       });
-      response.on('error', (error) => resolve({ ok: false, said: error.message }));
-      response.on('end', () =>
-        resolve({ ok: response.statusCode === 200, said: `${response.statusCode} ${body.trim()}` }),
-      );
+      response.on('error', none);
+      response.on('end', () => {
+        const kind = response.statusCode === 200 ? 'good' : 'bad';
+        resolve({ kind, said: `${response.statusCode} ${body.trim()}` });
+      });
     });
     asked.on('timeout', () => asked.destroy(new Error(`no answer within ${timeoutMs / 1000} s`)));
-    asked.on('error', (error) => resolve({ ok: false, said: error.message }));
+    asked.on('error', none);
     asked.end();
   });
 }

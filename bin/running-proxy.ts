@@ -2,6 +2,7 @@ import { decisionsHeader } from '../lib/ops/admin-callers.ts';
 import type { LogSource } from '../lib/records/read.ts';
 import { recordVersion } from '../lib/records/record.ts';
 import { UsageError } from './arguments.ts';
+import { askFault } from './ask-fault.ts';
 
 /** Milliseconds for the answer to begin, and between two parts of it: the proxy gathers from its workers for a second. */
 const patienceMs = 10_000;
@@ -58,9 +59,7 @@ async function* linesOf(url: URL): AsyncGenerator<Uint8Array> {
     }
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    const { message, code } = error as NodeJS.ErrnoException;
-    const late = `its answer is not whole after ${wholeMs / 1000} seconds`;
-    const why = signal.aborted ? late : code === 'ECONNREFUSED' ? 'nobody listens there' : message;
+    const why = signal.aborted ? `its answer is not whole after ${wholeMs / 1000} seconds` : askFault(error);
     throw notAsked(
       'no-proxy',
       `${url} cannot be asked: ${why}`,

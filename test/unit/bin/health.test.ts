@@ -1,4 +1,6 @@
+import { createServer, type Socket } from 'node:net';
 import t from 'tap';
+import { askFault } from '../../../bin/ask-fault.ts';
 import { createHealthServer } from '../../../lib/ops/health-server.ts';
 import { freePort } from '../../support/ports.ts';
 import { runSallyport } from '../../support/sallyport.ts';
@@ -33,14 +35,17 @@ t.test('asks the health server that the environment names', async (t) => {
   for (const listen of [`0.0.0.0:${port}`, `127.0.0.1:${port}`, `:${port}`]) {
     t.match(await ask(listen), { code: 0, stdout: '', stderr: '' }, listen);
   }
-  t.match(await ask(`127.0.0.1:${nobody}`, '--live'), { code: 1, stderr: /ECONNREFUSED/ });
+  const hint = /\(See that the proxy runs, and that SALLYPORT_HEALTH_LISTEN is its own\.\) \[unhealthy\]\n$/;
+  const alone = await ask(`127.0.0.1:${nobody}`, '--live');
+  t.match(alone, { code: 1, stderr: `http://127.0.0.1:${nobody}/live: nobody listens there (` });
+  t.match(alone.stderr, hint);
   const url = `http://127.0.0.1:${port}/ready`;
   const said = await ask(`127.0.0.1:${port}`, '--json');
   t.match(said, { code: 0, stderr: '' });
   t.match(JSON.parse(said.stdout), { ok: true, url, said: /^200/ });
   const unsaid = await ask(`127.0.0.1:${nobody}`, '--json');
-  t.match(unsaid, { code: 1, stderr: /ECONNREFUSED/ });
-  t.match(JSON.parse(unsaid.stdout), { ok: false, said: /ECONNREFUSED/ });
+  t.match(unsaid, { code: 1, stderr: hint });
+  t.match(JSON.parse(unsaid.stdout), { ok: false, said: /^nobody listens there$/ });
   t.match(await ask('off'), { code: 64, stderr: /is off, so there is nobody to ask/ });
   t.match(await ask(`127.0.0.1:${port}`, '--dead'), { code: 64, stderr: /unknown flag --dead/ });
   const inTrouble = { SALLYPORT_HEALTH_LISTEN: `127.0.0.1:${port}`, SALLYPORT_POD_LABELS_FILE: '/absent/labels' };
@@ -50,4 +55,42 @@ t.test('asks the health server that the environment names', async (t) => {
     'a running proxy keeps what it has read',
   );
   t.match(await ask('loud'), { code: 64, stderr: /not that of a running proxy/ });
+});
+
+t.test('who answers otherwise than a health server is said in words', async (t) => {
+  const rows: readonly (readonly [said: string, answer: (socket: Socket) => void])[] = [
+    ['the connection broke off', (socket) => socket.end()],
+    ['the connection broke off', (socket) => socket.resetAndDestroy()],
+    ['the connection broke off', (socket) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nready')],
+    ['what answers there speaks no HTTP', (socket) => socket.end('SSH-2.0-OpenSSH_9.2\r\n')],
+  ];
+  for (const [said, answer] of rows) {
+    const server = createServer((socket) => {
+      socket.on('error', () => {}).once('data', () => answer(socket));
+    });
+    const port = await freePort();
+    await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+    t.teardown(() => server.close());
+    const done = await runSallyport(t, ['health', '--json'], { SALLYPORT_HEALTH_LISTEN: `127.0.0.1:${port}` });
+    t.match(done, { code: 1, stderr: `/ready: ${said} (See that the proxy runs, ` });
+    t.equal(JSON.parse(done.stdout).said, said);
+  }
+});
+
+t.test('why nobody answered, by what the system or the client says', async (t) => {
+  const coded = (code: string): Error => Object.assign(new Error('raw'), { code });
+  const rows: readonly (readonly [error: unknown, said: string])[] = [
+    [coded('EHOSTUNREACH'), 'no way leads there'],
+    [coded('ENETUNREACH'), 'no way leads there'],
+    [coded('ETIMEDOUT'), 'no answer came in time'],
+    [coded('UND_ERR_HEADERS_TIMEOUT'), 'no answer came in time'],
+    [coded('UND_ERR_SOCKET'), 'the connection broke off'],
+    [coded('ENOTFOUND'), 'nobody knows that name'],
+    [coded('HPE_INVALID_CONSTANT'), 'what answers there speaks no HTTP'],
+    [new Error('no answer within 5 s'), 'no answer within 5 s'],
+    [coded('EOTHER'), 'raw'],
+    [Object.assign(new AggregateError([]), { code: 'EOTHER' }), 'EOTHER'],
+    ['a word', 'a word'],
+  ];
+  for (const [error, said] of rows) t.equal(askFault(error), said);
 });

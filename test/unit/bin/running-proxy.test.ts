@@ -67,7 +67,7 @@ const answers: readonly (readonly [title: string, answer: RequestListener, says:
       response.writeHead(200, { 'sallyport-decisions': '1' }).write(line);
       setTimeout(() => response.destroy(), 50);
     },
-    /cannot be asked: .*\[no-proxy\]/,
+    /cannot be asked: the connection broke off .*\[no-proxy\]/,
   ],
   [
     'a server that never ends, of decisions',
