@@ -1,4 +1,4 @@
-import { decisionsHeader } from '../lib/ops/admin-callers.ts';
+import { decisionsHeader, decisionsPath } from '../lib/ops/admin-callers.ts';
 import type { LogSource } from '../lib/records/read.ts';
 import { recordVersion } from '../lib/records/record.ts';
 import { UsageError } from './arguments.ts';
@@ -30,11 +30,11 @@ function pageOf(given: string): URL {
   if (url?.protocol === 'https:') {
     throw notAsked('no-proxy', `--from: ${given} asks for TLS, and an admin server speaks plain HTTP`, startAsUrl);
   }
-  const isPage = url?.protocol === 'http:' && ['/', '/decisions'].includes(url.pathname);
+  const isPage = url?.protocol === 'http:' && ['/', decisionsPath].includes(url.pathname);
   if (url === null || !isPage || `${url.username}${url.password}${url.search}${url.hash}` !== '') {
     throw notAsked('no-proxy', `--from: ${given} is not the address of an admin server`, startAsUrl);
   }
-  url.pathname = '/decisions';
+  url.pathname = decisionsPath;
   return url;
 }
 

@@ -149,11 +149,12 @@ export async function startApp(options: AppOptions): Promise<App> {
 
 /** Loaded only where decisions are recorded; null where none are. */
 async function decisionsOf(
-  { decisions }: Config,
+  config: Config,
   log: Log,
   onDropped: (lines: number) => void,
 ): Promise<KeptDecisions | null> {
+  const { decisions } = config;
   if (decisions === null) return null;
   const { keepDecisions } = await import('./app/decisions.ts');
-  return keepDecisions(decisions, log, onDropped);
+  return keepDecisions(decisions, config, log, onDropped);
 }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Config } from '../config/config.ts';
+import { decisionsPath } from '../ops/admin-callers.ts';
 import type { DecisionTally } from '../telemetry/decision-counts.ts';
 import { DecisionFile } from '../telemetry/decision-file.ts';
 import { DecisionRecords } from '../telemetry/decision-records.ts';
@@ -19,9 +20,14 @@ export interface KeptDecisions {
   close(): Promise<void>;
 }
 
+/** What is configured of it. */
+type RecordSettings = NonNullable<Config['decisions']>;
+type AdminListen = Pick<Config, 'adminListen'>;
+
 /** @param onDropped called with the number of lines that the file does not take. */
 export function keepDecisions(
-  decisions: NonNullable<Config['decisions']>,
+  decisions: RecordSettings,
+  admin: AdminListen,
   log: Log,
   onDropped: (lines: number) => void,
 ): KeptDecisions {
@@ -29,7 +35,7 @@ export function keepDecisions(
   const written = file === null ? null : new DecisionFile({ path: file, maxBytes, keep, log: log.logger, onDropped });
   const lines: LineSink = written ?? log;
   // What the file does not take, it says there itself; of standard output the log counts it.
-  const records = new DecisionRecords({ ...decisions, sink: lines, dropped: () => 0 });
+  const records = new DecisionRecords({ ...decisions, asked: askedAt(admin), sink: lines, dropped: () => 0 });
   const key = randomBytes(16).toString('hex');
   // Before the file's own last write.
   process.prependListener('exit', records.flush);
@@ -47,11 +53,16 @@ export function keepDecisions(
 
 /** In a further worker, whose lines the main thread writes. */
 export function sendDecisions(
-  decisions: NonNullable<Config['decisions']>,
+  decisions: RecordSettings,
+  admin: AdminListen,
   sink: LineSink & { readonly dropped: number },
 ): DecisionRecording {
   return {
-    records: new DecisionRecords({ ...decisions, sink, dropped: () => sink.dropped }),
+    records: new DecisionRecords({ ...decisions, asked: askedAt(admin), sink, dropped: () => sink.dropped }),
     scope: RecordedScope,
   };
+}
+
+function askedAt({ adminListen }: AdminListen): { readonly port: number; readonly path: string } | null {
+  return adminListen === null ? null : { port: adminListen.port, path: decisionsPath };
 }

@@ -4,7 +4,14 @@
  */
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { type AdminCaller, adminHeader, decisionsHeader, foreignCaller, isDeliberate } from './admin-callers.ts';
+import {
+  type AdminCaller,
+  adminHeader,
+  decisionsHeader,
+  decisionsPath,
+  foreignCaller,
+  isDeliberate,
+} from './admin-callers.ts';
 import { liveResponse, type ProbeResponse, readyResponse } from './probe-responses.ts';
 import type { ReadyState } from './readiness.ts';
 import { sharedAnswer } from './shared-answer.ts';
@@ -82,7 +89,7 @@ export function createAdminApp(options: AdminOptions): AdminApp {
     ['/metrics', { methods: ['GET'], loopbackOnly: false, handle: (request) => metrics(rendered, request) }],
     ['/policy', { methods: ['GET'], loopbackOnly: true, handle: policy }],
     ['/candidate', { methods: ['GET'], loopbackOnly: true, handle: (request) => candidate(fares, request) }],
-    ['/decisions', { methods: ['GET'], loopbackOnly: true, handle: decisions }],
+    [decisionsPath, { methods: ['GET'], loopbackOnly: true, handle: decisions }],
     ['/log-level', { methods: ['GET', 'PUT'], loopbackOnly: true, handle: (request) => logLevel(options, request) }],
     ['/shutdown', { methods: ['POST'], loopbackOnly: true, handle: () => shutdown(options) }],
   ]);

@@ -7,7 +7,10 @@ import { type IpAddress, parseIp } from '../ip.ts';
 /** On what changes something. A page may add it to requests of its own origin only (Fetch standard, 4.9). */
 export const adminHeader = 'sallyport-admin';
 
-/** On what answers at `/decisions`: the version of the record. */
+/** Where the record of decisions is asked for. */
+export const decisionsPath = '/decisions';
+
+/** On what answers there: the version of the record. */
 export const decisionsHeader = 'sallyport-decisions';
 
 /** Every header that the admin server reads: what hands a request on to it from another thread sends these. */

@@ -22,6 +22,8 @@ export interface DecisionRecordsOptions {
   /** Values of header fields are hashed, with a key that each process chooses. */
   readonly hash: boolean;
   readonly sink: LineSink;
+  /** Where the record itself is asked for; null where nobody can. That question is no part of what clients do. */
+  readonly asked: { readonly port: number; readonly path: string } | null;
   /** Lines that the sink has dropped so far, where nobody else says so in the record. */
   readonly dropped: () => number;
   /** Unix milliseconds; tests bring their own. */
@@ -46,6 +48,8 @@ interface Counted {
 /** What one connection's records begin with, and the last of them. */
 export interface RecordedConnection {
   readonly asked: string;
+  /** A path that is not recorded; null where all are. */
+  readonly unrecorded: string | null;
   last: LastRecorded | null;
 }
 
@@ -83,11 +87,17 @@ export class DecisionRecords {
   }
 
   of({ client, targetPort }: ConnectionFacts): RecordedConnection {
-    return { asked: `"port":${targetPort},"client":${quoted(client.ip.text)}${tlsText(client)}`, last: null };
+    const { asked } = this.#options;
+    return {
+      asked: `"port":${targetPort},"client":${quoted(client.ip.text)}${tlsText(client)}`,
+      unrecorded: asked?.port === targetPort ? asked.path : null,
+      last: null,
+    };
   }
 
   request(connection: RecordedConnection, policy: PortPolicy, decision: RequestDecision, log: RequestLog): void {
     if (this.#options.which === 'refused' && (decision.kind === 'permit' || decision.kind === 'redirect')) return;
+    if (log.facts.path === connection.unrecorded) return;
     const recent = connection.last;
     if (recent !== null && isSame(recent, policy, decision, log.facts)) {
       this.#add(recent.text, recent.reason);

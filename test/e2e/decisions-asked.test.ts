@@ -73,6 +73,8 @@ for (const [title, env] of rows) {
     for (let i = 0; i < 30; i++) await ask(port, `/orders/${i % 3}`);
     for (let i = 0; i < 10; i++) await ask(port, '/nowhere');
     await ask(port, '/secret', { headers: { authorization: 'Bearer unknown' } });
+    await ask(sallyport.adminPort, '/metrics');
+    await ask(sallyport.adminPort, '/decisions');
     const { status, headers, body } = await ask(sallyport.adminPort, '/decisions');
     t.match(
       { status, headers },
@@ -83,6 +85,10 @@ for (const [title, env] of rows) {
       .trimEnd()
       .split('\n')
       .map((line) => schema.parse(JSON.parse(line)) as Record<string, unknown>);
+    const ofAdmin = lines.flatMap(({ path, count = 1, port: at }) =>
+      at === sallyport.adminPort ? [[path, count]] : [],
+    );
+    t.same(ofAdmin, [['/metrics', 1]], 'but for the question itself');
     const counts = lines.flatMap(({ path, count = 1, port: at }) => (at === port ? [[path, count]] : []));
     t.same(counts.sort(), [
       ['/nowhere', 10],
@@ -102,6 +108,7 @@ for (const [title, env] of rows) {
     t.match(suggested.stdout, /value: "\/orders\/\[0-9\]\+" \}, method: GET/);
     t.match(suggested.stdout, /# 30 times, by 1 client/);
     t.notMatch(suggested.stdout, /nowhere|secret/, 'what was refused');
+    t.notMatch(suggested.stdout, /value: \/decisions/, 'nor what the question itself takes');
     t.match(await sallyport.stop(), { code: 0 });
     const log = join(temporaryFolder(t), 'log');
     writeFileSync(log, readFileSync(file));

@@ -50,7 +50,7 @@ const decisionLines = new LineChannel((batch) => report({ kind: 'lines', log: 'd
 const decisions = config.decisions === null ? undefined : await recorded(config.decisions);
 async function recorded(wanted: NonNullable<Config['decisions']>): Promise<DecisionRecording> {
   const { sendDecisions } = await import('../decisions.ts');
-  return sendDecisions(wanted, decisionLines);
+  return sendDecisions(wanted, config, decisionLines);
 }
 function flushLines(): void {
   decisions?.records.flush();

@@ -29,7 +29,13 @@ interface Kept {
 function keep(over: Partial<DecisionRecordsOptions> = {}): Kept {
   const lines: string[] = [];
   const sink = { write: (text: string) => void lines.push(text) };
-  const fixed = { which: 'all', intervalMs: Number.POSITIVE_INFINITY, hash: false, dropped: () => 0 } as const;
+  const fixed = {
+    which: 'all',
+    intervalMs: Number.POSITIVE_INFINITY,
+    hash: false,
+    asked: null,
+    dropped: () => 0,
+  } as const;
   const kept: Kept = {
     records: new DecisionRecords({ ...fixed, sink, nowMs: () => kept.nowMs, ...over }),
     lines,
@@ -297,6 +303,24 @@ t.test('a line that says what is lost may be lost itself', async (t) => {
   t.match(JSON.parse(lines[0] ?? ''), { lost: 3 }, 'and the next says so');
   t.equal(lines.length, 2);
   t.same([cells.made.value, cells.lost.value], [4, 3], 'it counts as no decision');
+});
+
+t.test('who asks for the record is not in it for that', async (t) => {
+  const kept = keep({ asked: { port: 4191, path: '/decisions' } });
+  const rows = [
+    [4191, '/decisions', 0],
+    [4191, '/metrics', 1],
+    [4191, '/decisions/', 1],
+    [8080, '/decisions', 1],
+  ] as const;
+  for (const decision of [given.permit, given.deny]) {
+    for (const [targetPort, path, written] of rows) {
+      const before = kept.lines.length;
+      ask(kept, decision, { path }, { facts: facts({ targetPort }) });
+      t.equal(kept.lines.length - before, written, `${decision.kind} ${targetPort} ${path}`);
+    }
+  }
+  t.equal(kept.records.tally().counted.length, 6, 'nor is it counted');
 });
 
 t.test('hashed values', async (t) => {

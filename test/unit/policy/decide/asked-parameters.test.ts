@@ -166,8 +166,8 @@ function outcomeOf(answer: Answer): Outcome | null {
 function recorded(policy: PortPolicy, decision: RequestDecision, facts: RequestFacts): string {
   const lines: string[] = [];
   const sink = { write: (text: string) => void lines.push(text) };
-  const options = { which: 'all', intervalMs: Number.POSITIVE_INFINITY, hash: false, sink, dropped: () => 0 } as const;
-  const records = new DecisionRecords(options);
+  const fixed = { which: 'all', intervalMs: Number.POSITIVE_INFINITY, hash: false, asked: null } as const;
+  const records = new DecisionRecords({ ...fixed, sink, dropped: () => 0 });
   const { method, path, host } = facts;
   const reasons = () => ({ reason: '', candidates: [] });
   const at = records.of({ client, clientPort: 1, targetIp: '10.1.0.9', targetPort: 8080 });
