@@ -144,7 +144,7 @@ async function readSources(
       const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
       sources.push({ file, text: decoder.decode(bytes) });
     } catch (error) {
-      unreadable.push(unreadableFile(file, error));
+      unreadable.push(unreadableFile(file, error, 'Check the path.'));
     }
   }
   return { sources, unreadable };

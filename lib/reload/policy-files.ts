@@ -54,7 +54,7 @@ function readOnce(path: string, limits: ReadLimits): Omit<PolicyTexts, 'look'> {
       left -= bytes.length;
       texts.push({ file, text: new TextDecoder('utf-8', { fatal: true }).decode(bytes) });
     } catch (error) {
-      problems.push(unreadable(file, error, limits));
+      problems.push(unreadable(file, error, undefined, limits));
     }
   };
   try {
@@ -68,7 +68,7 @@ function readOnce(path: string, limits: ReadLimits): Omit<PolicyTexts, 'look'> {
     }
     if (files.length === 0) problems.push(isPolicyFileName(basename(path)) ? folderForFile(path) : emptyFolder(path));
   } catch (error) {
-    problems.push(unreadable(path, error, limits));
+    problems.push(unreadable(path, error, undefined, limits));
   }
   return { texts, problems };
 }
@@ -82,8 +82,8 @@ function isFolder(file: string): boolean {
   }
 }
 
-/** Of a file that could not be read. */
-export function unreadable(file: string, error: unknown, limits: ReadLimits = readLimits): Problem {
+/** Of a file that could not be read; `unknown` as of `fileFault`. */
+export function unreadable(file: string, error: unknown, unknown?: string, limits: ReadLimits = readLimits): Problem {
   const code = (error as NodeJS.ErrnoException).code ?? '';
   if (code === tooLarge) {
     const megabytes = (bytes: number): string => `${Math.floor(bytes / megabyte)} MB`;
@@ -95,7 +95,7 @@ export function unreadable(file: string, error: unknown, limits: ReadLimits = re
       'Keep only policy documents in the folder, and one listing of the cluster.',
     );
   }
-  const { why, remedy } = fileFault(file, error);
+  const { why, remedy } = fileFault(file, error, unknown);
   return atTop({ severity: 'error', code: 'unreadable' }, file, `cannot be read: ${why}`, remedy);
 }
 

@@ -132,6 +132,8 @@ t.test('each path that leads nowhere has its own hint', async (t) => {
     t.equal(run.stderr.split('\n')[0], stderr, args.join(' '));
     t.not(run.code, 0);
   }
+  const workload = await runSallyport(t, ['inject', at('policy/quite-other.yaml')]);
+  t.match(workload.stderr, /\n {4}hint: Check the path\.\n/, 'nothing that is mounted');
 });
 
 t.test('misspelt variables are named by every command that reads some', async (t) => {
