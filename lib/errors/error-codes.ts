@@ -1,7 +1,8 @@
 /** One code of an error that happens while the proxy starts or runs. */
 export interface ErrorRow {
   /**
-   * `start`: the proxy does not start (exit status 1). `request`: one request is refused, and `Request failed` logged.
+   * `start`: the proxy does not start (exit status 1). `request`: one request is refused, and `Request failed` logged; or its response ends within
+   * it, and `Response broken off` is.
    * `handshake`: one connection is closed, and `TLS handshake failed` logged.
    */
   readonly ends: 'start' | 'request' | 'handshake';
@@ -24,7 +25,7 @@ function handshake(meaning: string, remedy: string): ErrorRow & { readonly ends:
 /** Every code of an error, in the log's field `code`. Only README and tests read the text; all others import types alone. */
 export const errorCatalogue = {
   ERR_SALLYPORT_UNREACHABLE: request(
-    'The application refuses connections, or breaks one before it has answered.',
+    'The application refuses connections, or breaks one before it has answered, or within its answer.',
     'See that it runs, and listens where the connection leads (SALLYPORT_INBOUND_PORTS, SALLYPORT_APP_HOST).',
   ),
   ERR_SALLYPORT_CONNECT_TIMEOUT: request(
@@ -48,7 +49,7 @@ export const errorCatalogue = {
     "Raise the application's SETTINGS_MAX_HEADER_LIST_SIZE, or send fewer fields.",
   ),
   ERR_SALLYPORT_REQUEST_TIMEOUT: request(
-    'No response had begun when SALLYPORT_REQUEST_TIMEOUT was over, or the application has read no content for SALLYPORT_STALL_TIMEOUT.',
+    'No response had begun, or was complete, when SALLYPORT_REQUEST_TIMEOUT was over, or the application has read no content for SALLYPORT_STALL_TIMEOUT.',
     'Find out why the application, or the client with its content, is slow; raise the limit where that is meant.',
   ),
   ERR_SALLYPORT_OVERLOAD: request(

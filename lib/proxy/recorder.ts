@@ -38,7 +38,7 @@ export interface AppFault {
   readonly errno: string;
 }
 
-/** Why a permitted request was not served. */
+/** Why a permitted request was not served, or not to the end. */
 export interface RequestFailure {
   readonly code: RequestErrorCode;
   readonly label: ErrorLabel;
@@ -156,6 +156,8 @@ export interface ConnectionScope {
   /** A message that was refused as malformed before any decision (400, 408, 431): counted, and logged at debug. */
   badRequest(policy: PortPolicy, reason: string): void;
   httpError(policy: PortPolicy, failure: RequestFailure, request: RequestLog): void;
+  /** The response to a permitted request ended within it, by no doing of its client: logged, and counted by `responseEnded` alone. */
+  responseBroken(policy: PortPolicy, failure: RequestFailure, request: RequestLog): void;
 }
 
 /** Why, for logs; called only when a line is written. */

@@ -269,6 +269,10 @@ export class Connection implements ConnectionScope {
     this.#shared.log.httpError(this.#facts, policy, failure, request);
   }
 
+  responseBroken(policy: PortPolicy, failure: RequestFailure, request: RequestLog): void {
+    this.#shared.log.responseBroken(this.#facts, policy, failure, request);
+  }
+
   /** The view under the policy in force. */
   #at(policy: PortPolicy): View {
     if (this.#view !== null && this.#policy === policy) return this.#view;

@@ -205,6 +205,20 @@ export class DecisionLog {
   }
 
   httpError(facts: ConnectionFacts, policy: PortPolicy, failure: RequestFailure, request: RequestLog): void {
+    this.#failure('Request failed', facts, policy, failure, request);
+  }
+
+  responseBroken(facts: ConnectionFacts, policy: PortPolicy, failure: RequestFailure, request: RequestLog): void {
+    this.#failure('Response broken off', facts, policy, failure, request);
+  }
+
+  #failure(
+    message: string,
+    facts: ConnectionFacts,
+    policy: PortPolicy,
+    failure: RequestFailure,
+    request: RequestLog,
+  ): void {
     if (!this.#log.isLevelEnabled('info')) return;
     const { code, label, detail, met } = failure;
     const fields = {
@@ -214,7 +228,7 @@ export class DecisionLog {
       detail: clip(detail, maxText * 2),
       ...appFields(met),
     };
-    this.#log.info({ ...fields, ...connectionFields(facts), ...requestFields(request) }, 'Request failed');
+    this.#log.info({ ...fields, ...connectionFields(facts), ...requestFields(request) }, message);
   }
 }
 

@@ -50,6 +50,8 @@ export interface Counts {
   errors: string[];
   badRequests: string[];
   httpErrors: string[];
+  /** Codes of responses that broke off. */
+  broken: string[];
   /** Statuses that were answered in place of the app's. */
   refusals: number[];
   /** Limits that were reached. */
@@ -119,6 +121,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     errors: [],
     badRequests: [],
     httpErrors: [],
+    broken: [],
     refusals: [],
     limits: [],
     sources: 0,
@@ -344,6 +347,9 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
     },
     httpError: (_policy, { label }) => {
       counts.httpErrors.push(label);
+    },
+    responseBroken: (_policy, { code }) => {
+      counts.broken.push(code);
     },
   });
   return {

@@ -96,4 +96,7 @@ class BesideConnection implements ConnectionScope, OpenConnection {
   httpError(policy: PortPolicy, failure: RequestFailure, request: RequestLog): void {
     this.#scope.httpError(policy, failure, request);
   }
+  responseBroken(policy: PortPolicy, failure: RequestFailure, request: RequestLog): void {
+    this.#scope.responseBroken(policy, failure, request);
+  }
 }

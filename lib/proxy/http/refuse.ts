@@ -93,6 +93,11 @@ export function failureOf(code: RequestErrorCode): Failure {
   return byCode.get(code) as Failure;
 }
 
+/** Of a response that has begun: nothing is wrong with the way to the app any more, of which a refusal would speak. */
+export function brokenDetail({ code, refusal }: Failure): string {
+  return code === 'ERR_SALLYPORT_UNREACHABLE' ? 'the application ended it' : refusal.message;
+}
+
 /** Refusals of our own making; the app was never asked. */
 export const failures = {
   overload: failureOf('ERR_SALLYPORT_OVERLOAD'),

@@ -4,14 +4,14 @@ import type { ConnectionFacts } from '../connection-facts.ts';
 import type { BufferBudget } from '../fairness/buffer-budget.ts';
 import { type Count, OwnCount } from '../fairness/count.ts';
 import { type LimitName, type Limits, limitsOfFaults } from '../limits.ts';
-import type { ConnectionScope, Recorder, RequestLog } from '../recorder.ts';
+import type { ConnectionScope, Recorder, RequestFailure, RequestLog } from '../recorder.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Admitted, Refused } from './admitted.ts';
 import type { Application } from './application.ts';
 import type { Exchange, Request } from './exchange.ts';
 import { headerValue } from './headers.ts';
 import { HeldHeads } from './held-heads.ts';
-import { type Failure, failures, type MessageFault, messageRefusals, refusalFor } from './refuse.ts';
+import { brokenDetail, type Failure, failures, type MessageFault, messageRefusals, refusalFor } from './refuse.ts';
 
 /** What stands behind a port. */
 export type Destination =
@@ -174,8 +174,13 @@ export class RequestPipeline {
     this.#recorder.limitReached(limit, connection.facts.client.ip);
   }
 
-  /** Refuses a permitted request that could not be served. */
+  /** Refuses a permitted request that could not be served, or ends its response where that has begun. */
   fail(connection: HttpConnection, { policy, scope }: Admitted, exchange: Exchange, failure: Failure): void {
+    if (exchange.responded) {
+      this.brokeOff(connection, policy, exchange, failure);
+      exchange.abort();
+      return;
+    }
     this.failed(connection, policy, exchange, failure);
     scope.refused(failure.refusal.status, failure.refusal.grpc);
     exchange.refuse(failure.refusal);
@@ -184,13 +189,13 @@ export class RequestPipeline {
   /** Records that a permitted request could not be served. */
   failed(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
     const log = new LazyLog(this.#authorizer, policy, connection, request, null);
-    const { code, label, refusal, errno } = failure;
-    const { destination } = connection;
-    const met =
-      errno === null || destination.kind === 'in-process'
-        ? null
-        : { app: hostPort(destination.endpoint.host, destination.endpoint.port), errno };
-    connection.scope.httpError(policy, { code, label, detail: refusal.message, met }, log);
+    connection.scope.httpError(policy, told(connection, failure, failure.refusal.message), log);
+  }
+
+  /** Records that the response to a permitted request cannot be completed. Not called where it is the client who has gone. */
+  brokeOff(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
+    const log = new LazyLog(this.#authorizer, policy, connection, request, null);
+    connection.scope.responseBroken(policy, told(connection, failure, brokenDetail(failure)), log);
   }
 
   /**
@@ -247,6 +252,14 @@ export class RequestPipeline {
       processingMs: elapsedMs,
     });
   }
+}
+
+function told({ destination }: HttpConnection, { code, label, errno }: Failure, detail: string): RequestFailure {
+  const met =
+    errno === null || destination.kind === 'in-process'
+      ? null
+      : { app: hostPort(destination.endpoint.host, destination.endpoint.port), errno };
+  return { code, label, detail, met };
 }
 
 /** Reasons cost a second walk through the policy, so they are computed only when a line is written. */

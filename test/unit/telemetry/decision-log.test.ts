@@ -123,6 +123,10 @@ t.test('a request that failed', async (t) => {
   };
   t.match(failed, { level: 'info', msg: 'Request failed', ...wanted });
   t.same(more, []);
+  scope.responseBroken(fx.portPolicy(), failure, fx.requestLog());
+  t.match(parsed(lines)[1], { level: 'info', msg: 'Response broken off', ...wanted });
+  const counted = fx.find(await fx.scrape(telemetry), 'inbound_http_errors_total');
+  t.match(counted, [{ value: 1, labels: { error: 'gateway loop' } }], 'a response that broke off is not counted here');
 });
 
 t.test('who called', async (t) => {
@@ -229,9 +233,14 @@ t.test('whatever a client sends stays inside one line', async (t) => {
         },
         request,
       );
+      scope.responseBroken(
+        fx.portPolicy(),
+        { code: 'ERR_SALLYPORT_UNREACHABLE', label: 'i/o', detail: text, met: { app: '127.0.0.1:3000', errno: text } },
+        request,
+      );
       // Not the text itself: TAP has its own idea of lines.
       const what = `${format}, row ${row}`;
-      t.equal(lines.length, 2, what);
+      t.equal(lines.length, 3, what);
       for (const line of lines) {
         t.ok(line.endsWith('\n'), `${what} ends its line`);
         t.notMatch(line.slice(0, -1), unsafe, what);

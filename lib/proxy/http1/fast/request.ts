@@ -353,14 +353,16 @@ export class FastRequest implements ResponseSink {
 
   /** The app has not answered, or not to the end. */
   #fail(failure: Failure): void {
+    const { pipeline, connection } = this.#home;
     const admitted = this.#admitted;
     this.#admitted = null;
-    if (admitted === null || this.#response !== 'awaited') {
-      this.#breakOff();
-    } else {
-      this.#home.pipeline.failed(this.#home.connection, admitted.policy, this.#request, failure);
+    if (admitted !== null && this.#response === 'awaited') {
+      pipeline.failed(connection, admitted.policy, this.#request, failure);
       admitted.scope.refused(failure.refusal.status, failure.refusal.grpc);
       this.#refuse(failure.refusal);
+    } else {
+      if (admitted !== null) pipeline.brokeOff(connection, admitted.policy, this.#request, failure);
+      this.#breakOff();
     }
     admitted?.scope.responseEnded(null, 'unclassified');
   }

@@ -141,7 +141,7 @@ export class LibraryConnection implements FedConnection, Occupant {
 
   #failLate(exchange: Http1Exchange): void {
     const { responded, admitted } = exchange;
-    if (!responded && admitted !== null) {
+    if (!exchange.isAnswered && admitted !== null) {
       this.#pipeline.fail(this.connection, admitted, exchange, failures.requestTimeout);
     }
     admitted?.scope.responseEnded(null, 'unclassified');

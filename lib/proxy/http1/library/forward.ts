@@ -22,7 +22,7 @@ export type Switched = (status: number, headers: HeaderList, app: Duplex) => voi
  * Sends a permitted request to an HTTP/1.1 app and its response back, streaming both ways.
  *
  * @param fields for the app, Host among them.
- * @param failed called instead of a response, at most once.
+ * @param failed called instead of a response, or of the rest of one, at most once.
  * @param switched only for upgrades and CONNECT.
  */
 export function forwardHttp1(
@@ -226,8 +226,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
       return;
     }
     this.#done = true;
-    if (this.#exchange.responded) this.#exchange.abort();
-    else this.#failed(error);
+    this.#failed(error);
     this.#scope.responseEnded(null, 'unclassified');
   }
 

@@ -98,7 +98,8 @@ export class UpgradeForwarder {
     };
     this.#proxy ??= this.#loadProxy();
     this.#proxy.ws(request, socket as Socket, nothing, { target, agent }, guarded(entry, socket, failed));
-    tunnel.begun();
+    const broke = upstreamFailure(new Error('other side closed'));
+    tunnel.begun(() => this.#pipeline.fail(connection, admitted, exchange, broke));
   }
 
   /** Fifteen files that most sidecars never need: a start is not to wait for them. */
@@ -238,8 +239,10 @@ class WebSocketTunnel {
   /**
    * Once http-proxy has begun. It would end the app's side in order, however the client's has ended; and a response that is no
    * switch goes out like any other, not in its own framing.
+   *
+   * @param broke the app has ended it within.
    */
-  begun(): void {
+  begun(broke: () => void): void {
     const agreed = (response: IncomingMessage, app: Socket, first: Buffer): void => {
       if (response.headers.upgrade?.toLowerCase() !== 'websocket') {
         app.destroy();
@@ -250,7 +253,7 @@ class WebSocketTunnel {
       if (first.length > 0) app.unshift(first);
       leaveHttp(this.#upgrade, this.#scope, 'websocket', scanResponseHeaders(response.rawHeaders), app);
     };
-    const declined = (response: IncomingMessage): void => this.#declined(response);
+    const declined = (response: IncomingMessage): void => this.#declined(response, broke);
     this.#outgoing?.removeAllListeners('upgrade').once('upgrade', guarded(entry, this.#socket, agreed));
     this.#outgoing?.removeAllListeners('response').once('response', guarded(entry, this.#socket, declined));
   }
@@ -259,7 +262,7 @@ class WebSocketTunnel {
     if (this.state === 'asked') this.state = 'answered';
   }
 
-  #declined(response: IncomingMessage): void {
+  #declined(response: IncomingMessage, broke: () => void): void {
     this.#answered();
     const { statusCode: status = 0, statusMessage = '' } = response;
     this.#scope.responseHead(status);
@@ -273,7 +276,8 @@ class WebSocketTunnel {
     };
     const closed = (): void => {
       if (response.complete) this.#exchange.end(scanResponseHeaders(response.rawTrailers));
-      else this.#exchange.abort();
+      else if (this.state === 'given up') this.#exchange.abort();
+      else broke();
       this.#scope.responseEnded(null, response.complete ? '' : 'unclassified');
     };
     response.on('data', guarded(entry, this.#socket, content));

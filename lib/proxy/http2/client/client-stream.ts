@@ -199,7 +199,7 @@ export class ClientStream extends Stream implements Exchange {
   }
 
   /**
-   * It was permitted, and could not be served.
+   * It was permitted, and could not be served, or not to the end.
    *
    * @param reset what the client is to be told: it knows what to do then, and a 502 would say that nobody knows what has become
    * of its request. Null: a response of ours.
@@ -213,7 +213,8 @@ export class ClientStream extends Stream implements Exchange {
       pipeline.fail(connection, admitted, this, failure);
       return;
     }
-    pipeline.failed(connection, admitted.policy, this, failure);
+    if (this.responded) pipeline.brokeOff(connection, admitted.policy, this, failure);
+    else pipeline.failed(connection, admitted.policy, this, failure);
     this.abort(reset);
   }
 
@@ -225,12 +226,16 @@ export class ClientStream extends Stream implements Exchange {
   giveUp(): boolean {
     if (this.closed || this.localEnded) return false;
     const { relay, admitted } = this;
+    const { pipeline, connection } = this.#home;
     this.relay = null;
-    if (!this.responded && admitted !== null) {
-      this.#home.pipeline.fail(this.#home.connection, admitted, this, failures.requestTimeout);
-    } else if (this.waits) {
+    if (this.responded && this.waits) {
+      // Without a relay the app has done its part.
+      if (relay !== null && admitted !== null)
+        pipeline.brokeOff(connection, admitted.policy, this, failures.requestTimeout);
       // Its client does not take what there is; a status behind that would wait as well.
       this.reset(errorCode.internalError);
+    } else if (admitted !== null) {
+      pipeline.fail(connection, admitted, this, failures.requestTimeout);
     } else {
       this.abort();
     }

@@ -228,8 +228,8 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     }
     this.#state = over;
     client.relay = null;
-    if (client.responded) client.abort(clientReset(loss));
-    else if (loss.kind === 'fault') client.abort(errorCode.internalError);
+    if (loss.kind === 'fault') client.abort(errorCode.internalError);
+    else if (client.responded) client.failed(errorOf(loss, isAnswered, client.grpc), clientReset(loss));
     else this.#failed(errorOf(loss, isAnswered, client.grpc));
     this.admitted.scope.responseEnded(this.#grpcStatus, streamError(loss));
   }

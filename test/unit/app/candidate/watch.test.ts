@@ -361,15 +361,14 @@ t.test('all else is handed on', async (t) => {
     'probed',
     'requestStarted',
   ];
-  const others = ['detected', 'tcpError', 'brokenProtocol', 'badRequest', 'httpError'];
+  const others = ['detected', 'tcpError', 'brokenProtocol', 'badRequest', 'httpError', 'responseBroken'];
   const inner = Object.fromEntries(
     [...names, ...others].map((name) => [name, handed(name)]),
   ) as unknown as ConnectionScope;
   const scope = besideRecorder({ ...telemetry.recorder, connection: () => inner }, watch).connection(facts());
   const decision = enforced.request(policy, facts().client, plainFacts);
   scope.requestDecided(policy, decision, logOf(plainFacts));
-  const connection = enforced.connection(policy, facts().client);
-  scope.connectionDecided(policy, connection);
+  scope.connectionDecided(policy, enforced.connection(policy, facts().client));
   scope.openSource(policy, { bytesRead: 0, bytesWritten: 0 }).closed('');
   scope.connectionTerminated(policy);
   scope.probed(policy);
@@ -378,7 +377,9 @@ t.test('all else is handed on', async (t) => {
   scope.tcpError('i/o', null);
   scope.brokenProtocol();
   scope.badRequest(policy, '');
-  scope.httpError(policy, { code: 'ERR_SALLYPORT_UNEXPECTED', label: 'i/o', detail: '', met: null }, logOf(plainFacts));
+  const failure = { code: 'ERR_SALLYPORT_UNEXPECTED', label: 'i/o', detail: '', met: null } as const;
+  scope.httpError(policy, failure, logOf(plainFacts));
+  scope.responseBroken(policy, failure, logOf(plainFacts));
   t.same([...said].sort(), [...names, ...others, 'closed'].sort());
 });
 

@@ -146,6 +146,8 @@ for (const [kind, start] of [
       t.same(lane.counts.limits, ['request_timeout'], 'counted once');
       const isRefused = row.expect === '504' || (more === grpc && row.path === '/hang');
       t.same(lane.counts.httpErrors, isRefused ? ['i/o'] : []);
+      const isBroken = !isRefused && row.path !== '/large';
+      t.same(lane.counts.broken, isBroken ? ['ERR_SALLYPORT_REQUEST_TIMEOUT'] : []);
       t.same(lane.counts.errors, row.path === '/large' ? [] : ['unclassified'], 'where the app had not done its part');
       client.send(windowFrame(0, 1000));
       t.ok(client.ended || row.expect !== '504' || client.goaway !== null, 'after 504 the connection ends');
@@ -192,7 +194,9 @@ for (const engine of engines) {
       await until('it to be counted out', () => lane.counts.started === lane.counts.ended);
       await until('the app to be told', () => app.released());
       t.same(lane.counts.limits, ['request_timeout'], 'counted once');
-      t.same(lane.counts.httpErrors, title.startsWith('half a response') ? [] : ['i/o']);
+      const isBroken = title.startsWith('half a response');
+      t.same(lane.counts.httpErrors, isBroken ? [] : ['i/o']);
+      t.same(lane.counts.broken, isBroken ? ['ERR_SALLYPORT_REQUEST_TIMEOUT'] : []);
     });
   }
 }

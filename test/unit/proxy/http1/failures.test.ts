@@ -65,6 +65,7 @@ const scenarios: Scenario[] = [
         t.equal(lane.counts.started, lane.counts.ended, `${target} is counted out`);
       }
       t.equal(lane.counts.started, 3);
+      t.same(lane.counts.broken, [], 'no response has broken off that nobody waits for');
       t.same(app.malformed, []);
     },
   },
@@ -115,7 +116,22 @@ const scenarios: Scenario[] = [
         }
         t.equal(app.sockets.length, 1, `${name}: a POST is sent once`);
         t.match(lane.counts, { started: 1, ended: 1 }, name);
+        t.same(lane.counts.broken, status === 502 ? [] : ['ERR_SALLYPORT_UNREACHABLE'], `${name}: said once`);
+        t.equal(lane.counts.httpErrors.length, status === 502 ? 1 : 0, `${name}: as a failure, or as that`);
       }
+    },
+  },
+  {
+    name: 'a chunk that is none is a response that breaks off',
+    run: async (t, engine) => {
+      const { open, lane } = await stage(t, engine, {
+        answer: (_request, { socket }) =>
+          void socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nno chunk\r\n'),
+      });
+      const client = await open();
+      client.send(get('/'));
+      t.ok(await until('the end of the connection', () => client.ended));
+      t.same(lane.counts.broken, ['ERR_SALLYPORT_BAD_RESPONSE']);
     },
   },
   {

@@ -475,7 +475,11 @@ async function play(t: Test, engine: Engine, row: Answer): Promise<void> {
   await until('the request to be counted', () => s.lane.counts.ended === 1);
   const errors = row.error === undefined ? [] : [row.error];
   // node:http2 has other words for what is wrong, and for some of it none.
-  if (engine === 'fast') t.same(s.lane.counts.errors, errors);
+  if (engine === 'fast') {
+    t.same(s.lane.counts.errors, errors);
+    const isBroken = row.error !== undefined && /^[23]/.test(row.expect);
+    t.equal(s.lane.counts.broken.length, isBroken ? 1 : 0, 'a response that breaks off is said, once');
+  }
 }
 
 interface Scenario {
