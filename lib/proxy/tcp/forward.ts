@@ -90,7 +90,7 @@ export function forwardTcp(
       return;
     }
     forwarding.app = socket;
-    if (client.destroyed) return void socket.destroy();
+    if (client.destroyed) return void resetOrDestroy(socket);
     open++;
     socket.on('error', onError);
     tieEnds(client, socket);

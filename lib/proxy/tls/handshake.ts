@@ -152,6 +152,8 @@ export class ServerHandshake implements Expirable {
   };
 
   readonly #onError = (error: unknown): void => {
+    // What breaks TLS right behind the handshake is told here alone. Node destroys nothing; nor may we, from inside OpenSSL.
+    if (this.#result?.kind === 'established') setImmediate(() => this.#secure?.destroy());
     this.#settle(failed(errorFailure(error, this.#services.context())));
   };
 
