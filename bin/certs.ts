@@ -3,6 +3,7 @@ import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { type Authority, createAuthority, issueCertificate } from '../certs/authority.ts';
 import { dnsNamesOfCertificate, identityFromCertificate } from '../lib/certificate-names.ts';
+import { fileFault } from '../lib/config/file-fault.ts';
 import type { Complaint } from '../lib/errors/complaint.ts';
 import type { ExitStatus } from '../lib/errors/exits.ts';
 import type { FaultCode } from '../lib/errors/faults.ts';
@@ -218,7 +219,7 @@ async function readAuthority(folder: string): Promise<Authority> {
     } catch (error) {
       throw new CertsError(
         'ca-absent',
-        `${fileFault(file, error)}: make the CA with sallyport certs init --out ${shellWord(folder)}`,
+        `${faultOf(file, error)}: make the CA with sallyport certs init --out ${shellWord(folder)}`,
       );
     }
   };
@@ -261,7 +262,7 @@ async function writePair(
   } catch (error) {
     // Half a file, or a key without its certificate, is of no use to anybody.
     for (const file of written) await rm(file, { force: true });
-    throw new CertsError('not-written', `${fileFault(written.at(-1) ?? options.out, error)}: ${remedy(error)}`);
+    throw new CertsError('not-written', `${faultOf(written.at(-1) ?? options.out, error)}: ${remedy(error)}`);
   }
   return [certFile, keyFile];
 }
@@ -296,21 +297,10 @@ async function exists(file: string): Promise<boolean> {
   );
 }
 
-function fileFault(file: string, error: unknown): string {
-  const { code = 'unknown error', path = file } = error as NodeJS.ErrnoException;
-  return `${path}: ${reasons.get(code) ?? code}`;
+function faultOf(file: string, error: unknown): string {
+  const { path = file } = error as NodeJS.ErrnoException;
+  return `${path}: ${fileFault(path, error).why}`;
 }
-
-const reasons: ReadonlyMap<string, string> = new Map([
-  ['ENOENT', 'no such file'],
-  ['EACCES', 'permission denied'],
-  ['EPERM', 'not permitted'],
-  ['EROFS', 'the file system is read-only'],
-  ['ENOSPC', 'no space left'],
-  ['EEXIST', 'it exists and is no folder'],
-  ['ENOTDIR', 'a part of the path is no folder'],
-  ['EISDIR', 'it is a folder'],
-]);
 
 function remedy(error: unknown): string {
   const { code } = error as NodeJS.ErrnoException;

@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import { nearestName } from '../policy/nearest.ts';
 import { notRegular, tooLarge } from '../regular-file.ts';
 
-/** Why a file was not read, and what to do about it. Both for people; `remedy` is a sentence. */
+/** Why a file was not read or written, and what to do about it. Both for people; `remedy` is a sentence. */
 export interface FileFault {
   readonly why: string;
   readonly remedy: string;
@@ -15,6 +15,9 @@ const known: ReadonlyMap<string, FileFault> = new Map([
   ['EISDIR', { why: 'is a folder', remedy: 'Name a file in it.' }],
   ['ENOTDIR', { why: 'a part of the path is a file, not a folder', remedy: 'Correct the path.' }],
   ['ELOOP', { why: 'symbolic links lead in a circle', remedy: 'Repair the link.' }],
+  ['EROFS', { why: 'the file system is read-only', remedy: 'Choose a place that can be written.' }],
+  ['ENOSPC', { why: 'no space left', remedy: 'Make room there.' }],
+  ['EEXIST', { why: 'something else is there already', remedy: 'Choose another place.' }],
   ['EIO', { why: 'the disk reports an error', remedy: 'See the log of the system.' }],
   ['EMFILE', { why: 'this process has no file descriptor left', remedy: 'Raise its limit (ulimit -n).' }],
   ['ENFILE', { why: 'the machine has no file descriptor left', remedy: 'Raise its limit (fs.file-max).' }],
@@ -30,7 +33,7 @@ const known: ReadonlyMap<string, FileFault> = new Map([
 ]);
 
 /**
- * The one reading of what the system, or a decoder, says when a file cannot be read. `unknown` is the remedy for a path that
+ * The one reading of what the system, or a decoder, says when a file cannot be read or written. `unknown` is the remedy for a path that
  * leads nowhere near anything.
  */
 export function fileFault(

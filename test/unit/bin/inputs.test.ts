@@ -1,6 +1,7 @@
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { fileFault } from '../../../lib/config/file-fault.ts';
 import { startChild } from '../../support/children.ts';
 import { temporaryFolder } from '../../support/files.ts';
 import { bareEnvironment, runSallyport, sallyportCommand } from '../../support/sallyport.ts';
@@ -69,6 +70,17 @@ spec: { template: { spec: { containers: [{ name: web, image: web }] } } }
       if (typeof wanted === 'string') t.equal(said, wanted, title);
       else t.match(said, wanted, title);
     }
+  }
+});
+
+t.test('what cannot be written is said in words, too, with its remedy', async (t) => {
+  const rows = [
+    ['EROFS', 'the file system is read-only', 'Choose a place that can be written.'],
+    ['ENOSPC', 'no space left', 'Make room there.'],
+    ['EEXIST', 'something else is there already', 'Choose another place.'],
+  ] as const;
+  for (const [code, why, remedy] of rows) {
+    t.same(fileFault('/x', Object.assign(new Error('raw'), { code })), { why, remedy });
   }
 });
 

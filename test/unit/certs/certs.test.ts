@@ -237,7 +237,12 @@ t.test('faults', async (t) => {
     ['a bad trust domain', ['init', '--trust-domain', 'a b'], 64, /not a DNS name: "a b"/],
     ['a path as file name', [...issue, '--dns', 'a.b', '--name', '../x'], 64, /cannot name the files/],
     ['the name of the CA', [...issue, '--dns', 'a.b', '--name', 'ca'], 64, /cannot name the files/],
-    ['no CA', ['issue', '--out', join(out, 'nowhere'), '--dns', 'a.b'], 1, /ca\.crt: no such file: make the CA with/],
+    [
+      'no CA',
+      ['issue', '--out', join(out, 'nowhere'), '--dns', 'a.b'],
+      1,
+      /ca\.crt: no such file or folder: make the CA with/,
+    ],
     ['a CA with a broken key', ['issue', '--out', broken, '--dns', 'a.b'], 1, /are no usable CA/],
     ['a folder that is a file', ['init', '--out', join(out, 'a-file')], 1, /a-file/],
   ];
@@ -251,14 +256,14 @@ t.test('faults', async (t) => {
 t.test('a place that cannot be written is an error with its remedy, at once', async (t) => {
   const folder = t.testdir({ file: 'mine' });
   const rows: readonly (readonly [out: string, err: RegExp])[] = [
-    [join(folder, 'file'), /file: it exists and is no folder: .*--out/],
-    [join(folder, 'file', 'below'), /file: it exists and is no folder: .*--out/],
+    [join(folder, 'file'), /file: something else is there already: .*--out/],
+    [join(folder, 'file', 'below'), /file: something else is there already: .*--out/],
     // Node's own recursive mkdir never comes back from here.
     ...(process.platform === 'linux'
       ? ([
-          ['/proc/sallyport', /\/proc\/sallyport: no such file: .*--out/],
-          ['/proc/sallyport/deep/er', /\/proc\/sallyport: no such file: .*--out/],
-          ['/dev/null/certs', /\/dev\/null: it exists and is no folder: .*--out/],
+          ['/proc/sallyport', /\/proc\/sallyport: no such file or folder: .*--out/],
+          ['/proc/sallyport/deep/er', /\/proc\/sallyport: no such file or folder: .*--out/],
+          ['/dev/null/certs', /\/dev\/null: something else is there already: .*--out/],
         ] as const)
       : []),
   ];
