@@ -46,8 +46,13 @@ globalThis.setInterval = (run, ms, ...more) => setInterval(ms === 10_000 ? () =>
 const { listen } = Server.prototype;
 Server.prototype.listen = function (at, ...more) {
   if (at?.port === ${port} && existsSync('${kept}/next-policy')) {
-    renameSync('${kept}/next-policy', '${kept}/policy.yaml');
-    process.emit('SIGHUP');
+    // Behind the looks that the beginning of a watch asks for: those would find it, too.
+    setTimeout(() => {
+      renameSync('${kept}/next-policy', '${kept}/policy.yaml');
+      process.emit('SIGHUP');
+      listen.call(this, at, ...more);
+    }, 1_500);
+    return this;
   }
   return listen.call(this, at, ...more);
 };
