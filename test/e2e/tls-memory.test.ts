@@ -35,7 +35,8 @@ for (const { name, mutualTls, mostOfV8, most } of rows) {
     const openMore = (wanted: number): Promise<unknown> => mapBounded(Array.from({ length: wanted }), 16, open);
     const anonymousKiB = (): number =>
       Number(/^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1]);
-    await openMore(300);
+    // By then most of what is run has been compiled: of the thousand that count, code would be as much as a kilobyte each.
+    await openMore(2000);
     const heap = await attachHeapProbe(child.pid, inspectorPort);
     t.teardown(() => heap.detach());
     const usedBefore = await heap.usedAfterCollection();
