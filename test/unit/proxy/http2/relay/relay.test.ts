@@ -290,6 +290,8 @@ t.test('an exchange', async (t) => {
 
 type At = 'waiting' | 'sent' | 'after a 103' | 'after the head';
 
+const closed = 'failed: the application closed the stream';
+
 /** What is said of the loss; `app: again` alone where the request is sent once more. */
 const losses: readonly (readonly [loss: ExchangeLoss, at: At, given: Given, told: readonly string[]])[] = [
   [lostConnection, 'waiting', {}, ['failed: gone', 'counted the end: unclassified']],
@@ -311,37 +313,22 @@ const losses: readonly (readonly [loss: ExchangeLoss, at: At, given: Given, told
       'counted the end: h2(REFUSED_STREAM)',
     ],
   ],
-  [refused, 'after a 103', {}, ['failed: the application closed the stream', 'counted the end: h2(REFUSED_STREAM)']],
-  [
-    refused,
-    'after the head',
-    {},
-    ['failed: the application closed the stream, told INTERNAL_ERROR', 'counted the end: h2(REFUSED_STREAM)'],
-  ],
-  [cancelled, 'sent', {}, ['failed: the application closed the stream', 'counted the end: h2(CANCEL)']],
+  [refused, 'after a 103', {}, [closed, 'counted the end: h2(REFUSED_STREAM)']],
+  [refused, 'after the head', {}, [`${closed}, told INTERNAL_ERROR`, 'counted the end: h2(REFUSED_STREAM)']],
+  [cancelled, 'sent', {}, [closed, 'counted the end: h2(CANCEL)']],
   [
     cancelled,
     'sent',
     { grpc: true },
     ['failed: the application ended the stream: CANCEL, told CANCEL', 'counted the end: h2(CANCEL)'],
   ],
-  [
-    cancelled,
-    'after the head',
-    {},
-    ['failed: the application closed the stream, told CANCEL', 'counted the end: h2(CANCEL)'],
-  ],
-  [
-    internal,
-    'sent',
-    { grpc: true },
-    ['failed: the application closed the stream', 'counted the end: h2(INTERNAL_ERROR)'],
-  ],
+  [cancelled, 'after the head', {}, [`${closed}, told CANCEL`, 'counted the end: h2(CANCEL)']],
+  [internal, 'sent', { grpc: true }, [closed, 'counted the end: h2(INTERNAL_ERROR)']],
   [
     internal,
     'after the head',
     { grpc: true },
-    ['failed: the application closed the stream, told INTERNAL_ERROR', 'counted the end: h2(INTERNAL_ERROR)'],
+    [`${closed}, told INTERNAL_ERROR`, 'counted the end: h2(INTERNAL_ERROR)'],
   ],
   [
     { kind: 'unread' },
