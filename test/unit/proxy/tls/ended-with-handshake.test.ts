@@ -1,5 +1,5 @@
-import { type AddressInfo, connect, createServer } from 'node:net';
-import { type ConnectionOptions, connect as tlsConnect } from 'node:tls';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { type ConnectionOptions, type TLSSocket, connect as tlsConnect } from 'node:tls';
 import t, { type Test } from 'tap';
 import { stage } from '../../../support/lane-stage.ts';
 import { meshed } from '../../../support/mesh.ts';
@@ -11,19 +11,15 @@ interface Told {
   isOver: boolean;
 }
 
-/** A client whose last word of the handshake, what it sends behind that, and its end arrive in one piece. */
-async function allAtOnce(t: Test, port: number, tls: ConnectionOptions, sends: string): Promise<Told> {
+/** Which pieces of what a client says go on to the proxy, and as what: `near` is the client's side, `far` the proxy's. */
+type Passing = (near: Socket, far: Socket) => void;
+
+/** A client whose bytes reach the proxy as `passing` has it; what the proxy says reaches the client at once. */
+async function relayed(t: Test, port: number, tls: ConnectionOptions, passing: Passing): Promise<TLSSocket> {
   const relay = createServer({ allowHalfOpen: true }, (near) => {
     const far = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
-    const held: Buffer[] = [];
-    let isFirst = true;
-    near.on('data', (bytes: Buffer) => {
-      if (isFirst) far.write(bytes);
-      else held.push(bytes);
-      isFirst = false;
-    });
-    near.on('end', () => far.end(Buffer.concat(held)));
-    far.on('data', (bytes: Buffer) => near.write(bytes)).on('end', () => near.end());
+    passing(near, far);
+    far.on('data', (bytes: Buffer) => near.write(bytes));
     for (const socket of [near, far]) socket.on('error', () => {});
     t.teardown(() => {
       near.destroy();
@@ -32,10 +28,26 @@ async function allAtOnce(t: Test, port: number, tls: ConnectionOptions, sends: s
   });
   await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve));
   t.teardown(() => relay.close());
-  const at = { port: (relay.address() as AddressInfo).port, host: '127.0.0.1' };
-  const client = tlsConnect({ ...at, ...tls });
-  const told: Told = { text: '', isOver: false };
+  const client = tlsConnect({ port: (relay.address() as AddressInfo).port, host: '127.0.0.1', ...tls });
   client.on('error', () => {});
+  t.teardown(() => client.destroy());
+  return client;
+}
+
+/** A client whose last word of the handshake, what it sends behind that, and its end arrive in one piece. */
+async function allAtOnce(t: Test, port: number, tls: ConnectionOptions, sends: string): Promise<Told> {
+  const client = await relayed(t, port, tls, (near, far) => {
+    const held: Buffer[] = [];
+    let isFirst = true;
+    near.on('data', (bytes: Buffer) => {
+      if (isFirst) far.write(bytes);
+      else held.push(bytes);
+      isFirst = false;
+    });
+    near.on('end', () => far.end(Buffer.concat(held)));
+    far.on('end', () => near.end());
+  });
+  const told: Told = { text: '', isOver: false };
   client.on('data', (bytes: Buffer) => {
     told.text += bytes.toString('latin1');
   });
@@ -43,7 +55,6 @@ async function allAtOnce(t: Test, port: number, tls: ConnectionOptions, sends: s
     told.isOver = true;
   });
   client.once('secureConnect', () => client.end(sends));
-  t.teardown(() => client.destroy());
   return told;
 }
 
@@ -76,30 +87,18 @@ const broken = Buffer.concat([Buffer.of(23, 3, 3, 0, 32), Buffer.alloc(32)]);
 /** A client whose last word of the handshake and a broken record arrive in one piece, and which stays. */
 async function brokenBehind(t: Test, port: number, tls: ConnectionOptions): Promise<{ isOver: boolean }> {
   const told = { isOver: false };
-  const relay = createServer({ allowHalfOpen: true }, (near) => {
-    const far = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  await relayed(t, port, tls, (near, far) => {
     let pieces = 0;
     near.on('data', (bytes: Buffer) => {
       pieces++;
       if (pieces <= 2) far.write(pieces === 1 ? bytes : Buffer.concat([bytes, broken]));
     });
-    far.on('data', (bytes: Buffer) => near.write(bytes));
     for (const event of ['end', 'close']) {
       far.on(event, () => {
         told.isOver = true;
       });
     }
-    for (const socket of [near, far]) socket.on('error', () => {});
-    t.teardown(() => {
-      near.destroy();
-      far.destroy();
-    });
   });
-  await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => relay.close());
-  const client = tlsConnect({ port: (relay.address() as AddressInfo).port, host: '127.0.0.1', ...tls });
-  client.on('error', () => {});
-  t.teardown(() => client.destroy());
   return told;
 }
 
