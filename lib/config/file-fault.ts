@@ -33,8 +33,8 @@ const known: ReadonlyMap<string, FileFault> = new Map([
 ]);
 
 /**
- * The one reading of what the system, or a decoder, says when a file cannot be read or written. `unknown` is the remedy for a path that
- * leads nowhere near anything.
+ * The one reading of what the system, or a decoder, says when a file cannot be read or written. `unknown` is the remedy for a
+ * path that leads nowhere near anything.
  */
 export function fileFault(
   path: string,

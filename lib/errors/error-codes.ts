@@ -1,8 +1,8 @@
 /** One code of an error that happens while the proxy starts or runs. */
 export interface ErrorRow {
   /**
-   * `start`: the proxy does not start (exit status 1). `request`: one request is refused, and `Request failed` logged; or its response ends within
-   * it, and `Response broken off` is.
+   * `start`: the proxy does not start (exit status 1). `request`: one request is refused, and `Request failed` logged; or its
+   * response ends within it, and `Response broken off` is logged.
    * `handshake`: one connection is closed, and `TLS handshake failed` logged.
    */
   readonly ends: 'start' | 'request' | 'handshake';
