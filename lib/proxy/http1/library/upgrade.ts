@@ -22,6 +22,7 @@ import type { Endpoint } from '../../upstream/endpoint.ts';
 import type { Http1Exchange } from './exchange.ts';
 import { forwardHttp1 } from './forward.ts';
 import type { LibraryUpstreams } from './library-upstreams.ts';
+import { otherSideClosed } from './undici-pool.ts';
 
 export interface UpgradeRequest {
   readonly connection: HttpConnection;
@@ -98,8 +99,9 @@ export class UpgradeForwarder {
     };
     this.#proxy ??= this.#loadProxy();
     this.#proxy.ws(request, socket as Socket, nothing, { target, agent }, guarded(entry, socket, failed));
-    const broke = upstreamFailure(new Error('other side closed'));
-    tunnel.begun(() => this.#pipeline.fail(connection, admitted, exchange, broke));
+    const broke = (): void =>
+      this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(new Error(otherSideClosed)));
+    tunnel.begun(broke);
   }
 
   /** Fifteen files that most sidecars never need: a start is not to wait for them. */
