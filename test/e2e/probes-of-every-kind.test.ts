@@ -253,11 +253,11 @@ async function everyKind(t: Test): Promise<void> {
   await t.test('as the kubelet', (t) => asKubelet(t, scene));
   await t.test('in its place', (t) => inItsPlace(t, scene));
   await t.test('as injected', (t) => asInjected(t, scene));
+  t.match(await scene.sallyport.stop(), { code: 0 });
   const denied = scene.sallyport.logs().filter(({ msg }) => msg === 'Connection denied');
   t.ok(
     denied.length > 0 && denied.every(({ reason }) => /nothing is authorized|no authorization/.test(String(reason))),
   );
-  t.match(await scene.sallyport.stop(), { code: 0 });
 }
 
 const unavailable = namespacesUnavailable() ?? (await missing(t, 'curl'));

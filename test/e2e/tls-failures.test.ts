@@ -207,16 +207,17 @@ t.test('each reason is told, and counted', needed, async (t) => {
       counted.set(reason, (counted.get(reason) ?? 0) + 1);
     }),
   );
-  t.notOk(
-    stage.sallyport.logs().some(({ msg }) => msg === 'Connection failed' || msg === 'Internal error'),
-    'nothing else is said of it',
-  );
   const after = await scrape(stage.sallyport.adminPort);
   for (const reason of handshakeReasons) {
     t.equal(after.sum('sallyport_tls_failures_total', { reason }), counted.get(reason) ?? 0, reason);
   }
   t.equal(after.sum('inbound_tcp_errors_total', { error: 'i/o' }), rows.length, "as Linkerd's errors, too");
   t.notOk(after.find('tcp_open_total', { tls: 'true' }).length, 'and not as clients with TLS');
+  await stage.sallyport.stop();
+  t.notOk(
+    stage.sallyport.logs().some(({ msg }) => msg === 'Connection failed' || msg === 'Internal error'),
+    'nothing else is said of it',
+  );
 });
 
 t.test('who fails a hundred times makes one line', needed, async (t) => {
@@ -228,6 +229,8 @@ t.test('who fails a hundred times makes one line', needed, async (t) => {
   const count = async (): Promise<number> =>
     (await scrape(stage.sallyport.adminPort)).sum('sallyport_tls_failures_total', { reason: 'closed' });
   await until('all to be counted', async () => (await count()) === 100);
+  // Lines wait for others a moment; at the end all have left.
+  await stage.sallyport.stop();
   t.equal(failures(stage, '127.0.0.7').length, 1);
 });
 
@@ -269,5 +272,6 @@ t.test('a good certificate, and none, still do', needed, async (t) => {
     `https://${ownName}/`,
   )('127.0.0.9', stage.port)) as { stdout: string };
   t.equal(stdout, '200');
+  await stage.sallyport.stop();
   t.same(failures(stage, '127.0.0.9'), []);
 });

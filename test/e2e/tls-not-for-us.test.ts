@@ -44,6 +44,7 @@ t.test('TLS that does not end here, though there is an identity', needed, async 
     t.match(line, { level: 'info', sni, ours: [ownName], outcome, target: { port } }, what);
     t.notOk('tls' in line);
   }
+  await sallyport.stop();
   t.equal(sallyport.logs().filter(({ msg }) => msg === 'TLS not for our names').length, rows.length, 'a line each');
 });
 

@@ -32,7 +32,10 @@ export interface Sallyport {
   readonly healthPort: number;
   /** Status of `/live` or `/ready` on the health port; undefined where nothing answers. */
   health(path: string): Promise<number | undefined>;
-  /** Every complete line of stdout so far; a line that is not a JSON object fails the caller. */
+  /**
+   * Every complete line of stdout so far; a line that is not a JSON object fails the caller. A line leaves the proxy up to a
+   * tenth of a second behind its event: whoever counts lines, or wants none, stops the proxy first.
+   */
   logs(): LogLine[];
   /** Waits for a line; bounded. */
   waitForLog(what: string, wanted: (line: LogLine) => boolean, timeoutMs?: number): Promise<LogLine>;

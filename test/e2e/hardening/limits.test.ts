@@ -429,6 +429,7 @@ t.test('without descriptors: the app is not dialled, nobody waits for ever, and 
   const { sum } = await until('the metrics', () => scrape(sallyport.adminPort).catch(() => undefined));
   t.ok(sum('sallyport_limit_reached_total', { limit: 'descriptors' }) > 0, 'it is counted');
   t.equal(sum('sallyport_internal_errors_total'), 0, 'no fault of ours');
+  await sallyport.stop();
   const lines = sallyport.logs().filter(({ msg }) => /Accepting/.test(String(msg)));
   t.ok(lines.length < 5, 'and not told for each');
 });

@@ -33,7 +33,7 @@ t.test('clients that are gone before they have said what they are', { timeout: 8
   const app = await startSniffingApp(t);
   const ports = await freePorts(protocols.length);
   const servers = protocols.map((protocol, at) => openServer(`s${at}`, ports[at] ?? 0, protocol)).join('');
-  const { adminPort, logs } = await startSallyport(t, {
+  const { adminPort, logs, stop } = await startSallyport(t, {
     env: {
       ...policyEnvironment(folder, servers),
       SALLYPORT_INBOUND_PORTS: ports.map((port) => `${port}=127.0.0.1:${app.port}`).join(),
@@ -62,6 +62,7 @@ t.test('clients that are gone before they have said what they are', { timeout: 8
     }
   }
   t.equal((await scrape(adminPort)).sum('sallyport_internal_errors_total'), 0);
+  await stop();
   t.same(
     logs().filter(({ level }) => level === 'error'),
     [],

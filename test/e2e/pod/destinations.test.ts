@@ -63,11 +63,11 @@ async function ownPorts(t: Test): Promise<void> {
     { client: { ip: address.outsider }, target: { ip: address.pod, port: 4191 } },
     'with the real addresses',
   );
+  t.match(await sallyport.stop(), { code: 0 });
   for (const port of [4192, 8086, 8087]) {
     const told = sallyport.logs().filter((line) => line.level === 'warn' && line.port === port);
     t.match(told, [{ msg: /on which this proxy itself listens are redirected/ }], `port ${port}: said, and said once`);
   }
-  t.match(await sallyport.stop(), { code: 0 });
 }
 
 /**
