@@ -68,14 +68,29 @@ function collect(): void {
   offered?.({ type: 'major', flavor: 'last-resort' });
 }
 
+/**
+ * Lets go of what the start alone has used of Node's program, before the first clients come: a load that comes at once keeps
+ * the process from resting. What they use comes back a page at a time.
+ */
+export function returnStart(): void {
+  const libc = loadLibc();
+  if (libc !== null) letGoOfProgram(libc);
+}
+
 /** Malloc's heap, then the mapped pages of Node's program. Nothing where there is no way to them. */
 function loadGiveBack(): () => void {
   const libc = loadLibc();
   return () => {
     if (libc === null) return;
     libc.trim(0);
-    for (const { start, length } of unwrittenProgram()) libc.advise(start, length, MADV_DONTNEED);
+    letGoOfProgram(libc);
   };
+}
+
+type Libc = NonNullable<ReturnType<typeof loadLibc>>;
+
+function letGoOfProgram(libc: Libc): void {
+  for (const { start, length } of unwrittenProgram()) libc.advise(start, length, MADV_DONTNEED);
 }
 
 const MADV_DONTNEED = 4;

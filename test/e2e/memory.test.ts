@@ -20,6 +20,8 @@ const cores = availableParallelism();
 interface Started {
   readonly port: number;
   readonly child: Child;
+  /** MiB: now, and at most since the start. */
+  resident(): { readonly now: number; readonly most: number };
   falls(what: string, mebibytes: number): Promise<boolean>;
 }
 
@@ -36,18 +38,32 @@ async function start(t: Teardown, workers: number): Promise<Started> {
       SALLYPORT_WORKERS: String(workers),
     }),
   });
-  const resident = (): number => {
+  const resident: Started['resident'] = () => {
     const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
-    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
+    const of = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1]) / 1024;
+    return { now: of('VmRSS'), most: of('VmHWM') };
   };
   await until('the proxy to listen', () => child.stdout().includes('"Listening"'), { timeoutMs: 30_000 });
   const falls: Started['falls'] = (what, mebibytes) =>
-    until(`${what} to take less than ${mebibytes} MiB`, () => resident() < mebibytes, {
+    until(`${what} to take less than ${mebibytes} MiB`, () => resident().now < mebibytes, {
       timeoutMs: 60_000,
-      lastSeen: () => `${resident()} MiB`,
+      lastSeen: () => `${resident().now} MiB`,
     });
-  return { port, child, falls };
+  return { port, child, resident, falls };
 }
+
+t.test('a new process that has work at once', { skip, timeout: 840_000 }, async (t) => {
+  t.setTimeout(900_000);
+  const { port, child, resident } = await start(t, 1);
+  const { now, most } = resident();
+  t.ok(
+    most - now > 10,
+    `what the start alone has used is given back before the first client: ${most} MiB, then ${now}`,
+  );
+  await mapBounded(Array.from({ length: 6000 }), 32, async () => (await answered(port)).destroy());
+  t.ok(resident().most < 130, `it never has 130 MiB: ${resident().most}`);
+  t.equal((await child.end()).code, 0, child.stderr());
+});
 
 t.test('resident memory of a quiet process', { skip, timeout: 840_000 }, async (t) => {
   t.setTimeout(900_000);
