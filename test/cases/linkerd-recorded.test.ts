@@ -2,8 +2,6 @@
  * What the real linkerd2-proxy and its policy controller decided, recorded on the wire, against our own decisions on the
  * same documents. Never wider; and where otherwise, for a reason that has its row in the README.
  */
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import t from 'tap';
 import type { ExplainJson } from '../../lib/policy/explain.ts';
 import { forAllCases } from '../support/cases.ts';
@@ -15,7 +13,7 @@ import {
   recordedDecision,
 } from '../support/linkerd-cases.ts';
 import { isSame, isWider, load, name } from '../support/linkerd-worlds.ts';
-import { checkout } from '../support/sallyport.ts';
+import { table } from '../support/readme-page.ts';
 
 await forAllCases(t, readRecordedWorlds(), async (t, worlds, whose) => {
   const seen = new Map<string, number>();
@@ -40,11 +38,11 @@ await forAllCases(t, readRecordedWorlds(), async (t, worlds, whose) => {
   }
   t.ok(checks >= (whose === 'own' ? 13 : 1_848), `${checks} checks`);
   await t.test('the differences', async (t) => {
-    const readme = readFileSync(join(checkout, 'README.md'), 'utf8').split('\n');
+    const rows = table('Deliberate differences from Linkerd', 'here').map((cells) => cells.join(' | '));
     for (const { row } of knownDifferences) {
       if (whose === 'shared') t.ok(seen.has(row), `"${row}" occurs: ${seen.get(row) ?? 0}`);
       t.ok(
-        readme.some((line) => line.startsWith('| ') && line.includes(row)),
+        rows.some((cells) => cells.includes(row)),
         `"${row}" is a row of the README`,
       );
     }

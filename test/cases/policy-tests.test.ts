@@ -10,19 +10,18 @@ import { demoPolicy, demoPolicyTest } from '../../bin/demo-policy.ts';
 import { main as testCommand } from '../../bin/policy-test.ts';
 import { commandHere, type Printed } from '../support/command-here.ts';
 import { temporaryFolder } from '../support/files.ts';
-import { checkout, runSallyport } from '../support/sallyport.ts';
+import { section, textOf } from '../support/readme-page.ts';
+import { runSallyport } from '../support/sallyport.ts';
 
-/** The blocks of YAML on a page, below a heading. */
-function blocksOf(page: string, heading: string): string[] {
-  const text = readFileSync(join(checkout, page), 'utf8').split(`\n${heading}\n`)[1];
-  if (text === undefined) throw new Error(`${page} has no ${heading}`);
+/** The blocks of YAML in a section. */
+function blocksOf(text: string): string[] {
   return [...text.matchAll(/```yaml\n(.*?)```/gs)].map(([, block = '']) => block);
 }
 
 const own = (name: string): string => readFileSync(join(import.meta.dirname, 'policy-tests', name), 'utf8');
-const [shown = ''] = blocksOf('README.md', '## First policy');
-const [shownTest = ''] = blocksOf('README.md', '## Testing a policy');
-const inKubernetes = blocksOf('lib/deploy/README.md', '## The way').filter((block) =>
+const [shown = ''] = blocksOf(section('First policy'));
+const [shownTest = ''] = blocksOf(section('Testing a policy'));
+const inKubernetes = blocksOf(section('The way', [textOf('lib/deploy/README.md')])).filter((block) =>
   block.includes('policy.linkerd.io'),
 );
 

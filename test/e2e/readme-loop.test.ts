@@ -1,19 +1,20 @@
-import { readFileSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import t from 'tap';
 import { missing, runToEnd, startChild } from '../support/children.ts';
 import { patternOf, stepsOf } from '../support/console-session.ts';
+import { section } from '../support/readme-page.ts';
 import { bareEnvironment, checkout } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
 
 /*
- * README's way from an open pod to a policy, as somebody types it: the demo, what its clients do, and the commands. Only the
+ * The page's way from an open pod to a policy, as somebody types it: the demo, what its clients do, and the commands. Only the
  * folder and the ports are others.
  */
 t.setTimeout(900_000);
 
-const readme = readFileSync(join(checkout, 'README.md'), 'utf8').split('\n## From an open pod to a policy\n')[1] ?? '';
-const [session = ''] = [...readme.matchAll(/```console\n(.*?)```/gs)].map(([, text = '']) => text);
+const [session = ''] = [...section('From an open pod to a policy').matchAll(/```console\n(.*?)```/gs)].map(
+  ([, text = '']) => text,
+);
 
 t.test('the loop', { skip: await missing(t, 'curl', 'sh', 'grep', 'tee', 'cp') }, async (t) => {
   const [start, enter, ...steps] = stepsOf(session);

@@ -5,6 +5,7 @@ import { type Finished, missing, runToEnd, startChild } from '../support/childre
 import { patternOf, stepsOf } from '../support/console-session.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { freePorts } from '../support/ports.ts';
+import { section } from '../support/readme-page.ts';
 import { bareEnvironment, checkout } from '../support/sallyport.ts';
 import { until } from '../support/until.ts';
 
@@ -15,9 +16,9 @@ import { until } from '../support/until.ts';
 t.setTimeout(900_000);
 
 const [port = 0, app = 0, health = 0] = await freePorts(3);
-const readme = readFileSync(join(checkout, 'README.md'), 'utf8').split('\n## First policy\n')[1] ?? '';
-const [policy = ''] = [...readme.matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
-const [first = '', second = ''] = [...readme.matchAll(/```console\n(.*?)```/gs)].map(([, text = '']) => text);
+const walk = section('First policy');
+const [policy = ''] = [...walk.matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
+const [first = '', second = ''] = [...walk.matchAll(/```console\n(.*?)```/gs)].map(([, text = '']) => text);
 
 const ownPorts = (text: string): string =>
   text.replace(/\b(8080|3000)\b/g, (known) => String(known === '8080' ? port : app));
@@ -70,8 +71,7 @@ t.test('the walk', { skip: await missing(t, 'curl', 'sh', 'grep') }, async (t) =
 });
 
 t.test('Start: what the demo prints, word for word', { skip: await missing(t, 'sh') }, async (t) => {
-  const start = readFileSync(join(checkout, 'README.md'), 'utf8').split('\n## Start\n')[1]?.split('\n## ')[0] ?? '';
-  const [step, ...more] = stepsOf(/```console\n(.*?)```/s.exec(start)?.[1] ?? '');
+  const [step, ...more] = stepsOf(/```console\n(.*?)```/s.exec(section('Start'))?.[1] ?? '');
   t.same(more, []);
   t.equal(step?.command, 'npm start');
   // What npm runs when all is installed.

@@ -1,14 +1,55 @@
-import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 
-/** README.md, for tests that hold what it says against the program. */
-export const readme = readFileSync(resolve(import.meta.dirname, '../../README.md'), 'utf8');
+const root = resolve(import.meta.dirname, '../..');
 
-/** The text below a heading of the second level; a heading that is gone fails here rather than yielding no rows. */
-export function section(title: string): string {
-  const [, text] = readme.split(`\n## ${title}\n`);
-  if (text === undefined) throw new Error(`README.md has no section "${title}"`);
-  return text.split('\n## ')[0] as string;
+/** The pages that say what the program does. Tests hold them to it; test/support/readme-claims.ts names what checks their prose. */
+export const pages: readonly string[] = ['README.md', 'lib/errors/README.md'];
+
+/** @param page from the checkout's root */
+export const textOf = (page: string): string => readFileSync(join(root, page), 'utf8');
+
+/** All pages, one behind the other. */
+export const allPages = pages.map(textOf).join('\n');
+
+/** Every page of the checkout, from its root. */
+export function everyPage(): string[] {
+  const entries = readdirSync(root, { withFileTypes: true }).filter(
+    ({ name }) => !/^\.|^(node_modules|dist)$/.test(name),
+  );
+  return entries
+    .flatMap((entry) =>
+      entry.isDirectory()
+        ? readdirSync(join(root, entry.name), { recursive: true, encoding: 'utf8' }).map((name) =>
+            join(entry.name, name),
+          )
+        : [entry.name],
+    )
+    .filter((name) => name.endsWith('.md'))
+    .sort();
+}
+
+/** The targets of a page's links, as they are written. */
+export function linksOf(text: string): string[] {
+  return [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
+}
+
+/**
+ * The text below a heading of any page: of a page's title the whole page, of a heading of the second level what stands before
+ * the next. A heading that is gone, or that two pages have, fails here rather than yielding no rows.
+ */
+export function section(title: string, among: readonly string[] = pages.map(textOf)): string {
+  const found = among.flatMap((page) => sectionsOf(page, title));
+  const [text] = found;
+  if (text === undefined) throw new Error(`no page has a section "${title}"`);
+  if (found.length > 1) throw new Error(`${found.length} sections are called "${title}"`);
+  return text;
+}
+
+function sectionsOf(page: string, title: string): string[] {
+  const whole = page.startsWith(`# ${title}\n`) ? [page.slice(page.indexOf('\n') + 1)] : [];
+  const [, ...parts] = page.split(`\n## ${title}\n`);
+  return [...whole, ...parts.map((text) => text.split('\n## ')[0] as string)];
 }
 
 /** The rows of the table whose first header cell is `header`, each as its cells; `\|` inside a cell is a bar. */

@@ -13,9 +13,9 @@ import { candidateMetrics } from '../../lib/telemetry/candidate-metrics.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
 import { workerMetrics } from '../../lib/telemetry/worker-metrics.ts';
 import { constant } from '../support/lib-constants.ts';
-import { bare, expand, readme, section, table } from '../support/readme-page.ts';
+import { allPages, bare, expand, section, table } from '../support/readme-page.ts';
 
-// README's tables of limits and metrics: each number is a constant of the program's, each label one that the metric has.
+// The pages' tables of limits and metrics: each number is a constant of the program's, each label one that the metric has.
 
 const root = resolve(import.meta.dirname, '../..');
 
@@ -38,7 +38,7 @@ const windowOf = (bytes: number): number => bytes + 1;
 const perCharacter = 32;
 const examined = (name: string): number => constant('policy/decide/question.ts', name) / perCharacter;
 
-/** The numbers of each limit in README's order. */
+/** The numbers of each limit in the page's order. */
 const limits: Readonly<Record<string, readonly number[]>> = {
   'pipelined HTTP/1 requests of a connection': [http1('sliceRequests'), http1('sliceMs')],
   'HTTP/1 chunked body: sizes and extensions': [http1('maxFramingBytes'), http1('maxFramingRatio')],
@@ -144,7 +144,7 @@ t.test('numbers beside the table of limits', async (t) => {
       constant('proxy/http/last-bytes.ts', 'lingerBytes'),
     ],
   ];
-  const prose = readme.replace(/\s+/g, ' ');
+  const prose = allPages.replace(/\s+/g, ' ');
   for (const [said, ...values] of rows) {
     t.same(said.exec(prose)?.slice(1).flatMap(numbersIn), values, String(said));
   }
@@ -251,7 +251,7 @@ async function everything(): Promise<{ readonly families: readonly string[]; rea
   return { families: families.filter((name) => !name.startsWith('nodejs_')), samples };
 }
 
-/** What README says of the labels of one family: those that a series has, beside some only where a condition holds. */
+/** What the page says of the labels of one family: those that a series has, beside some only where a condition holds. */
 interface Said {
   readonly always: readonly string[];
   readonly also: readonly (readonly [condition: string, labels: readonly string[]])[];
@@ -276,7 +276,7 @@ function labelsSaid(cell: string, before: readonly string[], all: ReadonlyMap<st
       if (of !== '') return [...(all.get(of)?.always ?? [])];
       if (quoted !== '') return quoted.includes('{') ? expand(quoted) : quoted.split(', ');
       if (word === 'those' || word === 'same') return [...before];
-      return [...(known.get(word) ?? [`${word}, which README does not explain`])];
+      return [...(known.get(word) ?? [`${word}, which the page does not explain`])];
     },
   );
 }
@@ -309,7 +309,7 @@ function holds(condition: string, name: string, labels: ReadonlyMap<string, stri
   return name.includes(part);
 }
 
-t.test('every metric has the labels that README says, and no other', async (t) => {
+t.test('every metric has the labels that the page says, and no other', async (t) => {
   t.equal(oneOfTls.length, 3, 'the kinds of TLS are said');
   const said = saidOfLabels();
   const { families, samples } = await everything();

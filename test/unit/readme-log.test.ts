@@ -4,8 +4,9 @@ import { join, resolve } from 'node:path';
 import { type AnyNode, type Expression, parse, type SpreadElement } from 'acorn';
 import t from 'tap';
 import { visit } from '../support/late/rewrite.ts';
+import { section } from '../support/readme-page.ts';
 
-// README's table of log lines holds every message from `info` on that lib/ writes, and none besides.
+// The table of log lines holds every message from `info` on that lib/ writes, and none besides.
 
 const root = resolve(import.meta.dirname, '../..');
 const levels = new Set(['info', 'warn', 'error']);
@@ -56,9 +57,7 @@ function patternOf(text: string): RegExp {
 const isLike = (one: string, other: string): boolean => patternOf(one).test(other) || patternOf(other).test(one);
 
 const code = read();
-const readme = readFileSync(join(root, 'README.md'), 'utf8');
-const logs = readme.split('\n## Logs\n')[1]?.split('\n## ')[0] ?? '';
-const shown = [...logs.matchAll(/^\| (`[^|]*) \|/gm)].flatMap(([, names = '']) =>
+const shown = [...section('Logs').matchAll(/^\| (`[^|]*) \|/gm)].flatMap(([, names = '']) =>
   [...names.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name),
 );
 

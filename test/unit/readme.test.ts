@@ -1,6 +1,6 @@
 /**
- * The README against the program: its tables are the code's, the output it shows is what the commands print, and what it
- * links to is there. A row that is missing, wrong or left over fails.
+ * README and the pages behind it against the program: their tables are the code's, the output they show is what the commands
+ * print, and what they link to is there. A row that is missing, wrong or left over fails.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -18,21 +18,28 @@ import { limits as labelLimits } from '../../lib/telemetry/labels.ts';
 import { createTelemetry } from '../../lib/telemetry/metrics.ts';
 import { workerMetrics } from '../../lib/telemetry/worker-metrics.ts';
 import { claims, noClaim, proseOf } from '../support/readme-claims.ts';
-import { bare, expand, readme, section, table } from '../support/readme-page.ts';
+import { allPages, bare, everyPage, expand, linksOf, pages, section, table, textOf } from '../support/readme-page.ts';
 import { schemaText, tables, withTables } from '../support/readme-tables.ts';
 import { testsOfRooms } from '../support/test-map.ts';
 import { slowTests, unitTests } from '../support/unit-tests.ts';
 
-// It starts every command that README shows, and a busy machine takes its time.
+// It starts every command that the pages show, and a busy machine takes its time.
 t.setTimeout(900_000);
 
 const root = resolve(import.meta.dirname, '../..');
-const errorPage = readFileSync(join(root, 'lib/errors/README.md'), 'utf8');
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 
 t.test('expansion', async (t) => {
   t.same(expand('a'), ['a']);
   t.same(expand('a_{b,c}_{d,e}'), ['a_b_d', 'a_b_e', 'a_c_d', 'a_c_e']);
+});
+
+t.test('a section is found on whichever page has it, and on one alone', async (t) => {
+  const two = ['# Title\n\n## A\n\na\n\n## B\n\nb\n', '# C\n\nc\n\n## A b\n\n## B\n'];
+  t.equal(section('A', two), '\na\n');
+  t.equal(section('C', two), '\nc\n\n## A b\n\n## B\n', 'a title is of all of its page');
+  t.throws(() => section('D', two), /no page has a section "D"/);
+  t.throws(() => section('B', two), /2 sections are called "B"/);
 });
 
 t.test('the environment table: every variable, in order, with its default', async (t) => {
@@ -43,9 +50,7 @@ t.test('the environment table: every variable, in order, with its default', asyn
   );
   for (const [name, , meaning] of rows) t.ok(meaning, `${name} has a meaning`);
   // A misspelt one among the faults that are provoked is meant to be none.
-  const mentioned = new Set(
-    `${readme}${errorPage}`.replaceAll('SALLYPORT_POLCY', '').match(/(?<!ERR_)SALLYPORT_[A-Z0-9_]+[A-Z]/g),
-  );
+  const mentioned = new Set(allPages.replaceAll('SALLYPORT_POLCY', '').match(/(?<!ERR_)SALLYPORT_[A-Z0-9_]+[A-Z]/g));
   const launcher = readFileSync(join(root, 'bin/sallyport'), 'utf8');
   for (const name of mentioned) {
     t.ok(Object.hasOwn(variables, name) || launcher.includes(`\${${name}:-}`), `${name} is a variable`);
@@ -133,7 +138,7 @@ t.test('every command, and nothing that is none', async (t) => {
     const flowing = help.replace(/\s+/g, ' ');
     t.ok(flowing.endsWith(` Exit status: ${exitText(command)}. `), `${command} --help has them too`);
   }
-  const scripts = [...readme.matchAll(/npm (?:run )?(\w+)`/g)].map(([, name = '']) => name);
+  const scripts = [...allPages.matchAll(/npm (?:run )?(\w+)`/g)].map(([, name = '']) => name);
   for (const name of new Set(scripts)) t.ok(Object.hasOwn(manifest.scripts, name), `npm run ${name}`);
 });
 
@@ -158,20 +163,14 @@ t.test('install: this version, on the Node that the package asks for', async (t)
   );
 });
 
-t.test('links lead somewhere', async (t) => {
-  const links = [...readme.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
-  t.ok(links.length > 30, 'links are found at all');
-  for (const link of new Set(links)) t.ok(leads(link, '', readme), link);
-});
-
-/** A link of a page in `folder`, or what GitHub makes of a heading. */
-function leads(target: string, folder: string, page: string): boolean {
+/** Whether a link of a page leads somewhere: to a file, and to what GitHub makes of a heading. */
+function leads(target: string, page: string, text: string): boolean {
   if (target.startsWith('https://')) return true;
   const [file = '', heading] = target.split('#');
-  const path = join(root, folder, file);
+  const path = join(root, dirname(page), file);
   if (file !== '' && !existsSync(path)) return false;
   if (heading === undefined) return true;
-  const there = file === '' ? page : readFileSync(path, 'utf8');
+  const there = file === '' ? text : readFileSync(path, 'utf8');
   return [...there.matchAll(/^##+ (.+)$/gm)].some(([, title = '']) => slug(title) === heading);
 }
 
@@ -182,30 +181,40 @@ function slug(title: string): string {
     .replace(/\s/g, '-');
 }
 
-t.test('every page links to what is there, and names no file that is not', async (t) => {
-  t.ok(leads('#start', '', readme), 'a heading');
-  t.notOk(leads('#nowhere', '', readme), 'no heading');
-  t.notOk(leads('lib/nowhere.ts', '', readme), 'no file');
-  t.ok(leads('../README.md#start', 'lib', ''), "another page's heading");
+t.test('links of every page lead somewhere', async (t) => {
+  const readme = textOf('README.md');
+  t.ok(leads('#start', 'README.md', readme), 'a heading');
+  t.notOk(leads('#nowhere', 'README.md', readme), 'no heading');
+  t.notOk(leads('lib/nowhere.ts', 'README.md', readme), 'no file');
+  t.ok(leads('../README.md#start', 'lib/README.md', ''), "another page's heading");
+  t.ok(linksOf(readme).length > 30, 'links are found at all');
+  for (const page of everyPage()) {
+    const text = textOf(page);
+    for (const link of new Set(linksOf(text))) t.ok(leads(link, page, text), `${page}: ${link}`);
+  }
+});
+
+/** Of the other pages only the links are looked at: their names are those of an example, or of their own folder. */
+const pagesOfNames = [
+  ...['CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md', 'lib/README.md', 'lib/decisions.md'],
+  ...['lib/deploy/README.md', 'lib/deploy/systemd/README.md'],
+];
+
+t.test('the pages name no file and no script that is not there', async (t) => {
   const names = new Set(
     ['lib', 'bin', 'certs', 'test', 'benchmarks'].flatMap((folder) =>
       readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((file) => basename(file)),
     ),
   );
-  const pages = ['CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md', 'lib/README.md', 'lib/decisions.md'];
-  for (const file of [...pages, 'lib/errors/README.md', 'lib/deploy/README.md', 'lib/deploy/systemd/README.md']) {
-    const page = readFileSync(join(root, file), 'utf8');
-    const folder = dirname(file);
-    for (const [, target = ''] of page.matchAll(/\]\(([^)\s]+)\)/g)) {
-      t.ok(leads(target, folder, page), `${file}: ${target}`);
-    }
-    const unlinked = page.replace(/\[[^\]]*\]\([^)]*\)/g, '');
+  for (const page of new Set([...pages, ...pagesOfNames])) {
+    const text = textOf(page);
+    const unlinked = text.replace(/\[[^\]]*\]\([^)]*\)/g, '');
     for (const [name] of unlinked.matchAll(/(?<![\w./-])[\w./-]+\.ts\b/g)) {
       const isThere = name.includes('/') ? existsSync(join(root, name)) : names.has(name);
-      t.ok(isThere, `${file}: ${name}`);
+      t.ok(isThere, `${page}: ${name}`);
     }
-    for (const [, name = ''] of page.matchAll(/`npm run (\w[\w:]*)/g)) {
-      t.ok(Object.hasOwn(manifest.scripts, name), `${file}: npm run ${name}`);
+    for (const [, name = ''] of text.matchAll(/`npm run (\w[\w:]*)/g)) {
+      t.ok(Object.hasOwn(manifest.scripts, name), `${page}: npm run ${name}`);
     }
   }
 });
@@ -295,18 +304,21 @@ t.test('the JSON Schema of policy tests is that of their reader', async (t) => {
 });
 
 t.test('prose: what checks each paragraph is named, and is there', async (t) => {
-  const left = new Set(
-    Object.entries(claims).flatMap(([title, ones]) => Object.keys(ones).map((one) => `${title}: ${one}`)),
-  );
-  for (const [title, text] of [...proseOf(readme), ...proseOf(errorPage)]) {
-    const [begins, tests] = Object.entries(claims[title] ?? {}).find(([one]) => text.startsWith(one)) ?? [];
-    t.ok(begins, `in test/support/readme-claims.ts, "${title}": what checks "${text.slice(0, 60)}"`);
-    left.delete(`${title}: ${begins}`);
-    for (const test of tests === undefined || tests === noClaim ? [] : tests.split(' ')) {
-      t.ok(existsSync(join(root, 'test', `${test}.test.ts`)), `${title}, "${begins}": ${test}`);
+  t.same(Object.keys(claims), pages, 'of every page');
+  for (const [page, sections] of Object.entries(claims)) {
+    const left = new Set(
+      Object.entries(sections).flatMap(([title, ones]) => Object.keys(ones).map((one) => `${title}: ${one}`)),
+    );
+    for (const [title, text] of proseOf(textOf(page))) {
+      const [begins, tests] = Object.entries(sections[title] ?? {}).find(([one]) => text.startsWith(one)) ?? [];
+      t.ok(begins, `in test/support/readme-claims.ts, ${page}, "${title}": what checks "${text.slice(0, 60)}"`);
+      left.delete(`${title}: ${begins}`);
+      for (const test of tests === undefined || tests === noClaim ? [] : tests.split(' ')) {
+        t.ok(existsSync(join(root, 'test', `${test}.test.ts`)), `${page}, ${title}, "${begins}": ${test}`);
+      }
     }
+    t.same([...left], [], `nothing is checked that ${page} does not say any more`);
   }
-  t.same([...left], [], 'nothing is checked that is not said any more');
 });
 
 t.test('prose: the numbers are those of the code', async (t) => {
@@ -316,7 +328,7 @@ t.test('prose: the numbers are those of the code', async (t) => {
     ['(\\S+) that one does', labelLimits.namedTargets],
     ['(\\S+) names by which TLS for others asked', labelLimits.snis],
   ];
-  const prose = readme.replace(/\s+/g, ' ');
+  const prose = allPages.replace(/\s+/g, ' ');
   for (const [said, value] of rows)
     t.equal(Number(new RegExp(said).exec(prose)?.[1]?.replaceAll(',', '')), value, said);
 });

@@ -8,6 +8,7 @@ import { bothOf } from '../../support/cases.ts';
 import { type Kubernetes, kubernetesUnavailable, startKubernetes } from '../../support/kubernetes.ts';
 import { readAdmissionGaps, readRecordedWorlds } from '../../support/linkerd-cases.ts';
 import { readPolicyCases } from '../../support/policy-cases.ts';
+import { pages, textOf } from '../../support/readme-page.ts';
 import { checkout } from '../../support/sallyport.ts';
 import { until } from '../../support/until.ts';
 
@@ -27,10 +28,9 @@ t.test('policy documents', { skip: unavailable }, async (t) => {
   await define(cluster);
 
   await t.test('of the pages and the demo', async (t) => {
-    const pages = ['README.md', 'lib/deploy/README.md', 'certs/README.md'];
     const texts: [where: string, text: string][] = [['the demo', demoPolicy]];
-    for (const page of pages) {
-      const fences = readFileSync(join(checkout, page), 'utf8').matchAll(/```yaml\n(.*?)```/gs);
+    for (const page of [...pages, 'lib/deploy/README.md', 'certs/README.md']) {
+      const fences = textOf(page).matchAll(/```yaml\n(.*?)```/gs);
       for (const [, text = ''] of fences) texts.push([page, text]);
     }
     let count = 0;

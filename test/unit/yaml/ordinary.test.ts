@@ -5,6 +5,7 @@ import { readAnyYaml } from '../../../lib/yaml/any.ts';
 import { readOrdinaryYaml } from '../../../lib/yaml/ordinary.ts';
 import { readYaml } from '../../../lib/yaml.ts';
 import fc from '../../support/properties.ts';
+import { pages, textOf } from '../../support/readme-page.ts';
 import { checkout } from '../../support/sallyport.ts';
 import { agreementOn, yamlText } from '../../support/yaml-texts.ts';
 
@@ -131,17 +132,15 @@ t.test('ten thousand items know their places at once', async (t) => {
   t.same(places.at(-1), { line: 10_001, column: 5 });
 });
 
-/** The YAML of the repository, of README, and of the cases that lie beside it. */
+/** The YAML of the repository, of its pages, and of the cases that lie beside it. */
 function corpus(): string[] {
   const texts = ['test/fixtures', 'test/cases', 'lib', 'benchmarks'].flatMap((folder) =>
     readdirSync(join(checkout, folder), { recursive: true, encoding: 'utf8' })
       .filter((name) => /\.(?:ya?ml|json)$/.test(name))
       .map((name) => readFileSync(join(checkout, folder, name), 'utf8')),
   );
-  const pages = ['README.md', 'CONTRIBUTING.md', 'lib/deploy/systemd/README.md'];
-  for (const page of pages)
-    for (const [, block] of readFileSync(join(checkout, page), 'utf8').matchAll(/```ya?ml\n([\s\S]*?)```/g))
-      texts.push(block ?? '');
+  for (const page of [...pages, 'CONTRIBUTING.md', 'lib/deploy/systemd/README.md'])
+    for (const [, block] of textOf(page).matchAll(/```ya?ml\n([\s\S]*?)```/g)) texts.push(block ?? '');
   const shared = join(process.env.SALLYPORT_SHARED ?? join(checkout, '..', 'shared'), 'cases');
   try {
     for (const name of readdirSync(shared).filter((each) => each.endsWith('.yaml')))
