@@ -79,7 +79,7 @@ export class SuiteLoader {
     const { documents, problems } = readYaml(text, top.file);
     for (const problem of problems) this.#fault(problem);
     if (documents.length === 0 && problems.length === 0) {
-      const hint = 'Write policy: and cases:, as README shows.';
+      const hint = 'Write policy: and cases:, as lib/policy-test/README.md shows.';
       this.#fault({ ...top, code: 'test-empty', message: 'the file holds no test', hint });
     }
     return documents;

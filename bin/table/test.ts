@@ -6,7 +6,7 @@ export const testCommand = command({
   usage: ['test FILE…|- [flags]'],
   about: [
     "Asks each case of a test file of the policy that it names, by the proxy's own deciding function, and prints what is answered otherwise than expected, with the reason. No server runs, and no variable of the environment is read: a test decides alike everywhere. Each case is decided in a world of its own, in which no rate limit is spent.",
-    'FILE is YAML, a test a document; - is standard input. README ("Testing a policy") has the fields, and lib/policy-test/policy-test.schema.json in the package is their JSON Schema. A file with an unknown field, an empty list or a case without expectation is refused whole.',
+    'FILE is YAML, a test a document; - is standard input. lib/policy-test/README.md in the repository has the fields, and lib/policy-test/policy-test.schema.json in the package is their JSON Schema. A file with an unknown field, an empty list or a case without expectation is refused whole.',
   ],
   words: { kind: 'paths' },
   flags: {

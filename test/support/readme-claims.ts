@@ -35,33 +35,12 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       'Before an app': 'e2e/readme-walk',
       'What is printed above': 'unit/readme e2e/readme-walk',
     },
-    'From an open pod to a policy': {
-      'Who writes the first policy': 'e2e/readme-loop',
-      '- **Record.**': 'e2e/readme-loop',
-      '- **Suggest.**': 'e2e/readme-loop unit/bin/suggest fuzz/suggest',
-      '- **Test.**': 'e2e/readme-loop',
-      '- **Compare.**': 'e2e/readme-loop',
-      '- **Beside.**': 'e2e/readme-loop e2e/candidate/harmless',
-      '- **Promote.**': 'e2e/readme-loop',
-    },
-    'Testing a policy': {
-      'A policy test asks': 'unit/readme',
-      '`test` asks each combination': 'unit/readme unit/policy-test/suite',
-      '- **Cases.**': 'unit/policy-test/suite',
-      '- **`everyone`**': 'unit/policy-test/suite',
-      '- **The pod**': 'unit/bin/policy-test',
-      '- **Coverage.**': 'unit/bin/policy-test',
-      '- **Ports without a Server**': 'unit/bin/policy-test',
-      '- **Faults.**': 'unit/policy-test/suite unit/bin/policy-test',
-      '- **In CI.**': 'unit/bin/policy-test unit/policy-test/results',
-      '`clients` hold': 'unit/policy-test/suite',
-    },
-    'Comparing policies': {
-      '`diff` says what a policy': 'unit/readme unit/bin/analysis',
-      '`/a` is that path alone': 'unit/bin/analysis',
-      '- **Nothing is left out.**': 'unit/analysis/partition unit/analysis/reach unit/bin/analysis',
-      '- **Other spellings**': 'unit/analysis/partition',
-      '- **Not compared**': 'unit/policy/decide/evasion',
+    'Working with a policy': {
+      '- **[From an open pod': 'e2e/readme-loop',
+      '- **[Testing]': 'unit/policy-test/suite unit/bin/policy-test unit/policy-test/results',
+      '- **[Comparing]': 'unit/readme unit/bin/analysis',
+      '- **[A candidate]': 'e2e/candidate/verdicts e2e/candidate/harmless',
+      '- **[Recording and replaying]': 'unit/telemetry/decision-records unit/bin/replay',
     },
     Commands: { '`--help`': 'unit/bin/command-line unit/bin/inputs' },
     Environment: { 'Durations are': 'unit/config/config' },
@@ -121,14 +100,6 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       '- A response after which': 'e2e/hardening/last-response',
       '- Why, the client is not told': 'unit/proxy/http/refuse',
     },
-    'Candidate policy': {
-      '`SALLYPORT_CANDIDATE_POLICY` names':
-        'e2e/candidate/verdicts e2e/candidate/harmless e2e/candidate/life unit/app/candidate/watch',
-      'Each decision is counted': 'e2e/candidate/verdicts fuzz/candidate',
-      'Whatever differs': 'e2e/candidate/verdicts unit/app/candidate/watch',
-      'Requests on connections': 'e2e/candidate/life e2e/candidate/harmless',
-      'To promote it': 'e2e/candidate/life',
-    },
     Metrics: {
       '`GET /metrics`': 'e2e/metrics-as-linkerd e2e/metrics-of-traffic',
       "Node's own `nodejs_*`": 'unit/telemetry/metrics',
@@ -137,13 +108,6 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
     Logs: {
       'One JSON object': 'unit/telemetry/decision-log unit/telemetry/log',
       'The access log': 'unit/telemetry/access-log',
-    },
-    'Recording and replaying decisions': {
-      'With `SALLYPORT_DECISIONS=all`':
-        'unit/telemetry/decision-records unit/telemetry/decision-file fuzz/explain-wire',
-      'Whatever is recorded': 'unit/telemetry/decision-counts e2e/decisions-asked',
-      '`replay` decides each line': 'unit/bin/replay unit/records/read e2e/decisions',
-      'With the first policy': noClaim,
     },
     Errors: {
       'What is wrong is said': 'unit/errors/catalogue e2e/faults',
@@ -194,6 +158,88 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
     Errors: {
       'What a command says': 'unit/errors/catalogue',
       'Requests that failed': 'unit/errors/catalogue',
+    },
+  },
+  'lib/suggest/README.md': {
+    'From an open pod to a policy': {
+      'For who': noClaim,
+      'This is the way there': 'e2e/readme-loop',
+      '- **Record.**': 'e2e/readme-loop',
+      '- **Suggest.**': 'e2e/readme-loop unit/bin/suggest fuzz/suggest',
+      '- **Test.**': 'e2e/readme-loop',
+      '- **Compare.**': 'e2e/readme-loop',
+      '- **Beside.**': 'e2e/readme-loop e2e/candidate/harmless',
+      '- **Promote.**': 'e2e/readme-loop',
+    },
+  },
+  'lib/policy-test/README.md': {
+    'Testing a policy': {
+      'For who': noClaim,
+    },
+    'Questions with their answers': {
+      'A policy test asks': 'unit/readme',
+      '`test` asks each combination': 'unit/readme unit/policy-test/suite',
+    },
+    Rules: {
+      '- **Cases.**': 'unit/policy-test/suite',
+      '- **`everyone`**': 'unit/policy-test/suite',
+      '- **The pod**': 'unit/bin/policy-test',
+      '- **Coverage.**': 'unit/bin/policy-test',
+      '- **Ports without a Server**': 'unit/bin/policy-test',
+      '- **Faults.**': 'unit/policy-test/suite unit/bin/policy-test',
+      '- **In CI.**': 'unit/bin/policy-test unit/policy-test/results',
+    },
+    Fields: {
+      '`clients` hold': 'unit/policy-test/suite',
+    },
+  },
+  'lib/analysis/README.md': {
+    'Comparing policies': {
+      'For who': noClaim,
+    },
+    'Three commands': {
+      '`diff` says what a policy': 'unit/readme unit/bin/analysis',
+    },
+    'How to read it': {
+      '`/a` is that path alone': 'unit/bin/analysis',
+      '- **Nothing is left out.**': 'unit/analysis/partition unit/analysis/reach unit/bin/analysis',
+      '- **Other spellings**': 'unit/analysis/partition',
+      '- **Not compared**': 'unit/policy/decide/evasion',
+    },
+  },
+  'lib/app/candidate/README.md': {
+    'Candidate policy': {
+      'For operators': noClaim,
+      '`SALLYPORT_CANDIDATE_POLICY` names':
+        'e2e/candidate/verdicts e2e/candidate/harmless e2e/candidate/life unit/app/candidate/watch',
+    },
+    'What is counted': {
+      'Each decision is counted': 'e2e/candidate/verdicts fuzz/candidate',
+    },
+    'What differs': {
+      'Whatever differs': 'e2e/candidate/verdicts unit/app/candidate/watch',
+    },
+    'While it runs': {
+      'Requests on connections': 'e2e/candidate/life e2e/candidate/harmless',
+    },
+    'Promote it': {
+      'To promote it': 'e2e/candidate/life',
+    },
+  },
+  'lib/records/README.md': {
+    'Recording and replaying decisions': {
+      'For operators': noClaim,
+    },
+    Record: {
+      'With `SALLYPORT_DECISIONS=all`':
+        'unit/telemetry/decision-records unit/telemetry/decision-file fuzz/explain-wire',
+    },
+    'Ask a proxy that is running': {
+      'Whatever is recorded': 'unit/telemetry/decision-counts e2e/decisions-asked',
+    },
+    Replay: {
+      '`replay` decides each line': 'unit/bin/replay unit/records/read e2e/decisions',
+      'With the [first policy]': noClaim,
     },
   },
 };

@@ -4,7 +4,15 @@ import { join, resolve } from 'node:path';
 const root = resolve(import.meta.dirname, '../..');
 
 /** The pages that say what the program does. Tests hold them to it; test/support/readme-claims.ts names what checks their prose. */
-export const pages: readonly string[] = ['README.md', 'lib/errors/README.md'];
+export const pages: readonly string[] = [
+  'README.md',
+  'lib/errors/README.md',
+  'lib/suggest/README.md',
+  'lib/policy-test/README.md',
+  'lib/analysis/README.md',
+  'lib/app/candidate/README.md',
+  'lib/records/README.md',
+];
 
 /** @param page from the checkout's root */
 export const textOf = (page: string): string => readFileSync(join(root, page), 'utf8');

@@ -127,7 +127,8 @@ export const provokedTable = { page: 'lib/errors/README.md', name: 'provoked' };
 
 /** By page, from the checkout's root. */
 export const tables: Readonly<Record<string, Readonly<Record<string, () => string>>>> = {
-  'README.md': { 'test-fields': testFields, commands },
+  'README.md': { commands },
+  'lib/policy-test/README.md': { 'test-fields': testFields },
   'lib/errors/README.md': { errors, faults, problems },
   'lib/deploy/README.md': { options },
   'test/README.md': { tests: testMap },
