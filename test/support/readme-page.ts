@@ -12,6 +12,7 @@ export const pages: readonly string[] = [
   'lib/analysis/README.md',
   'lib/app/candidate/README.md',
   'lib/records/README.md',
+  'lib/policy/README.md',
 ];
 
 /** @param page from the checkout's root */
