@@ -48,37 +48,21 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       'A request is [decided]':
         'unit/policy/authorizer unit/policy/decide/route-match unit/policy/decide/evasion unit/policy/decide/probes unit/policy/decide/network-policy unit/proxy/http/refuse',
     },
+    'Running it': {
+      '- **[Admin and health]': 'unit/ops/admin-app unit/ops/health-server',
+      '- **[Metrics]': 'e2e/metrics-as-linkerd unit/telemetry/bounded',
+      '- **[Logs]': 'unit/telemetry/decision-log unit/telemetry/access-log',
+      '- **[Reload, certificates, stop]':
+        'unit/reload/watch unit/reload/credential-source unit/reload/pod-facts e2e/stop-under-load',
+      '- **[Limits]': 'unit/readme-limits e2e/hardening/limits',
+      '- **[Every core]': 'e2e/workers e2e/workers-together',
+    },
     Commands: { '`--help`': 'unit/bin/command-line unit/bin/inputs' },
     Environment: { 'Durations are': 'unit/config/config' },
-    Metrics: {
-      '`GET /metrics`': 'e2e/metrics-as-linkerd e2e/metrics-of-traffic',
-      "Node's own `nodejs_*`": 'unit/telemetry/metrics',
-      'For N well-formed requests': 'unit/telemetry/metrics unit/telemetry/bounded',
-    },
-    Logs: {
-      'One JSON object': 'unit/telemetry/decision-log unit/telemetry/log',
-      'The access log': 'unit/telemetry/access-log',
-    },
     Errors: {
       'What is wrong is said': 'unit/errors/catalogue e2e/faults',
     },
-    'Admin and health': {
-      'The admin server is': 'unit/ops/admin-app e2e/hardening/admin-surface',
-      'From this machine': 'unit/ops/admin-app',
-      "An exception in Sallyport's own code": 'e2e/internal-faults unit/ops/soundness',
-    },
     'Deliberate differences from Linkerd': { 'Everywhere else': 'cases/linkerd-recorded e2e/linkerd-recorded-wire' },
-    Operation: {
-      '**Forwarding.**': 'e2e/hardening/http2-to-http1 unit/proxy/http1/oddities',
-      '**Reload.**': 'unit/reload/watch unit/reload/pod-facts e2e/change-under-load',
-      '**Certificates.**': 'unit/reload/credential-source unit/reload/expiry e2e/removed-anchor e2e/hardening/tls',
-      '**Stop.**': 'e2e/stop-under-load e2e/stop-at-odd-moments unit/ops/stop-sequence',
-    },
-    'Every core': {
-      'One thread serves': 'e2e/workers unit/config/cpu-limit',
-      'All workers are one proxy':
-        'e2e/workers-together unit/shared/buckets unit/shared/counts unit/shared/lines unit/telemetry/figures',
-    },
     'Threat model': {
       'Sallyport is the boundary': noClaim,
       '**What is trusted.**': 'unit/certificate-names e2e/hardening/believed-headers',
@@ -258,6 +242,59 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       '- HTTP/1 that is malformed': 'unit/proxy/http1/messages e2e/bad-input e2e/hardening/methods',
       '- A response after which': 'e2e/hardening/last-response',
       '- Why, the client is not told': 'unit/proxy/http/refuse',
+    },
+  },
+  'lib/telemetry/README.md': {
+    'Metrics and logs': {
+      'For operators': noClaim,
+    },
+    Metrics: {
+      '`GET /metrics`': 'e2e/metrics-as-linkerd e2e/metrics-of-traffic',
+      'Groups of labels': 'unit/readme-limits',
+      '- **T**': 'unit/readme-limits',
+      '- **S**': 'unit/readme-limits',
+      '- **R**': 'unit/readme-limits',
+      '- **A**': 'unit/readme-limits',
+      '- **P**': 'unit/readme-limits',
+      '- **TLS**': 'unit/readme-limits',
+      "Node's own `nodejs_*`": 'unit/telemetry/metrics',
+      'For N well-formed requests': 'unit/telemetry/metrics',
+      '**Bounds**': 'unit/telemetry/bounded',
+    },
+    Logs: {
+      'One JSON object': 'unit/telemetry/decision-log unit/telemetry/log',
+      'The access log': 'unit/telemetry/access-log',
+    },
+  },
+  'lib/ops/README.md': {
+    Operation: {
+      'For operators': noClaim,
+      '[Admin and health](#admin-and-health)': 'unit/readme',
+    },
+    'Admin and health': {
+      'The admin server is': 'unit/ops/admin-app e2e/hardening/admin-surface',
+      'From this machine': 'unit/ops/admin-app',
+    },
+    'Faults of its own': {
+      "An exception in Sallyport's own code": 'e2e/internal-faults unit/ops/soundness',
+    },
+    Forwarding: {
+      'The app gets the HTTP version': 'e2e/hardening/http2-to-http1 unit/proxy/http1/oddities',
+    },
+    Reload: {
+      'Files are watched': 'unit/reload/watch unit/reload/pod-facts e2e/change-under-load',
+    },
+    Certificates: {
+      'Certificate, key and anchors':
+        'unit/reload/credential-source unit/reload/expiry e2e/removed-anchor e2e/hardening/tls',
+    },
+    Stop: {
+      'SIGTERM, SIGINT or': 'e2e/stop-under-load e2e/stop-at-odd-moments unit/ops/stop-sequence',
+    },
+    'Every core': {
+      'One thread serves': 'e2e/workers unit/config/cpu-limit',
+      'All workers are one proxy':
+        'e2e/workers-together unit/shared/buckets unit/shared/counts unit/shared/lines unit/telemetry/figures',
     },
   },
 };

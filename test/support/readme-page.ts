@@ -13,6 +13,8 @@ export const pages: readonly string[] = [
   'lib/app/candidate/README.md',
   'lib/records/README.md',
   'lib/policy/README.md',
+  'lib/telemetry/README.md',
+  'lib/ops/README.md',
 ];
 
 /** @param page from the checkout's root */

@@ -116,7 +116,7 @@ const limits: Readonly<Record<string, readonly number[]>> = {
 };
 
 t.test('every limit, with the numbers of the code', async (t) => {
-  const shown = table('Operation', 'limit');
+  const shown = table('Limits', 'limit');
   t.same(
     shown.map(([limit]) => limit),
     Object.keys(limits),
