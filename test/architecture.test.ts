@@ -428,7 +428,7 @@ const mostLines = 400;
 /** Tests longer than a file should be, each with why it is one file. In lib, bin and certs there is no exception. */
 const longTests: ReadonlyMap<string, string> = new Map([
   ['test/architecture.test.ts', 'the rules of the house, to be found in one place'],
-  ['test/e2e/hardening/limits.test.ts', "the limits, in the order of README's table"],
+  ['test/e2e/hardening/limits.test.ts', 'the limits, in the order of the table of lib/ops/README.md'],
   ['test/fuzz/http2-app-answers.test.ts', 'a search, and the app, the two proxies and the client that it needs'],
   ['test/fuzz/http2-conversation.ts', 'one generator: each part of a conversation refers to the others'],
   ['test/fuzz/http2-flow.test.ts', 'a search, and the app and the client that it needs'],
@@ -446,7 +446,7 @@ const longTests: ReadonlyMap<string, string> = new Map([
   ['test/unit/reload/credential-source.test.ts', 'the states of one source'],
   ['test/unit/reload/policy-source.test.ts', 'the states of one source'],
   ['test/unit/reload/reloader.test.ts', 'the states of one loop'],
-  ['test/unit/telemetry/metrics.test.ts', "the metrics, in the order of README's tables"],
+  ['test/unit/telemetry/metrics.test.ts', 'the metrics, in the order of the table of lib/telemetry/README.md'],
 ]);
 
 /** Tests with a function longer than 80 lines, each with why. Biome measures functions, and these are its exceptions. */
@@ -920,7 +920,7 @@ t.test('what Node does not document is reached through one file', async (t) => {
 
 /** What no other file of the program asks for, but a test does. */
 const forTests: ReadonlyMap<string, readonly string[]> = new Map([
-  // Texts, which only README prints whole.
+  // Texts, which only pages print whole.
   ['lib/errors/error-codes.ts', ['errorCatalogue']],
   ['lib/errors/faults.ts', ['faultCatalogue']],
   ['lib/proxy/http/refuse.ts', ['failureOf']],

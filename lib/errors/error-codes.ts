@@ -22,7 +22,10 @@ function handshake(meaning: string, remedy: string): ErrorRow & { readonly ends:
   return { ends: 'handshake', meaning, remedy };
 }
 
-/** Every code of an error, in the log's field `code`. Only README and tests read the text; all others import types alone. */
+/**
+ * Every code of an error, in the log's field `code`. Only lib/errors/README.md and tests read the text; all others import
+ * types alone.
+ */
 export const errorCatalogue = {
   ERR_SALLYPORT_UNREACHABLE: request(
     'The application refuses connections, or breaks one before it has answered, or within its answer.',

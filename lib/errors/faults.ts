@@ -4,7 +4,7 @@ import { logFaults } from './log-faults.ts';
 import { settingFaults } from './setting-faults.ts';
 import { testFaults } from './test-faults.ts';
 
-/** Every code of a fault outside documents. Only README and tests read the text; all others import types alone. */
+/** Every code of a fault outside documents. Only its page and tests read the text; all others import types alone. */
 export const faultCatalogue = {
   ...settingFaults,
   ...commandFaults,

@@ -12,7 +12,10 @@ export interface Mismatch {
 /** What an expectation calls the absence of a resource. */
 const none = 'none';
 
-/** Every field of the expectation that the answer does not meet, in the order in which README lists them; none: it passes. */
+/**
+ * Every field of the expectation that the answer does not meet, in the order in which lib/policy-test/README.md lists them;
+ * none: it passes.
+ */
 export function mismatchesOf(expected: Expectation, answer: ExplainJson): readonly Mismatch[] {
   const found: Mismatch[] = [];
   const differs = (field: string, wanted: string, got: string): void =>

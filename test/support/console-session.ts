@@ -1,5 +1,5 @@
 /*
- * Sessions as README shows them: a `$` before what is typed, and `…` for what is left out.
+ * Sessions as the pages show them: a `$` before what is typed, and `…` for what is left out.
  */
 
 export interface Step {

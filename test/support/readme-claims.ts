@@ -8,6 +8,9 @@ type Checks = Readonly<Record<string, string>>;
 /** It claims nothing that a program does: it says what a thing is for, or leads to another page. */
 export const noClaim = 'no claim';
 
+/** Pages of which only the sections that are named here are looked at: they are about files, which other tests are about. */
+export const inPart: readonly string[] = ['lib/README.md', 'CONTRIBUTING.md'];
+
 /** By page, then by section. */
 export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> = {
   'README.md': {
@@ -50,12 +53,13 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
     },
     'Running it': {
       '- **[Admin and health]': 'unit/ops/admin-app unit/ops/health-server',
-      '- **[Metrics]': 'e2e/metrics-as-linkerd unit/telemetry/bounded',
-      '- **[Logs]': 'unit/telemetry/decision-log unit/telemetry/access-log',
+      '- **[Metrics]': 'e2e/metrics-as-linkerd unit/telemetry/bounded unit/telemetry/decision-log',
       '- **[Reload, certificates, stop]':
         'unit/reload/watch unit/reload/credential-source unit/reload/pod-facts e2e/stop-under-load',
-      '- **[Limits]': 'unit/readme-limits e2e/hardening/limits',
-      '- **[Every core]': 'e2e/workers e2e/workers-together',
+      '- **[Limits]': 'unit/readme-limits e2e/hardening/limits e2e/workers e2e/workers-together',
+    },
+    Security: {
+      'Everybody who can reach': 'unit/readme',
     },
     Commands: { '`--help`': 'unit/bin/command-line unit/bin/inputs' },
     Environment: { 'Durations are': 'unit/config/config' },
@@ -63,20 +67,8 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       'What is wrong is said': 'unit/errors/catalogue e2e/faults',
     },
     'Deliberate differences from Linkerd': { 'Everywhere else': 'cases/linkerd-recorded e2e/linkerd-recorded-wire' },
-    'Threat model': {
-      'Sallyport is the boundary': noClaim,
-      '**What is trusted.**': 'unit/certificate-names e2e/hardening/believed-headers',
-      '**What an application may believe.**': 'e2e/hardening/identity-header e2e/hardening/tunnels fuzz/detection',
-      '**What is not defended.**': noClaim,
-      'Every class of attack': 'unit/readme',
-      'Not held yet': noClaim,
-      "Other people's judges": noClaim,
-    },
     'The house': {
-      '[`lib/README.md`]': 'unit/walks',
-      'Imports go one way': 'architecture',
-      '`npm run check`': 'unit/readme',
-      'TLS and the library lanes': noClaim,
+      '[`lib/README.md`]': 'architecture unit/walks',
     },
     'Not there yet': {
       '- Documents from the API server': noClaim,
@@ -87,7 +79,7 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
     },
   },
   'lib/errors/README.md': {
-    'Faults, and what says them': { 'First [common faults]': 'unit/readme e2e/faults' },
+    'Faults, and what says them': { 'For whoever': 'unit/readme e2e/faults' },
     'Finding a fault': { 'Each of these': 'e2e/faults' },
     Errors: {
       'What a command says': 'unit/errors/catalogue',
@@ -297,6 +289,53 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
         'e2e/workers-together unit/shared/buckets unit/shared/counts unit/shared/lines unit/telemetry/figures',
     },
   },
+  'SECURITY.md': {
+    Security: {
+      'For who': noClaim,
+      'Sallyport decides who': noClaim,
+    },
+    'Report a vulnerability': {
+      'Privately, please': noClaim,
+      'Expect an answer': noClaim,
+      'What counts': noClaim,
+      '- a request, connection': noClaim,
+      '- an identity that': noClaim,
+      '- a client that takes': noClaim,
+      '- secrets, or': noClaim,
+      'Not a vulnerability': noClaim,
+    },
+    'Supported versions': {
+      'Node: from the version': 'e2e/installed unit/bin/launcher',
+    },
+    'Threat model': {
+      'Sallyport is the boundary': noClaim,
+      '**What is trusted.**': 'unit/certificate-names e2e/hardening/believed-headers',
+      '**What an application may believe.**': 'e2e/hardening/identity-header e2e/hardening/tunnels fuzz/detection',
+      '**Behind a tunnel**': 'e2e/hardening/tunnels fuzz/detection unit/proxy/http1/connect-tunnel',
+      '**What is not defended.**': noClaim,
+    },
+    'How it is attacked': {
+      'Every class of attack': 'unit/readme',
+    },
+    'Not held yet': {
+      '- On two cores': noClaim,
+      '- An upload that': noClaim,
+      '- A client of whom': 'e2e/hardening/key-updates',
+      '- In a tunnel': noClaim,
+    },
+    "Other people's judges": {
+      "Other people's test programs": noClaim,
+    },
+  },
+  'lib/README.md': {
+    'Rooms and arrows': {
+      'An arrow means': 'architecture',
+      'Imports go one way': 'architecture',
+      'Inside `proxy/`': 'architecture',
+    },
+    Dependencies: { 'TLS and the library lanes': noClaim },
+  },
+  'CONTRIBUTING.md': { 'Where to look': { '`npm run check`': 'unit/readme' } },
 };
 
 /** The paragraphs and list items of a page's prose: neither tables, nor code, nor headings. */

@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 
 const root = resolve(import.meta.dirname, '../..');
 
-/** The pages that say what the program does. Tests hold them to it; test/support/readme-claims.ts names what checks their prose. */
+/** The pages that say what the program does. Tests hold them to it; readme-claims.ts names what checks their prose. */
 export const pages: readonly string[] = [
   'README.md',
   'lib/errors/README.md',
@@ -15,6 +15,9 @@ export const pages: readonly string[] = [
   'lib/policy/README.md',
   'lib/telemetry/README.md',
   'lib/ops/README.md',
+  'SECURITY.md',
+  'lib/README.md',
+  'CONTRIBUTING.md',
 ];
 
 /** @param page from the checkout's root */
@@ -43,6 +46,18 @@ export function everyPage(): string[] {
 /** The targets of a page's links, as they are written. */
 export function linksOf(text: string): string[] {
   return [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
+}
+
+/** The pages that can be reached from a page by links, itself included. */
+export function reachableFrom(page: string, known: readonly string[]): ReadonlySet<string> {
+  const reached = new Set([page]);
+  for (const from of reached) {
+    for (const link of linksOf(textOf(from))) {
+      const to = join(dirname(from), link.split('#')[0] ?? '');
+      if (known.includes(to)) reached.add(to);
+    }
+  }
+  return reached;
 }
 
 /**

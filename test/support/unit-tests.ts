@@ -19,7 +19,7 @@ export const slowTests: ReadonlyMap<string, string> = new Map([
   ['test/unit/deploy/options.test.ts', 'reads and writes thousands of manifests'],
   ['test/unit/deploy/command.test.ts', 'starts a program for each row'],
   ['test/unit/deploy/readme.test.ts', 'starts every command that the page shows'],
-  ['test/unit/readme.test.ts', 'starts every command that README shows'],
+  ['test/unit/readme.test.ts', 'starts every command that the pages show'],
   ['test/unit/proxy/http/request-timeout.test.ts', 'waits for requests to time out, between all pairs of versions'],
   ['test/unit/proxy/http2/relay/http2-app.test.ts', 'waits for what must not happen'],
   ['test/unit/proxy/http2/relay/http2-to-http1-app.test.ts', 'moves hundreds of megabytes'],
