@@ -16,6 +16,8 @@ import { until } from '../support/until.ts';
 const manifest = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as {
   readonly version: string;
   readonly engines: { readonly node: string };
+  readonly dependencies: Readonly<Record<string, string>>;
+  readonly bundleDependencies: readonly string[];
 };
 interface Lock {
   readonly packages: Readonly<Record<string, { readonly version: string; readonly dev?: boolean }>>;
@@ -24,6 +26,12 @@ const absent = await missing(t, 'npm', 'tar');
 
 /** No name server, no route, nobody there: as npm says it. */
 const unreachable = /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH/;
+
+t.test('what the package does not bring, it names by a version', async (t) => {
+  const asked = Object.entries(manifest.dependencies).filter(([name]) => !manifest.bundleDependencies.includes(name));
+  t.match(asked, [['koffi', /^\d+\.\d+\.\d+$/]]);
+  t.equal(asked.length, 1);
+});
 
 t.test('npm install --global, from the tarball', { skip: absent, timeout: 280_000 }, async (t) => {
   t.setTimeout(900_000);

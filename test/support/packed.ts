@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { runToEnd, type Teardown } from './children.ts';
 import { temporaryFolder } from './files.ts';
@@ -16,7 +16,9 @@ export async function packed(t: Teardown, into: string, version?: string): Promi
   for (const name of rules.filter((line) => line.startsWith('!')).map((line) => line.slice(1))) {
     cpSync(join(checkout, name), join(context, name), { recursive: true });
   }
-  symlinkSync(join(checkout, 'node_modules'), join(context, 'node_modules'));
+  // A link to them would not do: of packages that are not below the folder npm leaves out what they depend on.
+  const copied = await runToEnd(t, 'cp', ['-a', join(checkout, 'node_modules'), context], { timeoutMs: 60_000 });
+  if (copied.code !== 0) throw new Error(`cp: ${copied.stderr}`);
   const manifest = JSON.parse(readFileSync(join(context, 'package.json'), 'utf8')) as { version: string };
   if (version !== undefined) {
     writeFileSync(join(context, 'package.json'), JSON.stringify({ ...manifest, version }));
