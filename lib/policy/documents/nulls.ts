@@ -38,11 +38,15 @@ const narrowing: ReadonlySet<string> = new Set([
   'overrides',
 ]);
 
-/** What narrows there alone: a NetworkPolicy's peer, the ports that it opens, and a route's being attached to a Server. */
+/**
+ * What narrows there alone: a NetworkPolicy's peer, the ports that it opens, a route's being attached to a Server, and where
+ * a redirect leads, which goes to the application where that is where it was sent.
+ */
 const narrowingIn: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['from', new Set(['podSelector', 'namespaceSelector', 'ipBlock'])],
   ['ports', new Set(['port', 'protocol'])],
   ['parentRefs', new Set(['group', 'kind'])],
+  ['requestRedirect', new Set(['scheme', 'hostname', 'port'])],
 ]);
 
 export type Holder = Readonly<Record<string, unknown>>;

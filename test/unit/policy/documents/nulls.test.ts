@@ -50,6 +50,10 @@ t.test('without a value, what may have narrowed a document is an error', async (
       routeOf('rules: [{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: }}]}]'),
       'rules[0].filters[0].requestHeaderModifier.remove',
     ],
+    ...['scheme', 'hostname', 'port', 'path'].map((field): readonly [text: string, field: string] => [
+      routeOf(`rules: [{filters: [{type: RequestRedirect, requestRedirect: {statusCode: 301, ${field}: }}]}]`),
+      `rules[0].filters[0].requestRedirect.${field}`,
+    ]),
     [routeOf('rules: [{matches: [{path: }]}]', gateway), 'rules[0].matches[0].path'],
     [routeOf('rules: [{matches: [{path: {value: }}]}]'), 'rules[0].matches[0].path.value'],
     [routeOf('rules: [{matches: [{path: {type: , value: /x}}]}]'), 'rules[0].matches[0].path.type'],
