@@ -127,7 +127,7 @@ type ReadOne = 'ignored' | 'unknown' | { readonly key: string; readonly document
 function readOne({ source, prefix, value }: Item, defaultNamespace: string, problems: Problem[]): ReadOne {
   const place = (path: Path) => ({ file: source.file, ...source.position([...prefix, ...path]) });
   const anonymous = new AdmissionReport(null, place);
-  if (!isObject(value) || typeof value.apiVersion !== 'string' || typeof value.kind !== 'string') {
+  if (!isObject(value) || typeof value.apiVersion !== 'string' || typeof value.kind !== 'string' || value.kind === '') {
     anonymous.refuse('not-a-document', [], 'a policy document needs apiVersion and kind', hintFor(value));
     problems.push(...anonymous.problems);
     return 'unknown';

@@ -30,9 +30,15 @@ export function judgeUnattached(
   report.issues(faults, ['spec'], 'refuse');
   refuseStrays(value, spec, shape, report);
   const empty = emptyAt(value);
-  if (empty !== null && isOurs) {
+  // Its CRDs require a spec, that of a GRPCRoute does not.
+  const required = isOurs || (type.kind === 'HTTPRoute' && !isFields(value.spec));
+  if (empty !== null && required) {
     report.refuse('null-field', empty, `${pathText(empty)} has no value: nobody knows what the route is attached to`);
-  } else if (empty !== null) report.warnOfNull(empty);
+  } else if (empty !== null) {
+    report.warnOfNull(empty);
+  } else if (required && value.spec === undefined && !report.refused) {
+    report.refuse('missing-field', ['spec'], 'spec is required: nobody knows what the route is attached to');
+  }
   if (!report.refused) warnOfMissingKind(plain, report);
 }
 

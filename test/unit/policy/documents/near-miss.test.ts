@@ -107,7 +107,9 @@ t.test('what must be policy and is of no known kind leaves nobody knowing what i
   const rows: [title: string, text: string, unknown: boolean][] = [
     ['a kind of the group that there is not', document('Srvr', 's', '{}', 'policy.linkerd.io/v1beta3'), true],
     ['another', document('RateLimitPolicy', 's', '{}'), true],
-    ['an empty one', 'apiVersion: policy.linkerd.io/v1beta3\nkind: ""', true],
+    ...['policy.linkerd.io/v1beta3', 'networking.k8s.io/v1', 'gateway.networking.k8s.io/v1', 'apps/v1', 'v1'].map(
+      (version): [string, string, boolean] => [`an empty one of ${version}`, `apiVersion: ${version}\nkind: ""`, true],
+    ),
     ['a list of it', 'apiVersion: policy.linkerd.io/v1beta3\nkind: ServerLists\nitems: []', true],
     ['one that says nothing of what comes in', document('EgressNetwork', 's', '{}'), false],
     ['a list in lower case', `apiVersion: v1\nkind: list\nitems: [${item}]`, true],

@@ -153,7 +153,10 @@ t.test('without a value, metadata that says where a document applies counts as a
 t.test('a route without a value where it says what it is attached to', async (t) => {
   const detached = (spec: string, group: string): string => document('HTTPRoute', 'r', spec, group);
   const rows: readonly (readonly [text: string, said: string])[] = [
-    [detached('', gateway), 'warning null-field spec'],
+    [detached('', gateway), 'error null-field spec'],
+    [detached('', gateway).replace(/^spec: *$/m, ''), 'error missing-field spec'],
+    [detached('', beta3).replace(/^spec: *$/m, ''), 'error missing-field spec'],
+    [document('GRPCRoute', 'r', '', gateway), 'warning null-field spec'],
     [detached('{parentRefs: }', gateway), 'warning null-field spec.parentRefs'],
     [document('GRPCRoute', 'r', '{parentRefs: }', gateway), 'warning null-field spec.parentRefs'],
     [detached('', beta3), 'error null-field spec'],
