@@ -38,8 +38,8 @@ export function explainCommandLine(
   ];
   const words = asked.flatMap(([flag, value]) => {
     if (value === undefined || value === null) return [];
-    const word = shellWord(String(value));
-    return [word.startsWith('-') ? `--${flag}=${word}` : `--${flag} ${word}`];
+    const text = String(value);
+    return [`--${flag}${text.startsWith('-') ? '=' : ' '}${shellWord(text)}`];
   });
   return oneLine(`sallyport explain ${words.join(' ')}`);
 }
