@@ -169,7 +169,7 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
   const strays = strayMetadata(value.metadata);
   if (!metadata.success || strays.some(([, meant]) => meant !== undefined)) {
     const raw = isObject(written) ? written : {};
-    const parts = { namespace: raw.namespace, name: raw.name };
+    const parts = { namespace: raw.namespace || undefined, name: raw.name };
     const texts = Object.entries(parts).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
     const { namespace = scope, name = '' } = Object.fromEntries(texts);
     const report = new AdmissionReport({ kind: type.kind, namespace, name }, place);
@@ -184,7 +184,7 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
     return refused(report, Object.fromEntries(texts.filter(([field]) => known.includes(field as 'name'))));
   }
   const { name, labels = [], creationTimestamp = null } = metadata.data;
-  const namespace = type.clusterScoped === true ? '' : (metadata.data.namespace ?? scope);
+  const namespace = type.clusterScoped === true ? '' : metadata.data.namespace || scope;
   const meta = {
     namespace,
     name,
@@ -204,8 +204,11 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
   }
   for (const [field] of strays) report.warn('unknown-field', ['metadata', field], `unknown field metadata.${field}`);
   // What tools print has a creationTimestamp without a value.
-  const empty = dropped.map((path) => path.join('.')).filter((field) => field === 'namespace' || field === 'labels');
-  if (type.group !== '') for (const field of empty) report.warnOfNull(['metadata', field]);
+  const empty = new Set(dropped.map((path) => path.join('.')));
+  if (metadata.data.namespace === '') empty.add('namespace');
+  for (const field of ['namespace', 'labels']) {
+    if (type.group !== '' && empty.has(field)) report.warnOfNull(['metadata', field]);
+  }
   const document = readSpec(value, { type, version }, meta, report, place);
   if (report.refused || document === undefined) return refused(report, meta);
   problems.push(...report.problems);

@@ -44,7 +44,8 @@ export const metadataShape = z.looseObject({
   namespace: z
     .string()
     .max(63)
-    .regex(/^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/, 'must be a lower-case DNS label')
+    // An empty text is none, as to the API server.
+    .regex(/^$|^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/, 'must be a lower-case DNS label')
     .optional(),
   labels: stringMap.optional(),
   // YAML readers turn an unquoted timestamp into a Date.

@@ -143,11 +143,15 @@ t.test('without a value, metadata that says where a document applies counts as a
     `apiVersion: ${kind}\nmetadata: {name: a, ${metadata}}\nspec: {podSelector: {}, port: 80}`;
   const rows: readonly (readonly [text: string, said: readonly string[]])[] = [
     [of('namespace: '), ['warning metadata.namespace has no value, and counts as absent']],
+    [of('namespace: ""'), ['warning metadata.namespace has no value, and counts as absent']],
     [of('labels: '), ['warning metadata.labels has no value, and counts as absent']],
     [of('creationTimestamp: , annotations: '), []],
     [of('namespace: ', 'v1\nkind: Pod'), []],
   ];
   for (const [text, said] of rows) t.same(about(text), said, text);
+  for (const text of [of('namespace: ""'), of('namespace: "", labels: 1'), of('namespace: "", creationTimestmp: ""')]) {
+    t.match(read(text).documents, [{ kind: 'Server', namespace: 'shop' }], text);
+  }
 });
 
 t.test('a route without a value where it says what it is attached to', async (t) => {
