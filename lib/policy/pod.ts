@@ -138,8 +138,8 @@ export function readPod(value: unknown): { readonly facts: PodFacts | null; read
     return null;
   };
   const facts: PodFacts = {
-    podName: metadata?.name ?? null,
-    namespace: metadata?.namespace ?? null,
+    podName: metadata?.name || null,
+    namespace: metadata?.namespace || null,
     labels: new Map(Object.entries(metadata?.labels ?? {})),
     ips: addressesOf(parsed.data, 'pod', problems),
     nodeIps: addressesOf(parsed.data, 'host', problems),

@@ -224,6 +224,8 @@ t.test('what a Pod leaves out comes from the settings, and what it says badly is
       { ...settings, opaquePorts: { has: (port) => port === 25 } },
     ).workload?.opaquePorts.has(25),
   );
+  const { facts } = readPod({ kind: 'Pod', metadata: { name: '', namespace: '' } });
+  t.match(facts, { podName: null, namespace: null }, 'an empty text is none');
   for (const none of [null, 'Pod', [], { kind: 'Deployment' }, { kind: 'Pod', spec: { containers: 'x' } }]) {
     t.match(
       readPod(none),
