@@ -11,6 +11,7 @@ import {
 import { admitNamespace, admitPod } from './admit-cluster.ts';
 import { admitNetworkPolicy, networkPolicyMarks, unreadablePolicy } from './admit-network-policy.ts';
 import { admitGrpcRoute, admitHttpRoute, isKindMisspelt, mayMeanServer } from './admit-routes.ts';
+import type { Holder } from './nulls.ts';
 import type { AdmissionContext, Path } from './report.ts';
 import {
   type AuthorizationPolicyShape,
@@ -33,7 +34,14 @@ import {
   serverShapes,
 } from './shapes.ts';
 import { grpcRouteStandIn, httpRouteStandIn, rateLimitStandIn, serverStandIn } from './stand-ins.ts';
-import { type DocumentMeta, gatewayGroup, linkerdGroup, networkPolicyGroup, type PolicyDocument } from './types.ts';
+import {
+  type DocumentMeta,
+  gatewayGroup,
+  linkerdGroup,
+  networkPolicyGroup,
+  type PolicyDocument,
+  type RouteGroup,
+} from './types.ts';
 
 /**
  * What becomes of a document that holds a field we do not know. The API server would drop such a field, which is harmless
@@ -53,8 +61,8 @@ export interface DocumentKind {
   readonly shapes: Readonly<Record<string, z.ZodType>>;
   /** For the names of fields, where `shapes` reads none. */
   readonly fields?: z.ZodType;
-  /** `path` leads to the object that holds the field. */
-  unknownField(path: Path, field: string, value: unknown, namespace: string): UnknownFieldFate;
+  /** `path` leads to `holder`, the object that holds the field. */
+  unknownField(path: Path, field: string, holder: Holder, namespace: string): UnknownFieldFate;
   /** `spec` has the version's shape. The result is never used where the report has refused the document. */
   admit(spec: unknown, version: string, context: AdmissionContext): PolicyDocument;
   /** Fields that linking may have to point at. */
@@ -119,8 +127,8 @@ const authorizationPolicyKind: DocumentKind = {
   shapes: authorizationPolicyShapes,
   // `targetRef.namespace` is a common slip. It may be dropped where it says what is so anyway; else the policy would
   // apply to a Server that was not meant.
-  unknownField: (path, field, value, namespace) =>
-    path.at(-1) === 'targetRef' && field === 'namespace' && value === namespace ? 'prune' : 'refuse',
+  unknownField: (path, field, holder, namespace) =>
+    path.at(-1) === 'targetRef' && field === 'namespace' && holder[field] === namespace ? 'prune' : 'refuse',
   admit: (spec, _version, { report, meta }) => ({
     kind: 'AuthorizationPolicy',
     ...meta,
@@ -183,9 +191,16 @@ function mayHaveServerParent(spec: unknown): boolean {
   return parents.some((ref: object | null) => typeof ref !== 'object' || ref === null || mayMeanServer(ref));
 }
 
-/** Without the kind of its parent a route might be attached to nothing, and refuse nothing. */
-const routeField = (path: Path, field: string): UnknownFieldFate =>
-  path[0] === 'parentRefs' && isKindMisspelt(field) ? 'refuse' : 'seal';
+/** Without the kind or the group of its parent a route might be attached to nothing, and refuse nothing. */
+const routeField =
+  (own: RouteGroup) =>
+  (path: Path, field: string, holder: Holder): UnknownFieldFate =>
+    path[0] === 'parentRefs' && (isKindMisspelt(field) || isDetached(holder, own)) ? 'refuse' : 'seal';
+
+/** Whether a reference that may mean a Server is none to one, as it stands. */
+function isDetached({ group, kind }: Holder, own: RouteGroup): boolean {
+  return group === undefined && own !== linkerdGroup && mayMeanServer({ group, kind });
+}
 
 /** A field outside every rule seals them all. */
 function sealedRules(sealed: readonly Path[]): (rule: number) => boolean {
@@ -198,12 +213,12 @@ const routeMarks = (spec: unknown): readonly Path[] => [
   ...((spec as HttpRouteShape).rules ?? []).map((_, i): Path => ['spec', 'rules', i]),
 ];
 
-function httpRouteKind(group: typeof linkerdGroup | typeof gatewayGroup, shapes: DocumentKind['shapes']): DocumentKind {
+function httpRouteKind(group: RouteGroup, shapes: DocumentKind['shapes']): DocumentKind {
   return {
     group,
     kind: 'HTTPRoute',
     shapes,
-    unknownField: routeField,
+    unknownField: routeField(group),
     admit: (spec, _version, { report, meta, sealed }) => ({
       kind: 'HTTPRoute',
       group,
@@ -220,7 +235,7 @@ const grpcRouteKind: DocumentKind = {
   group: gatewayGroup,
   kind: 'GRPCRoute',
   shapes: grpcRouteShapes,
-  unknownField: routeField,
+  unknownField: routeField(gatewayGroup),
   admit: (spec, _version, { report, meta, sealed }) => ({
     kind: 'GRPCRoute',
     group: gatewayGroup,

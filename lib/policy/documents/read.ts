@@ -141,7 +141,8 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
     const scope = type.clusterScoped === true ? '' : defaultNamespace;
     const nameless = { namespace: scope, name, labels: [], createdMs: Number.MIN_SAFE_INTEGER };
     const meta = { ...nameless, ...known, file: source.file, marks };
-    const document = type.standIn?.(copied(value.spec, narrows).copy, meta) ?? null;
+    const document =
+      type.standIn?.(copied(value.spec, staying(type, Object.values(type.shapes).at(-1))).copy, meta) ?? null;
     return { key: keyOf(type.group, type.kind, meta.namespace, meta.name), document };
   };
   const listed = listedKind(value);
@@ -228,10 +229,7 @@ function readSpec(
     }
   }
   const shape = type.shapes[version] as z.ZodType;
-  // What kubectl lists is no policy, and holds fields that are nobody's here.
-  const stays = (path: Path, holder: Holder): boolean =>
-    type.group !== '' && (narrows(path, holder) || isUnknown(type.fields ?? shape, path));
-  const { copy: spec, dropped } = copied(value.spec, stays);
+  const { copy: spec, dropped } = copied(value.spec, staying(type, shape));
   if (type.concerns !== undefined && !type.concerns(spec)) {
     judgeUnattached(value, spec, { type, shape }, report);
     if (report.refused) return undefined;
@@ -269,6 +267,13 @@ function admitSpec(
   const marks = marksOf([...type.marks(result.data), ...allowMarks(meta)], place);
   const status = withoutNulls(value.status);
   return type.admit(result.data, version, { report, meta: { ...meta, marks }, sealed, status });
+}
+
+/** The fields that stay null. What kubectl lists is no policy, and holds fields that are nobody's here. */
+function staying(type: DocumentKind, shape: z.ZodType | undefined): (path: Path, holder: Holder) => boolean {
+  const fields = type.fields ?? shape;
+  return (path, holder) =>
+    type.group !== '' && (narrows(path, holder) || (fields !== undefined && isUnknown(fields, path)));
 }
 
 /** Known is everything where no fields are. */
@@ -349,7 +354,7 @@ function dropUnknown(
     const at: Path = ['spec', ...path, key];
     const hint = didYouMean(key, known, known.length > 0 ? `Known here: ${known.join(', ')}.` : '');
     const message = `unknown field ${pathText(at)}`;
-    switch (type.unknownField(path, key, holder[key], namespace)) {
+    switch (type.unknownField(path, key, holder, namespace)) {
       case 'prune':
         report.warn('unknown-field', at, message, hint);
         break;

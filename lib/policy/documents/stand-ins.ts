@@ -3,6 +3,7 @@ import type { GrpcMatch, HttpMatch, RouteRule } from '../route-rule.ts';
 import { isWellFormed, type Selector } from '../selectors.ts';
 import { protocols, readSelector } from './admit.ts';
 import { isServerLike, mayMeanServer, readGrpcMatch, readHttpMatch } from './admit-routes.ts';
+import { isFields } from './nulls.ts';
 import { AdmissionReport } from './report.ts';
 import { grpcMatch, httpMatchShapes, routeFields, selector, serverFields } from './shapes.ts';
 import {
@@ -137,10 +138,10 @@ function parentsOf(value: unknown, own: string): RouteParent[] | null {
   const parents: RouteParent[] = [];
   for (const [index, ref] of value.entries()) {
     const { kind = '', name, namespace = own } = fieldsOf(ref);
-    if (typeof ref !== 'object' || ref === null || typeof kind !== 'string') return null;
+    if (!isFields(ref) || typeof kind !== 'string') return null;
     // No route of ours attaches to a Server of another namespace, right or wrong.
-    if (!mayMeanServer(ref) || (typeof namespace === 'string' && namespace !== own)) continue;
-    if (typeof name !== 'string') return null;
+    if (!mayMeanServer(ref) || (typeof namespace === 'string' && namespace !== '' && namespace !== own)) continue;
+    if (typeof name !== 'string' || name === '') return null;
     parents.push({ name, index });
   }
   return parents;

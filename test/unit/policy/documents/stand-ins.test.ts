@@ -286,6 +286,29 @@ t.test('a route', async (t) => {
         ],
       ],
     ),
+    ...[
+      '{group: policy.linkerd.io, kin: , name: web}',
+      '{group: policy.linkerd.io, kind: Server, name: ""}',
+      '{group: policy.linkerd.io, kind: Server, name: web, namespace: ""}',
+      '[{group: policy.linkerd.io, kind: Server, name: web}]',
+      '{grou: policy.linkerd.io, kind: Server, name: web}',
+      '{apiGroup: policy.linkerd.io, kind: Server, name: web}',
+      '{Group: , kind: Server, name: web}',
+    ].map(
+      (ref): Row => [
+        `a parent that is ${ref}`,
+        everyone +
+          root +
+          routeOf(`parentRefs: [${ref}], rules: [{matches: [${admin}]}]`).replace(
+            beta3,
+            'gateway.networking.k8s.io/v1',
+          ),
+        [
+          [{ path: '/admin' }, false],
+          [{ path: '/x' }, true],
+        ],
+      ],
+    ),
     [
       'Spec for spec, of which nothing can be read',
       everyone + root + routeOf(`${parent}, rules: [{matches: [${admin}]}]`).replace('spec:', 'Spec:'),
