@@ -38,6 +38,9 @@ const narrowing: ReadonlySet<string> = new Set([
   'overrides',
 ]);
 
+/** Without it a reference is to somebody else, of the document's own namespace. */
+const elsewhere: ReadonlySet<string> = new Set(['namespace']);
+
 /**
  * What narrows there alone: a NetworkPolicy's peer, the ports that it opens, a route's being attached to a Server, and where
  * a redirect leads, which goes to the application where that is where it was sent.
@@ -47,6 +50,10 @@ const narrowingIn: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['ports', new Set(['port', 'protocol'])],
   ['parentRefs', new Set(['group', 'kind'])],
   ['requestRedirect', new Set(['scheme', 'hostname', 'port'])],
+  ['requiredAuthenticationRefs', elsewhere],
+  ['identityRefs', elsewhere],
+  ['serviceAccounts', elsewhere],
+  ['clientRefs', elsewhere],
 ]);
 
 export type Holder = Readonly<Record<string, unknown>>;

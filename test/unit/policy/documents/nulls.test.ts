@@ -30,6 +30,23 @@ t.test('without a value, what may have narrowed a document is an error', async (
     [grantOf('{unauthenticated: true, networks: }'), 'client.networks'],
     [grantOf('{unauthenticated: true, networks: [{cidr: 10.0.0.0/8, except: }]}'), 'client.networks[0].except'],
     [grantOf('{unauthenticated: true}', '{selector: {matchLabels: }}'), 'server.selector.matchLabels'],
+    [grantOf('{meshTLS: {serviceAccounts: [{name: a, namespace: }]}}'), 'client.meshTLS.serviceAccounts[0].namespace'],
+    [
+      document(
+        'AuthorizationPolicy',
+        'p',
+        `{targetRef: ${ref}, requiredAuthenticationRefs: [{kind: ServiceAccount, name: a, namespace: }]}`,
+      ),
+      'requiredAuthenticationRefs[0].namespace',
+    ],
+    [
+      document('MeshTLSAuthentication', 'm', '{identityRefs: [{kind: ServiceAccount, name: a, namespace: }]}'),
+      'identityRefs[0].namespace',
+    ],
+    [
+      limitOf('overrides: [{requestsPerSecond: 1, clientRefs: [{kind: ServiceAccount, name: a, namespace: }]}]'),
+      'overrides[0].clientRefs[0].namespace',
+    ],
     [networksOf('{networks: [{cidr: 10.0.0.0/8, except: ~}]}'), 'networks[0].except'],
     [serverOf('podSelector: {matchLabels: }'), 'podSelector.matchLabels'],
     [serverOf('podSelector: {matchExpressions: }'), 'podSelector.matchExpressions'],
@@ -115,7 +132,6 @@ t.test('what narrows nothing counts as absent, with a warning', async (t) => {
     [serverOf('podSelector: {}, accessPolicy: '), 'accessPolicy'],
     [serverOf('podSelector: {}, externalWorkloadSelector: '), 'externalWorkloadSelector'],
     [grantOf('{unauthenticated: true, meshTLS: }'), 'client.meshTLS'],
-    [grantOf('{meshTLS: {serviceAccounts: [{name: a, namespace: }]}}'), 'client.meshTLS.serviceAccounts[0].namespace'],
     [routeOf('rules: [{matches: [{method: GET}], timeouts: }]'), 'rules[0].timeouts'],
     [
       serverOf('podSelector: {matchExpressions: [{key: app, operator: Exists, values: }]}'),
