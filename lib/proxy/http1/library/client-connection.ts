@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { Expirable } from '../../fairness/deadlines.ts';
 import { endAfterLastBytes, endWithStatus } from '../../http/last-bytes.ts';
 import { failures, type MessageFault } from '../../http/refuse.ts';
@@ -38,6 +39,8 @@ export class LibraryConnection implements FedConnection, Occupant {
   feed: SlicedFeed | null = null;
   /** What waits for the start outside of the socket. */
   bytesToCome = 0;
+  /** Of a tunnel. */
+  #app: Duplex | null = null;
   readonly #pipeline: RequestPipeline;
   readonly #overflow: (connection: LibraryConnection) => void;
 
@@ -75,9 +78,16 @@ export class LibraryConnection implements FedConnection, Occupant {
     return !this.isTunnel && this.exchange?.incomplete === true;
   }
 
-  /** What Node's parser has taken besides is not to be seen; it is no more than a head. */
+  /** What Node's parser has taken besides is not to be seen; it is no more than a head. Of a tunnel what the app has not taken. */
   get heldBytes(): number {
-    return this.feed?.heldBytes ?? this.bytesToCome;
+    return this.#app?.writableLength ?? this.feed?.heldBytes ?? this.bytesToCome;
+  }
+
+  /** The app has agreed: from here on both connections are a tunnel. */
+  leaveHttp(app: Duplex): void {
+    this.exchange = null;
+    this.state = 'tunnel';
+    this.#app = app;
   }
 
   get isTunnel(): boolean {

@@ -1,6 +1,6 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Readable } from 'node:stream';
+import type { Duplex, Readable } from 'node:stream';
 import { oddNamesOf, type RequestFacts } from '../../../policy/decision.ts';
 import type { HeaderList, ScannedHead } from '../../../request-fields.ts';
 import type { Target } from '../../../request-target.ts';
@@ -45,8 +45,8 @@ export class Http1Exchange implements LibraryExchange {
   onPermitted: (() => void) | null = null;
   /** Run once, when the response has left or can no longer leave. */
   onOver: (() => void) | null = null;
-  /** Run once, when the app has agreed to leave HTTP. */
-  onSwitched: (() => void) | null = null;
+  /** Run once, when the app has agreed to leave HTTP; it is given the connection to the app. */
+  onSwitched: ((app: Duplex) => void) | null = null;
   responded = false;
   aborted = false;
   readonly #request: IncomingMessage;
@@ -224,13 +224,13 @@ export class Http1Exchange implements LibraryExchange {
     this.#drainBody();
   }
 
-  /** Answers a switch of protocols; the socket belongs to the tunnel from now on. */
-  switched(status: number, protocol: string | null, headers: HeaderList): void {
+  /** Answers a switch of protocols; the socket, and `app`, belong to the tunnel from now on. */
+  switched(status: number, protocol: string | null, headers: HeaderList, app: Duplex): void {
     const list = protocol === null ? headers : [...headers, 'Connection', 'Upgrade', 'Upgrade', protocol];
     const line = `HTTP/1.1 ${status} ${protocol === null ? 'Connection Established' : 'Switching Protocols'}\r\n`;
     this.responded = true;
     this.onAborted = null;
-    this.onSwitched?.();
+    this.onSwitched?.(app);
     this.onSwitched = null;
     detach(this.#response, this.#socket);
     this.#pipeline.responded(this, status, headers, this.startedAt);

@@ -284,10 +284,7 @@ export class LibraryLane implements Http1Engine {
       'upgrade',
     );
     served.exchange = exchange;
-    const switched = (): void => {
-      served.exchange = null;
-      served.state = 'tunnel';
-    };
+    const switched = (app: Duplex): void => served.leaveHttp(app);
     exchange.onSwitched = switched;
     // The connection ends behind any other response, and may take longer than the request.
     response.once('finish', () => {

@@ -141,7 +141,7 @@ export class UpgradeForwarder {
       }
       scope.responseHead(status);
       scope.responseEnded(null, '');
-      exchange.switched(status, null, headers);
+      exchange.switched(status, null, headers, app);
       tieEnds(socket, app);
       carry(app, socket);
       carryGuarded(socket, app, head, () => {
@@ -165,7 +165,7 @@ function leaveHttp(
   const { exchange, socket, head } = upgrade;
   scope.responseHead(101);
   scope.responseEnded(null, '');
-  exchange.switched(101, protocol, headers);
+  exchange.switched(101, protocol, headers, app);
   if (head.length > 0) app.write(head);
   tie(socket, app);
 }

@@ -7,7 +7,8 @@ import { until } from '../../../support/until.ts';
 
 /*
  * An app that agrees to a tunnel and then reads nothing. Its client says more than any buffer holds and is gone; that is
- * seen by nobody, since its end is behind what waits. When the tunnel has been idle for too long nothing stays behind.
+ * seen by nobody, since its end is behind what waits, which is counted. When the tunnel has been idle for too long nothing stays
+ * behind.
  */
 
 const ways: readonly (readonly [title: string, leave: (client: RawClient) => void])[] = [
@@ -32,7 +33,7 @@ for (const engine of engines) {
         t.teardown(() => {
           for (const socket of sockets) socket.destroy();
         });
-        const lane = await startLane(t, { engine, app: app.port, limits: { tunnelIdleTimeoutMs: 1000 } });
+        const lane = await startLane(t, { engine, app: app.port, limits: { tunnelIdleTimeoutMs: 3000 } });
         const client = await RawClient.open({ port: lane.port });
         t.teardown(() => client.destroy());
         client.send(
@@ -62,6 +63,7 @@ for (const engine of engines) {
           },
           { everyMs: 50 },
         );
+        await until('what waits to be counted', () => lane.heldBytes() > 0, { timeoutMs: 2000 });
         leave(client);
         await until('the app to be let go', () => lane.counts.destinations === 0, { timeoutMs: 20_000 });
         t.equal(lane.live.size, 0);
