@@ -120,6 +120,7 @@ export class DataReader implements TurnTaker {
   readonly #counted: CountedReads;
   /** By `data`; or by `LentReads`, which alone knows when there is room, though a turn may still be asked for. */
   #reads: 'by data' | 'lent' = 'by data';
+  #awaitsTurn = false;
 
   constructor(source: Duplex, sink: Writable) {
     this.#source = source;
@@ -128,12 +129,14 @@ export class DataReader implements TurnTaker {
     sink.on('drain', this.#drained);
   }
 
-  readonly #drained = (): void => void this.#source.resume();
+  readonly #drained = (): void => {
+    if (!this.#awaitsTurn) this.#source.resume();
+  };
 
   /** Passes on what was read by `data`. */
   pass(bytes: Buffer): void {
-    const mayGoOn = this.#counted.take(bytes.length, this);
-    if (!this.#sink.write(bytes) || !mayGoOn) this.#source.pause();
+    if (!this.#counted.take(bytes.length, this)) this.#awaitsTurn = true;
+    if (!this.#sink.write(bytes) || this.#awaitsTurn) this.#source.pause();
   }
 
   /** Passes on all that is read from here on. */
@@ -146,6 +149,7 @@ export class DataReader implements TurnTaker {
   }
 
   nextTurn(): void {
+    this.#awaitsTurn = false;
     if (this.#reads === 'by data' && !this.#sink.writableNeedDrain) this.#source.resume();
   }
 

@@ -211,6 +211,27 @@ t.test(
   },
 );
 
+t.test('what waits for its turn does not go on before it, though there is room again', async (t) => {
+  const { take } = turn;
+  t.teardown(() => Object.assign(turn, { take }));
+  Object.assign(turn, { take: () => false });
+  const [sender, source] = await connection(t);
+  const sink = new Client(() => true, 1);
+  let drains = 0;
+  sink.on('drain', () => drains++);
+  const reader = new DataReader(source, sink);
+  reader.passAll();
+  const total = 4 * 1024 * kib;
+  sender.end(Buffer.from(Array.from({ length: total }, (_, at) => patternAt(at))));
+  const read = await still('what is read', () => sink.taken);
+  t.ok(drains > 0, 'there is room');
+  t.ok(read > 0 && read < total, `${read} bytes are read`);
+  Object.assign(turn, { take });
+  reader.nextTurn();
+  await until('all of it', () => sink.taken === total, { lastSeen: () => `${sink.taken} bytes` });
+  t.equal(sink.fault, '', 'as it was sent');
+});
+
 type Join = (client: net.Socket, app: net.Socket) => void;
 
 const joins: readonly (readonly [title: string, join: Join, ways: readonly ('up' | 'down')[]])[] = [
