@@ -1,5 +1,6 @@
 import { Socket } from 'node:net';
 import type { Duplex, Writable } from 'node:stream';
+import { behindReads } from '../fairness/behind-reads.ts';
 import { bulkRead, CountedReads, longRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import { lendReads, mayLendReads } from '../node-streams.ts';
@@ -23,6 +24,25 @@ function copyOfShared(length: number): Buffer {
 const ringSize = 4;
 const ringBytes = 128 * 1024;
 
+/** Milliseconds between looks at who needs no more than one buffer of a ring any more. */
+const restMs = 1000;
+
+/** Who has more than one. */
+const spread = new Set<LentReads>();
+let sweeper: NodeJS.Timeout | null = null;
+
+function sweep(): void {
+  for (const reads of spread) if (reads.rests()) spread.delete(reads);
+  if (spread.size > 0 || sweeper === null) return;
+  clearInterval(sweeper);
+  sweeper = null;
+}
+
+function watchSpread(reads: LentReads): void {
+  spread.add(reads);
+  sweeper ??= setInterval(behindReads(guarded('buffers of tunnels', null, sweep)), restMs).unref();
+}
+
 /** How a socket is made to read on after `callback` said false. */
 export interface Resumable {
   resume(): unknown;
@@ -31,17 +51,21 @@ export interface Resumable {
 /**
  * Reads without a new buffer for every read. Small reads go through one buffer shared by all connections
  * and are copied. A bulk transfer gets a ring of its own, whose buffers are lent to the writes: no copy, no garbage, and
- * the ring's size is the bound on what a slow reader can make us hold.
+ * the ring's size is the bound on what a slow reader can make us hold. While the reader keeps up, it is one buffer, which is all
+ * that is left of it once nothing moves.
  */
 export class LentReads implements OnRead, TurnTaker {
   readonly #sink: Writable;
   readonly #outlet: Outlet;
   #source: Resumable | null = null;
+  /** Made one by one, as they are needed. */
   #ring: Buffer[] | null = null;
   /** Ring buffers that are being written, oldest first. */
   #lent = 0;
   #next = 0;
   #stopped = false;
+  /** It has read nothing since it was last looked at. */
+  #isResting = false;
 
   constructor(sink: Writable) {
     this.#sink = sink;
@@ -73,7 +97,7 @@ export class LentReads implements OnRead, TurnTaker {
     const ring = this.#ring;
     if (ring === null) {
       if (length < longRead) smallServed();
-      if (length >= bulkRead) this.#ring = Array.from({ length: ringSize }, () => Buffer.allocUnsafeSlow(ringBytes));
+      if (length >= bulkRead) this.#ring = [Buffer.allocUnsafeSlow(ringBytes)];
       if (this.#outlet.write(copyOfShared(length))) return true;
       spare = nothing;
       if (!this.#sink.writableNeedDrain) return true;
@@ -81,9 +105,10 @@ export class LentReads implements OnRead, TurnTaker {
       this.#sink.once('drain', () => this.#resume());
       return false;
     }
+    this.#isResting = false;
     const filled = ring[this.#next] as Buffer;
-    this.#next = (this.#next + 1) % ringSize;
-    if (!this.#outlet.write(filled.subarray(0, length), this.#written)) this.#lent++;
+    // What is free again is read into once more.
+    if (!this.#outlet.write(filled.subarray(0, length), this.#written)) this.#goOn(ring);
     if (length < bulkRead && this.#lent === 0) {
       this.#ring = null;
       this.#next = 0;
@@ -91,6 +116,27 @@ export class LentReads implements OnRead, TurnTaker {
     if (this.#lent < ringSize) return length < bulkRead || turn.take(length, this);
     this.#stopped = true;
     return false;
+  }
+
+  /** The buffer that was to be filled next is lent. */
+  #goOn(ring: Buffer[]): void {
+    this.#lent++;
+    this.#next = (this.#next + 1) % ringSize;
+    if (this.#next !== ring.length) return;
+    ring.push(Buffer.allocUnsafeSlow(ringBytes));
+    watchSpread(this);
+  }
+
+  /** Lets go of all buffers but the next, which the socket has been told of, where none is lent; false while it still reads. */
+  rests(): boolean {
+    const ring = this.#ring;
+    if (ring === null || this.#sink.destroyed) return true;
+    const isResting = this.#isResting && this.#lent === 0;
+    this.#isResting = true;
+    if (!isResting) return false;
+    this.#ring = [ring[this.#next] as Buffer];
+    this.#next = 0;
+    return true;
   }
 
   readonly #written = (): void => {

@@ -2,6 +2,8 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
 import { Writable } from 'node:stream';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import t from 'tap';
 import { turn } from '../../../../lib/proxy/fairness/turn.ts';
 import { carryGuarded } from '../../../../lib/proxy/tcp/guarded-opening.ts';
@@ -282,4 +284,72 @@ t.test('what a tunnel carries has its turns, and arrives as it was past slow rea
       t.ok(counted > 128 * kib, `${what}: ${counted} bytes were counted in turns`);
     }
   }
+});
+
+t.test('a tunnel that rests behind a large transfer keeps one buffer of it', async (t) => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const held = (): number => {
+    collect();
+    return process.memoryUsage().arrayBuffers;
+  };
+  const tunnels: { readonly far: net.Socket; readonly near: net.Socket }[] = [];
+  let taken = 0;
+  for (let i = 0; i < 20; i++) {
+    const [far, client] = await connection(t);
+    const [app, near] = await connection(t);
+    near.on('data', (bytes: Buffer) => {
+      taken += bytes.length;
+    });
+    tie(client, app);
+    tunnels.push({ far, near });
+    far.write('x');
+  }
+  await until('the first bytes', () => taken === tunnels.length);
+  const before = held();
+  const sent = Buffer.alloc(64 * kib);
+  let all = taken;
+  for (let i = 0; i < 8; i++) {
+    // Each is read as a whole, the last one, too.
+    for (const { far } of tunnels) far.write(sent);
+    all += tunnels.length * sent.length;
+    await until('all of it', () => taken === all, { lastSeen: () => `${taken} of ${all} bytes` });
+  }
+  const each = (): number => (held() - sent.length - before) / tunnels.length / kib;
+  t.ok(each() < 200, `${each()} KiB`);
+  for (const { far } of tunnels) far.write('once more');
+  await until('what comes later', () => taken === all + tunnels.length * 'once more'.length);
+});
+
+t.test('buffers that a slow reader needed are let go once nothing moves', async (t) => {
+  const [, source] = await connection(t);
+  const { take } = turn;
+  t.teardown(() => Object.assign(turn, { take }));
+  Object.assign(turn, { take: () => true });
+  const sink = new Client(() => true, 1024 * kib);
+  const reads = new LentReads(sink);
+  reads.from(source);
+  let filled = 0;
+  const buffers = new Set<Buffer>();
+  const read = (length: number): boolean => {
+    const into = reads.buffer();
+    // The first goes where those of all do.
+    if (into.length > 64 * kib) buffers.add(into);
+    for (let i = 0; i < length; i++) into[i] = patternAt(filled + i);
+    filled += length;
+    return reads.callback(length);
+  };
+  const fill = async (): Promise<void> => {
+    while (read(32 * kib));
+    await until('all of it', () => sink.taken === filled && sink.writableLength === 0);
+    t.equal(buffers.size, 4, 'as many as there may be');
+  };
+  await fill();
+  t.notOk(reads.rests(), 'it has just read');
+  const next = reads.buffer();
+  t.ok(reads.rests(), 'nothing has moved since');
+  t.equal(reads.buffer(), next, 'where the next read goes, it goes');
+  buffers.clear();
+  await fill();
+  t.equal(sink.fault, '', 'no bytes were others meanwhile');
 });
