@@ -25,18 +25,32 @@ export function isSoundMethod(method: string): boolean {
 }
 
 /** What carries requests itself: HTTP, in a version of its own or by its ALPN name, and TLS, inside which it would go on. */
-const carriesRequests = /^"?(?:h[0-9]|(?:http|https|tls|ssl)(?![a-z0-9]))/;
+const carriesRequests = /^(?:h[0-9]|(?:http|https|tls|ssl)(?![a-z0-9]))/;
+
+/** RFC 9110 7.8. */
+const protocolForm = /^[!#$%&'*+.^_`|~0-9a-z-]+(?:\/[!#$%&'*+.^_`|~0-9a-z-]+)?$/;
+
+/** What an Upgrade field names, in lower case. */
+function protocolsOf(upgrade: string): string[] {
+  const names = upgrade.split(',').map((name) => trimBlanks(name).toLowerCase());
+  return names.filter((name) => name !== '');
+}
 
 /**
  * Whether a request without content that has this Upgrade field is taken for one that asks to leave HTTP. h2c (RFC 9113
  * 3.1), HTTP by any other name and TLS (RFC 2817 3) would tunnel past the decision of each request, so it is served as if
- * it had not asked.
+ * it had not asked; and so is one that names what is no protocol, of which a server may make one of these (Netty leaves out blanks).
  */
 export function asksToSwitch(upgrade: string): boolean {
-  return upgrade
-    .toLowerCase()
-    .split(',')
-    .every((protocol) => !carriesRequests.test(protocol.trim()));
+  const protocols = protocolsOf(upgrade);
+  return protocols.length > 0 && protocols.every((name) => protocolForm.test(name) && !carriesRequests.test(name));
+}
+
+/** Whether an app's agreement names some of what it was asked for, and nothing else (RFC 9110 7.8). */
+export function agreesTo(asked: string, agreed: string): boolean {
+  const offered = protocolsOf(asked);
+  const named = protocolsOf(agreed);
+  return named.length > 0 && named.every((name) => offered.includes(name));
 }
 
 /**

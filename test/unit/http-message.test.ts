@@ -1,5 +1,5 @@
 import t from 'tap';
-import { asksToSwitch, isFramingAlias, isSoundMethod, trimBlanks } from '../../lib/http-message.ts';
+import { agreesTo, asksToSwitch, isFramingAlias, isSoundMethod, trimBlanks } from '../../lib/http-message.ts';
 import { isHost, readAuthority, readTarget } from '../../lib/request-target.ts';
 import fc from '../support/properties.ts';
 
@@ -72,7 +72,7 @@ t.test('targets', async (t) => {
 });
 
 t.test('who asks to leave HTTP', async (t) => {
-  for (const protocol of ['websocket', 'chat/1, other', 'httpx', 'tlsish', 'hello', '']) {
+  for (const protocol of ['websocket', 'chat/1, other', 'httpx', 'tlsish', 'hello', 'a,, b ,', '+x/!.1']) {
     t.ok(asksToSwitch(protocol), protocol);
   }
   for (const protocol of [
@@ -88,9 +88,40 @@ t.test('who asks to leave HTTP', async (t) => {
     'TLS/1.0',
     'TLS/1.0, HTTP/1.1',
     'chat, tls/1.2',
+    ...[
+      '',
+      ',',
+      'h 2c',
+      'h\t2c',
+      'chat h2c',
+      'chat;h2c',
+      '(h2c)',
+      'chat/',
+      '/1',
+      'chat/1/h2c',
+      'h\xa02c',
+      'chat, h 2c',
+    ],
   ]) {
     t.notOk(asksToSwitch(protocol), protocol);
   }
+});
+
+t.test('who agrees to what was asked', async (t) => {
+  const rows: readonly (readonly [asked: string, agreed: string, agrees: boolean])[] = [
+    ['chat/1', 'chat/1', true],
+    ['chat/1', 'Chat/1', true],
+    ['SPDY/3.1', 'spdy/3.1', true],
+    ['chat/2, chat/1', 'chat/1', true],
+    ['chat/2, chat/1', 'chat/1,chat/2', true],
+    ['chat/1', '', false],
+    ['chat/1', 'chat/2', false],
+    ['chat/1', 'chat', false],
+    ['chat/1', 'h2c', false],
+    ['chat/1', 'chat/1, h2c', false],
+    ['chat/1', 'TLS/1.2, HTTP/1.1', false],
+  ];
+  for (const [asked, agreed, agrees] of rows) t.equal(agreesTo(asked, agreed), agrees, `${asked}: ${agreed}`);
 });
 
 t.test('blanks around a value', async (t) => {

@@ -36,6 +36,16 @@ export function scanResponseHeaders(raw: readonly (string | Buffer)[]): HeaderLi
   return nominated === null ? forward : dropNamed(forward, nominated);
 }
 
+/** The protocols that an app says it goes on with (RFC 9110 7.8), of the same headers. */
+export function upgradeOf(raw: readonly (string | Buffer)[]): string {
+  const names: string[] = [];
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    if (latin1(raw[i] as string | Buffer).toLowerCase() === 'upgrade')
+      names.push(latin1(raw[i + 1] as string | Buffer));
+  }
+  return names.join(', ');
+}
+
 function latin1(text: string | Buffer): string {
   return typeof text === 'string' ? text : text.toString('latin1');
 }

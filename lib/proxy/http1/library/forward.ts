@@ -7,7 +7,7 @@ import { starts } from '../../fairness/starts.ts';
 import { CountedReads, type TurnTaker } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
-import { scanResponseHeaders, without } from '../../http/headers.ts';
+import { scanResponseHeaders, upgradeOf, without } from '../../http/headers.ts';
 import { InterimCount } from '../../http/interim-count.ts';
 import { isLastRequest } from '../../http/last-request.ts';
 import { type LostBy, maySendAgain, repeatable } from '../../http/retry.ts';
@@ -15,8 +15,12 @@ import type { RequestScope } from '../../recorder.ts';
 import type { LibraryExchange } from './library-exchange.ts';
 import { otherSideClosed, type Sender } from './undici-pool.ts';
 
-/** The app has agreed to leave HTTP: from here on the socket carries something else. */
-export type Switched = (status: number, headers: HeaderList, app: Duplex) => void;
+/**
+ * The app has agreed to leave HTTP: from here on the socket carries something else.
+ *
+ * @param protocol what it says that this is; empty where it says nothing.
+ */
+export type Switched = (status: number, headers: HeaderList, app: Duplex, protocol: string) => void;
 
 /**
  * Sends a permitted request to an HTTP/1.1 app and its response back, streaming both ways.
@@ -154,7 +158,8 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
       return;
     }
     this.#done = true;
-    this.#switched(status, scanResponseHeaders((controller as Controller).rawHeaders ?? []), socket);
+    const raw = (controller as Controller).rawHeaders ?? [];
+    this.#switched(status, scanResponseHeaders(raw), socket, upgradeOf(raw));
   }
 
   onResponseStart(

@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream';
 import type { createProxyServer } from 'http-proxy';
 import type { Dispatcher } from 'undici';
 import { CodedError } from '../../../errors/coded-error.ts';
+import { agreesTo } from '../../../http-message.ts';
 import type { HeaderList } from '../../../request-fields.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
@@ -123,7 +124,7 @@ export class UpgradeForwarder {
     const dispatcher = this.#upstreams.pool(admitted, endpoint);
     const failed = (error: unknown): void =>
       this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
-    const switched = (status: number, headers: HeaderList, app: Duplex): void => {
+    const switched = (status: number, headers: HeaderList, app: Duplex, protocol: string): void => {
       // undici takes any response to CONNECT for a tunnel; what is not 2xx is none (RFC 9110 9.3.6), and HTTP goes on.
       if (upgrade.upgrade === null && (status < 200 || status > 299)) {
         app.destroy();
@@ -136,7 +137,14 @@ export class UpgradeForwarder {
         return;
       }
       if (upgrade.upgrade !== null) {
-        leaveHttp(upgrade, scope, upgrade.upgrade, headers, app);
+        if (agreesTo(upgrade.upgrade, protocol)) {
+          leaveHttp(upgrade, scope, protocol, headers, app);
+          return;
+        }
+        // To h2c, say, which nobody may ask for: what the client would send then is decided by nobody.
+        app.destroy();
+        failed(agreedToElse());
+        scope.responseEnded(null, 'unclassified');
         return;
       }
       scope.responseHead(status);
@@ -176,6 +184,10 @@ function refused(exchange: Http1Exchange, scope: RequestScope, status: number, h
   exchange.respond(status, '', [...without(headers, 'content-length'), 'content-length', '0'], false);
   exchange.end([]);
   scope.responseEnded(null, '');
+}
+
+function agreedToElse(): CodedError {
+  return new CodedError('ERR_SALLYPORT_BAD_RESPONSE', 'an agreement to something else');
 }
 
 /** Where a fault of ours was met. */
@@ -248,7 +260,7 @@ class WebSocketTunnel {
     const agreed = (response: IncomingMessage, app: Socket, first: Buffer): void => {
       if (response.headers.upgrade?.toLowerCase() !== 'websocket') {
         app.destroy();
-        this.#outgoing?.emit('error', new CodedError('ERR_SALLYPORT_BAD_RESPONSE', 'an agreement to something else'));
+        this.#outgoing?.emit('error', agreedToElse());
         return;
       }
       this.#answered();

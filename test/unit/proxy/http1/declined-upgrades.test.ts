@@ -101,6 +101,44 @@ scenarios.push({
   },
 });
 
+/** The app's agreement, and what the client gets: what it names, or 502. */
+const agreements: readonly (readonly [asked: string, agreed: string, named: string | null])[] = [
+  ['chat/1', 'Upgrade: Chat/1', 'Chat/1'],
+  ['chat/2, chat/1', 'Upgrade: chat/1', 'chat/1'],
+  ['chat/2, chat/1', 'Upgrade: chat/1\r\nUpgrade: chat/2', 'chat/1, chat/2'],
+  ['chat/1', 'Upgrade: h2c', null],
+  ['chat/1', 'Upgrade: TLS/1.2, HTTP/1.1', null],
+  ['chat/1', 'Upgrade: chat/1\r\nUpgrade: h2c', null],
+  ['chat/1', 'X-A: 1', null],
+];
+
+scenarios.push({
+  name: 'an agreement to something else than was asked is none (RFC 9110 7.8)',
+  run: async (t, engine) => {
+    for (const [asked, agreed, named] of agreements) {
+      const played = await stage(t, engine, {
+        raw: (connection, chunk) => {
+          connection.pending = Buffer.concat([connection.pending, chunk]);
+          if (connection.pending.includes('early')) return;
+          connection.socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n${agreed}\r\n\r\n`);
+        },
+      });
+      const client = await played.open();
+      client.send(Buffer.concat([get('/', `Connection: Upgrade\r\nUpgrade: ${asked}\r\n`), latin1('early')]));
+      await until('the answer', () => client.received.includes('\r\n\r\n'));
+      const [line = '', ...fields] = client.received.toString('latin1').split('\r\n');
+      t.match(line, named === null ? /^HTTP\/1\.1 502 / : /^HTTP\/1\.1 101 /, `${asked}: ${agreed}`);
+      const upgrade = fields.filter((field) => /^upgrade:/i.test(field));
+      t.same(upgrade, named === null ? [] : [`Upgrade: ${named}`], 'what the client is told');
+      if (named === null) await until('the end of the connection', () => client.ended);
+      else await until('what was early', () => played.app.sockets[0]?.pending.includes('early'));
+      client.destroy();
+      await over(played);
+      t.equal(played.app.sockets[0]?.pending.includes('early'), named !== null, 'nothing early goes on');
+    }
+  },
+});
+
 /** One that waits for its client, who reads nothing. */
 async function unread(t: Test, engine: Engine, lane: Partial<LaneOptions>, bytes: Buffer): Promise<[Stage, RawClient]> {
   const played = await stage(t, engine, { answer: answering(answers[0]?.[1] ?? '') }, lane);
