@@ -73,8 +73,27 @@ export function endBy(socket: net.Socket, end: () => void): void {
 
 /** What a parser of an HTTP server is fed through. */
 export interface Feed {
-  data(piece: Buffer): void;
+  /** @returns how many bytes the parser has taken; it drops the others, if nobody gives them to it again. */
+  data(piece: Buffer): number;
   end(): void;
+}
+
+interface HttpParser {
+  execute: (bytes: Buffer) => unknown;
+}
+
+/** Of what a parser was given last. */
+let taken = 0;
+
+function executeCounting(this: HttpParser, bytes: Buffer): unknown {
+  const result = (Object.getPrototypeOf(this) as HttpParser).execute.call(this, bytes);
+  taken = typeof result === 'number' ? result : bytes.length;
+  return result;
+}
+
+/** Parsers are used again, by one connection after another: it is done once to each. */
+function countTaken(parser: HttpParser): void {
+  if (!Object.hasOwn(parser, 'execute')) Object.assign(parser, { execute: executeCounting });
 }
 
 /** Takes a socket away from the HTTP server that has just been given it; what it yields feeds the server's parser. */
@@ -87,7 +106,14 @@ export function takeFeed(socket: net.Socket): Feed {
   }
   socket.removeListener('data', data);
   socket.removeListener('end', end);
-  return { data: data.bind(socket), end: end.bind(socket) };
+  const { parser } = socket as { readonly parser?: HttpParser };
+  if (parser !== undefined) countTaken(parser);
+  const given = (piece: Buffer): number => {
+    taken = piece.length;
+    data.call(socket, piece);
+    return taken;
+  };
+  return { data: given, end: end.bind(socket) };
 }
 
 /** What of a running proxy's business depends on its configuration. */

@@ -68,6 +68,11 @@ export class Unread {
     this.#room = null;
   }
 
+  /** What has been taken was too much: these are `bytes` again, the end of what they were. Nothing has been appended since. */
+  takeBack(bytes: Buffer): void {
+    this.bytes = bytes;
+  }
+
   /** Looks at what came since the last look. */
   look(): HeadProgress {
     const { bytes } = this;

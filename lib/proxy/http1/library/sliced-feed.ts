@@ -123,11 +123,14 @@ export class SlicedFeed {
       }
       if (this.#isTaken) return;
       const before = connection.handedOver;
-      const piece = this.#unread.bytes.subarray(0, this.#pieceBytes);
+      const { bytes } = this.#unread;
+      const piece = bytes.subarray(0, this.#pieceBytes);
       this.#unread.keep(piece.length);
-      this.#feed.data(piece);
+      const taken = this.#feed.data(piece);
       if (this.#hasEnded) this.#limitHalfOpen();
-      if (this.#isTaken || !connection.fed(piece.length)) return;
+      if (this.#isTaken || !connection.fed(taken)) return;
+      // Behind a request for a switch that is no switch to us, a parser stops all the same.
+      if (taken > 0 && taken < piece.length) this.#unread.takeBack(bytes.subarray(taken));
       if (connection.handedOver === before) {
         this.#pieceBytes = Math.min(mostPiece, 2 * this.#pieceBytes);
         continue;

@@ -139,6 +139,44 @@ scenarios.push({
   },
 });
 
+/** Fields of requests that are served as if they had asked for no switch, and their content. */
+const notAsking: readonly (readonly [fields: string, content: string])[] = [
+  ...['h2c', 'h 2c', 'h\t2c', 'chat;h2c', '"h2c"', ''].map((name) => [`Upgrade: ${name}\r\n`, ''] as const),
+  ['Upgrade: chat/1\r\nContent-Length: 5\r\n', 'hello'],
+  ['Upgrade: websocket\r\nTransfer-Encoding: chunked\r\n', '5\r\nhello\r\n0\r\n\r\n'],
+];
+
+scenarios.push({
+  name: 'what comes behind one that is served as if it had not asked is served as well',
+  run: async (t, engine) => {
+    const lines = 'Connection: Upgrade\r\n';
+    for (const [fields, content] of notAsking) {
+      const played = await stage(t, engine);
+      const client = await played.open();
+      const asking = latin1(`POST /1 HTTP/1.1\r\nHost: a\r\n${lines}${fields}\r\n${content}`);
+      client.send(Buffer.concat([asking, get('/DENIED'), asking, get('/2')]));
+      const answers = await client.responses(['POST', 'GET', 'POST', 'GET']);
+      t.same(
+        answers.map(({ status }) => status),
+        [200, 403, 200, 200],
+        fields,
+      );
+      const { requests } = played.app;
+      t.same(
+        requests.map(({ target, body }) => [target, body.toString()]),
+        [
+          ['/1', content === '' ? '' : 'hello'],
+          ['/1', content === '' ? '' : 'hello'],
+          ['/2', ''],
+        ],
+      );
+      t.notOk(requests.some(({ headers }) => headers.some(([name]) => /^upgrade$/i.test(name))));
+      client.destroy();
+      await until('all to be counted out', () => played.lane.counts.started === played.lane.counts.ended);
+    }
+  },
+});
+
 /** One that waits for its client, who reads nothing. */
 async function unread(t: Test, engine: Engine, lane: Partial<LaneOptions>, bytes: Buffer): Promise<[Stage, RawClient]> {
   const played = await stage(t, engine, { answer: answering(answers[0]?.[1] ?? '') }, lane);
