@@ -123,6 +123,11 @@ export class Http1Exchange implements LibraryExchange {
     return this.#fed - content <= maxFramingBytes + maxFramingRatio * content;
   }
 
+  /** HTTP/1.0 has no chunks: what follows them may have been content to whoever passed them on (RFC 9112 6.1). */
+  get hasFaultyFraming(): boolean {
+    return this.version === 'HTTP/1.0' && this.#request.headers['transfer-encoding'] !== undefined;
+  }
+
   /** The request's body is still coming. */
   get incomplete(): boolean {
     return this.body !== null && !this.#request.complete;

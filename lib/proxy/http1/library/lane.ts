@@ -191,7 +191,7 @@ export class LibraryLane implements Http1Engine {
     const permitted = (): void => response.writeContinue();
     // HTTP/1.0 knows no 1xx, and would take it for the response (RFC 9110 10.1.1, 15.2).
     if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.onPermitted = permitted;
-    if (this.#draining || served.isRetiring) exchange.endConnection();
+    if (this.#draining || served.isRetiring || exchange.hasFaultyFraming) exchange.endConnection();
     serveExchange(this.#options.pipeline, this.#upstreams, served.connection, exchange);
   }
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { runScenarios, type Scenario, stage, statuses } from '../../../support/lane-stage.ts';
+import { get, runScenarios, type Scenario, stage, statuses } from '../../../support/lane-stage.ts';
 import { latin1, oddLines } from '../../../support/raw-http.ts';
 import { turns, until } from '../../../support/until.ts';
 
@@ -127,6 +127,26 @@ const scenarios: Scenario[] = [
         app.requests.map(({ body }) => body.toString()),
         ['hello'],
       );
+    },
+  },
+  {
+    name: 'nothing follows chunks of HTTP/1.0 (RFC 9112 6.1)',
+    run: async (t, engine) => {
+      for (const target of ['/', '/DENIED']) {
+        const { open, app, lane } = await stage(t, engine);
+        const client = await open();
+        const head = `POST ${target} HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n`;
+        client.send(Buffer.concat([latin1(`${head}5\r\nhello\r\n0\r\n\r\n`), get('/2')]));
+        client.send(get('/3'));
+        await until('the end of the connection', () => client.ended);
+        t.same(statuses(client, ['POST', 'GET', 'GET']), [target === '/' ? 200 : 403]);
+        t.match(client.received.toString('latin1'), /connection: close/i);
+        t.same(
+          app.requests.map(({ target, body }) => [target, body.toString()]),
+          target === '/' ? [['/', 'hello']] : [],
+        );
+        t.equal(lane.counts.decided, 1);
+      }
     },
   },
   {
