@@ -60,6 +60,11 @@ export function isWriteWaiting(stream: Writable): boolean {
   return (stream as HasOutlet)[kept]?.isWaiting === true;
 }
 
+/** What was written in this turn and has not left yet never does. */
+export function dropWaiting(stream: Writable): void {
+  (stream as HasOutlet)[kept]?.drop();
+}
+
 /** What waits in the one that was, or what the system has not taken of it, keeps it for as long. */
 function takeNewRoom(): void {
   room = Buffer.allocUnsafeSlow(roomBytes);
@@ -271,6 +276,11 @@ export class Outlet {
       // It is not free before the system has taken all.
       takeNewRoom();
     }
+  }
+
+  drop(): void {
+    this.#text = '';
+    this.#bytes = null;
   }
 
   /** What happens to the stream from here on happens behind all that was written. */

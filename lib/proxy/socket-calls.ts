@@ -228,6 +228,12 @@ export function isQuiet(socket: Socket): boolean {
   return calls.poll(polled, 1, 0) === 0;
 }
 
+/** Whether its peer has said something that nobody has read. False where nobody knows. */
+export function hasSpoken(socket: Socket): boolean {
+  const fd = calls === null ? null : descriptorOf(socket);
+  return fd !== null && hasUnread(fd);
+}
+
 /** As what is written behind `holdBack`, without waiting: how many bytes the kernel has taken; -1 where there is an error. */
 export function sendHeldBack(fd: number, bytes: Buffer, length: number): number {
   return calls === null ? -1 : calls.send(fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);

@@ -46,7 +46,16 @@ export function maySendAgain(request: Repeatable, loss: LostBy): boolean {
   }
 }
 
-/** The loss of an HTTP/1 connection to the app. */
-export function sendingLost(connection: { readonly uses: number; readonly responding: boolean } | null): LostBy {
-  return connection !== null && connection.uses > 1 && !connection.responding ? 'idle' : 'other';
+/** What an HTTP/1 connection to the app knows of its loss. */
+interface LostConnection {
+  readonly uses: number;
+  readonly responding: boolean;
+  /** Nothing of the request has left. */
+  readonly unsent: boolean;
+}
+
+export function sendingLost(connection: LostConnection | null): LostBy {
+  if (connection === null || connection.responding) return 'other';
+  if (connection.unsent) return 'unprocessed';
+  return connection.uses > 1 ? 'idle' : 'other';
 }

@@ -6,7 +6,7 @@ import { guarded, internalFault } from '../guard.ts';
 import type { Admitted } from '../http/admitted.ts';
 import { InterimCount } from '../http/interim-count.ts';
 import { isLent } from '../lent-data.ts';
-import { isWriteWaiting, writeWaiting } from '../node-writes.ts';
+import { dropWaiting, isWriteWaiting, writeWaiting } from '../node-writes.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { writeBytes } from './joined-write.ts';
 import { hearLastWords } from './last-words.ts';
@@ -85,6 +85,8 @@ export class AppConnection implements TurnTaker {
   idleSince = 0;
   /** Some of the response to the current request has come, so the app has taken the request. */
   responding = false;
+  /** Nothing of the current request has left, and never will. */
+  unsent = false;
   readonly #home: Home;
   #sink: ResponseSink | null = null;
   /** Null where nobody asked to leave HTTP. */
@@ -92,6 +94,8 @@ export class AppConnection implements TurnTaker {
   #tunnel: AppTunnel | null = null;
   /** Whose callback is running. */
   #receiver: ResponseSink | null = null;
+  /** Of the current request content was written that came behind its head. */
+  #wroteMore = false;
   #method = '';
   #isLast = false;
   #partial: Buffer = nothing;
@@ -140,6 +144,13 @@ export class AppConnection implements TurnTaker {
     this.#partial = nothing;
     this.#interim = null;
     this.responding = false;
+    this.#wroteMore = false;
+  }
+
+  /** Sends content that has come behind the head; it may be lent. False when the app is slow. */
+  sendMore(content: Buffer): boolean {
+    this.#wroteMore = true;
+    return writeBytes(this.socket, content, isLent(content));
   }
 
   /** Ends it, and the request that waits for a response on it: nothing is known of either any more. */
@@ -176,12 +187,13 @@ export class AppConnection implements TurnTaker {
       this.socket.destroy();
       return false;
     }
-    this.responding = true;
     this.#work = bytes.length;
     const sink = this.#sink;
     this.#receiver = sink;
     beginMoment();
     try {
+      if (!this.responding && this.#isUnasked()) return false;
+      this.responding = true;
       if (this.#head === null) this.#receiveHead(bytes);
       else this.#receiveBody(bytes, 0, sink, false);
     } catch (error) {
@@ -195,6 +207,18 @@ export class AppConnection implements TurnTaker {
     if (this.#tunnel !== null || (work < bulkRead && !isFull) || turn.take(work, this)) return true;
     // Complete: the next request on this connection does not wait for a turn that belongs to the last one.
     return this.#sink === null;
+  }
+
+  /**
+   * Whether the app has said something before anything of the request has left, as it does at the end of this turn: one that
+   * answers twice, or tells that it ends an idle connection. To take that for the response would be response queue poisoning.
+   */
+  #isUnasked(): boolean {
+    if (this.uses === 1 || this.#wroteMore || !isWriteWaiting(this.socket)) return false;
+    dropWaiting(this.socket);
+    this.unsent = true;
+    this.#fail(badResponse('a response before its request'));
+    return true;
   }
 
   #carry(tunnel: AppTunnel, bytes: Buffer, isFull: boolean): boolean {

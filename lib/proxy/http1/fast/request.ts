@@ -11,7 +11,7 @@ import { resetUnlessEnded } from '../../resets.ts';
 import { holdBack } from '../../socket-calls.ts';
 import type { AppConnection, ResponseSink, Switch } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
-import { writeBytes, writeJoined, writeLent, writeText } from '../joined-write.ts';
+import { writeJoined, writeLent, writeText } from '../joined-write.ts';
 import type { ResponseHead } from '../plain-response.ts';
 import type { ContentFault, RequestContent } from './content.ts';
 import { type ChunkDecoder, forOldClient } from './old-client.ts';
@@ -178,7 +178,7 @@ export class FastRequest implements ResponseSink {
   }
 
   #pass(app: AppConnection, content: Buffer): void {
-    if (!writeBytes(app.socket, content, isLent(content))) this.#awaitApp(app);
+    if (!app.sendMore(content)) this.#awaitApp(app);
   }
 
   /** The app is slow: what more there is of the content waits. */

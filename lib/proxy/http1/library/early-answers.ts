@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { hasSpoken } from '../../socket-calls.ts';
 import { hearLastWords } from '../last-words.ts';
 import { isRequestHead } from './undici-pool.ts';
 
@@ -24,6 +25,11 @@ export function withEarlyAnswers(socket: Socket): Socket {
   let left = 0;
   const writing = (data: string | Uint8Array, ...rest: []): boolean => {
     if (isRequestHead(data)) {
+      // Said before the request has left it is no response to that: response queue poisoning.
+      if (requests > 0 && hasSpoken(socket)) {
+        socket.destroy();
+        return false;
+      }
       requests++;
       left = contentBehind(data);
     } else if (typeof data !== 'string') {

@@ -25,16 +25,17 @@ t.test('what a request may be lost to', async (t) => {
 });
 
 t.test('by what it was lost', async (t) => {
-  const rows: readonly (readonly [uses: number, responding: boolean, expected: LostBy])[] = [
-    [0, false, 'other'],
-    [1, false, 'other'],
-    [1, true, 'other'],
-    [2, false, 'idle'],
-    [2, true, 'other'],
-    [100, false, 'idle'],
+  const rows: readonly (readonly [uses: number, responding: boolean, unsent: boolean, expected: LostBy])[] = [
+    [0, false, false, 'other'],
+    [1, false, false, 'other'],
+    [1, true, false, 'other'],
+    [2, false, false, 'idle'],
+    [2, true, false, 'other'],
+    [100, false, false, 'idle'],
+    [2, false, true, 'unprocessed'],
   ];
-  for (const [uses, responding, expected] of rows)
-    t.equal(sendingLost({ uses, responding }), expected, `${uses} ${responding}`);
+  for (const [uses, responding, unsent, expected] of rows)
+    t.equal(sendingLost({ uses, responding, unsent }), expected, `${uses} ${responding} ${unsent}`);
   t.equal(sendingLost(null), 'other', 'no connection at all');
 });
 
