@@ -25,7 +25,7 @@ interface Started {
   falls(what: string, mebibytes: number): Promise<boolean>;
 }
 
-/** The published form, whose memory README promises. */
+/** The published form, whose memory benchmarks/README.md tells. */
 async function start(t: Teardown, workers: number): Promise<Started> {
   const app = await startRawApp(t);
   const [port = 0, admin = 0] = await freePorts(2);
