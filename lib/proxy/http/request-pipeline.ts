@@ -9,6 +9,7 @@ import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Admitted, Refused } from './admitted.ts';
 import type { Application } from './application.ts';
 import type { Exchange, Request } from './exchange.ts';
+import { fieldValues } from './field-lines.ts';
 import { headerValue } from './headers.ts';
 import { HeldHeads } from './held-heads.ts';
 import { brokenDetail, type Failure, failures, type MessageFault, messageRefusals, refusalFor } from './refuse.ts';
@@ -128,6 +129,22 @@ export class RequestPipeline {
     return { kind: 'admitted', policy, permit: decision, scope: started } as Admitted;
   }
 
+  /**
+   * Decides once more on a request that was admitted, and of which the app gets nothing before its content: when that comes is
+   * up to the client, and the policy may be another by then. A refusal is recorded like any; the response is left to do.
+   */
+  admitLate(connection: HttpConnection, request: Request, admitted: Admitted): Admitted | Refused {
+    const policy = this.#authorizer.port(connection.policyPort);
+    if (policy === admitted.policy) return admitted;
+    const decision = this.#decide(policy, connection, request);
+    if (decision.kind === 'permit') return { ...admitted, policy, permit: decision } as Admitted;
+    const log = new LazyLog(this.#authorizer, policy, connection, request, decision);
+    connection.scope.requestDecided(policy, decision, log);
+    const refusal = refusalFor(decision, connection.facts);
+    admitted.scope.refused(refusal.status, refusal.grpc);
+    return { kind: 'refused', policy, refusal };
+  }
+
   /** Counts a request in: how it is counted out, or the limit that it is beyond. */
   #take({ destination }: HttpConnection, { headBytes }: Request): (() => void) | LimitName {
     this.#inFlight.add();
@@ -220,6 +237,12 @@ export class RequestPipeline {
   responded(exchange: Exchange, status: number, headers: readonly string[], startedAt: number): void {
     if (!this.logsAccess) return;
     this.accessed(exchange.connection, exchange, status, headerValue(headers, 'content-length') ?? '', startedAt);
+  }
+
+  /** The same for an answer whose head is text. */
+  answered(connection: ConnectionFacts, request: Request, status: number, lines: string, startedAt: number): void {
+    if (!this.logsAccess) return;
+    this.accessed(connection, request, status, fieldValues(lines, 'content-length')[0] ?? '', startedAt);
   }
 
   /**

@@ -17,6 +17,22 @@ import { startWitness } from '../../support/witness.ts';
  */
 t.setTimeout(900_000);
 
+/** A client that may send its content, without which the app gets nothing, and takes its time. `goOn` yields what it is told then. */
+async function toldToGoOn(port: number, length: number): Promise<{ goOn(): Promise<string> }> {
+  const client = await RawClient.open({ port });
+  const text = (): string => client.received.toString('latin1');
+  client.send(latin1(http1Request('/late', [`Content-Length: ${length}`, 'Expect: 100-continue'], 'POST')));
+  const asked = 'HTTP/1.1 100 Continue\r\n\r\n';
+  await client.reaches(() => text() === asked, 5_000);
+  return {
+    async goOn() {
+      client.send(Buffer.alloc(length, 'x'));
+      await client.ends(5_000);
+      return text().slice(asked.length);
+    },
+  };
+}
+
 for (const { name, env } of lanes) {
   t.test(name, async (t) => {
     const folder = t.testdir();
@@ -56,6 +72,7 @@ for (const { name, env } of lanes) {
       tunnel.send(latin1('\0hello'));
       t.ok(await tunnel.reaches(() => tunnel.receivedLength === 6, 5_000), 'bytes come back');
     }
+    const late = await Promise.all([5, 100_000].map((length) => toldToGoOn(web, length)));
     const before = app.requests.length;
     // A tunnel that is never quiet is cut like one that is.
     const talking = setInterval(() => forbidden.send(latin1('\0more')), 5);
@@ -73,7 +90,10 @@ for (const { name, env } of lanes) {
     t.ok(performance.now() - swapped < 1_000 * patience());
     t.equal(await ask('/c', 2), 403, 'HTTP/1: the next request on the same connection');
     t.equal(await stream('/d'), 403, 'HTTP/2: the next stream of the same session');
-    t.equal(app.requests.length, before, 'the app saw neither');
+    for (const client of late)
+      t.match(await client.goOn(), /^HTTP\/1.1 403 /, 'who was told to go on, and comes too late');
+    t.equal(app.requests.length, before, 'the app saw none');
+    t.equal((await scrape(sallyport.adminPort)).sum('sallyport_internal_errors_total'), 0);
     t.notOk(first.ended, 'the connection itself stays');
     allowed.send(latin1('again'));
     t.ok(

@@ -1,7 +1,6 @@
 import { sourceOf } from '../../fairness/sources.ts';
 import { guarded } from '../../guard.ts';
 import type { Admitted } from '../../http/admitted.ts';
-import { fieldValues } from '../../http/field-lines.ts';
 import { endAfterLastBytes, endAfterLastResponse, endWithStatus } from '../../http/last-bytes.ts';
 import { type Failure, failures, type Refusal, upstreamFailure } from '../../http/refuse.ts';
 import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
@@ -103,6 +102,18 @@ export class FastRequest implements ResponseSink {
     this.#send(admitted, app, head, content);
   }
 
+  /** False: policy refuses it by now. */
+  #forwardLate(before: Admitted, size: number, content: Buffer): boolean {
+    const admitted = this.#home.pipeline.admitLate(this.#home.connection, this.#request, before);
+    if (admitted.kind === 'refused') {
+      this.#ended('');
+      this.#refuse(admitted.refusal);
+      return false;
+    }
+    this.#forward(admitted, size, content);
+    return true;
+  }
+
   get #pool(): AppPool {
     return this.#request.isApart ? this.#home.ownPool : this.#home.pool;
   }
@@ -155,9 +166,9 @@ export class FastRequest implements ResponseSink {
       this.#receiveRest(size, part);
     } else if (this.#way.kind === 'app') {
       if (size > 0) this.#admitted?.scope.requestFrame(size);
-      if (part.length > 0) this.#pass(this.#way, part);
+      if (part.length > 0 && !this.#way.sendMore(part)) this.#awaitApp(this.#way);
     } else if (this.#way.kind === 'awaits-content' && part.length > 0) {
-      this.#forward(this.#way.admitted, size, part);
+      if (!this.#forwardLate(this.#way.admitted, size, part)) return;
     }
     if (!isComplete) {
       if (this.#isAnswered && this.isLast) this.#home.finished(this);
@@ -175,10 +186,6 @@ export class FastRequest implements ResponseSink {
     if (this.#way.kind !== 'app') return;
     if (this.isLast) this.#leaveApp();
     else if (!this.#way.sendRest(content, this.#content.isComplete)) this.#way = noWay;
-  }
-
-  #pass(app: AppConnection, content: Buffer): void {
-    if (!app.sendMore(content)) this.#awaitApp(app);
   }
 
   /** The app is slow: what more there is of the content waits. */
@@ -281,7 +288,7 @@ export class FastRequest implements ResponseSink {
     this.#fail(upstreamFailure(error));
   }
 
-  /** Ends it, and its connection, after a fault of ours. */
+  /** Ends it, and its connection: after a fault of ours, or where its client must see that no more comes of a response (RFC 9112 8). */
   destroy(): void {
     this.#home.socket.destroy();
   }
@@ -308,7 +315,7 @@ export class FastRequest implements ResponseSink {
     const { pipeline, connection, socket } = this.#home;
     this.#leaveApp();
     if (this.#isAnswered) endAfterLastBytes(socket, 'impatient');
-    else if (this.#response !== 'awaited') this.#breakOff();
+    else if (this.#response !== 'awaited') this.destroy();
     else endWithStatus(socket, pipeline.cutShort(connection, this.#admitted, this.#request, fault, this.#startedAt));
     this.#ended(error);
   }
@@ -316,7 +323,7 @@ export class FastRequest implements ResponseSink {
   /** Its client has ended within its content. */
   endWithin(): void {
     if (this.#isAnswered) endAfterLastResponse(this.#home.socket, true);
-    else this.#breakOff();
+    else this.destroy();
   }
 
   /** Ends it with 504 if it began before `since` and has no complete response. */
@@ -362,14 +369,9 @@ export class FastRequest implements ResponseSink {
       this.#refuse(failure.refusal);
     } else {
       if (admitted !== null) pipeline.brokeOff(connection, admitted.policy, this.#request, failure);
-      this.#breakOff();
+      this.destroy();
     }
     admitted?.scope.responseEnded(null, 'unclassified');
-  }
-
-  /** The response cannot be completed, and the client must be able to tell (RFC 9112 8). */
-  #breakOff(): void {
-    this.#home.socket.destroy();
   }
 
   #refuse(refusal: Refusal): void {
@@ -393,8 +395,6 @@ export class FastRequest implements ResponseSink {
 
   #accessed(status: number, responseLines: string): void {
     const { pipeline, connection } = this.#home;
-    if (!pipeline.logsAccess) return;
-    const bytes = fieldValues(responseLines, 'content-length')[0] ?? '';
-    pipeline.accessed(connection.facts, this.#request, status, bytes, this.#startedAt);
+    pipeline.answered(connection.facts, this.#request, status, responseLines, this.#startedAt);
   }
 }

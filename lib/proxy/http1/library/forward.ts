@@ -10,6 +10,7 @@ import type { Admitted } from '../../http/admitted.ts';
 import { scanResponseHeaders, upgradeOf, without } from '../../http/headers.ts';
 import { InterimCount } from '../../http/interim-count.ts';
 import { isLastRequest } from '../../http/last-request.ts';
+import type { Refusal } from '../../http/refuse.ts';
 import { type LostBy, maySendAgain, repeatable } from '../../http/retry.ts';
 import type { RequestScope } from '../../recorder.ts';
 import type { LibraryExchange } from './library-exchange.ts';
@@ -26,26 +27,39 @@ export type Switched = (status: number, headers: HeaderList, app: Duplex, protoc
  * Sends a permitted request to an HTTP/1.1 app and its response back, streaming both ways.
  *
  * @param fields for the app, Host among them.
- * @param failed called instead of a response, or of the rest of one, at most once.
- * @param switched only for upgrades and CONNECT.
  */
 export function forwardHttp1(
   admitted: Admitted,
   exchange: LibraryExchange,
   fields: HeaderList,
   pool: Sender,
-  failed: (error: unknown) => void,
-  switched: Switched | null = null,
+  outcomes: Outcomes,
 ): void {
-  new Http1Forwarding(admitted, exchange, fields, pool, failed, switched).start();
+  new Http1Forwarding(admitted, exchange, fields, pool, outcomes).start();
 }
+
+/** What may come of it but a response. */
+export interface Outcomes {
+  /** Called instead of a response, or of the rest of one, at most once. */
+  failed(error: unknown): void;
+  /**
+   * Asked when the first of its content has come, with which its head leaves: the policy may be another by then than when it
+   * was admitted. Not null: this is to be the response, and the app gets nothing. An upgrade has no content.
+   */
+  refused?(): Refusal | null;
+  /** Only of upgrades and CONNECT. */
+  switched?: Switched;
+}
+
+/** Where a fault of ours was met. */
+const entry = 'HTTP/1, the way to the app';
 
 /** undici takes what a handler throws for a failure of the app, and says so to the client. */
 function guardedHandler(handler: Http1Forwarding): Dispatcher.DispatchHandler {
   const entries: Record<string, (...args: unknown[]) => void> = {};
   for (const name of handlerEntries) {
     const run = (handler[name] as (...args: unknown[]) => void).bind(handler);
-    entries[name] = guarded('HTTP/1, the way to the app', handler, run);
+    entries[name] = guarded(entry, handler, run);
   }
   return entries;
 }
@@ -68,8 +82,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   readonly #fields: HeaderList;
   readonly #entries: Dispatcher.DispatchHandler;
   readonly #pool: Sender;
-  readonly #failed: (error: unknown) => void;
-  readonly #switched: Switched | null;
+  readonly #outcomes: Outcomes;
   #interim: InterimCount | null = null;
   #controller: Dispatcher.DispatchController | null = null;
   #done = false;
@@ -79,21 +92,13 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   readonly #counted = new CountedReads(true);
   #waitsFor: 'nothing' | 'the client' | 'its turn' = 'nothing';
 
-  constructor(
-    admitted: Admitted,
-    exchange: LibraryExchange,
-    fields: HeaderList,
-    pool: Sender,
-    failed: (error: unknown) => void,
-    switched: Switched | null,
-  ) {
+  constructor(admitted: Admitted, exchange: LibraryExchange, fields: HeaderList, pool: Sender, outcomes: Outcomes) {
     this.#exchange = exchange;
     this.#scope = admitted.scope;
     this.#fields = fields;
     this.#entries = guardedHandler(this);
     this.#pool = pool;
-    this.#failed = failed;
-    this.#switched = switched;
+    this.#outcomes = outcomes;
   }
 
   start(): void {
@@ -102,6 +107,10 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
       this.#scope.requestFrame(0);
       this.#scope.requestEnded();
     } else {
+      body.once(
+        'data',
+        guarded(entry, this, () => this.#contentBegins()),
+      );
       body.on('data', (chunk: Buffer) => {
         this.#scope.requestFrame(chunk.length);
       });
@@ -119,8 +128,18 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     // Each is dear, and may need a connection: many that come at once begin in turns.
     starts.begin(
       sourceOf(this.#exchange.connection.client.ip),
-      guarded('HTTP/1, the way to the app', this, () => this.#begin()),
+      guarded(entry, this, () => this.#begin()),
     );
+  }
+
+  /** Before undici gets any of it, and writes the head with that. */
+  #contentBegins(): void {
+    const refusal = this.#done ? null : (this.#outcomes.refused?.() ?? null);
+    if (refusal === null) return;
+    this.#done = true;
+    this.#controller?.abort(new Error('refused by now'));
+    this.#exchange.refuse(refusal);
+    this.#scope.responseEnded(null, '');
   }
 
   #begin(): void {
@@ -153,13 +172,14 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   }
 
   onRequestUpgrade(controller: Dispatcher.DispatchController, status: number, _headers: unknown, socket: Duplex): void {
-    if (this.#done || this.#switched === null) {
+    const { switched } = this.#outcomes;
+    if (this.#done || switched === undefined) {
       socket.destroy();
       return;
     }
     this.#done = true;
     const raw = (controller as Controller).rawHeaders ?? [];
-    this.#switched(status, scanResponseHeaders(raw), socket, upgradeOf(raw));
+    switched(status, scanResponseHeaders(raw), socket, upgradeOf(raw));
   }
 
   onResponseStart(
@@ -231,7 +251,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
       return;
     }
     this.#done = true;
-    this.#failed(error);
+    this.#outcomes.failed(error);
     this.#scope.responseEnded(null, 'unclassified');
   }
 

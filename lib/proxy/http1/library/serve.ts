@@ -1,6 +1,6 @@
 import { readStream, serveApplication } from '../../http/application.ts';
 import { outgoingFields } from '../../http/outgoing-fields.ts';
-import { upstreamFailure } from '../../http/refuse.ts';
+import { type Refusal, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import { asteriskSender } from './asterisk.ts';
 import { forwardHttp1 } from './forward.ts';
@@ -32,5 +32,9 @@ export function serveExchange(
   const { endpoint } = destination;
   const isAsterisk = exchange.target === '*';
   const sender = isAsterisk ? asteriskSender(upstreams.agent(admitted, endpoint)) : upstreams.pool(admitted, endpoint);
-  forwardHttp1(admitted, exchange, fields, sender, failed);
+  const refused = (): Refusal | null => {
+    const late = pipeline.admitLate(connection, exchange, admitted);
+    return late.kind === 'refused' ? late.refusal : null;
+  };
+  forwardHttp1(admitted, exchange, fields, sender, { failed, refused });
 }

@@ -158,7 +158,7 @@ export class UpgradeForwarder {
         resetOrDestroy(socket);
       });
     };
-    forwardHttp1(admitted, exchange, fields, asUpgrade(dispatcher, upgrade.upgrade), failed, switched);
+    forwardHttp1(admitted, exchange, fields, asUpgrade(dispatcher, upgrade.upgrade), { failed, switched });
   }
 }
 
