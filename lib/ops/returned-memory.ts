@@ -118,13 +118,16 @@ interface Range {
 /**
  * The mappings of Node's executable file that this process can only read, and has no page of its own in: to let go of those
  * loses nothing, since the system finds each page again in its file, or rather in the cache of it. They stay where they are
- * for the life of a process, unlike those of libraries.
+ * for the life of a process, unlike those of libraries. None where /proc does not tell: it may not be there, or no descriptor
+ * may be left.
  */
 function unwrittenProgram(): Range[] {
-  const program = readlinkSync('/proc/self/exe');
+  const told = systemAnswer(() => [readlinkSync('/proc/self/exe'), readFileSync('/proc/self/smaps', 'utf8')] as const);
+  if (told === null) return [];
+  const [program, mappings] = told;
   const found: Range[] = [];
   let range: Range | null = null;
-  for (const line of readFileSync('/proc/self/smaps', 'utf8').split('\n')) {
+  for (const line of mappings.split('\n')) {
     const head = /^([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \S+ *(.*)$/.exec(line);
     if (head !== null) {
       const [, from, to, access = '', file] = head;

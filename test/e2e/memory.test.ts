@@ -3,12 +3,12 @@ import { connect, type Socket } from 'node:net';
 import { availableParallelism } from 'node:os';
 import t from 'tap';
 import { publishedCommand } from '../../benchmarks/published.ts';
-import { type Child, startChild, type Teardown } from '../support/children.ts';
+import { type Child, missing, startChild, type Teardown } from '../support/children.ts';
 import { temporaryFolder } from '../support/files.ts';
 import { openServer, policyEnvironment } from '../support/open-policy.ts';
-import { freePorts } from '../support/ports.ts';
+import { freePort, freePorts } from '../support/ports.ts';
 import { startRawApp } from '../support/raw-app.ts';
-import { bareEnvironment } from '../support/sallyport.ts';
+import { bareEnvironment, startSallyport } from '../support/sallyport.ts';
 import { mapBounded, until } from '../support/until.ts';
 
 /** glibc is asked to hand memory back; what /proc says is Linux's. */
@@ -63,6 +63,22 @@ t.test('a new process that has work at once', { skip, timeout: 840_000 }, async 
   await mapBounded(Array.from({ length: 6000 }), 32, async () => (await answered(port)).destroy());
   t.ok(resident().most < 130, `it never has 130 MiB: ${resident().most}`);
   t.equal((await child.end()).code, 0, child.stderr());
+});
+
+const noNamespace = (process.getuid?.() !== 0 && 'needs root') || (await missing(t, 'unshare'));
+
+t.test('where there is no /proc it serves all the same', { skip: skip || noNamespace }, async (t) => {
+  const app = await startRawApp(t);
+  const port = await freePort();
+  const sallyport = await startSallyport(t, {
+    env: {
+      ...policyEnvironment(temporaryFolder(t), openServer('web', port)),
+      SALLYPORT_INBOUND_PORTS: `${port}=127.0.0.1:${app.port}`,
+    },
+    within: ['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs none /proc && exec "$@"', 'sh'],
+  });
+  (await answered(port)).destroy();
+  t.match(await sallyport.stop(), { code: 0 });
 });
 
 t.test('resident memory of a quiet process', { skip, timeout: 840_000 }, async (t) => {
