@@ -1,10 +1,10 @@
 import { hostPort } from '../../ip.ts';
-import type { Authorizer, PortPolicy, RequestDecision } from '../../policy/decision.ts';
+import type { Authorizer, PortPolicy, RequestDecision, RequestPermit } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { BufferBudget } from '../fairness/buffer-budget.ts';
 import { type Count, OwnCount } from '../fairness/count.ts';
 import { type LimitName, type Limits, limitsOfFaults } from '../limits.ts';
-import type { ConnectionScope, Recorder, RequestFailure, RequestLog } from '../recorder.ts';
+import type { ConnectionScope, Recorder, RequestFailure, RequestLog, RequestScope } from '../recorder.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Admitted, Refused } from './admitted.ts';
 import type { Application } from './application.ts';
@@ -126,7 +126,7 @@ export class RequestPipeline {
       return { kind: 'refused', policy, refusal: failures.overload.refusal };
     }
     const started = scope.requestStarted(policy, decision, request.grpc, ended);
-    return { kind: 'admitted', policy, permit: decision, scope: started } as Admitted;
+    return admission(policy, decision, started);
   }
 
   /**
@@ -137,7 +137,7 @@ export class RequestPipeline {
     const policy = this.#authorizer.port(connection.policyPort);
     if (policy === admitted.policy) return admitted;
     const decision = this.#decide(policy, connection, request);
-    if (decision.kind === 'permit') return { ...admitted, policy, permit: decision } as Admitted;
+    if (decision.kind === 'permit') return admission(policy, decision, admitted.scope);
     const log = new LazyLog(this.#authorizer, policy, connection, request, decision);
     connection.scope.requestDecided(policy, decision, log);
     const refusal = refusalFor(decision, connection.facts);
@@ -275,6 +275,10 @@ export class RequestPipeline {
       processingMs: elapsedMs,
     });
   }
+}
+
+function admission(policy: PortPolicy, permit: RequestPermit, scope: RequestScope): Admitted {
+  return { kind: 'admitted', policy, permit, scope } as Admitted;
 }
 
 function told({ destination }: HttpConnection, { code, label, errno }: Failure, detail: string): RequestFailure {

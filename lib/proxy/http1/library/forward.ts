@@ -86,6 +86,8 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   #interim: InterimCount | null = null;
   #controller: Dispatcher.DispatchController | null = null;
   #done = false;
+  /** Some has come. */
+  #hasContent = false;
   /** The request leaves on a connection that was idle, and has left once. */
   #mayBeRace = false;
   /** Pieces of the response may have one byte each. */
@@ -107,13 +109,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
       this.#scope.requestFrame(0);
       this.#scope.requestEnded();
     } else {
-      body.once(
-        'data',
-        guarded(entry, this, () => this.#contentBegins()),
-      );
-      body.on('data', (chunk: Buffer) => {
-        this.#scope.requestFrame(chunk.length);
-      });
+      body.on('data', guarded(entry, this, this.#contentCame));
       body.once('end', () => this.#scope.requestEnded());
       // `data` above must not start the flow before the app's connection is there to take it.
       body.pause();
@@ -132,7 +128,13 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     );
   }
 
-  /** Before undici gets any of it, and writes the head with that. */
+  /** Before undici gets it, which writes the head with the first of it. */
+  readonly #contentCame = (chunk: Buffer): void => {
+    if (!this.#hasContent) this.#contentBegins();
+    this.#hasContent = true;
+    this.#scope.requestFrame(chunk.length);
+  };
+
   #contentBegins(): void {
     const refusal = this.#done ? null : (this.#outcomes.refused?.() ?? null);
     if (refusal === null) return;
