@@ -14,7 +14,7 @@ import type { Config } from './config/config.ts';
 import type { Host } from './config/host.ts';
 import { createHealthServer } from './ops/health-server.ts';
 import { Readiness } from './ops/readiness.ts';
-import { returnStart } from './ops/returned-memory.ts';
+import { letGoOfProgram } from './ops/returned-memory.ts';
 import { Soundness } from './ops/soundness.ts';
 import { Doors } from './proxy/accept/doors.ts';
 import { OwnEndpoints } from './proxy/accept/own-endpoints.ts';
@@ -127,7 +127,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     const healthAddress = await openHealth(config, doors, health);
     await identity.source?.start();
     // Policy is read by another thread, and this one has nothing to do meanwhile.
-    await Promise.all([policy.start(), rehearsal('start')]).then(returnStart);
+    await Promise.all([policy.start(), rehearsal('start')]).then(letGoOfProgram);
     candidate?.start();
     const opened = await openDoors({ config, own, policy, admin, warn, recorder }, doors, workers.others);
     await workers.open(opened.listeners, own.listeners);

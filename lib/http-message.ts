@@ -27,8 +27,11 @@ export function isSoundMethod(method: string): boolean {
 /** What carries requests itself: HTTP, in a version of its own or by its ALPN name, and TLS, inside which it would go on. */
 const carriesRequests = /^(?:h[0-9]|(?:http|https|tls|ssl)(?![a-z0-9]))/;
 
-/** RFC 9110 7.8. */
-const protocolForm = /^[!#$%&'*+.^_`|~0-9a-z-]+(?:\/[!#$%&'*+.^_`|~0-9a-z-]+)?$/;
+/** A name, or a name and a version (RFC 9110 7.8). */
+function isProtocol(text: string): boolean {
+  const parts = text.split('/');
+  return parts.length <= 2 && parts.every((part) => token.test(part));
+}
 
 /** What an Upgrade field names, in lower case. */
 function protocolsOf(upgrade: string): string[] {
@@ -43,7 +46,7 @@ function protocolsOf(upgrade: string): string[] {
  */
 export function asksToSwitch(upgrade: string): boolean {
   const protocols = protocolsOf(upgrade);
-  return protocols.length > 0 && protocols.every((name) => protocolForm.test(name) && !carriesRequests.test(name));
+  return protocols.length > 0 && protocols.every((name) => isProtocol(name) && !carriesRequests.test(name));
 }
 
 /** Whether an app's agreement names some of what it was asked for, and nothing else (RFC 9110 7.8). */

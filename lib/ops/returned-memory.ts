@@ -17,17 +17,18 @@ interface Holding {
  * @param warm called once code has been thrown away, which whoever comes next would wait for; it never rejects.
  */
 export function restWhenQuiet(warm: () => Promise<unknown>): void {
-  let giveBack: (() => void) | null = null;
+  let isCollected = false;
   rest({
     residentBytes: () => systemAnswer(() => process.memoryUsage.rss()),
     giveBack: () => {
-      if (giveBack === null) {
-        giveBack = loadGiveBack();
+      if (!isCollected) {
+        isCollected = true;
         collect();
         void warm();
         return 'in-part';
       }
-      giveBack();
+      libc()?.trim(0);
+      letGoOfProgram();
       return 'all';
     },
   });
@@ -69,31 +70,24 @@ function collect(): void {
 }
 
 /**
- * Lets go of what the start alone has used of Node's program, before the first clients come: a load that comes at once keeps
- * the process from resting. What they use comes back a page at a time.
+ * Lets go of the mapped pages of Node's program, and does nothing where there is no way to them. First of those that the start
+ * alone has used, before the first clients come: a load that comes at once keeps the process from resting. What is used comes
+ * back a page at a time.
  */
-export function returnStart(): void {
-  const libc = loadLibc();
-  if (libc !== null) letGoOfProgram(libc);
-}
-
-/** Malloc's heap, then the mapped pages of Node's program. Nothing where there is no way to them. */
-function loadGiveBack(): () => void {
-  const libc = loadLibc();
-  return () => {
-    if (libc === null) return;
-    libc.trim(0);
-    letGoOfProgram(libc);
-  };
-}
-
-type Libc = NonNullable<ReturnType<typeof loadLibc>>;
-
-function letGoOfProgram(libc: Libc): void {
-  for (const { start, length } of unwrittenProgram()) libc.advise(start, length, MADV_DONTNEED);
+export function letGoOfProgram(): void {
+  const calls = libc();
+  if (calls === null) return;
+  for (const { start, length } of unwrittenProgram()) calls.advise(start, length, MADV_DONTNEED);
 }
 
 const MADV_DONTNEED = 4;
+
+let loaded: { readonly libc: ReturnType<typeof loadLibc> } | null = null;
+
+function libc(): ReturnType<typeof loadLibc> {
+  loaded ??= { libc: loadLibc() };
+  return loaded.libc;
+}
 
 /** Null without glibc: Node runs on musl, and elsewhere, and keeps what it has. */
 function loadLibc() {

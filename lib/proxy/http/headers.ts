@@ -38,12 +38,7 @@ export function scanResponseHeaders(raw: readonly (string | Buffer)[]): HeaderLi
 
 /** The protocols that an app says it goes on with (RFC 9110 7.8), of the same headers. */
 export function upgradeOf(raw: readonly (string | Buffer)[]): string {
-  const names: string[] = [];
-  for (let i = 0; i + 1 < raw.length; i += 2) {
-    if (latin1(raw[i] as string | Buffer).toLowerCase() === 'upgrade')
-      names.push(latin1(raw[i + 1] as string | Buffer));
-  }
-  return names.join(', ');
+  return headerValues(raw.map(latin1), 'upgrade').join(', ');
 }
 
 function latin1(text: string | Buffer): string {

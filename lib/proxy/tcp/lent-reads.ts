@@ -1,5 +1,6 @@
 import { Socket } from 'node:net';
 import type { Duplex, Writable } from 'node:stream';
+import { Roster, type Rostered } from '../../roster.ts';
 import { behindReads } from '../fairness/behind-reads.ts';
 import { bulkRead, CountedReads, longRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
@@ -28,7 +29,7 @@ const ringBytes = 128 * 1024;
 const restMs = 1000;
 
 /** Who has more than one. */
-const spread = new Set<LentReads>();
+const spread = new Roster<LentReads>();
 let sweeper: NodeJS.Timeout | null = null;
 
 function sweep(): void {
@@ -54,7 +55,8 @@ export interface Resumable {
  * the ring's size is the bound on what a slow reader can make us hold. While the reader keeps up, it is one buffer, which is all
  * that is left of it once nothing moves.
  */
-export class LentReads implements OnRead, TurnTaker {
+export class LentReads implements OnRead, TurnTaker, Rostered {
+  rosterPlace = -1;
   readonly #sink: Writable;
   readonly #outlet: Outlet;
   #source: Resumable | null = null;
