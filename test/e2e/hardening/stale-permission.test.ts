@@ -18,20 +18,28 @@ import { startWitness } from '../../support/witness.ts';
 t.setTimeout(900_000);
 
 /** A client that may send its content, without which the app gets nothing, and takes its time. `goOn` yields what it is told then. */
-async function toldToGoOn(port: number, length: number): Promise<{ goOn(): Promise<string> }> {
+async function toldToGoOn(port: number, framing: string, content: string): Promise<{ goOn(): Promise<string> }> {
   const client = await RawClient.open({ port });
   const text = (): string => client.received.toString('latin1');
-  client.send(latin1(http1Request('/late', [`Content-Length: ${length}`, 'Expect: 100-continue'], 'POST')));
+  client.send(latin1(http1Request('/late', [framing, 'Expect: 100-continue'], 'POST')));
   const asked = 'HTTP/1.1 100 Continue\r\n\r\n';
   await client.reaches(() => text() === asked, 5_000);
   return {
     async goOn() {
-      client.send(Buffer.alloc(length, 'x'));
+      client.send(latin1(content));
       await client.ends(5_000);
       return text().slice(asked.length);
     },
   };
 }
+
+/** How it is announced, and it. */
+const contents = [
+  ['Content-Length: 5', 'hello'],
+  ['Content-Length: 100000', 'x'.repeat(100_000)],
+  ['Transfer-Encoding: chunked', '5\r\nhello\r\n0\r\n\r\n'],
+  ['Transfer-Encoding: chunked', '0\r\n\r\n'],
+] as const;
 
 for (const { name, env } of lanes) {
   t.test(name, async (t) => {
@@ -72,7 +80,7 @@ for (const { name, env } of lanes) {
       tunnel.send(latin1('\0hello'));
       t.ok(await tunnel.reaches(() => tunnel.receivedLength === 6, 5_000), 'bytes come back');
     }
-    const late = await Promise.all([5, 100_000].map((length) => toldToGoOn(web, length)));
+    const late = await Promise.all(contents.map(([framing, content]) => toldToGoOn(web, framing, content)));
     const before = app.requests.length;
     // A tunnel that is never quiet is cut like one that is.
     const talking = setInterval(() => forbidden.send(latin1('\0more')), 5);

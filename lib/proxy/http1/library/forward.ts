@@ -43,8 +43,8 @@ export interface Outcomes {
   /** Called instead of a response, or of the rest of one, at most once. */
   failed(error: unknown): void;
   /**
-   * Asked when the first of its content has come, with which its head leaves: the policy may be another by then than when it
-   * was admitted. Not null: this is to be the response, and the app gets nothing. An upgrade has no content.
+   * Asked when the first of its content, or the end of it, has come, with which its head leaves: the policy may be another by
+   * then than when it was admitted. Not null: this is to be the response, and the app gets nothing. An upgrade has no content.
    */
   refused?(): Refusal | null;
   /** Only of upgrades and CONNECT. */
@@ -86,8 +86,8 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   #interim: InterimCount | null = null;
   #controller: Dispatcher.DispatchController | null = null;
   #done = false;
-  /** Some has come. */
-  #hasContent = false;
+  /** The head, which waits for the content. */
+  #hasLeft = false;
   /** The request leaves on a connection that was idle, and has left once. */
   #mayBeRace = false;
   /** Pieces of the response may have one byte each. */
@@ -110,7 +110,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
       this.#scope.requestEnded();
     } else {
       body.on('data', guarded(entry, this, this.#contentCame));
-      body.once('end', () => this.#scope.requestEnded());
+      body.once('end', guarded(entry, this, this.#contentEnded));
       // `data` above must not start the flow before the app's connection is there to take it.
       body.pause();
     }
@@ -128,15 +128,23 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     );
   }
 
-  /** Before undici gets it, which writes the head with the first of it. */
+  /** Before undici gets it. */
   readonly #contentCame = (chunk: Buffer): void => {
-    if (!this.#hasContent) this.#contentBegins();
-    this.#hasContent = true;
+    this.#headLeaves();
     this.#scope.requestFrame(chunk.length);
   };
 
-  #contentBegins(): void {
-    const refusal = this.#done ? null : (this.#outcomes.refused?.() ?? null);
+  /** Chunks may hold nothing. */
+  readonly #contentEnded = (): void => {
+    this.#headLeaves();
+    this.#scope.requestEnded();
+  };
+
+  /** undici writes the head with the first of the content, or at the end of none. */
+  #headLeaves(): void {
+    const asked = this.#done || this.#hasLeft;
+    this.#hasLeft = true;
+    const refusal = asked ? null : (this.#outcomes.refused?.() ?? null);
     if (refusal === null) return;
     this.#done = true;
     this.#controller?.abort(new Error('refused by now'));
