@@ -2,6 +2,7 @@ import { readAnyYaml } from './yaml/any.ts';
 import { readOrdinaryYaml } from './yaml/ordinary.ts';
 import type { ReadYaml } from './yaml/read.ts';
 
+export { type IndentedText, indentContinued } from './yaml/continued-lines.ts';
 export type { ReadYaml } from './yaml/read.ts';
 
 /**

@@ -8,7 +8,7 @@ import { containersOf, type PodSpecValue, type PodTemplate } from './pod-templat
 import { injectAnnotation } from './record.ts';
 import { type Annotations, isLeftOut, proxyUid, type TemplateFault } from './settings.ts';
 import { adminPortName, initName, isRedirected, proxyName, volumeName } from './sidecar.ts';
-import { valueAt } from './yaml-edit.ts';
+import { valueAt } from './yaml-changes.ts';
 
 /** Why a pod is left as it is, without that being a fault; null where it is to be injected. */
 export function reasonToSkip(

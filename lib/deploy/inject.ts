@@ -22,7 +22,8 @@ import {
 } from './record.ts';
 import { type Annotations, type InjectSettings, podOptions, type TemplateFault } from './settings.ts';
 import { isListable, type Sidecar, sidecar } from './sidecar.ts';
-import { type Change, NotEditable, type Place, valueAt, type YamlPath, YamlText } from './yaml-edit.ts';
+import { type Change, valueAt, type YamlPath } from './yaml-changes.ts';
+import { NotEditable, type Place, YamlText } from './yaml-edit.ts';
 
 /** One file, or standard input. */
 export interface ManifestText {

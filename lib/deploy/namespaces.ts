@@ -2,7 +2,7 @@ import { listedItems, type SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
 import { idleAnnotations } from './other-annotations.ts';
 import { type Annotations, isLeftOut } from './settings.ts';
-import { valueAt, type YamlPath } from './yaml-edit.ts';
+import { valueAt, type YamlPath } from './yaml-changes.ts';
 
 /** What a Namespace says for the pods in it. */
 export interface NamespaceFacts {

@@ -1,5 +1,5 @@
 import { listedItems } from '../policy/documents/read.ts';
-import { valueAt, type YamlPath } from './yaml-edit.ts';
+import { valueAt, type YamlPath } from './yaml-changes.ts';
 
 /** A pod as some workload describes it: a Pod itself, or the template that a controller makes pods from. */
 export interface PodTemplate {

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import type { PodTemplate } from './pod-template.ts';
-import { type Removal, valueAt, type YamlPath } from './yaml-edit.ts';
+import { type Removal, valueAt, type YamlPath } from './yaml-changes.ts';
 
 /** The mark: the version of Sallyport that was put into the pod. PodMonitor selects by it. */
 export const injectedAnnotation = 'sallyport.dev/injected';

@@ -2,7 +2,7 @@ import { type Quantity, quantity } from './option-values.ts';
 import type { PodOptions } from './options.ts';
 import { containersOf, type PodSpecValue } from './pod-template.ts';
 import type { TemplateFault } from './settings.ts';
-import { valueAt } from './yaml-edit.ts';
+import { valueAt } from './yaml-changes.ts';
 
 const kinds = ['cpu', 'memory', 'ephemeral-storage'] as const;
 type Kind = (typeof kinds)[number];

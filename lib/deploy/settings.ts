@@ -6,7 +6,7 @@ import type { Coded } from '../errors/problems.ts';
 import { type PodNames, redirectPort } from './option-values.ts';
 import { annotationOf, type Option, type OptionName, optionNames, options, type PodOptions } from './options.ts';
 import { injectAnnotation } from './record.ts';
-import type { YamlPath } from './yaml-edit.ts';
+import type { YamlPath } from './yaml-changes.ts';
 
 /** What holds for a whole run of `sallyport inject`. */
 export interface InjectSettings {

@@ -12,31 +12,19 @@ import {
   parseAllDocuments,
   stringify,
 } from 'yaml';
+import { type IndentedText, indentContinued } from '../yaml.ts';
+import {
+  type Addition,
+  applyToValue,
+  bare,
+  type Change,
+  type Removal,
+  valueAt,
+  type YamlPath,
+} from './yaml-changes.ts';
 
 /** For `stringify`: each string on one line. Folded ones it writes wrong where a line begins or ends with blanks. */
 export const unfolded = { lineWidth: 0, doubleQuotedMinMultiLineLength: Number.MAX_SAFE_INTEGER };
-
-/** Leads from the root of a document to a node. */
-export type YamlPath = readonly (string | number)[];
-
-/** Something at the front of the collection at `path`, which must be there: empty and null ones count. */
-export interface Addition {
-  readonly kind: 'add';
-  readonly path: YamlPath;
-  readonly entries?: Readonly<Record<string, unknown>>;
-  readonly items?: readonly unknown[];
-}
-
-/** Keys or items out of the collection at `path`. `restore`: nothing is left of it, and its value was written so. */
-export interface Removal {
-  readonly kind: 'remove';
-  readonly path: YamlPath;
-  readonly keys?: readonly string[];
-  readonly indices?: readonly number[];
-  readonly restore?: string | undefined;
-}
-
-export type Change = Addition | Removal;
 
 /** What stands at a path. `void`: null or an empty `{}`, `[]`, to be replaced; `source` is what stands after the colon. */
 export type Place =
@@ -80,15 +68,23 @@ const maxAliasCount = 1000;
  * The text must have been read without errors before (`readYaml`); documents are counted as it counts them.
  */
 export class YamlText {
+  /** As it was, and as it is read: lines that go on may stand further to the right (lib/yaml/continued-lines.ts). */
+  readonly #original: string;
+  readonly #indented: IndentedText | null;
   readonly #text: string;
   readonly #documents: readonly Document.Parsed[];
-  readonly #lines = new LineCounter();
+  readonly #lines: LineCounter = new LineCounter();
   readonly #eol: string;
 
   constructor(text: string) {
-    this.#text = text;
-    const options = { lineCounter: this.#lines, merge: true, prettyErrors: false, logLevel: 'silent' } as const;
-    this.#documents = [...parseAllDocuments(text, options)].filter(
+    this.#original = text;
+    const read = parsed(text, this.#lines);
+    const isBroken = read.some(({ errors }) => errors.length > 0);
+    this.#indented = isBroken ? indentContinued(text) : null;
+    this.#text = this.#indented?.text ?? text;
+    if (this.#indented !== null) this.#lines = new LineCounter();
+    const documents = this.#indented === null ? read : parsed(this.#text, this.#lines);
+    this.#documents = documents.filter(
       (document) => document.contents !== null && document.toJS({ maxAliasCount }) !== null,
     );
     this.#eol = /\r?\n/.exec(text)?.[0] ?? '\n';
@@ -118,9 +114,10 @@ export class YamlText {
         splices.push(...(change.kind === 'add' ? [this.#add(document, change)] : this.#remove(document, change)));
       }
     }
-    let result = this.#text;
+    const original = (offset: number): number => this.#indented?.original(offset) ?? offset;
+    let result = this.#original;
     for (const { start, end, insert } of splices.sort((a, b) => b.start - a.start)) {
-      result = result.slice(0, start) + insert + result.slice(end);
+      result = result.slice(0, original(start)) + insert + result.slice(original(end));
     }
     this.#verify(result, changes);
     return result;
@@ -332,14 +329,8 @@ export class YamlText {
   }
 }
 
-/** The value at a path of decoded data; undefined where the path leads nowhere. */
-export function valueAt(value: unknown, path: YamlPath): unknown {
-  let at = value;
-  for (const step of path) {
-    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, step)) return undefined;
-    at = (at as Record<string | number, unknown>)[step];
-  }
-  return at;
+function parsed(text: string, lineCounter: LineCounter): readonly Document.Parsed[] {
+  return [...parseAllDocuments(text, { lineCounter, merge: true, prettyErrors: false, logLevel: 'silent' })];
 }
 
 function isNode(item: unknown): item is Node {
@@ -371,26 +362,4 @@ function endOf(item: unknown): number {
 /** Without anything shared, so that a change in one place stays there. */
 function plain(document: Document.Parsed): unknown {
   return JSON.parse(JSON.stringify(document.toJS({ maxAliasCount })));
-}
-
-/** Null, `{}` and `[]` all say that there is nothing, to Kubernetes and so here. */
-function bare(value: unknown): unknown {
-  return JSON.parse(JSON.stringify(value), (_key, item: unknown) =>
-    typeof item === 'object' && item !== null && Object.keys(item).length === 0 ? null : item,
-  );
-}
-
-function applyToValue(root: unknown, change: Change): void {
-  const parent = valueAt(root, change.path.slice(0, -1)) as Record<string | number, unknown>;
-  const name = change.path.at(-1) as string | number;
-  const old = parent[name] ?? null;
-  if (change.kind === 'add') {
-    parent[name] = change.items
-      ? [...change.items, ...((old as unknown[] | null) ?? [])]
-      : { ...change.entries, ...(old as object | null) };
-  } else if (Array.isArray(old)) {
-    parent[name] = old.filter((_item, index) => !(change.indices ?? []).includes(index));
-  } else {
-    parent[name] = Object.fromEntries(Object.entries(old ?? {}).filter(([key]) => !(change.keys ?? []).includes(key)));
-  }
 }

@@ -3,12 +3,14 @@ import type { Document, LineCounter, Node, Pair, ScalarTag, Tags, YAMLError } fr
 import type { CodeOf } from '../errors/problems.ts';
 import type { SourceDocument } from '../policy/documents/read.ts';
 import type { Problem } from '../problem.ts';
+import { type IndentedText, indentContinued } from './continued-lines.ts';
 import {
   aliasRemedy,
   type Fault,
   faultInText,
   faultsIn,
   isBehindEnd,
+  misread,
   mostAliases,
   remedyAt,
   tagRemedy,
@@ -37,12 +39,36 @@ const asKubectl: readonly ScalarTag[] = [
  * Never throws; the time it takes grows with the length of the text alone.
  */
 export function readAnyYaml(text: string, file: string): ReadYaml {
+  const unread = faultInText(text);
+  if (unread !== null) return { documents: [], problems: [inText(text, unread, file)] };
+  const read = readWithoutFaults(text, file);
+  if (read.problems.length === 0) return read;
+  const indented = indentContinued(text);
+  return indented === null ? read : movedBack(readWithoutFaults(indented.text, file), indented);
+}
+
+/** As if no line had been moved to the right. */
+function movedBack({ documents, problems }: ReadYaml, { blanks }: IndentedText): ReadYaml {
+  const back = <T extends Located>(place: T): T => {
+    const column = place.column - (blanks[place.line - 1] ?? 0);
+    return { ...place, column: Math.max(1, column) };
+  };
+  return {
+    documents: documents.map((document) => ({ ...document, position: (path) => back(document.position(path)) })),
+    problems: problems.map(back),
+  };
+}
+
+interface Located {
+  readonly line: number;
+  readonly column: number;
+}
+
+function readWithoutFaults(text: string, file: string): ReadYaml {
   const { LineCounter } = library();
   const lines = new LineCounter();
   const documents: SourceDocument[] = [];
   const problems: Problem[] = [];
-  const unread = faultInText(text);
-  if (unread !== null) return { documents, problems: [inText(text, unread, file)] };
   const budget = { values: mostValues };
   for (const document of parse(text, file, lines, problems)) {
     // Warnings are unresolved tags and the like: the value would not be what its author believes.
@@ -57,7 +83,7 @@ export function readAnyYaml(text: string, file: string): ReadYaml {
       break;
     }
     try {
-      const found = faultsIn(document.contents, text, library());
+      const found = [...faultsIn(document.contents, text, library()), ...misread(document.contents, library())];
       for (const { offset, code, message, hint } of found) problems.push(at(offset, code, message, hint, file, lines));
       if (found.length > 0) continue;
       const value: unknown = document.toJS({ maxAliasCount: mostAliases });
@@ -81,6 +107,7 @@ function parse(text: string, file: string, lines: LineCounter, problems: Problem
       prettyErrors: false,
       logLevel: 'silent',
       uniqueKeys: false,
+      keepSourceTokens: true,
       customTags: (tags: Tags) => [...asKubectl, ...tags],
     } as const;
     const parsed = library().parseAllDocuments(text, options);

@@ -1,4 +1,4 @@
-import type { Node, Pair } from 'yaml';
+import type { CST, Node, Pair } from 'yaml';
 import type { CodeOf } from '../errors/problems.ts';
 import { truthLetter } from './scalars.ts';
 
@@ -144,6 +144,37 @@ export function faultsIn(root: Node, text: string, yaml: typeof import('yaml')):
     add(key, 'yaml-syntax', 'a number is a key beside merge keys', 'Write the key in quotes.');
   return faults;
 }
+
+/**
+ * What the library passes over, since it belongs to nothing (an item behind `? key`, at the key's own column), and escaped line
+ * ends that it reads otherwise.
+ */
+export function misread(root: Node, { isNode, visit }: typeof import('yaml')): readonly Fault[] {
+  const composed = new Set<CST.Token | undefined>();
+  const faults: Fault[] = [];
+  const message = 'to kubectl the empty line behind this "\\" is a line end';
+  visit(root, (_role, node) => {
+    const token = isNode(node) ? node.srcToken : undefined;
+    composed.add(token);
+    if (token?.type === 'double-quoted-scalar' && blankBehindEscape.test(token.source))
+      faults.push({ offset: token.offset, code: 'yaml-syntax', message, hint: 'Write the text on one line.' });
+  });
+  const waiting = [root.srcToken];
+  while (waiting.length > 0) {
+    const token = waiting.pop();
+    if (token === undefined) continue;
+    if (composed.has(token)) {
+      if ('items' in token) for (const { key, value } of token.items) waiting.push(key ?? undefined, value);
+    } else {
+      const hint = 'Write ": " before it, or indent it.';
+      faults.push({ offset: token.offset, code: 'yaml-syntax', message: 'this belongs to no key', hint });
+    }
+  }
+  return faults;
+}
+
+/** An escaped line end, and behind it an empty line. The library takes that for a blank. */
+const blankBehindEscape = /(?<!\\)(?:\\\\)*\\\r?\n[ \t]*\r?\n/;
 
 /** The library has meanings of its own for most tags (`!!int 010` is ten), and merges by a key that has this one. */
 const textTag = 'tag:yaml.org,2002:str';

@@ -3,7 +3,7 @@ import { parseCommandLine } from '../../../bin/arguments.ts';
 import { main as iptables } from '../../../bin/iptables.ts';
 import { type Config, readConfig } from '../../../lib/config/config.ts';
 import { inject, uninject } from '../../../lib/deploy/inject.ts';
-import { valueAt, type YamlPath } from '../../../lib/deploy/yaml-edit.ts';
+import { valueAt, type YamlPath } from '../../../lib/deploy/yaml-changes.ts';
 import { readPod } from '../../../lib/policy/pod.ts';
 import { httpProbes } from '../../support/policy-fixtures.ts';
 import { type AnyPod, flagged, type Given, podsOf, settings, valuesOf, workloads } from './fixtures.ts';

@@ -1,5 +1,6 @@
 import t from 'tap';
-import { type Change, NotEditable, YamlText } from '../../../lib/deploy/yaml-edit.ts';
+import type { Change } from '../../../lib/deploy/yaml-changes.ts';
+import { NotEditable, YamlText } from '../../../lib/deploy/yaml-edit.ts';
 
 const edit = (text: string, ...changes: Change[]): string => new YamlText(text).apply(new Map([[0, changes]]));
 const add = (path: Change['path'], entries: Record<string, unknown>): Change => ({ kind: 'add', path, entries });
@@ -27,6 +28,14 @@ t.test('additions, and their removal', async (t) => {
     ['an indented list', 'm:\n  # a\n  - a\n', put(['m'], 'b'), 'm:\n  - b\n  # a\n  - a\n', item],
     ['a flow list', 'm: [a]\n', put(['m'], 'b'), 'm: ["b", a]\n', item],
     ['[]', 'o:\n  - x\nm: []\n', put(['m'], 'b'), 'o:\n  - x\nm:\n  - b\n', restored(' []', item)],
+    [
+      'lines that go on',
+      "n: 'a\nb'\nm:\n  a: [1,\n  2]\n",
+      add(['m'], { k: 1 }),
+      "n: 'a\nb'\nm:\n  k: 1\n  a: [1,\n  2]\n",
+      key,
+    ],
+    ['a flow list that goes on', 'm: [a,\nb]\n', put(['m'], 'c'), 'm: ["c", a,\nb]\n', item],
     ['YAML 1.1 words', 'm:\n  a: 1\n', add(['m'], { k: 'yes' }), 'm:\n  k: "yes"\n  a: 1\n', key],
     [
       'below a block scalar',

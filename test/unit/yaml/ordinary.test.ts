@@ -169,7 +169,8 @@ t.test('the YAML that there is says the same to both', async (t) => {
     [],
   );
   const same = agreements.filter((each) => each === 'same').length;
-  t.ok(same >= 10, `${same} of ${texts.length} are ordinary`);
+  // Without the shared cases, which need not be there.
+  t.ok(same >= 5, `${same} of ${texts.length} are ordinary`);
 });
 
 t.test('generated texts say the same to both', async () => {
