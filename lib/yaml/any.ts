@@ -49,7 +49,7 @@ export function readAnyYaml(text: string, file: string): ReadYaml {
 
 /** As if no line had been moved to the right. */
 function movedBack({ documents, problems }: ReadYaml, { blanks }: IndentedText): ReadYaml {
-  const back = <T extends Located>(place: T): T => {
+  const back = <T extends Spot>(place: T): T => {
     const column = place.column - (blanks[place.line - 1] ?? 0);
     return { ...place, column: Math.max(1, column) };
   };
@@ -59,7 +59,7 @@ function movedBack({ documents, problems }: ReadYaml, { blanks }: IndentedText):
   };
 }
 
-interface Located {
+interface Spot {
   readonly line: number;
   readonly column: number;
 }
