@@ -3,7 +3,7 @@ import { complaintText } from '../lib/errors/complaint.ts';
 import type { ExitStatus } from '../lib/errors/exits.ts';
 import { type Applied, applyRules, removeRules } from '../lib/redirect/apply.ts';
 import type { BackendName } from '../lib/redirect/backend.ts';
-import { type Family, includesPort, mergeRanges, subnets } from '../lib/redirect/exemptions.ts';
+import { type Family, includesPort, isEveryPort, mergeRanges, subnets } from '../lib/redirect/exemptions.ts';
 import { thisMachine } from '../lib/redirect/machine.ts';
 import { RedirectError } from '../lib/redirect/redirect-error.ts';
 import { nothing, printedRules, type RedirectOptions, redirectRules, restoreInput } from '../lib/redirect/rules.ts';
@@ -35,6 +35,13 @@ function readOptions(line: IptablesLine): RedirectOptions {
       'reserved-port',
       `${inboundPort} is the inbound port and cannot be left alone as well`,
       'choose another --inbound-port, or take it from the other flags',
+    );
+  }
+  if (isEveryPort(skipped, inboundPort)) {
+    throw new UsageError(
+      'every-port',
+      `--skip-inbound-ports: every port but ${inboundPort} is left alone`,
+      'leave the rules out where nothing shall be guarded',
     );
   }
   const uid = line.value('proxy-uid') ?? '2102';

@@ -1,4 +1,4 @@
-import { isFramingAlias } from './http-message.ts';
+import { isFramingAlias, trimBlanks } from './http-message.ts';
 
 /*
  * Which fields of a request are what policy decides on and the app gets, and which make it malformed: the same for the data
@@ -89,6 +89,11 @@ export function scanRequestHeaders(raw: readonly string[]): ScannedHead {
         // 100-continue is answered here; anything else is not an expectation that we could meet.
         if (value.toLowerCase() !== '100-continue') fault = 'unknown expectation';
         continue;
+      case 'trailer': {
+        const promised = promisedTrailers(value);
+        if (promised !== null) forward.push(name, promised);
+        continue;
+      }
       default:
         if (isFramingAlias(lower)) fault = 'a second name for a field that frames the message';
         if (hopByHop.has(lower) || isIdentityAlias(lower)) continue;
@@ -134,6 +139,18 @@ export function dropNamed(list: HeaderList, names: ReadonlySet<string>): HeaderL
  */
 export function isIdentityAlias(lower: string): boolean {
   return lower.length === identityHeader.length && /^l5d[^a-z0-9]client[^a-z0-9]id$/.test(lower);
+}
+
+/**
+ * What a `Trailer` field (RFC 9110 6.6.2) may promise the app: the client's own trailers, and no identity, which never arrives.
+ *
+ * @returns the value as it was where it names none; null where nothing else is left of it.
+ */
+export function promisedTrailers(value: string): string | null {
+  const names = value.split(',');
+  const kept = names.filter((name) => !isIdentityAlias(trimBlanks(name).toLowerCase()));
+  if (kept.length === names.length) return value;
+  return kept.length === 0 ? null : trimBlanks(kept.join(','));
 }
 
 /*
@@ -238,6 +255,11 @@ export function readHttp2Fields(raw: readonly string[], from: number, authority:
         // Crumbs are joined for apps that are not HTTP/2 (RFC 9113 8.2.3); for the app it is one value either way.
         cookies.push(value);
         continue;
+      case 'trailer': {
+        const promised = promisedTrailers(value);
+        if (promised !== null) forward.push(name, promised);
+        continue;
+      }
       default:
         if (isFramingAlias(name)) return null;
         if (isIdentityAlias(name)) continue;

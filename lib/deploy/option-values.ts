@@ -1,7 +1,7 @@
 import { list, oneOf, type Parsed, type Parser, portNumber } from '../config/values.ts';
 import { type VariableName, variables } from '../config/variables.ts';
 import { parsePortRanges, portRangeText } from '../policy/workload.ts';
-import { subnets } from '../redirect/exemptions.ts';
+import { isEveryPort, subnets } from '../redirect/exemptions.ts';
 
 /** Where redirected connections arrive; fixed, as Linkerd's is. */
 export const redirectPort = 4143;
@@ -84,12 +84,18 @@ export function ports(skipped: boolean): OptionParser<string> {
 function readPorts(
   text: string,
   skipped: boolean,
-): { readonly text: string; readonly fault: string | null; readonly code: 'bad-ports' | 'reserved-port' } {
+): {
+  readonly text: string;
+  readonly fault: string | null;
+  readonly code: 'bad-ports' | 'reserved-port' | 'every-port';
+} {
   const { ranges, fault } = parsePortRanges(text);
   if (skipped && ranges.some(({ first, last }) => first <= redirectPort && redirectPort <= last)) {
     const message = `${redirectPort} is where redirected connections arrive; it cannot be left alone`;
     return { text: '', fault: message, code: 'reserved-port' };
   }
+  if (skipped && isEveryPort(ranges, redirectPort))
+    return { text: '', fault: `every port but ${redirectPort} is left alone`, code: 'every-port' };
   return { text: portRangeText(ranges), fault, code: 'bad-ports' };
 }
 

@@ -122,7 +122,11 @@ export const commandFaults = {
   ),
   'bad-user-id': fault('A number is no user id.', 'Write a number, such as 2102.'),
   'every-address': fault(
-    'A network that is left alone is every address.',
+    'A network that is left alone is every address, or all such networks together are every address of a client.',
+    'Leave the rules out where nothing shall be guarded.',
+  ),
+  'every-port': fault(
+    'Every port but that of the redirect is left alone.',
     'Leave the rules out where nothing shall be guarded.',
   ),
   'not-linux': fault(

@@ -9,12 +9,15 @@ import {
   isIdentityAlias,
 } from '../../request-fields.ts';
 
-/** A request's trailers for the app: they never become headers that decide anything (RFC 9110 6.5.1). Lower-case names. */
+/**
+ * A request's trailers for the app: they never become headers that decide anything, and promise nothing further (RFC 9110
+ * 6.5.1). Lower-case names.
+ */
 export function withoutIdentity(trailers: HeaderList): HeaderList {
   const kept: HeaderList = [];
   for (let i = 0; i + 1 < trailers.length; i += 2) {
     const name = trailers[i] as string;
-    if (!isIdentityAlias(name)) kept.push(name, trailers[i + 1] as string);
+    if (name !== 'trailer' && !isIdentityAlias(name)) kept.push(name, trailers[i + 1] as string);
   }
   return kept;
 }

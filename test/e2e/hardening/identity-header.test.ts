@@ -37,6 +37,8 @@ const attacks: readonly (readonly [title: string, fields: Fields])[] = [
   ['mixed', [['l5d-client_id', forged]]],
   ['dots (CVE-2026-88011)', [['l5d.client.id', forged]]],
   ...[..."|'~!*#^$%&+`"].map((c) => [`${c} for the hyphens`, [[`l5d${c}client${c}id`, forged]]] as const),
+  ['promised as a trailer', [['Trailer', 'l5d-client-id']]],
+  ['promised as a trailer among others, by another name', [['trailer', 'X-Digest, L5D_Client.Id']]],
   [
     'many at once',
     [
@@ -106,12 +108,20 @@ async function startStage(t: Test, env: Readonly<Record<string, string>>): Promi
   return { app, ports, mesh };
 }
 
-/** Every field of the last request that some framework would take for the identity. */
+const isIdentity = (name: string): boolean =>
+  name
+    .trim()
+    .toLowerCase()
+    .replace(/[^a-z0-9]/g, '-') === 'l5d-client-id';
+
+/** Every field of the last request that some framework would take for the identity, or for the promise of one. */
 function identitiesSeen({ requests }: Witness): string[] {
-  const last = requests.at(-1);
-  return (last?.headers ?? [])
-    .filter(([name]) => name.toLowerCase().replace(/[^a-z0-9]/g, '-') === 'l5d-client-id')
-    .map(([name, value]) => `${name.toLowerCase()}=${value}`);
+  const headers = requests.at(-1)?.headers ?? [];
+  const promised = headers.filter(([name]) => name.toLowerCase() === 'trailer');
+  return [
+    ...headers.filter(([name]) => isIdentity(name)).map(([name, value]) => `${name.toLowerCase()}=${value}`),
+    ...promised.flatMap(([, value]) => value.split(',').filter(isIdentity)),
+  ];
 }
 
 async function http1(port: number, fields: Fields, tls: ConnectionOptions | undefined): Promise<number> {

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { portRanges } from '../../../lib/config/values.ts';
-import { mergeRanges, multiportLists, subnets } from '../../../lib/redirect/exemptions.ts';
+import { isEveryPort, mergeRanges, multiportLists, subnets } from '../../../lib/redirect/exemptions.ts';
 
 t.test('port lists', async (t) => {
   const rows: [given: string, value: [number, number][] | RegExp][] = [
@@ -47,6 +47,20 @@ t.test('subnets', async (t) => {
     ],
     ['0.0.0.0/0', /every address/],
     ['::/0', /every address/],
+    ['0.0.0.0/1,128.0.0.0/1', /every IPv4 address/],
+    ['128.0.0.0/2, 0.0.0.0/2, 64.0.0.0/2, 192.0.0.0/3', /every IPv4 address/],
+    ['fd00::/64,0.0.0.0/2,64.0.0.0/2,128.0.0.0/1', /every IPv4 address/],
+    ['::/1,8000::/1', /every IPv6 address/],
+    ['2000::/3,fc00::/7', /every IPv6 address/],
+    ['2000::/4,3000::/4,fd00::/8,fc00::/8', /every IPv6 address/],
+    [
+      '0.0.0.0/1,128.0.0.0/2',
+      [
+        [4, '0.0.0.0/1'],
+        [4, '128.0.0.0/2'],
+      ],
+    ],
+    ['2000::/3', [[6, '2000::/3']]],
     ['10.0.0.0/33', /not a network/],
     ['fd00::/129', /not a network/],
     ['10.0.0.0/8/8', /not a network/],
@@ -60,6 +74,21 @@ t.test('subnets', async (t) => {
     const parsed = subnets(given);
     if (expected instanceof RegExp) t.match(parsed, { fault: expected, hint: /.+/ }, given);
     else t.same(parsed, { value: expected.map(([family, cidr]) => ({ family, cidr })) }, given);
+  }
+});
+
+t.test('every port but that of the redirect', async (t) => {
+  const rows: [given: string, all: boolean][] = [
+    ['1-4142,4144-65535', true],
+    ['4144-65535,1-2000,2000-4142', true],
+    ['1-4142', false],
+    ['2-4142,4144-65535', false],
+    ['1-4142,4144-65534', false],
+    ['', false],
+  ];
+  for (const [given, all] of rows) {
+    const parsed = portRanges(given);
+    t.equal('value' in parsed && isEveryPort(parsed.value, 4143), all, given);
   }
 });
 

@@ -1,5 +1,5 @@
 import { isFramingAlias, trimBlanks } from '../../../http-message.ts';
-import { isIdentityAlias, lengthForm } from '../../../request-fields.ts';
+import { isIdentityAlias, lengthForm, promisedTrailers } from '../../../request-fields.ts';
 import { isHost } from '../../../request-target.ts';
 import { endOfLine, fieldSection, linesWhere } from '../../http/field-lines.ts';
 import { type ConnectionOptions, noOptions, readConnectionOptions } from './connection-options.ts';
@@ -98,7 +98,7 @@ export function readPlainFields(text: string, version: Version): PlainFields | n
         drop = true;
         break;
       default:
-        if (isFramingAlias(name)) return null;
+        if (isFramingAlias(name) || (name === 'trailer' && promisedTrailers(value()) !== value())) return null;
         drop = isIdentityAlias(name);
     }
     if (drop) {
