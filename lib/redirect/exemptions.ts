@@ -48,7 +48,7 @@ export const subnets: Parser<readonly Subnet[]> = (given) => {
 };
 
 /** Addresses that a client can have. First and last of each block: unicast (RFC 6890; RFC 4291 section 2.4, RFC 4193). */
-const clients: Readonly<Record<Family, readonly AddressRange[]>> = {
+const clients: Readonly<Record<Family, readonly Extent[]>> = {
   4: [
     [blockOf('1.0.0.0/8')[0], blockOf('126.0.0.0/8')[1]],
     [blockOf('128.0.0.0/8')[0], blockOf('223.0.0.0/8')[1]],
@@ -56,9 +56,9 @@ const clients: Readonly<Record<Family, readonly AddressRange[]>> = {
   6: [blockOf('2000::/3'), blockOf('fc00::/7')],
 };
 
-type AddressRange = readonly [first: bigint, last: bigint];
+type Extent = readonly [first: bigint, last: bigint];
 
-function blockOf(cidr: string): AddressRange {
+function blockOf(cidr: string): Extent {
   const [address, prefix] = ipaddr.parseCIDR(cidr);
   const bytes = address.toByteArray();
   const first = bytes.reduce((value, byte) => (value << 8n) | BigInt(byte), 0n);

@@ -272,3 +272,32 @@ t.test('no child outlives its test', { skip: process.platform === 'linux' ? fals
     t.notMatch(source, /\b(?:spawn|fork)\((?!\.\.\.)/, `${file} ties what it starts: spawn(...tied(…))`);
   }
 });
+
+t.test('test:shared runs every test that reads the shared cases', async (t) => {
+  const sources = new Map(
+    readdirSync(join(checkout, 'test'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => [join('test', name), readFileSync(join(checkout, 'test', name), 'utf8')]),
+  );
+  const reads = (file: string, seen = new Set<string>()): boolean => {
+    const source = sources.get(file);
+    if (source === undefined || seen.has(file)) return false;
+    seen.add(file);
+    if (/process\.env\.SALLYPORT_SHARED \?\?/.test(source)) return true;
+    const imported = [...source.matchAll(/(?:from|import) '(\.[^']+)'/g)].map(([, path]) => path ?? '');
+    return imported.some((path) => reads(join(file, '..', path), seen));
+  };
+  const { scripts } = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as {
+    readonly scripts: Readonly<Record<string, string>>;
+  };
+  const listed = (scripts['test:shared'] ?? '').split(' ').slice(1);
+  const runs = (file: string): boolean => listed.some((each) => file === each || file.startsWith(`${each}/`));
+  const reading = [...sources.keys()].filter(
+    (file) => file.endsWith('.test.ts') && file !== 'test/support/harness.test.ts' && reads(file),
+  );
+  t.ok(reading.length > 5, `${reading.length} read them`);
+  t.same(
+    reading.filter((file) => !runs(file)),
+    [],
+  );
+});
