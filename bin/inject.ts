@@ -7,6 +7,7 @@ import { type OptionName, optionNames, options } from '../lib/deploy/options.ts'
 import { type InjectSettings, readOption, sharedPort } from '../lib/deploy/settings.ts';
 import type { ExitStatus } from '../lib/errors/exits.ts';
 import { withRemedy } from '../lib/errors/problems.ts';
+import { readWorkloadKind, type WorkloadKind } from '../lib/policy/workload-kinds.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
@@ -24,7 +25,7 @@ type InjectLine = CommandLine<Flag>;
 const modes = [
   { flag: 'print-policy-configmap', takes: ['name', 'namespace', 'json'], files: false, run: printConfigMap },
   { flag: 'print-pod-monitor', takes: ['name', 'namespace'], files: false, run: printPodMonitor },
-  { flag: 'uninject', takes: ['namespace', 'json'], files: true, run: edit },
+  { flag: 'uninject', takes: ['namespace', 'json', 'pod-template', 'allow-unguarded'], files: true, run: edit },
 ] as const;
 
 export const main: Main<'inject'> = async (line, io) => {
@@ -54,7 +55,7 @@ async function edit(line: InjectLine, io: Io): Promise<ExitStatus> {
     unreadable.length > 0
       ? { texts: [], workloads: [], problems: unreadable }
       : line.has('uninject')
-        ? uninject(sources, settings.namespace)
+        ? uninject(sources, settings)
         : inject(sources, settings);
   const { workloads, problems } = result;
   const ok = report(line, io, problems, { workloads });
@@ -119,7 +120,24 @@ function readSettings(line: InjectLine): InjectSettings {
   }
   const shared = sharedPort({ ...ports, 'inbound-ports': given['inbound-ports'] ?? null });
   if (shared !== null) throw new UsageError(shared.code, shared.message, shared.hint);
-  return { version: version(), given, namespace: named(line, 'namespace') ?? 'default' };
+  return {
+    version: version(),
+    given,
+    namespace: named(line, 'namespace') ?? 'default',
+    kinds: line.values('pod-template').map(ownKind),
+    unknownPods: line.has('allow-unguarded') ? 'left unguarded' : 'refused',
+  };
+}
+
+/** `Widget.example.com=spec.template`; of the core group, `Widget=spec.template`. */
+function ownKind(text: string): WorkloadKind {
+  const read = readWorkloadKind(text);
+  if (read !== null) return read;
+  throw new UsageError(
+    'bad-text',
+    `--pod-template: ${JSON.stringify(text)} is no kind with the path of its pod template`,
+    'write KIND.GROUP=PATH, such as Widget.example.com=spec.template',
+  );
 }
 
 function named(line: InjectLine, flag: Flag): string | null {

@@ -246,7 +246,7 @@ const rules: readonly Rule[] = [
     may: [
       /^lib\/deploy\/(?!image\/)/,
       /^lib\/(problem|errors\/(complaint|problems))\.ts$/,
-      /^lib\/policy\/(pod|probes|workload|nearest|documents\/read)\.ts$/,
+      /^lib\/policy\/(pod|probes|field-path|kubelet-path|workload-kinds|workload|nearest|documents\/read)\.ts$/,
       /^lib\/config\/(listeners|values|variables)\.ts$/,
       /^lib\/redirect\/exemptions\.ts$/,
       /^lib\/yaml\.ts$/,

@@ -1,5 +1,5 @@
 import { type OptionName, optionNames, options } from '../../lib/deploy/options.ts';
-import { command, type FlagRow, once, toggle } from './row.ts';
+import { command, type FlagRow, once, repeated, toggle } from './row.ts';
 
 type OptionFlags = { readonly [Name in OptionName]: FlagRow };
 
@@ -28,6 +28,11 @@ export const injectCommand = command({
     ...optionFlags,
     namespace: once('NS', 'of what names none (default)'),
     name: once('NAME', 'of what --print-policy-configmap and --print-pod-monitor print'),
+    'pod-template': repeated(
+      'KIND.GROUP=PATH',
+      'where a kind of yours keeps its pod template, such as Widget.example.com=spec.template, or spec.tasks.*.template in each item of a list',
+    ),
+    'allow-unguarded': toggle('pods of kinds that are not known are left as they are, with a warning'),
     json: toggle('the report on standard error as one JSON object'),
     uninject: toggle('take Sallyport out again, whichever version and flags put it in'),
     'print-policy-configmap': once('FOLDER', 'the policy files of a folder as a ConfigMap, if check finds no error'),

@@ -1,4 +1,5 @@
 import type { CodeOf } from '../errors/problems.ts';
+import { valueAt } from '../policy/field-path.ts';
 import { isTcp } from '../policy/pod.ts';
 import type { NamespaceFacts } from './namespaces.ts';
 import { otherProxies } from './neighbours.ts';
@@ -8,7 +9,6 @@ import { containersOf, type PodSpecValue, type PodTemplate } from './pod-templat
 import { injectAnnotation } from './record.ts';
 import { type Annotations, isLeftOut, proxyUid, type TemplateFault } from './settings.ts';
 import { adminPortName, initName, isRedirected, proxyName, volumeName } from './sidecar.ts';
-import { valueAt } from './yaml-changes.ts';
 
 /** Why a pod is left as it is, without that being a fault; null where it is to be injected. */
 export function reasonToSkip(
@@ -56,6 +56,7 @@ export function conflicts(
     const message = 'hostNetwork: the redirect rules would be those of the node, for every pod on it';
     add('host-network', ['spec', 'hostNetwork'], message, hint);
   }
+  if (redirected) faults.push(...podSecurity(namespace));
   faults.push(...otherProxies(template.pod, own, namespace));
   for (const { own: container, at } of containersOf(spec)) {
     if (container.name === initName || container.name === proxyName) {
@@ -93,6 +94,18 @@ function idleWithoutRedirect(options: PodOptions, own: Annotations): TemplateFau
     const message = `${isOwn ? annotation : name} has no effect with inbound-ports, which redirects nothing`;
     return { severity: 'warning', code: 'no-redirect', path, message, hint: 'Take it, or inbound-ports, away.' };
   });
+}
+
+const enforceLabel = 'pod-security.kubernetes.io/enforce';
+
+/** Where Pod Security refuses the container that sets the redirect rules, and with it the pod. */
+function podSecurity({ labels }: NamespaceFacts): TemplateFault[] {
+  const level = labels[enforceLabel];
+  if (level !== 'baseline' && level !== 'restricted') return [];
+  const message = `the Namespace has ${enforceLabel}: ${level}, which refuses this pod: its init container adds NET_ADMIN and runs as root`;
+  const hint =
+    'Use --inbound-ports, which needs neither (sallyport.dev/inbound-ports), or let the Namespace enforce "privileged".';
+  return [{ severity: 'warning', code: 'pod-security', path: ['spec'], message, hint }];
 }
 
 const asKubectl = 'Write it as kubectl get pod -o yaml does.';

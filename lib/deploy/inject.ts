@@ -1,5 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { SourceDocument } from '../policy/documents/read.ts';
+import { type FieldPath, valueAt } from '../policy/field-path.ts';
+import { kubeletPath } from '../policy/kubelet-path.ts';
 import { type PodFacts, readPod } from '../policy/pod.ts';
 import { probeText } from '../policy/probes.ts';
 import type { Problem } from '../problem.ts';
@@ -22,7 +24,8 @@ import {
 } from './record.ts';
 import { type Annotations, type InjectSettings, podOptions, type TemplateFault } from './settings.ts';
 import { isListable, type Sidecar, sidecar } from './sidecar.ts';
-import { type Change, valueAt, type YamlPath } from './yaml-changes.ts';
+import { closedPorts, scrapeDoubts } from './what-closes.ts';
+import type { Change } from './yaml-changes.ts';
 import { NotEditable, type Place, YamlText } from './yaml-edit.ts';
 
 /** One file, or standard input. */
@@ -38,7 +41,10 @@ export interface WorkloadReport {
   readonly file: string;
   readonly line: number;
   readonly outcome: 'injected' | 'updated' | 'unchanged' | 'uninjected' | 'skipped';
-  /** Why it was skipped, or left out after all; the version that stood there before an update. Empty otherwise. */
+  /**
+   * Why it was skipped, or left out after all; the version that stood there before an update; of an injected pod, its ports that
+   * nobody reaches before a Server permits it. Empty otherwise.
+   */
   readonly detail: string;
 }
 
@@ -63,7 +69,7 @@ interface Found {
  * twice is as once, and another version or other flags replace it. Text that holds no pod is not touched.
  */
 export function inject(sources: readonly ManifestText[], settings: InjectSettings): InjectResult {
-  const stripped = uninject(sources, settings.namespace);
+  const stripped = uninject(sources, settings);
   if (hasErrors(stripped.problems)) return { ...stripped, workloads: [] };
   const problems: Problem[] = [...stripped.problems];
   const workloads: WorkloadReport[] = [];
@@ -71,8 +77,8 @@ export function inject(sources: readonly ManifestText[], settings: InjectSetting
   problems.push(...stated.problems);
   const texts = sources.map(({ file, text: original }, index) => {
     const text = stripped.texts[index] ?? '';
-    const before = pods(readYaml(original, file).documents, settings.namespace).found;
-    const { found, doubts } = pods(readYaml(text, file).documents, settings.namespace);
+    const before = pods(readYaml(original, file).documents, settings).found;
+    const { found, doubts } = pods(readYaml(text, file).documents, settings);
     problems.push(...doubts);
     const yaml = new YamlText(text);
     const changes = new Map<number, Change[]>();
@@ -82,20 +88,20 @@ export function inject(sources: readonly ManifestText[], settings: InjectSetting
       const plan = planOf(pod, yaml, settings, stated.namespaces.get(pod.namespace) ?? unknownNamespace);
       problems.push(...plan.faults.map((fault) => problemOf(written, fault)));
       changes.set(pod.document, [...(changes.get(pod.document) ?? []), ...plan.additions]);
-      return { written, reason: plan.reason };
+      return { written, plan };
     });
     if (hasErrors(problems)) return text;
     const result = edited(file, problems, () => yaml.apply(changes));
     if (result === null) return text;
     // The promise of --uninject, kept before the text is handed out.
-    if (uninject([{ file, text: result }], settings.namespace).texts[0] !== text) {
+    if (uninject([{ file, text: result }], settings).texts[0] !== text) {
       problems.push(fileProblem(file, 1, 1, 'what is added here could not be taken out again as it was'));
       return text;
     }
-    const after = pods(readYaml(result, file).documents, settings.namespace).found;
-    for (const [position, { written, reason }] of plans.entries()) {
+    const after = pods(readYaml(result, file).documents, settings).found;
+    for (const [position, { written, plan }] of plans.entries()) {
       const { template } = after[position] ?? written;
-      workloads.push(reason === null ? outcomeOf(written, template) : leftOut(written, reason));
+      workloads.push(plan.reason === null ? outcomeOf(written, template, plan) : leftOut(written, plan.reason));
     }
     return result;
   });
@@ -103,7 +109,7 @@ export function inject(sources: readonly ManifestText[], settings: InjectSetting
 }
 
 /** Takes Sallyport out of every pod that has it, as the record in the pod says. */
-export function uninject(sources: readonly ManifestText[], namespace: string): InjectResult {
+export function uninject(sources: readonly ManifestText[], settings: FindSettings): InjectResult {
   const problems: Problem[] = [];
   const workloads: WorkloadReport[] = [];
   const texts = sources.map(({ file, text }) => {
@@ -111,7 +117,7 @@ export function uninject(sources: readonly ManifestText[], namespace: string): I
     problems.push(...read.problems);
     if (hasErrors(read.problems)) return text;
     const changes = new Map<number, Change[]>();
-    for (const pod of pods(read.documents, namespace).found) {
+    for (const pod of pods(read.documents, settings).found) {
       const { record, fault } = readRecord(pod.template.pod);
       if (fault !== null) {
         const path = [...places.annotations, recordAnnotation];
@@ -132,29 +138,45 @@ export function uninject(sources: readonly ManifestText[], namespace: string): I
   return { texts, workloads, problems };
 }
 
+/** What decides which pods are found in a text. */
+type FindSettings = Pick<InjectSettings, 'namespace' | 'kinds' | 'unknownPods'>;
+
 function pods(
   documents: readonly SourceDocument[],
-  namespace: string,
+  { namespace, kinds = [], unknownPods = 'refused' }: FindSettings,
 ): { readonly found: readonly Found[]; readonly doubts: readonly Problem[] } {
   const found: Found[] = [];
   const doubts: Problem[] = [];
   for (const [document, source] of documents.entries()) {
-    const { templates, unknown } = podTemplates(source.value);
+    const { templates, unknown } = podTemplates(source.value, kinds);
     for (const template of templates) {
       found.push({ source, document, template, namespace: template.workload.namespace ?? namespace });
     }
     for (const { path, kind } of unknown) {
       const { line, column } = source.position(path);
-      const message = `${kind} has a pod template but is no kind that is known here; its pods are left unguarded`;
-      const hint = 'Guard its pods by hand, or let another kind make them.';
-      const { file } = source;
-      doubts.push({ severity: 'warning', code: 'unknown-workload', message, file, line, column, resource: null, hint });
+      const refused = unknownPods === 'refused';
+      const message = `${kind} describes pods but is no kind that is known here; ${refused ? 'they would be' : 'they are'} left unguarded`;
+      const hint =
+        'Say where its pod template stands by --pod-template, or leave its pods unguarded by --allow-unguarded.';
+      const severity = refused ? 'error' : 'warning';
+      doubts.push({
+        severity,
+        code: 'unknown-workload',
+        message,
+        file: source.file,
+        line,
+        column,
+        resource: null,
+        hint,
+      });
     }
   }
   return { found, doubts };
 }
 
 interface Plan {
+  /** Ports of the pod that nobody reaches before a Server permits it. */
+  readonly closed?: readonly number[];
   readonly additions: readonly Change[];
   /** Not null: the pod is left as it is. */
   readonly reason: string | null;
@@ -175,8 +197,8 @@ function planOf(
   if (typeof reason === 'string') return { additions: [], reason, faults: [] };
   if (reason !== null) return { additions: [], reason: null, faults: [reason] };
 
-  // The very reading that a Pod manifest gets, so that what is carried over cannot differ from it.
-  const read = readPod({ kind: 'Pod', metadata: null, spec: spec ?? null });
+  // As a Pod manifest is read, but for paths of probes: Linkerd knows fewer than the kubelet, and so keeps pods from being ready.
+  const read = readPod({ kind: 'Pod', metadata: null, spec: spec ?? null }, kubeletPath);
   const { facts } = read;
   const names = { serviceAccount: serviceAccountOf(spec), ports: facts?.namedPorts ?? new Map() };
   const stated = podOptions(settings, own, namespace.annotations, names);
@@ -190,12 +212,14 @@ function planOf(
   ];
   if (facts === null || stated.options === null || hasErrors(faults)) return { additions: [], reason: null, faults };
 
+  faults.push(...scrapeDoubts(own, stated.options));
   const parts = sidecar(settings, { options: stated.options, facts, spec });
   faults.push(...parts.faults);
   if (hasErrors(faults)) return { additions: [], reason: null, faults };
   try {
     const annotations = { [injectedAnnotation]: settings.version, ...scrapeAnnotations(own, stated.options) };
-    return { additions: additionsOf(yaml, document, path, parts.lists, annotations), reason, faults };
+    const additions = additionsOf(yaml, document, path, parts.lists, annotations);
+    return { additions, reason, closed: closedPorts(facts, stated.options), faults };
   } catch (error) {
     if (!(error instanceof NotEditable)) throw error;
     faults.push({ severity: 'error', code: 'not-editable', path: [], message: error.message, hint: writeOut });
@@ -206,7 +230,7 @@ function planOf(
 /** Annotations that tell the sidecar nothing, on the pod and on whatever leads to it from the workload. */
 function annotationDoubts(document: unknown, template: PodTemplate, own: Annotations): TemplateFault[] {
   const { path, workloadPath } = template;
-  const doubt = ({ name, message, hint }: IdleAnnotation, at: YamlPath = []) =>
+  const doubt = ({ name, message, hint }: IdleAnnotation, at: FieldPath = []) =>
     ({
       severity: 'warning',
       code: 'idle-annotation',
@@ -302,9 +326,10 @@ function scrapeAnnotations(own: Annotations, options: PodOptions): Readonly<Reco
   return Object.keys(ours).some((name) => Object.hasOwn(own, name)) ? {} : ours;
 }
 
-function outcomeOf(written: Found, after: PodTemplate): WorkloadReport {
+function outcomeOf(written: Found, after: PodTemplate, { closed = [] }: Plan): WorkloadReport {
   const old = valueAt(written.template.pod, [...places.annotations, injectedAnnotation]);
-  if (readRecord(written.template.pod).record === null) return reportOf(written, 'injected', '');
+  const closes = closed.length === 0 ? '' : `closed until a Server permits: ${closed.join(', ')}`;
+  if (readRecord(written.template.pod).record === null) return reportOf(written, 'injected', closes);
   const same = isDeepStrictEqual(written.template.pod, after.pod);
   return same ? reportOf(written, 'unchanged', '') : reportOf(written, 'updated', `was ${String(old)}`);
 }

@@ -1,8 +1,8 @@
 import { listedItems, type SourceDocument } from '../policy/documents/read.ts';
+import { type FieldPath, valueAt } from '../policy/field-path.ts';
 import type { Problem } from '../problem.ts';
 import { idleAnnotations } from './other-annotations.ts';
 import { type Annotations, isLeftOut } from './settings.ts';
-import { valueAt, type YamlPath } from './yaml-changes.ts';
 
 /** What a Namespace says for the pods in it. */
 export interface NamespaceFacts {
@@ -19,7 +19,7 @@ export function namespaceFacts(documents: readonly SourceDocument[]): {
 } {
   const namespaces = new Map<string, NamespaceFacts>();
   const problems: Problem[] = [];
-  const visit = (source: SourceDocument, value: unknown, path: YamlPath): void => {
+  const visit = (source: SourceDocument, value: unknown, path: FieldPath): void => {
     for (const [index, item] of (listedItems(value) ?? []).entries()) visit(source, item, [...path, 'items', index]);
     if (valueAt(value, ['kind']) !== 'Namespace') return;
     const name = String(valueAt(value, ['metadata', 'name']));

@@ -1,8 +1,8 @@
+import { valueAt } from '../policy/field-path.ts';
 import type { NamespaceFacts } from './namespaces.ts';
 import { containersOf, type PodTemplate } from './pod-template.ts';
 import { injectAnnotation } from './record.ts';
 import type { Annotations, TemplateFault } from './settings.ts';
-import { valueAt } from './yaml-changes.ts';
 
 /** Meshes that send a pod's inbound connections to a sidecar of their own, and the containers that they put into it. */
 const meshes = [

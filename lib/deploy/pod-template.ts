@@ -1,13 +1,14 @@
 import { listedItems } from '../policy/documents/read.ts';
-import { valueAt, type YamlPath } from './yaml-changes.ts';
+import { type FieldPath, valueAt } from '../policy/field-path.ts';
+import { templatePaths, type WorkloadKind } from '../policy/workload-kinds.ts';
 
 /** A pod as some workload describes it: a Pod itself, or the template that a controller makes pods from. */
 export interface PodTemplate {
   /** Leads from the document's root to what holds `metadata` and `spec`. */
-  readonly path: YamlPath;
+  readonly path: FieldPath;
   readonly workload: { readonly kind: string; readonly namespace: string | null; readonly name: string };
   /** Where the workload itself begins. */
-  readonly workloadPath: YamlPath;
+  readonly workloadPath: FieldPath;
   readonly pod: PodValue;
 }
 
@@ -54,31 +55,25 @@ export interface SecurityContextValue {
 
 /** A document of a stream, or an item of a List, that could hold a pod but is of a kind that is not known. */
 export interface UnknownWorkload {
-  readonly path: YamlPath;
+  readonly path: FieldPath;
   readonly kind: string;
 }
 
-/** Where each kind keeps its pod template, by the API group that gives the kind its meaning. */
-const kinds: ReadonlyMap<string, { readonly group: RegExp; readonly template: YamlPath }> = new Map([
-  ['Pod', { group: /^v1$/, template: [] }],
-  ['PodTemplate', { group: /^v1$/, template: ['template'] }],
-  ['ReplicationController', { group: /^v1$/, template: ['spec', 'template'] }],
-  ['Deployment', { group: /^(apps|extensions)\//, template: ['spec', 'template'] }],
-  ['StatefulSet', { group: /^apps\//, template: ['spec', 'template'] }],
-  ['DaemonSet', { group: /^(apps|extensions)\//, template: ['spec', 'template'] }],
-  ['ReplicaSet', { group: /^(apps|extensions)\//, template: ['spec', 'template'] }],
-  ['Job', { group: /^batch\//, template: ['spec', 'template'] }],
-  ['CronJob', { group: /^batch\//, template: ['spec', 'jobTemplate', 'spec', 'template'] }],
-]);
-
-/** Every pod of one document, those in the items of Lists too. Other kinds are none of ours. */
-export function podTemplates(value: unknown): {
+/**
+ * Every pod of one document, those in the items of Lists too.
+ *
+ * @param more kinds besides those that are known (lib/policy/workload-kinds.ts).
+ */
+export function podTemplates(
+  value: unknown,
+  more: readonly WorkloadKind[] = [],
+): {
   readonly templates: readonly PodTemplate[];
   readonly unknown: readonly UnknownWorkload[];
 } {
   const templates: PodTemplate[] = [];
   const unknown: UnknownWorkload[] = [];
-  const visit = (object: unknown, path: YamlPath): void => {
+  const visit = (object: unknown, path: FieldPath): void => {
     const kind = valueAt(object, ['kind']);
     if (typeof kind !== 'string') return;
     const items = listedItems(object);
@@ -86,25 +81,22 @@ export function podTemplates(value: unknown): {
       for (const [index, item] of items.entries()) visit(item, [...path, 'items', index]);
       return;
     }
-    const known = kinds.get(kind);
-    const pod = known === undefined ? undefined : valueAt(object, known.template);
-    if (known?.group.test(String(valueAt(object, ['apiVersion'])))) {
-      if (typeof pod !== 'object' || pod === null) return;
-      const name = valueAt(object, ['metadata', 'name']) ?? valueAt(object, ['metadata', 'generateName']);
-      const namespace = valueAt(object, ['metadata', 'namespace']);
+    const paths = templatePaths(object, more);
+    const name = valueAt(object, ['metadata', 'name']) ?? valueAt(object, ['metadata', 'generateName']);
+    const namespace = valueAt(object, ['metadata', 'namespace']);
+    for (const template of paths ?? []) {
       templates.push({
-        path: [...path, ...known.template],
+        path: [...path, ...template],
         workload: {
           kind,
           namespace: typeof namespace === 'string' ? namespace : null,
           name: typeof name === 'string' ? name : '',
         },
         workloadPath: path,
-        pod: pod as PodValue,
+        pod: valueAt(object, template) as PodValue,
       });
-    } else if (holdsContainers(object)) {
-      unknown.push({ path, kind });
     }
+    if (paths === null && holdsContainers(object)) unknown.push({ path, kind });
   };
   visit(value, []);
   return { templates, unknown };
@@ -125,7 +117,7 @@ function holdsContainers(root: unknown): boolean {
 }
 
 /** All containers of a pod, with the way to each. */
-export function containersOf(spec: PodSpecValue | null | undefined): { own: ContainerValue; at: YamlPath }[] {
+export function containersOf(spec: PodSpecValue | null | undefined): { own: ContainerValue; at: FieldPath }[] {
   return (['initContainers', 'containers'] as const).flatMap((list) =>
     (spec?.[list] ?? []).map((own, index) => ({ own, at: ['spec', list, index] })),
   );

@@ -1,6 +1,7 @@
 import * as z from 'zod';
+import { type FieldPath, valueAt } from '../policy/field-path.ts';
 import type { PodTemplate } from './pod-template.ts';
-import { type Removal, valueAt, type YamlPath } from './yaml-changes.ts';
+import type { Removal } from './yaml-changes.ts';
 
 /** The mark: the version of Sallyport that was put into the pod. PodMonitor selects by it. */
 export const injectedAnnotation = 'sallyport.dev/injected';
@@ -16,7 +17,7 @@ export const places = {
   initContainers: ['spec', 'initContainers'],
   volumes: ['spec', 'volumes'],
   imagePullSecrets: ['spec', 'imagePullSecrets'],
-} as const satisfies Record<string, YamlPath>;
+} as const satisfies Record<string, FieldPath>;
 export type PlaceName = keyof typeof places;
 
 /** Those that are lists, in the order in which something is added to them. */

@@ -1,8 +1,8 @@
+import { valueAt } from '../policy/field-path.ts';
 import { type Quantity, quantity } from './option-values.ts';
 import type { PodOptions } from './options.ts';
 import { containersOf, type PodSpecValue } from './pod-template.ts';
 import type { TemplateFault } from './settings.ts';
-import { valueAt } from './yaml-changes.ts';
 
 const kinds = ['cpu', 'memory', 'ephemeral-storage'] as const;
 type Kind = (typeof kinds)[number];

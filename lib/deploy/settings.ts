@@ -3,16 +3,21 @@ import { oneOf } from '../config/values.ts';
 import { type VariableName, variables } from '../config/variables.ts';
 import type { Complaint } from '../errors/complaint.ts';
 import type { Coded } from '../errors/problems.ts';
+import type { FieldPath } from '../policy/field-path.ts';
+import type { WorkloadKind } from '../policy/workload-kinds.ts';
 import { type PodNames, redirectPort } from './option-values.ts';
 import { annotationOf, type Option, type OptionName, optionNames, options, type PodOptions } from './options.ts';
 import { injectAnnotation } from './record.ts';
-import type { YamlPath } from './yaml-changes.ts';
 
 /** What holds for a whole run of `sallyport inject`. */
 export interface InjectSettings {
   readonly version: string;
   /** The flags as they were given, for pods whose annotations (and whose Namespace's) say nothing. */
   readonly given: Readonly<Partial<Record<OptionName, string>>>;
+  /** Kinds besides those that are known, whose pods are guarded too. */
+  readonly kinds?: readonly WorkloadKind[];
+  /** What becomes of pods of no known kind: they are refused where nothing is said. */
+  readonly unknownPods?: 'refused' | 'left unguarded';
   /** For workloads that name none: whose Namespace document gives them annotations. */
   readonly namespace: string;
 }
@@ -23,7 +28,7 @@ export const proxyUid = 2102;
 /** A fault in a pod template; `path` leads to the field, from the template or, where it says so, from the workload. */
 export type TemplateFault = Coded & {
   readonly from?: 'workload';
-  readonly path: YamlPath;
+  readonly path: FieldPath;
   readonly message: string;
   readonly hint: string;
 };
@@ -138,7 +143,7 @@ function unreadableAnnotation(annotation: string, isOwn: boolean, read: Complain
     : unreadable(`${annotation} of the Namespace`, ['metadata'], read);
 }
 
-function unreadable(whose: string, path: YamlPath, { message, hint }: Complaint): TemplateFault {
+function unreadable(whose: string, path: FieldPath, { message, hint }: Complaint): TemplateFault {
   return { severity: 'error', code: 'annotation', path, message: `${whose}: ${message}`, hint };
 }
 

@@ -1,12 +1,11 @@
 /* What a change to a YAML document is, and what it makes of the document's decoded data. */
 
-/** Leads from the root of a document to a node. */
-export type YamlPath = readonly (string | number)[];
+import { type FieldPath, valueAt } from '../policy/field-path.ts';
 
 /** Something at the front of the collection at `path`, which must be there: empty and null ones count. */
 export interface Addition {
   readonly kind: 'add';
-  readonly path: YamlPath;
+  readonly path: FieldPath;
   readonly entries?: Readonly<Record<string, unknown>>;
   readonly items?: readonly unknown[];
 }
@@ -14,23 +13,13 @@ export interface Addition {
 /** Keys or items out of the collection at `path`. `restore`: nothing is left of it, and its value was written so. */
 export interface Removal {
   readonly kind: 'remove';
-  readonly path: YamlPath;
+  readonly path: FieldPath;
   readonly keys?: readonly string[];
   readonly indices?: readonly number[];
   readonly restore?: string | undefined;
 }
 
 export type Change = Addition | Removal;
-
-/** The value at a path of decoded data; undefined where the path leads nowhere. */
-export function valueAt(value: unknown, path: YamlPath): unknown {
-  let at = value;
-  for (const step of path) {
-    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, step)) return undefined;
-    at = (at as Record<string | number, unknown>)[step];
-  }
-  return at;
-}
 
 /** Null, `{}` and `[]` all say that there is nothing, to Kubernetes and so here. */
 export function bare(value: unknown): unknown {

@@ -12,16 +12,9 @@ import {
   parseAllDocuments,
   stringify,
 } from 'yaml';
+import { type FieldPath, valueAt } from '../policy/field-path.ts';
 import { type IndentedText, indentContinued } from '../yaml.ts';
-import {
-  type Addition,
-  applyToValue,
-  bare,
-  type Change,
-  type Removal,
-  valueAt,
-  type YamlPath,
-} from './yaml-changes.ts';
+import { type Addition, applyToValue, bare, type Change, type Removal } from './yaml-changes.ts';
 
 /** For `stringify`: each string on one line. Folded ones it writes wrong where a line begins or ends with blanks. */
 export const unfolded = { lineWidth: 0, doubleQuotedMinMultiLineLength: Number.MAX_SAFE_INTEGER };
@@ -91,7 +84,7 @@ export class YamlText {
   }
 
   /** What stands at a path whose parent is a mapping. Throws where an alias or a merge key stands in the way. */
-  place(document: number, path: YamlPath): Place {
+  place(document: number, path: FieldPath): Place {
     const { pair } = this.#find(document, path);
     if (pair === null) return { kind: 'absent' };
     const value = pair.value as Node | null;
@@ -247,7 +240,7 @@ export class YamlText {
   }
 
   /** Follows mappings and lists as they are written. A pair that is missing is null; its parent must be there. */
-  #find(document: number, path: YamlPath): { node: Node | null; pair: Pair | null; parent: { flow?: boolean } } {
+  #find(document: number, path: FieldPath): { node: Node | null; pair: Pair | null; parent: { flow?: boolean } } {
     let node: Node | null = this.#documents[document]?.contents ?? null;
     let pair: Pair | null = null;
     let parent: Node | null = null;
@@ -277,7 +270,7 @@ export class YamlText {
     return { node, pair, parent: isCollection(parent) ? { flow: parent.flow === true } : {} };
   }
 
-  #merged(document: number, path: YamlPath, depth: number): boolean {
+  #merged(document: number, path: FieldPath, depth: number): boolean {
     return valueAt(this.#documents[document]?.toJS({ maxAliasCount }), path.slice(0, depth + 1)) !== undefined;
   }
 

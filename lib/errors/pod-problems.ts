@@ -23,9 +23,17 @@ export const podProblems = {
     'Write it from "/", without spaces and commas, or authorize it by a route.',
   ),
   'pod-ip': warning('An address in the status of the Pod is none, and is left out.', 'Copy the status as it is.'),
-  'unknown-workload': warning(
-    'A kind that is not known here has a pod template somewhere in it; its pods are left unguarded.',
-    'Guard its pods by hand, or let another kind make them.',
+  'unknown-workload': either(
+    'A kind that is not known here describes pods, which would be left unguarded; a warning with --allow-unguarded.',
+    'Say where its pod template stands by --pod-template KIND.GROUP=PATH, or leave its pods unguarded.',
+  ),
+  'pod-security': warning(
+    'The Namespace enforces a level of Pod Security that refuses the init container, and with it the pod.',
+    'Use --inbound-ports, which does without it, or let the Namespace enforce "privileged".',
+  ),
+  scrape: warning(
+    "The pod's own annotations for Prometheus stay: what they name may close, and Sallyport's own metrics are not scraped.",
+    'Permit the scraper by a Server for that port, and scrape Sallyport by a PodMonitor (--print-pod-monitor).',
   ),
   'host-network': error(
     'The pod uses the network of its node, whose every pod the redirect rules would catch.',

@@ -1,13 +1,14 @@
 import * as z from 'zod';
 import type { Coded } from '../errors/problems.ts';
 import { type IpAddress, parseIp } from '../ip.ts';
+import type { FieldPath } from './field-path.ts';
 import { didYouMean } from './nearest.ts';
 import { type PathKind, type Probe, type ProbesByPort, withProbe } from './probes.ts';
 import { type DefaultPolicy, defaultPolicies, type PortSet, parseDefaultPolicy, parsePortSet } from './workload.ts';
 
 /** A fault in a Pod; `path` leads to the field, for callers that know its place in a file. */
 export type PodProblem = Coded & {
-  readonly path: readonly (string | number)[];
+  readonly path: FieldPath;
   readonly message: string;
   readonly hint: string;
 };
@@ -89,8 +90,15 @@ const annotation = {
   requireIdentity: 'config.linkerd.io/proxy-require-identity-inbound-ports',
 } as const;
 
-/** Reads a decoded Pod. Facts are null where it is no Pod at all; single bad statements are left out and reported. */
-export function readPod(value: unknown): { readonly facts: PodFacts | null; readonly problems: readonly PodProblem[] } {
+/**
+ * Reads a decoded Pod. Facts are null where it is no Pod at all; single bad statements are left out and reported.
+ *
+ * @param pathOf the path that a probe's `path` stands for; undefined for none. Where nothing is given, as Linkerd reads it.
+ */
+export function readPod(
+  value: unknown,
+  pathOf: PathReader = probePath,
+): { readonly facts: PodFacts | null; readonly problems: readonly PodProblem[] } {
   const parsed = pod.safeParse(value);
   if (!parsed.success) {
     const problems = parsed.error.issues.map(
@@ -118,7 +126,7 @@ export function readPod(value: unknown): { readonly facts: PodFacts | null; read
       containerPorts.add(containerPort);
       if (typeof name === 'string' && name !== '') add(namedPorts, name, containerPort);
     }
-    for (const { port, probe } of probesOf(own, at, spec?.hostNetwork === true, problems))
+    for (const { port, probe } of probesOf(own, at, { onNode: spec?.hostNetwork === true, pathOf, problems }))
       probes.set(port, withProbe(probes.get(port), probe));
   }
   const annotations = metadata?.annotations ?? {};
@@ -173,11 +181,19 @@ interface FoundProbe {
   readonly probe: Probe;
 }
 
-type FieldPath = PodProblem['path'];
+type PathReader = (text: string) => string | undefined;
 type HttpGet = z.infer<typeof httpGet>;
 
 /** What the kubelet asks of one container; `exec` and `sleep` need nobody's permission. */
-function probesOf(own: Container, at: FieldPath, onNode: boolean, problems: PodProblem[]): FoundProbe[] {
+interface Probing {
+  /** The pod is on the network of its node. */
+  readonly onNode: boolean;
+  readonly pathOf: PathReader;
+  readonly problems: PodProblem[];
+}
+
+function probesOf(own: Container, at: FieldPath, probing: Probing): FoundProbe[] {
+  const { onNode, problems } = probing;
   const found: (FoundProbe | undefined)[] = [];
   // On the network of its node the pod may be any of the node's addresses.
   const isElsewhere = ({ host }: Pick<HttpGet, 'host'>, name: string, place: FieldPath): boolean => {
@@ -190,7 +206,7 @@ function probesOf(own: Container, at: FieldPath, onNode: boolean, problems: PodP
   for (const name of ['livenessProbe', 'readinessProbe', 'startupProbe'] as const) {
     const { httpGet: get, grpc, tcpSocket } = own[name] ?? {};
     if (get && !isElsewhere(get, name, [...at, name, 'httpGet'])) {
-      found.push(httpProbe(own, get, ['http', 'https'], name, [...at, name, 'httpGet'], problems));
+      found.push(httpProbe(own, get, ['http', 'https'], name, [...at, name, 'httpGet'], probing));
     }
     if (grpc) found.push({ port: grpc.port, probe: { kind: 'grpc' } });
     if (tcpSocket && !isElsewhere(tcpSocket, name, [...at, name, 'tcpSocket'])) {
@@ -202,7 +218,7 @@ function probesOf(own: Container, at: FieldPath, onNode: boolean, problems: PodP
     const get = own.lifecycle?.[name]?.httpGet;
     const place = [...at, 'lifecycle', name, 'httpGet'];
     if (get && !isElsewhere(get, `${name} hook`, place)) {
-      found.push(httpProbe(own, get, ['hook', 'https-hook'], `${name} hook`, place, problems));
+      found.push(httpProbe(own, get, ['hook', 'https-hook'], `${name} hook`, place, probing));
     }
   }
   return found.filter((each) => each !== undefined);
@@ -239,18 +255,18 @@ function httpProbe(
   [plain, secured]: readonly [PathKind, PathKind],
   name: string,
   at: FieldPath,
-  problems: PodProblem[],
+  { pathOf, problems }: Probing,
 ): FoundProbe | undefined {
   const port = probedPort(own, get.port, name, at, problems);
   if (port === undefined) return undefined;
-  const path = probePath(get.path ?? '/');
+  const path = pathOf(get.path ?? '/');
   if (path !== undefined) return { port, probe: { kind: get.scheme === 'HTTPS' ? secured : plain, path } };
   problems.push({
     severity: 'warning',
     code: 'probe-path',
     path: [...at, 'path'],
     message: `the ${name} has a path that is none; the probe is skipped`,
-    hint: 'It must begin with "/" and hold no spaces.',
+    hint: 'Write it from "/", with %20 for a space, as the kubelet asks for it.',
   });
   return undefined;
 }

@@ -82,7 +82,7 @@ t.test('the real API server', { skip: unavailable }, async (t) => {
           for (const { sent, answer } of after) t.same(lost(sent, answer.body), [], `${how}: stored as it was meant`);
           t.equal(injected(result, given).texts[0], result, `${how}: twice is as once`);
           t.equal(
-            uninject([{ file: 'web.yaml', text: result }], 'default').texts[0],
+            uninject([{ file: 'web.yaml', text: result }], { namespace: 'default' }).texts[0],
             text,
             `${how}: back, byte for byte`,
           );
@@ -105,7 +105,7 @@ t.test('the real API server', { skip: unavailable }, async (t) => {
       const [result = ''] = texts;
       t.ok(problems.every(({ code }) => code === 'no-redirect'));
       t.same(refusals(await judged(cluster, result)), []);
-      t.equal(uninject([{ file: 'web.yaml', text: result }], 'default').texts[0], text);
+      t.equal(uninject([{ file: 'web.yaml', text: result }], { namespace: 'default' }).texts[0], text);
     }
   });
 

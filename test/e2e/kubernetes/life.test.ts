@@ -84,7 +84,7 @@ t.test('a workload in the cluster', { skip: unavailable }, async (t) => {
   );
   t.same(imagePullSecrets ?? [], [], 'nor pull secrets');
 
-  const { texts, problems } = uninject([{ file: 'web.yaml', text: await asThere() }], 'default');
+  const { texts, problems } = uninject([{ file: 'web.yaml', text: await asThere() }], { namespace: 'default' });
   t.same(problems, []);
   const back = (await cluster.expect('PUT', path, texts[0])) as unknown as Stored;
   t.same(back.spec, original.spec, 'taken out, it is what it would have been without');

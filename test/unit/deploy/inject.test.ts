@@ -3,7 +3,7 @@ import { parseCommandLine } from '../../../bin/arguments.ts';
 import { main as iptables } from '../../../bin/iptables.ts';
 import { type Config, readConfig } from '../../../lib/config/config.ts';
 import { inject, uninject } from '../../../lib/deploy/inject.ts';
-import { valueAt, type YamlPath } from '../../../lib/deploy/yaml-changes.ts';
+import { type FieldPath, valueAt } from '../../../lib/policy/field-path.ts';
 import { readPod } from '../../../lib/policy/pod.ts';
 import { httpProbes } from '../../support/policy-fixtures.ts';
 import { type AnyPod, flagged, type Given, podsOf, settings, valuesOf, workloads } from './fixtures.ts';
@@ -74,10 +74,11 @@ for (const { file, text } of workloads) {
         const { texts, workloads, problems } = inject([{ file, text: written }], all);
         const [injected = ''] = texts;
         const overUdp = text.match(/protocol: UDP/g) ?? [];
+        const scraped = text.match(/prometheus\.io\/port/g) ?? [];
         t.same(
-          problems.map(({ code }) => code),
-          overUdp.map(() => 'unguarded-port'),
-          `${spelling}: no problems but ports over UDP`,
+          problems.map(({ code }) => code).sort(),
+          [...scraped.map(() => 'scrape'), ...overUdp.map(() => 'unguarded-port')],
+          `${spelling}: no problems but ports over UDP, and what Prometheus no longer reaches`,
         );
         t.ok(
           workloads.every(({ outcome }) => outcome === (file === old ? 'updated' : 'injected')),
@@ -90,9 +91,13 @@ for (const { file, text } of workloads) {
           again.workloads.every(({ outcome }) => outcome === 'unchanged'),
           `${spelling}: and is said to be`,
         );
-        const [back = ''] = uninject([{ file, text: injected }], 'default').texts;
+        const [back = ''] = uninject([{ file, text: injected }], { namespace: 'default' }).texts;
         if (file !== old) t.equal(back, written, `${spelling}: taken out, byte for byte`);
-        t.equal(uninject([{ file, text: back }], 'default').texts[0], back, `${spelling}: taken out once`);
+        t.equal(
+          uninject([{ file, text: back }], { namespace: 'default' }).texts[0],
+          back,
+          `${spelling}: taken out once`,
+        );
         const comments = (stream: string) => stream.match(/#.*/g) ?? [];
         t.same(comments(injected), comments(back), `${spelling}: every comment is there, in order`);
       }
@@ -108,7 +113,7 @@ t.test('the judge of pods refuses what it should', async (t) => {
   const [, redis] = workloads;
   const { pod, claims } = podsOf(inject([redis as never], settings).texts[0] ?? '')[0] ?? {};
   const sidecar = ['spec', 'initContainers', 1];
-  const broken: [string, YamlPath, unknown][] = [
+  const broken: [string, FieldPath, unknown][] = [
     ['a container twice', ['spec', 'containers', 1, 'name'], 'redis'],
     ['a volume that is missing', ['spec', 'volumes'], []],
     ['a long port name', [...sidecar, 'ports', 0, 'name'], 'sixteen-letters-'],
@@ -146,7 +151,7 @@ t.test('the environment is one that Sallyport accepts, and says what the pod say
   for (const { file, text } of workloads) {
     for (const [variant, more] of variants) {
       const all = flagged(more);
-      const before = podsOf(uninject([{ file, text }], 'default').texts[0] ?? '');
+      const before = podsOf(uninject([{ file, text }], { namespace: 'default' }).texts[0] ?? '');
       for (const [index, { pod }] of podsOf(inject([{ file, text }], all).texts[0] ?? '').entries()) {
         const name = `${file}, pod ${index}, ${variant}`;
         const config = configOf(pod);

@@ -270,17 +270,24 @@ t.test('pods of the version before', async (t) => {
   const read = (name: string): string =>
     readFileSync(new URL(`../../fixtures/injected/${name}.yaml`, import.meta.url), 'utf8');
   const [before, injected] = [read('before'), read('by-0.1.0')];
-  t.equal(uninject([{ file: 'web.yaml', text: injected }], 'default').texts[0], before, 'out again, byte for byte');
+  t.equal(
+    uninject([{ file: 'web.yaml', text: injected }], { namespace: 'default' }).texts[0],
+    before,
+    'out again, byte for byte',
+  );
   for (const given of [
     {},
     { 'image-pull-secrets': 'registry', 'identity-secret': '{serviceaccount}', 'init-cpu-limit': '1' },
   ]) {
     const { texts, workloads, problems } = run(injected, given);
-    t.match(problems, [{ severity: 'warning', code: 'unguarded-port', message: /^port 7946 over UDP/ }]);
+    t.match(problems, [
+      { severity: 'warning', code: 'scrape', message: /scrape port 9121; .*port 4191/ },
+      { severity: 'warning', code: 'unguarded-port', message: /^port 7946 over UDP/ },
+    ]);
     t.same(texts, run(before, given).texts, 'as if it had never been there');
     t.match(workloads, [{ detail: 'was 0.1.0' }, { outcome: 'updated' }, { outcome: 'updated' }]);
     t.equal(run(texts[0] ?? '', given).texts[0], texts[0], 'twice is as once');
-    t.equal(uninject([{ file: 'web.yaml', text: texts[0] ?? '' }], 'default').texts[0], before);
+    t.equal(uninject([{ file: 'web.yaml', text: texts[0] ?? '' }], { namespace: 'default' }).texts[0], before);
   }
 });
 

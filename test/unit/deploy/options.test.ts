@@ -128,7 +128,7 @@ t.test('one pod after another: each option in the place of each other, and all o
     const direct = run(plain, { [name]: rows[name][0] }).texts[0];
     text = run(text, { [name]: rows[name][0] }).texts[0] ?? '';
     t.equal(text, direct, `${name}: as if there had been nothing before`);
-    t.equal(uninject([{ file: 'web.yaml', text }], 'default').texts[0], plain, `${name}: out again`);
+    t.equal(uninject([{ file: 'web.yaml', text }], { namespace: 'default' }).texts[0], plain, `${name}: out again`);
   }
 });
 
@@ -193,7 +193,8 @@ t.test('values that somebody would like to see in YAML', async (t) => {
         const [pod] = podsOf(texts[0] ?? '');
         for (const fault of podFaults(pod?.pod)) says(fault);
         if (JSON.stringify(pod?.pod.spec).includes('evil')) says('it is in the pod');
-        if (uninject([{ file: 'web.yaml', text: texts[0] ?? '' }], 'default').texts[0] !== text) says('it stays');
+        if (uninject([{ file: 'web.yaml', text: texts[0] ?? '' }], { namespace: 'default' }).texts[0] !== text)
+          says('it stays');
         continue;
       }
       refused++;

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { inject, uninject } from '../../../lib/deploy/inject.ts';
-import { deployment, flagged, type Given } from './fixtures.ts';
+import { deployment, flagged, type Given, settings } from './fixtures.ts';
 
 const app = `      containers:
         - name: app
@@ -199,7 +199,10 @@ t.test('what is not a workload of Kubernetes passes through', async (t) => {
     t.same(texts, [text], name);
     t.same(workloads, []);
     t.equal(problems.length, warnings, `${name}: warnings`);
-    for (const problem of problems) t.match(problem, { severity: 'warning', code: 'unknown-workload' });
+    for (const problem of problems) t.match(problem, { severity: 'error', code: 'unknown-workload' });
+    const allowed = inject([{ file: 'web.yaml', text }], { ...settings, unknownPods: 'left unguarded' });
+    t.same(allowed.texts, [text], `${name}: left as it is where that is allowed`);
+    for (const problem of allowed.problems) t.match(problem, { severity: 'warning', code: 'unknown-workload' });
   }
 });
 
@@ -212,9 +215,9 @@ t.test('lists', async (t) => {
   t.same(problems, []);
   t.match(workloads, [{ kind: 'Deployment', name: 'web', outcome: 'injected', line: 4 }], 'kubectl knows their kind');
   t.match(run(texts[0] ?? '').workloads, [{ outcome: 'unchanged' }]);
-  t.same(uninject([{ file: 'web.yaml', text: texts[0] ?? '' }], 'default').texts, [typed]);
+  t.same(uninject([{ file: 'web.yaml', text: texts[0] ?? '' }], { namespace: 'default' }).texts, [typed]);
   const own = typed.replace('apps/v1', 'example.com/v1').replace('DeploymentList', 'RolloutList');
-  t.match(run(own).problems, [{ code: 'unknown-workload', line: 4, message: /^Rollout has a pod template/ }]);
+  t.match(run(own).problems, [{ code: 'unknown-workload', line: 4, message: /^Rollout describes pods/ }]);
   const off = `apiVersion: v1
 kind: NamespaceList
 items:
@@ -287,7 +290,7 @@ t.test('what others have done to an injected pod stays', async (t) => {
   for (const [name, edit, kept, gone] of rows) {
     const edited = edit(injected);
     t.not(edited, injected, `${name}: done`);
-    const { texts, problems } = uninject([{ file: 'web.yaml', text: edited }], 'default');
+    const { texts, problems } = uninject([{ file: 'web.yaml', text: edited }], { namespace: 'default' });
     t.same(problems, [], name);
     t.match(texts[0], kept, `${name}: kept`);
     t.notMatch(texts[0], gone, `${name}: ours is gone`);
