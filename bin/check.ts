@@ -22,13 +22,13 @@ export const main: Main<'check'> = async (line, io) => {
       'name a file or folder, write - for standard input, or set SALLYPORT_POLICY',
     );
   }
-  const read = readConfig(io.env, { readManifest });
+  const read = readConfig(io.env, { readManifest, answersForSidecar: true });
   if (!read.ok) throw new UsageError(read.faults.map(faultText));
-  const { workload, warnings } = read.config;
+  const { workload, ofSidecar, warnings } = read.config;
 
   const load = await loadGiven({ paths, namespace: workload.namespace }, io);
   const progress = new Progress(io.stderr);
-  const linking = linkingProblems(load, workload, io.env, (pod, of) =>
+  const linking = linkingProblems(load, workload, { ...Object.fromEntries(ofSidecar), ...io.env }, (pod, of) =>
     progress.say(() => `checking for pod ${pod} of ${of} that are selected`),
   );
   progress.end();

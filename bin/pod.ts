@@ -24,7 +24,7 @@ export function workloadOf<Flag extends string>(line: CommandLine<Flag | PodFlag
       .filter(([flag]) => line.has(flag))
       .map(([flag, name]) => [name, { flag: `--${flag}`, value: line.values(flag).join(',') }]),
   );
-  const facts = readWorkload(io.env, { readManifest }, given);
+  const facts = readWorkload(io.env, { readManifest, answersForSidecar: true }, given);
   if (!facts.ok) throw new UsageError(facts.faults.map(faultText));
   warnOf(facts.warnings, io);
   return facts.workload;

@@ -118,7 +118,13 @@ export class SuiteLoader {
     const flags: Flags = new Map(
       settings.map(({ name, value }) => [podFields[name][0], { flag: `pod.${name}`, value }]),
     );
-    const host = { readManifest, hostname: () => 'pod', addresses: () => [], gateways: () => [] };
+    const host = {
+      readManifest,
+      answersForSidecar: true,
+      hostname: () => 'pod',
+      addresses: () => [],
+      gateways: () => [],
+    };
     const read = readWorkload({}, host, flags);
     const said = read.ok ? read.warnings : read.faults;
     const severity = read.ok ? 'warning' : 'error';

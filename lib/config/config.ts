@@ -59,6 +59,8 @@ export interface Config extends Listeners {
     readonly keep: number;
   } | null;
   readonly workload: Workload;
+  /** Variables of the sidecar in the manifest that hold here, too; see `Host.answersForSidecar`. */
+  readonly ofSidecar: ReadonlyMap<string, string>;
   /** Doubts worth a line in the log at start; none of them stops anything. */
   readonly warnings: readonly ConfigFault[];
 }
@@ -92,6 +94,7 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
     accessLog: get('SALLYPORT_ACCESS_LOG'),
     decisions: readDecisions(reader),
     workload,
+    ofSidecar: reader.beneath,
     warnings: [],
   };
   refuseSharedPorts(reader, config);

@@ -24,6 +24,8 @@ export interface Host {
   parallelism(): number;
   /** Null where nobody names a Pod manifest: what reads YAML and checks its shape takes 6 MB of memory. */
   readonly readManifest: typeof readManifest | null;
+  /** Whether what a manifest gives the sidecar in it holds here, too: for a command that answers in the sidecar's place. */
+  readonly answersForSidecar: boolean;
 }
 
 /** Where the limit cannot be read (no /proc): what most systems give at least. */
@@ -59,6 +61,7 @@ export const thisHost: Host = {
   cpuLimit: () => cpuLimit(),
   parallelism: availableParallelism,
   readManifest: null,
+  answersForSidecar: false,
 };
 
 /** Of the kernel's table of routes; none where there is no such table. */

@@ -46,7 +46,7 @@ export const variables = {
   SALLYPORT_POD_LABELS_FILE: optional('none', read.text, "the downward API's file of labels, watched"),
   SALLYPORT_POD_PORTS: optional('none', read.some(read.namedPorts), 'named ports, http=8080,…'),
   SALLYPORT_PROBES: optional('none', read.some(read.probes), "the app's probes, 8080/healthz,grpc:9000,…"),
-  SALLYPORT_POD_MANIFEST: optional('none', read.text, 'a Pod in YAML, in place of the pod variables'),
+  SALLYPORT_POD_MANIFEST: optional('none', read.text, 'a Pod or a workload in YAML, in place of the pod variables'),
   SALLYPORT_CLUSTER_NETWORKS: listed(
     '10.0.0.0/8,100.64.0.0/10,172.16.0.0/12,192.168.0.0/16,fd00::/8',
     networks,
@@ -111,6 +111,8 @@ export class VariableReader {
   readonly faults: ConfigFault[] = [];
   readonly #env: Environment;
   readonly #flags: Flags;
+  /** What holds where neither a flag nor the environment says anything. */
+  beneath: ReadonlyMap<string, string> = new Map();
 
   constructor(env: Environment, flags: Flags = new Map()) {
     this.#env = env;
@@ -145,7 +147,7 @@ export class VariableReader {
   }
 
   #given(name: VariableName): string | null {
-    const given = (this.#flags.get(name)?.value ?? this.#env[name])?.trim();
+    const given = (this.#flags.get(name)?.value ?? this.#env[name] ?? this.beneath.get(name))?.trim();
     return given === undefined || (given === '' && !variables[name].emptyIsList) ? null : given;
   }
 }

@@ -118,6 +118,7 @@ function readPodManifest(
     if (severity === 'error') reader.fault(name, code, message, hint);
     else warnings.push({ variable: name, code, message, hint });
   }
+  if (host.answersForSidecar && read !== null) reader.beneath = read.variables;
   return { facts: read?.facts ?? null, warnings };
 }
 

@@ -92,7 +92,7 @@ t.test('at the start: one line on standard error for each fault, and the exit st
     [
       { SALLYPORT_POD_MANIFEST: at('pod.yaml') },
       64,
-      `SALLYPORT_POD_MANIFEST: ${at('pod.yaml')}: holds no Pod (give one, as \`kubectl get pod -o yaml\` prints it) [invalid-pod]`,
+      `SALLYPORT_POD_MANIFEST: ${at('pod.yaml')}: holds no Pod or workload (give one, as \`kubectl get pod -o yaml\` prints it, or one workload such as a Deployment) [invalid-pod]`,
     ],
   ];
   for (const [env, code, said] of rows) {

@@ -51,6 +51,7 @@ const host: Host = {
   cpuLimit: () => null,
   parallelism: () => 2,
   readManifest,
+  answersForSidecar: false,
 };
 
 function config(env: Environment): Config {
