@@ -179,15 +179,16 @@ export function flagBeforeCommand(flag: string): UsageError {
 }
 
 /** The command of that name. @throws UsageError */
-export function commandNamed(word: string): CommandName {
+/** @param also other words that may stand there, for the hint. */
+export function commandNamed(word: string, also: readonly string[] = []): CommandName {
   const found = (Object.keys(commandTable) as CommandName[]).find((name) => name === word);
   if (found !== undefined) return found;
-  throw new UsageError('unknown-command', `unknown command ${word === '' ? '""' : word}`, commandHint(word));
+  throw new UsageError('unknown-command', `unknown command ${word === '' ? '""' : word}`, commandHint(word, also));
 }
 
 /** `did you mean check?`, also where a file or a flag's value stands in the command's place. */
-function commandHint(word: string): string {
-  const near = didYouMean(word, Object.keys(commandTable));
+function commandHint(word: string, also: readonly string[]): string {
+  const near = didYouMean(word, [...Object.keys(commandTable), ...also]);
   if (near !== '') return near;
   return /[./]/.test(word) ? `to look at a file: sallyport check ${word}` : 'sallyport help lists the commands';
 }

@@ -3,7 +3,7 @@ import { readConfig } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { type ConfigFault, faultText } from '../lib/config/variables.ts';
 import type { Complaint } from '../lib/errors/complaint.ts';
-import { hintOf, withRemedy } from '../lib/errors/problems.ts';
+import { hintOf, problemCatalogue, withRemedy } from '../lib/errors/problems.ts';
 import { unusedAllowed } from '../lib/policy/documents/allowed-in-vain.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
@@ -52,13 +52,51 @@ export const main: Main<'check'> = async (line, io) => {
   if (line.has('json')) {
     io.stdout.write(`${jsonText({ ok: errors === 0, problems, ...(allowed.length === 0 ? {} : { allowed }) }, 2)}\n`);
   } else {
-    for (const problem of problems) io.stdout.write(`${problemText(problem, io.stdout)}\n`);
-    const warnings = problems.length - errors;
-    const counted = `${count(load.documents.length, 'document')}: ${count(errors, 'error')}, ${count(warnings, 'warning')}`;
-    io.stdout.write(`${counted}${allowed.length === 0 ? '' : `, ${allowed.length} allowed`}\n`);
+    const { told, ignored } = apartFromIgnored(problems);
+    for (const problem of told) io.stdout.write(`${problemText(problem, io.stdout)}\n`);
+    if (ignored.length > 0) io.stdout.write(`${ignoredText(ignored)}\n`);
+    const warnings = told.length - errors;
+    const parts = [
+      `${count(load.documents.length, 'document')}: ${count(errors, 'error')}`,
+      count(warnings, 'warning'),
+      ...(ignored.length === 0 ? [] : [`${ignored.length} ignored`]),
+      ...(allowed.length === 0 ? [] : [`${allowed.length} allowed`]),
+    ];
+    io.stdout.write(`${parts.join(', ')}\n`);
   }
   return errors === 0 ? 0 : 1;
 };
+
+/** What is no policy is told in one line where there is more of it than one: a chart renders hundreds of other objects. */
+function apartFromIgnored(problems: readonly Problem[]): {
+  readonly told: readonly Problem[];
+  readonly ignored: readonly Problem[];
+} {
+  // One with a hint of its own may have been meant as policy.
+  const { remedy } = problemCatalogue['ignored-kind'];
+  const isIgnored = ({ code, hint }: Problem): boolean => code === 'ignored-kind' && hint === remedy;
+  const ignored = problems.filter(isIgnored);
+  return ignored.length < 2
+    ? { told: problems, ignored: [] }
+    : { told: problems.filter((problem) => !isIgnored(problem)), ignored };
+}
+
+/** How many kinds are named; of more it is said how many. */
+const mostKinds = 12;
+
+function ignoredText(ignored: readonly Problem[]): string {
+  const counts = new Map<string, number>();
+  for (const { message } of ignored) {
+    const kind = / (\S+) is no policy/.exec(message)?.[1] ?? 'of no kind';
+    counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  }
+  const kinds = [...counts].sort(([a, of], [b, others]) => others - of || (a < b ? -1 : 1));
+  const named = kinds.slice(0, mostKinds).map(([kind, number]) => `${number} ${kind}`);
+  const more = kinds.length > mostKinds ? `, ${kinds.length - mostKinds} kinds more` : '';
+  return oneLine(
+    `${ignored.length} documents are no policy and are ignored (${named.join(', ')}${more}) [ignored-kind]`,
+  );
+}
 
 export function warnOf(warnings: readonly ConfigFault[], io: Pick<Io, 'stderr'>): void {
   for (const { variable, message, ...rest } of warnings) {

@@ -1,4 +1,5 @@
 import { exitText } from '../lib/errors/exits.ts';
+import { allCodes, meaningsOf } from '../lib/errors/look-up.ts';
 import { wrapped } from '../lib/printable.ts';
 import { commandNamed, type Main } from './arguments.ts';
 import type { CommandRow, FlagRow } from './table/row.ts';
@@ -6,9 +7,22 @@ import { commandTable } from './table/table.ts';
 
 export const main: Main<'help'> = async ({ words: [topic] }, io) => {
   const width = widthOf(io.stdout);
-  io.stdout.write(topic === undefined ? overview(width) : commandHelp(commandTable[commandNamed(topic)], width));
+  io.stdout.write(topic === undefined ? overview(width) : topicHelp(topic, width));
   return 0;
 };
+
+/** Of a command, or of a code as it stands in brackets behind a message or in a line of the log. */
+function topicHelp(topic: string, width: number): string {
+  const code = topic.replace(/^\[|\]$/g, '');
+  const meanings = Object.hasOwn(commandTable, topic) ? [] : meaningsOf(code);
+  if (meanings.length === 0) return commandHelp(commandTable[commandNamed(topic, allCodes)], width);
+  return meanings
+    .map(({ kind, meaning, remedy }) => {
+      const lines = [wrapped(`${code}: ${kind}.`, width), wrapped(meaning, width, 2), wrapped(remedy, width, 2)];
+      return `${lines.join('\n')}\n`;
+    })
+    .join('\n');
+}
 
 /** Columns where the reader is no terminal, and the most that anybody reads with ease. */
 const columns = { plain: 80, least: 40, most: 120 } as const;

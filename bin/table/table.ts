@@ -93,8 +93,8 @@ export const commandTable = {
     exits: 'version',
   }),
   help: command({
-    does: 'what a command takes; --help after any command is the same',
-    usage: ['help [COMMAND]'],
+    does: 'what a command takes, or what a code means; --help after any command is the same',
+    usage: ['help [COMMAND|CODE]'],
     about: ['Lists the commands, or says of one what it takes. Short: -h.'],
     words: { kind: 'topic' },
     flags: {},

@@ -1,3 +1,4 @@
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { runToEnd } from '../../support/children.ts';
@@ -280,4 +281,28 @@ t.test('the environment is checked as run reads it', async (t) => {
       /SALLYPORT_INBOUND_PORTS: 127\.0\.0\.1:8080, the app of port 8080, .+ \(let the app .+\) \[own-app\]/,
     );
   }
+});
+
+t.test('what is no policy is one line where there is much of it', async (t) => {
+  const folder = t.testdir();
+  const other = (kind: string, group = 'v1'): string =>
+    `---\napiVersion: ${group}\nkind: ${kind}\nmetadata: {name: a}\n`;
+  const many = join(folder, 'chart.yaml');
+  const kinds = ['ConfigMap', 'Secret', 'ConfigMap', 'Role', 'ConfigMap'];
+  await writeFile(many, kinds.map((kind) => other(kind)).join('') + other('Server', 'example.com/v1'));
+  const text = await runSallyport(t, ['check', many], {});
+  t.match(
+    text.stdout,
+    /^5 documents are no policy and are ignored \(3 ConfigMap, 1 Role, 1 Secret\) \[ignored-kind\]$/m,
+  );
+  t.match(text.stdout, /Server is in policy\.linkerd\.io/, 'one that may have been meant is told by itself');
+  t.match(text.stdout, /^0 documents: 0 errors, 1 warning, 5 ignored$/m);
+  const json = JSON.parse((await runSallyport(t, ['check', '--json', many], {})).stdout);
+  t.equal(json.problems.length, 6, 'each by itself for programs');
+  const one = join(folder, 'one.yaml');
+  await writeFile(one, other('ConfigMap'));
+  t.match(
+    (await runSallyport(t, ['check', one], {})).stdout,
+    /one\.yaml:3:1: warning: .*ConfigMap is no policy[\s\S]*1 warning\n/,
+  );
 });
