@@ -921,8 +921,6 @@ t.test('what Node does not document is reached through one file', async (t) => {
 /** What no other file of the program asks for, but a test does. */
 const forTests: ReadonlyMap<string, readonly string[]> = new Map([
   // Texts, which only pages print whole.
-  ['lib/errors/error-codes.ts', ['errorCatalogue']],
-  ['lib/errors/faults.ts', ['faultCatalogue']],
   ['lib/proxy/http/refuse.ts', ['failureOf']],
   // Parts whose many rows would each need a server, a client, a kernel or a terminal.
   ['bin/help.ts', ['commandHelp']],
