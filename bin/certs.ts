@@ -97,8 +97,13 @@ async function init(options: Options, env: Env): Promise<Report> {
     notAfter: new X509Certificate(authority.certificatePem).validToDate.toISOString(),
     identity: null,
     environment: { SALLYPORT_IDENTITY_TRUST_ANCHORS: resolve(options.out, 'ca.crt') },
-    next: `Next: sallyport certs issue --out ${shellWord(options.out)} --service-account web --namespace default`,
+    next: `Next: sallyport certs issue --out ${shellWord(options.out)} --service-account web --namespace ${shellWord(podNamespace(env))}`,
   };
+}
+
+/** Where the pod is said to be. */
+function podNamespace(env: Env): string {
+  return env.SALLYPORT_POD_NAMESPACE?.trim() || 'default';
 }
 
 async function issue(options: Options, env: Env): Promise<Report> {

@@ -1,14 +1,14 @@
-import { styleText } from 'node:util';
 import { readConfig } from '../lib/config/config.ts';
 import { readManifest } from '../lib/config/manifest.ts';
 import { type ConfigFault, faultText } from '../lib/config/variables.ts';
-import type { Complaint } from '../lib/errors/complaint.ts';
-import { hintOf, problemCatalogue, withRemedy } from '../lib/errors/problems.ts';
+import { problemCatalogue, withRemedy } from '../lib/errors/problems.ts';
 import { unusedAllowed } from '../lib/policy/documents/allowed-in-vain.ts';
 import { jsonText, oneLine } from '../lib/printable.ts';
 import type { Problem } from '../lib/problem.ts';
 import { complain, type Io, type Main, UsageError } from './arguments.ts';
+import { identityProblems } from './check-identity.ts';
 import { linkingProblems } from './check-pods.ts';
+import { type PrintedProblem, problemText } from './problem-text.ts';
 import { Progress } from './progress.ts';
 import { loadGiven } from './standard-input.ts';
 
@@ -24,7 +24,7 @@ export const main: Main<'check'> = async (line, io) => {
   }
   const read = readConfig(io.env, { readManifest, answersForSidecar: true });
   if (!read.ok) throw new UsageError(read.faults.map(faultText));
-  const { workload, ofSidecar, warnings } = read.config;
+  const { workload, ofSidecar, warnings, identity } = read.config;
 
   const load = await loadGiven({ paths, namespace: workload.namespace }, io);
   const progress = new Progress(io.stderr);
@@ -36,7 +36,10 @@ export const main: Main<'check'> = async (line, io) => {
     linking.everyPod && linking.unexamined === 0 && load.problems.every(({ severity }) => severity !== 'error');
   const allowed = inReadingOrder([...load.allowed, ...linking.allowed].map(withRemedy));
   const unused = whole ? unusedAllowed(load.documents, allowed) : [];
-  const problems = inReadingOrder([...load.problems, ...linking.problems, ...unused].map(withRemedy));
+  const problems: readonly PrintedProblem[] = [
+    ...inReadingOrder([...load.problems, ...linking.problems, ...unused].map(withRemedy)),
+    ...(await identityProblems(identity, new Date())),
+  ];
   const errors = problems.filter((problem) => problem.severity === 'error').length;
   if (linking.untried > 0) {
     const hint = 'set SALLYPORT_POD_LABELS to check for one pod';
@@ -68,13 +71,13 @@ export const main: Main<'check'> = async (line, io) => {
 };
 
 /** What is no policy is told in one line where there is more of it than one: a chart renders hundreds of other objects. */
-function apartFromIgnored(problems: readonly Problem[]): {
-  readonly told: readonly Problem[];
-  readonly ignored: readonly Problem[];
+function apartFromIgnored(problems: readonly PrintedProblem[]): {
+  readonly told: readonly PrintedProblem[];
+  readonly ignored: readonly PrintedProblem[];
 } {
   // One with a hint of its own may have been meant as policy.
   const { remedy } = problemCatalogue['ignored-kind'];
-  const isIgnored = ({ code, hint }: Problem): boolean => code === 'ignored-kind' && hint === remedy;
+  const isIgnored = ({ code, hint }: PrintedProblem): boolean => code === 'ignored-kind' && hint === remedy;
   const ignored = problems.filter(isIgnored);
   return ignored.length < 2
     ? { told: problems, ignored: [] }
@@ -84,7 +87,7 @@ function apartFromIgnored(problems: readonly Problem[]): {
 /** How many kinds are named; of more it is said how many. */
 const mostKinds = 12;
 
-function ignoredText(ignored: readonly Problem[]): string {
+function ignoredText(ignored: readonly PrintedProblem[]): string {
   const counts = new Map<string, number>();
   for (const { message } of ignored) {
     const kind = / (\S+) is no policy/.exec(message)?.[1] ?? 'of no kind';
@@ -113,22 +116,4 @@ function inReadingOrder(problems: readonly Problem[]): Problem[] {
 
 function count(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`;
-}
-
-/** A problem, or a fault of another catalogue that has a place in a file. */
-export type PrintedProblem = Complaint & Pick<Problem, 'severity' | 'file' | 'line' | 'column' | 'resource'>;
-
-/** As compilers print it, so that editors can jump there; coloured only where a person reads it on a terminal. */
-export function problemText(problem: PrintedProblem, stream: NodeJS.WriteStream): string {
-  const { severity, code, line, column, resource } = problem;
-  const [file, message, hint] = [problem.file, problem.message, hintOf(problem)].map(oneLine) as [
-    string,
-    string,
-    string,
-  ];
-  const paint = (format: Parameters<typeof styleText>[0], text: string): string => styleText(format, text, { stream });
-  const about = resource === null ? '' : `${oneLine(`${resource.kind} ${resource.namespace}/${resource.name}`)}: `;
-  const head = `${paint('bold', `${file}:${line}:${column}`)}: ${paint(severity === 'error' ? 'red' : 'yellow', severity)}`;
-  const body = `${head}: ${about}${message} ${paint('dim', `[${code}]`)}`;
-  return hint === '' ? body : `${body}\n    ${paint('cyan', 'hint')}: ${hint}`;
 }

@@ -6,7 +6,7 @@ import type { Workload } from '../lib/policy/workload.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import type { Existing } from '../lib/suggest/merge.ts';
 import { type Io, UsageError } from './arguments.ts';
-import { problemText } from './check.ts';
+import { problemText } from './problem-text.ts';
 
 /** Null, with the problems printed, where it cannot be read: nothing is added to what nobody can read. */
 export function existingPolicy(

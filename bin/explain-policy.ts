@@ -6,7 +6,7 @@ import type { PolicyDocument } from '../lib/policy/documents/types.ts';
 import { type ExplainJson, type ExplainQuery, explain } from '../lib/policy/explain.ts';
 import type { Workload } from '../lib/policy/workload.ts';
 import type { Io } from './arguments.ts';
-import { problemText } from './check.ts';
+import { problemText } from './problem-text.ts';
 import { loadGiven } from './standard-input.ts';
 
 /** What the questions are asked of. */

@@ -13,7 +13,7 @@ import type { Problem } from '../lib/problem.ts';
 import { loadPolicyNow } from '../lib/reload/load.ts';
 import { readPolicyFiles, unreadable as unreadableFile } from '../lib/reload/policy-files.ts';
 import { type CommandLine, complain, type FlagOf, type Io, type Main, UsageError } from './arguments.ts';
-import { problemText } from './check.ts';
+import { problemText } from './problem-text.ts';
 import { standardInput } from './standard-input.ts';
 import { commandTable } from './table/table.ts';
 import { version } from './version.ts';

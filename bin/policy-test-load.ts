@@ -19,8 +19,8 @@ import { readRegularFile } from '../lib/regular-file.ts';
 import type { PolicyLoad } from '../lib/reload/load.ts';
 import { readYaml } from '../lib/yaml.ts';
 import type { Io } from './arguments.ts';
-import { type PrintedProblem, problemText } from './check.ts';
 import { BadQuestion, queryFrom } from './explain-query.ts';
+import { type PrintedProblem, problemText } from './problem-text.ts';
 import { loadGiven, standardInput } from './standard-input.ts';
 
 /** Megabytes of a test file: a second of reading for each. */

@@ -11,10 +11,10 @@ import { counted, printable } from '../lib/suggest/comments.ts';
 import { Evidence } from '../lib/suggest/evidence.ts';
 import { type Suggestion, suggest } from '../lib/suggest/suggest.ts';
 import { complain, type Io, type Main, UsageError } from './arguments.ts';
-import { problemText } from './check.ts';
 import { existingPolicy } from './existing-policy.ts';
 import { readLogs } from './log-files.ts';
 import { workloadOf } from './pod.ts';
+import { problemText } from './problem-text.ts';
 import { replaceFile } from './replace-file.ts';
 import { portOf } from './replay.ts';
 

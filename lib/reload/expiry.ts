@@ -1,4 +1,5 @@
 import type { CodedLog } from '../errors/complaint.ts';
+import type { FaultCode } from '../errors/faults.ts';
 import { type Clock, spanText } from './clock.ts';
 
 /** A certificate that TLS rests on while it is in use, and until when. */
@@ -43,6 +44,21 @@ function expiryState(validity: Validity, now: Date): ExpiryState {
   if (leftMs < 0) return { kind: 'expired', everyMs: kind === 'trust anchor' ? dayMs : hourMs };
   if (leftMs > leadMs(validity)) return { kind: 'valid' };
   return { kind: 'expiring', everyMs: leftMs > dayMs ? dayMs : hourMs };
+}
+
+/** That a certificate comes to its end, or has; null where there is nothing to say. */
+export function endOf(
+  validity: Validity,
+  now: Date,
+): { readonly code: Extract<FaultCode, `${string}-expir${'ing' | 'ed'}`>; readonly message: string } | null {
+  const state = expiryState(validity, now);
+  if (state.kind === 'valid') return null;
+  const { kind, subject, notAfter } = validity;
+  const whose = kind === 'trust anchor' ? 'anchor' : 'certificate';
+  const end = notAfter.toISOString();
+  return state.kind === 'expiring'
+    ? { code: `${whose}-expiring`, message: `the ${kind} ${subject} expires on ${end}` }
+    : { code: `${whose}-expired`, message: `the ${kind} ${subject} has expired on ${end}` };
 }
 
 type ExpiryLog = Pick<CodedLog, 'warn' | 'error'>;
