@@ -20,6 +20,7 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       'A sallyport is a gate': noClaim,
       '**Contents:**': 'unit/readme',
     },
+    'When to choose it': { "HAProxy's CPU time": 'unit/readme' },
     Start: {
       'Two commands on a fresh clone': 'unit/bin/launcher e2e/demo',
       '- `npm start`': 'e2e/demo',

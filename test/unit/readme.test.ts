@@ -153,6 +153,16 @@ t.test('every command, and nothing that is none', async (t) => {
   for (const name of new Set(scripts)) t.ok(Object.hasOwn(manifest.scripts, name), `npm run ${name}`);
 });
 
+t.test('the figures of the first page are those of the benchmarks', async (t) => {
+  const told = section('When to choose it').match(
+    /HAProxy's CPU time over Sallyport's is ([\d.]+) .*? ([\d.]+) .*? ([\d.]+) /s,
+  );
+  const page = readFileSync(join(root, 'benchmarks/README.md'), 'utf8');
+  const rows = ['http1-keepalive', 'http1-connection-per-request', 'mtls-keepalive'];
+  const measured = rows.map((row) => new RegExp(`^\\| ${row} .*?\\*\\*([\\d.]+)\\*\\*`, 'm').exec(page)?.[1]);
+  t.same(told?.slice(1, 4), measured);
+});
+
 t.test('install: this version, on the Node that the package asks for', async (t) => {
   const least = manifest.engines.node.replace('>=', '');
   const [machine, engine] = table('Install', 'where').map((cells) => cells.join(' '));
@@ -162,9 +172,14 @@ t.test('install: this version, on the Node that the package asks for', async (t)
     t.ok(text.includes(`Node ${least} `), least);
   }
   const containerfile = readFileSync(join(root, 'Containerfile'), 'utf8');
-  for (const command of ['podman build -t sallyport .', 'podman run --read-only --cap-drop=all sallyport']) {
+  for (const command of ['podman build --format docker -t sallyport .', 'podman run --read-only --cap-drop=all ']) {
     t.ok(engine?.includes(command) && containerfile.includes(command), command);
   }
+  const given = [...(engine?.matchAll(/-e (SALLYPORT_\w+)=/g) ?? [])].map(([, name = '']) => name);
+  t.ok(
+    given.length >= 4 && given.every((name) => Object.hasOwn(variables, name)),
+    'the example has a policy, a pod and a port',
+  );
   for (const page of ['CHANGELOG.md', 'SECURITY.md', 'CONTRIBUTING.md']) {
     t.ok(section('Install').includes(`](${page})`), `${page} is linked where people look for it`);
   }
