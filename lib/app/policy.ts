@@ -74,6 +74,8 @@ export function followPolicy(
     onLoaded: (load) => report.policy.loaded(load),
     onFailed: (reason) => report.policy.failed(reason),
     onRemoved: (removal) => logger.warn({ code: 'documents-removed', ...removal }, 'Policy documents removed'),
+    onWaiting: (from, waitMs) =>
+      logger.info({ from, waitMs }, 'Policy change seen: what is gone counts as removed once its folder is quiet'),
     onOverdue: (waitingFor) => report.policy.overdue(waitingFor),
     log: logger,
   });

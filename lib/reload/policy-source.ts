@@ -46,6 +46,8 @@ export interface PolicySourceOptions {
   onFailed(reason: string): void;
   /** Called after `swap` where documents went. */
   onRemoved?(removal: RemovedDocuments): void;
+  /** Documents are gone from files, and count as removed in `ms` where nothing changes. */
+  onWaiting?(from: string, ms: number): void;
   /** A load has not ended in `overdueMs`, and what for it waits; null when it has ended at last. */
   onOverdue?(waitingFor: string | null): void;
   readonly log: Pick<CodedLog, 'warn'>;
@@ -113,6 +115,7 @@ class FollowedFiles implements PolicySource {
       read: (held) => this.#read(held),
       judge: (load, now) => this.#judge(load, now),
       abandon: () => this.#world.abandon(),
+      onWaiting: (from, ms) => options.onWaiting?.(from, ms),
       onOverdue: (waitingFor) => options.onOverdue?.(waitingFor),
       onError,
       ...{ times, debounceMs, retryMs, overdueMs },

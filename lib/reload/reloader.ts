@@ -28,7 +28,9 @@ export interface ReloaderOptions<R> {
   judge(value: R, now: Look, meant: (file: string) => boolean): Judgement;
   /** Ends a reading under way, which then says so; absent where that cannot be done. */
   readonly abandon?: () => void;
-  /** A reload has not ended in `overdueMs`, and what for it waits; null when it has ended at last. */
+  /** Something is gone from files, and counts as removed in `ms` where nothing changes; once a reload. */
+  onWaiting?(from: string, ms: number): void;
+  /** A reload has not ended in `overdueMs`, other than by waiting for files; null when it has ended at last. */
   onOverdue(waitingFor: string | null): void;
   /** No fault of the files; it is tried again. */
   onError(error: unknown): void;
@@ -150,10 +152,17 @@ export class Reloader<R> {
 
   async #reload(): Promise<void> {
     let overdue = false;
-    const late = setTimeout(() => {
-      overdue = true;
-      this.#options.onOverdue(waitingFor(this.#state, this.#options.world.nowMs()));
-    }, this.#options.overdueMs ?? 15_000).unref();
+    let late: NodeJS.Timeout | undefined;
+    const look = (afterMs: number): void => {
+      late = setTimeout(() => {
+        const { kind } = this.#state;
+        // These waits end by themselves, and have been told of.
+        if (kind === 'missing' || kind === 'settling') return look(lookEveryMs);
+        overdue = true;
+        this.#options.onOverdue(waitingFor(this.#state, this.#options.world.nowMs()));
+      }, afterMs).unref();
+    };
+    look(this.#options.overdueMs ?? 15_000);
     try {
       await this.#untilConcluded();
     } finally {
@@ -185,9 +194,11 @@ export class Reloader<R> {
       const judgement = this.#options.judge(reading.value, now, meant);
       if (judgement.missing !== null) {
         const { what, from } = judgement.missing;
+        const isFirst = missing.from === null;
         if (missing.what !== what) missing = { what, from, sinceMs: world.nowMs() };
         const left = this.#untilRemovedMs(missing.sinceMs);
         if (left > 0) {
+          if (isFirst) this.#options.onWaiting?.(from, Math.ceil(left));
           held = reading.value;
           if (await this.#pause(left, { kind: 'missing', from })) continue;
           return;
@@ -257,20 +268,10 @@ export class Reloader<R> {
 
 /** For people. What is missing is looked for again and again; only a reading that takes long is itself what is waited for. */
 function waitingFor(state: ReloadState, nowMs: number): string {
-  const goneFrom = (from: string): string => `what is gone from ${from} to count as removed`;
-  switch (state.kind) {
-    case 'settling':
-      return 'files that are being written';
-    case 'missing':
-      return goneFrom(state.from);
-    case 'reading':
-      if (state.missingFrom !== null && nowMs - state.sinceMs < worthAbandoningMs) return goneFrom(state.missingFrom);
-      return 'the files to be read';
-    case 'concluding':
-      return 'what was read to come into force';
-    default:
-      return 'the files to be read';
-  }
+  if (state.kind === 'concluding') return 'what was read to come into force';
+  if (state.kind === 'reading' && state.missingFrom !== null && nowMs - state.sinceMs < worthAbandoningMs)
+    return `what is gone from ${state.missingFrom} to count as removed`;
+  return 'the files to be read';
 }
 
 /** Null where it is stopped first: a disk that hangs must not hold up the end. */
