@@ -1,19 +1,26 @@
 import t from 'tap';
 import { parseIp } from '../../../../lib/ip.ts';
 import type { HandshakeSocket, HandshakeTurn } from '../../../../lib/proxy/fairness/handshake-turns.ts';
-import type { Admitted } from '../../../../lib/proxy/http/admitted.ts';
 import type { ApplicationRequest } from '../../../../lib/proxy/http/application.ts';
 import { tlsApplication } from '../../../../lib/proxy/http/tls-application.ts';
 import type { Done, Upstreams } from '../../../../lib/proxy/upstream/upstreams.ts';
 import { connectedPair } from '../../../support/lane-stage.ts';
 import { within } from '../../../support/until.ts';
+import { admittedForNow } from '../../../support/waiting.ts';
 
 const clientIp = parseIp('10.1.2.3');
 
 function requestFrom(onAborted: ApplicationRequest['onAborted']): ApplicationRequest {
   if (clientIp === undefined) throw new Error('no address');
   const own = { method: 'GET', path: '/healthz', query: '', host: 'web', fields: ['host', 'web'] };
-  return { ...own, clientIp, header: () => [], onAborted, body: async () => Buffer.alloc(0) };
+  return {
+    ...own,
+    clientIp,
+    header: () => [],
+    onAborted,
+    body: async () => Buffer.alloc(0),
+    admitLate: () => admittedForNow,
+  };
 }
 
 /** A connection whose handshake waits for its turn, for ever. */
@@ -29,7 +36,7 @@ async function waiting(t: Parameters<typeof connectedPair>[0]) {
   const turns = { add() {}, over: ({ socket }: HandshakeTurn) => void over.push(socket) };
   const application = tlsApplication(upstreams, { host: '127.0.0.1', port: 1 }, '10.1.2.3', turns);
   const ask = (onAborted: ApplicationRequest['onAborted']) =>
-    application.handle(requestFrom(onAborted), {} as Admitted);
+    application.handle(requestFrom(onAborted), admittedForNow);
   return { client, socket, over, ask };
 }
 

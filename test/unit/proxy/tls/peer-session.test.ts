@@ -18,7 +18,7 @@ function sessionOf(leaf: KnownCertificate): { readonly session: PeerSession; rea
       return certificate;
     },
   };
-  return { session: new PeerSession(socket, leaf), reads: () => reads };
+  return { session: new PeerSession(socket, leaf, { generation: 0 }), reads: () => reads };
 }
 
 function anchors(generation: number, endOfChain: () => number | null): TrustAnchors {
