@@ -1,6 +1,7 @@
 import type { Test } from 'tap';
+import type { World } from './changing-policy.ts';
 import { holdStarts } from './held-starts.ts';
-import { type Engine, engines, type Lane, type LaneOptions } from './lanes.ts';
+import { type Engine, engines, type LaneOptions } from './lanes.ts';
 import { ok, type RawAppOptions, startRawApp } from './raw-app.ts';
 import { latin1, RawClient, webSocketLines } from './raw-http.ts';
 import { until } from './until.ts';
@@ -8,15 +9,6 @@ import { until } from './until.ts';
 /*
  * Every wait of a request between its decision and its first byte to the app, over HTTP/1, with a change of policy in it.
  */
-
-/** What there is in a test, once its app is known. */
-export interface World {
-  readonly lane: Lane;
-  readonly change: () => void;
-  /** The change comes as soon as the request has been decided, before anything else can happen. */
-  readonly changeOnceDecided: () => void;
-  readonly isDecided: () => boolean;
-}
 
 /** What has become of the request. */
 export interface Result {

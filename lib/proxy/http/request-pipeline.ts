@@ -1,4 +1,3 @@
-import { type Client, tlsOfKind } from '../../client.ts';
 import { hostPort } from '../../ip.ts';
 import type { Authorizer, PortPolicy, RequestDecision, RequestPermit } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
@@ -147,30 +146,24 @@ export class RequestPipeline {
     const isVouchedFor = connection.isVouchedFor?.() ?? true;
     if (admitted.isCurrent && isVouchedFor) return admitted as AdmittedNow;
     const policy = this.#authorizer.port(connection.policyPort);
-    const decision = this.#decideAgain(policy, connection, request, admitted, isVouchedFor);
-    if (decision.kind === 'permit') {
-      return admittedNow(this.#authorizer, policy, decision, admitted.scope);
-    }
-    const known = isVouchedFor ? connection : withoutIdentity(connection);
-    connection.scope.requestDecided(policy, decision, new LazyLog(this.#authorizer, policy, known, request, decision));
+    const lapse = isVouchedFor ? this.#networkRefusal(connection) : 'nobody vouches for the client any more';
+    const decision: RequestDecision =
+      lapse === null
+        ? this.#decide(policy, connection, request, admitted.policy)
+        : { kind: 'deny', server: policy.server, route: admitted.permit.route };
+    if (decision.kind === 'permit') return admittedNow(this.#authorizer, policy, decision, admitted.scope);
+    const log = new LazyLog(this.#authorizer, policy, connection, request, decision, lapse);
+    connection.scope.requestDecided(policy, decision, log);
     const refusal = refusalFor(decision, connection.facts);
     admitted.scope.refused(refusal.status, refusal.grpc);
     return { kind: 'refused', policy, refusal };
   }
 
-  /** What the policy in force says of a request that another let in: of its connection, of who asks, and of itself. */
-  #decideAgain(
-    policy: PortPolicy,
-    connection: HttpConnection,
-    request: Request,
-    before: Admitted,
-    isVouchedFor: boolean,
-  ): RequestDecision {
-    const admission = this.#authorizer.admits(connection.policyPort, connection.facts.client.ip);
-    if (admission.kind === 'refused' || !isVouchedFor) {
-      return { kind: 'deny', server: policy.server, route: before.permit.route };
-    }
-    return this.#decide(policy, connection, request, before.policy);
+  /** Why NetworkPolicies would not let the connection in any more; null where they would. It is about to end. */
+  #networkRefusal({ policyPort, facts }: HttpConnection): string | null {
+    const { ip } = facts.client;
+    if (this.#authorizer.admits(policyPort, ip).kind === 'admitted') return null;
+    return this.#authorizer.admissionReasons(policyPort, ip).reason;
   }
 
   /** Counts a request in: how it is counted out, or the limit that it is beyond. */
@@ -335,13 +328,6 @@ class AdmittedByPolicy {
   }
 }
 
-/** For reasons: its client as one for whom nobody vouches. */
-function withoutIdentity(connection: HttpConnection): HttpConnection {
-  const { facts } = connection;
-  const client: Client = { ip: facts.client.ip, tls: tlsOfKind('anonymous') };
-  return { ...connection, facts: { ...facts, client } };
-}
-
 function told({ destination }: HttpConnection, { code, label, errno }: Failure, detail: string): RequestFailure {
   const met =
     errno === null || destination.kind === 'in-process'
@@ -357,6 +343,8 @@ class LazyLog implements RequestLog {
   readonly #connection: HttpConnection;
   readonly #request: Request;
   readonly #decision: RequestDecision | null;
+  /** Why it was refused, where that follows from no document that decides requests. */
+  readonly #lapse: string | null;
 
   constructor(
     authorizer: Authorizer,
@@ -364,12 +352,14 @@ class LazyLog implements RequestLog {
     connection: HttpConnection,
     request: Request,
     decision: RequestDecision | null,
+    lapse: string | null = null,
   ) {
     this.#authorizer = authorizer;
     this.#policy = policy;
     this.#connection = connection;
     this.#request = request;
     this.#decision = decision;
+    this.#lapse = lapse;
   }
 
   get method(): string {
@@ -388,7 +378,7 @@ class LazyLog implements RequestLog {
     return this.#request;
   }
   reasons(): ReturnType<RequestLog['reasons']> {
-    if (this.#decision === null) return { reason: '', candidates: [] };
+    if (this.#decision === null || this.#lapse !== null) return { reason: this.#lapse ?? '', candidates: [] };
     const { client } = this.#connection.facts;
     return this.#authorizer.requestReasons(this.#policy, client, this.#request, this.#decision);
   }
