@@ -169,6 +169,32 @@ t.test('bytes without requests wait for a connect', async (t) => {
   }
 });
 
+t.test('OPTIONS * waits for a connect', async (t) => {
+  const nothing = server('proxyProtocol: PROTOCOL');
+  const everything = `${nothing}${policy('all', 'kind: Server, name: web')}`;
+  for (const engine of engines) {
+    for (const [second, outcome] of [
+      [nothing, '403'],
+      [everything, '200'],
+    ] as const) {
+      const app = await startRawApp(t);
+      let change = (): void => {};
+      const once = (): void => {
+        process.nextTick(change);
+        change = () => {};
+      };
+      const given = { protocol: 'HTTP/1', engine, first: everything, second, closes: false } as const;
+      const world = await changingWorld(t, given, app.port, { onDecided: once });
+      change = world.change;
+      const client = await RawClient.open({ port: world.lane.port });
+      t.teardown(() => client.destroy());
+      client.send(latin1('OPTIONS * HTTP/1.1\r\nHost: web\r\n\r\n'));
+      t.equal(await lastStatus(client, 1), outcome, engine);
+      t.equal(app.requests.length, outcome === '200' ? 1 : 0, `${engine}: what the app has got`);
+    }
+  }
+});
+
 /** Streams that wait for a session that takes one at a time; the first is answered when the policy has changed. */
 async function crowd(count: number, protocol: 'HTTP/2' | 'gRPC', fields: readonly (readonly [string, string])[]) {
   let answer = (): void => {};
