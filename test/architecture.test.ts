@@ -7,7 +7,7 @@ import { builtinModules } from 'node:module';
 import { dirname, join, relative, resolve } from 'node:path';
 import t from 'tap';
 import type { RequestPermit } from '../lib/policy/decision.ts';
-import type { Admitted, Refused } from '../lib/proxy/http/admitted.ts';
+import type { Admitted, AdmittedNow, Refused } from '../lib/proxy/http/admitted.ts';
 import type { RequestPipeline } from '../lib/proxy/http/request-pipeline.ts';
 import type { RequestScope } from '../lib/proxy/recorder.ts';
 import type { Upstreams } from '../lib/proxy/upstream/upstreams.ts';
@@ -557,10 +557,16 @@ interface Step {
 const steps: readonly Step[] = [
   {
     step: 'a request is admitted',
-    written: /\bas (?:Readonly<)?(?:Admitted|AdmittedRequest|Permission)\b/g,
-    places: { 'lib/proxy/http/request-pipeline.ts': 1 },
+    written: /\bas (?:Readonly<)?(?:Admitted|AdmittedNow|AdmittedRequest|Permission)\b/g,
+    // By a decision of this turn, and by one of before that the policy in force has made.
+    places: { 'lib/proxy/http/request-pipeline.ts': 2 },
     examples: {
-      is: ['return { kind } as Admitted;', 'x as unknown as Permission', '{} as AdmittedRequest'],
+      is: [
+        'return { kind } as Admitted;',
+        'before as AdmittedNow',
+        'x as unknown as Permission',
+        '{} as AdmittedRequest',
+      ],
       isNot: ['as Admission', 'stream.admitted = admitted;'],
     },
   },
@@ -742,16 +748,24 @@ const askers: readonly (readonly [file: string, signature: RegExp])[] = [
   ['lib/proxy/upstream/upstreams.ts', /\n {2}connect\(\s*_permission: Permission,/],
   ['lib/proxy/http1/app-pool.ts', /\n {2}connect\(admitted: Admitted,/],
   ['lib/proxy/http1/app-pool.ts', /\n {2}take\(_admitted: Admitted,/],
-  ['lib/proxy/http1/app-connection.ts', /\n {2}begin\(_admitted: Admitted,/],
+  ['lib/proxy/http1/app-connection.ts', /\n {2}begin\(admitted: AdmittedNow,[^}]*?mustBeCurrent\(admitted\);/],
   ['lib/proxy/http2/app/waiting-requests.ts', /interface Waiting [^}]*readonly admitted: Admitted;/],
   ['lib/proxy/http2/app/session-attempt.ts', /type Audience = [\s\S]*?& \{\s*readonly admitted: Admitted;/],
-  ['lib/proxy/http2/app/app-session.ts', /\n {2}request\(_admitted: Admitted,/],
+  ['lib/proxy/http2/app/app-session.ts', /\n {2}request\(\s*admitted: AdmittedNow,[^}]*?mustBeCurrent\(admitted\);/],
   ['lib/proxy/http1/library/undici-pool.ts', /\n {2}sender\(admitted: Admitted\)/],
+  ['lib/proxy/http1/library/undici-pool.ts', /type MayLeave = \(\) => AdmittedNow \| null;/],
+  ['lib/proxy/http1/library/undici-pool.ts', /interface Sender \{\s*dispatch\([^)]*, mayLeave: MayLeave\): boolean;/],
+  ['lib/proxy/http1/library/undici-pool.ts', /const admitted = mayLeave\(\);[^}]*?mustBeCurrent\(admitted\);/],
   ['lib/proxy/http1/library/library-upstreams.ts', /\n {2}pool\(admitted: Admitted,/],
-  ['lib/proxy/http1/library/library-upstreams.ts', /\n {2}agent\(admitted: Admitted,/],
+  ['lib/proxy/http1/library/library-upstreams.ts', /\n {2}connect\(admitted: Admitted,/],
+  [
+    'lib/proxy/http1/library/library-upstreams.ts',
+    /\n {2}agent\(admitted: AdmittedNow,[^}]*?mustBeCurrent\(admitted\);/,
+  ],
   ['lib/proxy/http1/library/forward.ts', /function forwardHttp1\(\s*admitted: Admitted,/],
-  ['lib/proxy/http/application.ts', /function serveApplication\(\s*admitted: Admitted,/],
-  ['lib/proxy/http/application.ts', /\n {2}handle\(request: ApplicationRequest, admitted: Admitted\)/],
+  ['lib/proxy/http/application.ts', /function serveApplication\(\s*admitted: AdmittedNow,/],
+  ['lib/proxy/http/application.ts', /\n {2}handle\(request: ApplicationRequest, admitted: AdmittedNow\)/],
+  ['lib/proxy/http/tls-application.ts', /\n {2}#send\(secured: TLSSocket, _admitted: AdmittedNow\)/],
   ['lib/proxy/http/outgoing-fields.ts', /function outgoingFields\(client: Client, \{ permit \}: Admitted,/],
   ['lib/proxy/http/outgoing-fields.ts', /function outgoingLines\(client: Client, admitted: Admitted,/],
   ['lib/proxy/tcp/forward.ts', /function forwardTcp\(\s*permit: ConnectionPermit,/],
@@ -769,7 +783,9 @@ export function notEvidence(
   const endpoint = { host: '', port: 0 };
   const done = (): void => {};
   // @ts-expect-error: permitted by policy, and by nobody else.
-  const made: Admitted = { kind: 'admitted', policy, permit, scope };
+  const made: Admitted = { kind: 'admitted', policy, permit, scope, isCurrent: true };
+  // @ts-expect-error: it may have waited since.
+  const late: AdmittedNow = made;
   // @ts-expect-error: nobody has asked whether it was refused.
   upstreams.connect(maybe, endpoint, '', done);
   // @ts-expect-error: refused.
@@ -779,6 +795,7 @@ export function notEvidence(
   // @ts-expect-error: nothing at all.
   upstreams.connect(null, endpoint, '', done);
   upstreams.connect(made, endpoint, '', done);
+  upstreams.connect(late, endpoint, '', done);
 }
 
 t.test('nothing is sent, and nothing dialled, without evidence', async (t) => {

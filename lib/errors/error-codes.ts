@@ -59,6 +59,10 @@ export const errorCatalogue = {
     'As many requests are in flight as SALLYPORT_MAX_IN_FLIGHT allows, or large heads of as many bytes as SALLYPORT_MAX_BUFFERED_BYTES.',
     'Find out why the application answers slowly; raise the limit only if there is memory for more.',
   ),
+  ERR_SALLYPORT_OTHER_FILTERS: request(
+    'While a request waited for its content, its route was given other header filters, which its head could no longer be.',
+    'The client may repeat the request: nothing of it has reached the application.',
+  ),
   ERR_SALLYPORT_CONNECTS: request(
     'Too many connects are under way, or HTTP/2 clients have too many connections to the application.',
     'See why it accepts slowly; raise SALLYPORT_MAX_PENDING_CONNECTS or SALLYPORT_MAX_CONNECTIONS.',

@@ -54,8 +54,8 @@ export function createAuthorizer(options: {
     // Each asks the index for the port again: the policy that the caller holds may be yesterday's.
     connection: ({ port }: PortPolicy, client: Client) => decideConnection(index.port(port), client),
     probes: ({ port }: PortPolicy, client: Client) => decideProbes(index.port(port), client),
-    request: ({ port }: PortPolicy, client: Client, request: RequestFacts) =>
-      decideRequest(index.port(port), client, request, limiter),
+    request: ({ port }: PortPolicy, client: Client, request: RequestFacts, letInBy?: PortPolicy) =>
+      decideRequest(index.port(port), client, request, limiter, letInBy?.rateLimit?.key ?? null),
     connectionReasons: ({ port }: PortPolicy, client: Client) => connectionReasons(index.port(port), client),
     requestReasons: ({ port }: PortPolicy, client: Client, request: RequestFacts, decision: RequestDecision) =>
       requestReasons(index.port(port), client, request, decision),

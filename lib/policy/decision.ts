@@ -22,6 +22,8 @@ export interface PortPolicy {
    * there is no rate limit.
    */
   readonly decisionsLast: boolean;
+  /** What names the rate limit and its numbers. */
+  readonly rateLimit: { readonly key: string } | null;
   /** What of a request, beside its method, host and path, decisions on this port may depend on. */
   readonly asks: AskedOfRequests;
 }
@@ -212,8 +214,13 @@ export interface Authorizer {
   connection(policy: PortPolicy, client: Client): ConnectionDecision;
   /** Of a connection that `connection` denies, or that has not been decided. */
   probes(policy: PortPolicy, client: Client): ConnectionProbes;
-  /** Of a client whose TLS is for another name only HTTPS probes are let in. */
-  request(policy: PortPolicy, client: Client, request: RequestFacts): RequestDecision;
+  /**
+   * Of a client whose TLS is for another name only HTTPS probes are let in.
+   *
+   * @param letInBy by which the request was permitted before; left out for one that is new. What it has taken of a rate limit it
+   * has taken: the same limit is not spent again.
+   */
+  request(policy: PortPolicy, client: Client, request: RequestFacts, letInBy?: PortPolicy): RequestDecision;
   /** The same decision with its reasons. Slower; for logs and `explain`. Spends no rate-limit token. */
   admissionReasons(port: number, ip: IpAddress): Reasons;
   connectionReasons(policy: PortPolicy, client: Client): Reasons;

@@ -262,6 +262,8 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     this.#transport = scope.openSource(policy, stream);
     const { policyPort } = this.#arrival;
     const destination = this.#secured ?? this.#arrival.destination;
+    const session = this.#session;
+    const { watch } = this.#services;
     const connection: HttpConnection = {
       facts: this.#facts,
       scope,
@@ -269,6 +271,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
       destination,
       occupant: null,
       untilPermit: this.#untilPermit,
+      isVouchedFor: session === null ? null : () => session.holds(watch.anchors()),
     };
     this.http = connection;
     this.#settle(stream);

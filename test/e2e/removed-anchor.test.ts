@@ -111,6 +111,23 @@ await t.test('a removed anchor', async (t) => {
   );
 });
 
+await t.test('a removed anchor, and a request that has waited', async (t) => {
+  await trust(both);
+  const name = workloadName('orders', 'shop');
+  const waiting = http1Request('/late', ['Content-Length: 5', 'Expect: 100-continue'], 'POST');
+  const clients = await Promise.all(
+    [kept, removed].map((by) => open(web, testCertificate({ dnsNames: [name] }, by), waiting)),
+  );
+  const [sound, orphan] = clients as [RawClient, RawClient];
+  for (const client of clients) t.ok(await client.reaches(() => client.received.includes('100 Continue'), 5000));
+  await trust(kept.certificatePem);
+  for (const client of clients) client.send(latin1('hello'));
+  for (const client of clients) await client.reaches(() => /HTTP\/1\.1 [2-5]/.test(client.received.toString()), 5000);
+  t.match(sound.received.toString(), 'HTTP/1.1 200', 'for whom somebody vouches');
+  t.match(orphan.received.toString(), 'HTTP/1.1 403', 'for whom nobody does, whatever else they are given time for');
+  t.equal(app.requests.filter(({ target }) => target === '/late').length, 1, 'the app has got the one');
+});
+
 /** Of a certificate that begins a minute ago and has some seconds left: time to call with it. */
 const shortDays = (60 + 4 * patience()) / 86_400;
 const orders = { dnsNames: [workloadName('orders', 'shop')] };

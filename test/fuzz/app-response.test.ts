@@ -2,10 +2,10 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import fc from 'fast-check';
 import t from 'tap';
-import type { Admitted } from '../../lib/proxy/http/admitted.ts';
 import { AppConnection } from '../../lib/proxy/http1/app-connection.ts';
 import type { ResponseHead } from '../../lib/proxy/http1/plain-response.ts';
 import { parseResponses } from '../support/raw-http.ts';
+import { admittedForNow } from '../support/waiting.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { cut, cuts, response } from './mutations.ts';
 import { readResponse } from './node-parser.ts';
@@ -56,7 +56,7 @@ function relay(method: string, packets: readonly Buffer[]): Relayed {
   let status: number | null = null;
   let untilClose = false;
   let end: Relayed['end'] = 'open';
-  connection.begin(null as unknown as Admitted, method, false, {
+  connection.begin(admittedForNow, method, false, {
     requestComplete: true,
     destroy: () => {},
     onHead: (head: ResponseHead, body: Buffer) => {

@@ -93,8 +93,12 @@ export interface LaneOptions {
   readonly stillLeads?: () => boolean;
   /** By turns unless it is named. */
   readonly arrivals?: ArrivalKind;
+  /** In place of the one that looks at paths alone. */
+  readonly authorizer?: Authorizer;
   /** Told of each request that was sound enough to be decided. */
   readonly onDecided?: (request: string) => void;
+  /** Told when a connection has been decided that carries bytes without requests. */
+  readonly onTunnel?: () => void;
 }
 
 export interface Lane {
@@ -129,7 +133,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     handedOver: 0,
   };
   const recorder = countingRecorder(counts, options);
-  const authorizer = pathAuthorizer(options.protocol ?? 'http1', options.headerChanges ?? null);
+  const authorizer = options.authorizer ?? pathAuthorizer(options.protocol ?? 'http1', options.headerChanges ?? null);
   const limits: Limits = { ...defaultLimits, maxInFlight: options.maxInFlight ?? 1000, ...options.limits };
   const upstreams = new Upstreams({
     connectTimeoutMs: options.connectTimeoutMs ?? 1000 * patience(),
@@ -171,6 +175,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     },
     detectTimeoutMs: 1000 * patience(),
   };
+  authorizer.onChange(() => live.recheckAll());
   const arrivals = new Arrivals(options.arrivals ?? null, (incoming) => serve(services, incoming, options));
   const listener: Listener = await listen({
     at: { host: '127.0.0.1', port: 0 },
@@ -273,6 +278,7 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     detectTimeoutMs: 1000 * patience(),
     hasRequestRules: true,
     decisionsLast: true,
+    rateLimit: null,
     asks: { headers: [], query: new ParameterNames([]), spells: () => false },
   };
   const permit = {
@@ -304,7 +310,7 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
 
 function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
   const scope = (): ConnectionScope => ({
-    connectionDecided: () => {},
+    connectionDecided: () => options.onTunnel?.(),
     connectionTerminated: () => {},
     openSource: () => {
       counts.sources++;

@@ -155,7 +155,16 @@ const ip = parseIp('10.1.2.3') as IpAddress;
 const asks = { headers: [], query: new ParameterNames([]), spells: () => false };
 const portOf = (protocol: PortPolicy['protocol']): PortPolicy => {
   const server = { ...own, name: protocol };
-  return { port: 8080, server, protocol, detectTimeoutMs: 1, hasRequestRules: true, decisionsLast: true, asks };
+  return {
+    port: 8080,
+    server,
+    protocol,
+    detectTimeoutMs: 1,
+    hasRequestRules: true,
+    decisionsLast: true,
+    rateLimit: null,
+    asks,
+  };
 };
 const refs = { server: own, route: own, authz: own, limit: own };
 const request = {

@@ -1,6 +1,7 @@
 import { parseIp } from '../../ip.ts';
 import { type AdminApp, type AdminRequest, type AdminResponse, maxBodyBytes } from '../../ops/admin-app.ts';
 import { adminFields } from '../../ops/admin-callers.ts';
+import { notWanted } from '../../proxy/http/application.ts';
 import type { PlainAdminRequest, PlainAdminResponse } from './messages.ts';
 
 /** The admin server of the main thread, for what reaches its port through the redirect in another thread. */
@@ -34,10 +35,15 @@ export class RemoteAdmin implements AdminApp {
 async function plainRequest(request: AdminRequest): Promise<PlainAdminRequest> {
   const { method, path, query, host, clientIp } = request;
   const hasBody = method !== 'GET' && method !== 'HEAD';
-  // What is too long is refused by the admin server itself.
-  const body = hasBody ? await request.body(maxBodyBytes).catch(() => null) : new Uint8Array();
+  const body = hasBody ? await request.body(maxBodyBytes).catch(tooLong) : new Uint8Array();
   const headers = new Map(adminFields.map((name) => [name, request.header(name)]));
   return { method, path, query, host, clientIp: clientIp.text, headers, body };
+}
+
+/** What is too long is refused by the admin server itself. What policy refuses by now must not get there. */
+function tooLong(error: unknown): null {
+  if (error === notWanted) throw error;
+  return null;
 }
 
 /** In the main thread. Null: an address that is none, which no worker sends. */

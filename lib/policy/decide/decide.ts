@@ -54,12 +54,15 @@ export function takesRequestsAlone({ protocol, hasRequestRules }: CompiledPort):
  * Whether a request may be forwarded, and what is to be done to it. No route, no request: on a port that became opaque or
  * TLS under an open connection nothing is found. No authorization that covers the client: denied. Readings of the path
  * that disagree, or a path that cannot be read: invalid. A limit is spent last, by the permitted alone.
+ *
+ * @param spent the key of a limit of which the request has a token already; null for a request that has none.
  */
 export function decideRequest(
   port: CompiledPort,
   client: Client,
   request: RequestFacts,
   limiter: RateLimiter | null,
+  spent: string | null = null,
 ): RequestDecision {
   const table = routesFor(port, client);
   if (table === null) return port.noRoute;
@@ -91,7 +94,7 @@ export function decideRequest(
     }
   }
   const limit = port.rateLimit;
-  if (limit !== null && limiter !== null) {
+  if (limit !== null && limiter !== null && limit.key !== spent) {
     const scope = limiter.take(limit, id);
     if (scope !== null) return { kind: 'rate-limited', server, route, authz, audit, limit: limit.ref, scope };
   }

@@ -4,7 +4,7 @@ import { CodedError } from '../../errors/coded-error.ts';
 import type { IpAddress } from '../../ip.ts';
 import type { HeaderList } from '../../request-fields.ts';
 import { internalFault } from '../guard.ts';
-import type { Admitted } from './admitted.ts';
+import type { Admitted, AdmittedNow, Refused } from './admitted.ts';
 import type { Exchange } from './exchange.ts';
 
 /** A request to an application that lives in this process. */
@@ -16,12 +16,14 @@ export interface ApplicationRequest {
   readonly host: string;
   readonly clientIp: IpAddress;
   header(name: string): readonly string[];
-  /** End-to-end fields as they would go on over HTTP/1, name and value in turn. */
+  /** End-to-end fields as they would go on over HTTP/1, name and value in turn; those of the permit that `admitLate` has asked for last. */
   readonly fields: HeaderList;
   /** Called once, when the client is gone before it has its response. */
   onAborted(listener: () => void): void;
-  /** The whole body. @throws when it exceeds the application's limit. */
+  /** The whole body. @throws when it exceeds the application's limit, or policy refuses the request by the time it has come. */
   body(maxBytes: number): Promise<Buffer>;
+  /** For who has waited, and sends the request on. @throws when policy refuses it by now; the client is told so. */
+  admitLate(): AdmittedNow;
 }
 
 export interface ApplicationResponse {
@@ -32,20 +34,31 @@ export interface ApplicationResponse {
 
 /** Served behind the inbound path, so that policy decides who reaches it. */
 export interface Application {
-  /** `admitted`: evidence that policy has let it in. */
-  handle(request: ApplicationRequest, admitted: Admitted): Promise<ApplicationResponse>;
+  /** `admitted`: evidence that policy lets it in, now. */
+  handle(request: ApplicationRequest, admitted: AdmittedNow): Promise<ApplicationResponse>;
 }
 
-/** @param readBody reads the request's content, all of it. */
+/** Its client is gone, or policy refuses the request by now: nothing is to be done any more, and nothing answered. */
+export const notWanted = new Error('the request is not wanted any more');
+
+/** What a lane has of a request for an application. */
+export interface ApplicationAsking {
+  /** Reads the request's content, all of it. */
+  readonly readBody: ApplicationRequest['body'];
+  failed(error: unknown): void;
+  fields(admitted: Admitted): HeaderList;
+  /** See `RequestPipeline`. */
+  admitLate(before: Admitted): AdmittedNow | Refused;
+}
+
 export function serveApplication(
-  admitted: Admitted,
+  admitted: AdmittedNow,
   exchange: Exchange,
-  readBody: ApplicationRequest['body'],
   application: Application,
-  failed: (error: unknown) => void,
-  fields: HeaderList,
+  asking: ApplicationAsking,
 ): void {
   const { scope } = admitted;
+  let current: Admitted = admitted;
   let aborted: (() => void) | null = null;
   // Nobody waits for what the application still says: its client is gone, or has another response.
   let over = false;
@@ -56,8 +69,16 @@ export function serveApplication(
     host: exchange.host,
     clientIp: exchange.connection.client.ip,
     header: (name) => exchange.header(name),
-    body: readBody,
-    fields,
+    // Content comes when the client likes.
+    body: async (maxBytes) => {
+      const content = await asking.readBody(maxBytes);
+      admitLate();
+      return content;
+    },
+    admitLate: () => admitLate(),
+    get fields() {
+      return asking.fields(current);
+    },
     onAborted: (listener) => {
       aborted = listener;
     },
@@ -68,6 +89,19 @@ export function serveApplication(
     aborted?.();
   };
   exchange.onAborted = clientGone;
+  const admitLate = (): AdmittedNow => {
+    const late = over ? null : asking.admitLate(current);
+    if (late?.kind === 'admitted') {
+      current = late;
+      return late;
+    }
+    if (late !== null) {
+      over = true;
+      exchange.refuse(late.refusal);
+      scope.responseEnded(null, '');
+    }
+    throw notWanted;
+  };
   const respond = (response: ApplicationResponse): void => {
     if (over) return;
     const body = typeof response.body === 'string' ? Buffer.from(response.body) : response.body;
@@ -88,7 +122,7 @@ export function serveApplication(
   const refuse = (error: unknown): void => {
     if (over) return;
     const isKnown = error instanceof CodedError;
-    failed(isKnown ? error : new CodedError('ERR_SALLYPORT_UNEXPECTED', 'application failed', { cause: error }));
+    asking.failed(isKnown ? error : new CodedError('ERR_SALLYPORT_UNEXPECTED', 'application failed', { cause: error }));
     scope.responseEnded(null, 'unclassified');
   };
   const ends = { destroy: () => exchange.abort() };

@@ -80,6 +80,11 @@ const unchangeable: ReadonlySet<string> = new Set([
   identityHeader,
 ]);
 
+/** Whether they do the same to any request. */
+export function sameChanges(one: HeaderChanges | null, other: HeaderChanges | null): boolean {
+  return one === other || JSON.stringify(one) === JSON.stringify(other);
+}
+
 /** RequestHeaderModifier in Linkerd's order: add, set, remove. */
 export function applyHeaderChanges(list: HeaderList, changes: HeaderChanges): HeaderList {
   let result = list;

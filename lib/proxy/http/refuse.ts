@@ -71,6 +71,7 @@ const failureResponses: Readonly<Record<RequestErrorCode, FailureResponse>> = {
   ERR_SALLYPORT_CONNECT_TIMEOUT: [504, 4, 'i/o', 'connect timed out'],
   ERR_SALLYPORT_REQUEST_TIMEOUT: [504, 4, 'i/o', 'request timed out'],
   ERR_SALLYPORT_OVERLOAD: [503, 14, 'loadshed', noPlace],
+  ERR_SALLYPORT_OTHER_FILTERS: [503, 14, 'unexpected', 'the policy has changed'],
   ERR_SALLYPORT_CONNECTS: [503, 14, 'loadshed', noPlace],
   ERR_SALLYPORT_DESCRIPTORS: [503, 14, 'loadshed', noPlace],
   ERR_SALLYPORT_LOOP: [508, 10, 'gateway loop', 'inbound connection must not target the proxy itself'],

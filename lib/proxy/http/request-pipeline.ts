@@ -6,7 +6,7 @@ import { type Count, OwnCount } from '../fairness/count.ts';
 import { type LimitName, type Limits, limitsOfFaults } from '../limits.ts';
 import type { ConnectionScope, Recorder, RequestFailure, RequestLog, RequestScope } from '../recorder.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
-import type { Admitted, Refused } from './admitted.ts';
+import type { Admitted, AdmittedNow, Refused } from './admitted.ts';
 import type { Application } from './application.ts';
 import type { Exchange, Request } from './exchange.ts';
 import { fieldValues } from './field-lines.ts';
@@ -52,6 +52,11 @@ export interface HttpConnection {
   occupant: Occupant | null;
   /** What is watched closely until the first request is permitted; null from then on, and where nothing is. */
   untilPermit: { release(): void } | null;
+  /**
+   * Whether what its client's identity rests on is as sound as at its handshake: no anchor that it needs has gone, and nothing has
+   * expired. Null where it has none. Costs more than a comparison only where that may have changed.
+   */
+  readonly isVouchedFor: (() => boolean) | null;
 }
 
 /** Of heads that take no more memory than this nobody keeps count: there are no more of them than connections. */
@@ -106,7 +111,7 @@ export class RequestPipeline {
    * The one way in, for requests, upgrades and CONNECT of every HTTP version: decides by the policy in force now, holds to
    * the bounds on requests in flight and on their heads, records all that, and counts in what it lets through.
    */
-  admit(connection: HttpConnection, request: Request): Admitted | Refused {
+  admit(connection: HttpConnection, request: Request): AdmittedNow | Refused {
     const { scope } = connection;
     const policy = this.#authorizer.port(connection.policyPort);
     const decision = this.#decide(policy, connection, request);
@@ -126,23 +131,39 @@ export class RequestPipeline {
       return { kind: 'refused', policy, refusal: failures.overload.refusal };
     }
     const started = scope.requestStarted(policy, decision, request.grpc, ended);
-    return admission(policy, decision, started);
+    return admittedNow(this.#authorizer, policy, decision, started);
   }
 
   /**
-   * Decides once more on a request that was admitted, and of which the app gets nothing before its content: when that comes is
-   * up to the client, and the policy may be another by then. A refusal is recorded like any; the response is left to do.
+   * The one way on for a request that was admitted and has waited, whatever for: for content, a connect, a place in a pool, room on
+   * a session, or for being sent again. Who waits may choose how long, and the policy may be another by then. A refusal is
+   * recorded like any; the response is left to do.
+   *
+   * @returns evidence that it may be sent in this turn: `admitted` itself where nothing has changed. By another policy it may be
+   * another permit, of which the head for the app is made anew.
    */
-  admitLate(connection: HttpConnection, request: Request, admitted: Admitted): Admitted | Refused {
+  admitLate(connection: HttpConnection, request: Request, admitted: Admitted): AdmittedNow | Refused {
+    const isVouchedFor = connection.isVouchedFor?.() ?? true;
+    if (admitted.isCurrent && isVouchedFor) return admitted as AdmittedNow;
     const policy = this.#authorizer.port(connection.policyPort);
-    if (policy === admitted.policy) return admitted;
-    const decision = this.#decide(policy, connection, request);
-    if (decision.kind === 'permit') return admission(policy, decision, admitted.scope);
-    const log = new LazyLog(this.#authorizer, policy, connection, request, decision);
+    const lapse = isVouchedFor ? this.#networkRefusal(connection) : 'nobody vouches for the client any more';
+    const decision: RequestDecision =
+      lapse === null
+        ? this.#decide(policy, connection, request, admitted.policy)
+        : { kind: 'deny', server: policy.server, route: admitted.permit.route };
+    if (decision.kind === 'permit') return admittedNow(this.#authorizer, policy, decision, admitted.scope);
+    const log = new LazyLog(this.#authorizer, policy, connection, request, decision, lapse);
     connection.scope.requestDecided(policy, decision, log);
     const refusal = refusalFor(decision, connection.facts);
     admitted.scope.refused(refusal.status, refusal.grpc);
     return { kind: 'refused', policy, refusal };
+  }
+
+  /** Why NetworkPolicies would not let the connection in any more; null where they would. It is about to end. */
+  #networkRefusal({ policyPort, facts }: HttpConnection): string | null {
+    const { ip } = facts.client;
+    if (this.#authorizer.admits(policyPort, ip).kind === 'admitted') return null;
+    return this.#authorizer.admissionReasons(policyPort, ip).reason;
   }
 
   /** Counts a request in: how it is counted out, or the limit that it is beyond. */
@@ -165,10 +186,10 @@ export class RequestPipeline {
     };
   }
 
-  #decide(policy: PortPolicy, { facts }: HttpConnection, request: Request): RequestDecision {
+  #decide(policy: PortPolicy, { facts }: HttpConnection, request: Request, letInBy?: PortPolicy): RequestDecision {
     const { decided } = request;
     if (decided?.policy === policy) return decided.decision;
-    const decision = this.#authorizer.request(policy, facts.client, request);
+    const decision = this.#authorizer.request(policy, facts.client, request, letInBy);
     if (decided !== undefined && policy.decisionsLast) request.decided = { policy, decision };
     return decision;
   }
@@ -277,8 +298,34 @@ export class RequestPipeline {
   }
 }
 
-function admission(policy: PortPolicy, permit: RequestPermit, scope: RequestScope): Admitted {
-  return { kind: 'admitted', policy, permit, scope } as Admitted;
+function admittedNow(
+  authorizer: Authorizer,
+  policy: PortPolicy,
+  permit: RequestPermit,
+  scope: RequestScope,
+): AdmittedNow {
+  return new AdmittedByPolicy(authorizer, policy, permit, scope) as unknown as AdmittedNow;
+}
+
+class AdmittedByPolicy {
+  readonly kind = 'admitted';
+  readonly policy: PortPolicy;
+  readonly permit: RequestPermit;
+  readonly scope: RequestScope;
+  readonly #authorizer: Pick<Authorizer, 'generation'>;
+  readonly #generation: number;
+
+  constructor(authorizer: Authorizer, policy: PortPolicy, permit: RequestPermit, scope: RequestScope) {
+    this.policy = policy;
+    this.permit = permit;
+    this.scope = scope;
+    this.#authorizer = authorizer;
+    this.#generation = authorizer.generation;
+  }
+
+  get isCurrent(): boolean {
+    return this.#generation === this.#authorizer.generation;
+  }
 }
 
 function told({ destination }: HttpConnection, { code, label, errno }: Failure, detail: string): RequestFailure {
@@ -296,6 +343,8 @@ class LazyLog implements RequestLog {
   readonly #connection: HttpConnection;
   readonly #request: Request;
   readonly #decision: RequestDecision | null;
+  /** Why it was refused, where that follows from no document that decides requests. */
+  readonly #lapse: string | null;
 
   constructor(
     authorizer: Authorizer,
@@ -303,12 +352,14 @@ class LazyLog implements RequestLog {
     connection: HttpConnection,
     request: Request,
     decision: RequestDecision | null,
+    lapse: string | null = null,
   ) {
     this.#authorizer = authorizer;
     this.#policy = policy;
     this.#connection = connection;
     this.#request = request;
     this.#decision = decision;
+    this.#lapse = lapse;
   }
 
   get method(): string {
@@ -327,7 +378,7 @@ class LazyLog implements RequestLog {
     return this.#request;
   }
   reasons(): ReturnType<RequestLog['reasons']> {
-    if (this.#decision === null) return { reason: '', candidates: [] };
+    if (this.#decision === null || this.#lapse !== null) return { reason: this.#lapse ?? '', candidates: [] };
     const { client } = this.#connection.facts;
     return this.#authorizer.requestReasons(this.#policy, client, this.#request, this.#decision);
   }

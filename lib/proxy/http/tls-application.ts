@@ -1,6 +1,6 @@
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import { connect as tlsConnect } from 'node:tls';
+import { type TLSSocket, connect as tlsConnect } from 'node:tls';
 import { CodedError } from '../../errors/coded-error.ts';
 import { dropNamed } from '../../request-fields.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
@@ -9,8 +9,8 @@ import { sourceOf } from '../fairness/sources.ts';
 import { guarded } from '../guard.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Done, Upstreams } from '../upstream/upstreams.ts';
-import type { Admitted } from './admitted.ts';
-import type { Application, ApplicationRequest, ApplicationResponse } from './application.ts';
+import type { Admitted, AdmittedNow } from './admitted.ts';
+import { type Application, type ApplicationRequest, type ApplicationResponse, notWanted } from './application.ts';
 import { scanResponseHeaders } from './headers.ts';
 
 /** A kubelet reads no more than the first 10 KiB of what a probe is answered; the rest would only be carried. */
@@ -104,13 +104,29 @@ class TlsExchange {
   /** TLS without verification, then one request on it. */
   #speak(socket: Socket, handshake: HandshakeTurn): void {
     const secured = tlsConnect({ socket, rejectUnauthorized: false, ALPNProtocols: ['http/1.1'] });
-    const failed = (error: Error): void =>
-      this.#fail(new CodedError('ERR_SALLYPORT_UNREACHABLE', error.message, { cause: error }));
-    secured.on('error', failed);
-    secured.once(
-      'secureConnect',
-      guarded('an HTTPS probe, secured', secured, () => this.#turns.over(handshake)),
-    );
+    secured.on('error', (error) => this.#unreachable(error));
+    const established = (): void => {
+      this.#turns.over(handshake);
+      this.#ask(secured);
+    };
+    secured.once('secureConnect', guarded('an HTTPS probe, secured', secured, established));
+  }
+
+  #unreachable(error: Error): void {
+    this.#fail(new CodedError('ERR_SALLYPORT_UNREACHABLE', error.message, { cause: error }));
+  }
+
+  /** It may have waited for others, for a connection and for its handshake. */
+  #ask(secured: TLSSocket): void {
+    try {
+      this.#send(secured, this.#request.admitLate());
+    } catch (error) {
+      if (error !== notWanted) throw error;
+      this.#fail(notWanted);
+    }
+  }
+
+  #send(secured: TLSSocket, _admitted: AdmittedNow): void {
     const { method, path, query, fields } = this.#request;
     this.#sent = httpRequest({
       method,
@@ -119,7 +135,7 @@ class TlsExchange {
       setHost: false,
       createConnection: () => secured,
     });
-    this.#sent.on('error', failed);
+    this.#sent.on('error', (error) => this.#unreachable(error));
     this.#sent.once(
       'upgrade',
       guarded('an HTTPS probe, upgraded', secured, () => this.#broken('switched protocols')),

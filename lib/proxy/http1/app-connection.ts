@@ -3,7 +3,7 @@ import { CodedError } from '../../errors/coded-error.ts';
 import { beginMoment, endMoment, now } from '../../moment.ts';
 import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
-import type { Admitted } from '../http/admitted.ts';
+import { type AdmittedNow, mustBeCurrent } from '../http/admitted.ts';
 import { InterimCount } from '../http/interim-count.ts';
 import { isLent } from '../lent-data.ts';
 import { dropWaiting, isWriteWaiting, writeWaiting } from '../node-writes.ts';
@@ -134,7 +134,8 @@ export class AppConnection implements TurnTaker {
    * @param isLast it asks the app to close, or to leave HTTP, so that no other may follow.
    * @param onSwitch called in place of all of `sink`, where the app agrees to leave HTTP: from there on `socket` is its own.
    */
-  begin(_admitted: Admitted, method: string, isLast: boolean, sink: ResponseSink, onSwitch?: Switch): void {
+  begin(admitted: AdmittedNow, method: string, isLast: boolean, sink: ResponseSink, onSwitch?: Switch): void {
+    mustBeCurrent(admitted);
     this.uses++;
     this.#isLast = isLast;
     this.#sink = sink;

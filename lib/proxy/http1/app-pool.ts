@@ -147,6 +147,17 @@ export class AppPool {
     );
   }
 
+  /** Of the request for which it was taken, or opened, nothing is sent: it is another's. */
+  putBack(connection: AppConnection): void {
+    if (connection.uses === 0) {
+      // From here on it rests, and the app may end it as any that has served others.
+      connection.uses = 1;
+      connection.idleMs = Number.POSITIVE_INFINITY;
+      connection.idleSince = now();
+    }
+    this.release(connection);
+  }
+
   release(connection: AppConnection): void {
     if (this.#isClosed) connection.socket.destroy();
     else this.#idle.push(connection);

@@ -82,20 +82,22 @@ export class Http2Lane implements Http2Engine, ClientLane {
     if (destination.kind !== 'app') {
       const failed = (error: unknown): void => stream.failed(error, null);
       const body = new CollectedBody(stream);
-      const fields = http1Fields(connection, admitted, stream);
       stream.relay = body;
-      serveApplication(admitted, stream, (max) => body.read(max), destination.application, failed, fields);
+      serveApplication(admitted, stream, destination.application, {
+        readBody: (max) => body.read(max),
+        failed,
+        fields: (by) => http1Fields(by, stream),
+        admitLate: (before) => stream.admitLate(before),
+      });
       return;
     }
     const { endpoint } = destination;
     if (stream.originalProtocol === null) {
-      const block = http2BlockFor(connection, admitted, stream);
-      new Relay(admitted, stream, this.#sessions.at(endpoint), block).start();
+      new Relay(admitted, stream, this.#sessions.at(endpoint), http2BlockFor).start(admitted);
     } else {
-      const head = http1TextFor(connection, admitted, stream);
       if (!stream.remoteEnded && headerValue(stream.requestHead.head.forward, 'expect') !== null) stream.inform(goOn);
       const side = new Http1Side(this.#pools.at(endpoint), stream.originalProtocol);
-      new Relay(admitted, stream, side, head).start();
+      new Relay(admitted, stream, side, http1TextFor).start(admitted);
     }
   }
 
@@ -106,28 +108,29 @@ export class Http2Lane implements Http2Engine, ClientLane {
   }
 }
 
-function http2BlockFor(connection: HttpConnection, admitted: Admitted, { requestHead }: ClientStream): RequestBlock {
+function http2BlockFor(admitted: Admitted, { requestHead, connection }: ClientStream): RequestBlock {
   const isLasting = admitted.permit.headerChanges === null;
   if (isLasting && requestHead.http2 !== null) return requestHead.http2;
   const { head } = requestHead;
-  const block = http2Block(head, outgoingFields(connection.facts.client, admitted, head.forward));
+  const block = http2Block(head, outgoingFields(connection.client, admitted, head.forward));
   if (isLasting) requestHead.http2 = block;
   return block;
 }
 
-function http1TextFor(connection: HttpConnection, admitted: Admitted, stream: ClientStream): string {
-  const { requestHead, remoteEnded } = stream;
+function http1TextFor(admitted: Admitted, stream: ClientStream): string {
+  const { requestHead } = stream;
+  const isBare = stream.carries === 'nothing';
   const isLasting = admitted.permit.headerChanges === null;
-  const known = remoteEnded ? requestHead.http1 : requestHead.http1WithContent;
+  const known = isBare ? requestHead.http1 : requestHead.http1WithContent;
   if (isLasting && known !== null) return known;
   const { head, contentLength } = requestHead;
-  const text = http1Text(head, http1Fields(connection, admitted, stream), contentLength, !remoteEnded);
-  if (isLasting && remoteEnded) requestHead.http1 = text;
+  const text = http1Text(head, http1Fields(admitted, stream), contentLength, !isBare);
+  if (isLasting && isBare) requestHead.http1 = text;
   else if (isLasting) requestHead.http1WithContent = text;
   return text;
 }
 
-function http1Fields(connection: HttpConnection, admitted: Admitted, { requestHead }: ClientStream): HeaderList {
+function http1Fields(admitted: Admitted, { requestHead, connection }: ClientStream): HeaderList {
   const { host, forward } = requestHead.head;
-  return outgoingFields(connection.facts.client, admitted, ['host', host, ...forward]);
+  return outgoingFields(connection.client, admitted, ['host', host, ...forward]);
 }

@@ -36,11 +36,19 @@ export class PeerSession {
   #chain: Chain = unread;
   /** When the chain is looked at, on the clock of `performance.now()`; null where there is no reason to. */
   #checkAt: number | null = null;
+  /** Of the anchors by which the handshake has verified it. */
+  readonly #verifiedBy: number;
+  /** Of the last ones to which no chain led, where `holds` has asked. */
+  #distrustedBy: number | null = null;
 
-  /** @param leaf the client's certificate. */
-  constructor(socket: SessionSocket, leaf: KnownCertificate) {
+  /**
+   * @param leaf the client's certificate.
+   * @param anchors by which the handshake has verified it.
+   */
+  constructor(socket: SessionSocket, leaf: KnownCertificate, anchors: Pick<TrustAnchors, 'generation'>) {
     this.#socket = socket;
     this.#leaf = leaf;
+    this.#verifiedBy = anchors.generation;
   }
 
   /**
@@ -73,6 +81,20 @@ export class PeerSession {
       }
     }
     return this.#chain.kind === 'expired' || Date.now() > this.#leaf.expiresAtMs ? 'expired' : 'sound';
+  }
+
+  /**
+   * Whether the client is vouched for at this moment, and nothing of its chain has expired, as far as that has been read: of a
+   * request that has waited, for which no look of `standing` may be waited. The chain is read where an anchor has gone, once.
+   */
+  holds(anchors: TrustAnchors | null): boolean {
+    if (anchors === null || this.#distrustedBy === anchors.generation) return false;
+    const isAsVerified = this.#chain.kind === 'unread' && this.#verifiedBy === anchors.generation;
+    if (isAsVerified) return Date.now() <= this.#leaf.expiresAtMs;
+    if (this.#isInDoubt(this.#chain, anchors)) this.#checkAt = Number.NEGATIVE_INFINITY;
+    const standing = this.standing(performance.now(), anchors);
+    if (standing === 'untrusted') this.#distrustedBy = anchors.generation;
+    return standing === 'sound';
   }
 
   #isInDoubt(chain: Chain, anchors: TrustAnchors | null): boolean {

@@ -113,7 +113,12 @@ export class TlsTermination {
       if (fault !== null) return failed(certificateFailure(certificate, fault, this.#context()));
       known = this.#certificates.add(certificate);
     }
-    return { kind: 'established', socket, identity: known.identity, session: new PeerSession(socket, known) };
+    return {
+      kind: 'established',
+      socket,
+      identity: known.identity,
+      session: new PeerSession(socket, known, this.anchors),
+    };
   }
 
   #context(): HandshakeContext {

@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import t from 'tap';
 import { closedServer, http1Request, lanes } from '../../support/attacked-routes.ts';
 import { replaceFile } from '../../support/files.ts';
+import { headersFrame, requestFields, resetFrame, setting, windowFrame } from '../../support/http2-frames.ts';
+import { openClient, startFrameApp } from '../../support/http2-peers.ts';
 import { scrape } from '../../support/metrics.ts';
 import { openAdmin, openServer, policyEnvironment } from '../../support/open-policy.ts';
 import { freePorts } from '../../support/ports.ts';
@@ -128,3 +130,40 @@ for (const { name, env } of lanes) {
     first.destroy();
   });
 }
+
+t.test('a request that waits behind uploads of its own client', async (t) => {
+  const folder = t.testdir();
+  const app = await startFrameApp(t, { consumes: false, settings: [[setting.initialWindowSize, 1 << 20]] });
+  const [web = 0] = await freePorts(1);
+  const sallyport = await startSallyport(t, {
+    env: {
+      ...policyEnvironment(folder, openServer('web', web, 'HTTP/2')),
+      SALLYPORT_INBOUND_PORTS: `${web}=127.0.0.1:${app.port}`,
+    },
+  });
+  const metrics = (): ReturnType<typeof scrape> => scrape(sallyport.adminPort);
+  const client = await openClient(t, web);
+  client.send(headersFrame(1, requestFields('/upload', [], 'POST'), false));
+  for (let left = 65_535; left > 0; left -= 15_000) client.data(1, Buffer.alloc(Math.min(left, 15_000)));
+  await until('the upload', () => app.requests[0]?.message.bytes === 65_535);
+  client.send(headersFrame(3, requestFields('/late', [], 'POST'), false));
+  client.data(3, Buffer.from('hello'), true);
+  t.ok(await client.lives(), 'it has been decided');
+  const before = await metrics();
+  replaceFile(join(folder, 'policy', 'policy.yaml'), closedServer('web', web, 'HTTP/2') + openAdmin);
+  await until('the new policy', async () => (await metrics()).sum('sallyport_policy_generation') > 1);
+  client.send(resetFrame(1, 8));
+  app.connections[0]?.send(windowFrame(0, 65_535));
+  t.equal(await client.over(3), '403');
+  t.same(
+    app.requests.map(({ path }) => path),
+    ['/upload'],
+    'the app never sees it',
+  );
+  const after = await metrics();
+  const more = (name: string, labels = {}): number => after.sum(name, labels) - before.sum(name, labels);
+  t.equal(more('inbound_http_authz_deny_total', { target_port: String(web) }), 1, 'it is counted as any refusal');
+  t.equal(after.sum('sallyport_internal_errors_total'), 0);
+  const line = await sallyport.waitForLog('the refusal', ({ path }) => path === '/late');
+  t.match(line, { method: 'POST', level: 'info' });
+});

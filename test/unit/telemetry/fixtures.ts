@@ -36,6 +36,7 @@ export function portPolicy(over: Partial<PortPolicy> = {}): PortPolicy {
     detectTimeoutMs: 10_000,
     hasRequestRules: true,
     decisionsLast: true,
+    rateLimit: null,
     asks: { headers: [], query: new ParameterNames([]), spells: () => false },
     ...over,
   };

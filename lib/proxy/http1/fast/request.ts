@@ -1,6 +1,6 @@
 import { sourceOf } from '../../fairness/sources.ts';
 import { guarded } from '../../guard.ts';
-import type { Admitted } from '../../http/admitted.ts';
+import type { Admitted, AdmittedNow } from '../../http/admitted.ts';
 import { endAfterLastBytes, endAfterLastResponse, endWithStatus } from '../../http/last-bytes.ts';
 import { type Failure, failures, type Refusal, upstreamFailure } from '../../http/refuse.ts';
 import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
@@ -40,8 +40,8 @@ export class FastRequest implements ResponseSink {
   #admitted: Admitted | null = null;
   #way: Way = noWay;
   #response: Response = 'awaited';
-  /** What there is to send again; null where nothing is kept. */
-  #repeat: string | null = null;
+  /** What there is to send again. */
+  #kept: 'nothing' | 'its head' = 'nothing';
   /** Of a body whose chunks its client does not understand. */
   #decoder: ChunkDecoder | null = null;
   /** Bytes of content that are still read away when the response came first. */
@@ -90,56 +90,54 @@ export class FastRequest implements ResponseSink {
   }
 
   /** Sends the head, and the content that has come by now. */
-  #forward(admitted: Admitted, size: number, content: Buffer): void {
+  #forward(admitted: AdmittedNow, size: number, content: Buffer): void {
     if (size > 0) admitted.scope.requestFrame(size);
-    const head = this.#request.outgoing(this.#home.connection.facts.client, admitted);
     const app = this.#pool.take(admitted, this.#repeatable);
-    if (app === null) {
-      this.#connect(admitted, head, isLent(content) ? Buffer.from(content) : content);
-      return;
-    }
-    if (this.#request.carries === 'nothing') this.#repeat = head;
-    this.#send(admitted, app, head, content);
+    if (app === null) return void this.#connect(admitted, isLent(content) ? Buffer.from(content) : content);
+    if (this.#request.carries === 'nothing') this.#kept = 'its head';
+    this.#send(admitted, app, content);
   }
 
-  /** False: policy refuses it by now. */
-  #forwardLate(before: Admitted, size: number, content: Buffer): boolean {
+  /** Behind a wait. Null: policy refuses it by now, and the client is told so. `app`: what it was to leave on. */
+  #admitLate(before: Admitted, app: AppConnection | null): AdmittedNow | null {
     const admitted = this.#home.pipeline.admitLate(this.#home.connection, this.#request, before);
-    if (admitted.kind === 'refused') {
-      this.#ended('');
-      this.#refuse(admitted.refusal);
-      return false;
+    if (admitted.kind === 'admitted') {
+      this.#admitted = admitted;
+      return admitted;
     }
-    this.#forward(admitted, size, content);
-    return true;
+    this.#way = noWay;
+    if (app !== null) this.#pool.putBack(app);
+    this.#ended('');
+    this.#refuse(admitted.refusal);
+    return null;
   }
 
   get #pool(): AppPool {
     return this.#request.isApart ? this.#home.ownPool : this.#home.pool;
   }
 
-  #connect(admitted: Admitted, head: string, content: Buffer): void {
+  #connect(before: Admitted, content: Buffer): void {
     const { connection } = this.#home;
     // What follows must wait for the app.
     if (!this.#content.isComplete) this.#home.socket.pause();
     const connected = (error: Error | null, app: AppConnection | null): void => {
       this.#way = noWay;
-      if (app === null) {
-        this.onFailed(error ?? new Error('not connected'));
-        return;
-      }
-      this.#send(admitted, app, head, content);
+      if (app === null) return void this.onFailed(error ?? new Error('not connected'));
+      const admitted = this.#admitLate(before, app);
+      if (admitted === null) return;
+      this.#send(admitted, app, content);
       if (!this.#content.isComplete && !app.socket.writableNeedDrain) this.#home.socket.resume();
     };
     this.#way = {
       kind: 'connecting',
-      pending: this.#pool.connect(admitted, sourceOf(connection.facts.client.ip), guarded(entry, this, connected)),
+      pending: this.#pool.connect(before, sourceOf(connection.facts.client.ip), guarded(entry, this, connected)),
     };
   }
 
-  #send(admitted: Admitted, app: AppConnection, head: string, content: Buffer): void {
+  #send(admitted: AdmittedNow, app: AppConnection, content: Buffer): void {
     this.#way = app;
     const { method, isLast } = this.#request;
+    const head = this.#request.outgoing(this.#home.connection.facts.client, admitted);
     const onSwitch = this.#request.carries === 'upgrade' ? this.#switched(app) : undefined;
     app.begin(admitted, method, isLast, this, onSwitch);
     if (!writeJoined(app.socket, head, content, isLent(content))) this.#awaitApp(app);
@@ -168,7 +166,9 @@ export class FastRequest implements ResponseSink {
       if (size > 0) this.#admitted?.scope.requestFrame(size);
       if (part.length > 0 && !this.#way.sendMore(part)) this.#awaitApp(this.#way);
     } else if (this.#way.kind === 'awaits-content' && part.length > 0) {
-      if (!this.#forwardLate(this.#way.admitted, size, part)) return;
+      const admitted = this.#admitLate(this.#way.admitted, null);
+      if (admitted === null) return;
+      this.#forward(admitted, size, part);
     }
     if (!isComplete) {
       if (this.#isAnswered && this.isLast) this.#home.finished(this);
@@ -221,7 +221,6 @@ export class FastRequest implements ResponseSink {
     if (isEndless || old?.hasLength === false || this.#home.isEnding) this.isLast = true;
     if (isEndless) resetUnlessEnded(this.#home.socket);
     this.#decoder = old?.decoder ?? null;
-    this.#repeat = null;
     const scope = this.#admitted?.scope;
     scope?.responseHead(head.status);
     const { forward } = old ?? head;
@@ -276,13 +275,13 @@ export class FastRequest implements ResponseSink {
 
   onFailed(error: Error): void {
     const loss = sendingLost(this.#way.kind === 'app' ? this.#way : null);
-    const admitted = this.#admitted;
-    const head = this.#repeat;
+    const before = this.#admitted;
     this.#way = noWay;
-    this.#repeat = null;
-    if (head !== null && admitted !== null && maySendAgain(this.#repeatable, loss)) {
+    if (this.#kept === 'its head' && before !== null && maySendAgain(this.#repeatable, loss)) {
       // An idle connection that the app closed just as we took it: once more, on a new one.
-      this.#connect(admitted, head, nothing);
+      this.#kept = 'nothing';
+      const admitted = this.#admitLate(before, null);
+      if (admitted !== null) this.#connect(admitted, nothing);
       return;
     }
     this.#fail(upstreamFailure(error));
@@ -348,7 +347,6 @@ export class FastRequest implements ResponseSink {
     if (this.#way.kind === 'connecting') this.#way.pending.cancel();
     else if (this.#way.kind === 'app') this.#way.abandon();
     this.#way = noWay;
-    this.#repeat = null;
   }
 
   /** Records the end, once. */

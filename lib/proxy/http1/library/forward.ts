@@ -1,20 +1,19 @@
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import { systemErrorCode } from '../../../errors/coded-error.ts';
+import { CodedError, systemErrorCode } from '../../../errors/coded-error.ts';
 import type { HeaderList } from '../../../request-fields.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { starts } from '../../fairness/starts.ts';
 import { CountedReads, type TurnTaker } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
-import type { Admitted } from '../../http/admitted.ts';
-import { scanResponseHeaders, upgradeOf, without } from '../../http/headers.ts';
+import type { Admitted, AdmittedNow, Refused } from '../../http/admitted.ts';
+import { sameChanges, scanResponseHeaders, upgradeOf, without } from '../../http/headers.ts';
 import { InterimCount } from '../../http/interim-count.ts';
 import { isLastRequest } from '../../http/last-request.ts';
-import type { Refusal } from '../../http/refuse.ts';
 import { type LostBy, maySendAgain, repeatable } from '../../http/retry.ts';
 import type { RequestScope } from '../../recorder.ts';
 import type { LibraryExchange } from './library-exchange.ts';
-import { otherSideClosed, type Sender } from './undici-pool.ts';
+import { notSent, otherSideClosed, type Sender } from './undici-pool.ts';
 
 /**
  * The app has agreed to leave HTTP: from here on the socket carries something else.
@@ -24,29 +23,24 @@ import { otherSideClosed, type Sender } from './undici-pool.ts';
 export type Switched = (status: number, headers: HeaderList, app: Duplex, protocol: string) => void;
 
 /**
- * Sends a permitted request to an HTTP/1.1 app and its response back, streaming both ways.
- *
- * @param fields for the app, Host among them.
- */
+ * Sends a permitted request to an HTTP/1.1 app and its response back, streaming both ways. */
 export function forwardHttp1(
   admitted: Admitted,
   exchange: LibraryExchange,
-  fields: HeaderList,
   pool: Sender,
-  outcomes: Outcomes,
+  forwarded: ForwardedRequest,
 ): void {
-  new Http1Forwarding(admitted, exchange, fields, pool, outcomes).start();
+  new Http1Forwarding(admitted, exchange, pool, forwarded).start();
 }
 
-/** What may come of it but a response. */
-export interface Outcomes {
+/** What a request needs of those who have admitted it, and what may come of it but a response. */
+export interface ForwardedRequest {
+  /** For the app, Host among them. */
+  fields(admitted: Admitted): HeaderList;
+  /** See `RequestPipeline`. */
+  admitLate(before: Admitted): AdmittedNow | Refused;
   /** Called instead of a response, or of the rest of one, at most once. */
   failed(error: unknown): void;
-  /**
-   * Asked when the first of its content, or the end of it, has come, with which its head leaves: the policy may be another by
-   * then than when it was admitted. Not null: this is to be the response, and the app gets nothing. An upgrade has no content.
-   */
-  refused?(): Refusal | null;
   /** Only of upgrades and CONNECT. */
   switched?: Switched;
 }
@@ -79,28 +73,31 @@ type Controller = Dispatcher.DispatchController & { rawHeaders: HeaderList | nul
 class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   readonly #exchange: LibraryExchange;
   readonly #scope: RequestScope;
-  readonly #fields: HeaderList;
   readonly #entries: Dispatcher.DispatchHandler;
   readonly #pool: Sender;
-  readonly #outcomes: Outcomes;
+  readonly #forwarded: ForwardedRequest;
+  /** By which its head was made. */
+  #admitted: Admitted;
   #interim: InterimCount | null = null;
   #controller: Dispatcher.DispatchController | null = null;
   #done = false;
-  /** The head, which waits for the content. */
+  /** The head has left, which waits for the content. */
   #hasLeft = false;
+  /** `other fields`: it was about to leave with those that another permit gives it. */
+  #keptBack: 'no' | 'other fields' = 'no';
   /** The request leaves on a connection that was idle, and has left once. */
   #mayBeRace = false;
   /** Pieces of the response may have one byte each. */
   readonly #counted = new CountedReads(true);
   #waitsFor: 'nothing' | 'the client' | 'its turn' = 'nothing';
 
-  constructor(admitted: Admitted, exchange: LibraryExchange, fields: HeaderList, pool: Sender, outcomes: Outcomes) {
+  constructor(admitted: Admitted, exchange: LibraryExchange, pool: Sender, forwarded: ForwardedRequest) {
     this.#exchange = exchange;
     this.#scope = admitted.scope;
-    this.#fields = fields;
+    this.#admitted = admitted;
     this.#entries = guardedHandler(this);
     this.#pool = pool;
-    this.#outcomes = outcomes;
+    this.#forwarded = forwarded;
   }
 
   start(): void {
@@ -140,17 +137,35 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     this.#scope.requestEnded();
   };
 
-  /** undici writes the head with the first of the content, or at the end of none. */
+  /** undici writes the head with the first of the content, or at the end of none: that may come long after it had a connection. */
   #headLeaves(): void {
     const asked = this.#done || this.#hasLeft;
     this.#hasLeft = true;
-    const refusal = asked ? null : (this.#outcomes.refused?.() ?? null);
-    if (refusal === null) return;
+    if (asked || this.#admitLate() !== null) return;
+    const isAnswered = this.#done;
     this.#done = true;
-    this.#controller?.abort(new Error('refused by now'));
-    this.#exchange.refuse(refusal);
-    this.#scope.responseEnded(null, '');
+    this.#controller?.abort(notSent);
+    if (isAnswered) return;
+    // undici has made the head of what it was given before, and lets nobody change it.
+    this.#forwarded.failed(new CodedError('ERR_SALLYPORT_OTHER_FILTERS', 'the route has other header filters by now'));
+    this.#scope.responseEnded(null, 'unclassified');
   }
+
+  /** Null: it is not to leave, or not with the fields that it was given. */
+  readonly #admitLate = (): AdmittedNow | null => {
+    const before = this.#admitted;
+    const late = this.#forwarded.admitLate(before);
+    if (late.kind === 'refused') {
+      this.#done = true;
+      this.#exchange.refuse(late.refusal);
+      this.#scope.responseEnded(null, '');
+      return null;
+    }
+    this.#admitted = late;
+    if (sameChanges(late.permit.headerChanges, before.permit.headerChanges)) return late;
+    this.#keptBack = 'other fields';
+    return null;
+  };
 
   #begin(): void {
     if (this.#done) return;
@@ -161,10 +176,12 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   #dispatch(): void {
     const { method, target, body } = this.#exchange;
     const last = isLastRequest(method, body !== null) ? { reset: true } : null;
+    const headers = this.#forwarded.fields(this.#admitted);
     try {
       this.#pool.dispatch(
-        { method: method as Dispatcher.HttpMethod, path: target, headers: this.#fields, body, ...last },
+        { method: method as Dispatcher.HttpMethod, path: target, headers, body, ...last },
         this.#entries,
+        this.#admitLate,
       );
     } catch (error) {
       this.onResponseError(null, error as Error);
@@ -182,7 +199,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   }
 
   onRequestUpgrade(controller: Dispatcher.DispatchController, status: number, _headers: unknown, socket: Duplex): void {
-    const { switched } = this.#outcomes;
+    const { switched } = this.#forwarded;
     if (this.#done || switched === undefined) {
       socket.destroy();
       return;
@@ -255,13 +272,18 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
     if (this.#done) return;
     const { method, body } = this.#exchange;
+    if (error === notSent && this.#keptBack === 'other fields') {
+      this.#keptBack = 'no';
+      this.#dispatch();
+      return;
+    }
     if (maySendAgain(repeatable(method, body !== null), this.#lossBy(error))) {
       this.#mayBeRace = false;
       this.#dispatch();
       return;
     }
     this.#done = true;
-    this.#outcomes.failed(error);
+    this.#forwarded.failed(error);
     this.#scope.responseEnded(null, 'unclassified');
   }
 

@@ -1,25 +1,22 @@
 import http from 'node:http';
 import type net from 'node:net';
 import { hostPort } from '../../../ip.ts';
-import type { Admitted } from '../../http/admitted.ts';
+import { type Admitted, type AdmittedNow, mustBeCurrent } from '../../http/admitted.ts';
 import { ByEndpoint, type Endpoint } from '../../upstream/endpoint.ts';
-import type { Done, Upstreams } from '../../upstream/upstreams.ts';
+import type { Done, PendingConnect, Upstreams } from '../../upstream/upstreams.ts';
 import { maxIdleMs, maxResponseHead } from '../limits.ts';
 import { withEarlyAnswers } from './early-answers.ts';
 import { withoutContinue } from './unasked-continue.ts';
 import { LibraryPool, type Sender } from './undici-pool.ts';
 
 class OneOffAgent extends http.Agent {
-  readonly #connect: (done: Done) => void;
-  constructor(connect: (done: Done) => void) {
+  readonly #socket: net.Socket;
+  constructor(socket: net.Socket) {
     super({ keepAlive: false });
-    this.#connect = connect;
+    this.#socket = socket;
   }
-  override createConnection(
-    _options: http.ClientRequestArgs,
-    callback?: (error: Error | null, socket: net.Socket) => void,
-  ): undefined {
-    this.#connect((error, socket) => callback?.(error, socket));
+  override createConnection(): net.Socket {
+    return this.#socket;
   }
 }
 
@@ -64,9 +61,15 @@ export class LibraryUpstreams {
     );
   }
 
-  /** For one-off connections made by node:http (http-proxy): the same connect, with its deadline, guard and counters. */
-  agent(admitted: Admitted, endpoint: Endpoint): http.Agent {
-    return new OneOffAgent((done) => this.#upstreams.connect(admitted, endpoint, 'upgrades', done));
+  /** A connection for what node:http sends (http-proxy): the same connect, with its deadline, guard and counters. */
+  connect(admitted: Admitted, endpoint: Endpoint, done: Done): PendingConnect {
+    return this.#upstreams.connect(admitted, endpoint, 'upgrades', done);
+  }
+
+  /** For the one request that leaves on such a connection, in this turn. */
+  agent(admitted: AdmittedNow, socket: net.Socket): http.Agent {
+    mustBeCurrent(admitted);
+    return new OneOffAgent(socket);
   }
 
   async close(): Promise<void> {

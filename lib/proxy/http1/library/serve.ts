@@ -1,6 +1,8 @@
+import type { HeaderList } from '../../../request-fields.ts';
+import type { Admitted, AdmittedNow, Refused } from '../../http/admitted.ts';
 import { readStream, serveApplication } from '../../http/application.ts';
 import { outgoingFields } from '../../http/outgoing-fields.ts';
-import { type Refusal, upstreamFailure } from '../../http/refuse.ts';
+import { upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import { asteriskSender } from './asterisk.ts';
 import { forwardHttp1 } from './forward.ts';
@@ -21,20 +23,24 @@ export function serveExchange(
   }
   exchange.admitted = admitted;
   exchange.onPermitted?.();
-  const failed = (error: unknown): void => pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
   const { destination } = connection;
-  const fields = outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders);
+  const asking = {
+    fields: (by: Admitted): HeaderList => outgoingFields(connection.facts.client, by, exchange.forwardHeaders),
+    admitLate(before: Admitted): AdmittedNow | Refused {
+      const late = pipeline.admitLate(connection, exchange, before);
+      if (late.kind === 'admitted') exchange.admitted = late;
+      return late;
+    },
+    failed: (error: unknown): void =>
+      pipeline.fail(connection, exchange.admitted ?? admitted, exchange, upstreamFailure(error)),
+  };
   if (destination.kind !== 'app') {
     const readBody = (maxBytes: number): Promise<Buffer> => readStream(exchange.body, maxBytes);
-    serveApplication(admitted, exchange, readBody, destination.application, failed, fields);
+    serveApplication(admitted, exchange, destination.application, { ...asking, readBody });
     return;
   }
   const { endpoint } = destination;
   const isAsterisk = exchange.target === '*';
-  const sender = isAsterisk ? asteriskSender(upstreams.agent(admitted, endpoint)) : upstreams.pool(admitted, endpoint);
-  const refused = (): Refusal | null => {
-    const late = pipeline.admitLate(connection, exchange, admitted);
-    return late.kind === 'refused' ? late.refusal : null;
-  };
-  forwardHttp1(admitted, exchange, fields, sender, { failed, refused });
+  const sender = isAsterisk ? asteriskSender(upstreams, admitted, endpoint) : upstreams.pool(admitted, endpoint);
+  forwardHttp1(admitted, exchange, sender, asking);
 }

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import type { Dispatcher, Pool } from 'undici';
 import { turn } from '../../fairness/turn.ts';
-import type { Admitted } from '../../http/admitted.ts';
+import { type Admitted, type AdmittedNow, mustBeCurrent } from '../../http/admitted.ts';
 
 const require = createRequire(import.meta.url);
 
@@ -89,10 +89,40 @@ export function isRequestHead(data: string | Uint8Array): data is string {
 }
 
 /** Of a request that has not begun. */
-const none = null as unknown as Dispatcher.DispatchController;
+export const none = null as unknown as Dispatcher.DispatchController;
 
-/** What sends a request; the number of its idle connections, where it has any. */
-export type Sender = Pick<Dispatcher, 'dispatch'> & { readonly idle?: () => number };
+/**
+ * Asked as the head of a request is about to be written, in the same turn, whatever has been waited for. Null: it is not to
+ * be sent, or not so, and the handler gets no other error than `notSent`.
+ */
+export type MayLeave = () => AdmittedNow | null;
+
+/** What sends a request. */
+export interface Sender {
+  dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler, mayLeave: MayLeave): boolean;
+  /** The number of its idle connections, where it has any. */
+  readonly idle?: () => number;
+}
+
+/** What a handler is told of a request that `MayLeave` has kept back. */
+export const notSent = new Error('not to be sent');
+
+/**
+ * The handler of a request that leaves when `mayLeave` lets it. Whoever writes heads calls `onRequestStart` immediately before;
+ * undici then takes what this throws for the request's own failure, and keeps the connection.
+ */
+function leaving(handler: Dispatcher.DispatchHandler, mayLeave: MayLeave): Dispatcher.DispatchHandler {
+  return {
+    ...handler,
+    onRequestStart(controller, context) {
+      handler.onRequestStart?.(controller, context);
+      if (controller.aborted) return;
+      const admitted = mayLeave();
+      if (admitted === null) throw notSent;
+      mustBeCurrent(admitted);
+    },
+  };
+}
 
 /** The request that a pool was given last. */
 interface Asking {
@@ -117,7 +147,7 @@ export class LibraryPool {
   /** For one request. */
   sender(admitted: Admitted): Sender {
     return {
-      dispatch: (options, handler) => this.#dispatch(admitted, options, handler),
+      dispatch: (options, handler, mayLeave) => this.#dispatch(admitted, options, leaving(handler, mayLeave)),
       idle: () => this.#made?.pool.stats.free ?? 0,
     };
   }

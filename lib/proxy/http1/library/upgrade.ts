@@ -3,12 +3,11 @@ import { createRequire } from 'node:module';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { createProxyServer } from 'http-proxy';
-import type { Dispatcher } from 'undici';
 import { CodedError } from '../../../errors/coded-error.ts';
 import { agreesTo } from '../../../http-message.ts';
 import type { HeaderList } from '../../../request-fields.ts';
 import { guarded } from '../../guard.ts';
-import type { Admitted } from '../../http/admitted.ts';
+import type { Admitted, AdmittedNow, Refused } from '../../http/admitted.ts';
 import { scanResponseHeaders, without } from '../../http/headers.ts';
 import { endAfterLastBytes } from '../../http/last-bytes.ts';
 import { outgoingFields } from '../../http/outgoing-fields.ts';
@@ -23,7 +22,7 @@ import type { Endpoint } from '../../upstream/endpoint.ts';
 import type { Http1Exchange } from './exchange.ts';
 import { forwardHttp1 } from './forward.ts';
 import type { LibraryUpstreams } from './library-upstreams.ts';
-import { otherSideClosed } from './undici-pool.ts';
+import { otherSideClosed, type Sender } from './undici-pool.ts';
 
 export interface UpgradeRequest {
   readonly connection: HttpConnection;
@@ -76,21 +75,55 @@ export class UpgradeForwarder {
       return;
     }
     const { endpoint } = connection.destination;
-    const fields = withoutTrailer(outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders));
     if (exchange.method === 'GET' && upgrade.upgrade?.toLowerCase() === 'websocket') {
-      this.#webSocket(admitted, upgrade, endpoint, fields);
+      this.#connectForWebSocket(admitted, upgrade, endpoint);
     } else {
-      this.#other(admitted, upgrade, endpoint, fields);
+      this.#other(admitted, upgrade, endpoint);
     }
   }
 
-  #webSocket(admitted: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint, fields: HeaderList): void {
+  /** See `RequestPipeline`. */
+  #admitLate({ connection, exchange }: UpgradeRequest, before: Admitted): AdmittedNow | Refused {
+    const late = this.#pipeline.admitLate(connection, exchange, before);
+    if (late.kind === 'admitted') exchange.admitted = late;
+    return late;
+  }
+
+  /** First the connection: http-proxy writes a head before it has one, and what waits could not be asked about again. */
+  #connectForWebSocket(before: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint): void {
     const { connection, exchange, socket } = upgrade;
-    const tunnel = new WebSocketTunnel(admitted, upgrade, fields);
+    const connected = (error: Error | null, app: Socket): void => {
+      exchange.onAborted = null;
+      if (error !== null) {
+        this.#pipeline.fail(connection, before, exchange, upstreamFailure(error));
+        before.scope.responseEnded(null, 'unclassified');
+        return;
+      }
+      const admitted = this.#admitLate(upgrade, before);
+      if (admitted.kind === 'admitted') {
+        this.#webSocket(admitted, upgrade, endpoint, app);
+        return;
+      }
+      app.destroy();
+      exchange.refuse(admitted.refusal);
+      before.scope.responseEnded(null, '');
+    };
+    const pending = this.#upstreams.connect(before, endpoint, guarded(entry, socket, connected));
+    const aborted = (): void => {
+      pending.cancel();
+      before.scope.responseEnded(null, '');
+    };
+    exchange.onAborted = aborted;
+  }
+
+  /** @param app connected, and nobody else's. */
+  #webSocket(admitted: AdmittedNow, upgrade: UpgradeRequest, endpoint: Endpoint, app: Socket): void {
+    const { connection, exchange, socket } = upgrade;
+    const tunnel = new WebSocketTunnel(admitted, upgrade, this.#fields(upgrade, admitted));
     const request = handshake();
     this.#webSockets.set(request, tunnel);
     const target = { protocol: 'http:', host: endpoint.host, port: endpoint.port };
-    const agent = this.#upstreams.agent(admitted, endpoint);
+    const agent = this.#upstreams.agent(admitted, app);
     const failed = (error: unknown): void => {
       // Its own error, for having been given up.
       if (tunnel.state === 'given up') return;
@@ -118,12 +151,17 @@ export class UpgradeForwarder {
     return proxy;
   }
 
-  #other(admitted: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint, fields: HeaderList): void {
+  /** There is no body that trailers could follow, and Node refuses to write what announces some. */
+  #fields({ connection, exchange }: UpgradeRequest, admitted: Admitted): HeaderList {
+    return without(outgoingFields(connection.facts.client, admitted, exchange.forwardHeaders), 'trailer');
+  }
+
+  #other(admitted: Admitted, upgrade: UpgradeRequest, endpoint: Endpoint): void {
     const { connection, exchange, socket, head } = upgrade;
     const { scope } = admitted;
-    const dispatcher = this.#upstreams.pool(admitted, endpoint);
+    const sender = this.#upstreams.pool(admitted, endpoint);
     const failed = (error: unknown): void =>
-      this.#pipeline.fail(connection, admitted, exchange, upstreamFailure(error));
+      this.#pipeline.fail(connection, exchange.admitted ?? admitted, exchange, upstreamFailure(error));
     const switched = (status: number, headers: HeaderList, app: Duplex, protocol: string): void => {
       // undici takes any response to CONNECT for a tunnel; what is not 2xx is none (RFC 9110 9.3.6), and HTTP goes on.
       if (upgrade.upgrade === null && (status < 200 || status > 299)) {
@@ -158,7 +196,12 @@ export class UpgradeForwarder {
         resetOrDestroy(socket);
       });
     };
-    forwardHttp1(admitted, exchange, fields, asUpgrade(dispatcher, upgrade.upgrade), { failed, switched });
+    forwardHttp1(admitted, exchange, asUpgrade(sender, upgrade.upgrade), {
+      fields: (by) => this.#fields(upgrade, by),
+      admitLate: (before) => this.#admitLate(upgrade, before),
+      failed,
+      switched,
+    });
   }
 }
 
@@ -192,11 +235,6 @@ function agreedToElse(): CodedError {
 
 /** Where a fault of ours was met. */
 const entry = 'HTTP/1, an upgrade';
-
-/** There is no body that trailers could follow, and Node refuses to write what announces some. */
-function withoutTrailer(fields: HeaderList): HeaderList {
-  return without(fields, 'trailer');
-}
 
 /**
  * All that http-proxy gets to see of a WebSocket handshake. It would copy whatever it is given into its own request, and
@@ -299,8 +337,10 @@ class WebSocketTunnel {
   }
 }
 
-/** The same dispatcher, asking for `protocol` (nothing to ask for with CONNECT: the method says it). */
-function asUpgrade(dispatcher: Pick<Dispatcher, 'dispatch'>, protocol: string | null): Pick<Dispatcher, 'dispatch'> {
-  if (protocol === null) return dispatcher;
-  return { dispatch: (options, handler) => dispatcher.dispatch({ ...options, upgrade: protocol }, handler) };
+/** The same sender, asking for `protocol` (nothing to ask for with CONNECT: the method says it). */
+function asUpgrade(sender: Sender, protocol: string | null): Sender {
+  if (protocol === null) return sender;
+  return {
+    dispatch: (options, handler, mayLeave) => sender.dispatch({ ...options, upgrade: protocol }, handler, mayLeave),
+  };
 }

@@ -3,6 +3,7 @@ import { CodedError } from '../../../errors/coded-error.ts';
 import type { BufferBudget } from '../../fairness/buffer-budget.ts';
 import { NextTurn } from '../../fairness/next-turn.ts';
 import { guarded, internalFault } from '../../guard.ts';
+import type { AdmittedNow } from '../../http/admitted.ts';
 import type { Endpoint } from '../../upstream/endpoint.ts';
 import { connectTimedOut, type Upstreams } from '../../upstream/upstreams.ts';
 import { AppSession, type AppSessionHome } from './app-session.ts';
@@ -10,6 +11,9 @@ import type { AppStream } from './app-stream.ts';
 import { appLimits } from './limits.ts';
 import { type Audience, SessionAttempt } from './session-attempt.ts';
 import { type Waiting, WaitingRequests } from './waiting-requests.ts';
+
+/** Requests that have waited, and that policy refuses by now: each is decided, and writes a line of the log. */
+const refusalsPerTurn = 64;
 
 function isLow({ sendRoom }: AppSession): boolean {
   return sendRoom < appLimits.uploadRoom;
@@ -23,10 +27,10 @@ function headTooLarge(): Error {
   return new CodedError('ERR_SALLYPORT_HEAD_TOO_LARGE', 'the request head is larger than the application takes');
 }
 
-function begin(waiting: Waiting, session: AppSession): AppStream | null {
+function begin(waiting: Waiting, admitted: AdmittedNow, session: AppSession): AppStream | null {
   const { bytes, listBytes } = waiting.requestHead;
   if (listBytes <= session.maxListBytes) {
-    return session.request(waiting.admitted, bytes, waiting.method === 'HEAD', waiting.isComplete, waiting);
+    return session.request(admitted, bytes, waiting.method === 'HEAD', waiting.isComplete, waiting);
   }
   waiting.lost({ kind: 'connection', by: 'other', error: headTooLarge() });
   return null;
@@ -53,6 +57,16 @@ export class AppSessionPool implements AppSessionHome {
       this.#connect();
     }),
   );
+  /** In this turn. */
+  #refusals = 0;
+  readonly #nextRefusals = new NextTurn(
+    guarded('requests that policy refuses by now', null, () => {
+      this.#refusals = 0;
+      this.#serveWaiting();
+      this.#serveUploads();
+      this.#connect();
+    }),
+  );
   #attempt: SessionAttempt | null = null;
   /** Sessions whose connection is open, those that take no more streams included: a request that one loses comes back. */
   #open = 0;
@@ -64,10 +78,10 @@ export class AppSessionPool implements AppSessionHome {
   }
 
   /** Sends the request's head on a session with room; null where it must wait for one, or cannot be sent. */
-  open(waiting: Waiting): AppStream | null {
+  open(waiting: Waiting, admitted: AdmittedNow): AppStream | null {
     const { owner, room } = waiting;
     const session = room > 0 && this.#waiting.wantRoom(owner) ? null : this.#find(owner, room);
-    if (session !== null) return begin(waiting, session);
+    if (session !== null) return begin(waiting, admitted, session);
     if (this.#waiting.add(waiting)) this.#connect();
     return null;
   }
@@ -204,7 +218,7 @@ export class AppSessionPool implements AppSessionHome {
   /** Requests that wait are served, as far as there is room. */
   #serveWaiting(): void {
     for (const waiting of this.#waiting.forStreams) {
-      const session = this.#find(waiting.owner, 0);
+      const session = this.#refusals < refusalsPerTurn ? this.#find(waiting.owner, 0) : null;
       if (session === null) break;
       this.#waiting.remove(waiting);
       this.#give(waiting, session);
@@ -216,7 +230,7 @@ export class AppSessionPool implements AppSessionHome {
     const clients = new Set(this.#waiting.uploaders);
     while (clients.size > 0) {
       for (const owner of clients) {
-        const first = this.#waiting.firstUpload(owner);
+        const first = this.#refusals < refusalsPerTurn ? this.#waiting.firstUpload(owner) : null;
         const session = first === null ? null : this.#find(owner, first.room);
         if (first === null || session === null) {
           clients.delete(owner);
@@ -230,7 +244,12 @@ export class AppSessionPool implements AppSessionHome {
 
   #give(waiting: Waiting, session: AppSession): void {
     try {
-      const stream = begin(waiting, session);
+      const admitted = waiting.admitLate();
+      if (admitted === null) {
+        if (this.#refusals++ === 0) this.#nextRefusals.schedule();
+        return;
+      }
+      const stream = begin(waiting, admitted, session);
       if (stream !== null) waiting.begun(stream);
     } catch (error) {
       internalFault('a request that has waited for a session', waiting, error);

@@ -4,7 +4,7 @@ import { contentLength, type HeaderList } from '../../../request-fields.ts';
 import type { BufferBudget } from '../../fairness/buffer-budget.ts';
 import type { TurnTaker } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
-import type { Admitted } from '../../http/admitted.ts';
+import { type AdmittedNow, mustBeCurrent } from '../../http/admitted.ts';
 import { without } from '../../http/headers.ts';
 import { soundStatus } from '../message/field-rules.ts';
 import { HeaderBlocks } from '../message/header-blocks.ts';
@@ -141,7 +141,14 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, TurnTa
    *
    * @param block its fields, encoded.
    */
-  request(_admitted: Admitted, block: Buffer, isHead: boolean, endStream: boolean, sink: Http2ResponseSink): AppStream {
+  request(
+    admitted: AdmittedNow,
+    block: Buffer,
+    isHead: boolean,
+    endStream: boolean,
+    sink: Http2ResponseSink,
+  ): AppStream {
+    mustBeCurrent(admitted);
     const { streams, peer, output } = this.session;
     const id = streams.last === 0 ? 1 : streams.last + 2;
     streams.last = id;

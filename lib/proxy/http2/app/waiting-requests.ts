@@ -1,6 +1,6 @@
 import { turn } from '../../fairness/turn.ts';
 import { guarded, internalFault } from '../../guard.ts';
-import type { Admitted } from '../../http/admitted.ts';
+import type { Admitted, AdmittedNow } from '../../http/admitted.ts';
 import type { RequestBlock } from '../message/request-head.ts';
 import type { AppExchange, Http2ResponseSink } from './app-exchange.ts';
 
@@ -11,6 +11,8 @@ const failuresPerTurn = 64;
 export interface Waiting extends Http2ResponseSink {
   /** What it may dial by. */
   readonly admitted: Admitted;
+  /** After a wait: what it may be sent by now. Null: policy refuses it by now, and its client is told so. */
+  admitLate(): AdmittedNow | null;
   /** Its header block for the app. */
   readonly requestHead: RequestBlock;
   readonly method: string;

@@ -2,7 +2,7 @@ import { oddNamesOf, type RequestFacts } from '../../../policy/decision.ts';
 import type { HeaderList, OriginalProtocol } from '../../../request-fields.ts';
 import type { ConnectionFacts } from '../../connection-facts.ts';
 import { Stall } from '../../fairness/buffer-budget.ts';
-import type { Admitted } from '../../http/admitted.ts';
+import type { Admitted, AdmittedNow, Refused } from '../../http/admitted.ts';
 import type { Decided, Exchange } from '../../http/exchange.ts';
 import { headerValues } from '../../http/headers.ts';
 import { failures, type Refusal, refusalHeaders, upstreamFailure } from '../../http/refuse.ts';
@@ -66,6 +66,7 @@ export class ClientStream extends Stream implements Exchange {
   #lags = false;
   /** Bytes of content, counted of gRPC probes alone. */
   #probed = 0;
+  #carries: RequestFacts['carries'] | null = null;
   protected override readonly isTimed = true;
 
   constructor(home: ClientStreamHome, id: number, head: RequestHead, sendWindow: number, receiveWindow: number) {
@@ -118,28 +119,38 @@ export class ClientStream extends Stream implements Exchange {
     return this.#home.openStreams <= 1;
   }
 
+  /** As it was first decided: content that has come to its end since is content. */
   get carries(): RequestFacts['carries'] {
-    return this.remoteEnded ? 'nothing' : 'body';
+    this.#carries ??= this.remoteEnded ? 'nothing' : 'body';
+    return this.#carries;
   }
 
   get decided(): Decided | null {
-    return this.remoteEnded ? this.requestHead.decided : this.requestHead.decidedWithContent;
+    return this.carries === 'nothing' ? this.requestHead.decided : this.requestHead.decidedWithContent;
   }
   set decided(decided: Decided | null) {
-    if (this.remoteEnded) this.requestHead.decided = decided;
+    if (this.carries === 'nothing') this.requestHead.decided = decided;
     else this.requestHead.decidedWithContent = decided;
   }
 
   get noted(): object | null {
-    return this.remoteEnded ? this.requestHead.noted : this.requestHead.notedWithContent;
+    return this.carries === 'nothing' ? this.requestHead.noted : this.requestHead.notedWithContent;
   }
   set noted(noted: object | null) {
-    if (this.remoteEnded) this.requestHead.noted = noted;
+    if (this.carries === 'nothing') this.requestHead.noted = noted;
     else this.requestHead.notedWithContent = noted;
   }
 
   get oddNames(): readonly string[] {
     return oddNamesOf(this.requestHead.head.forward);
+  }
+
+  /** See `RequestPipeline.admitLate`. */
+  admitLate(before: Admitted): AdmittedNow | Refused {
+    const { pipeline, connection } = this.#home;
+    const late = pipeline.admitLate(connection, this, before);
+    if (late.kind === 'admitted') this.admitted = late;
+    return late;
   }
 
   inform(head: Http2ResponseHead): void {

@@ -1,6 +1,7 @@
 import type { HeaderList, OriginalProtocol } from '../../../request-fields.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { guarded } from '../../guard.ts';
+import type { AdmittedNow } from '../../http/admitted.ts';
 import { fieldPairs } from '../../http/field-lines.ts';
 import { isLastRequest } from '../../http/last-request.ts';
 import { sendingLost } from '../../http/retry.ts';
@@ -47,18 +48,24 @@ export class Http1Side implements AppSide<string> {
     this.#protocol = protocol;
   }
 
-  open(relay: Relay<string>, isAgain: boolean): Http1AppExchange | null {
-    const app = isAgain ? null : this.#pool.take(relay.admitted, relay.repeatable);
-    if (app !== null) return new Http1AppExchange(app, relay, this.#protocol);
+  open(relay: Relay<string>, admitted: AdmittedNow, isAgain: boolean): Http1AppExchange | null {
+    const app = isAgain ? null : this.#pool.take(admitted, relay.repeatable);
+    if (app !== null) return new Http1AppExchange(app, admitted, relay, this.#protocol);
     const connected = (error: Error | null, connection: AppConnection | null): void => {
       this.#connecting = null;
-      if (connection !== null) relay.begun(new Http1AppExchange(connection, relay, this.#protocol));
+      if (connection !== null) this.#connected(connection, relay);
       else relay.lost({ kind: 'connection', by: 'other', error: error ?? new Error('not connected') });
     };
     const guardedConnected = guarded('a connection to the app', relay, connected);
     const asker = sourceOf(relay.clientIp);
-    this.#connecting = this.#pool.connect(relay.admitted, asker, guardedConnected, !relay.isAlone);
+    this.#connecting = this.#pool.connect(admitted, asker, guardedConnected, !relay.isAlone);
     return null;
+  }
+
+  #connected(connection: AppConnection, relay: Relay<string>): void {
+    const admitted = relay.admitLate();
+    if (admitted === null) this.#pool.putBack(connection);
+    else relay.begun(new Http1AppExchange(connection, admitted, relay, this.#protocol));
   }
 
   cancel(): void {
@@ -86,12 +93,12 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
   #trailers: HeaderList | null = null;
 
   /** Sends its head. */
-  constructor(app: AppConnection, relay: Relay<string>, protocol: OriginalProtocol) {
+  constructor(app: AppConnection, admitted: AdmittedNow, relay: Relay<string>, protocol: OriginalProtocol) {
     this.#app = app;
     this.#relay = relay;
     this.#protocol = protocol;
     this.#chunked = relay.hasContent && relay.contentLength === -1;
-    app.begin(relay.admitted, relay.method, isLastRequest(relay.method, relay.hasContent), this);
+    app.begin(admitted, relay.method, isLastRequest(relay.method, relay.hasContent), this);
     const { socket } = app;
     if (relay.isComplete && !this.#chunked) {
       this.#request = 'written';

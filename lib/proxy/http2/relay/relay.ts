@@ -1,5 +1,5 @@
 import type { IpAddress } from '../../../ip.ts';
-import type { Admitted } from '../../http/admitted.ts';
+import type { Admitted, AdmittedNow } from '../../http/admitted.ts';
 import { withoutIdentity } from '../../http/headers.ts';
 import { maySendAgain, type Repeatable, repeatable } from '../../http/retry.ts';
 import type { AppExchange, ExchangeLoss, Http2ResponseSink } from '../app/app-exchange.ts';
@@ -14,12 +14,13 @@ import { clientReset, errorOf, lostBy, streamError, ToldByReset } from './loss.t
 /** How requests get to the app, in one version of HTTP. */
 export interface AppSide<Head> {
   /**
-   * Begins the request's exchange, or does so later, by `begun` or `lost`.
+   * Begins the request's exchange, or does so later, by `begun` or `lost`, when the request's `admitLate` lets it.
    *
+   * @param admitted is what it may be sent by in this turn.
    * @param isAgain the connection that it was begun on before has been lost.
    * @returns null where it must wait.
    */
-  open(request: Relay<Head>, isAgain: boolean): AppExchange | null;
+  open(request: Relay<Head>, admitted: AdmittedNow, isAgain: boolean): AppExchange | null;
   /** The request that waits has been given up. */
   cancel(request: Relay<Head>): void;
 }
@@ -33,14 +34,16 @@ type State =
   | { readonly kind: 'answering'; readonly app: AppExchange }
   | { readonly kind: 'over' };
 
+/** What begins a request for the app, by what it is admitted by: a route may change its fields. */
+export type HeadOf<Head> = (admitted: Admitted, client: ClientStream) => Head;
+
 const connecting: State = { kind: 'connecting' };
 const over: State = { kind: 'over' };
 
 /** One permitted request on its way to the app, and the response on its way back. */
 export class Relay<Head> implements RequestRelay, Http2ResponseSink {
-  readonly admitted: Admitted;
-  /** What begins the request for the app, in its version. */
-  readonly requestHead: Head;
+  #admitted: Admitted;
+  #requestHead: Head;
   readonly method: string;
   /** Content is to come. */
   readonly hasContent: boolean;
@@ -51,6 +54,7 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
   waitsSince = 0;
   readonly #client: ClientStream;
   readonly #side: AppSide<Head>;
+  readonly #headOf: HeadOf<Head>;
   #state: State = connecting;
   #repeatable: Repeatable;
   /** All of the request has come. */
@@ -62,13 +66,14 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
   #grpcStatus: string | null = null;
 
   /**
-   * @param head the same that `side` takes.
+   * @param headOf makes what `side` takes.
    */
-  constructor(admitted: Admitted, client: ClientStream, side: AppSide<Head>, head: Head) {
+  constructor(admitted: Admitted, client: ClientStream, side: AppSide<Head>, headOf: HeadOf<Head>) {
     const { method, remoteEnded } = client;
     const { contentLength } = client.requestHead;
-    this.admitted = admitted;
-    this.requestHead = head;
+    this.#admitted = admitted;
+    this.#headOf = headOf;
+    this.#requestHead = headOf(admitted, client);
     this.method = method;
     this.hasContent = !remoteEnded;
     this.contentLength = contentLength;
@@ -80,13 +85,41 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     this.#isEnded = remoteEnded;
   }
 
-  start(): void {
+  /** @param admitted the same as in the constructor, in the same turn. */
+  start(admitted: AdmittedNow): void {
     this.#client.relay = this;
     if (this.#isEnded) {
-      this.admitted.scope.requestFrame(0);
-      this.admitted.scope.requestEnded();
+      admitted.scope.requestFrame(0);
+      admitted.scope.requestEnded();
     }
-    this.#open(false);
+    this.#open(admitted, false);
+  }
+
+  get admitted(): Admitted {
+    return this.#admitted;
+  }
+
+  /** What begins the request for the app, in its version. */
+  get requestHead(): Head {
+    return this.#requestHead;
+  }
+
+  admitLate(): AdmittedNow | null {
+    const client = this.#client;
+    const before = this.#admitted;
+    const late = client.admitLate(before);
+    if (late.kind === 'admitted') {
+      this.#admitted = late;
+      if (late.permit !== before.permit) this.#requestHead = this.#headOf(late, client);
+      return late;
+    }
+    this.#state = over;
+    this.#early = null;
+    client.holdContent(0);
+    client.relay = null;
+    client.refuse(late.refusal);
+    before.scope.responseEnded(null, '');
+    return null;
   }
 
   get repeatable(): Repeatable {
@@ -116,9 +149,9 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     this.#client.destroy();
   }
 
-  #open(isAgain: boolean): void {
+  #open(admitted: AdmittedNow, isAgain: boolean): void {
     this.#state = connecting;
-    const app = this.#side.open(this, isAgain);
+    const app = this.#side.open(this, admitted, isAgain);
     if (app !== null) this.begun(app);
   }
 
@@ -146,11 +179,11 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     if (this.#state.kind === 'connecting') this.#side.cancel(this);
     this.#state = over;
     app?.abandon();
-    this.admitted.scope.responseEnded(null, '');
+    this.#admitted.scope.responseEnded(null, '');
   }
 
   content(bytes: Buffer, from: number, to: number): void {
-    this.admitted.scope.requestFrame(to - from);
+    this.#admitted.scope.requestFrame(to - from);
     const app = this.#app;
     if (app !== null) {
       app.content(bytes, from, to, this.#client.remoteEnded);
@@ -162,7 +195,7 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
   }
 
   contentEnded(): void {
-    this.admitted.scope.requestEnded();
+    this.#admitted.scope.requestEnded();
     this.#isEnded = true;
     this.#app?.contentEnded(this.#trailers);
   }
@@ -189,12 +222,12 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
   head(head: Http2ResponseHead, endStream: boolean): void {
     this.#answered();
     if (this.#client.grpc) this.#grpcStatus = head.grpcStatus;
-    this.admitted.scope.responseHead(head.status);
+    this.#admitted.scope.responseHead(head.status);
     this.#client.respondWith(head, !endStream);
   }
 
   data(bytes: Buffer, from: number, to: number): boolean {
-    this.admitted.scope.responseFrame(to - from);
+    this.#admitted.scope.responseFrame(to - from);
     if (this.#client.write(bytes, from, to)) return true;
     const app = this.#app;
     this.#owedToApp += to - from;
@@ -211,7 +244,7 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     client.relay = null;
     if (client.grpc) this.#grpcStatus = trailers.grpcStatus ?? this.#grpcStatus;
     client.endWith(trailers);
-    this.admitted.scope.responseEnded(this.#grpcStatus, '');
+    this.#admitted.scope.responseEnded(this.#grpcStatus, '');
   }
 
   #failed(error: Error): void {
@@ -223,7 +256,8 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     const isAnswered = this.#state.kind === 'answering';
     if (!isAnswered && maySendAgain(this.#repeatable, lostBy(loss))) {
       this.#repeatable = 'never';
-      this.#open(true);
+      const admitted = this.admitLate();
+      if (admitted !== null) this.#open(admitted, true);
       return;
     }
     this.#state = over;
@@ -231,6 +265,6 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     if (loss.kind === 'fault') client.abort(errorCode.internalError);
     else if (client.responded) client.failed(errorOf(loss, isAnswered, client.grpc), clientReset(loss));
     else this.#failed(errorOf(loss, isAnswered, client.grpc));
-    this.admitted.scope.responseEnded(this.#grpcStatus, streamError(loss));
+    this.#admitted.scope.responseEnded(this.#grpcStatus, streamError(loss));
   }
 }

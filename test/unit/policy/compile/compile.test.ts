@@ -302,6 +302,7 @@ t.test('ports without a Server', async (t) => {
     server: { kind: 'default', name: 'cluster-unauthenticated' },
     hasRequestRules: false,
     decisionsLast: true,
+    rateLimit: null,
     asks: { headers: [], query: { names: [] } },
   });
   t.match(authorizer.port(90), { protocol: 'detect', server: { name: 'cluster-authenticated' } });

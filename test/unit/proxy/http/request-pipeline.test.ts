@@ -15,6 +15,7 @@ const policyOf = (decisionsLast: boolean): PortPolicy => ({
   detectTimeoutMs: 1000,
   hasRequestRules: true,
   decisionsLast,
+  rateLimit: null,
   asks: { headers: [], query: new ParameterNames([]), spells: () => false },
 });
 

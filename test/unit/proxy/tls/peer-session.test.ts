@@ -18,7 +18,7 @@ function sessionOf(leaf: KnownCertificate): { readonly session: PeerSession; rea
       return certificate;
     },
   };
-  return { session: new PeerSession(socket, leaf), reads: () => reads };
+  return { session: new PeerSession(socket, leaf, { generation: 0 }), reads: () => reads };
 }
 
 function anchors(generation: number, endOfChain: () => number | null): TrustAnchors {
@@ -88,4 +88,48 @@ t.test('what was sound for other anchors, or until a moment ago, is read again',
   late.session.standing(0, before);
   t.equal(late.session.standing(later, before), 'expired');
   t.equal(late.reads(), 1, 'a chain that has come to its end is no answer');
+});
+
+t.test('whether a client is vouched for at this moment', async (t) => {
+  const hour = 3_600_000;
+  type Step = readonly [what: string, anchors: TrustAnchors | null, holds: boolean, reads: number];
+  const sound = (generation: number): TrustAnchors => anchors(generation, () => Date.now() + hour);
+  const rows: readonly (readonly Step[])[] = [
+    [
+      ['as at its handshake', sound(0), true, 0],
+      ['an anchor has gone, not its own', sound(1), true, 1],
+      ['the same, and nothing is read again', sound(1), true, 1],
+    ],
+    [
+      ['its anchor has gone', anchors(1, () => null), false, 1],
+      ['for good, whoever asks', anchors(1, () => null), false, 1],
+      ['until another one vouches for it', sound(2), true, 2],
+    ],
+    [['something in its chain has expired', anchors(1, () => Date.now() - 1), false, 1]],
+    [['there are no anchors any more', null, false, 0]],
+  ];
+  for (const steps of rows) {
+    const { session, reads } = sessionOf(new KnownCertificate(certificate));
+    for (const [what, given, holds, read] of steps) {
+      t.equal(session.holds(given), holds, what);
+      t.equal(reads(), read, `${what}: what it costs`);
+    }
+  }
+  const { session } = sessionOf(new KnownCertificate(certificate));
+  t.equal(session.holds(anchors(1, () => null)), false);
+  t.equal(
+    session.standing(
+      0,
+      anchors(1, () => null),
+    ),
+    'sound',
+    'the looks of others have their own time',
+  );
+  t.equal(
+    session.standing(
+      later,
+      anchors(1, () => null),
+    ),
+    'untrusted',
+  );
 });

@@ -16,6 +16,7 @@ import type { Engine } from '../../../../support/lanes.ts';
 import type { AppSocket } from '../../../../support/raw-app.ts';
 import { latin1 } from '../../../../support/raw-http.ts';
 import { until } from '../../../../support/until.ts';
+import { admittedForNow } from '../../../../support/waiting.ts';
 
 /*
  * WebSocket, on both lanes: what becomes of the bytes, the ends and the resets of two connections that have left HTTP.
@@ -182,7 +183,7 @@ t.test('a turn that was asked for before the agreement does not make the app be 
   near.client.socket.pause();
   const connection = new AppConnection(far.socket, { forget: () => {} } as never);
   const leave = (): Tunnel => new Tunnel({ occupant: null } as never, near.socket, connection, Buffer.alloc(0));
-  connection.begin(null as never, 'GET', true, {} as never, leave);
+  connection.begin(admittedForNow, 'GET', true, {} as never, leave);
   connection.receive(latin1(agreement), false);
   const sent = randomBytes(16 * megabyte);
   far.client.send(sent);

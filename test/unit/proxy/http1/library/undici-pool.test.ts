@@ -6,6 +6,7 @@ import type { Dispatcher } from 'undici';
 import type { Admitted } from '../../../../../lib/proxy/http/admitted.ts';
 import { LibraryPool } from '../../../../../lib/proxy/http1/library/undici-pool.ts';
 import { until } from '../../../../support/until.ts';
+import { admittedForNow } from '../../../../support/waiting.ts';
 
 const require = createRequire(import.meta.url);
 const loaded = (): number => Object.keys(require.cache).filter((file) => file.includes('/node_modules/undici/')).length;
@@ -37,7 +38,7 @@ t.test('undici is loaded a little in each turn, and only as much as is needed', 
     onResponseEnd: () => {},
     onResponseError: (_controller, error) => t.fail(error.message),
   };
-  for (let i = 0; i < 3; i++) sender.dispatch({ method: 'GET', path: '/', headers: [] }, handler);
+  for (let i = 0; i < 3; i++) sender.dispatch({ method: 'GET', path: '/', headers: [] }, handler, () => admittedForNow);
   let known = loaded();
   t.equal(known, 0, 'nothing in the turn that asks');
   let most = 0;
@@ -53,6 +54,6 @@ t.test('undici is loaded a little in each turn, and only as much as is needed', 
   t.ok(most > 0 && most <= mostInOneTurn, `${most} modules in one turn`);
   t.ok(known < 40, `${known} modules in all`);
   t.equal(made, 1);
-  sender.dispatch({ method: 'GET', path: '/', headers: [] }, handler);
+  sender.dispatch({ method: 'GET', path: '/', headers: [] }, handler, () => admittedForNow);
   await until('one more', () => statuses.length === 4);
 });

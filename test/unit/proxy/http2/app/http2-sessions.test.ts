@@ -20,7 +20,7 @@ import { connectedPair } from '../../../../support/lane-stage.ts';
 import { startLane } from '../../../../support/lanes.ts';
 import { defaultLimits } from '../../../../support/limits.ts';
 import { until } from '../../../../support/until.ts';
-import { waitingRequest } from '../../../../support/waiting.ts';
+import { admittedForNow, waitingRequest } from '../../../../support/waiting.ts';
 
 /*
  * Sessions to an HTTP/2 app are shared. What one client leaves in them, hanging or unread, is never another's wait, and
@@ -209,7 +209,7 @@ t.test('sessions that nobody uses', async (t) => {
       destroy: () => t.fail('nothing is at fault'),
       begun: (stream) => served.push(stream),
     });
-  for (let n = 0; n < 5; n++) t.equal(sessions.open(waiting(n === 4 ? 100 : 0)), null);
+  for (let n = 0; n < 5; n++) t.equal(sessions.open(waiting(n === 4 ? 100 : 0), admittedForNow), null);
   await until('a session for each', () => served.length === 5);
   const now = performance.now();
   sessions.sweep(now);
@@ -224,5 +224,5 @@ t.test('sessions that nobody uses', async (t) => {
   );
   sessions.sweep(now + 120_000);
   await until('all but one to be ended', () => app.connections.filter(({ ended }) => ended).length === 4);
-  t.not(sessions.open(waiting(0)), null, 'the last one is kept');
+  t.not(sessions.open(waiting(0), admittedForNow), null, 'the last one is kept');
 });

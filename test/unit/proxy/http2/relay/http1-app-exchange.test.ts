@@ -4,6 +4,7 @@ import type { AppConnection } from '../../../../../lib/proxy/http1/app-connectio
 import type { AppPool } from '../../../../../lib/proxy/http1/app-pool.ts';
 import { Http1Side } from '../../../../../lib/proxy/http2/relay/http1-app-exchange.ts';
 import type { Relay } from '../../../../../lib/proxy/http2/relay/relay.ts';
+import { admittedForNow } from '../../../../support/waiting.ts';
 
 type Step = readonly ['content', bytes: number] | readonly ['written'];
 
@@ -43,7 +44,7 @@ t.test('content that the app has not taken counts until it has', async (t) => {
       taken += bytes;
     },
   } as unknown as Relay<string>;
-  const exchange = new Http1Side(pool, 'HTTP/1.1').open(relay, false);
+  const exchange = new Http1Side(pool, 'HTTP/1.1').open(relay, admittedForNow, false);
   for (const { title, step, ...expected } of steps) {
     if (step[0] === 'content') exchange?.content(Buffer.alloc(step[1]), 0, step[1], false);
     else writes.shift()?.();

@@ -37,7 +37,7 @@ import { meshed } from '../../../../support/mesh.ts';
 import { freePort } from '../../../../support/ports.ts';
 import { startSocketApp } from '../../../../support/socket-app.ts';
 import { until } from '../../../../support/until.ts';
-import { waitingRequest } from '../../../../support/waiting.ts';
+import { admittedForNow, waitingRequest } from '../../../../support/waiting.ts';
 
 /*
  * The engine as a client of an app that does what it likes. Whatever that is, a client never takes half a response for a
@@ -1289,7 +1289,7 @@ t.test('a connect that is under way ends with the proxy', async (t) => {
     lost: () => t.fail('nobody listens any more'),
     destroy: () => t.fail('nothing is at fault'),
   });
-  t.equal(sessions.open(nobody), null);
+  t.equal(sessions.open(nobody, admittedForNow), null);
   sessions.close();
   t.equal(cancelled, 1);
 });

@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { Admitted } from '../../../../../lib/proxy/http/admitted.ts';
+import type { Admitted, AdmittedNow } from '../../../../../lib/proxy/http/admitted.ts';
 import type { AppExchange, ExchangeLoss } from '../../../../../lib/proxy/http2/app/app-exchange.ts';
 import type { ClientStream } from '../../../../../lib/proxy/http2/client/client-stream.ts';
 import { Http2ResponseHead } from '../../../../../lib/proxy/http2/message/response-head.ts';
@@ -23,6 +23,7 @@ class Stage {
   readonly stream: { remoteEnded: boolean; responded: boolean; trailers: Trailers; relay: object | null };
   /** The client takes no more for now. */
   isFull = false;
+  readonly #admitted: AdmittedNow;
   #drained: (() => void) | null = null;
   #waits: boolean;
 
@@ -60,6 +61,7 @@ class Stage {
         tell(`failed: ${error.message}${reset === null ? '' : `, told ${reasonName(reset)}`}`),
       abort: (code: number) => tell(`client: ${reasonName(code)}`),
       destroy: () => tell('client: connection ended'),
+      admitLate: () => this.#admitted,
     };
     this.stream = stream;
     const scope = {
@@ -71,14 +73,14 @@ class Stage {
         tell(`counted the end${grpcStatus === null ? '' : ` ${grpcStatus}`}${error === '' ? '' : `: ${error}`}`),
     };
     const side: AppSide<string> = {
-      open: (_relay, isAgain) => {
+      open: (_relay, _admitted, isAgain) => {
         tell(isAgain ? 'app: again' : 'app: open');
         return this.#waits ? null : this.app;
       },
       cancel: () => tell('app: cancelled'),
     };
-    const admitted = { scope } as unknown as Admitted;
-    this.relay = new Relay(admitted, stream as unknown as ClientStream, side, 'head');
+    this.#admitted = { kind: 'admitted', permit: {}, scope } as unknown as AdmittedNow;
+    this.relay = new Relay(this.#admitted, stream as unknown as ClientStream, side, () => 'head');
   }
 
   readonly app: AppExchange = {
@@ -90,6 +92,8 @@ class Stage {
     consume: (bytes) => this.told.push(`app: ${bytes} more`),
     abandon: () => this.told.push('app: abandoned'),
   };
+
+  readonly start = (): void => this.relay.start(this.#admitted);
 
   drain(): void {
     this.isFull = false;
@@ -282,7 +286,7 @@ const exchanges: readonly (readonly [
 t.test('an exchange', async (t) => {
   for (const [name, given, run, told] of exchanges) {
     const stage = new Stage(given);
-    stage.relay.start();
+    stage.start();
     run(stage);
     t.same(stage.told, told, name);
   }
@@ -350,7 +354,7 @@ t.test('what the loss of an exchange means for the client', async (t) => {
   for (const [loss, at, given, told] of losses) {
     const name = `${JSON.stringify(loss)} ${at}, ${JSON.stringify(given)}`;
     const stage = new Stage({ ...given, waits: at === 'waiting' });
-    stage.relay.start();
+    stage.start();
     if (at === 'after a 103') stage.relay.interim(early);
     if (at === 'after the head') stage.relay.head(ok, false);
     stage.told.length = 0;
@@ -363,7 +367,7 @@ t.test('what the loss of an exchange means for the client', async (t) => {
 t.test('a request is sent twice at most', async (t) => {
   for (const loss of [refused, idle]) {
     const stage = new Stage({});
-    stage.relay.start();
+    stage.start();
     stage.relay.lost(loss);
     stage.told.length = 0;
     stage.relay.lost(loss);
@@ -374,7 +378,7 @@ t.test('a request is sent twice at most', async (t) => {
 
 t.test('a fault ends the connection of its client', async (t) => {
   const stage = new Stage({});
-  stage.relay.start();
+  stage.start();
   stage.relay.destroy();
   t.equal(stage.told.at(-1), 'client: connection ended');
 });
@@ -389,7 +393,7 @@ t.test('content asks for room, as much as it may need at once', async (t) => {
   ] as const) {
     const stream = { method: 'POST', remoteEnded: !hasContent, requestHead: { contentLength } };
     const side = { open: () => null, cancel: () => {} };
-    const relay = new Relay({} as Admitted, stream as unknown as ClientStream, side, '');
+    const relay = new Relay({} as Admitted, stream as unknown as ClientStream, side, () => '');
     t.equal(relay.room, room, `${contentLength}`);
   }
 });
