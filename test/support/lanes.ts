@@ -6,7 +6,6 @@ import type {
   PortPolicy,
   PortProtocol,
   RequestDecision,
-  RequestFacts,
 } from '../../lib/policy/decision.ts';
 import { type Listener, listen } from '../../lib/proxy/accept/listener.ts';
 import { type ConnectionServices, serveConnection } from '../../lib/proxy/connection.ts';
@@ -285,6 +284,9 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     headerChanges,
   };
   const deny = { kind: 'deny', server: resource, route: resource };
+  // Only policy makes permits; a test must forge them.
+  const request: Authorizer['request'] = (_policy, _client, { path }) =>
+    (path.startsWith('/DENIED') ? deny : permit) as unknown as RequestDecision;
   const reasons = () => ({ reason: '', candidates: [], rule: null });
   return {
     generation: 1,
@@ -293,9 +295,8 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     port: () => policy,
     connection: () => ({ kind: 'deny', server: resource }),
     probes: () => ({ silence: false, tls: false }),
-    // Only policy makes permits; a test must forge them.
-    request: (_policy, _client, request: RequestFacts) =>
-      (request.path.startsWith('/DENIED') ? deny : permit) as unknown as RequestDecision,
+    request,
+    requestAgain: request,
     connectionReasons: reasons,
     requestReasons: reasons,
     onChange: () => () => {},
@@ -342,6 +343,7 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
         },
       };
     },
+    requestTerminated: () => {},
     badRequest: (_policy, reason) => {
       counts.badRequests.push(reason);
     },

@@ -3,6 +3,7 @@ import type { Authorizer, PortPolicy, RequestDecision, RequestPermit } from '../
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { BufferBudget } from '../fairness/buffer-budget.ts';
 import { type Count, OwnCount } from '../fairness/count.ts';
+import type { Rechecked, Slice } from '../fairness/rechecks.ts';
 import { type LimitName, type Limits, limitsOfFaults } from '../limits.ts';
 import type { ConnectionScope, Recorder, RequestFailure, RequestLog, RequestScope } from '../recorder.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
@@ -11,7 +12,7 @@ import type { Application } from './application.ts';
 import type { Exchange, Request } from './exchange.ts';
 import { fieldValues } from './field-lines.ts';
 import { headerValue } from './headers.ts';
-import { HeldHeads } from './held-heads.ts';
+import { HeldHeads, smallHead } from './held-heads.ts';
 import { brokenDetail, type Failure, failures, type MessageFault, messageRefusals, refusalFor } from './refuse.ts';
 
 /** What stands behind a port. */
@@ -38,6 +39,8 @@ export interface Occupant {
   giveUp(): void;
   /** Ends requests that began before `since`, on the clock of `performance.now()`. Only asked where requests have a deadline. */
   endOverdue(since: number): void;
+  /** Decides again on what is under way, since policy has changed, and ends what it refuses now. */
+  recheck(slice: Slice): Rechecked;
 }
 
 /** The HTTP half of an accepted connection. */
@@ -54,8 +57,8 @@ export interface HttpConnection {
   untilPermit: { release(): void } | null;
 }
 
-/** Of heads that take no more memory than this nobody keeps count: there are no more of them than connections. */
-const smallHead = 8 * 1024;
+/** `tunnels`: what leaves HTTP, or is about to, and might last for ever; other requests are served to their end. */
+export type PolicyChangeEnds = 'all' | 'tunnels';
 
 export interface RequestPipelineOptions {
   readonly authorizer: Authorizer;
@@ -64,6 +67,8 @@ export interface RequestPipelineOptions {
   readonly budget: BufferBudget;
   /** Requests, of this thread alone where it is left out. */
   readonly inFlight?: Count | undefined;
+  /** What a policy that refuses it by now ends of what is under way; all where it is left out. */
+  readonly policyChangeEnds?: PolicyChangeEnds | undefined;
 }
 
 /**
@@ -80,6 +85,7 @@ export class RequestPipeline {
   readonly #recorder: Pick<Recorder, 'access' | 'limitReached'>;
   readonly #access: Recorder['access'];
   readonly #inFlight: Count;
+  readonly #policyChangeEnds: PolicyChangeEnds;
   readonly #ended = (): void => this.#inFlight.remove();
 
   constructor(options: RequestPipelineOptions) {
@@ -89,6 +95,7 @@ export class RequestPipeline {
     this.budget = options.budget;
     this.#recorder = options.recorder;
     this.#inFlight = options.inFlight ?? new OwnCount();
+    this.#policyChangeEnds = options.policyChangeEnds ?? 'all';
     this.heads = new HeldHeads(options.limits.maxBufferedBytes);
   }
 
@@ -143,6 +150,25 @@ export class RequestPipeline {
     const refusal = refusalFor(decision, connection.facts);
     admitted.scope.refused(refusal.status, refusal.grpc);
     return { kind: 'refused', policy, refusal };
+  }
+
+  /**
+   * Decides again on what was admitted and is under way, be it a tunnel by now, when the policy may be another: by the facts by
+   * which it was admitted, but for the rate limit, which is for what begins. A refusal is recorded as an end; the response, or to
+   * break it off, is left to do.
+   */
+  recheck(connection: HttpConnection, request: Request, admitted: Admitted): Admitted | Refused {
+    const policy = this.#authorizer.port(connection.policyPort);
+    if (policy === admitted.policy) return admitted;
+    if (this.#policyChangeEnds === 'tunnels' && request.carries !== 'upgrade') return admitted;
+    const { client } = connection.facts;
+    const decision = policy.decisionsLast
+      ? this.#decide(policy, connection, request)
+      : this.#authorizer.requestAgain(policy, client, request);
+    if (decision.kind === 'permit') return admission(policy, decision, admitted.scope);
+    const log = new LazyLog(this.#authorizer, policy, connection, request, decision);
+    connection.scope.requestTerminated(policy, decision, log);
+    return { kind: 'refused', policy, refusal: refusalFor(decision, connection.facts) };
   }
 
   /** Counts a request in: how it is counted out, or the limit that it is beyond. */
