@@ -170,7 +170,7 @@ const rows: readonly Row[] = [
       client.send(get('/kept'));
       await until('what follows, or the end', () => lane.counts.decided === 2 || client.ended);
       t.notMatch(text().slice(1), /HTTP\/1\.1 400/);
-      client.destroy();
+      client.reset();
       await settles(1);
     },
   ],
