@@ -355,6 +355,7 @@ t.test('all else is handed on', async (t) => {
   };
   const names = [
     'requestDecided',
+    'requestTerminated',
     'connectionDecided',
     'connectionTerminated',
     'openSource',
@@ -368,6 +369,7 @@ t.test('all else is handed on', async (t) => {
   const scope = besideRecorder({ ...telemetry.recorder, connection: () => inner }, watch).connection(facts());
   const decision = enforced.request(policy, facts().client, plainFacts);
   scope.requestDecided(policy, decision, logOf(plainFacts));
+  scope.requestTerminated(policy, { kind: 'no-route', server: policy.server }, logOf(plainFacts));
   scope.connectionDecided(policy, enforced.connection(policy, facts().client));
   scope.openSource(policy, { bytesRead: 0, bytesWritten: 0 }).closed('');
   scope.connectionTerminated(policy);
