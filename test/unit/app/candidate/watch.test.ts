@@ -353,15 +353,8 @@ t.test('all else is handed on', async (t) => {
     said.push(name);
     return { closed: () => said.push('closed') };
   };
-  const names = [
-    'requestDecided',
-    'requestTerminated',
-    'connectionDecided',
-    'connectionTerminated',
-    'openSource',
-    'probed',
-    'requestStarted',
-  ];
+  const requests = ['requestDecided', 'requestTerminated', 'requestStarted'];
+  const names = [...requests, 'connectionDecided', 'connectionTerminated', 'openSource', 'probed'];
   const others = ['detected', 'tcpError', 'brokenProtocol', 'badRequest', 'httpError', 'responseBroken'];
   const inner = Object.fromEntries(
     [...names, ...others].map((name) => [name, handed(name)]),
