@@ -326,7 +326,8 @@ export class FastRequest implements ResponseSink {
   /** Policy has changed: ends it where it is refused by now. */
   recheck(): void {
     const { pipeline, connection } = this.#home;
-    if (this.#admitted === null) return;
+    // An app that has answered need not have the rest of the content, and nobody knows whether it still may.
+    if (this.#admitted === null) return void this.#leaveApp();
     const again = pipeline.recheck(connection, this.#request, this.#admitted);
     if (again.kind === 'refused') this.#breakOff(again.refusal);
     else this.#admitted = again;

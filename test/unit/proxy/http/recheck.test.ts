@@ -175,6 +175,25 @@ const rows: readonly Row[] = [
     },
   ],
   [
+    'the rest of an upload that has been answered goes nowhere',
+    async (t, engine) => {
+      const { lane, client, text, arrives, settles } = await world(t, engine);
+      client.send(latin1('POST /gone HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n0123456789'));
+      const { socket: first } = await arrives('0123456789');
+      first.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+      await until('the response', () => text().endsWith('ok'));
+      const before = first.bytesRead;
+      lane.change(gone);
+      client.send(latin1('x'.repeat(29)));
+      await until('the end of the app’s side', () => first.destroyed || first.readableEnded);
+      t.equal(first.bytesRead, before, 'the app gets nothing more');
+      client.send(Buffer.concat([latin1('x'), get('/kept')]));
+      await until('what follows, or the end', () => lane.counts.decided === 2 || client.ended);
+      client.reset();
+      await settles(0);
+    },
+  ],
+  [
     'it is on its way to an app that is not there yet',
     async (t, engine) => {
       const changed: { lane: Lane | null } = { lane: null };
