@@ -39,7 +39,9 @@ export function createDataPlane({ config, recorder, authorizer, identity, own, s
     connected === undefined ? own.has(endpoint) : own.isReachedBy(connected, endpoint.port);
   const toApp = { ...limits, maxConnections: Math.ceil(limits.maxConnections / config.workers) };
   const upstreams = new Upstreams({ connectTimeoutMs: config.connectTimeoutMs, limits: toApp, recorder, isOwn });
-  const pipeline = new RequestPipeline({ authorizer, recorder, limits, budget, inFlight: shared?.inFlight });
+  const { policyChangeEnds } = config;
+  const inFlight = shared?.inFlight;
+  const pipeline = new RequestPipeline({ authorizer, recorder, limits, budget, inFlight, policyChangeEnds });
   const library = new LibraryLane({ pipeline, upstreams });
   const http1 = config.fastLane ? new FastLane({ pipeline, upstreams, library }) : library;
   const http2 = new Http2Lane({ pipeline, upstreams });

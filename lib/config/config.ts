@@ -35,6 +35,8 @@ export interface Config extends Listeners {
     readonly trustAnchorsFile: string;
     readonly names: readonly string[] | null;
   } | null;
+  /** What is ended of what is under way when a later policy refuses it; TCP always is. */
+  readonly policyChangeEnds: VariableValue<'SALLYPORT_POLICY_CHANGE_ENDS'>;
   readonly detectTimeoutMs: number;
   readonly connectTimeoutMs: number;
   readonly limits: ReturnType<typeof readLimits>['limits'];
@@ -83,6 +85,7 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
     loopbackPorts: get('SALLYPORT_LOOPBACK_PORTS') ?? noPorts,
     healthListen: get('SALLYPORT_HEALTH_LISTEN'),
     identity: readIdentity(reader),
+    policyChangeEnds: get('SALLYPORT_POLICY_CHANGE_ENDS'),
     detectTimeoutMs: get('SALLYPORT_DETECT_TIMEOUT'),
     connectTimeoutMs: get('SALLYPORT_CONNECT_TIMEOUT'),
     limits,

@@ -71,6 +71,7 @@ export const variables = {
   ),
   SALLYPORT_TRUST_DOMAIN: always('cluster.local', read.dnsName, 'ends the identity of a service account'),
   SALLYPORT_CONTROL_PLANE_NAMESPACE: always('linkerd', read.dnsName, 'part of the identity of a service account'),
+  SALLYPORT_POLICY_CHANGE_ENDS: always('all', read.oneOf(['all', 'tunnels']), 'of what it refuses and is under way'),
   SALLYPORT_DETECT_TIMEOUT: always('10s', read.timeout, 'for the first bytes of a connection'),
   SALLYPORT_CONNECT_TIMEOUT: always('1s', read.timeout, 'for connecting to the app'),
   SALLYPORT_SHUTDOWN_GRACE_PERIOD: always('2m', read.duration, 'for work in flight after a stop'),

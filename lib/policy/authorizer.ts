@@ -56,6 +56,8 @@ export function createAuthorizer(options: {
     probes: ({ port }: PortPolicy, client: Client) => decideProbes(index.port(port), client),
     request: ({ port }: PortPolicy, client: Client, request: RequestFacts, letInBy?: PortPolicy) =>
       decideRequest(index.port(port), client, request, limiter, letInBy?.rateLimit?.key ?? null),
+    requestAgain: ({ port }: PortPolicy, client: Client, request: RequestFacts) =>
+      decideRequest(index.port(port), client, request, null),
     connectionReasons: ({ port }: PortPolicy, client: Client) => connectionReasons(index.port(port), client),
     requestReasons: ({ port }: PortPolicy, client: Client, request: RequestFacts, decision: RequestDecision) =>
       requestReasons(index.port(port), client, request, decision),

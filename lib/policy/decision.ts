@@ -174,7 +174,9 @@ export interface InvalidRequest {
   readonly server: ResourceRef;
   readonly detail: string;
 }
-export type RequestDecision = RequestPermit | RequestDeny | NoRoute | Redirect | RateLimited | InvalidRequest;
+/** Nothing of the request goes on to the app. */
+export type RequestRefusal = RequestDeny | NoRoute | Redirect | RateLimited | InvalidRequest;
+export type RequestDecision = RequestPermit | RequestRefusal;
 
 /** Whether NetworkPolicies let a connection in at all. Nothing is granted by it: authorization comes after. */
 export type Admission =
@@ -221,6 +223,8 @@ export interface Authorizer {
    * has taken: the same limit is not spent again.
    */
   request(policy: PortPolicy, client: Client, request: RequestFacts, letInBy?: PortPolicy): RequestDecision;
+  /** The same of a request that was let in before, and is under way: a rate limit is for what begins. */
+  requestAgain(policy: PortPolicy, client: Client, request: RequestFacts): RequestDecision;
   /** The same decision with its reasons. Slower; for logs and `explain`. Spends no rate-limit token. */
   admissionReasons(port: number, ip: IpAddress): Reasons;
   connectionReasons(policy: PortPolicy, client: Client): Reasons;

@@ -10,6 +10,7 @@ import type { Opening } from './detect/opening.ts';
 import { TunnelGuard } from './detect/tunnel-guard.ts';
 import type { Line } from './fairness/line.ts';
 import type { LiveConnection, LiveConnections, Spareable } from './fairness/live-connections.ts';
+import type { Rechecked, Slice } from './fairness/rechecks.ts';
 import { type Source, sourceOf } from './fairness/sources.ts';
 import { guarded, internalFault } from './guard.ts';
 import type { Destination, HttpConnection } from './http/request-pipeline.ts';
@@ -101,7 +102,6 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
   #decrypted: Incoming | null = null;
   /** What the client's identity rests on. */
   #session: PeerSession | null = null;
-  /** Of what TLS reads. */
   #reads: WatchedReads | null = null;
   http: HttpConnection | null = null;
   /** What the connection has become; decides what recheck and drain mean. */
@@ -348,20 +348,27 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     return { client: { ip: this.ip, tls }, clientPort: this.#clientPort, targetIp, targetPort: policyPort };
   }
 
-  /** What NetworkPolicies no longer admit ends here, HTTP too: its next request would still be let in by none of them. */
-  recheck(): void {
-    if (this.#stage.kind === 'over') return;
+  /**
+   * What NetworkPolicies no longer admit ends here, HTTP too: its next request would still be let in by none of them. Requests
+   * are decided again one by one.
+   */
+  recheck(slice: Slice): Rechecked {
+    if (this.#stage.kind === 'over') return 'done';
     if (!this.isAdmitted('open')) {
       this.destroy();
-      return;
+      return 'done';
     }
     const { stillLeads, policyPort } = this.#arrival;
     if (stillLeads?.(policyPort) === false) this.#leave();
-    if (this.#stage.kind !== 'tcp') return;
-    const { policy, scope, forwarding } = this.#stage;
+    if (this.#stage.kind === 'tcp') this.#recheckTcp(this.#stage);
+    return this.http?.occupant?.recheck(slice) ?? 'done';
+  }
+
+  #recheckTcp(stage: Extract<Stage, { kind: 'tcp' }>): void {
+    const { policy, scope, forwarding } = stage;
     const now = this.policy();
     if (now === policy) return;
-    this.#stage.policy = now;
+    stage.policy = now;
     const { authorizer } = this.#services;
     const { client } = this.#facts;
     if (authorizer.connection(now, client).kind === 'permit') return;

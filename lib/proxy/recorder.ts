@@ -6,6 +6,7 @@ import type {
   RequestDecision,
   RequestFacts,
   RequestPermit,
+  RequestRefusal,
 } from '../policy/decision.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
@@ -153,6 +154,8 @@ export interface ConnectionScope {
   requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog): void;
   /** Begins `request_total`, `response_*` and `inbound_{http,grpc}_*` for a permitted request. `ended` is called once, when the response has ended. */
   requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope;
+  /** A permitted request, or the tunnel that it has become, is ended by a later policy: counted, and logged with what fails now. */
+  requestTerminated(policy: PortPolicy, decision: RequestRefusal, request: RequestLog): void;
   /** A message that was refused as malformed before any decision (400, 408, 431): counted, and logged at debug. */
   badRequest(policy: PortPolicy, reason: string): void;
   httpError(policy: PortPolicy, failure: RequestFailure, request: RequestLog): void;

@@ -84,9 +84,16 @@ const verdicts: ReadonlyMap<string, RequestDecision['kind'] | null> = new Map([
   ['Connection failed', null],
 ]);
 
+/** Its line says itself what the later policy makes of it. */
+const terminated = 'Request terminated due to policy change';
+
+function verdictOf(given: unknown): RequestDecision['kind'] | null {
+  return [...verdicts.values()].find((each) => each === given) ?? null;
+}
+
 function decisionLine(fields: JsonFields, time: string | null): LogLine {
   const message = String(fields.msg);
-  const verdict = verdicts.get(message);
+  const verdict = message === terminated ? verdictOf(fields.verdict) : verdicts.get(message);
   const [client, port] = [fields['client.ip'], Number(fields['target.port'])];
   if (verdict === undefined || typeof client !== 'string' || fields['target.port'] === undefined) return other;
   if (!isPort(port)) throw new BadLine('target.port', `${valueText(fields['target.port'])} is not a port`, whole);

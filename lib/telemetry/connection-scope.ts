@@ -1,5 +1,12 @@
 /** One connection's door to the metrics: labels are looked up once for all connections that share them, not per request. */
-import type { ConnectionDecision, PortPolicy, ProbeKind, RequestDecision, RequestPermit } from '../policy/decision.ts';
+import type {
+  ConnectionDecision,
+  PortPolicy,
+  ProbeKind,
+  RequestDecision,
+  RequestPermit,
+  RequestRefusal,
+} from '../policy/decision.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type {
   AppFault,
@@ -255,6 +262,12 @@ export class Connection implements ConnectionScope {
     const client = view.clientSeries(cells, permit);
     const route = view.routeSeries(cells, policy, permit);
     return new RequestRecord(client, route, grpc, policy.protocol === 'grpc', this.#shared.now, ended);
+  }
+
+  requestTerminated(policy: PortPolicy, decision: RequestRefusal, request: RequestLog): void {
+    const { target, server } = this.#at(policy);
+    this.#shared.decisions.httpTerminate.at(target, server, this.#tls).value++;
+    this.#shared.log.requestTerminated(this.#facts, decision, request);
   }
 
   badRequest(policy: PortPolicy, reason: string): void {

@@ -3,7 +3,7 @@
  * Client text is cut to a length first and escaped by the writer (log.ts), so that every line stays one line.
  */
 import { type Client, clientId, tlsKind } from '../client.ts';
-import type { ConnectionDecision, PortPolicy, RequestDecision } from '../policy/decision.ts';
+import type { ConnectionDecision, PortPolicy, RequestDecision, RequestRefusal } from '../policy/decision.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type {
   AppFault,
@@ -193,6 +193,20 @@ export class DecisionLog {
         this.#log[level]({ ...fields, ...this.#reasonFields(() => request.reasons()) }, 'Request denied');
         return;
     }
+  }
+
+  /** `verdict`: of the later policy, in the words of `explain`. */
+  requestTerminated(facts: ConnectionFacts, decision: RequestRefusal, request: RequestLog): void {
+    if (!this.#log.isLevelEnabled('info')) return;
+    const fields = {
+      server: refFields(decision.server),
+      ...('route' in decision ? { route: refFields(decision.route) } : {}),
+      ...connectionFields(facts),
+      ...requestFields(request),
+      verdict: decision.kind,
+    };
+    const reasons = this.#reasonFields(() => request.reasons());
+    this.#log.info({ ...fields, ...reasons }, 'Request terminated due to policy change');
   }
 
   /** One a minute for each client, the others at debug: a client that speaks another protocol would fill the log. */

@@ -12,6 +12,7 @@ export class DecisionMetrics {
   readonly tcpAllow: SeriesMap<Cell>;
   readonly tcpDeny: SeriesMap<Cell>;
   readonly tcpTerminate: SeriesMap<Cell>;
+  readonly httpTerminate: SeriesMap<Cell>;
   readonly networkRefused: SeriesMap<Cell>;
   readonly probes: SeriesMap<Cell>;
   readonly #httpErrors: SeriesMap<Cell>;
@@ -37,6 +38,10 @@ export class DecisionMetrics {
     this.tcpAllow = family('inbound_tcp_authz_allow_total', 'Connections that an authorization let through.');
     this.tcpDeny = family('inbound_tcp_authz_deny_total', 'Connections that no authorization let through.');
     this.tcpTerminate = family('inbound_tcp_authz_terminate_total', 'Open connections ended by a later policy.');
+    this.httpTerminate = family(
+      'sallyport_http_authz_terminate_total',
+      'HTTP requests under way, and tunnels that such have become, ended by a later policy.',
+    );
     this.networkRefused = family(
       'sallyport_network_policy_refused_total',
       'Connections that no NetworkPolicy admits: refused at accept (new), or ended by a later policy (open).',

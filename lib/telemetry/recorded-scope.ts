@@ -1,4 +1,4 @@
-import type { ConnectionDecision, PortPolicy, RequestDecision } from '../policy/decision.ts';
+import type { ConnectionDecision, PortPolicy, RequestDecision, RequestRefusal } from '../policy/decision.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type { LazyReasons, RequestLog } from '../proxy/recorder.ts';
 import { Connection, type Shared } from './connection-scope.ts';
@@ -19,6 +19,11 @@ export class RecordedScope extends Connection {
 
   override requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog): void {
     super.requestDecided(policy, decision, request);
+    this.#records.request(this.#recorded, policy, decision, request);
+  }
+
+  override requestTerminated(policy: PortPolicy, decision: RequestRefusal, request: RequestLog): void {
+    super.requestTerminated(policy, decision, request);
     this.#records.request(this.#recorded, policy, decision, request);
   }
 

@@ -1,13 +1,5 @@
 import { parseIp } from '../../lib/ip.ts';
-import { ParameterNames } from '../../lib/policy/decide/asked-parameters.ts';
-import type {
-  Authorizer,
-  HeaderChanges,
-  PortPolicy,
-  PortProtocol,
-  RequestDecision,
-  RequestFacts,
-} from '../../lib/policy/decision.ts';
+import type { Authorizer, HeaderChanges, PortProtocol, RequestFacts } from '../../lib/policy/decision.ts';
 import { type Listener, listen } from '../../lib/proxy/accept/listener.ts';
 import { type ConnectionServices, serveConnection } from '../../lib/proxy/connection.ts';
 import { BufferBudget } from '../../lib/proxy/fairness/buffer-budget.ts';
@@ -26,6 +18,7 @@ import { hasUnread, peerOf, tryLoadSocketCalls } from '../../lib/proxy/socket-ca
 import type { TlsTermination } from '../../lib/proxy/tls/termination.ts';
 import { Upstreams } from '../../lib/proxy/upstream/upstreams.ts';
 import type { Teardown } from './children.ts';
+import { lanePolicy } from './lane-policy.ts';
 import { defaultLimits } from './limits.ts';
 import { NodeHttp2Lane } from './node-http2/server.ts';
 import './spoilt-loans.ts';
@@ -54,6 +47,8 @@ export interface Counts {
   broken: string[];
   /** Statuses that were answered in place of the app's. */
   refusals: number[];
+  /** Paths of what a later policy ended. */
+  terminated: string[];
   /** Limits that were reached. */
   limits: string[];
   /** Open connections of clients that carry something. */
@@ -95,6 +90,8 @@ export interface LaneOptions {
   readonly arrivals?: ArrivalKind;
   /** In place of the one that looks at paths alone. */
   readonly authorizer?: Authorizer;
+  /** Told of what each decision was made on; `again`: of what was under way. */
+  readonly onFacts?: (facts: RequestFacts, when: 'at first' | 'again') => void;
   /** Told of each request that was sound enough to be decided. */
   readonly onDecided?: (request: string) => void;
   /** Told when a connection has been decided that carries bytes without requests. */
@@ -110,9 +107,11 @@ export interface Lane {
   readonly live: LiveConnections;
   /** What waits for somebody slow. */
   heldBytes(): number;
+  /** Of heads that are counted. */
+  headBytes(): number;
+  /** Another policy, which refuses these paths; what is under way is decided again. */
+  change(refuses: (path: string) => boolean): void;
 }
-
-const resource = { group: 'policy.linkerd.io', kind: 'server', name: 'web' };
 
 /** The proxy's sockets and lanes as lib/app.ts joins them, behind a policy that permits every path but /DENIED. */
 export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane> {
@@ -127,13 +126,17 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     httpErrors: [],
     broken: [],
     refusals: [],
+    terminated: [],
     limits: [],
     sources: 0,
     destinations: 0,
     handedOver: 0,
   };
   const recorder = countingRecorder(counts, options);
-  const authorizer = options.authorizer ?? pathAuthorizer(options.protocol ?? 'http1', options.headerChanges ?? null);
+  const { protocol = 'http1', headerChanges = null } = options;
+  const own = lanePolicy(protocol, headerChanges, options.onFacts);
+  const { change } = own;
+  const authorizer = options.authorizer ?? own.authorizer;
   const limits: Limits = { ...defaultLimits, maxInFlight: options.maxInFlight ?? 1000, ...options.limits };
   const upstreams = new Upstreams({
     connectTimeoutMs: options.connectTimeoutMs ?? 1000 * patience(),
@@ -143,12 +146,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
   });
   const budget = new BufferBudget(limits, recorder);
   const live = new LiveConnections(limits, recorder);
-  const pipeline = new RequestPipeline({
-    authorizer,
-    recorder,
-    limits,
-    budget,
-  });
+  const pipeline = new RequestPipeline({ authorizer, recorder, limits, budget });
   const library = new LibraryLane({ pipeline, upstreams });
   const http1: Http1Engine =
     options.engine === 'fast'
@@ -203,6 +201,11 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     http2,
     live,
     heldBytes: () => budget.bytes,
+    headBytes: () => pipeline.heads.bytes,
+    change: (refuses) => {
+      change(refuses);
+      live.recheckAll();
+    },
   };
 }
 
@@ -269,45 +272,6 @@ function countingTakeovers(library: Http1Engine, counts: Counts): Http1Engine {
   };
 }
 
-/** Decides by the path alone; everything else about a decision is fixed. */
-function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | null): Authorizer {
-  const policy: PortPolicy = {
-    port: 8080,
-    server: resource,
-    protocol,
-    detectTimeoutMs: 1000 * patience(),
-    hasRequestRules: true,
-    decisionsLast: true,
-    rateLimit: null,
-    asks: { headers: [], query: new ParameterNames([]), spells: () => false },
-  };
-  const permit = {
-    kind: 'permit',
-    server: resource,
-    route: resource,
-    authz: resource,
-    audit: false,
-    probe: null,
-    headerChanges,
-  };
-  const deny = { kind: 'deny', server: resource, route: resource };
-  const reasons = () => ({ reason: '', candidates: [], rule: null });
-  return {
-    generation: 1,
-    admits: () => ({ kind: 'admitted' }),
-    admissionReasons: reasons,
-    port: () => policy,
-    connection: () => ({ kind: 'deny', server: resource }),
-    probes: () => ({ silence: false, tls: false }),
-    // Only policy makes permits; a test must forge them.
-    request: (_policy, _client, request: RequestFacts) =>
-      (request.path.startsWith('/DENIED') ? deny : permit) as unknown as RequestDecision,
-    connectionReasons: reasons,
-    requestReasons: reasons,
-    onChange: () => () => {},
-  };
-}
-
 function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
   const scope = (): ConnectionScope => ({
     connectionDecided: () => options.onTunnel?.(),
@@ -348,6 +312,7 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
         },
       };
     },
+    requestTerminated: (_policy, _decision, { path }) => void counts.terminated.push(path),
     badRequest: (_policy, reason) => {
       counts.badRequests.push(reason);
     },

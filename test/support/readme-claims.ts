@@ -275,7 +275,8 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       'The app gets the HTTP version': 'e2e/hardening/http2-to-http1 unit/proxy/http1/oddities',
     },
     Reload: {
-      'Files are watched': 'unit/reload/watch unit/reload/pod-facts e2e/change-under-load',
+      'Files are watched':
+        'unit/reload/watch unit/reload/pod-facts e2e/change-under-load e2e/hardening/revoked-underway',
     },
     Certificates: {
       'Certificate, key and anchors':

@@ -4,6 +4,7 @@ import type {
   PortProtocol,
   RequestDecision,
   RequestPermit,
+  RequestRefusal,
 } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../../proxy/connection-facts.ts';
 import type {
@@ -53,6 +54,11 @@ class BesideConnection implements ConnectionScope, OpenConnection {
 
   requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog): void {
     this.#scope.requestDecided(policy, decision, request);
+    this.#watch.request(this.facts, policy, decision, request);
+  }
+
+  requestTerminated(policy: PortPolicy, decision: RequestRefusal, request: RequestLog): void {
+    this.#scope.requestTerminated(policy, decision, request);
     this.#watch.request(this.facts, policy, decision, request);
   }
 

@@ -7,6 +7,7 @@ import type { Recorder } from '../recorder.ts';
 import { behindReads } from './behind-reads.ts';
 import { type Count, OwnCount } from './count.ts';
 import { type InLine, Line } from './line.ts';
+import { type Rechecked, Rechecks, type Slice } from './rechecks.ts';
 import { type Source, Sources } from './sources.ts';
 
 /** One open connection, whatever it carries. */
@@ -23,8 +24,11 @@ export interface LiveConnection extends Rostered, InLine<LiveConnection> {
   spareable(): Spareable;
   /** A look now and then at what is held for it, and at its deadlines. */
   sweep(nowMs: number): void;
-  /** Called after a policy change: decide again, and end the connection where it is now forbidden. HTTP decides per request. */
-  recheck(): void;
+  /**
+   * Called after a policy change: decide again, and end the connection where it is now forbidden; of HTTP, the requests that are
+   * under way.
+   */
+  recheck(slice: Slice): Rechecked;
   /** The stop has begun: tell the client, where the protocol can, to take new work elsewhere. Refuse nothing yet. */
   announceDrain(): void;
   /** Finish what is in flight, take nothing new, then close. Idle connections close at once. */
@@ -79,6 +83,7 @@ export class LiveConnections {
   readonly #limits: Pick<Limits, 'maxConnections' | 'maxConnectionsPerClient' | 'maxDetecting' | 'maxHandshakes'>;
   readonly #recorder: Pick<Recorder, 'limitReached'>;
   readonly #open = new Roster<LiveConnection>();
+  readonly #rechecks = new Rechecks(this.#open);
   readonly #counts: ConnectionCounts;
   /** Those that have not said yet what they are, and those whose handshake is under way. Oldest first. */
   readonly #detecting = new Line<LiveConnection>();
@@ -265,8 +270,9 @@ export class LiveConnections {
     return empty;
   }
 
+  /** Policy has changed. */
   recheckAll(): void {
-    eachGuarded('rechecking', [...this.#open], (connection) => connection.recheck());
+    this.#rechecks.begin();
   }
 
   /** Resolves when all have ended by themselves, or after `graceMs`, when the rest is cut. */
@@ -281,6 +287,7 @@ export class LiveConnections {
 
   close(): void {
     clearInterval(this.#sweeper);
+    this.#rechecks.close();
   }
 }
 

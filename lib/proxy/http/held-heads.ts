@@ -1,3 +1,6 @@
+/** Of heads that take no more memory than this nobody keeps count: there are no more of them than connections. */
+export const smallHead = 8 * 1024;
+
 /** Bytes of heads that each HTTP/2 connection may hold whatever the others do. */
 const ownHeads = 256 * 1024;
 

@@ -2,7 +2,7 @@ import { clientId } from '../../client.ts';
 import { isWantOfDescriptors, systemErrorCode } from '../../errors/coded-error.ts';
 import type { RequestErrorCode } from '../../errors/error-codes.ts';
 import { hostPort } from '../../ip.ts';
-import type { RequestDecision } from '../../policy/decision.ts';
+import type { RequestRefusal } from '../../policy/decision.ts';
 import { refusalOf, refusals } from '../../policy/refusals.ts';
 import type { HeaderList } from '../../request-fields.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
@@ -22,16 +22,13 @@ export interface Refusal {
 }
 
 /** A decision that is no permit, as a response. */
-export function refusalFor(
-  decision: Exclude<RequestDecision, { kind: 'permit' }>,
-  connection: ConnectionFacts,
-): Refusal {
+export function refusalFor(decision: RequestRefusal, connection: ConnectionFacts): Refusal {
   const { http, grpc, close } = refusalOf(decision) ?? refusals.deny;
   const location = decision.kind === 'redirect' ? decision.location : null;
   return { status: http, grpc, close, location, message: messageFor(decision, connection) };
 }
 
-function messageFor(decision: Exclude<RequestDecision, { kind: 'permit' }>, connection: ConnectionFacts): string {
+function messageFor(decision: RequestRefusal, connection: ConnectionFacts): string {
   const { client, clientPort, targetIp, targetPort } = connection;
   const where = `client ${hostPort(client.ip.text, clientPort)}: server: ${hostPort(targetIp, targetPort)}: `;
   switch (decision.kind) {

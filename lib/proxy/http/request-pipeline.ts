@@ -3,15 +3,17 @@ import type { Authorizer, PortPolicy, RequestDecision, RequestPermit } from '../
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { BufferBudget } from '../fairness/buffer-budget.ts';
 import { type Count, OwnCount } from '../fairness/count.ts';
+import type { Rechecked, Slice } from '../fairness/rechecks.ts';
 import { type LimitName, type Limits, limitsOfFaults } from '../limits.ts';
-import type { ConnectionScope, Recorder, RequestFailure, RequestLog, RequestScope } from '../recorder.ts';
+import type { ConnectionScope, Recorder, RequestFailure, RequestScope } from '../recorder.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Admitted, AdmittedNow, Refused } from './admitted.ts';
 import type { Application } from './application.ts';
 import type { Exchange, Request } from './exchange.ts';
 import { fieldValues } from './field-lines.ts';
 import { headerValue } from './headers.ts';
-import { HeldHeads } from './held-heads.ts';
+import { HeldHeads, smallHead } from './held-heads.ts';
+import { LazyLog } from './lazy-log.ts';
 import { brokenDetail, type Failure, failures, type MessageFault, messageRefusals, refusalFor } from './refuse.ts';
 
 /** What stands behind a port. */
@@ -38,6 +40,8 @@ export interface Occupant {
   giveUp(): void;
   /** Ends requests that began before `since`, on the clock of `performance.now()`. Only asked where requests have a deadline. */
   endOverdue(since: number): void;
+  /** Decides again on what is under way, since policy has changed, and ends what it refuses now. */
+  recheck(slice: Slice): Rechecked;
 }
 
 /** The HTTP half of an accepted connection. */
@@ -59,8 +63,8 @@ export interface HttpConnection {
   readonly isVouchedFor: (() => boolean) | null;
 }
 
-/** Of heads that take no more memory than this nobody keeps count: there are no more of them than connections. */
-const smallHead = 8 * 1024;
+/** `tunnels`: what leaves HTTP, or is about to, and might last for ever; other requests are served to their end. */
+export type PolicyChangeEnds = 'all' | 'tunnels';
 
 export interface RequestPipelineOptions {
   readonly authorizer: Authorizer;
@@ -69,6 +73,8 @@ export interface RequestPipelineOptions {
   readonly budget: BufferBudget;
   /** Requests, of this thread alone where it is left out. */
   readonly inFlight?: Count | undefined;
+  /** What a policy that refuses it by now ends of what is under way; all where it is left out. */
+  readonly policyChangeEnds?: PolicyChangeEnds | undefined;
 }
 
 /**
@@ -85,6 +91,7 @@ export class RequestPipeline {
   readonly #recorder: Pick<Recorder, 'access' | 'limitReached'>;
   readonly #access: Recorder['access'];
   readonly #inFlight: Count;
+  readonly #policyChangeEnds: PolicyChangeEnds;
   readonly #ended = (): void => this.#inFlight.remove();
 
   constructor(options: RequestPipelineOptions) {
@@ -94,6 +101,7 @@ export class RequestPipeline {
     this.budget = options.budget;
     this.#recorder = options.recorder;
     this.#inFlight = options.inFlight ?? new OwnCount();
+    this.#policyChangeEnds = options.policyChangeEnds ?? 'all';
     this.heads = new HeldHeads(options.limits.maxBufferedBytes);
   }
 
@@ -164,6 +172,25 @@ export class RequestPipeline {
     const { ip } = facts.client;
     if (this.#authorizer.admits(policyPort, ip).kind === 'admitted') return null;
     return this.#authorizer.admissionReasons(policyPort, ip).reason;
+  }
+
+  /**
+   * Decides again on what was admitted and is under way, be it a tunnel by now, when the policy may be another: by the facts by
+   * which it was admitted, but for the rate limit, which is for what begins. A refusal is recorded as an end; the response, or to
+   * break it off, is left to do.
+   */
+  recheck(connection: HttpConnection, request: Request, admitted: Admitted): Admitted | Refused {
+    const policy = this.#authorizer.port(connection.policyPort);
+    if (policy === admitted.policy) return admitted;
+    if (this.#policyChangeEnds === 'tunnels' && request.carries !== 'upgrade') return admitted;
+    const { client } = connection.facts;
+    const decision = policy.decisionsLast
+      ? this.#decide(policy, connection, request)
+      : this.#authorizer.requestAgain(policy, client, request);
+    if (decision.kind === 'permit') return admittedNow(this.#authorizer, policy, decision, admitted.scope);
+    const log = new LazyLog(this.#authorizer, policy, connection, request, decision);
+    connection.scope.requestTerminated(policy, decision, log);
+    return { kind: 'refused', policy, refusal: refusalFor(decision, connection.facts) };
   }
 
   /** Counts a request in: how it is counted out, or the limit that it is beyond. */
@@ -334,52 +361,4 @@ function told({ destination }: HttpConnection, { code, label, errno }: Failure, 
       ? null
       : { app: hostPort(destination.endpoint.host, destination.endpoint.port), errno };
   return { code, label, detail, met };
-}
-
-/** Reasons cost a second walk through the policy, so they are computed only when a line is written. */
-class LazyLog implements RequestLog {
-  readonly #authorizer: Authorizer;
-  readonly #policy: PortPolicy;
-  readonly #connection: HttpConnection;
-  readonly #request: Request;
-  readonly #decision: RequestDecision | null;
-  /** Why it was refused, where that follows from no document that decides requests. */
-  readonly #lapse: string | null;
-
-  constructor(
-    authorizer: Authorizer,
-    policy: PortPolicy,
-    connection: HttpConnection,
-    request: Request,
-    decision: RequestDecision | null,
-    lapse: string | null = null,
-  ) {
-    this.#authorizer = authorizer;
-    this.#policy = policy;
-    this.#connection = connection;
-    this.#request = request;
-    this.#decision = decision;
-    this.#lapse = lapse;
-  }
-
-  get method(): string {
-    return this.#request.method;
-  }
-  get path(): string {
-    return this.#request.path;
-  }
-  get host(): string {
-    return this.#request.host;
-  }
-  get version(): string {
-    return this.#request.version;
-  }
-  get facts(): Request {
-    return this.#request;
-  }
-  reasons(): ReturnType<RequestLog['reasons']> {
-    if (this.#decision === null || this.#lapse !== null) return { reason: this.#lapse ?? '', candidates: [] };
-    const { client } = this.#connection.facts;
-    return this.#authorizer.requestReasons(this.#policy, client, this.#request, this.#decision);
-  }
 }

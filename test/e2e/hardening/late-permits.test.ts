@@ -86,7 +86,10 @@ for (const wait of waits) {
         const value = isOther ? 'the second policy' : '';
         t.same(result.sent, expected.sent === 'once' ? [value] : [], 'what the app has got');
         if (result.another !== undefined) {
-          t.same(result.another, { status: '200', connections: 1 }, 'the connection serves another');
+          t.equal(result.another.status, '200');
+          // The library lane gives a connect up with what it was for, where policy refuses that.
+          const most = change.outcome !== '200' && wait.engine === 'library' ? 2 : 1;
+          t.ok(result.another.connections <= most, 'the connection serves another');
         }
         const { counts } = (world as unknown as World).lane;
         await until('the end of all', () => counts.started === counts.ended, {

@@ -162,7 +162,8 @@ t.test('a request that waits behind uploads of its own client', async (t) => {
   );
   const after = await metrics();
   const more = (name: string, labels = {}): number => after.sum(name, labels) - before.sum(name, labels);
-  t.equal(more('inbound_http_authz_deny_total', { target_port: String(web) }), 1, 'it is counted as any refusal');
+  const ended = more('sallyport_http_authz_terminate_total', { target_port: String(web) });
+  t.equal(ended, 2, 'it is counted as what a change of policy has ended, and so is the upload');
   t.equal(after.sum('sallyport_internal_errors_total'), 0);
   const line = await sallyport.waitForLog('the refusal', ({ path }) => path === '/late');
   t.match(line, { method: 'POST', level: 'info' });

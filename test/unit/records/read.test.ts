@@ -60,6 +60,10 @@ t.test('lines of every kind', async (t) => {
       },
       { first: time },
     ],
+    [
+      logged({ ...denied, msg: 'Request terminated due to policy change', verdict: 'no-route' }),
+      { question: { path: '/a' }, decided: { verdict: 'no-route', reason: 'no' } },
+    ],
     [logged({ ...denied, path: '/\xc3\xa9' }), { question: { path: '/é' } }],
     [logged({ ...denied, path: '/\xe9' }), { question: { path: '/\udce9' } }],
     [logged({ ...denied, version: 'HTTP/2.0', protocol: 'grpc' }), { question: { protocol: 'grpc' } }],

@@ -105,7 +105,9 @@ class Connection implements LiveConnection {
     return this.state;
   }
   sweep(): void {}
-  recheck(): void {}
+  recheck(): 'done' {
+    return 'done';
+  }
   announceDrain(): void {}
   drain(): void {}
   destroy(): void {

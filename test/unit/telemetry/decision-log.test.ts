@@ -102,6 +102,26 @@ t.test('connections', async (t) => {
   t.same(more, []);
 });
 
+t.test('a request that a later policy ends', (t) => {
+  const { telemetry, lines } = fx.fixture();
+  const scope = telemetry.recorder.connection(fx.facts());
+  const reasons = () => ({ reason: 'no authorization matched', candidates });
+  for (const decision of [fx.deny, fx.noRoute, fx.redirect, fx.invalid()]) {
+    scope.requestTerminated(fx.portPolicy(), decision, fx.requestLog({ reasons }));
+  }
+  const told = parsed(lines);
+  t.same(
+    told.map(({ msg, level, verdict }) => [msg, level, verdict]),
+    ['deny', 'no-route', 'redirect', 'invalid'].map((verdict) => [
+      'Request terminated due to policy change',
+      'info',
+      verdict,
+    ]),
+  );
+  t.match(told[0], { server, client, reason: 'no authorization matched', candidates, ...noTls });
+  t.end();
+});
+
 t.test('a request that failed', async (t) => {
   const { telemetry, lines } = fx.fixture();
   const scope = telemetry.recorder.connection(fx.facts());

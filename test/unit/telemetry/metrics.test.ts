@@ -117,6 +117,18 @@ t.test('TCP decisions', async (t) => {
   for (const [name, labels] of rows) t.same(fx.find(lines, name), [{ name, labels, value: 1 }], name);
 });
 
+t.test('what a later policy ends counts as that, and not as refused', async (t) => {
+  const { telemetry } = fx.fixture();
+  const scope = telemetry.recorder.connection(fx.facts());
+  for (const decision of [fx.deny, fx.noRoute, fx.redirect, fx.invalid()]) {
+    scope.requestTerminated(fx.portPolicy(), decision, fx.requestLog());
+  }
+  const moved = (await fx.scrape(telemetry)).filter(
+    ({ name, value }) => /^(inbound|sallyport_http)/.test(name) && value > 0,
+  );
+  t.same(moved, [{ name: 'sallyport_http_authz_terminate_total', labels: { ...target, ...srv, ...noTls }, value: 4 }]);
+});
+
 t.test('malformed messages count as 400s and as nothing else', async (t) => {
   const { telemetry, lines: log } = fx.fixture('json', 'debug');
   telemetry.recorder.connection(fx.facts()).badRequest(fx.portPolicy(), 'two\ncontent-lengths');
@@ -612,6 +624,7 @@ function everything(recorder: Recorder): void {
   scope.connectionDecided(policy, fx.tcpPermit);
   scope.connectionDecided(policy, fx.tcpDeny);
   scope.connectionTerminated(policy);
+  scope.requestTerminated(policy, fx.deny, fx.requestLog());
   scope.detected(policy, 'http/2', 0.2);
   scope.tcpError('i/o', null);
   const code = 'ERR_SALLYPORT_UNREACHABLE';

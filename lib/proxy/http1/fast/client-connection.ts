@@ -1,10 +1,12 @@
 import type { Socket } from 'node:net';
 import { beginMoment, endMoment, now } from '../../../moment.ts';
 import type { Rostered } from '../../../roster.ts';
+import type { Rechecked } from '../../fairness/rechecks.ts';
 import { CountedReads, longRead, type PutOff, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { internalFault } from '../../guard.ts';
 import { endAfterLastResponse, endWithStatus } from '../../http/last-bytes.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
+import type { TunnelRequest } from '../../http/tunnel-request.ts';
 import type { Follower, Incoming } from '../../incoming.ts';
 import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
@@ -170,7 +172,8 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const state = this.#state;
     this.#state = over;
     if (this.#resting !== null) this.#resting.run = null;
-    this.#forget();
+    this.#lane.forget(this);
+    this.#ownPool?.close();
     if (state.kind === 'request') state.abandon();
   }
 
@@ -179,18 +182,9 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     if (this.betweenRequests) this.#advance();
   }
 
-  #forget(): void {
-    this.#lane.forget(this);
-    this.#ownPool?.close();
-  }
-
   get ownPool(): AppPool {
     this.#ownPool ??= this.pool.apart();
     return this.#ownPool;
-  }
-
-  get keptLines(): string {
-    return this.#lane.keptLines;
   }
 
   get hasNext(): boolean {
@@ -275,16 +269,17 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const { socket } = this;
     this.#stream.unfollow(this);
     hearNoMore(socket);
-    this.#forget();
+    this.#lane.forget(this);
+    this.#ownPool?.close();
     this.#unread.endLoan();
     const { bytes } = this.#unread;
     this.#unread.keep(bytes.length);
     return bytes;
   }
 
-  switched(app: AppConnection): AppTunnel {
+  switched(app: AppConnection, request: TunnelRequest): AppTunnel {
     this.#state = over;
-    return new Tunnel(this.connection, this.socket, app, this.#letGo());
+    return new Tunnel(this.connection, request, this.socket, app, this.#letGo());
   }
 
   /** @param from where what follows the head begins among what is unread. */
@@ -376,6 +371,11 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
 
   endOverdue(since: number): void {
     if (this.#state.kind === 'request') this.#state.endOverdue(since);
+  }
+
+  recheck(): Rechecked {
+    if (this.#state.kind === 'request') this.#state.recheck();
+    return 'done';
   }
 
   /** Deadlines: a head that does not come to an end, and connections that nobody uses. */

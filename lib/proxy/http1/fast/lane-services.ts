@@ -6,8 +6,6 @@ export interface FastLaneServices<Connection> {
   readonly pipeline: RequestPipeline;
   /** A stop has begun: every response is the last of its connection. */
   readonly draining: boolean;
-  /** Tell an HTTP/1.0 client that its connection stays. */
-  readonly keptLines: string;
   /** The connection is closed, or has gone over to the library lane. */
   forget(connection: Connection): void;
   /** Takes it over for good; `unread` comes first. */

@@ -23,7 +23,6 @@ export interface FastLaneOptions {
  */
 export class FastLane implements Http1Engine, FastLaneServices<FastConnection> {
   readonly pipeline: RequestPipeline;
-  readonly keptLines: string;
   draining = false;
   readonly #library: Http1Engine;
   readonly #open = new Roster<FastConnection>();
@@ -32,10 +31,6 @@ export class FastLane implements Http1Engine, FastLaneServices<FastConnection> {
 
   constructor(options: FastLaneOptions) {
     this.pipeline = options.pipeline;
-    const { http1IdleTimeoutMs } = this.pipeline.limits;
-    // The line of Node's server, which has none where nothing is to be promised.
-    const seconds = Number.isFinite(http1IdleTimeoutMs) ? Math.floor(http1IdleTimeoutMs / 1000) : null;
-    this.keptLines = `connection: keep-alive\r\n${seconds === null ? '' : `keep-alive: timeout=${seconds}\r\n`}`;
     this.#pools = new ByEndpoint(
       (endpoint) => new AppPool(endpoint, options.upstreams),
       (pool) => pool.letGo(),

@@ -7,6 +7,8 @@ import type { Decided, Request } from '../../http/exchange.ts';
 import { fieldPairs, fieldValues } from '../../http/field-lines.ts';
 import { isLastRequest } from '../../http/last-request.ts';
 import { outgoingLines } from '../../http/outgoing-fields.ts';
+import { type Repeatable, repeatable } from '../../http/retry.ts';
+import type { Limits } from '../../limits.ts';
 import { latin1Slice } from '../../node-internals.ts';
 import { isPlainMethod, requestLine } from '../request-line.ts';
 import type { ContentFraming } from './content.ts';
@@ -155,6 +157,22 @@ export class PlainRequest implements Request {
     const { length } = this.text;
     if (bytes.length < length || bytes[length - 1] !== LF || bytes[length - 3] !== LF) return false;
     return latin1Slice(bytes, 0, length) === this.text;
+  }
+
+  get repeatable(): Repeatable {
+    return repeatable(this.method, this.carries !== 'nothing');
+  }
+
+  get isOld(): boolean {
+    return this.version === 'HTTP/1.0';
+  }
+
+  /** HTTP/1.0 must be told that its connection stays (RFC 9112 C.2.2), in the lines of Node's server; who else asks is told nothing. */
+  keptLines({ http1IdleTimeoutMs }: Pick<Limits, 'http1IdleTimeoutMs'>): string {
+    if (!this.isOld) return '';
+    // None where nothing is to be promised.
+    const isPromised = Number.isFinite(http1IdleTimeoutMs);
+    return `connection: keep-alive\r\n${isPromised ? `keep-alive: timeout=${Math.floor(http1IdleTimeoutMs / 1000)}\r\n` : ''}`;
   }
 
   get headBytes(): number {

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
+import type { TunnelRequest } from '../../http/tunnel-request.ts';
 import type { AppConnection, AppTunnel } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
 
@@ -20,8 +21,6 @@ export interface RequestHome {
   readonly pool: AppPool;
   /** Of connections to the app that answer no other client. */
   readonly ownPool: AppPool;
-  /** Tell an HTTP/1.0 client that its connection stays. */
-  readonly keptLines: string;
   /** Bytes of further requests wait: nothing more is read from the client before this one is over. */
   readonly hasNext: boolean;
   /** The next response that begins is the last, and says so. */
@@ -32,8 +31,8 @@ export interface RequestHome {
    * @param head one character per byte.
    */
   sendLast(head: string, content: Buffer): boolean;
-  /** The app has agreed to leave HTTP: both connections do. */
-  switched(app: AppConnection): AppTunnel;
+  /** The app has agreed to leave HTTP, as the request asked: both connections do. */
+  switched(app: AppConnection, request: TunnelRequest): AppTunnel;
   /** The response, and all of the request that anybody wants, are over. */
   finished(request: OverRequest): void;
 }

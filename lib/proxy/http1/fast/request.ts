@@ -3,7 +3,8 @@ import { guarded } from '../../guard.ts';
 import type { Admitted, AdmittedNow } from '../../http/admitted.ts';
 import { endAfterLastBytes, endAfterLastResponse, endWithStatus } from '../../http/last-bytes.ts';
 import { type Failure, failures, type Refusal, upstreamFailure } from '../../http/refuse.ts';
-import { maySendAgain, type Repeatable, repeatable, sendingLost } from '../../http/retry.ts';
+import { maySendAgain, sendingLost } from '../../http/retry.ts';
+import { TunnelRequest } from '../../http/tunnel-request.ts';
 import { isLent } from '../../lent-data.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { resetUnlessEnded } from '../../resets.ts';
@@ -21,11 +22,6 @@ import { noWay, type Way } from './way.ts';
 
 const nothing = Buffer.alloc(0);
 
-/** Where a fault of ours was met. */
-const entry = 'HTTP/1, a request on the fast lane';
-
-type Response = 'awaited' | 'begun' | 'complete';
-
 /** One request on the fast lane, from its head to the end of its response. */
 export class FastRequest implements ResponseSink {
   readonly kind = 'request';
@@ -39,7 +35,7 @@ export class FastRequest implements ResponseSink {
   /** Null once its end is recorded; of a request that is refused, always. */
   #admitted: Admitted | null = null;
   #way: Way = noWay;
-  #response: Response = 'awaited';
+  #response: 'awaited' | 'begun' | 'complete' = 'awaited';
   /** What there is to send again. */
   #kept: 'nothing' | 'its head' = 'nothing';
   /** Of a body whose chunks its client does not understand. */
@@ -69,10 +65,6 @@ export class FastRequest implements ResponseSink {
     return this.#content.isComplete;
   }
 
-  get #repeatable(): Repeatable {
-    return repeatable(this.#request.method, this.#request.carries !== 'nothing');
-  }
-
   /** Decides on it, and sends it on with the content that came with its head; or refuses it. */
   begin(): void {
     const request = this.#request;
@@ -92,7 +84,7 @@ export class FastRequest implements ResponseSink {
   /** Sends the head, and the content that has come by now. */
   #forward(admitted: AdmittedNow, size: number, content: Buffer): void {
     if (size > 0) admitted.scope.requestFrame(size);
-    const app = this.#pool.take(admitted, this.#repeatable);
+    const app = this.#pool.take(admitted, this.#request.repeatable);
     if (app === null) return void this.#connect(admitted, isLent(content) ? Buffer.from(content) : content);
     if (this.#request.carries === 'nothing') this.#kept = 'its head';
     this.#send(admitted, app, content);
@@ -130,7 +122,11 @@ export class FastRequest implements ResponseSink {
     };
     this.#way = {
       kind: 'connecting',
-      pending: this.#pool.connect(before, sourceOf(connection.facts.client.ip), guarded(entry, this, connected)),
+      pending: this.#pool.connect(
+        before,
+        sourceOf(connection.facts.client.ip),
+        guarded('HTTP/1, a request on the fast lane', this, connected),
+      ),
     };
   }
 
@@ -138,21 +134,22 @@ export class FastRequest implements ResponseSink {
     this.#way = app;
     const { method, isLast } = this.#request;
     const head = this.#request.outgoing(this.#home.connection.facts.client, admitted);
-    const onSwitch = this.#request.carries === 'upgrade' ? this.#switched(app) : undefined;
+    const onSwitch = this.#request.carries === 'upgrade' ? this.#switched(admitted, app) : undefined;
     app.begin(admitted, method, isLast, this, onSwitch);
     if (!writeJoined(app.socket, head, content, isLent(content))) this.#awaitApp(app);
   }
 
   /** Called when the app agrees to leave HTTP: from there on the two connections are a tunnel. */
-  #switched(app: AppConnection): Switch {
+  #switched(before: Admitted, app: AppConnection): Switch {
     return (head, rest) => {
       this.#way = noWay;
       this.#admitted?.scope.responseHead(head.status);
+      const admitted = this.#admitted ?? before;
       this.#ended('');
       const lines = `${head.forward}Connection: Upgrade\r\nUpgrade: ${head.upgrade}\r\n\r\n`;
       if (!writeJoined(this.#home.socket, lines, rest, true)) app.socket.pause();
       this.#accessed(head.status, head.forward);
-      return this.#home.switched(app);
+      return this.#home.switched(app, new TunnelRequest(this.#home, this.#request, this.#request.forward, admitted));
     };
   }
 
@@ -212,10 +209,10 @@ export class FastRequest implements ResponseSink {
   onHead(head: ResponseHead, received: Buffer, isEnd: boolean): void {
     if (head.status < 200) {
       // 100 was never asked for here; 103 is the client's to use, and HTTP/1.0 knows none.
-      if (head.status === 103 && !this.#isOld) this.#write(`${head.forward}\r\n`);
+      if (head.status === 103 && !this.#request.isOld) this.#write(`${head.forward}\r\n`);
       return;
     }
-    const old = this.#isOld && head.framing.kind !== 'length' ? forOldClient(head) : null;
+    const old = this.#request.isOld && head.framing.kind !== 'length' ? forOldClient(head) : null;
     const isEndless = old?.isEndless ?? head.framing.kind === 'until-close';
     this.#response = 'begun';
     if (isEndless || old?.hasLength === false || this.#home.isEnding) this.isLast = true;
@@ -224,7 +221,9 @@ export class FastRequest implements ResponseSink {
     const scope = this.#admitted?.scope;
     scope?.responseHead(head.status);
     const { forward } = old ?? head;
-    const lines = this.isLast ? `${forward}connection: close\r\n\r\n` : `${forward}${this.#keptLines}\r\n`;
+    const lines = this.isLast
+      ? `${forward}connection: close\r\n\r\n`
+      : `${forward}${this.#request.keptLines(this.#home.pipeline.limits)}\r\n`;
     const body = this.#decoder === null ? received : this.#decoder.decode(received);
     if (body.length > 0) scope?.responseFrame(body.length);
     if (isEnd && this.isLast) this.#sendLast(lines, body);
@@ -238,15 +237,6 @@ export class FastRequest implements ResponseSink {
     this.#admitted?.scope.responseFrame(body.length);
     if (isEnd && this.isLast) holdBack(this.#home.socket);
     if (!writeLent(this.#home.socket, body)) this.#hold();
-  }
-
-  get #isOld(): boolean {
-    return this.#request.version === 'HTTP/1.0';
-  }
-
-  /** HTTP/1.0 must be told that its connection stays (RFC 9112 C.2.2). */
-  get #keptLines(): string {
-    return this.#isOld ? this.#home.keptLines : '';
   }
 
   /** The last bytes of a connection leave with its end. */
@@ -277,7 +267,7 @@ export class FastRequest implements ResponseSink {
     const loss = sendingLost(this.#way.kind === 'app' ? this.#way : null);
     const before = this.#admitted;
     this.#way = noWay;
-    if (this.#kept === 'its head' && before !== null && maySendAgain(this.#repeatable, loss)) {
+    if (this.#kept === 'its head' && before !== null && maySendAgain(this.#request.repeatable, loss)) {
       // An idle connection that the app closed just as we took it: once more, on a new one.
       this.#kept = 'nothing';
       const admitted = this.#admitLate(before, null);
@@ -301,7 +291,7 @@ export class FastRequest implements ResponseSink {
   /** No more of its content has come for too long. Its connection ends with it. */
   giveUp(): void {
     // Paused: it is the app that does not read.
-    if (this.#response === 'awaited' && this.#home.socket.isPaused()) this.#failLate();
+    if (this.#response === 'awaited' && this.#home.socket.isPaused()) this.#fail(failures.requestTimeout);
     else this.#endWith('late', 'unclassified');
   }
 
@@ -329,12 +319,17 @@ export class FastRequest implements ResponseSink {
   endOverdue(since: number): void {
     if (this.#admitted === null || this.#startedAt > since) return;
     this.#home.pipeline.limitReached('request_timeout', this.#home.connection);
-    this.#failLate();
+    this.#fail(failures.requestTimeout);
   }
 
-  #failLate(): void {
-    this.#leaveApp();
-    this.#fail(failures.requestTimeout);
+  /** Policy has changed: ends it where it is refused by now. */
+  recheck(): void {
+    const { pipeline, connection } = this.#home;
+    // An app that has answered need not have the rest of the content, and nobody knows whether it still may.
+    if (this.#admitted === null) return void this.#leaveApp();
+    const again = pipeline.recheck(connection, this.#request, this.#admitted);
+    if (again.kind === 'refused') this.#breakOff(again.refusal);
+    else this.#admitted = again;
   }
 
   /** The response is complete, though the request may not be: whatever ends the connection, it must arrive. */
@@ -359,23 +354,27 @@ export class FastRequest implements ResponseSink {
   /** The app has not answered, or not to the end. */
   #fail(failure: Failure): void {
     const { pipeline, connection } = this.#home;
-    const admitted = this.#admitted;
-    this.#admitted = null;
-    if (admitted !== null && this.#response === 'awaited') {
-      pipeline.failed(connection, admitted.policy, this.#request, failure);
-      admitted.scope.refused(failure.refusal.status, failure.refusal.grpc);
-      this.#refuse(failure.refusal);
-    } else {
-      if (admitted !== null) pipeline.brokeOff(connection, admitted.policy, this.#request, failure);
-      this.destroy();
+    if (this.#admitted !== null) {
+      const record = this.#response === 'awaited' ? 'failed' : 'brokeOff';
+      pipeline[record](connection, this.#admitted.policy, this.#request, failure);
     }
-    admitted?.scope.responseEnded(null, 'unclassified');
+    this.#breakOff(failure.refusal);
+  }
+
+  /** Nothing of the app's is wanted any more: the response is this, or its client must see that no more comes of it. */
+  #breakOff(refusal: Refusal): void {
+    const awaited = this.#response === 'awaited' ? this.#admitted : null;
+    awaited?.scope.refused(refusal.status, refusal.grpc);
+    this.#leaveApp();
+    this.#ended('unclassified');
+    if (awaited === null) this.destroy();
+    else this.#refuse(refusal);
   }
 
   #refuse(refusal: Refusal): void {
     // With Expect the client may or may not send its content now: the next bytes could be either (RFC 9110 10.1.1).
     if (refusal.close || this.#request.fields.expectsContinue || this.#home.isEnding) this.isLast = true;
-    const ending = this.isLast ? 'connection: close\r\n' : this.#keptLines;
+    const ending = this.isLast ? 'connection: close\r\n' : this.#request.keptLines(this.#home.pipeline.limits);
     const head = refusalHead(refusal, this.#home.connection.facts, ending);
     if (this.isLast) this.#sendLast(head, nothing);
     else this.#write(head);

@@ -1,6 +1,8 @@
 import type { Socket } from 'node:net';
+import type { Rechecked } from '../../fairness/rechecks.ts';
 import { guarded } from '../../guard.ts';
 import type { HttpConnection, Occupant } from '../../http/request-pipeline.ts';
+import type { TunnelRequest } from '../../http/tunnel-request.ts';
 import { lendReads, mayLendReads } from '../../node-streams.ts';
 import { DataReader, LentReads } from '../../tcp/lent-reads.ts';
 import { atEnd, tieEnds } from '../../tcp/tunnel-ends.ts';
@@ -15,6 +17,7 @@ const entry = 'HTTP/1, a tunnel';
  * a slow reader holds back the writer. Neither connection ever carries a request again.
  */
 export class Tunnel implements AppTunnel, Occupant {
+  readonly #request: TunnelRequest;
   readonly #client: Socket;
   readonly #app: Socket;
   readonly isLent: boolean;
@@ -23,8 +26,15 @@ export class Tunnel implements AppTunnel, Occupant {
   readonly isTunnel = true;
 
   /** @param early what the client has sent behind its request, and has waited for the app's agreement. */
-  constructor(connection: HttpConnection, client: Socket, { socket: app }: AppConnection, early: Buffer) {
+  constructor(
+    connection: HttpConnection,
+    request: TunnelRequest,
+    client: Socket,
+    { socket: app }: AppConnection,
+    early: Buffer,
+  ) {
     connection.occupant = this;
+    this.#request = request;
     this.#client = client;
     this.#app = app;
     const reader = new DataReader(client, app);
@@ -81,5 +91,10 @@ export class Tunnel implements AppTunnel, Occupant {
 
   endOverdue(): void {
     // The request has ended with the agreement.
+  }
+
+  recheck(): Rechecked {
+    if (!this.#request.mayGoOn()) this.destroy();
+    return 'done';
   }
 }

@@ -1,9 +1,13 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Expirable } from '../../fairness/deadlines.ts';
+import type { Rechecked } from '../../fairness/rechecks.ts';
+import { fieldLines } from '../../http/field-lines.ts';
 import { endAfterLastBytes, endWithStatus } from '../../http/last-bytes.ts';
 import { failures, type MessageFault } from '../../http/refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
+import { TunnelRequest } from '../../http/tunnel-request.ts';
+import { resetOrDestroy } from '../../resets.ts';
 import type { Http1Exchange } from './exchange.ts';
 import type { FedConnection, SlicedFeed } from './sliced-feed.ts';
 
@@ -41,7 +45,8 @@ export class LibraryConnection implements FedConnection, Occupant {
   bytesToCome = 0;
   /** Of a tunnel. */
   #app: Duplex | null = null;
-  readonly #pipeline: RequestPipeline;
+  #began: TunnelRequest | null = null;
+  readonly pipeline: RequestPipeline;
   readonly #overflow: (connection: LibraryConnection) => void;
 
   constructor(
@@ -52,7 +57,7 @@ export class LibraryConnection implements FedConnection, Occupant {
   ) {
     this.connection = connection;
     this.socket = socket;
-    this.#pipeline = pipeline;
+    this.pipeline = pipeline;
     this.#overflow = overflow;
   }
 
@@ -85,6 +90,11 @@ export class LibraryConnection implements FedConnection, Occupant {
 
   /** The app has agreed: from here on both connections are a tunnel. */
   leaveHttp(app: Duplex): void {
+    const { exchange } = this;
+    const admitted = exchange?.admitted ?? null;
+    if (exchange !== null && admitted !== null) {
+      this.#began = new TunnelRequest(this, exchange, fieldLines(exchange.forwardHeaders), admitted);
+    }
     this.exchange = null;
     this.state = 'tunnel';
     this.#app = app;
@@ -133,7 +143,7 @@ export class LibraryConnection implements FedConnection, Occupant {
     const { connection, exchange, socket } = this;
     let line: string | null = null;
     if (exchange?.responded === false) {
-      line = this.#pipeline.cutShort(connection, exchange.admitted, exchange, fault, exchange.startedAt);
+      line = this.pipeline.cutShort(connection, exchange.admitted, exchange, fault, exchange.startedAt);
     }
     exchange?.admitted?.scope.responseEnded(null, error);
     exchange?.breakOff();
@@ -145,14 +155,43 @@ export class LibraryConnection implements FedConnection, Occupant {
   endOverdue(since: number): void {
     const { connection, exchange, isTunnel } = this;
     if (exchange === null || exchange.aborted || isTunnel || exchange.startedAt > since) return;
-    this.#pipeline.limitReached('request_timeout', connection);
+    this.pipeline.limitReached('request_timeout', connection);
     this.#failLate(exchange);
+  }
+
+  recheck(): Rechecked {
+    const { exchange } = this;
+    if (this.isTunnel) this.#recheckTunnel();
+    else if (exchange !== null && !exchange.aborted && !exchange.isAnswered) this.#recheckRequest(exchange);
+    return 'done';
+  }
+
+  #recheckTunnel(): void {
+    if (this.#began?.mayGoOn() === true) return;
+    for (const stream of [this.socket, this.#app]) if (stream !== null) resetOrDestroy(stream);
+  }
+
+  #recheckRequest(exchange: Http1Exchange): void {
+    const { admitted } = exchange;
+    if (admitted === null) return;
+    const again = this.pipeline.recheck(this.connection, exchange, admitted);
+    if (again.kind === 'admitted') {
+      exchange.admitted = again;
+      return;
+    }
+    exchange.admitted = null;
+    const { status, grpc } = again.refusal;
+    if (!exchange.responded) admitted.scope.refused(status, grpc);
+    exchange.refuse(again.refusal);
+    admitted.scope.responseEnded(null, 'unclassified');
+    // What the app would still say is not wanted.
+    exchange.cancel();
   }
 
   #failLate(exchange: Http1Exchange): void {
     const { responded, admitted } = exchange;
     if (!exchange.isAnswered && admitted !== null) {
-      this.#pipeline.fail(this.connection, admitted, exchange, failures.requestTimeout);
+      this.pipeline.fail(this.connection, admitted, exchange, failures.requestTimeout);
     }
     admitted?.scope.responseEnded(null, 'unclassified');
     // What the app would still say is not wanted.

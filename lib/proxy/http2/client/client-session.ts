@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { isSoundMethod } from '../../../http-message.ts';
 import type { IpAddress } from '../../../ip.ts';
 import type { Rostered } from '../../../roster.ts';
+import type { Rechecked, Slice } from '../../fairness/rechecks.ts';
 import { type Ending, guarded } from '../../guard.ts';
 import type { HeldHeads } from '../../http/held-heads.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
@@ -151,7 +152,9 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
       return;
     }
     this.#headBytes += head.listBytes;
-    const stream = new ClientStream(this, streamId, head, session.peer.initialWindow, clientLimits.streamWindow);
+    const carries = endStream ? 'nothing' : 'body';
+    const { initialWindow } = session.peer;
+    const stream = new ClientStream(this, streamId, head, carries, initialWindow, clientLimits.streamWindow);
     if (endStream && !stream.count(0, true)) {
       this.#letGo(head);
       this.pipeline.badRequest(this.connection, 'Content-Length of missing content');
@@ -253,6 +256,15 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
     for (const stream of [...this.session.streams.values()]) {
       if (stream.startedAt < since && stream.giveUp()) this.limitReached('request_timeout');
     }
+  }
+
+  /** Asked again, it passes over the streams that have been decided, and ended ones are gone. */
+  recheck(slice: Slice): Rechecked {
+    for (const stream of [...this.session.streams.values()]) {
+      if (slice.isOver) return 'more';
+      stream.recheck();
+    }
+    return 'done';
   }
 
   announce(): void {

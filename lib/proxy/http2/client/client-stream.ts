@@ -1,4 +1,4 @@
-import { oddNamesOf, type RequestFacts } from '../../../policy/decision.ts';
+import { oddNamesOf } from '../../../policy/decision.ts';
 import type { HeaderList, OriginalProtocol } from '../../../request-fields.ts';
 import type { ConnectionFacts } from '../../connection-facts.ts';
 import { Stall } from '../../fairness/buffer-budget.ts';
@@ -53,6 +53,8 @@ export class ClientStream extends Stream implements Exchange {
   readonly version = 'HTTP/2.0';
   /** Its session has counted it. */
   readonly headBytes = 0;
+  /** What comes with its head, whether or not it has all come since. */
+  readonly carries: 'nothing' | 'body';
   #response: 'awaited' | 'begun' | 'ends in trailers' = 'awaited';
   relay: RequestRelay | null = null;
   /** Null until it is permitted. */
@@ -66,12 +68,19 @@ export class ClientStream extends Stream implements Exchange {
   #lags = false;
   /** Bytes of content, counted of gRPC probes alone. */
   #probed = 0;
-  #carries: RequestFacts['carries'] | null = null;
   protected override readonly isTimed = true;
 
-  constructor(home: ClientStreamHome, id: number, head: RequestHead, sendWindow: number, receiveWindow: number) {
+  constructor(
+    home: ClientStreamHome,
+    id: number,
+    head: RequestHead,
+    carries: 'nothing' | 'body',
+    sendWindow: number,
+    receiveWindow: number,
+  ) {
     super(home.session, id, sendWindow, receiveWindow);
     this.#home = home;
+    this.carries = carries;
     this.requestHead = head;
     this.expected = head.contentLength;
     this.startedAt = home.pipeline.needsStart ? performance.now() : 0;
@@ -117,12 +126,6 @@ export class ClientStream extends Stream implements Exchange {
   /** Of its connection's streams, the only one that is open. */
   get isAlone(): boolean {
     return this.#home.openStreams <= 1;
-  }
-
-  /** As it was first decided: content that has come to its end since is content. */
-  get carries(): RequestFacts['carries'] {
-    this.#carries ??= this.remoteEnded ? 'nothing' : 'body';
-    return this.#carries;
   }
 
   get decided(): Decided | null {
@@ -185,11 +188,11 @@ export class ClientStream extends Stream implements Exchange {
     this.#stopBody();
   }
 
-  abort(code: number = errorCode.internalError): void {
+  abort(code: number = errorCode.internalError, lastWords = unavailable): void {
     if (this.localEnded || this.closed) return;
     if (this.#response === 'ends in trailers' && code !== errorCode.cancel) {
       // The status of a gRPC call lives in its trailers; without them the client would only see a broken stream.
-      this.finish(unavailable);
+      this.finish(lastWords);
       this.#stopBody();
       return;
     }
@@ -199,11 +202,12 @@ export class ClientStream extends Stream implements Exchange {
 
   refuse(refusal: Refusal): void {
     if (this.closed) return;
+    const headers = refusalHeaders(refusal, this.connection, this.grpc);
     if (this.responded) {
-      this.abort();
+      // But for the content type.
+      this.abort(errorCode.internalError, encodeFields(headers.slice(2)));
       return;
     }
-    const headers = refusalHeaders(refusal, this.connection, this.grpc);
     this.respond(this.grpc ? 200 : refusal.status, '', headers, false);
     if (refusal.close) this.#home.drain();
     this.#stopBody();
@@ -255,6 +259,30 @@ export class ClientStream extends Stream implements Exchange {
     this.onAborted?.();
     this.onAborted = null;
     return true;
+  }
+
+  /** Policy has changed: ends the request where that refuses it by now. */
+  recheck(): void {
+    const { admitted, relay } = this;
+    if (admitted === null || this.closed || this.localEnded) return;
+    const { pipeline, connection } = this.#home;
+    const again = pipeline.recheck(connection, this, admitted);
+    if (again.kind === 'admitted') {
+      this.admitted = again;
+      return;
+    }
+    this.admitted = null;
+    this.relay = null;
+    const { refusal } = again;
+    if (!this.responded) admitted.scope.refused(refusal.status, refusal.grpc);
+    // Its client does not take what there is; a status behind that would wait as well.
+    const hasStatus = this.#response === 'ends in trailers' && !this.waits;
+    if (this.responded && !hasStatus) this.reset(errorCode.internalError);
+    else this.refuse(refusal);
+    admitted.scope.responseEnded(hasStatus ? String(refusal.grpc) : null, hasStatus ? '' : 'unclassified');
+    relay?.clientGone();
+    this.onAborted?.();
+    this.onAborted = null;
   }
 
   /**

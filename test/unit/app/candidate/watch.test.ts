@@ -353,14 +353,8 @@ t.test('all else is handed on', async (t) => {
     said.push(name);
     return { closed: () => said.push('closed') };
   };
-  const names = [
-    'requestDecided',
-    'connectionDecided',
-    'connectionTerminated',
-    'openSource',
-    'probed',
-    'requestStarted',
-  ];
+  const requests = ['requestDecided', 'requestTerminated', 'requestStarted'];
+  const names = [...requests, 'connectionDecided', 'connectionTerminated', 'openSource', 'probed'];
   const others = ['detected', 'tcpError', 'brokenProtocol', 'badRequest', 'httpError', 'responseBroken'];
   const inner = Object.fromEntries(
     [...names, ...others].map((name) => [name, handed(name)]),
@@ -368,6 +362,7 @@ t.test('all else is handed on', async (t) => {
   const scope = besideRecorder({ ...telemetry.recorder, connection: () => inner }, watch).connection(facts());
   const decision = enforced.request(policy, facts().client, plainFacts);
   scope.requestDecided(policy, decision, logOf(plainFacts));
+  scope.requestTerminated(policy, { kind: 'no-route', server: policy.server }, logOf(plainFacts));
   scope.connectionDecided(policy, enforced.connection(policy, facts().client));
   scope.openSource(policy, { bytesRead: 0, bytesWritten: 0 }).closed('');
   scope.connectionTerminated(policy);

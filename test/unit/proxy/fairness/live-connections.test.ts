@@ -27,6 +27,7 @@ function connection(live: LiveConnections, leaves: 'at once' | 'when destroyed')
     sweep: () => {},
     recheck: () => {
       self.log.push('recheck');
+      return 'done' as const;
     },
     announceDrain: () => {
       self.log.push('announce');

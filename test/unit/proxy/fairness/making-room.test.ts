@@ -37,7 +37,7 @@ function stage(t: Test, limits: Partial<Limits>) {
       sweep: () => {
         made.sweeps++;
       },
-      recheck: () => {},
+      recheck: () => 'done',
       announceDrain: () => {},
       drain: () => {},
       destroy: () => {

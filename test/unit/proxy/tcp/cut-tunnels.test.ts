@@ -108,7 +108,7 @@ const rows: readonly (readonly [title: string, begin: (t: Test) => Promise<Cut>]
     (t) =>
       overHttp(t, (near, app) => {
         const connection = { occupant: null } as never;
-        const tunnel = new Tunnel(connection, near, { socket: app } as never, Buffer.alloc(0));
+        const tunnel = new Tunnel(connection, null as never, near, { socket: app } as never, Buffer.alloc(0));
         // The app's connection reads it.
         app.on('data', (bytes: Buffer) => tunnel.receive(bytes));
         return tunnel;

@@ -182,7 +182,8 @@ t.test('a turn that was asked for before the agreement does not make the app be 
   const [near, far] = [await connectedPair(t), await connectedPair(t)];
   near.client.socket.pause();
   const connection = new AppConnection(far.socket, { forget: () => {} } as never);
-  const leave = (): Tunnel => new Tunnel({ occupant: null } as never, near.socket, connection, Buffer.alloc(0));
+  const leave = (): Tunnel =>
+    new Tunnel({ occupant: null } as never, null as never, near.socket, connection, Buffer.alloc(0));
   connection.begin(admittedForNow, 'GET', true, {} as never, leave);
   connection.receive(latin1(agreement), false);
   const sent = randomBytes(16 * megabyte);
