@@ -2,6 +2,7 @@ import { parseIp } from '../../lib/ip.ts';
 import { ParameterNames } from '../../lib/policy/decide/asked-parameters.ts';
 import type {
   Authorizer,
+  ConnectionDecision,
   HeaderChanges,
   PortPolicy,
   PortProtocol,
@@ -291,7 +292,8 @@ function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | n
     admits: () => ({ kind: 'admitted' }),
     admissionReasons: reasons,
     port: () => policy,
-    connection: () => ({ kind: 'deny', server: resource }),
+    // Bytes without requests go on where they are declared as such.
+    connection: () => (protocol === 'opaque' ? permit : deny) as unknown as ConnectionDecision,
     probes: () => ({ silence: false, tls: false }),
     // Only policy makes permits; a test must forge them.
     request: (_policy, _client, request: RequestFacts) =>

@@ -14,7 +14,7 @@ import { type ConnectionState, idle, inHead, over } from './connection-state.ts'
 import { noContent, RequestContent } from './content.ts';
 import type { FastLaneServices } from './lane-services.ts';
 import { PlainHeads } from './plain-heads.ts';
-import { maxPlainHead, type PlainRequest } from './plain-request.ts';
+import type { PlainRequest } from './plain-request.ts';
 import { FastRequest } from './request.ts';
 import type { OverRequest, RequestHome } from './request-home.ts';
 import { Tunnel } from './tunnel.ts';
@@ -54,7 +54,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     this.connection = connection;
     this.#stream = stream;
     this.pool = pool;
-    this.#unread = new PlainHeads(Math.min(maxPlainHead, lane.pipeline.limits.maxHeaderBytes - 4));
+    this.#unread = new PlainHeads(lane.pipeline.limits.maxHeaderBytes, connection.keeper);
     connection.occupant = this;
     stream.follow(this);
   }
@@ -80,6 +80,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     // Detection may have seen its end, of which nobody is told twice.
     if (!this.#stream.isBare && this.socket.readableEnded) this.readEnd();
     else this.#enter(this.#goOn);
+    if (this.#state.kind === 'head') hearLent(this.socket);
   }
 
   read(chunk: Buffer): void {
@@ -109,7 +110,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     } catch (error) {
       internalFault(entry, this, error);
     } finally {
-      this.#unread.endLoan();
+      this.#unread.settle();
       endMoment();
     }
   }
@@ -171,6 +172,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     this.#state = over;
     if (this.#resting !== null) this.#resting.run = null;
     this.#forget();
+    this.#unread.drop();
     if (state.kind === 'request') state.abandon();
   }
 
@@ -207,6 +209,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     this.#isAdvancing = true;
     this.#takeNext(hasTurn);
     this.#isAdvancing = false;
+    if (this.#state.kind !== 'over') this.#unread.settle();
     if (!this.#isWaiting || this.#resting !== null) return;
     if (this.socket.writableNeedDrain) {
       if (this.hasNext) this.socket.pause();
@@ -276,10 +279,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     this.#stream.unfollow(this);
     hearNoMore(socket);
     this.#forget();
-    this.#unread.endLoan();
-    const { bytes } = this.#unread;
-    this.#unread.keep(bytes.length);
-    return bytes;
+    return this.#unread.giveAway();
   }
 
   switched(app: AppConnection): AppTunnel {
@@ -356,8 +356,8 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     return this.#state.kind === 'request' && !this.#state.requestComplete;
   }
 
-  get heldBytes(): number {
-    return this.#unread.length;
+  get heldForApp(): number {
+    return this.#state.kind === 'request' ? this.#state.heldForApp : 0;
   }
 
   readonly isTunnel = false;

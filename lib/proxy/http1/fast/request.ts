@@ -17,14 +17,12 @@ import { type ChunkDecoder, forOldClient } from './old-client.ts';
 import type { PlainRequest } from './plain-request.ts';
 import { refusalHead } from './refusal-head.ts';
 import type { RequestHome } from './request-home.ts';
-import { noWay, type Way } from './way.ts';
+import { heldOn, noWay, type Way } from './way.ts';
 
 const nothing = Buffer.alloc(0);
 
 /** Where a fault of ours was met. */
 const entry = 'HTTP/1, a request on the fast lane';
-
-type Response = 'awaited' | 'begun' | 'complete';
 
 /** One request on the fast lane, from its head to the end of its response. */
 export class FastRequest implements ResponseSink {
@@ -39,7 +37,7 @@ export class FastRequest implements ResponseSink {
   /** Null once its end is recorded; of a request that is refused, always. */
   #admitted: Admitted | null = null;
   #way: Way = noWay;
-  #response: Response = 'awaited';
+  #response: 'awaited' | 'begun' | 'complete' = 'awaited';
   /** What there is to send again; null where nothing is kept. */
   #repeat: string | null = null;
   /** Of a body whose chunks its client does not understand. */
@@ -58,6 +56,10 @@ export class FastRequest implements ResponseSink {
   /** What more of its content comes is taken by this, and then received. */
   get content(): RequestContent {
     return this.#content;
+  }
+
+  get heldForApp(): number {
+    return heldOn(this.#way);
   }
 
   /** The client has said so, and sends nothing more. */
@@ -94,10 +96,7 @@ export class FastRequest implements ResponseSink {
     if (size > 0) admitted.scope.requestFrame(size);
     const head = this.#request.outgoing(this.#home.connection.facts.client, admitted);
     const app = this.#pool.take(admitted, this.#repeatable);
-    if (app === null) {
-      this.#connect(admitted, head, isLent(content) ? Buffer.from(content) : content);
-      return;
-    }
+    if (app === null) return void this.#connect(admitted, head, isLent(content) ? Buffer.from(content) : content);
     if (this.#request.carries === 'nothing') this.#repeat = head;
     this.#send(admitted, app, head, content);
   }
@@ -124,15 +123,13 @@ export class FastRequest implements ResponseSink {
     if (!this.#content.isComplete) this.#home.socket.pause();
     const connected = (error: Error | null, app: AppConnection | null): void => {
       this.#way = noWay;
-      if (app === null) {
-        this.onFailed(error ?? new Error('not connected'));
-        return;
-      }
+      if (app === null) return void this.onFailed(error ?? new Error('not connected'));
       this.#send(admitted, app, head, content);
       if (!this.#content.isComplete && !app.socket.writableNeedDrain) this.#home.socket.resume();
     };
     this.#way = {
       kind: 'connecting',
+      contentBytes: content.length,
       pending: this.#pool.connect(admitted, sourceOf(connection.facts.client.ip), guarded(entry, this, connected)),
     };
   }
@@ -191,8 +188,9 @@ export class FastRequest implements ResponseSink {
   /** The app is slow: what more there is of the content waits. */
   #awaitApp(app: AppConnection): void {
     if (this.#content.isComplete) return;
-    const { socket } = this.#home;
+    const { socket, connection } = this.#home;
     socket.pause();
+    connection.keeper.look();
     app.socket.once('drain', () => {
       if (!this.#content.isComplete || !this.#home.hasNext) socket.resume();
     });
@@ -264,6 +262,7 @@ export class FastRequest implements ResponseSink {
 
   /** The client is slow. */
   #hold(): void {
+    this.#home.connection.keeper.look();
     if (this.#way.kind === 'app') this.#way.socket.pause();
   }
 

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import t, { type Test } from 'tap';
 import { AppConnection } from '../../../../../lib/proxy/http1/app-connection.ts';
 import { Tunnel } from '../../../../../lib/proxy/http1/fast/tunnel.ts';
+import { noKeeper } from '../../../../../lib/proxy/kept.ts';
 import {
   connectedPair,
   get,
@@ -181,7 +182,8 @@ t.test('a turn that was asked for before the agreement does not make the app be 
   const [near, far] = [await connectedPair(t), await connectedPair(t)];
   near.client.socket.pause();
   const connection = new AppConnection(far.socket, { forget: () => {} } as never);
-  const leave = (): Tunnel => new Tunnel({ occupant: null } as never, near.socket, connection, Buffer.alloc(0));
+  const leave = (): Tunnel =>
+    new Tunnel({ occupant: null, keeper: noKeeper } as never, near.socket, connection, Buffer.alloc(0));
   connection.begin(null as never, 'GET', true, {} as never, leave);
   connection.receive(latin1(agreement), false);
   const sent = randomBytes(16 * megabyte);
