@@ -94,7 +94,7 @@ const proxyRooms: Readonly<Record<string, { readonly below: readonly string[]; r
 
 const policyAsSeen = /^lib\/policy\/(decision|refusals)\.ts$/;
 const proxyBase =
-  /^lib\/proxy\/(connection-facts|guard|incoming|lent-data|limits|node-direct-writes|node-handles|node-intercept|node-internals|node-missing|node-streams|node-writes|recorder|resets|socket-calls|token)\.ts$/;
+  /^lib\/proxy\/(connection-facts|guard|incoming|kept|lent-data|limits|node-direct-writes|node-handles|node-intercept|node-internals|node-missing|node-streams|node-writes|recorder|resets|socket-calls|token)\.ts$/;
 const inRoom = (room: string): RegExp => new RegExp(`^lib/proxy/${room}/[^/]+$`);
 
 const dataPlane: readonly Rule[] = [

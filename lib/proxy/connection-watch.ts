@@ -5,6 +5,7 @@ import type { Spareable } from './fairness/live-connections.ts';
 import type { Ending } from './guard.ts';
 import type { HttpConnection, Occupant } from './http/request-pipeline.ts';
 import type { Incoming } from './incoming.ts';
+import type { Keeper } from './kept.ts';
 import type { LimitName, Limits } from './limits.ts';
 import { queuedBytes } from './node-handles.ts';
 import { resetOrDestroy } from './resets.ts';
@@ -36,10 +37,11 @@ const graceMs = 10_000;
 const stalledMs = 1000;
 
 /**
- * What a connection holds, and for how long it has done nothing: seen from outside, a few times a second, so that no byte
- * and no request pays for it.
+ * What a connection holds, and for how long it has done nothing. What is kept for it is told when it is kept; what waits in its
+ * sockets is told where a peer is found to be slow, and looked at a few times a second besides, so that no byte and no request
+ * that goes on at once pays for it.
  */
-export class ConnectionWatch implements Slow {
+export class ConnectionWatch implements Slow, Keeper {
   readonly client: IpAddress;
   readonly #services: WatchServices;
   readonly #stream: Incoming;
@@ -51,6 +53,11 @@ export class ConnectionWatch implements Slow {
   #isAskedBack = false;
   #cutAt = Number.POSITIVE_INFINITY;
   #stall: Stall | null = null;
+  /** Bytes that are kept, apart from what waits in sockets. */
+  #kept = 0;
+  #isClosed = false;
+  /** Its client is waited for: to take what there is, or to send what it has announced. */
+  #awaitsClient = false;
   #moved = -1;
   #movedAt: number;
   /** When it is to end for its age, on the clock of `performance.now()`. */
@@ -97,17 +104,8 @@ export class ConnectionWatch implements Slow {
       this.#moved = moved;
       this.#movedAt = nowMs;
     }
-    // TLS answers by itself, of which the stream knows nothing, a client that wants new keys again and again.
-    const queued = Math.max(stream.writableLength, queuedBytes(stream));
-    const held = queued + (occupant === null ? this.#carrying.heldForApp : occupant.heldBytes);
+    this.look();
     const isTunnel = occupant === null || occupant.isTunnel;
-    const awaits = !isTunnel && occupant.awaitsContent;
-    if (held > 0 || awaits) {
-      this.#stall ??= new Stall(this.#services.budget, this);
-      this.#stall.hold(held, !isTunnel && (awaits || queued > 0));
-    } else {
-      this.#stall?.release();
-    }
     if (this.#session !== null) this.#checkSession(this.#session, isTunnel ? null : occupant, nowMs);
     if (nowMs > this.#cutAt) {
       this.#end();
@@ -126,6 +124,34 @@ export class ConnectionWatch implements Slow {
     this.#retiresAt = Number.POSITIVE_INFINITY;
     this.#services.limitReached('max_connection_age', this.client);
     occupant.retire();
+  }
+
+  charge(more: number): void {
+    this.#kept += more;
+    this.look();
+  }
+
+  hasRoom(bytes: number): boolean {
+    return this.#services.budget.hasRoom(bytes);
+  }
+
+  look(): void {
+    if (this.#isClosed) return;
+    const { socket: stream } = this.#stream;
+    const occupant = this.#occupant;
+    // TLS answers by itself, of which the stream knows nothing, a client that wants new keys again and again.
+    const queued = Math.max(stream.writableLength, queuedBytes(stream));
+    const read = stream.readableLength;
+    const held = queued + read + this.#kept + (occupant === null ? this.#carrying.heldForApp : occupant.heldForApp);
+    const isTunnel = occupant === null || occupant.isTunnel;
+    const awaits = !isTunnel && occupant.awaitsContent;
+    this.#awaitsClient = awaits || queued > 0;
+    if (held > 0 || awaits) {
+      this.#stall ??= new Stall(this.#services.budget, this);
+      this.#stall.hold(held, !isTunnel && this.#awaitsClient);
+    } else {
+      this.#stall?.release();
+    }
   }
 
   /**
@@ -161,7 +187,8 @@ export class ConnectionWatch implements Slow {
     const stall = this.#stall;
     const isTunnel = occupant === null || occupant.isTunnel;
     // For an app that is slow its client can do nothing.
-    const isWaitedFor = stall?.waits === true && !(isTunnel && this.#stream.socket.writableLength === 0);
+    const isWaitedFor =
+      this.#awaitsClient && stall?.waits === true && !(isTunnel && this.#stream.socket.writableLength === 0);
     if (isWaitedFor && nowMs - stall.since > stalledMs) return { kind: 'stalled', sinceMs: stall.since };
     if (isTunnel && nowMs - this.#movedAt > quietTunnelMs) return { kind: 'stalled', sinceMs: this.#movedAt };
     return { kind: 'busy' };
@@ -190,6 +217,7 @@ export class ConnectionWatch implements Slow {
 
   /** It is closed. */
   close(): void {
+    this.#isClosed = true;
     this.#stall?.release();
   }
 }

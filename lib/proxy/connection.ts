@@ -8,6 +8,7 @@ import { type Carrying, ConnectionWatch, type WatchServices } from './connection
 import type { ClientHello } from './detect/client-hello.ts';
 import type { Opening } from './detect/opening.ts';
 import { TunnelGuard } from './detect/tunnel-guard.ts';
+import { EarlyBytes } from './fairness/early-bytes.ts';
 import type { Line } from './fairness/line.ts';
 import type { LiveConnection, LiveConnections, Spareable } from './fairness/live-connections.ts';
 import type { Rechecked, Slice } from './fairness/rechecks.ts';
@@ -17,6 +18,7 @@ import type { Destination, HttpConnection } from './http/request-pipeline.ts';
 import type { Http1Engine } from './http1/engine.ts';
 import type { Http2Engine, Http2Session } from './http2/engine.ts';
 import type { Follower, Incoming } from './incoming.ts';
+import type { Keeper } from './kept.ts';
 import type { ProbeTls } from './probe-tls.ts';
 import { noTls, recognize, type Unrecognized } from './recognize.ts';
 import type { ConnectionScope, HandshakeFailure, Recorder, TransportScope, UnknownClient } from './recorder.ts';
@@ -120,6 +122,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
   start(): void {
     // First of all: it is counted from now on, and whatever throws after this must not leave it counted.
     this.incoming.follow(this);
+    this.incoming.payer = this;
     // A stop that has begun lets nobody in.
     if (!this.incoming.isOver) recognize(this);
   }
@@ -183,6 +186,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
   secured(stream: Incoming, session: PeerSession | null, reads: WatchedReads): void {
     this.#session = session;
     this.#decrypted = stream;
+    stream.payer = this;
     this.#reads = reads;
     stream.heed();
     if (this.incoming.isOver) reads.release();
@@ -260,6 +264,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
 
   #http(stream: Incoming, scope: ConnectionScope, policy: PortPolicy): HttpConnection {
     this.#transport = scope.openSource(policy, stream);
+    const keeper = this.#settle(stream);
     const { policyPort } = this.#arrival;
     const destination = this.#secured ?? this.#arrival.destination;
     const session = this.#session;
@@ -269,12 +274,12 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
       scope,
       policyPort,
       destination,
+      keeper,
       occupant: null,
       untilPermit: this.#untilPermit,
       isVouchedFor: session === null ? null : () => session.holds(watch.anchors()),
     };
     this.http = connection;
-    this.#settle(stream);
     return connection;
   }
 
@@ -304,6 +309,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     stream.socket.pause();
     const beginning = {
       asker: sourceOf(this.ip),
+      keeper: this.#settle(stream),
       bytes,
       guard: opening === null ? null : new TunnelGuard(opening),
       refused: () => scope.badRequest(policy, 'bytes in a tunnel became what some servers would take for a request'),
@@ -314,15 +320,19 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     const closed = (errno: string): void => transport.closed(errno);
     const forwarding = forwardTcp(permit, stream.socket, destination.endpoint, upstreams, beginning, onError, closed);
     this.#stage = { kind: 'tcp', policy, scope, forwarding };
-    this.#settle(stream);
   }
 
-  /** It carries something from now on. */
-  #settle(stream: Incoming): void {
+  /** It carries something from now on. Who watches it pays for what is kept. */
+  #settle(stream: Incoming): ConnectionWatch {
     this.#services.live.settled(this);
     if (this.#decrypted !== null) for (const { socket } of [this.incoming, this.#decrypted]) renewListeners(socket);
     const hasIdentity = clientId(this.#facts.client) !== null;
     this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, this.#session, this);
+    return this.#watch;
+  }
+
+  earlyKeeper(): Keeper {
+    return new EarlyBytes(this.#services.watch.budget, this.incoming, this.ip);
   }
 
   get heldForApp(): number {

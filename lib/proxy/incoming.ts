@@ -1,6 +1,7 @@
 import { Socket } from 'node:net';
 import { systemErrorCode } from '../errors/coded-error.ts';
 import { internalFault } from './guard.ts';
+import { type Keeper, noKeeper } from './kept.ts';
 import { type AcceptedHandle, descriptorOf, type MakeHandle, type MakeStream } from './node-handles.ts';
 import { stopFirstRead, tellFirstRead } from './node-streams.ts';
 import { type Accepted, closeNow, hasUnread, receiveNow, type SocketEnd, sendHeldBack } from './socket-calls.ts';
@@ -89,6 +90,8 @@ export class Incoming {
   #first: Follower | null = null;
   #second: Follower | null = null;
   #errno = '';
+  /** Who says who pays for what is kept of it before anybody knows what it is. */
+  payer: { earlyKeeper(): Keeper } | null = null;
   /** Who waits for what comes first. */
   #reader: FirstReader | null = null;
   #received = 0;
@@ -118,6 +121,10 @@ export class Incoming {
 
   get socket(): Socket {
     return this.#socket ?? this.#streamed();
+  }
+
+  keeper(): Keeper {
+    return this.payer?.earlyKeeper() ?? noKeeper;
   }
 
   get isBare(): boolean {

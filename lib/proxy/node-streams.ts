@@ -198,6 +198,21 @@ export function lendReads(socket: net.Socket, lender: Lender | FixedLender): voi
   readDirectly(socket, lender);
 }
 
+/**
+ * Where a socket that lends what it reads is to read into next, instead of what it has been told. The handle keeps a little for
+ * each time until the connection ends.
+ *
+ * @returns false, and nothing changes, where it cannot be told.
+ */
+export function readNextInto(socket: net.Socket, buffer: Buffer): boolean {
+  const handle = streamHandleOf(socket);
+  if (handle?.useUserBuffer === undefined || socket.destroyed) return false;
+  handle.useUserBuffer(buffer);
+  const reads = handle[direct];
+  if (reads !== undefined) reads.told = buffer;
+  return true;
+}
+
 /** Under this a handle keeps who gets what it reads. */
 const direct = Symbol('direct reads');
 

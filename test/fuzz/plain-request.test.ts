@@ -4,6 +4,7 @@ import t from 'tap';
 import { fieldPairs } from '../../lib/proxy/http/field-lines.ts';
 import { readPlainHead } from '../../lib/proxy/http1/fast/plain-request.ts';
 import { Unread } from '../../lib/proxy/http1/unread.ts';
+import { noKeeper } from '../../lib/proxy/kept.ts';
 import { scanRequestHeaders } from '../../lib/request-fields.ts';
 import { isHost, readTarget } from '../../lib/request-target.ts';
 import { bothOf } from '../support/cases.ts';
@@ -35,7 +36,7 @@ async function difference(head: string): Promise<string | null> {
     return 'memory of the last fields';
   if (plain === null) return null;
   const { fields } = plain;
-  const unread = new Unread();
+  const unread = new Unread(noKeeper);
   for (let end = 1; end < head.length; end++) {
     unread.append(Buffer.from(head.slice(end - 1, end), 'latin1'));
     if (unread.look() !== 'partial') return `given up after ${JSON.stringify(head.slice(0, end))}`;

@@ -1,6 +1,7 @@
 import { ParameterNames } from '../../lib/policy/decide/asked-parameters.ts';
 import type {
   Authorizer,
+  ConnectionDecision,
   HeaderChanges,
   PortPolicy,
   PortProtocol,
@@ -53,7 +54,8 @@ export function lanePolicy(
     admits: () => ({ kind: 'admitted' }),
     admissionReasons: reasons,
     port: () => policy,
-    connection: () => ({ kind: 'deny', server: resource }),
+    // Bytes without requests go on where they are declared as such.
+    connection: () => (protocol === 'opaque' ? permit : deny) as unknown as ConnectionDecision,
     probes: () => ({ silence: false, tls: false }),
     request: (_policy, _client, facts) => decide(facts, 'at first'),
     requestAgain: (_policy, _client, facts) => decide(facts, 'again'),

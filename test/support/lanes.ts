@@ -113,9 +113,8 @@ export interface Lane {
   change(refuses: (path: string) => boolean): void;
 }
 
-/** The proxy's sockets and lanes as lib/app.ts joins them, behind a policy that permits every path but /DENIED. */
-export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane> {
-  const counts: Counts = {
+function noCounts(): Counts {
+  return {
     decided: 0,
     started: 0,
     heads: 0,
@@ -132,6 +131,11 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     destinations: 0,
     handedOver: 0,
   };
+}
+
+/** The proxy's sockets and lanes as lib/app.ts joins them, behind a policy that permits every path but /DENIED. */
+export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane> {
+  const counts = noCounts();
   const recorder = countingRecorder(counts, options);
   const { protocol = 'http1', headerChanges = null } = options;
   const own = lanePolicy(protocol, headerChanges, options.onFacts);

@@ -5,6 +5,7 @@ import type { Line } from '../fairness/line.ts';
 import { longRead, type PutOff, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { FirstReader } from '../incoming.ts';
+import { type Keeper, Kept, noKeeper } from '../kept.ts';
 
 /** How looking at the first bytes of a stream ended. `bytes` is all that was read, and has been taken off the stream. */
 export type Peek<T> =
@@ -20,6 +21,8 @@ export interface Peeked {
   awaitFirst?(reader: FirstReader): boolean;
   /** Nobody waits any more; does nothing where nobody does. */
   forgetFirst?(): void;
+  /** Who pays for what has come, asked once it is not enough; nobody where there is none. */
+  keeper?(): Keeper;
 }
 
 /**
@@ -75,6 +78,7 @@ class Inspection<T> implements Expirable, FirstReader {
   #bytes: Buffer;
   #room: Buffer | null = null;
   #resting: PutOff | null = null;
+  #kept: Kept | null = null;
 
   constructor(
     peeked: Peeked,
@@ -89,6 +93,7 @@ class Inspection<T> implements Expirable, FirstReader {
     this.#look = look;
     this.#done = done;
     deadlines.add(this);
+    if (before.length > 0) this.#keep(0);
     if (before.length > 0 || peeked.awaitFirst?.(this) !== true) this.streamed();
   }
 
@@ -139,6 +144,7 @@ class Inspection<T> implements Expirable, FirstReader {
     const { socket } = this.#peeked;
     socket.removeListener('data', this.#onData);
     putBack(socket, chunk);
+    this.#keep(chunk.length);
     this.#resting = turn.later(guarded('detection', this, () => void this.#rested()));
   }
 
@@ -157,9 +163,19 @@ class Inspection<T> implements Expirable, FirstReader {
   #looked(chunk: Buffer): boolean {
     this.#append(chunk);
     const value = this.#look(this.#bytes);
-    if (value !== undefined) this.#finish({ kind: 'seen', value, bytes: this.#bytes });
-    else if (this.#stream === null) this.streamed();
-    return value !== undefined;
+    if (value !== undefined) {
+      this.#finish({ kind: 'seen', value, bytes: this.#bytes });
+      return true;
+    }
+    this.#keep(0);
+    if (this.#stream === null) this.streamed();
+    return false;
+  }
+
+  /** @param waiting bytes that have come and have not been looked at. */
+  #keep(waiting: number): void {
+    this.#kept ??= new Kept(this.#peeked.keeper?.() ?? noKeeper);
+    this.#kept.set((this.#room?.length ?? this.#bytes.length) + waiting);
   }
 
   readonly #onEnd = (): void => {
@@ -195,6 +211,7 @@ class Inspection<T> implements Expirable, FirstReader {
   #leave(): void {
     if (this.#resting !== null) this.#resting.run = null;
     this.#deadlines.delete(this);
+    this.#kept?.set(0);
     this.#peeked.forgetFirst?.();
     this.#stream?.removeListener('data', this.#onData);
     this.#stream?.removeListener('end', this.#onEnd);

@@ -34,6 +34,10 @@ export class TunnelGuard {
     return this.#heldBytes > 0;
   }
 
+  get heldBytes(): number {
+    return this.#heldBytes;
+  }
+
   /** Nothing can become a request any more: the guard may go. */
   get isDone(): boolean {
     return this.#opening.isHarmless && !this.isHolding;

@@ -1,11 +1,11 @@
 import type { IpAddress } from '../../ip.ts';
-import { type Ending, guarded } from '../guard.ts';
+import { type Ending, guarded, internalFault } from '../guard.ts';
 import type { LimitName, Limits } from '../limits.ts';
 import { queuedBytes } from '../node-handles.ts';
 import type { Recorder } from '../recorder.ts';
 import { behindReads } from './behind-reads.ts';
 import { type InLine, Line } from './line.ts';
-import { turn } from './turn.ts';
+import { NextTurn } from './next-turn.ts';
 
 /** Somebody for whom bytes wait here, or for whose bytes something waits. */
 export interface Slow extends Ending {
@@ -34,6 +34,17 @@ const sparedShare = 1 / 2;
 
 /** How many of those are looked at for the one who holds most, where one of them has to go. */
 const maxLooked = 16;
+
+/** Milliseconds of one turn for cutting off; and where those who wait for it hold more than this share of what may wait. */
+const cuttingMs = 2;
+const busyCuttingMs = 4;
+const leavingShare = 1 / 16;
+
+/** Who is to be cut off, and what for. */
+interface Leaving {
+  readonly stall: Stall;
+  readonly limit: StallLimit;
+}
 
 /** What waits for one connection, over all of its streams. */
 export class ConnectionHolding {
@@ -72,6 +83,10 @@ export class BufferBudget {
   #bytes = 0;
   /** What those hold of whom is known that each holds little. */
   #littleBytes = 0;
+  /** Who is cut off in the next turn. What they hold counts until then: it is not gone before. */
+  #leaving: Leaving[] = [];
+  #leavingBytes = 0;
+  readonly #cutting = new NextTurn(() => this.#cutSome());
 
   constructor(limits: Pick<Limits, 'maxBufferedBytes' | 'stallTimeoutMs'>, recorder: Pick<Recorder, 'limitReached'>) {
     this.#maxBytes = limits.maxBufferedBytes;
@@ -84,6 +99,11 @@ export class BufferBudget {
   /** Bytes that wait now. */
   get bytes(): number {
     return this.#bytes;
+  }
+
+  /** Whether so many bytes more leave half of all there is to those who cannot do without. */
+  hasRoom(bytes: number): boolean {
+    return this.#bytes + bytes <= this.#maxBytes * sparedShare;
   }
 
   /** How many stand still now. */
@@ -103,7 +123,7 @@ export class BufferBudget {
       this.#leave(stall);
       standing.all.prepend(stall);
     }
-    if (this.#bytes > this.#maxBytes) this.#makeRoom();
+    if (this.#isOver) this.#makeRoom();
   }
 
   /** For `Stall` alone. */
@@ -149,10 +169,14 @@ export class BufferBudget {
 
   #makeRoom(): void {
     let left = maxSpared;
-    for (let first = this.#next(); first !== null && this.#bytes > this.#maxBytes; first = this.#next()) {
+    for (let first = this.#next(); first !== null && this.#isOver; first = this.#next()) {
       if (left-- > 0 && this.#spare(first)) continue;
       this.#cut(first, 'max_buffered_bytes');
     }
+  }
+
+  get #isOver(): boolean {
+    return this.#bytes - this.#leavingBytes > this.#maxBytes;
   }
 
   /** Of those for whom bytes wait the first who holds more than little, unless those who hold little have their share. */
@@ -191,17 +215,41 @@ export class BufferBudget {
     return true;
   }
 
+  /** In the next turn: a holder that says it stands still may be in the middle of a write. */
   #cut(stall: Stall, limit: StallLimit): void {
     // Off the line first: whatever the cut does, the next look finds another.
-    this.release(stall);
+    this.#leave(stall);
+    stall.standing = null;
     stall.isCut = true;
-    const { slow } = stall;
-    // A holder that says it stands still may be in the middle of a write; and there may be thousands of them.
-    const cut = (): void => {
-      this.#recorder.limitReached(limit, slow.client);
-      slow.cut(limit);
-    };
-    turn.later(guarded('cutting off who stands still', slow, cut));
+    this.#leavingBytes += stall.bytes;
+    this.#leaving.push({ stall, limit });
+    this.#cutting.schedule();
+  }
+
+  /**
+   * There may be thousands of them, so that others have their turn in between. In each turn there is time for more of them than
+   * can come in one: what waits to be cut off is memory as well.
+   */
+  #cutSome(): void {
+    const isBehind = this.#leavingBytes > this.#maxBytes * leavingShare;
+    const until = performance.now() + (isBehind ? busyCuttingMs : cuttingMs);
+    const leaving = this.#leaving;
+    let cut = 0;
+    while (cut < leaving.length) {
+      if (performance.now() > until) break;
+      const { stall, limit } = leaving[cut++] as Leaving;
+      this.#leavingBytes -= stall.bytes;
+      this.#count(stall, 0);
+      const { slow } = stall;
+      try {
+        this.#recorder.limitReached(limit, slow.client);
+        slow.cut(limit);
+      } catch (error) {
+        internalFault('cutting off who stands still', slow, error);
+      }
+    }
+    this.#leaving = leaving.slice(cut);
+    if (this.#leaving.length > 0) this.#cutting.schedule();
   }
 
   close(): void {

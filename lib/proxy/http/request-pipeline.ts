@@ -4,6 +4,7 @@ import type { ConnectionFacts } from '../connection-facts.ts';
 import type { BufferBudget } from '../fairness/buffer-budget.ts';
 import { type Count, OwnCount } from '../fairness/count.ts';
 import type { Rechecked, Slice } from '../fairness/rechecks.ts';
+import type { Keeper } from '../kept.ts';
 import { type LimitName, type Limits, limitsOfFaults } from '../limits.ts';
 import type { ConnectionScope, Recorder, RequestFailure, RequestScope } from '../recorder.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
@@ -30,8 +31,8 @@ export interface Occupant {
   readonly betweenRequests: boolean;
   /** Content that the client has announced has not come yet: because of the client, or of an app that does not read it. */
   readonly awaitsContent: boolean;
-  /** Bytes that wait in memory for their turn, apart from what the sockets themselves hold. */
-  readonly heldBytes: number;
+  /** Bytes that wait for the app in sockets; everything else is charged to the connection's `keeper` when it is kept. */
+  readonly heldForApp: number;
   /** It has left HTTP. */
   readonly isTunnel: boolean;
   /** Finish what is in flight, then close; if there is nothing, close at once. */
@@ -52,6 +53,8 @@ export interface HttpConnection {
   readonly scope: ConnectionScope;
   readonly policyPort: number;
   readonly destination: Destination;
+  /** Who pays for what is kept of it. */
+  readonly keeper: Keeper;
   /** Set by the lane that takes the connection over. */
   occupant: Occupant | null;
   /** What is watched closely until the first request is permitted; null from then on, and where nothing is. */
@@ -102,7 +105,9 @@ export class RequestPipeline {
     this.#recorder = options.recorder;
     this.#inFlight = options.inFlight ?? new OwnCount();
     this.#policyChangeEnds = options.policyChangeEnds ?? 'all';
-    this.heads = new HeldHeads(options.limits.maxBufferedBytes);
+    const { maxBufferedBytes, maxHeaderBytes } = options.limits;
+    // The other half is for what waits; and one of the largest has room, as it is received and as it is sent.
+    this.heads = new HeldHeads(Math.max(2 * maxHeaderBytes, maxBufferedBytes / 2));
   }
 
   /** Whether `accessed` writes anything. */
@@ -194,7 +199,7 @@ export class RequestPipeline {
   }
 
   /** Counts a request in: how it is counted out, or the limit that it is beyond. */
-  #take({ destination }: HttpConnection, { headBytes }: Request): (() => void) | LimitName {
+  #take({ destination, keeper }: HttpConnection, { headBytes }: Request): (() => void) | LimitName {
     this.#inFlight.add();
     // The admin server's responses are at hand, and wanted above all when there are too many.
     if (destination.kind === 'in-process') return this.#ended;
@@ -207,9 +212,11 @@ export class RequestPipeline {
       return 'max_buffered_bytes';
     }
     if (headBytes <= smallHead) return this.#ended;
+    keeper.charge(headBytes);
     return () => {
       this.#ended();
       this.heads.release(headBytes);
+      keeper.charge(-headBytes);
     };
   }
 

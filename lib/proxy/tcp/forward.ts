@@ -5,6 +5,7 @@ import type { ConnectionPermit } from '../../policy/decision.ts';
 import type { Passage, TunnelGuard } from '../detect/tunnel-guard.ts';
 import type { Asker } from '../fairness/fair-queue.ts';
 import { guarded } from '../guard.ts';
+import { type Keeper, Kept } from '../kept.ts';
 import { resetOrDestroy } from '../resets.ts';
 import type { Endpoint } from '../upstream/endpoint.ts';
 import type { Upstreams } from '../upstream/upstreams.ts';
@@ -44,6 +45,8 @@ export interface Beginning {
   /** For whom the app is dialled. */
   readonly asker: Asker;
   readonly bytes: Buffer;
+  /** Who pays for what is kept of either side. */
+  readonly keeper: Keeper;
   /** Null where the port's protocol is declared, and the app's side of it nobody's but the app's. */
   readonly guard: TunnelGuard | null;
   /** The bytes were about to become a request: both sides are gone. */
@@ -65,6 +68,10 @@ export function forwardTcp(
   onError: (error: unknown) => void,
   closed: (errno: string) => void,
 ): TcpForwarding {
+  const { keeper } = beginning;
+  /** Bytes that wait for the app's connection, or for the guard. */
+  const waiting = new Kept(keeper);
+  waiting.set(beginning.bytes.length);
   let { guard } = beginning;
   let errno = '';
   let open = 1;
@@ -81,7 +88,7 @@ export function forwardTcp(
     errno = systemErrorCode(error);
   });
 
-  const reads = new LentReads(client);
+  const reads = new LentReads(client, keeper);
   const connected = (error: Error | null, socket: Socket): void => {
     if (error !== null) {
       onError(error);
@@ -96,7 +103,7 @@ export function forwardTcp(
     tieEnds(client, socket);
     socket.once('close', sideClosed);
     reads.from(socket);
-    const reader = new DataReader(client, socket);
+    const reader = new DataReader(client, socket, keeper);
     const refuse = (): void => {
       beginning.refused();
       resetOrDestroy(socket);
@@ -106,6 +113,7 @@ export function forwardTcp(
       if (passage.kind === 'refuse') refuse();
       else if (passage.kind === 'forward') reader.pass(passage.bytes);
       if (watch.isDone) guard = null;
+      waiting.set(guard?.heldBytes ?? 0);
     };
     const receive = (chunk: Buffer): void => {
       if (guard === null) {
@@ -115,6 +123,7 @@ export function forwardTcp(
       } else if (socket.bytesRead > 0) {
         reader.pass(guard.release(chunk));
         guard = null;
+        waiting.set(0);
       } else {
         examine(guard, guard.pass(chunk));
       }
@@ -132,6 +141,7 @@ export function forwardTcp(
       else examine(guard, guard.judge(beginning.bytes));
       if (client.destroyed) return;
     }
+    waiting.set(guard?.heldBytes ?? 0);
     client.on('data', guarded('a tunnel', forwarding, receive));
     atEnd(client, guarded('a tunnel', forwarding, end));
     client.resume();

@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream';
 import { Opening } from '../detect/opening.ts';
 import { TunnelGuard } from '../detect/tunnel-guard.ts';
 import { guarded } from '../guard.ts';
+import { type Keeper, Kept } from '../kept.ts';
 import { DataReader } from './lent-reads.ts';
 import { atEnd } from './tunnel-ends.ts';
 
@@ -15,11 +16,13 @@ const entry = 'a tunnel of CONNECT';
  * content of its answer.
  *
  * @param early what the client has sent already; it may have ended since, and then nothing can be put back on its stream.
+ * @param keeper who pays for what is held.
  * @param refused it was about to become a request; nothing more is carried.
  */
-export function carryGuarded(client: Duplex, app: Duplex, early: Buffer, refused: () => void): void {
+export function carryGuarded(client: Duplex, app: Duplex, early: Buffer, keeper: Keeper, refused: () => void): void {
   const guard = new TunnelGuard(new Opening());
-  const reader = new DataReader(client, app);
+  const reader = new DataReader(client, app, keeper);
+  const held = new Kept(keeper);
   let isRefused = false;
   const refuse = (): void => {
     isRefused = true;
@@ -33,6 +36,7 @@ export function carryGuarded(client: Duplex, app: Duplex, early: Buffer, refused
       return;
     }
     if (passage.kind === 'forward') reader.pass(passage.bytes);
+    held.set(guard.heldBytes);
     if (!guard.isDone) return;
     client.off('data', onData);
     reader.passAll();

@@ -4,7 +4,8 @@ import { Roster, type Rostered } from '../../roster.ts';
 import { behindReads } from '../fairness/behind-reads.ts';
 import { bulkRead, CountedReads, longRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
-import { lendReads, mayLendReads } from '../node-streams.ts';
+import { type Keeper, Kept } from '../kept.ts';
+import { lendReads, mayLendReads, readNextInto } from '../node-streams.ts';
 import { type Outlet, outletOf, smallServed } from '../node-writes.ts';
 import type { OnRead } from '../upstream/upstreams.ts';
 
@@ -25,10 +26,13 @@ function copyOfShared(length: number): Buffer {
 const ringSize = 4;
 const ringBytes = 128 * 1024;
 
-/** Milliseconds between looks at who needs no more than one buffer of a ring any more. */
+/** So often a connection gives its whole ring back. */
+const mostRests = 64;
+
+/** Milliseconds between looks at who needs no ring any more. */
 const restMs = 1000;
 
-/** Who has more than one. */
+/** Who has a ring. */
 const spread = new Roster<LentReads>();
 let sweeper: NodeJS.Timeout | null = null;
 
@@ -52,26 +56,35 @@ export interface Resumable {
 /**
  * Reads without a new buffer for every read. Small reads go through one buffer shared by all connections
  * and are copied. A bulk transfer gets a ring of its own, whose buffers are lent to the writes: no copy, no garbage, and
- * the ring's size is the bound on what a slow reader can make us hold. While the reader keeps up, it is one buffer, which is all
- * that is left of it once nothing moves.
+ * the ring's size is the bound on what a slow reader can make us hold. While the reader keeps up, it is one buffer; once nothing
+ * moves, none. Where memory is short, small reads are all there is.
  */
 export class LentReads implements OnRead, TurnTaker, Rostered {
   rosterPlace = -1;
   readonly #sink: Writable;
   readonly #outlet: Outlet;
+  readonly #keeper: Keeper;
+  /** The ring. What waits in the sink is charged as that. */
+  readonly #kept: Kept;
   #source: Resumable | null = null;
   /** Made one by one, as they are needed. */
   #ring: Buffer[] | null = null;
   /** Ring buffers that are being written, oldest first. */
   #lent = 0;
   #next = 0;
+  /** Buffers that the ring may have. */
+  #size = ringSize;
+  #restsLeft = mostRests;
   #stopped = false;
   /** It has read nothing since it was last looked at. */
   #isResting = false;
 
-  constructor(sink: Writable) {
+  /** @param keeper who pays for what is kept. */
+  constructor(sink: Writable, keeper: Keeper) {
     this.#sink = sink;
     this.#outlet = outletOf(sink);
+    this.#keeper = keeper;
+    this.#kept = new Kept(keeper);
   }
 
   /** The socket that reads; known only once it is connected. */
@@ -99,10 +112,11 @@ export class LentReads implements OnRead, TurnTaker, Rostered {
     const ring = this.#ring;
     if (ring === null) {
       if (length < longRead) smallServed();
-      if (length >= bulkRead) this.#ring = [Buffer.allocUnsafeSlow(ringBytes)];
+      if (length >= bulkRead && this.#keeper.hasRoom(ringBytes)) this.#begin();
       if (this.#outlet.write(copyOfShared(length))) return true;
       spare = nothing;
       if (!this.#sink.writableNeedDrain) return true;
+      this.#keeper.look();
       this.#stopped = true;
       this.#sink.once('drain', () => this.#resume());
       return false;
@@ -111,33 +125,61 @@ export class LentReads implements OnRead, TurnTaker, Rostered {
     const filled = ring[this.#next] as Buffer;
     // What is free again is read into once more.
     if (!this.#outlet.write(filled.subarray(0, length), this.#written)) this.#goOn(ring);
-    if (length < bulkRead && this.#lent === 0) {
-      this.#ring = null;
-      this.#next = 0;
-    }
-    if (this.#lent < ringSize) return length < bulkRead || turn.take(length, this);
+    if (length < bulkRead && this.#lent === 0) this.#end();
+    if (this.#lent < this.#size) return length < bulkRead || turn.take(length, this);
     this.#stopped = true;
+    this.#keeper.look();
     return false;
+  }
+
+  #begin(): void {
+    this.#size = ringSize;
+    this.#keep([Buffer.allocUnsafeSlow(ringBytes)]);
+    watchSpread(this);
+  }
+
+  #end(): void {
+    this.#next = 0;
+    this.#keep(null);
+  }
+
+  #keep(ring: Buffer[] | null): void {
+    this.#ring = ring;
+    this.#kept.set((ring?.length ?? 0) * ringBytes);
   }
 
   /** The buffer that was to be filled next is lent. */
   #goOn(ring: Buffer[]): void {
     this.#lent++;
-    this.#next = (this.#next + 1) % ringSize;
+    this.#next = (this.#next + 1) % this.#size;
     if (this.#next !== ring.length) return;
-    ring.push(Buffer.allocUnsafeSlow(ringBytes));
-    watchSpread(this);
+    if (this.#keeper.hasRoom(ringBytes)) {
+      ring.push(Buffer.allocUnsafeSlow(ringBytes));
+      this.#keep(ring);
+      watchSpread(this);
+    } else {
+      // It goes round with what it has.
+      this.#size = ring.length;
+      this.#next = 0;
+    }
   }
 
-  /** Lets go of all buffers but the next, which the socket has been told of, where none is lent; false while it still reads. */
+  /**
+   * Lets go of the ring where none of it is lent, but for the buffer that the socket has been told of, where it cannot be told of
+   * another; false while it still reads.
+   */
   rests(): boolean {
     const ring = this.#ring;
     if (ring === null || this.#sink.destroyed) return true;
     const isResting = this.#isResting && this.#lent === 0;
     this.#isResting = true;
     if (!isResting) return false;
-    this.#ring = [ring[this.#next] as Buffer];
-    this.#next = 0;
+    const told = ring[this.#next] as Buffer;
+    this.#end();
+    const source = this.#source;
+    // Each time costs a little that stays for as long as the connection does.
+    if (source instanceof Socket && this.#restsLeft-- > 0 && readNextInto(source, shared)) return true;
+    this.#keep([told]);
     return true;
   }
 
@@ -166,13 +208,16 @@ export class DataReader implements TurnTaker {
   readonly #source: Duplex;
   readonly #sink: Writable;
   readonly #counted: CountedReads;
+  readonly #keeper: Keeper;
   /** By `data`; or by `LentReads`, which alone knows when there is room, though a turn may still be asked for. */
   #reads: 'by data' | 'lent' = 'by data';
   #awaitsTurn = false;
 
-  constructor(source: Duplex, sink: Writable) {
+  /** @param keeper who pays for what is kept. */
+  constructor(source: Duplex, sink: Writable, keeper: Keeper) {
     this.#source = source;
     this.#sink = sink;
+    this.#keeper = keeper;
     this.#counted = CountedReads.of(source);
     sink.on('drain', this.#drained);
   }
@@ -184,7 +229,9 @@ export class DataReader implements TurnTaker {
   /** Passes on what was read by `data`. */
   pass(bytes: Buffer): void {
     if (!this.#counted.take(bytes.length, this)) this.#awaitsTurn = true;
-    if (!this.#sink.write(bytes) || this.#awaitsTurn) this.#source.pause();
+    const isTaken = this.#sink.write(bytes);
+    if (!isTaken) this.#keeper.look();
+    if (!isTaken || this.#awaitsTurn) this.#source.pause();
   }
 
   /** Passes on all that is read from here on. */
@@ -215,7 +262,7 @@ export class DataReader implements TurnTaker {
     // TLS does not stop between records that it has read already, and the ring may be full by then.
     if (!(source instanceof Socket) || 'encrypted' in source || source.isPaused() || !mayLendReads(source))
       return false;
-    const reads = new LentReads(this.#sink);
+    const reads = new LentReads(this.#sink, this.#keeper);
     reads.from(source);
     lendReads(source, reads);
     this.#reads = 'lent';
@@ -225,8 +272,8 @@ export class DataReader implements TurnTaker {
 }
 
 /** What `source` says from here on goes to `sink`, each read in its turn. The ends of both are the caller's. */
-export function carry(source: Duplex, sink: Writable): void {
-  new DataReader(source, sink).passAll();
+export function carry(source: Duplex, sink: Writable, keeper: Keeper): void {
+  new DataReader(source, sink, keeper).passAll();
   if (sink.writableNeedDrain) source.pause();
   else source.resume();
 }

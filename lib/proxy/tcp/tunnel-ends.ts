@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import type { Keeper } from '../kept.ts';
 import { cutMeansReset, resetOrDestroy } from '../resets.ts';
 import { carry } from './lent-reads.ts';
 
@@ -17,12 +18,16 @@ export function tieEnds(client: Duplex, app: Duplex): void {
   client.once('close', () => leave(app, client));
 }
 
-/** Joins two connected sockets for good. Both must allow half-open. */
-export function tie(client: Duplex, app: Duplex): void {
+/**
+ * Joins two connected sockets for good. Both must allow half-open.
+ *
+ * @param keeper who pays for what is kept of either.
+ */
+export function tie(client: Duplex, app: Duplex, keeper: Keeper): void {
   tieEnds(client, app);
   atEnd(client, () => app.end());
-  carry(client, app);
-  carry(app, client);
+  carry(client, app, keeper);
+  carry(app, client, keeper);
 }
 
 /** Runs it once all that the stream says has been read; now, if it has. */

@@ -28,14 +28,22 @@ function watched(t: Test, socket: object = {}, isRaw = false): Watched {
   const occupant = {
     betweenRequests: false,
     awaitsContent: false,
-    heldBytes: 0,
+    heldForApp: 0,
     get isTunnel() {
       return self.isTunnel;
     },
     retire: () => void log.push('retire'),
   };
   const stream = {
-    socket: { bytesRead: 0, bytesWritten: 0, writableLength: 0, readableEnded: false, destroyed: false, ...socket },
+    socket: {
+      bytesRead: 0,
+      bytesWritten: 0,
+      writableLength: 0,
+      readableLength: 0,
+      readableEnded: false,
+      destroyed: false,
+      ...socket,
+    },
     destroy: () => void log.push('destroy'),
   };
   const carrying = {

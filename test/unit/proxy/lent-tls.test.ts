@@ -1,4 +1,5 @@
 import t from 'tap';
+import { noKeeper } from '../../../lib/proxy/kept.ts';
 import { isLent, lendData } from '../../../lib/proxy/lent-data.ts';
 import { letRead } from '../../../lib/proxy/node-handles.ts';
 import { DataReader } from '../../../lib/proxy/tcp/lent-reads.ts';
@@ -100,5 +101,5 @@ t.test('lent again, it keeps no second buffer', async (t) => {
 t.test('a tunnel takes no loans of TLS: records come on where its ring is full', async (t) => {
   const { secure, client } = await securedPair(t);
   secure.resume();
-  t.notOk(new DataReader(secure, client).lend());
+  t.notOk(new DataReader(secure, client, noKeeper).lend());
 });

@@ -16,7 +16,7 @@ import { type ConnectionState, idle, inHead, over } from './connection-state.ts'
 import { noContent, RequestContent } from './content.ts';
 import type { FastLaneServices } from './lane-services.ts';
 import { PlainHeads } from './plain-heads.ts';
-import { maxPlainHead, type PlainRequest } from './plain-request.ts';
+import type { PlainRequest } from './plain-request.ts';
 import { FastRequest } from './request.ts';
 import type { OverRequest, RequestHome } from './request-home.ts';
 import { Tunnel } from './tunnel.ts';
@@ -56,7 +56,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     this.connection = connection;
     this.#stream = stream;
     this.pool = pool;
-    this.#unread = new PlainHeads(Math.min(maxPlainHead, lane.pipeline.limits.maxHeaderBytes - 4));
+    this.#unread = new PlainHeads(lane.pipeline.limits.maxHeaderBytes, connection.keeper);
     connection.occupant = this;
     stream.follow(this);
   }
@@ -82,6 +82,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     // Detection may have seen its end, of which nobody is told twice.
     if (!this.#stream.isBare && this.socket.readableEnded) this.readEnd();
     else this.#enter(this.#goOn);
+    if (this.#state.kind === 'head') hearLent(this.socket);
   }
 
   read(chunk: Buffer): void {
@@ -111,7 +112,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     } catch (error) {
       internalFault(entry, this, error);
     } finally {
-      this.#unread.endLoan();
+      this.#unread.settle();
       endMoment();
     }
   }
@@ -172,14 +173,19 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const state = this.#state;
     this.#state = over;
     if (this.#resting !== null) this.#resting.run = null;
-    this.#lane.forget(this);
-    this.#ownPool?.close();
+    this.#forget();
+    this.#unread.drop();
     if (state.kind === 'request') state.abandon();
   }
 
   #goOn(): void {
     this.#resting = null;
     if (this.betweenRequests) this.#advance();
+  }
+
+  #forget(): void {
+    this.#lane.forget(this);
+    this.#ownPool?.close();
   }
 
   get ownPool(): AppPool {
@@ -201,6 +207,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     this.#isAdvancing = true;
     this.#takeNext(hasTurn);
     this.#isAdvancing = false;
+    if (this.#state.kind !== 'over') this.#unread.settle();
     if (!this.#isWaiting || this.#resting !== null) return;
     if (this.socket.writableNeedDrain) {
       if (this.hasNext) this.socket.pause();
@@ -269,12 +276,8 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const { socket } = this;
     this.#stream.unfollow(this);
     hearNoMore(socket);
-    this.#lane.forget(this);
-    this.#ownPool?.close();
-    this.#unread.endLoan();
-    const { bytes } = this.#unread;
-    this.#unread.keep(bytes.length);
-    return bytes;
+    this.#forget();
+    return this.#unread.giveAway();
   }
 
   switched(app: AppConnection, request: TunnelRequest): AppTunnel {
@@ -351,8 +354,8 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     return this.#state.kind === 'request' && !this.#state.requestComplete;
   }
 
-  get heldBytes(): number {
-    return this.#unread.length;
+  get heldForApp(): number {
+    return this.#state.kind === 'request' ? this.#state.heldForApp : 0;
   }
 
   readonly isTunnel = false;

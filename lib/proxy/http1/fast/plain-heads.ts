@@ -1,5 +1,6 @@
+import type { Keeper } from '../../kept.ts';
 import { type HeadProgress, Unread } from '../unread.ts';
-import { maxKnownHead, PlainRequest, readPlainHead } from './plain-request.ts';
+import { maxKnownHead, maxPlainHead, PlainRequest, readPlainHead } from './plain-request.ts';
 
 /** What of a connection is unread, and the heads of plain requests in it. */
 export class PlainHeads extends Unread {
@@ -8,10 +9,10 @@ export class PlainHeads extends Unread {
   #last: PlainRequest | null = null;
   #isRepeated = false;
 
-  /** @param maxHead bytes of a head without its empty line; a longer one is not plain. */
-  constructor(maxHead: number) {
-    super();
-    this.#maxHead = maxHead;
+  /** @param maxHead bytes of a head; a longer one is not plain. */
+  constructor(maxHead: number, keeper: Keeper) {
+    super(keeper);
+    this.#maxHead = Math.min(maxPlainHead, maxHead - 4);
   }
 
   /** Looks for the end of the head that comes next. */

@@ -18,7 +18,7 @@ import { type ChunkDecoder, forOldClient } from './old-client.ts';
 import type { PlainRequest } from './plain-request.ts';
 import { refusalHead } from './refusal-head.ts';
 import type { RequestHome } from './request-home.ts';
-import { noWay, type Way } from './way.ts';
+import { heldOn, noWay, type Way } from './way.ts';
 
 const nothing = Buffer.alloc(0);
 
@@ -54,6 +54,10 @@ export class FastRequest implements ResponseSink {
   /** What more of its content comes is taken by this, and then received. */
   get content(): RequestContent {
     return this.#content;
+  }
+
+  get heldForApp(): number {
+    return heldOn(this.#way);
   }
 
   /** The client has said so, and sends nothing more. */
@@ -122,6 +126,7 @@ export class FastRequest implements ResponseSink {
     };
     this.#way = {
       kind: 'connecting',
+      contentBytes: content.length,
       pending: this.#pool.connect(
         before,
         sourceOf(connection.facts.client.ip),
@@ -188,8 +193,9 @@ export class FastRequest implements ResponseSink {
   /** The app is slow: what more there is of the content waits. */
   #awaitApp(app: AppConnection): void {
     if (this.#content.isComplete) return;
-    const { socket } = this.#home;
+    const { socket, connection } = this.#home;
     socket.pause();
+    connection.keeper.look();
     app.socket.once('drain', () => {
       if (!this.#content.isComplete || !this.#home.hasNext) socket.resume();
     });
@@ -253,6 +259,7 @@ export class FastRequest implements ResponseSink {
 
   /** The client is slow. */
   #hold(): void {
+    this.#home.connection.keeper.look();
     if (this.#way.kind === 'app') this.#way.socket.pause();
   }
 

@@ -3,6 +3,7 @@ import type { Rechecked } from '../../fairness/rechecks.ts';
 import { guarded } from '../../guard.ts';
 import type { HttpConnection, Occupant } from '../../http/request-pipeline.ts';
 import type { TunnelRequest } from '../../http/tunnel-request.ts';
+import type { Keeper } from '../../kept.ts';
 import { lendReads, mayLendReads } from '../../node-streams.ts';
 import { DataReader, LentReads } from '../../tcp/lent-reads.ts';
 import { atEnd, tieEnds } from '../../tcp/tunnel-ends.ts';
@@ -37,28 +38,28 @@ export class Tunnel implements AppTunnel, Occupant {
     this.#request = request;
     this.#client = client;
     this.#app = app;
-    const reader = new DataReader(client, app);
+    const reader = new DataReader(client, app, connection.keeper);
     tieEnds(client, app);
-    this.isLent = this.#lendDownloads();
+    this.isLent = this.#lendDownloads(connection.keeper);
     reader.passAll();
     if (early.length > 0) reader.pass(early);
     atEnd(client, guarded(entry, this, this.#clientEnded));
     if (!app.writableNeedDrain && client.isPaused()) client.resume();
   }
 
-  get heldBytes(): number {
+  get heldForApp(): number {
     return this.#app.writableLength;
   }
 
   /** What the app sends from here on goes to the client without a buffer for every read, where that can be. */
-  #lendDownloads(): boolean {
+  #lendDownloads(keeper: Keeper): boolean {
     const client = this.#client;
     const app = this.#app;
     if (!mayLendReads(app)) {
       client.on('drain', () => app.resume());
       return false;
     }
-    const reads = new LentReads(client);
+    const reads = new LentReads(client, keeper);
     reads.from(app);
     lendReads(app, reads);
     // The client has not taken the agreement yet, and `LentReads` does not know that.

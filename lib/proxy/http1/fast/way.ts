@@ -8,7 +8,13 @@ export type Way =
   | { readonly kind: 'none' }
   /** To nobody yet: its client has been told to send its content (`Expect: 100-continue`), and the app gets both together. */
   | { readonly kind: 'awaits-content'; readonly admitted: Admitted }
-  | { readonly kind: 'connecting'; readonly pending: PendingConnect }
+  | { readonly kind: 'connecting'; readonly pending: PendingConnect; readonly contentBytes: number }
   | AppConnection;
 
 export const noWay: Way = { kind: 'none' };
+
+/** Bytes of the request that wait for the app. */
+export function heldOn(way: Way): number {
+  if (way.kind === 'app') return way.socket.writableLength;
+  return way.kind === 'connecting' ? way.contentBytes : 0;
+}

@@ -7,6 +7,7 @@ import { endAfterLastBytes, endWithStatus } from '../../http/last-bytes.ts';
 import { failures, type MessageFault } from '../../http/refuse.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
 import { TunnelRequest } from '../../http/tunnel-request.ts';
+import { Kept } from '../../kept.ts';
 import { resetOrDestroy } from '../../resets.ts';
 import type { Http1Exchange } from './exchange.ts';
 import type { FedConnection, SlicedFeed } from './sliced-feed.ts';
@@ -19,6 +20,12 @@ export type OverdueHead =
   | { readonly kind: 'read again'; readonly deadline: Expirable };
 
 export const noneOverdue: OverdueHead = { kind: 'none' };
+
+/** Bytes of memory for each of a head in Node's parser: it keeps texts of their own for names and values, however short. */
+const costOfHeadByte = 3;
+
+/** And of a request that waits, besides its head: its objects. */
+const costOfWaiting = 6 * 1024;
 
 /** One client connection on the library lane. Requests are taken one after the other, however fast they are pipelined. */
 export class LibraryConnection implements FedConnection, Occupant {
@@ -41,8 +48,15 @@ export class LibraryConnection implements FedConnection, Occupant {
   overdueHead: OverdueHead = noneOverdue;
   /** Null before it begins, and for good once a request to switch protocols has come. */
   feed: SlicedFeed | null = null;
-  /** What waits for the start outside of the socket. */
+  /** What waits for the start. */
   bytesToCome = 0;
+  /** What has come behind a request to switch protocols. */
+  #earlyBytes = 0;
+  /** Of a head that is not complete: Node's parser has it. */
+  #headBytes = 0;
+  #headsBefore = 0;
+  /** In Node's parser, and of requests that wait. */
+  readonly #kept: Kept;
   /** Of a tunnel. */
   #app: Duplex | null = null;
   #began: TunnelRequest | null = null;
@@ -59,6 +73,7 @@ export class LibraryConnection implements FedConnection, Occupant {
     this.socket = socket;
     this.pipeline = pipeline;
     this.#overflow = overflow;
+    this.#kept = new Kept(connection.keeper);
   }
 
   get isWaiting(): boolean {
@@ -70,6 +85,11 @@ export class LibraryConnection implements FedConnection, Occupant {
   }
 
   fed(bytes: number): boolean {
+    const isHead = this.handedOver === this.#headsBefore && this.exchange?.incomplete !== true;
+    this.#headBytes = isHead ? this.#headBytes + bytes : 0;
+    this.#headsBefore = this.handedOver;
+    this.settle();
+    if (this.isBlocked) this.connection.keeper.look();
     if (this.exchange?.incomplete !== true || this.exchange.fed(bytes)) return true;
     this.#overflow(this);
     return false;
@@ -83,13 +103,33 @@ export class LibraryConnection implements FedConnection, Occupant {
     return !this.isTunnel && this.exchange?.incomplete === true;
   }
 
-  /** What Node's parser has taken besides is not to be seen; it is no more than a head. Of a tunnel what the app has not taken. */
-  get heldBytes(): number {
-    return this.#app?.writableLength ?? this.feed?.heldBytes ?? this.bytesToCome;
+  /** Charges what is kept for it before the start, and by Node: a head that is not complete, and requests that wait. */
+  settle(): void {
+    const waiting = this.bytesToCome + this.#earlyBytes;
+    this.#kept.set(waiting + this.#headBytes * costOfHeadByte + this.waiting.length * costOfWaiting);
+  }
+
+  /** What has come and has not been given to Node's parser. */
+  get #unfedBytes(): number {
+    return this.feed?.heldBytes ?? this.bytesToCome;
+  }
+
+  readonly lookAgain = (): void => this.connection.keeper.look();
+
+  get heldForApp(): number {
+    return this.#app?.writableLength ?? (this.exchange?.incomplete === true ? this.exchange.unreadBytes : 0);
+  }
+
+  /** So many bytes wait until the app has agreed. */
+  keepEarly(bytes: number): void {
+    this.#earlyBytes = bytes;
+    this.#headBytes = 0;
+    this.settle();
   }
 
   /** The app has agreed: from here on both connections are a tunnel. */
   leaveHttp(app: Duplex): void {
+    this.keepEarly(0);
     const { exchange } = this;
     const admitted = exchange?.admitted ?? null;
     if (exchange !== null && admitted !== null) {
@@ -106,12 +146,12 @@ export class LibraryConnection implements FedConnection, Occupant {
 
   /** What has come and waits for its turn, or for the start, may be requests, whose response is to say that it is the last. */
   get isIdle(): boolean {
-    return this.state === 'between' && this.heldBytes === 0 && this.socket.readableLength === 0;
+    return this.state === 'between' && this.#unfedBytes === 0 && this.socket.readableLength === 0;
   }
 
   /** The response that is awaited says that it is the last, unless one behind it will. */
   announceEnd(): void {
-    if (!this.isWaiting && this.heldBytes === 0) this.exchange?.endConnection();
+    if (!this.isWaiting && this.#unfedBytes === 0) this.exchange?.endConnection();
   }
 
   retire(): void {

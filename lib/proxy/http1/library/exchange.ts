@@ -43,6 +43,8 @@ export class Http1Exchange implements LibraryExchange {
   onAborted: (() => void) | null = null;
   /** Run once, when the request is permitted: `100 Continue` goes out only then. */
   onPermitted: (() => void) | null = null;
+  /** Run whenever the client is slow. */
+  onSlow: (() => void) | null = null;
   /** Run once, when the response has left or can no longer leave. */
   onOver: (() => void) | null = null;
   /** Run once, when the app has agreed to leave HTTP; it is given the connection to the app. */
@@ -113,7 +115,11 @@ export class Http1Exchange implements LibraryExchange {
 
   /** More of the body has come than has been taken. */
   get isBehind(): boolean {
-    return this.#request.readableLength > 0;
+    return this.unreadBytes > 0;
+  }
+
+  get unreadBytes(): number {
+    return this.#request.readableLength;
   }
 
   /** Bytes of the body came, framing included. False when there is more framing than any honest sender needs. */
@@ -192,6 +198,7 @@ export class Http1Exchange implements LibraryExchange {
   }
 
   onDrain(resume: () => void): void {
+    this.onSlow?.();
     this.#response.once('drain', resume);
   }
 

@@ -118,13 +118,15 @@ export class LibraryLane implements Http1Engine {
     // Paused until then. Node's server makes a parser for each: those that come at once begin in turns.
     // Nothing can be put back on a stream that is over.
     const apart = socket.readableEnded ? bytes : nothing;
-    served.bytesToCome = apart.length;
+    served.bytesToCome = bytes.length;
+    served.settle();
     if (!socket.readableEnded) putBack(socket, bytes);
     const begin = (): void => {
       if (socket.destroyed) return;
       this.#server.emit('connection', socket);
-      served.feed = new SlicedFeed(socket, served);
+      served.feed = new SlicedFeed(socket, served, connection.keeper);
       served.bytesToCome = 0;
+      served.settle();
       if (socket.readableEnded) served.feed.takeLast(apart);
       else socket.resume();
     };
@@ -187,6 +189,7 @@ export class LibraryLane implements Http1Engine {
     if (exchange === null) return;
     const over = (): void => this.#over(served);
     exchange.onOver = over;
+    exchange.onSlow = served.lookAgain;
     // One final response or 100, never both: the permit comes before the client is asked for its body.
     const permitted = (): void => response.writeContinue();
     // HTTP/1.0 knows no 1xx, and would take it for the response (RFC 9110 10.1.1, 15.2).
@@ -205,6 +208,7 @@ export class LibraryLane implements Http1Engine {
       // The others have their turn first: responses that need no app would follow each other without end.
       const begin = (): void => {
         const next = served.waiting.shift();
+        served.settle();
         if (socket.destroyed || next === undefined) return;
         next();
         // Reading had stopped for what waited, and the rest of its content may not have come.
@@ -256,6 +260,7 @@ export class LibraryLane implements Http1Engine {
     // Whoever reads on would lose what the client sends before the app has agreed.
     served.feed = null;
     const early = rest.length === 0 ? head : Buffer.concat([head, rest]);
+    served.keepEarly(early.length);
     // Node no longer tells a response when there is room for more of it, be it one before this request or its own.
     socket.on('drain', () => served.exchange?.drained());
     if (served.state === 'between') this.#tunnelNow(served, request, socket, early);

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { longRead, type PutOff, turn } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
+import type { Keeper } from '../../kept.ts';
 import { type Feed, takeFeed } from '../../node-internals.ts';
 import { halfOpenMs } from '../limits.ts';
 import { Unread } from '../unread.ts';
@@ -32,16 +33,17 @@ export class SlicedFeed {
   readonly #socket: Socket;
   readonly #connection: FedConnection;
   readonly #feed: Feed;
-  readonly #unread = new Unread();
+  readonly #unread: Unread;
   #pieceBytes = leastPiece;
   #resting: PutOff | null = null;
   /** The client sends nothing more, which the parser is told behind all that has come. */
   #hasEnded = false;
 
   /** Once the server has been given the socket; nothing of it has been read since. */
-  constructor(socket: Socket, connection: FedConnection) {
+  constructor(socket: Socket, connection: FedConnection, keeper: Keeper) {
     this.#socket = socket;
     this.#connection = connection;
+    this.#unread = new Unread(keeper);
     this.#feed = takeFeed(socket);
     socket.on('data', this.#onData);
     socket.once('end', this.#onEnd);
@@ -53,10 +55,9 @@ export class SlicedFeed {
     if (this.#resting !== null) {
       // Who reads a body has Node read on, whoever has paused the socket.
       this.#socket.pause();
-      return;
-    }
-    if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
+    } else if (chunk.length >= longRead && !turn.mayWork()) this.#rest();
     else this.#pump();
+    this.#unread.settle();
   };
 
   /** No pause holds it back, so bytes may still be unread. */
@@ -94,9 +95,7 @@ export class SlicedFeed {
     this.#hasEnded = false;
     if (this.#resting !== null) this.#resting.run = null;
     this.#resting = null;
-    const { bytes } = this.#unread;
-    this.#unread.keep(bytes.length);
-    return bytes;
+    return this.#unread.giveAway();
   }
 
   #rest(): void {
@@ -107,6 +106,7 @@ export class SlicedFeed {
   readonly #rested = guarded('HTTP/1, the next slice', { destroy: () => this.#socket.destroy() }, () => {
     this.#resting = null;
     this.#pump();
+    this.#unread.settle();
   });
 
   /** Somebody has ended the connection, or taken it over, and with it our listener off. */

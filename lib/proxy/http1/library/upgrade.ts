@@ -189,8 +189,8 @@ export class UpgradeForwarder {
       scope.responseEnded(null, '');
       exchange.switched(status, null, headers, app);
       tieEnds(socket, app);
-      carry(app, socket);
-      carryGuarded(socket, app, head, () => {
+      carry(app, socket, connection.keeper);
+      carryGuarded(socket, app, head, connection.keeper, () => {
         this.#pipeline.brokenHttp1(connection, 'a request in a tunnel of CONNECT');
         resetOrDestroy(app);
         resetOrDestroy(socket);
@@ -218,7 +218,7 @@ function leaveHttp(
   scope.responseEnded(null, '');
   exchange.switched(101, protocol, headers, app);
   if (head.length > 0) app.write(head);
-  tie(socket, app);
+  tie(socket, app, upgrade.connection.keeper);
 }
 
 /** The app's response to CONNECT is no tunnel: it goes on without its content, which undici has not read as such. */

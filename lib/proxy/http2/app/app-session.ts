@@ -6,6 +6,7 @@ import type { TurnTaker } from '../../fairness/turn.ts';
 import { guarded } from '../../guard.ts';
 import { type AdmittedNow, mustBeCurrent } from '../../http/admitted.ts';
 import { without } from '../../http/headers.ts';
+import { noKeeper } from '../../kept.ts';
 import { soundStatus } from '../message/field-rules.ts';
 import { HeaderBlocks } from '../message/header-blocks.ts';
 import { Http2ResponseHead } from '../message/response-head.ts';
@@ -66,6 +67,8 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, TurnTa
   #limitsWaits = false;
 
   readonly client = null;
+  /** Apps are few, and no stranger's: what is kept of one is bounded by its connection. */
+  readonly keeper = noKeeper;
   readonly lastAccepted = 0;
 
   constructor(socket: Socket, home: AppSessionHome, budget: BufferBudget) {

@@ -6,6 +6,7 @@ import type { Rechecked, Slice } from '../../fairness/rechecks.ts';
 import { type Ending, guarded } from '../../guard.ts';
 import type { HeldHeads } from '../../http/held-heads.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
+import { type Keeper, Kept } from '../../kept.ts';
 import { lendData, type TakeLent } from '../../lent-data.ts';
 import type { LimitName } from '../../limits.ts';
 import { encodeFields } from '../hpack/encoder.ts';
@@ -21,6 +22,9 @@ import { clientLimits } from './limits.ts';
 const tooLarge = encodeFields([':status', '431', 'content-length', '0']);
 const badRequest = encodeFields([':status', '400', 'content-length', '0']);
 const notAllowed = encodeFields([':status', '405', 'content-length', '0']);
+
+/** Memory of heads is charged in steps of so many bytes. */
+const headStep = 16 * 1024;
 
 /** One for all sessions. */
 const emitData: TakeLent = (bytes, socket) => socket.emit('data', bytes);
@@ -45,15 +49,18 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
   readonly session: Session<ClientStream>;
   readonly #lane: ClientLane;
   readonly #blocks: HeaderBlocks<RequestHead>;
-  /** Bytes of the heads of its streams. */
+  /** Bytes of the heads of its streams, as lists, and in memory. */
   #headBytes = 0;
+  #headMemory = 0;
+  readonly #keptHeads: Kept;
   /** The last stream that is still served, once the end has been announced. */
   #drainedAt: number | null = null;
 
   constructor(lane: ClientLane, connection: HttpConnection, socket: Socket) {
+    this.connection = connection;
+    this.#keptHeads = new Kept(connection.keeper);
     this.session = new Session(socket, this, lane.limits, lane.pipeline.budget);
     this.#lane = lane;
-    this.connection = connection;
     connection.occupant = this;
     this.#blocks = new HeaderBlocks(this.session.decoder, readRequestHead);
     const { intake } = this.session;
@@ -152,6 +159,7 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
       return;
     }
     this.#headBytes += head.listBytes;
+    this.#holdHeads(head.memoryBytes);
     const carries = endStream ? 'nothing' : 'body';
     const { initialWindow } = session.peer;
     const stream = new ClientStream(this, streamId, head, carries, initialWindow, clientLimits.streamWindow);
@@ -189,6 +197,10 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
     // Answers that wait for it are the session's own.
   }
 
+  get keeper(): Keeper {
+    return this.connection.keeper;
+  }
+
   get client(): IpAddress {
     return this.connection.facts.client.ip;
   }
@@ -216,9 +228,18 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
     if (this.#drainedAt !== null && session.streams.size === 0 && !session.over) session.end(errorCode.noError);
   }
 
-  #letGo({ listBytes }: RequestHead): void {
+  #letGo({ listBytes, memoryBytes }: RequestHead): void {
     this.#headBytes -= listBytes;
+    this.#holdHeads(-memoryBytes);
     this.#lane.heads.release(listBytes);
+  }
+
+  /** Few small ones are part of what a connection takes; of more, whole steps are charged, so that most requests charge nothing. */
+  #holdHeads(more: number): void {
+    this.#headMemory += more;
+    const steps = Math.ceil(this.#headMemory / headStep);
+    const bytes = steps > 1 ? steps * headStep : 0;
+    if (bytes !== this.#keptHeads.bytes) this.#keptHeads.set(bytes);
   }
 
   /** Ends it now. */
@@ -239,10 +260,8 @@ export class ClientSession implements SessionRole<ClientStream>, ClientStreamHom
   readonly awaitsContent = false;
   readonly isTunnel = false;
 
-  /** Of what is incomplete, and of no stream yet. */
-  get heldBytes(): number {
-    return this.session.frames.heldBytes + this.session.intake.heldBytes;
-  }
+  /** Its streams tell by themselves. */
+  readonly heldForApp = 0;
 
   retire(): void {
     this.drain();

@@ -6,13 +6,19 @@ import { encodeFields } from '../hpack/encoder.ts';
 import { isSoundRequest } from './field-rules.ts';
 import { type Http2Head, readHttp2Head } from './head.ts';
 
+/** Memory of a head in flight: its list so many times, decoded and as sent, and for each field so many bytes. */
+const textCopies = 2;
+const fieldCost = 128;
+
 /** A request's header section, and what it becomes for the app: the same for every request that repeats it. */
 export class RequestHead {
   readonly head: Http2Head;
   /** Bytes of content by Content-Length; -1 where there is none. */
   readonly contentLength: number;
-  /** Bytes of its list, as RFC 9113 6.5.2 counts them: about what it takes in memory, and again for the app. */
+  /** Bytes of its list, as RFC 9113 6.5.2 counts them. */
   readonly listBytes: number;
+  /** Bytes of memory: its texts here and for the app, and what each field takes beside them. */
+  readonly memoryBytes: number;
   /** What was decided on it: as a request that ends with its head, and as one that goes on. */
   decided: Decided | null = null;
   decidedWithContent: Decided | null = null;
@@ -31,6 +37,7 @@ export class RequestHead {
     this.head = head;
     this.contentLength = length;
     this.listBytes = listBytes;
+    this.memoryBytes = textCopies * listBytes + (fieldCost / 2) * head.forward.length;
   }
 }
 

@@ -122,7 +122,7 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
     this.#held.push(bytes, from, to);
     if (isLast) this.#request = 'come';
     this.#advance();
-    if (this.#held.bytes > 0) this.#relay.holds(this.#held.bytes + this.#writing);
+    if (this.#held.bytes > 0) this.#relay.holds(this.#held.memory + this.#writing);
   }
 
   contentEnded(): void {
@@ -160,7 +160,7 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
     this.#writing = 0;
     this.#relay.taken(bytes);
     this.#advance();
-    this.#relay.holds(this.#held.bytes + this.#writing);
+    this.#relay.holds(this.#held.memory + this.#writing);
   }
 
   consume(): void {

@@ -191,7 +191,7 @@ export class Relay<Head> implements RequestRelay, Http2ResponseSink {
     }
     this.#early ??= new HeldBytes();
     this.#early.push(bytes, from, to);
-    this.#client.holdContent(this.#early.bytes);
+    this.#client.holdContent(this.#early.memory);
   }
 
   contentEnded(): void {

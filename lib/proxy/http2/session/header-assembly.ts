@@ -5,6 +5,9 @@ import { errorCode, flag, frameType } from './protocol.ts';
 const maxBlockBytes = 128 * 1024;
 const maxBlockFrames = 64;
 
+/** What a part takes besides its bytes. */
+const partCost = 256;
+
 /** Who gets the blocks. */
 export interface BlockSink {
   /** A complete one: bytes [from, to), lent. */
@@ -35,9 +38,9 @@ export class HeaderAssembly {
     return this.#partial !== null;
   }
 
-  /** Bytes of a block that is not complete. */
+  /** Bytes of memory that a block takes which is not complete. */
   get heldBytes(): number {
-    return this.#partial?.bytes ?? 0;
+    return this.#partial === null ? 0 : this.#partial.bytes + partCost * this.#partial.parts.length;
   }
 
   /** Whether such a frame may come now: behind the beginning of a block nothing but its rest, and that nowhere else. */

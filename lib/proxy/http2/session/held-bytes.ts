@@ -1,6 +1,9 @@
 /** Small pieces share blocks of this size. */
 const blockBytes = 4096;
 
+/** What a block takes besides its bytes. */
+const blockCost = 256;
+
 /**
  * Copies of bytes that have to wait. A peer may send them one at a time, and a Buffer for each would cost a hundred times
  * what it holds.
@@ -11,8 +14,16 @@ export class HeldBytes {
   #from = 0;
   #end = 0;
 
-  /** How many are held. */
+  /** How many are held, and how much memory that takes. */
   bytes = 0;
+  memory = 0;
+
+  /** The first block is the one that was made as long as what came, and no longer. */
+  #hasFirst = false;
+
+  #memoryOf(length: number, isFirst: boolean): number {
+    return blockCost + (isFirst ? length : Math.max(blockBytes, length));
+  }
 
   get isEmpty(): boolean {
     return this.#blocks.length === 0;
@@ -32,6 +43,8 @@ export class HeldBytes {
     // The first is most often the only one.
     const block = Buffer.allocUnsafe(last === undefined ? length : Math.max(blockBytes, length));
     this.#blocks.push(block);
+    if (last === undefined) this.#hasFirst = true;
+    this.memory += this.#memoryOf(block.length, last === undefined);
     this.#end = bytes.copy(block, 0, from, to);
   }
 
@@ -50,6 +63,8 @@ export class HeldBytes {
       this.bytes -= this.#from - from;
       if (this.#from < end) return false;
       this.#blocks.shift();
+      this.memory -= this.#memoryOf(block.length, this.#hasFirst);
+      this.#hasFirst = false;
       this.#from = 0;
     }
     return true;

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { beginMoment, endMoment } from '../../../moment.ts';
 import { CountedReads, type TurnTaker, turn } from '../../fairness/turn.ts';
 import { type Ending, guarded } from '../../guard.ts';
+import { type Keeper, Kept } from '../../kept.ts';
 import { frameHeaderBytes, frameType, maxPayload, maxStreamId, preface } from './protocol.ts';
 import type { Work } from './work.ts';
 
@@ -18,7 +19,11 @@ export interface Reader extends Ending {
     frame(type: number, flags: number, streamId: number, bytes: Buffer, from: number, to: number): void;
     /** No message has begun that is not complete. */
     readonly isBetweenMessages: boolean;
+    /** Bytes of memory that its beginning takes. */
+    readonly heldBytes: number;
   };
+  /** Who pays for what is kept of what has come. */
+  readonly keeper: Keeper;
   /** What the peer sends does not begin as it must. */
   noPreface(): void;
   /** A frame larger than any that we allow: nothing can be read behind it. */
@@ -54,6 +59,7 @@ export class Intake implements TurnTaker {
   #heldBytes = 0;
   /** What has been read and must wait for the next turn. */
   #rest: Buffer | null = null;
+  readonly #kept: Kept;
   readonly #goOnLater: () => void;
   /** Null where it takes no turns. */
   readonly #counted: CountedReads | null;
@@ -63,6 +69,7 @@ export class Intake implements TurnTaker {
   constructor(reader: Reader, limits: IntakeLimits) {
     this.#reader = reader;
     this.#limits = limits;
+    this.#kept = new Kept(reader.keeper);
     this.#prefaceBytes = limits.awaitsPreface ? 0 : preface.length;
     this.#goOnLater = guarded('HTTP/2 frames', reader, () => this.#goOn());
     this.#counted = limits.takesTurns ? CountedReads.of(reader.socket) : null;
@@ -79,6 +86,7 @@ export class Intake implements TurnTaker {
     const at = this.#takePreface(chunk);
     if (at === -1) this.#reader.noPreface();
     else if (at < chunk.length) this.#take(at === 0 ? chunk : chunk.subarray(at));
+    this.#settle();
     if (this.#counted === null || this.#reader.over || this.#counted.take(chunk.length, this)) return;
     this.#hasHadItsTurn = true;
     this.#reader.socket.pause();
@@ -124,7 +132,14 @@ export class Intake implements TurnTaker {
     const reader = this.#reader;
     if (rest === null || reader.over) return;
     this.#read(rest, false);
+    this.#settle();
     this.#resumeUnlessBehind();
+  }
+
+  /** Charges what is kept now: of most reads nothing. */
+  #settle(): void {
+    const bytes = this.#reader.over ? 0 : this.heldBytes + this.#reader.frames.heldBytes;
+    if (bytes !== this.#kept.bytes) this.#kept.set(bytes);
   }
 
   #read(chunk: Buffer, isNew: boolean): void {

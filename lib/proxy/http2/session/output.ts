@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { type Ending, guarded, internalFault } from '../../guard.ts';
+import type { Keeper } from '../../kept.ts';
 import { type Outlet, outletOf, turnServed } from '../../node-writes.ts';
 import { flag, frameHeaderBytes, frameType, maxPayload } from './protocol.ts';
 
@@ -46,6 +47,7 @@ export class Output {
   readonly owner: Ending;
   readonly #socket: Socket;
   readonly #outlet: Outlet;
+  readonly #keeper: Keeper;
   #buffer: Buffer | null = null;
   #length = 0;
   #due = false;
@@ -55,8 +57,10 @@ export class Output {
   #tableShrunk = false;
   #writes = 0;
 
-  constructor(socket: Socket, owner: Ending, onDrain: () => void) {
+  /** @param keeper who pays for what waits. */
+  constructor(socket: Socket, owner: Ending, keeper: Keeper, onDrain: () => void) {
     this.owner = owner;
+    this.#keeper = keeper;
     this.#socket = socket;
     this.#outlet = outletOf(socket);
     const drained = guarded('an HTTP/2 peer that takes more', owner, onDrain);
@@ -189,8 +193,14 @@ export class Output {
       return;
     }
     this.#writes++;
-    if (this.#outlet.put(buffer.subarray(0, length), () => giveBack(buffer))) giveBack(buffer);
+    const bytes = buffer.subarray(0, length);
+    if (socket.writableLength > 0) {
+      // It waits, and may be a few bytes in each of many turns: they wait in a buffer of their own size.
+      socket.write(Buffer.from(bytes));
+      giveBack(buffer);
+    } else if (this.#outlet.put(bytes, () => giveBack(buffer))) giveBack(buffer);
     // What TLS was given is free, and may still wait.
     this.blocked = socket.writableNeedDrain;
+    if (this.blocked) this.#keeper.look();
   }
 }

@@ -1,4 +1,5 @@
 import type { IpAddress } from '../../../ip.ts';
+import type { Keeper } from '../../kept.ts';
 import type { LimitName } from '../../limits.ts';
 import type { FlowLimits } from './flow-control.ts';
 import type { IntakeLimits } from './intake.ts';
@@ -26,6 +27,8 @@ export interface SessionLimits extends FlowLimits, IntakeLimits {
 export interface SessionRole<S extends Stream> {
   /** Whose connection it is; null for the app's. */
   readonly client: IpAddress | null;
+  /** Who pays for what is kept of what it sends. */
+  readonly keeper: Keeper;
   /** The highest stream of the peer that we may have acted on. */
   readonly lastAccepted: number;
   /** A complete header block: bytes [from, to), lent. Undefined: of a stream that is not open. */

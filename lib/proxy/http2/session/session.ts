@@ -3,6 +3,7 @@ import type { IpAddress } from '../../../ip.ts';
 import { type BufferBudget, ConnectionHolding } from '../../fairness/buffer-budget.ts';
 import { internalFault } from '../../guard.ts';
 import { endAfterLastBytes } from '../../http/last-bytes.ts';
+import type { Keeper } from '../../kept.ts';
 import { HpackDecoder } from '../hpack/decoder.ts';
 import { FloodLedger } from './flood-ledger.ts';
 import { FlowControl } from './flow-control.ts';
@@ -26,6 +27,7 @@ export class Session<S extends Stream> implements Reader, StreamHome {
   readonly output: Output;
   readonly budget: BufferBudget;
   readonly holding = new ConnectionHolding();
+  readonly keeper: Keeper;
   readonly decoder: HpackDecoder;
   readonly streams = new StreamTable<S>();
   readonly peer: PeerSettings;
@@ -43,12 +45,13 @@ export class Session<S extends Stream> implements Reader, StreamHome {
   constructor(socket: Socket, role: SessionRole<S>, limits: SessionLimits, budget: BufferBudget) {
     this.socket = socket;
     this.budget = budget;
+    this.keeper = role.keeper;
     this.#role = role;
     this.#limits = limits;
     this.flow = new FlowControl(limits);
     this.ledger = new FloodLedger(limits.maxResets);
     this.decoder = new HpackDecoder(headerTableBytes, limits.maxListBytes, limits.maxFields);
-    this.output = new Output(socket, this, () => this.#drained());
+    this.output = new Output(socket, this, this.keeper, () => this.#drained());
     this.queue = new SendQueue(this.output, this.flow, this.ledger);
     this.peer = new PeerSettings(limits.maxEnablePush, this.output);
     this.work = new Work(limits.takesTurns);

@@ -109,7 +109,7 @@ export abstract class Stream implements Slow, Sending, Queued {
       this.#waiting = new HeldBytes();
     }
     this.#waiting.push(bytes, sent, to);
-    this.stall.hold(this.#waiting.bytes, this.isTimed);
+    this.stall.hold(this.#waiting.memory, this.isTimed);
     return this.#block();
   }
 
@@ -151,7 +151,7 @@ export abstract class Stream implements Slow, Sending, Queued {
     if (this.#waiting !== null) {
       const isEmpty = this.#waiting.drain((bytes, from, to) => this.#home.queue.send(this, bytes, from, to));
       if (!isEmpty) {
-        this.stall.hold(this.#waiting.bytes, this.isTimed);
+        this.stall.hold(this.#waiting.memory, this.isTimed);
         return false;
       }
       this.#waiting = null;

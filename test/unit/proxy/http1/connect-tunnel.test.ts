@@ -1,5 +1,6 @@
 import t from 'tap';
 import { onInternalFault } from '../../../../lib/proxy/guard.ts';
+import { noKeeper } from '../../../../lib/proxy/kept.ts';
 import { carryGuarded } from '../../../../lib/proxy/tcp/guarded-opening.ts';
 import { connectedPair, stage } from '../../../support/lane-stage.ts';
 import type { AppSocket } from '../../../support/raw-app.ts';
@@ -90,7 +91,7 @@ t.test('a fault of ours ends the connection that it belongs to', async (t) => {
     const faults: string[] = [];
     const unheard = onInternalFault(({ where, error }) => faults.push(`${where}: ${error}`));
     const [{ client, socket }, app] = [await connectedPair(t), await connectedPair(t)];
-    carryGuarded(socket, app.socket, Buffer.alloc(0), () => {
+    carryGuarded(socket, app.socket, Buffer.alloc(0), noKeeper, () => {
       throw new Error('a fault');
     });
     client.send(latin1(ends ? 'GET /' : forged));

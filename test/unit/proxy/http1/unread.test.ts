@@ -1,13 +1,14 @@
 import t from 'tap';
 import { maxPlainHead, readPlainHead } from '../../../../lib/proxy/http1/fast/plain-request.ts';
 import { type HeadProgress, Unread } from '../../../../lib/proxy/http1/unread.ts';
+import { noKeeper } from '../../../../lib/proxy/kept.ts';
 import fc from '../../../support/properties.ts';
 import { latin1 } from '../../../support/raw-http.ts';
 
 const head = 'GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n\r\n';
 
 function look(text: string, packets = [text.length]): HeadProgress {
-  const unread = new Unread();
+  const unread = new Unread(noKeeper);
   let seen: HeadProgress = 'partial';
   let from = 0;
   for (const length of packets) {
@@ -73,7 +74,7 @@ t.test('however they are cut', async () => {
 t.test('bytes are kept in their order, whatever is taken in between', async () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.string({ maxLength: 3000 }), fc.nat(4000)), { maxLength: 20 }), (steps) => {
-      const unread = new Unread();
+      const unread = new Unread(noKeeper);
       let wanted = '';
       for (const [text, take] of steps) {
         const packet = text.replace(/[^\x20-\x7e]/g, '.');
@@ -96,7 +97,7 @@ t.test('bytes are kept in their order, whatever is taken in between', async () =
 t.test('a head of single bytes costs no more than it has bytes', async (t) => {
   const costOf = (bytes: number): number => {
     const started = process.cpuUsage();
-    const unread = new Unread();
+    const unread = new Unread(noKeeper);
     const text = latin1(`GET / HTTP/1.1\r\n${'a: b\r\n'.repeat(bytes / 6)}`);
     for (let i = 0; i < bytes; i++) {
       unread.append(text.subarray(i, i + 1));

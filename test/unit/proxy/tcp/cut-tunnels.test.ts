@@ -3,6 +3,7 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import type { ConnectionPermit } from '../../../../lib/policy/decision.ts';
 import { Tunnel } from '../../../../lib/proxy/http1/fast/tunnel.ts';
+import { noKeeper } from '../../../../lib/proxy/kept.ts';
 import { forwardTcp } from '../../../../lib/proxy/tcp/forward.ts';
 import { tie } from '../../../../lib/proxy/tcp/tunnel-ends.ts';
 import { Upstreams } from '../../../../lib/proxy/upstream/upstreams.ts';
@@ -73,7 +74,7 @@ async function overTcp(t: Test): Promise<Cut> {
   const { near, far, end } = await pair(t);
   const { port, arrived } = await startApp(t);
   const endpoint = { host: '127.0.0.1', port };
-  const beginning = { asker: '', bytes: Buffer.from('hello'), guard: null, refused: () => {} };
+  const beginning = { asker: '', keeper: noKeeper, bytes: Buffer.from('hello'), guard: null, refused: () => {} };
   const nobody = (): void => {};
   const forwarding = forwardTcp({} as ConnectionPermit, near, endpoint, upstreams, beginning, nobody, nobody);
   const app = await arrived;
@@ -120,7 +121,7 @@ const rows: readonly (readonly [title: string, begin: (t: Test) => Promise<Cut>]
     'two sides that are tied',
     (t) =>
       overHttp(t, (near, app) => {
-        tie(near, app);
+        tie(near, app, noKeeper);
         return near;
       }),
   ],

@@ -2,6 +2,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import t, { type Test } from 'tap';
 import type { ConnectionPermit } from '../../../../lib/policy/decision.ts';
+import { noKeeper } from '../../../../lib/proxy/kept.ts';
 import { resetOrDestroy } from '../../../../lib/proxy/resets.ts';
 import { forwardTcp } from '../../../../lib/proxy/tcp/forward.ts';
 import { tie } from '../../../../lib/proxy/tcp/tunnel-ends.ts';
@@ -49,7 +50,7 @@ const rows: readonly (readonly [title: string, tunnel: Tunnel])[] = [
   [
     'a TCP connection',
     async (client, port) => {
-      const beginning = { asker: '', bytes: Buffer.alloc(0), guard: null, refused: () => {} };
+      const beginning = { asker: '', keeper: noKeeper, bytes: Buffer.alloc(0), guard: null, refused: () => {} };
       const endpoint = { host: '127.0.0.1', port };
       forwardTcp(
         {} as ConnectionPermit,
@@ -71,7 +72,7 @@ const rows: readonly (readonly [title: string, tunnel: Tunnel])[] = [
             reject(error);
             return;
           }
-          tie(client, app);
+          tie(client, app, noKeeper);
           resolve();
         });
       }),

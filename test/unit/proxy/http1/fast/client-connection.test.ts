@@ -7,6 +7,7 @@ import { FastConnection } from '../../../../../lib/proxy/http1/fast/client-conne
 import type { FastLane } from '../../../../../lib/proxy/http1/fast/lane.ts';
 import { halfOpenMs } from '../../../../../lib/proxy/http1/limits.ts';
 import { Incoming } from '../../../../../lib/proxy/incoming.ts';
+import { noKeeper } from '../../../../../lib/proxy/kept.ts';
 import type { Upstreams } from '../../../../../lib/proxy/upstream/upstreams.ts';
 import { connectedPair } from '../../../../support/lane-stage.ts';
 import { defaultLimits } from '../../../../support/limits.ts';
@@ -35,7 +36,7 @@ async function connected(t: Test): Promise<{
     forget: () => {},
     handOver: (_connection: HttpConnection, _stream: Incoming, bytes: Buffer) => handed.push(bytes),
   } as unknown as FastLane;
-  const http = { facts: { client: { tls: { kind: 'none' } } } } as unknown as HttpConnection;
+  const http = { facts: { client: { tls: { kind: 'none' } } }, keeper: noKeeper } as unknown as HttpConnection;
   const { client, socket } = await connectedPair(t);
   const pool = new AppPool({ host: '127.0.0.1', port: 1 }, null as unknown as Upstreams);
   const connection = new FastConnection(lane, http, Incoming.stream(socket), pool);

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import t, { type Test } from 'tap';
 import { AppConnection } from '../../../../../lib/proxy/http1/app-connection.ts';
 import { Tunnel } from '../../../../../lib/proxy/http1/fast/tunnel.ts';
+import { noKeeper } from '../../../../../lib/proxy/kept.ts';
 import {
   connectedPair,
   get,
@@ -183,7 +184,7 @@ t.test('a turn that was asked for before the agreement does not make the app be 
   near.client.socket.pause();
   const connection = new AppConnection(far.socket, { forget: () => {} } as never);
   const leave = (): Tunnel =>
-    new Tunnel({ occupant: null } as never, null as never, near.socket, connection, Buffer.alloc(0));
+    new Tunnel({ occupant: null, keeper: noKeeper } as never, null as never, near.socket, connection, Buffer.alloc(0));
   connection.begin(admittedForNow, 'GET', true, {} as never, leave);
   connection.receive(latin1(agreement), false);
   const sent = randomBytes(16 * megabyte);

@@ -2,6 +2,7 @@ import t from 'tap';
 import { turn } from '../../../../../lib/proxy/fairness/turn.ts';
 import { SlicedFeed } from '../../../../../lib/proxy/http1/library/sliced-feed.ts';
 import { halfOpenMs } from '../../../../../lib/proxy/http1/limits.ts';
+import { noKeeper } from '../../../../../lib/proxy/kept.ts';
 import { connectedPair, megabyte, still } from '../../../../support/lane-stage.ts';
 import { until } from '../../../../support/until.ts';
 
@@ -30,7 +31,7 @@ t.test('who has ended its side, with a request unfed, has its bound whatever Nod
     fed: () => true,
     fedAll: () => {},
   };
-  const feed = new SlicedFeed(socket, connection);
+  const feed = new SlicedFeed(socket, connection, noKeeper);
   client.send(Buffer.alloc(2000));
   client.halfClose();
   await until('the first to be fed, and the end', () => handedOver === 1 && socket.readableEnded);
@@ -55,7 +56,7 @@ t.test('what waits for its turn stays little, though a body is read meanwhile', 
     fed += piece.length;
   });
   const connection = { handedOver: 0, isWaiting: false, isBlocked: false, fed: () => true, fedAll: () => {} };
-  const feed = new SlicedFeed(socket, connection);
+  const feed = new SlicedFeed(socket, connection, noKeeper);
   const { mayWork, later } = turn;
   const putOff: (() => void)[] = [];
   const restore = (): void => void Object.assign(turn, { mayWork, later });

@@ -11,6 +11,7 @@ import { type ClientLane, ClientSession } from '../../../../../lib/proxy/http2/c
 import type { ClientStream } from '../../../../../lib/proxy/http2/client/client-stream.ts';
 import { clientSessionLimits } from '../../../../../lib/proxy/http2/client/limits.ts';
 import { reasonName } from '../../../../../lib/proxy/http2/session/protocol.ts';
+import { noKeeper } from '../../../../../lib/proxy/kept.ts';
 import { outletOf } from '../../../../../lib/proxy/node-writes.ts';
 import {
   dataFrame,
@@ -79,7 +80,11 @@ async function accepted(
     forget: () => {},
   };
   const { client, socket } = await connectedPair(t);
-  const connection = { facts: { client: { ip: ip('192.0.2.1') } }, scope: { brokenProtocol: () => {} } };
+  const connection = {
+    facts: { client: { ip: ip('192.0.2.1') } },
+    scope: { brokenProtocol: () => {} },
+    keeper: noKeeper,
+  };
   const session = new ClientSession(lane, connection as unknown as HttpConnection, socket);
   session.start(Buffer.alloc(0));
   return { client, socket, session, bad, reached };

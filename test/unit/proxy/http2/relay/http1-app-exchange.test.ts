@@ -12,10 +12,10 @@ type Step = readonly ['content', bytes: number] | readonly ['written'];
 const steps: readonly { readonly title: string; readonly step: Step; readonly held: number; readonly taken: number }[] =
   [
     { title: 'what is being written may be over soon', step: ['content', 10], held: 0, taken: 0 },
-    { title: 'what comes behind it waits, and so does that', step: ['content', 20], held: 30, taken: 0 },
-    { title: 'more of it', step: ['content', 5], held: 35, taken: 0 },
+    { title: 'what comes behind it waits, and so does that', step: ['content', 20], held: 10 + 20 + 256, taken: 0 },
+    { title: 'more of it', step: ['content', 5], held: 10 + 20 + 256 + 4096 + 256, taken: 0 },
     { title: 'what has waited is being written', step: ['written'], held: 25, taken: 10 },
-    { title: 'and more waits again', step: ['content', 7], held: 32, taken: 10 },
+    { title: 'and more waits again', step: ['content', 7], held: 25 + 7 + 256, taken: 10 },
     { title: 'which is written alone', step: ['written'], held: 7, taken: 35 },
     { title: 'nothing waits', step: ['written'], held: 0, taken: 42 },
   ];

@@ -228,9 +228,9 @@ const exchanges: readonly (readonly [
     [
       'app: open',
       'counted 2',
-      'client: 2 held',
+      'client: 258 held',
       'counted 1',
-      'client: 3 held',
+      'client: 4610 held',
       'counted the request',
       'app: early 3, end x,y',
     ],
@@ -243,7 +243,7 @@ const exchanges: readonly (readonly [
       stage.relay.begun(stage.app);
       stage.content('c');
     },
-    ['app: open', 'counted 2', 'client: 2 held', 'app: early 2', 'counted 1', 'app: c'],
+    ['app: open', 'counted 2', 'client: 258 held', 'app: early 2', 'counted 1', 'app: c'],
   ],
   [
     'an end without content, before the app',

@@ -12,6 +12,7 @@ import { Stream } from '../../../../../lib/proxy/http2/session/stream.ts';
 import type { StreamState } from '../../../../../lib/proxy/http2/session/stream-state.ts';
 import { StreamTable } from '../../../../../lib/proxy/http2/session/stream-table.ts';
 import { Work } from '../../../../../lib/proxy/http2/session/work.ts';
+import { noKeeper } from '../../../../../lib/proxy/kept.ts';
 import {
   dataFrame,
   flag,
@@ -38,6 +39,7 @@ class Stage {
   readonly lastAccepted = 0;
   readonly over = false;
   readonly flow = new FlowControl(limits);
+  readonly keeper = noKeeper;
   readonly ledger = new FloodLedger(null);
   readonly decoder = new HpackDecoder(4096, 16_384, 100);
   readonly streams = new StreamTable<TestStream>();

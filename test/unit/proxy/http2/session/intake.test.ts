@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import t from 'tap';
 import { Intake, type Reader } from '../../../../../lib/proxy/http2/session/intake.ts';
 import { Work } from '../../../../../lib/proxy/http2/session/work.ts';
+import { noKeeper } from '../../../../../lib/proxy/kept.ts';
 import { dataFrame, frame, type as frameType, preface } from '../../../../support/http2-frames.ts';
 import { until } from '../../../../support/until.ts';
 
@@ -29,8 +30,10 @@ class Stub implements Reader {
     },
     isPaused: () => this.isPaused,
   } as unknown as Socket;
+  readonly keeper = noKeeper;
   readonly frames = {
     isBetweenMessages: true,
+    heldBytes: 0,
     frame: (type: number, _flags: number, id: number, bytes: Buffer, from: number, to: number): void => {
       this.told.push(`${type} ${id} ${bytes.toString('latin1', from, to)}`.trim());
       this.frames.isBetweenMessages = type !== frameType.headers;

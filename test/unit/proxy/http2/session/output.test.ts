@@ -3,9 +3,10 @@ import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { Output } from '../../../../../lib/proxy/http2/session/output.ts';
 import { frameType, maxPayload } from '../../../../../lib/proxy/http2/session/protocol.ts';
+import { noKeeper } from '../../../../../lib/proxy/kept.ts';
 import { connection, endOfTurn } from '../../../../support/connection.ts';
 import { securedPair } from '../../../../support/secured-pair.ts';
-import { until } from '../../../../support/until.ts';
+import { turns, until } from '../../../../support/until.ts';
 
 /** Our end of a connection, and the peer's. */
 type Ends = readonly [near: Socket, far: Socket];
@@ -36,7 +37,7 @@ interface Sent {
 async function sending(t: Test, connect: (t: Test) => Promise<Ends>): Promise<Sent> {
   const [near, far] = await connect(t);
   let drained = 0;
-  const output = new Output(near, near, () => drained++);
+  const output = new Output(near, near, noKeeper, () => drained++);
   const [sent, received] = [createHash('sha256'), createHash('sha256')];
   let [sentBytes, receivedBytes] = [0, 0];
   far.on('data', (bytes: Buffer) => {
@@ -114,5 +115,27 @@ for (const [name, connect] of kinds) {
     await arrives();
     await other.arrives();
     t.equal(output.pending, 0);
+  });
+}
+
+for (const [name, connect] of kinds) {
+  t.test(`${name}: a few bytes a turn for a peer that reads nothing take a few bytes`, async (t) => {
+    const { output, near, far, data, arrives } = await sending(t, connect);
+    far.pause();
+    await until('what the system takes', async () => {
+      for (let frames = 0; frames < 8; frames++) data(16_384);
+      await turns(1);
+      return output.blocked;
+    });
+    const before = process.memoryUsage().arrayBuffers;
+    for (let turn = 0; turn < 300; turn++) {
+      data(8);
+      await turns(1);
+    }
+    const more = process.memoryUsage().arrayBuffers - before;
+    t.ok(near.writableLength >= 300 * 17, 'all of them wait');
+    t.ok(more < 1 << 20, `${more} bytes more`);
+    far.resume();
+    await arrives();
   });
 }
