@@ -50,7 +50,7 @@ const limits: Readonly<Record<string, readonly number[]>> = {
   'heads of requests in flight: over HTTP/1 those above 4 KiB, as received and as sent; over HTTP/2 all, uncompressed':
     [
       // As received and as sent.
-      constant('proxy/http/request-pipeline.ts', 'smallHead') / 2,
+      constant('proxy/http/held-heads.ts', 'smallHead') / 2,
       busy,
       constant('proxy/http/held-heads.ts', 'ownHeads'),
     ],

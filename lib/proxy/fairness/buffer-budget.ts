@@ -86,6 +86,8 @@ export class BufferBudget {
   /** Who is cut off in the next turn. What they hold counts until then: it is not gone before. */
   #leaving: Leaving[] = [];
   #leavingBytes = 0;
+  /** Bytes that are set apart, and for which nobody is cut off: heads of requests that the app has. */
+  #reserved = 0;
   readonly #cutting = new NextTurn(() => this.#cutSome());
 
   constructor(limits: Pick<Limits, 'maxBufferedBytes' | 'stallTimeoutMs'>, recorder: Pick<Recorder, 'limitReached'>) {
@@ -101,9 +103,14 @@ export class BufferBudget {
     return this.#bytes;
   }
 
+  /** Sets so many bytes more apart, or fewer; whoever does bounds them. */
+  reserve(more: number): void {
+    this.#reserved += more;
+  }
+
   /** Whether so many bytes more leave half of all there is to those who cannot do without. */
   hasRoom(bytes: number): boolean {
-    return this.#bytes + bytes <= this.#maxBytes * sparedShare;
+    return this.#bytes + this.#reserved + bytes <= this.#maxBytes * sparedShare;
   }
 
   /** How many stand still now. */
@@ -176,7 +183,7 @@ export class BufferBudget {
   }
 
   get #isOver(): boolean {
-    return this.#bytes - this.#leavingBytes > this.#maxBytes;
+    return this.#bytes - this.#leavingBytes > this.#maxBytes - this.#reserved;
   }
 
   /** Of those for whom bytes wait the first who holds more than little, unless those who hold little have their share. */

@@ -106,7 +106,7 @@ export class RequestPipeline {
     this.#inFlight = options.inFlight ?? new OwnCount();
     this.#policyChangeEnds = options.policyChangeEnds ?? 'all';
     const { maxBufferedBytes, maxHeaderBytes } = options.limits;
-    // The other half is for what waits; and one of the largest has room, as it is received and as it is sent.
+    // The other half is for what waits, which no request that the app has gives way to; and one of the largest has room, as it is received and as it is sent.
     this.heads = new HeldHeads(Math.max(2 * maxHeaderBytes, maxBufferedBytes / 2));
   }
 
@@ -199,7 +199,7 @@ export class RequestPipeline {
   }
 
   /** Counts a request in: how it is counted out, or the limit that it is beyond. */
-  #take({ destination, keeper }: HttpConnection, { headBytes }: Request): (() => void) | LimitName {
+  #take({ destination }: HttpConnection, { headBytes }: Request): (() => void) | LimitName {
     this.#inFlight.add();
     // The admin server's responses are at hand, and wanted above all when there are too many.
     if (destination.kind === 'in-process') return this.#ended;
@@ -212,11 +212,11 @@ export class RequestPipeline {
       return 'max_buffered_bytes';
     }
     if (headBytes <= smallHead) return this.#ended;
-    keeper.charge(headBytes);
+    this.budget.reserve(headBytes);
     return () => {
       this.#ended();
       this.heads.release(headBytes);
-      keeper.charge(-headBytes);
+      this.budget.reserve(-headBytes);
     };
   }
 
