@@ -5,6 +5,7 @@ import t from 'tap';
 import type { Admitted } from '../../lib/proxy/http/admitted.ts';
 import { AppConnection } from '../../lib/proxy/http1/app-connection.ts';
 import type { ResponseHead } from '../../lib/proxy/http1/plain-response.ts';
+import { noLateHeads } from '../support/limits.ts';
 import { parseResponses } from '../support/raw-http.ts';
 import { search, timeLimitMs } from './budget.ts';
 import { cut, cuts, response } from './mutations.ts';
@@ -51,12 +52,12 @@ function relay(method: string, packets: readonly Buffer[]): Relayed {
     awaitsRest: () => t.fail('nothing is left of the request'),
     releaseWhenProven: () => t.fail('nothing waits to be written'),
   };
-  const connection = new AppConnection(socket as unknown as Socket, home);
+  const connection = new AppConnection(socket as unknown as Socket, home, noLateHeads);
   let bytes = '';
   let status: number | null = null;
   let untilClose = false;
   let end: Relayed['end'] = 'open';
-  connection.begin(null as unknown as Admitted, method, false, {
+  connection.begin(null as unknown as Admitted, method, 'unless the app says no', {
     requestComplete: true,
     destroy: () => {},
     onHead: (head: ResponseHead, body: Buffer) => {

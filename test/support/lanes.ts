@@ -50,6 +50,8 @@ export interface Counts {
   errors: string[];
   badRequests: string[];
   httpErrors: string[];
+  /** What the log is told of them, and of responses that broke off. */
+  details: string[];
   /** Codes of responses that broke off. */
   broken: string[];
   /** Statuses that were answered in place of the app's. */
@@ -88,6 +90,7 @@ export interface LaneOptions {
   readonly maxInFlight?: number;
   readonly limits?: Partial<Limits>;
   readonly connectTimeoutMs?: number;
+  readonly detectTimeoutMs?: number;
   readonly access?: NonNullable<Recorder['access']>;
   /** See `Arrival`. */
   readonly stillLeads?: () => boolean;
@@ -121,6 +124,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     errors: [],
     badRequests: [],
     httpErrors: [],
+    details: [],
     broken: [],
     refusals: [],
     limits: [],
@@ -129,7 +133,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     handedOver: 0,
   };
   const recorder = countingRecorder(counts, options);
-  const authorizer = pathAuthorizer(options.protocol ?? 'http1', options.headerChanges ?? null);
+  const authorizer = pathAuthorizer(options);
   const limits: Limits = { ...defaultLimits, maxInFlight: options.maxInFlight ?? 1000, ...options.limits };
   const upstreams = new Upstreams({
     connectTimeoutMs: options.connectTimeoutMs ?? 1000 * patience(),
@@ -169,7 +173,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
       limitReached: recorder.limitReached,
       anchors: () => options.tls?.anchors ?? null,
     },
-    detectTimeoutMs: 1000 * patience(),
+    detectTimeoutMs: options.detectTimeoutMs ?? 1000 * patience(),
   };
   const arrivals = new Arrivals(options.arrivals ?? null, (incoming) => serve(services, incoming, options));
   const listener: Listener = await listen({
@@ -265,12 +269,14 @@ function countingTakeovers(library: Http1Engine, counts: Counts): Http1Engine {
 }
 
 /** Decides by the path alone; everything else about a decision is fixed. */
-function pathAuthorizer(protocol: PortProtocol, headerChanges: HeaderChanges | null): Authorizer {
+function pathAuthorizer(options: LaneOptions): Authorizer {
+  const { protocol = 'http1', detectTimeoutMs } = options;
+  const headerChanges = options.headerChanges ?? null;
   const policy: PortPolicy = {
     port: 8080,
     server: resource,
     protocol,
-    detectTimeoutMs: 1000 * patience(),
+    detectTimeoutMs: detectTimeoutMs ?? 1000 * patience(),
     hasRequestRules: true,
     decisionsLast: true,
     asks: { headers: [], query: new ParameterNames([]), spells: () => false },
@@ -345,11 +351,13 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
     badRequest: (_policy, reason) => {
       counts.badRequests.push(reason);
     },
-    httpError: (_policy, { label }) => {
+    httpError: (_policy, { label, detail }) => {
       counts.httpErrors.push(label);
+      counts.details.push(detail);
     },
-    responseBroken: (_policy, { code }) => {
+    responseBroken: (_policy, { code, detail }) => {
       counts.broken.push(code);
+      counts.details.push(detail);
     },
   });
   return {

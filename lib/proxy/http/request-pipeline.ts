@@ -12,7 +12,15 @@ import type { Exchange, Request } from './exchange.ts';
 import { fieldValues } from './field-lines.ts';
 import { headerValue } from './headers.ts';
 import { HeldHeads } from './held-heads.ts';
-import { brokenDetail, type Failure, failures, type MessageFault, messageRefusals, refusalFor } from './refuse.ts';
+import {
+  brokenDetail,
+  type Failure,
+  failureDetail,
+  failures,
+  type MessageFault,
+  messageRefusals,
+  refusalFor,
+} from './refuse.ts';
 
 /** What stands behind a port. */
 export type Destination =
@@ -206,7 +214,7 @@ export class RequestPipeline {
   /** Records that a permitted request could not be served. */
   failed(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
     const log = new LazyLog(this.#authorizer, policy, connection, request, null);
-    connection.scope.httpError(policy, told(connection, failure, failure.refusal.message), log);
+    connection.scope.httpError(policy, told(connection, failure, failureDetail(failure)), log);
   }
 
   /** Records that the response to a permitted request cannot be completed. Not called where it is the client who has gone. */

@@ -6,7 +6,7 @@ import { internalFault } from '../../guard.ts';
 import { endAfterLastResponse, endWithStatus } from '../../http/last-bytes.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { Follower, Incoming } from '../../incoming.ts';
-import type { AppConnection, AppTunnel } from '../app-connection.ts';
+import type { AppConnection } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
 import { halfOpenMs, rememberMs, sliceMs, sliceRequests } from '../limits.ts';
 import { type ClientEvents, hear, hearLent, hearNoMore } from './client-events.ts';
@@ -282,7 +282,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     return bytes;
   }
 
-  switched(app: AppConnection): AppTunnel {
+  switched(app: AppConnection): Tunnel {
     this.#state = over;
     return new Tunnel(this.connection, this.socket, app, this.#letGo());
   }

@@ -4,7 +4,8 @@ import type { HttpConnection, Occupant } from '../../http/request-pipeline.ts';
 import { lendReads, mayLendReads } from '../../node-streams.ts';
 import { DataReader, LentReads } from '../../tcp/lent-reads.ts';
 import { atEnd, tieEnds } from '../../tcp/tunnel-ends.ts';
-import type { AppConnection, AppTunnel } from '../app-connection.ts';
+import type { AppConnection } from '../app-connection.ts';
+import type { AppTunnel } from '../leaving-http.ts';
 import { halfOpenMs } from '../limits.ts';
 
 /** Where a fault of ours was met. */

@@ -90,6 +90,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   #hasLeft = false;
   /** The request leaves on a connection that was idle, and has left once. */
   #mayBeRace = false;
+  #isRepeated = false;
   /** Pieces of the response may have one byte each. */
   readonly #counted = new CountedReads(true);
   #waitsFor: 'nothing' | 'the client' | 'its turn' = 'nothing';
@@ -105,6 +106,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
 
   start(): void {
     const { body } = this.#exchange;
+    this.#hasLeft = this.#pool.headLeavesFirst === true;
     if (body === null) {
       this.#scope.requestFrame(0);
       this.#scope.requestEnded();
@@ -130,12 +132,14 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
 
   /** Before undici gets it. */
   readonly #contentCame = (chunk: Buffer): void => {
+    if (this.#done) return;
     this.#headLeaves();
     this.#scope.requestFrame(chunk.length);
   };
 
   /** Chunks may hold nothing. */
   readonly #contentEnded = (): void => {
+    if (this.#done) return;
     this.#headLeaves();
     this.#scope.requestEnded();
   };
@@ -257,6 +261,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     const { method, body } = this.#exchange;
     if (maySendAgain(repeatable(method, body !== null), this.#lossBy(error))) {
       this.#mayBeRace = false;
+      this.#isRepeated = true;
       this.#dispatch();
       return;
     }
@@ -265,8 +270,10 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     this.#scope.responseEnded(null, 'unclassified');
   }
 
-  /** undici does not say which socket it took. */
   #lossBy(error: Error): LostBy {
+    // Once: a request that is lost a second time has been sent twice.
+    if (this.#pool.lostBy !== undefined) return this.#isRepeated ? 'other' : this.#pool.lostBy();
+    // undici does not say which socket it took.
     if (!this.#mayBeRace || this.#exchange.responded) return 'other';
     const code = systemErrorCode(error);
     const closed = code === 'UND_ERR_SOCKET' && error.message === otherSideClosed;

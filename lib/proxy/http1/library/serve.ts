@@ -1,8 +1,9 @@
+import { sourceOf } from '../../fairness/sources.ts';
 import { readStream, serveApplication } from '../../http/application.ts';
 import { outgoingFields } from '../../http/outgoing-fields.ts';
 import { type Refusal, upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
-import { asteriskSender } from './asterisk.ts';
+import { appSender } from './app-sender.ts';
 import { forwardHttp1 } from './forward.ts';
 import type { LibraryExchange } from './library-exchange.ts';
 import type { LibraryUpstreams } from './library-upstreams.ts';
@@ -30,8 +31,10 @@ export function serveExchange(
     return;
   }
   const { endpoint } = destination;
-  const isAsterisk = exchange.target === '*';
-  const sender = isAsterisk ? asteriskSender(upstreams.agent(admitted, endpoint)) : upstreams.pool(admitted, endpoint);
+  const asker = sourceOf(connection.facts.client.ip);
+  const { version, saysConnection } = exchange;
+  const awaitsContent = exchange.onPermitted !== null;
+  const sender = appSender(upstreams.appPool(endpoint), { admitted, asker, version, saysConnection, awaitsContent });
   const refused = (): Refusal | null => {
     const late = pipeline.admitLate(connection, exchange, admitted);
     return late.kind === 'refused' ? late.refusal : null;

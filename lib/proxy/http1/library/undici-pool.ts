@@ -2,6 +2,7 @@ import { createRequire } from 'node:module';
 import type { Dispatcher, Pool } from 'undici';
 import { turn } from '../../fairness/turn.ts';
 import type { Admitted } from '../../http/admitted.ts';
+import type { LostBy } from '../../http/retry.ts';
 
 const require = createRequire(import.meta.url);
 
@@ -91,8 +92,15 @@ export function isRequestHead(data: string | Uint8Array): data is string {
 /** Of a request that has not begun. */
 const none = null as unknown as Dispatcher.DispatchController;
 
-/** What sends a request; the number of its idle connections, where it has any. */
-export type Sender = Pick<Dispatcher, 'dispatch'> & { readonly idle?: () => number };
+/** What sends a request. */
+export type Sender = Pick<Dispatcher, 'dispatch'> & {
+  /** The number of its idle connections, where it does not know which of them a request has taken. */
+  readonly idle?: () => number;
+  /** What the last attempt was lost to, where it knows. */
+  readonly lostBy?: () => LostBy;
+  /** The head leaves at once, and not with the first of the content. */
+  readonly headLeavesFirst?: boolean;
+};
 
 /** The request that a pool was given last. */
 interface Asking {

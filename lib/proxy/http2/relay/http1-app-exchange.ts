@@ -2,7 +2,7 @@ import type { HeaderList, OriginalProtocol } from '../../../request-fields.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { guarded } from '../../guard.ts';
 import { fieldPairs } from '../../http/field-lines.ts';
-import { isLastRequest } from '../../http/last-request.ts';
+import { appHop, isLastRequest } from '../../http/last-request.ts';
 import { sendingLost } from '../../http/retry.ts';
 import type { AppConnection, ResponseSink } from '../../http1/app-connection.ts';
 import type { AppPool } from '../../http1/app-pool.ts';
@@ -91,7 +91,12 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
     this.#relay = relay;
     this.#protocol = protocol;
     this.#chunked = relay.hasContent && relay.contentLength === -1;
-    app.begin(relay.admitted, relay.method, isLastRequest(relay.method, relay.hasContent), this);
+    const { reuse } = appHop(
+      this.#chunked ? 'HTTP/1.1' : protocol,
+      false,
+      isLastRequest(relay.method, relay.hasContent),
+    );
+    app.begin(relay.admitted, relay.method, reuse, this);
     const { socket } = app;
     if (relay.isComplete && !this.#chunked) {
       this.#request = 'written';
