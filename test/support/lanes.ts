@@ -58,6 +58,8 @@ export interface Counts {
   refusals: number[];
   /** Limits that were reached. */
   limits: string[];
+  /** Ports of which the log is told that nobody can tell what they speak. */
+  notRecognized: number[];
   /** Open connections of clients that carry something. */
   sources: number;
   /** Open connections to the app. */
@@ -128,6 +130,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
     broken: [],
     refusals: [],
     limits: [],
+    notRecognized: [],
     sources: 0,
     destinations: 0,
     handedOver: 0,
@@ -366,6 +369,7 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
     handshakeFailed: () => {},
     helloNotForUs: () => {},
     otherHttp: () => {},
+    notRecognized: ({ targetPort }) => void counts.notRecognized.push(targetPort),
     limitReached: (limit) => {
       counts.limits.push(limit);
     },
