@@ -83,7 +83,7 @@ export const logFaults = {
     'Correct proxyProtocol of the Server, leave it out so that the protocol is detected, or let the client speak what it declares.',
   ),
   'not-recognized': fault(
-    'On a port whose protocol nobody declares, a client has said nothing that is a request, or can be none, in all the time for detection; its connection goes on as bytes, if policy permits those.',
+    'On a port that nobody declares, the time for detection has passed, and what the client has said may still become a request, or not.',
     'Declare proxyProtocol in a Server of the port, opaque or TLS, or name it in the opaque ports: then nobody waits.',
   ),
   'log-not-written': fault(
