@@ -30,6 +30,9 @@ export const framingFields: ReadonlySet<string> = new Set(['content-length', 'tr
 /** A client must not get these dropped, or doubled, by naming them in Connection: framing and routing depend on them. */
 const notNominable: ReadonlySet<string> = new Set(['host', ...framingFields, 'trailer', 'te']);
 
+/** The fault of a request that is answered 417 (RFC 9110 10.1.1); all others are answered 400. */
+export const unknownExpectation = 'unknown expectation';
+
 /** What one pass over a request's raw headers finds. */
 export interface ScannedHead {
   /** Fit to forward: end-to-end headers only, no identity header yet. Host left out; it is set by the caller. */
@@ -37,7 +40,7 @@ export interface ScannedHead {
   readonly host: string | null;
   readonly upgrade: string | null;
   readonly contentLength: string | null;
-  /** Why the message must be refused with 400; null when it is well formed. */
+  /** Why the message must be refused; null when it is well formed. */
   readonly fault: string | null;
 }
 
@@ -87,7 +90,7 @@ export function scanRequestHeaders(raw: readonly string[]): ScannedHead {
         break;
       case 'expect':
         // 100-continue is answered here; anything else is not an expectation that we could meet.
-        if (value.toLowerCase() !== '100-continue') fault = 'unknown expectation';
+        if (value.toLowerCase() !== '100-continue') fault = unknownExpectation;
         continue;
       case 'trailer': {
         const promised = promisedTrailers(value);

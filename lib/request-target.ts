@@ -13,8 +13,19 @@ export interface Target {
   readonly authority: string | null;
 }
 
+/**
+ * Whether the bytes of a target, one character each, may be those of text: raw UTF-8 is none of RFC 9112's, and yet what many
+ * clients send. Other bytes are refused (so does Linkerd): each server would make text of its own of them.
+ */
+export function isTargetText(url: string): boolean {
+  if (!/[\x80-\xff]/.test(url)) return true;
+  const bytes = Buffer.from(url, 'latin1');
+  return Buffer.from(bytes.toString('utf8'), 'utf8').equals(bytes);
+}
+
 /** Null for a target that no origin server may be asked for; answered 400. */
 export function readTarget(method: string, url: string): Target | null {
+  if (!isTargetText(url)) return null;
   let target = url;
   let authority: string | null = null;
   if (target.charCodeAt(0) !== 0x2f /* / */) {
@@ -31,9 +42,12 @@ export function readTarget(method: string, url: string): Target | null {
     : { target, path: target.slice(0, mark), query: target.slice(mark + 1), authority };
 }
 
-/** RFC 9112 3.2: host[:port]; user information, lists and other delimiters would let two readers see two hosts. */
+/**
+ * RFC 9112 3.2: host[:port]; user information, lists and other delimiters would let two readers see two hosts, and so would
+ * escapes: `a%2eb` is `a.b` to some (Linkerd refuses them).
+ */
 export function isHost(text: string): boolean {
-  return /^(?:[A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?$/.test(text);
+  return /^(?:[A-Za-z0-9._~!$&'()*+;=-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?$/.test(text);
 }
 
 /** The target of CONNECT, which is a host and a port and has no path (RFC 9112 3.2.3); null for anything else. */

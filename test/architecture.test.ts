@@ -518,7 +518,7 @@ const readers: ReadonlyMap<string, readonly [places: number, turns: string]> = n
   // What Node's parser or the session has handed on of that.
   ['lib/proxy/http/application.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   ['lib/proxy/http1/library/exchange.ts', [2, 'lib/proxy/http1/library/sliced-feed.ts']],
-  ['lib/proxy/http1/library/asterisk.ts', [2, 'lib/proxy/http1/library/sliced-feed.ts']],
+  ['lib/proxy/http1/library/app-sender.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   ['lib/proxy/http1/library/forward.ts', [1, 'lib/proxy/http1/library/sliced-feed.ts']],
   // From the app.
   ['lib/proxy/http1/app-pool.ts', [1, 'lib/proxy/http1/app-connection.ts']],
@@ -707,7 +707,6 @@ const steps: readonly Step[] = [
     places: {
       // Each is given its sockets: by `connect`, or by an agent, of library-upstreams.ts.
       'lib/proxy/http1/library/library-upstreams.ts': 1,
-      'lib/proxy/http1/library/asterisk.ts': 1,
       'lib/proxy/http1/library/upgrade.ts': 1,
       // On that TLS socket.
       'lib/proxy/http/tls-application.ts': 1,
@@ -947,7 +946,6 @@ const forTests: ReadonlyMap<string, readonly string[]> = new Map([
   ['lib/policy-test/format.ts', ['testSchema']],
   ['lib/ops/admin-app.ts', ['acceptsGzip']],
   ['lib/policy/pod.ts', ['probePath']],
-  ['lib/proxy/http1/library/exchange.ts', ['isWritableLink']],
   ['lib/redirect/rules.ts', ['sameRules']],
   ['lib/telemetry/log.ts', ['parseLevel']],
   // Bounds that tests go up to and beyond.

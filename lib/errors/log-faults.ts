@@ -82,6 +82,10 @@ export const logFaults = {
     'A client speaks HTTP/1 where the Server declares HTTP/2 or gRPC, or HTTP/2 where it declares HTTP/1, and is not understood.',
     'Correct proxyProtocol of the Server, leave it out so that the protocol is detected, or let the client speak what it declares.',
   ),
+  'not-recognized': fault(
+    'On a port that nobody declares, the time for detection has passed, and what the client has said may still become a request, or not.',
+    'Declare proxyProtocol in a Server of the port, opaque or TLS, or name it in the opaque ports: then nobody waits.',
+  ),
   'log-not-written': fault(
     'The log cannot be written; once its reader has gone its lines are dropped. On standard error.',
     'Keep the reader of standard output running, and make room where it leads.',

@@ -1,7 +1,13 @@
 import { type Client, type ClientTls, tlsOfKind } from '../client.ts';
 import { asksToSwitch, isFramingAlias, isSoundMethod, trimBlanks } from '../http-message.ts';
 import type { IpAddress } from '../ip.ts';
-import { contentLength, fieldFault, readHttp2Fields, scanRequestHeaders } from '../request-fields.ts';
+import {
+  contentLength,
+  fieldFault,
+  readHttp2Fields,
+  scanRequestHeaders,
+  unknownExpectation,
+} from '../request-fields.ts';
 import { isHost, readAuthority, readTarget } from '../request-target.ts';
 import type { ResourceRef } from '../resource-ref.ts';
 import { wireText } from './bytes.ts';
@@ -203,13 +209,14 @@ function partsOf(identity: string): readonly [string, string] {
 /** What a lane refuses before it asks policy. */
 export interface Unasked {
   /** Answered; null over HTTP/2, where the stream is reset without an answer. */
-  readonly status: 400 | 405 | null;
+  readonly status: 400 | 405 | 417 | null;
   readonly reason: string;
 }
 
 /** The request as a lane would hand it over. */
 export function requestFacts(query: AskedRequest, protocol: Carried): RequestFacts | Unasked {
   const facts = readFacts(query, protocol);
+  if (facts === unknownExpectation && protocol === 'http1') return unasked(417, facts);
   if (typeof facts === 'string') return unasked(protocol === 'http1' ? 400 : null, facts);
   if (facts.method === 'CONNECT' && protocol !== 'http1') {
     return { status: 405, reason: 'CONNECT over HTTP/2 is refused whatever policy says' };

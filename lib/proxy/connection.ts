@@ -178,6 +178,10 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     this.#services.recorder.otherHttp(this.#unknown(), this.policy(), spoken);
   }
 
+  notRecognized(seconds: number): void {
+    this.#services.recorder.notRecognized(this.#unknown(), this.policy(), seconds);
+  }
+
   #unknown(): UnknownClient {
     const { policyPort, targetIp } = this.#arrival;
     return { clientIp: this.ip, clientPort: this.#clientPort, targetIp, targetPort: policyPort };

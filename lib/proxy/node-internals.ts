@@ -27,8 +27,14 @@ const canReset = heedsReset();
 
 /** What destroys the socket next resets it. False, and nothing changes, where Node has no such mark. */
 export function markReset(socket: net.Socket): boolean {
-  if (canReset) (socket as Resettable).resetAndClosing = true;
+  if (canReset) (carrierOf(socket) as Resettable).resetAndClosing = true;
   return canReset;
+}
+
+/** What a TLS socket is on, which is destroyed with it; any other socket is its own. */
+function carrierOf(socket: net.Socket): net.Socket {
+  const { _parent: carrier } = socket as { readonly _parent?: unknown };
+  return 'encrypted' in socket && carrier instanceof net.Socket ? carrier : socket;
 }
 
 interface Latin1 {

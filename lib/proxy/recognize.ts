@@ -40,6 +40,8 @@ export interface Unrecognized extends Ending {
   helloNotForUs(serverName: string | null, ours: ReadonlySet<string>, outcome: string): void;
   /** The client speaks the other HTTP than the port is declared to speak, and will not be understood. */
   speaksOtherHttp(spoken: 'http/1' | 'http/2'): void;
+  /** In the time for detection it has said nothing that tells what it is. */
+  notRecognized(seconds: number): void;
   /** Nobody knows who the client is. */
   handshakeFailed(serverName: string, failure: HandshakeFailure): void;
   /** The handshake has succeeded; what comes is read from this stream. */
@@ -261,7 +263,7 @@ function detectHttp(
     return;
   }
   const startedAt = now();
-  const scan = new HttpScan();
+  const scan = new HttpScan(policy.protocol === 'detect');
   const look = (bytes: Buffer): HttpGuess | undefined => scan.guess(bytes);
   peek(stream, before, policy.detectTimeoutMs, look, (result) =>
     concludeHttp(connection, stream, scope, result, scan, (now() - startedAt) / 1000),
@@ -290,6 +292,7 @@ function concludeHttp(
     // The Server's word, where nothing speaks against it (Linkerd).
     connection.http1(stream, bytes, scope, policy);
   } else if (policy.protocol === 'detect') {
+    if (result.kind === 'timeout') connection.notRecognized(seconds);
     undeclared(connection, stream, scope, result, scan.rest(bytes), policy);
   } else {
     connection.tcp(stream, scope, bytes, null);

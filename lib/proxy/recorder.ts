@@ -225,6 +225,11 @@ export interface Recorder {
   /** A client speaks the other HTTP than the Server declares, and will not be understood: logged a bounded number of times. */
   otherHttp(client: UnknownClient, policy: PortPolicy, spoken: 'http/1' | 'http/2'): void;
   /**
+   * On a port that nobody has declared, a client has said in all the time for detection neither a request nor anything that
+   * can be none: logged once an hour for each port. `seconds`: how long it has been waited for.
+   */
+  notRecognized(client: UnknownClient, policy: PortPolicy, seconds: number): void;
+  /**
    * A limit was reached, and somebody refused or cut off because of it: counted, and logged in one line every ten seconds.
    * `client`: whose connection it was; null where it was nobody's in particular.
    */

@@ -10,11 +10,11 @@ export function resetOrDestroy(stream: Duplex): void {
 }
 
 /**
- * A TLS socket has no reset of its own; without close_notify its peer sees a truncation all the same. And where our end has
- * been said already, it has been said; not as long as bytes before it wait.
+ * Where our end has been said already, it has been said; not as long as bytes before it wait. TLS has a truncation of its own,
+ * the end of TCP without close_notify, which many a client takes for an end: what carries it is reset.
  */
 function mayReset(stream: Duplex): stream is Socket {
-  return stream instanceof Socket && !('encrypted' in stream) && (!stream.writableEnded || stream.writableLength > 0);
+  return stream instanceof Socket && (!stream.writableEnded || stream.writableLength > 0);
 }
 
 /**
@@ -22,7 +22,7 @@ function mayReset(stream: Duplex): stream is Socket {
  * destroys the socket while that end is under way, libuv refuses the reset (EINVAL) and the descriptor is never closed.
  */
 function destroyByReset(socket: Socket): void {
-  if (markReset(socket)) socket.destroy();
+  if (markReset(socket) || 'encrypted' in socket) socket.destroy();
   else socket.resetAndDestroy();
 }
 

@@ -19,7 +19,7 @@ const maxNames = 5;
 
 /**
  * `sallyport_tls_failures_total`, and lines about TLS that does not end here as its client may have meant it, or HTTP that
- * is not what the Server declares: for each client and reason one a minute.
+ * is not what the Server declares: for each client and reason one a minute; and about ports whose protocol nobody can tell.
  */
 export class HandshakeLog {
   readonly #cells: ReadonlyMap<HandshakeReason, Cell>;
@@ -27,6 +27,7 @@ export class HandshakeLog {
   readonly #failures: Repeats;
   readonly #notForUs: Repeats;
   readonly #otherHttp: Repeats;
+  readonly #notRecognized: Repeats;
 
   constructor(
     families: Families,
@@ -38,6 +39,7 @@ export class HandshakeLog {
     this.#failures = new Repeats('handshake failed', nowMs, gate);
     this.#notForUs = new Repeats('not for us', nowMs, gate);
     this.#otherHttp = new Repeats('other HTTP', nowMs, gate);
+    this.#notRecognized = new Repeats('not recognized', nowMs, gate);
     const family = families.counter(
       'sallyport_tls_failures_total',
       'TLS handshakes for our name that failed, by reason.',
@@ -88,6 +90,23 @@ export class HandshakeLog {
       ...occasionFields(occasion),
     };
     this.#log.info(fields, 'Not the HTTP that the Server declares');
+  }
+
+  notRecognized(client: UnknownClient, policy: PortPolicy, seconds: number): void {
+    if (!this.#log.isLevelEnabled('info')) return;
+    // Of a port and not of its clients: each of them waits as long, for the same reason.
+    const occasion = this.#notRecognized.occasion(String(client.targetPort));
+    if (occasion === null) return;
+    const { group, kind, name } = policy.server;
+    const fields = {
+      code: 'not-recognized',
+      server: { group, kind, name },
+      waited: `${Math.round(seconds)}s`,
+      hint: 'Declare proxyProtocol in a Server of this port, opaque or TLS, or name it in the opaque ports.',
+      ...clientFields(client),
+      ...occasionFields(occasion),
+    };
+    this.#log.info(fields, 'Protocol not recognized');
   }
 }
 

@@ -109,6 +109,7 @@ export function createRecording(
     },
     helloNotForUs: (client, serverName, ours, outcome) => handshakes.notForUs(client, serverName, ours, outcome),
     otherHttp: (client, policy, spoken) => handshakes.otherHttp(client, policy, spoken),
+    notRecognized: (client, policy, seconds) => handshakes.notRecognized(client, policy, seconds),
     limitReached: (limit, client) => limits.reached(limit, client?.text ?? null),
     strayed: (reason) => void strays[reason].value++,
     internalFault: (fault) => faults.record(fault),

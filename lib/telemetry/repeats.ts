@@ -11,6 +11,7 @@ export const lineRules = {
   'handshake failed': { everyMs: 60_000, mostAMinute: 60 },
   'not for us': { everyMs: 60_000, mostAMinute: 60 },
   'other HTTP': { everyMs: 60_000, mostAMinute: 60 },
+  'not recognized': { everyMs: 3_600_000, mostAMinute: 60 },
   'limit reached': { everyMs: 10_000, mostAMinute: Number.POSITIVE_INFINITY },
   'candidate differs': { everyMs: 60_000, mostAMinute: 60 },
   'candidate failed': { everyMs: 60_000, mostAMinute: 60 },

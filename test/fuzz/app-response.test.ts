@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { AppConnection } from '../../lib/proxy/http1/app-connection.ts';
 import type { ResponseHead } from '../../lib/proxy/http1/plain-response.ts';
+import { noLateHeads } from '../support/limits.ts';
 import { parseResponses } from '../support/raw-http.ts';
 import { admittedForNow } from '../support/waiting.ts';
 import { search, timeLimitMs } from './budget.ts';
@@ -51,12 +52,12 @@ function relay(method: string, packets: readonly Buffer[]): Relayed {
     awaitsRest: () => t.fail('nothing is left of the request'),
     releaseWhenProven: () => t.fail('nothing waits to be written'),
   };
-  const connection = new AppConnection(socket as unknown as Socket, home);
+  const connection = new AppConnection(socket as unknown as Socket, home, noLateHeads);
   let bytes = '';
   let status: number | null = null;
   let untilClose = false;
   let end: Relayed['end'] = 'open';
-  connection.begin(admittedForNow, method, false, {
+  connection.begin(admittedForNow, method, 'unless the app says no', {
     requestComplete: true,
     destroy: () => {},
     onHead: (head: ResponseHead, body: Buffer) => {

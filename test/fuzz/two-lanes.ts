@@ -145,9 +145,9 @@ export function difference(
   return inTurn(() => compared(list, text, at));
 }
 
-/** A request, as it was decided, that Node's parser cannot carry: a method that it does not know. */
+/** A request, as it was decided, that Node's parser cannot carry: a method that it does not know, a target beyond ASCII. */
 function isBeyondLibraries(decided: string): boolean {
-  return !METHODS.includes(decided.slice(0, decided.indexOf(' ')));
+  return /[\x80-\xff]/.test(decided) || !METHODS.includes(decided.slice(0, decided.indexOf(' ')));
 }
 
 /** A field of the connection behind chunks, where none may be (RFC 9110 6.5.1): the fast lane refuses those. */

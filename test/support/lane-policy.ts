@@ -17,12 +17,13 @@ export function lanePolicy(
   protocol: PortProtocol,
   headerChanges: HeaderChanges | null,
   onFacts: (facts: RequestFacts, when: 'at first' | 'again') => void = () => {},
+  detectTimeoutMs = 1000 * patience(),
 ): { readonly authorizer: Authorizer; change(refuses: (path: string) => boolean): void } {
   let policy: PortPolicy = {
     port: 8080,
     server: resource,
     protocol,
-    detectTimeoutMs: 1000 * patience(),
+    detectTimeoutMs,
     hasRequestRules: true,
     decisionsLast: true,
     rateLimit: null,

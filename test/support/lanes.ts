@@ -43,6 +43,8 @@ export interface Counts {
   errors: string[];
   badRequests: string[];
   httpErrors: string[];
+  /** What the log is told of them, and of responses that broke off. */
+  details: string[];
   /** Codes of responses that broke off. */
   broken: string[];
   /** Statuses that were answered in place of the app's. */
@@ -51,6 +53,8 @@ export interface Counts {
   terminated: string[];
   /** Limits that were reached. */
   limits: string[];
+  /** Ports of which the log is told that nobody can tell what they speak. */
+  notRecognized: number[];
   /** Open connections of clients that carry something. */
   sources: number;
   /** Open connections to the app. */
@@ -83,6 +87,7 @@ export interface LaneOptions {
   readonly maxInFlight?: number;
   readonly limits?: Partial<Limits>;
   readonly connectTimeoutMs?: number;
+  readonly detectTimeoutMs?: number;
   readonly access?: NonNullable<Recorder['access']>;
   /** See `Arrival`. */
   readonly stillLeads?: () => boolean;
@@ -123,10 +128,12 @@ function noCounts(): Counts {
     errors: [],
     badRequests: [],
     httpErrors: [],
+    details: [],
     broken: [],
     refusals: [],
     terminated: [],
     limits: [],
+    notRecognized: [],
     sources: 0,
     destinations: 0,
     handedOver: 0,
@@ -137,8 +144,8 @@ function noCounts(): Counts {
 export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane> {
   const counts = noCounts();
   const recorder = countingRecorder(counts, options);
-  const { protocol = 'http1', headerChanges = null } = options;
-  const own = lanePolicy(protocol, headerChanges, options.onFacts);
+  const { protocol = 'http1', headerChanges = null, detectTimeoutMs } = options;
+  const own = lanePolicy(protocol, headerChanges, options.onFacts, detectTimeoutMs);
   const { change } = own;
   const authorizer = options.authorizer ?? own.authorizer;
   const limits: Limits = { ...defaultLimits, maxInFlight: options.maxInFlight ?? 1000, ...options.limits };
@@ -175,7 +182,7 @@ export async function startLane(t: Teardown, options: LaneOptions): Promise<Lane
       limitReached: recorder.limitReached,
       anchors: () => options.tls?.anchors ?? null,
     },
-    detectTimeoutMs: 1000 * patience(),
+    detectTimeoutMs: options.detectTimeoutMs ?? 1000 * patience(),
   };
   authorizer.onChange(() => live.recheckAll());
   const arrivals = new Arrivals(options.arrivals ?? null, (incoming) => serve(services, incoming, options));
@@ -320,11 +327,13 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
     badRequest: (_policy, reason) => {
       counts.badRequests.push(reason);
     },
-    httpError: (_policy, { label }) => {
+    httpError: (_policy, { label, detail }) => {
       counts.httpErrors.push(label);
+      counts.details.push(detail);
     },
-    responseBroken: (_policy, { code }) => {
+    responseBroken: (_policy, { code, detail }) => {
       counts.broken.push(code);
+      counts.details.push(detail);
     },
   });
   return {
@@ -333,6 +342,7 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
     handshakeFailed: () => {},
     helloNotForUs: () => {},
     otherHttp: () => {},
+    notRecognized: ({ targetPort }) => void counts.notRecognized.push(targetPort),
     limitReached: (limit) => {
       counts.limits.push(limit);
     },

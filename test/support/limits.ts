@@ -1,3 +1,4 @@
+import type { LateHeads } from '../../lib/proxy/http1/partial-head.ts';
 import type { Limits } from '../../lib/proxy/limits.ts';
 
 /** The defaults of lib/config/limits.ts, and large figures where those are derived from the machine. */
@@ -21,3 +22,6 @@ export const defaultLimits: Limits = Object.freeze({
   maxResets: 1000,
   maxBufferedBytes: 256 * 1024 * 1024,
 });
+
+/** For connections to the app of which nobody waits for a head. */
+export const noLateHeads: LateHeads = { seconds: 0, deadlines: { add: () => {}, delete: () => {} } };

@@ -10,7 +10,7 @@ export interface Tunnelled {
 
 /** The proxy's own two steps, without sockets: guess, then guard. @param ends the client ends its side behind the last. */
 export function tunnelled(pieces: readonly Buffer[], ends: boolean): Tunnelled {
-  const scan = new HttpScan();
+  const scan = new HttpScan(true);
   const forwarded: Buffer[] = [];
   let bytes = Buffer.alloc(0);
   let next = 0;

@@ -34,6 +34,10 @@ const blank = byteSet(' \t\v\f\r\x1c\x1d\x1e\x1f\x85\xa0');
 /** Behind the method: the version, however carelessly it is spelled. */
 const version = /[ \t\v\f\r]HTTP\//i;
 
+/** No part of a request line that is served; its CR is the end of it. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it looks for.
+const controlInLine = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/;
+
 const CR = 13;
 const LF = 10;
 
@@ -76,6 +80,17 @@ export class HttpScan {
   /** Where the first line begins: behind blanks and empty lines. */
   #start = 0;
   #method: 'before' | 'in' | 'over' | 'none' = 'before';
+  readonly #isUndeclared: boolean;
+  /** Whether what has come of the first line can be one that is served. */
+  #line: 'servable' | 'unservable' | 'over' = 'servable';
+
+  /**
+   * @param isUndeclared nothing but these bytes says what the port speaks: what no request that is served can begin with, is
+   * none, at once. Whoever passes it on goes on looking (`Opening`); where HTTP is declared, such a line is refused instead.
+   */
+  constructor(isUndeclared = false) {
+    this.#isUndeclared = isUndeclared;
+  }
 
   /** @param stream all that has come, the earlier bytes included. Undefined while there is no telling. */
   guess(stream: Buffer): HttpGuess | undefined {
@@ -91,15 +106,18 @@ export class HttpScan {
       if (end !== -1 || bytes.length >= maxRequestLine || this.#mayHoldVersion(bytes)) {
         const line = bytes.subarray(this.#start, end === -1 ? bytes.length : end).toString('latin1');
         const named = version.exec(line);
-        if (named !== null) return this.#beforeVersion(bytes, line, named.index + named[0].length - 1);
+        const hasControl = named !== null && this.#isUndeclared && controlInLine.test(line.slice(0, named.index));
+        if (named !== null && !hasControl) return this.#beforeVersion(bytes, line, named.index + named[0].length - 1);
       }
     }
+    this.#lookForControl(bytes);
     const examined = this.#examined;
     this.#examined = bytes.length;
     this.#opening ??= new Opening();
     const opening = this.#opening;
     opening.read(bytes.subarray(examined));
     if (opening.isRequest) return 'request-like';
+    if (this.#line === 'unservable') return 'other';
     if (bytes.length >= maxRequestLine && this.#method !== 'none' && !opening.isOver) return 'http/1';
     return this.#method === 'none' || opening.isOver ? 'other' : undefined;
   }
@@ -120,6 +138,16 @@ export class HttpScan {
     this.#opening.read(stream.subarray(this.#examined));
     this.#examined = stream.length;
     return this.#opening;
+  }
+
+  /** LDAP, git and many a binary protocol say so by a byte or two: no request that we serve has a control character in its line. */
+  #lookForControl(bytes: Buffer): void {
+    if (!this.#isUndeclared || this.#line !== 'servable' || this.#method === 'before') return;
+    const from = Math.max(this.#start, this.#examined);
+    const end = bytes.indexOf(LF, from);
+    const line = bytes.toString('latin1', from, end === -1 ? bytes.length : end);
+    if (controlInLine.test(line)) this.#line = 'unservable';
+    else if (end !== -1) this.#line = 'over';
   }
 
   #findMethod(bytes: Buffer): void {

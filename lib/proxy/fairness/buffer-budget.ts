@@ -98,9 +98,9 @@ export class BufferBudget {
     this.#sweeper = setInterval(behindReads(sweep), sweepMs).unref();
   }
 
-  /** Bytes that wait now. */
+  /** Bytes that wait now, and those that are set apart. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#bytes + this.#reserved;
   }
 
   /** Sets so many bytes more apart, or fewer; whoever does bounds them. */

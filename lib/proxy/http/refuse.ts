@@ -4,6 +4,7 @@ import type { RequestErrorCode } from '../../errors/error-codes.ts';
 import { hostPort } from '../../ip.ts';
 import type { RequestRefusal } from '../../policy/decision.ts';
 import { refusalOf, refusals } from '../../policy/refusals.ts';
+import { oneLine } from '../../printable.ts';
 import type { HeaderList } from '../../request-fields.ts';
 import type { ConnectionFacts } from '../connection-facts.ts';
 import type { ErrorLabel } from '../recorder.ts';
@@ -52,12 +53,16 @@ export interface Failure {
   readonly label: ErrorLabel;
   /** What the system or a library called it; null where the app was never asked. */
   readonly errno: string | null;
+  /** What was wrong with an app's response, for the log: the rule, and the field. Null where that is not known. */
+  readonly rule: string | null;
 }
 
 type FailureResponse = readonly [status: number, grpc: number, label: ErrorLabel, message: string, kept?: 'kept'];
 
 const unreachable = 'client error (Connect)';
 const noPlace = 'service unavailable';
+/** Characters of what a library says. */
+const mostOfRule = 200;
 
 /** The response to each code. The connection ends with it, unless it is `kept`. */
 const failureResponses: Readonly<Record<RequestErrorCode, FailureResponse>> = {
@@ -82,7 +87,13 @@ const byCode: ReadonlyMap<string, Failure> = new Map(
   (Object.entries(failureResponses) as [RequestErrorCode, FailureResponse][]).map(
     ([code, [status, grpc, label, message, kept]]) => [
       code,
-      { code, label, errno: null, refusal: { status, grpc, close: kept === undefined, location: null, message } },
+      {
+        code,
+        label,
+        errno: null,
+        rule: null,
+        refusal: { status, grpc, close: kept === undefined, location: null, message },
+      },
     ],
   ),
 );
@@ -92,8 +103,19 @@ export function failureOf(code: RequestErrorCode): Failure {
 }
 
 /** Of a response that has begun: nothing is wrong with the way to the app any more, of which a refusal would speak. */
-export function brokenDetail({ code, refusal }: Failure): string {
-  return code === 'ERR_SALLYPORT_UNREACHABLE' ? 'the application ended it' : refusal.message;
+export function brokenDetail(failure: Failure): string {
+  return failure.code === 'ERR_SALLYPORT_UNREACHABLE' ? 'the application ended it' : failureDetail(failure);
+}
+
+/** What the log says of it. */
+export function failureDetail({ refusal, rule }: Failure): string {
+  return rule === null ? refusal.message : `${refusal.message}: ${rule}`;
+}
+
+/** Printable, and bounded: see `ResponseFault`; a library names rules of its own. */
+function ruleOf(code: string, error: unknown): string | null {
+  if (code !== ('ERR_SALLYPORT_BAD_RESPONSE' satisfies RequestErrorCode) || !(error instanceof Error)) return null;
+  return error.message === '' ? null : oneLine(error.message.slice(0, mostOfRule));
 }
 
 /** Refusals of our own making; the app was never asked. */
@@ -126,7 +148,8 @@ function ours(code: string, error: unknown): string {
 /** An error on the way to the app. One that has none of our codes is an I/O fault: 502 / UNAVAILABLE. */
 export function upstreamFailure(error: unknown): Failure {
   const errno = systemErrorCode(error);
-  return { ...(byCode.get(ours(errno, error)) ?? failureOf('ERR_SALLYPORT_UNREACHABLE')), errno };
+  const code = ours(errno, error);
+  return { ...(byCode.get(code) ?? failureOf('ERR_SALLYPORT_UNREACHABLE')), errno, rule: ruleOf(code, error) };
 }
 
 /** The headers of a refusal. Only a client with an identity learns anything beyond the status (Linkerd does the same). */

@@ -15,7 +15,15 @@ import { fieldValues } from './field-lines.ts';
 import { headerValue } from './headers.ts';
 import { HeldHeads, smallHead } from './held-heads.ts';
 import { LazyLog } from './lazy-log.ts';
-import { brokenDetail, type Failure, failures, type MessageFault, messageRefusals, refusalFor } from './refuse.ts';
+import {
+  brokenDetail,
+  type Failure,
+  failureDetail,
+  failures,
+  type MessageFault,
+  messageRefusals,
+  refusalFor,
+} from './refuse.ts';
 
 /** What stands behind a port. */
 export type Destination =
@@ -261,7 +269,7 @@ export class RequestPipeline {
   /** Records that a permitted request could not be served. */
   failed(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
     const log = new LazyLog(this.#authorizer, policy, connection, request, null);
-    connection.scope.httpError(policy, told(connection, failure, failure.refusal.message), log);
+    connection.scope.httpError(policy, told(connection, failure, failureDetail(failure)), log);
   }
 
   /** Records that the response to a permitted request cannot be completed. Not called where it is the client who has gone. */

@@ -5,13 +5,16 @@ import { bulkRead, type TurnTaker, turn } from '../fairness/turn.ts';
 import { guarded, internalFault } from '../guard.ts';
 import { type AdmittedNow, mustBeCurrent } from '../http/admitted.ts';
 import { InterimCount } from '../http/interim-count.ts';
+import type { Reuse } from '../http/last-request.ts';
 import { isLent } from '../lent-data.ts';
 import { dropWaiting, isWriteWaiting, writeWaiting } from '../node-writes.ts';
 import { ChunkScanner } from './chunk-scanner.ts';
 import { writeBytes } from './joined-write.ts';
 import { hearLastWords } from './last-words.ts';
+import type { AppTunnel, Switch } from './leaving-http.ts';
 import { framingCost } from './limits.ts';
-import { mayBecomeHead, type ResponseHead } from './plain-response.ts';
+import { type LateHeads, PartialHead } from './partial-head.ts';
+import type { ResponseHead } from './plain-response.ts';
 import { ResponseHeads } from './response-heads.ts';
 
 /** Who gets a response. Buffers are only lent: they are reused when the call returns. */
@@ -37,21 +40,6 @@ export interface ResponseSink {
   /** Ends what the response is for, after a fault of ours. */
   destroy(): void;
 }
-
-/** What becomes of a connection that leaves HTTP. */
-export interface AppTunnel {
-  /** The tunnel reads the app's connection itself, and alone knows when there is room (`LentReads`). */
-  readonly isLent: boolean;
-  /** Bytes from the app, which are only lent; of a tunnel that does not read them itself. */
-  receive(bytes: Buffer): void;
-}
-
-/**
- * The app has agreed to leave HTTP.
- *
- * @param rest what it has sent behind that; it is only lent.
- */
-export type Switch = (head: ResponseHead, rest: Buffer) => AppTunnel;
 
 /** Where a connection waits between requests. */
 interface Home {
@@ -88,6 +76,7 @@ export class AppConnection implements TurnTaker {
   /** Nothing of the current request has left, and never will. */
   unsent = false;
   readonly #home: Home;
+  readonly #lateHeads: LateHeads;
   #sink: ResponseSink | null = null;
   /** Null where nobody asked to leave HTTP. */
   #switch: Switch | null = null;
@@ -97,8 +86,9 @@ export class AppConnection implements TurnTaker {
   /** Of the current request content was written that came behind its head. */
   #wroteMore = false;
   #method = '';
-  #isLast = false;
-  #partial: Buffer = nothing;
+  #reuse: Reuse = 'never';
+  /** What there is of a head that has not ended. */
+  #partial: PartialHead | null = null;
   #head: ResponseHead | null = null;
   #interim: InterimCount | null = null;
   #left = 0;
@@ -109,9 +99,10 @@ export class AppConnection implements TurnTaker {
   /** What the app had said when a write to it failed. */
   #lastWords: Buffer = nothing;
 
-  constructor(socket: Socket, home: Home) {
+  constructor(socket: Socket, home: Home, lateHeads: LateHeads) {
     this.socket = socket;
     this.#home = home;
+    this.#lateHeads = lateHeads;
     this.#keepLastWords();
     const ended = (): void => this.#ended();
     socket.on('end', guarded(entry, this, ended));
@@ -122,6 +113,7 @@ export class AppConnection implements TurnTaker {
     socket.on(
       'close',
       guarded(entry, this, () => {
+        this.#partial?.clear();
         this.#home.forget(this);
         this.#fail(new Error('other side closed'));
       }),
@@ -131,18 +123,18 @@ export class AppConnection implements TurnTaker {
   /**
    * Starts a request: what is written to `socket` from now on is that request.
    *
-   * @param isLast it asks the app to close, or to leave HTTP, so that no other may follow.
+   * @param reuse `never` where it asks the app to close, or to leave HTTP.
    * @param onSwitch called in place of all of `sink`, where the app agrees to leave HTTP: from there on `socket` is its own.
    */
-  begin(admitted: AdmittedNow, method: string, isLast: boolean, sink: ResponseSink, onSwitch?: Switch): void {
+  begin(admitted: AdmittedNow, method: string, reuse: Reuse, sink: ResponseSink, onSwitch?: Switch): void {
     mustBeCurrent(admitted);
     this.uses++;
-    this.#isLast = isLast;
+    this.#reuse = reuse;
     this.#sink = sink;
     this.#switch = onSwitch ?? null;
     this.#method = method;
     this.#head = null;
-    this.#partial = nothing;
+    this.#partial?.clear();
     this.#interim = null;
     this.responding = false;
     this.#wroteMore = false;
@@ -233,28 +225,34 @@ export class AppConnection implements TurnTaker {
   }
 
   #receiveHead(bytes: Buffer): void {
-    let all = this.#partial.length === 0 ? bytes : Buffer.concat([this.#partial, bytes]);
+    let all = this.#partial?.with(bytes) ?? bytes;
     for (;;) {
       const head = this.#heads.read(all, this.#method);
       if (head === 'partial') {
-        if (mayBecomeHead(all)) this.#partial = Buffer.from(all);
-        else this.#fail(badResponse('malformed response'));
+        this.#partial ??= new PartialHead(this, this.#lateHeads, (fault) => this.#fail(badResponse(fault)));
+        this.#partial.keep(all);
+        return;
+      }
+      this.#partial?.clear();
+      if (head.kind === 'fault') {
+        this.#fail(badResponse(head.fault));
         return;
       }
       const end = this.#heads.length;
       const sink = this.#sink;
-      if (head !== null && head.status === 101 && head.upgrade === 'websocket' && this.#switch !== null) {
+      if (head.status === 101 && head.upgrade === 'websocket' && this.#switch !== null) {
         this.#sink = null;
         this.#tunnel = this.#switch(head, all.subarray(end));
         return;
       }
       // Nobody asked to leave HTTP, or not so; and nothing can follow an interim response that ends its connection or has a body.
-      const senseless = head !== null && (head.status === 101 || (head.status < 200 && !head.keepAlive));
-      if (head === null || sink === null || senseless) {
-        this.#fail(badResponse('malformed response'));
+      const senseless = head.status === 101 || (head.status < 200 && !head.keepAlive);
+      if (sink === null || senseless) {
+        const what =
+          head.status === 101 ? 'a switch that nobody asked for' : 'an interim response that ends its connection';
+        this.#fail(badResponse(what));
         return;
       }
-      this.#partial = nothing;
       if (head.status < 200) {
         this.#interim ??= new InterimCount();
         if (!this.#interim.allows(end)) {
@@ -319,7 +317,7 @@ export class AppConnection implements TurnTaker {
     this.#sink = null;
     const isWhole = sink.requestComplete;
     const isEarly = isWriteWaiting(this.socket);
-    const reusable = head.keepAlive && !this.#isLast && to === bytes.length && this.#settles();
+    const reusable = this.#mayReuse(head) && to === bytes.length && this.#settles();
     if (first) sink.onHead(head, body, true);
     else if (body.length > 0) sink.onBody(body, true);
     this.#head = null;
@@ -335,6 +333,10 @@ export class AppConnection implements TurnTaker {
       this.socket.destroy();
     }
     sink.onEnd(reusable && !isWhole ? this : null);
+  }
+
+  #mayReuse({ keepAlive, saysKeepAlive }: ResponseHead): boolean {
+    return keepAlive && this.#reuse !== 'never' && (this.#reuse !== 'where the app says so' || saysKeepAlive);
   }
 
   /** Whether the system takes all that has been written: an app that does not read it is no use to others. */

@@ -139,7 +139,7 @@ export class AppPool {
       this.#endpoint,
       asker,
       (error, socket) => {
-        if (error === null) connection = new AppConnection(socket, this);
+        if (error === null) connection = new AppConnection(socket, this, this.#upstreams.lateHeads);
         done(error, connection);
       },
       onread,

@@ -4,11 +4,11 @@ import { isSoundMethod } from '../../http-message.ts';
 const authority = /(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?/.source;
 
 /**
- * Origin-form targets, absolute-form ones of HTTP, and `*` for OPTIONS. Anything else (odd bytes, other schemes, odd
- * authorities) is not plain. Method, target and the minor version are captured.
+ * Origin-form targets, absolute-form ones of HTTP, and `*` for OPTIONS. Anything else (other schemes, odd authorities) is not
+ * plain. Bytes beyond ASCII are what many clients send of text; they must be UTF-8, which `readPlainHead` looks at. Method, target and the minor version are captured.
  */
 export const requestLine = new RegExp(
-  `^([!#$%&'*+.^_\`|~0-9A-Za-z-]+) (/[\\x21-\\x7e]*|(?<=^OPTIONS )\\*|https?://${authority}(?:[/?][\\x21-\\x7e]*)?) HTTP/1\\.([01])\\r\\n`,
+  `^([!#$%&'*+.^_\`|~0-9A-Za-z-]+) (/[\\x21-\\x7e\\x80-\\xff]*|(?<=^OPTIONS )\\*|https?://${authority}(?:[/?][\\x21-\\x7e\\x80-\\xff]*)?) HTTP/1\\.([01])\\r\\n`,
 );
 
 /** @param line with its CRLF, and with what follows. */

@@ -1,14 +1,16 @@
 import { latin1Slice } from '../node-internals.ts';
-import { type ResponseHead, readResponseHead } from './plain-response.ts';
+import { mayBecomeHead, type ResponseHead, readResponseHead } from './plain-response.ts';
+import { bareLineFeed, beginningFault, type ResponseFault } from './response-faults.ts';
 
 const endOfHead = Buffer.from('\r\n\r\n');
 const LF = 10;
+const CR = 13;
 
 /** The response heads of one connection to the app. Apps repeat theirs: one that is equal to the last is not read again. */
 export class ResponseHeads {
   #text = '';
   #method = '';
-  #head: ResponseHead | null = null;
+  #head: ResponseHead | ResponseFault = beginningFault(Buffer.alloc(0));
 
   /** Bytes of the head that was read last, with its empty line. */
   get length(): number {
@@ -16,14 +18,17 @@ export class ResponseHeads {
   }
 
   /**
-   * The head that these bytes begin with; null where it is malformed.
+   * The head that these bytes begin with. Whatever they are, it is known at once whether more can make one of them.
    *
    * @param method of the request.
    */
-  read(bytes: Buffer, method: string): ResponseHead | null | 'partial' {
+  read(bytes: Buffer, method: string): ResponseHead | ResponseFault | 'partial' {
     if (this.#isSame(bytes, method)) return this.#head;
     const at = bytes.indexOf(endOfHead);
-    if (at === -1) return 'partial';
+    if (at === -1) {
+      if (!mayBecomeHead(bytes)) return beginningFault(bytes);
+      return hasBareLineFeed(bytes) ? bareLineFeed : 'partial';
+    }
     this.#text = latin1Slice(bytes, 0, at + endOfHead.length);
     this.#method = method;
     this.#head = readResponseHead(this.#text, method);
@@ -37,4 +42,12 @@ export class ResponseHeads {
     if (bytes[length - 1] !== LF || bytes[length - 3] !== LF) return false;
     return latin1Slice(bytes, 0, length) === this.#text;
   }
+}
+
+/** Some take such a line for whole, others wait for its CR: an app that sends one means that its head has ended. */
+function hasBareLineFeed(bytes: Buffer): boolean {
+  for (let at = bytes.indexOf(LF); at !== -1; at = bytes.indexOf(LF, at + 1)) {
+    if (at === 0 || bytes[at - 1] !== CR) return true;
+  }
+  return false;
 }

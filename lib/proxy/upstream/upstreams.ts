@@ -16,7 +16,7 @@ import type { Permission } from './permission.ts';
 export interface UpstreamOptions {
   /** Milliseconds until a connect counts as failed (504). */
   readonly connectTimeoutMs: number;
-  readonly limits: Pick<Limits, 'maxPendingConnects' | 'maxConnections'>;
+  readonly limits: Pick<Limits, 'maxPendingConnects' | 'maxConnections' | 'headerTimeoutMs'>;
   readonly recorder: Pick<Recorder, 'openDestination' | 'limitReached'>;
   /** True for addresses on which this very proxy listens; of a name that is known once it is `connected`. */
   readonly isOwn: (endpoint: Endpoint, connected?: net.Socket) => boolean;
@@ -66,10 +66,14 @@ export class Upstreams {
   #open = 0;
 
   readonly #home: ConnectHome;
+  /** For heads of responses that have begun. */
+  readonly lateHeads: { readonly seconds: number; readonly deadlines: Deadlines };
 
   constructor(options: UpstreamOptions) {
     this.#options = options;
-    const { recorder, isOwn } = options;
+    const { recorder, isOwn, limits } = options;
+    const { headerTimeoutMs } = limits;
+    this.lateHeads = { seconds: headerTimeoutMs / 1000, deadlines: new Deadlines(headerTimeoutMs) };
     this.#home = {
       isOwn,
       deadlines: new Deadlines(options.connectTimeoutMs),

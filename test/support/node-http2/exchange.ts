@@ -33,6 +33,7 @@ export class Http2Exchange implements LibraryExchange {
   readonly forwardHeaders: HeaderList;
   readonly body: Readable | null;
   readonly carries: RequestFacts['carries'];
+  readonly saysConnection = false;
   readonly onPermitted = null;
   admitted: Admitted | null = null;
   onAborted: (() => void) | null = null;

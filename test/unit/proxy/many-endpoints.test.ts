@@ -10,6 +10,7 @@ import type { Upstreams } from '../../../lib/proxy/upstream/upstreams.ts';
 import { http2Outcome, requestFields } from '../../support/http2-frames.ts';
 import { connectedPair } from '../../support/lane-stage.ts';
 import { startLane } from '../../support/lanes.ts';
+import { noLateHeads } from '../../support/limits.ts';
 import { startRawApp } from '../../support/raw-app.ts';
 import { latin1, offTheFastLane, RawClient } from '../../support/raw-http.ts';
 
@@ -103,7 +104,7 @@ t.test('what a pool has in use keeps it', async (t) => {
   t.notOk(pool.letGo(), 'a client that comes back to it');
   pool.users--;
   const { socket } = await connectedPair(t);
-  pool.release(new AppConnection(socket, pool));
+  pool.release(new AppConnection(socket, pool, noLateHeads));
   t.notOk(pool.letGo(), 'a connection that rests');
   const connection = pool.take(admitted, 'unprocessed or idle');
   t.ok(pool.letGo());

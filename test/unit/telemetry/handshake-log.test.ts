@@ -134,3 +134,23 @@ t.test('the other HTTP: a line a minute for each client, port and protocol', asy
   tell('10.0.0.1', 'http/1');
   t.match(parsed(lines)[3], { times: 1000 });
 });
+
+t.test('a protocol that nobody can tell: a line an hour for each port, whoever waits there', async (t) => {
+  const { telemetry, lines, advance } = fixture();
+  const tell = (ip: string): void =>
+    telemetry.recorder.notRecognized(from(ip), portPolicy({ protocol: 'detect' }), 10.004);
+  for (let i = 0; i < 1000; i++) tell(`10.0.0.${i % 200}`);
+  t.equal(lines.length, 1);
+  t.match(parsed(lines)[0], {
+    level: 'info',
+    msg: 'Protocol not recognized',
+    code: 'not-recognized',
+    waited: '10s',
+    hint: /proxyProtocol.*opaque ports/,
+    client: { ip: '10.0.0.0', port: 4711 },
+    target: { ip: '10.1.0.9', port: 8080 },
+  });
+  advance(3_600_000);
+  tell('10.0.0.1');
+  t.match(parsed(lines)[1], { times: 1000 });
+});

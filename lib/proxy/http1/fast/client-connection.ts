@@ -8,7 +8,7 @@ import { endAfterLastResponse, endWithStatus } from '../../http/last-bytes.ts';
 import type { HttpConnection, Occupant, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { TunnelRequest } from '../../http/tunnel-request.ts';
 import type { Follower, Incoming } from '../../incoming.ts';
-import type { AppConnection, AppTunnel } from '../app-connection.ts';
+import type { AppConnection } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
 import { halfOpenMs, rememberMs, sliceMs, sliceRequests } from '../limits.ts';
 import { type ClientEvents, hear, hearLent, hearNoMore } from './client-events.ts';
@@ -280,7 +280,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     return this.#unread.giveAway();
   }
 
-  switched(app: AppConnection, request: TunnelRequest): AppTunnel {
+  switched(app: AppConnection, request: TunnelRequest): Tunnel {
     this.#state = over;
     return new Tunnel(this.connection, request, this.socket, app, this.#letGo());
   }

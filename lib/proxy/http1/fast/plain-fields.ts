@@ -26,7 +26,9 @@ export interface PlainFields {
   readonly expectsContinue: boolean;
   /** Another request may follow (RFC 9112 9.3). */
   readonly keepAlive: boolean;
-  /** What the app gets: Host, and neither what is the connection's, nor Expect, nor anything that claims to be an identity. */
+  /** There was a Connection field. */
+  readonly saysConnection: boolean;
+  /** What the app gets: Host where there is one, and neither what is the connection's, nor Expect, nor anything that claims to be an identity. */
   readonly forward: string;
 }
 
@@ -108,10 +110,9 @@ export function readPlainFields(text: string, version: Version): PlainFields | n
     at = end;
   }
   const forwarded = keptFrom === 0 ? text : forward + text.slice(keptFrom);
-  const options = connection ?? noOptions;
-  const framing = framingOf({ length, chunked, expectsContinue, upgrade }, options, version);
+  const framing = framingOf({ length, chunked, expectsContinue, upgrade }, connection ?? noOptions, version);
   if (framing === null) return null;
-  const found = { host, framing, expectsContinue, connection: options, hasProxyConnection };
+  const found = { host, framing, expectsContinue, connection, hasProxyConnection };
   return plainFields(text, version, found, forwarded);
 }
 
@@ -120,16 +121,17 @@ interface Found {
   readonly host: string | null;
   readonly framing: ContentFraming;
   readonly expectsContinue: boolean;
-  readonly connection: ConnectionOptions;
+  /** Null where there was no such field. */
+  readonly connection: ConnectionOptions | null;
   readonly hasProxyConnection: boolean;
 }
 
 /** Null where they do not fit together. */
 function plainFields(text: string, version: Version, found: Found, forwarded: string): PlainFields | null {
-  const { host, framing, expectsContinue } = found;
-  const { option } = found.connection;
+  const { host, framing, expectsContinue, connection } = found;
+  const { option, names: nominated } = connection ?? noOptions;
   // There is nothing that trailers could follow.
-  const names = framing.kind === 'tunnel' ? ['trailer', ...found.connection.names] : found.connection.names;
+  const names = framing.kind === 'tunnel' ? ['trailer', ...nominated] : nominated;
   if (host === null ? version === 'HTTP/1.1' : !isHost(host)) return null;
   // What a proxy between us and the client was told, says nothing of this connection unless the client says the same.
   if (found.hasProxyConnection && version === 'HTTP/1.0' && option !== 'keep-alive') return null;
@@ -141,8 +143,8 @@ function plainFields(text: string, version: Version, found: Found, forwarded: st
     framing,
     expectsContinue,
     keepAlive: version === 'HTTP/1.1' ? option !== 'close' : option === 'keep-alive',
-    // As on the library lane: the app's own HTTP/1.1 needs one.
-    forward: host === null ? `Host: \r\n${lines}` : lines,
+    saysConnection: connection !== null,
+    forward: lines,
   };
 }
 

@@ -1,11 +1,11 @@
 import type { Client } from '../../../client.ts';
 import { noOddNames, oddNamesOf, type RequestFacts, type RequestPermit } from '../../../policy/decision.ts';
 import { remembered } from '../../../remembered.ts';
-import { readTarget } from '../../../request-target.ts';
+import { isTargetText, readTarget } from '../../../request-target.ts';
 import type { Admitted } from '../../http/admitted.ts';
 import type { Decided, Request } from '../../http/exchange.ts';
 import { fieldPairs, fieldValues } from '../../http/field-lines.ts';
-import { isLastRequest } from '../../http/last-request.ts';
+import { type AppHop, appHop, isLastRequest } from '../../http/last-request.ts';
 import { outgoingLines } from '../../http/outgoing-fields.ts';
 import { type Repeatable, repeatable } from '../../http/retry.ts';
 import type { Limits } from '../../limits.ts';
@@ -38,7 +38,7 @@ const maxKeptOutgoing = 8 * 1024;
 export interface PlainHead {
   /** The whole of it. */
   readonly text: string;
-  /** The request line for the app, which is asked in HTTP/1.1 and in origin-form whatever its client wrote. */
+  /** The request line for the app, which is asked in origin-form whatever its client wrote. */
   readonly line: string;
   readonly method: string;
   /** In origin-form; `*` for OPTIONS. */
@@ -61,7 +61,7 @@ export function readPlainHead(text: string, known: PlainFields | null): PlainHea
   if (match === null) return null;
   const [received, method, form, minor] = match as unknown as [string, string, string, string];
   // The empty line must be there besides the request line: HTTP/1.0 needs no field between the two.
-  if (!isPlainMethod(method) || text.length < received.length + 2) return null;
+  if (!isPlainMethod(method) || text.length < received.length + 2 || !isTargetText(form)) return null;
   const version: Version = minor === '1' ? 'HTTP/1.1' : 'HTTP/1.0';
   const section = text.slice(received.length, -2);
   const isKnown = known !== null && known.version === version && known.text === section;
@@ -69,13 +69,12 @@ export function readPlainHead(text: string, known: PlainFields | null): PlainHea
   if (fields === null || (fields.framing.kind === 'tunnel' && method !== 'GET')) return null;
   const { host, forward } = fields;
   if (!form.startsWith('h')) {
-    const line = version === 'HTTP/1.1' ? received : `${method} ${form} HTTP/1.1\r\n`;
-    return { text, line, method, target: form, host, forward, fields };
+    return { text, line: received, method, target: form, host, forward, fields };
   }
   const absolute = readTarget(method, form);
   if (absolute === null || absolute.authority === null) return null;
   const { target, authority } = absolute;
-  const line = `${method} ${target} HTTP/1.1\r\n`;
+  const line = `${method} ${target} ${version}\r\n`;
   return { text, line, method, target, host: authority, forward: withHost(forward, authority), fields };
 }
 
@@ -105,8 +104,7 @@ export class PlainRequest implements Request {
   readonly forward: string;
   /** By a connection to the app that its client has for HEAD alone (../../http/last-request.ts says why). */
   readonly isApart: boolean;
-  /** On its connection to the app. */
-  readonly isLast: boolean;
+  readonly hop: AppHop;
   /** What ends its head for the app: fields of that connection, and the empty line. */
   readonly ending: string;
   decided: Decided | null = null;
@@ -128,9 +126,10 @@ export class PlainRequest implements Request {
     this.carries = carriedBy[kind];
     const hasContent = this.carries === 'body';
     this.isApart = head.method === 'HEAD' && !hasContent && head.fields.keepAlive;
-    this.isLast = kind === 'tunnel' || (!this.isApart && isLastRequest(head.method, hasContent));
+    const isLast = kind === 'tunnel' || (!this.isApart && isLastRequest(head.method, hasContent));
+    this.hop = appHop(this.version, head.fields.saysConnection, isLast);
     const coding = kind === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
-    this.ending = kind === 'tunnel' ? asksToSwitch : `${coding}${this.isLast ? 'connection: close\r\n' : ''}\r\n`;
+    this.ending = kind === 'tunnel' ? asksToSwitch : `${coding}${this.hop.connectionLine}\r\n`;
     const mark = head.target.indexOf('?');
     this.path = mark === -1 ? head.target : head.target.slice(0, mark);
     this.query = mark === -1 ? '' : head.target.slice(mark + 1);

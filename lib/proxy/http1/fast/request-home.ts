@@ -1,8 +1,9 @@
 import type { Socket } from 'node:net';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
 import type { TunnelRequest } from '../../http/tunnel-request.ts';
-import type { AppConnection, AppTunnel } from '../app-connection.ts';
+import type { AppConnection } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
+import type { AppTunnel } from '../leaving-http.ts';
 
 /** A request that is over, as far as its connection must know. */
 export interface OverRequest {

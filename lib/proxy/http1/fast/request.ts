@@ -9,9 +9,10 @@ import { isLent } from '../../lent-data.ts';
 import { maxDrainBytes } from '../../limits.ts';
 import { resetUnlessEnded } from '../../resets.ts';
 import { holdBack } from '../../socket-calls.ts';
-import type { AppConnection, ResponseSink, Switch } from '../app-connection.ts';
+import type { AppConnection, ResponseSink } from '../app-connection.ts';
 import type { AppPool } from '../app-pool.ts';
 import { writeJoined, writeLent, writeText } from '../joined-write.ts';
+import type { Switch } from '../leaving-http.ts';
 import type { ResponseHead } from '../plain-response.ts';
 import type { ContentFault, RequestContent } from './content.ts';
 import { type ChunkDecoder, forOldClient } from './old-client.ts';
@@ -137,10 +138,9 @@ export class FastRequest implements ResponseSink {
 
   #send(admitted: AdmittedNow, app: AppConnection, content: Buffer): void {
     this.#way = app;
-    const { method, isLast } = this.#request;
     const head = this.#request.outgoing(this.#home.connection.facts.client, admitted);
     const onSwitch = this.#request.carries === 'upgrade' ? this.#switched(admitted, app) : undefined;
-    app.begin(admitted, method, isLast, this, onSwitch);
+    app.begin(admitted, this.#request.method, this.#request.hop.reuse, this, onSwitch);
     if (!writeJoined(app.socket, head, content, isLent(content))) this.#awaitApp(app);
   }
 
@@ -214,8 +214,8 @@ export class FastRequest implements ResponseSink {
 
   onHead(head: ResponseHead, received: Buffer, isEnd: boolean): void {
     if (head.status < 200) {
-      // 100 was never asked for here; 103 is the client's to use, and HTTP/1.0 knows none.
-      if (head.status === 103 && !this.#request.isOld) this.#write(`${head.forward}\r\n`);
+      // 100 was never asked for here; all others are the client's (RFC 9110 15.2), and HTTP/1.0 knows none.
+      if (head.status !== 100 && !this.#request.isOld) this.#write(`${head.forward}\r\n`);
       return;
     }
     const old = this.#request.isOld && head.framing.kind !== 'length' ? forOldClient(head) : null;

@@ -7,7 +7,8 @@ import type { Keeper } from '../../kept.ts';
 import { lendReads, mayLendReads } from '../../node-streams.ts';
 import { DataReader, LentReads } from '../../tcp/lent-reads.ts';
 import { atEnd, tieEnds } from '../../tcp/tunnel-ends.ts';
-import type { AppConnection, AppTunnel } from '../app-connection.ts';
+import type { AppConnection } from '../app-connection.ts';
+import type { AppTunnel } from '../leaving-http.ts';
 import { halfOpenMs } from '../limits.ts';
 
 /** Where a fault of ours was met. */

@@ -17,14 +17,6 @@ import { resetUnlessEnded } from '../../resets.ts';
 import { maxFramingBytes, maxFramingRatio } from '../limits.ts';
 import type { LibraryExchange } from './library-exchange.ts';
 
-/**
- * The form that Node demands of a link in a 103, and throws without. It can be read in one way only, so that the time is
- * linear; in Node's own expression each parameter can be read in several, and what does not match takes exponential time.
- */
-export function isWritableLink(link: string): boolean {
-  return /^<[^>]*>(?:\s*;\s*[^;"\s]+(?:(?<=[^;"\s]=)"[^;"\s]*")?)*$/.test(link);
-}
-
 /** One HTTP/1 request and its response on Node's own parser. */
 export class Http1Exchange implements LibraryExchange {
   readonly connection: ConnectionFacts;
@@ -37,6 +29,7 @@ export class Http1Exchange implements LibraryExchange {
   // Linkerd counts as gRPC only what comes over HTTP/2.
   readonly grpc = false;
   readonly forwardHeaders: HeaderList;
+  readonly saysConnection: boolean;
   readonly body: Readable | null;
   readonly carries: RequestFacts['carries'];
   admitted: Admitted | null = null;
@@ -80,7 +73,10 @@ export class Http1Exchange implements LibraryExchange {
     this.query = target.query;
     this.host = target.authority ?? head.host ?? '';
     this.version = `HTTP/${request.httpVersion}`;
-    this.forwardHeaders = ['Host', this.host, ...head.forward];
+    // HTTP/1.0 needs none, and none is made up.
+    const named = target.authority !== null || head.host !== null;
+    this.forwardHeaders = named ? ['Host', this.host, ...head.forward] : head.forward;
+    this.saysConnection = request.headers.connection !== undefined;
     const headers = request.headers;
     const length = headers['content-length'];
     this.body = headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0') ? request : null;
@@ -129,11 +125,6 @@ export class Http1Exchange implements LibraryExchange {
     return this.#fed - content <= maxFramingBytes + maxFramingRatio * content;
   }
 
-  /** HTTP/1.0 has no chunks: what follows them may have been content to whoever passed them on (RFC 9112 6.1). */
-  get hasFaultyFraming(): boolean {
-    return this.version === 'HTTP/1.0' && this.#request.headers['transfer-encoding'] !== undefined;
-  }
-
   /** The request's body is still coming. */
   get incomplete(): boolean {
     return this.body !== null && !this.#request.complete;
@@ -165,11 +156,11 @@ export class Http1Exchange implements LibraryExchange {
   }
 
   informational(status: number, headers: HeaderList): void {
-    // 103 reaches an HTTP/1.1 client; 102 and unknown ones carry nothing that it needs. HTTP/1.0 knows no 1xx.
-    if (status !== 103 || this.version !== 'HTTP/1.1') return;
-    const links = headerValues(headers, 'link');
-    // Node refuses some links. They are hints: what it does not write, nobody misses.
-    if (links.length > 0 && links.every(isWritableLink)) this.#response.writeEarlyHints({ link: links });
+    // HTTP/1.0 knows no 1xx, and 100 is for us to say (RFC 9110 10.1.1).
+    if (status === 100 || status === 101 || this.version !== 'HTTP/1.1') return;
+    const fields = without(headers, 'content-length');
+    // Node's ways of writing one take 102, or 103 with links that it likes, or are not in each release that we run on.
+    this.#socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${fieldLines(fields)}\r\n`, 'latin1');
   }
 
   /** The response is the last one of its connection, and says so where it has not begun. */

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import { CodedError, systemErrorCode } from '../../../errors/coded-error.ts';
+import { systemErrorCode } from '../../../errors/coded-error.ts';
 import type { HeaderList } from '../../../request-fields.ts';
 import { sourceOf } from '../../fairness/sources.ts';
 import { starts } from '../../fairness/starts.ts';
@@ -13,7 +13,7 @@ import { isLastRequest } from '../../http/last-request.ts';
 import { type LostBy, maySendAgain, repeatable } from '../../http/retry.ts';
 import type { RequestScope } from '../../recorder.ts';
 import type { LibraryExchange } from './library-exchange.ts';
-import { notSent, otherSideClosed, type Sender } from './undici-pool.ts';
+import { notSent, otherFields, otherSideClosed, type Sender } from './undici-pool.ts';
 
 /**
  * The app has agreed to leave HTTP: from here on the socket carries something else.
@@ -87,6 +87,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
   #keptBack: 'no' | 'other fields' = 'no';
   /** The request leaves on a connection that was idle, and has left once. */
   #mayBeRace = false;
+  #isRepeated = false;
   /** Pieces of the response may have one byte each. */
   readonly #counted = new CountedReads(true);
   #waitsFor: 'nothing' | 'the client' | 'its turn' = 'nothing';
@@ -102,6 +103,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
 
   start(): void {
     const { body } = this.#exchange;
+    this.#hasLeft = this.#pool.headLeavesFirst === true;
     if (body === null) {
       this.#scope.requestFrame(0);
       this.#scope.requestEnded();
@@ -127,12 +129,14 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
 
   /** Before undici gets it. */
   readonly #contentCame = (chunk: Buffer): void => {
+    if (this.#done) return;
     this.#headLeaves();
     this.#scope.requestFrame(chunk.length);
   };
 
   /** Chunks may hold nothing. */
   readonly #contentEnded = (): void => {
+    if (this.#done) return;
     this.#headLeaves();
     this.#scope.requestEnded();
   };
@@ -147,7 +151,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     this.#controller?.abort(notSent);
     if (isAnswered) return;
     // undici has made the head of what it was given before, and lets nobody change it.
-    this.#forwarded.failed(new CodedError('ERR_SALLYPORT_OTHER_FILTERS', 'the route has other header filters by now'));
+    this.#forwarded.failed(otherFields());
     this.#scope.responseEnded(null, 'unclassified');
   }
 
@@ -279,6 +283,7 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     }
     if (maySendAgain(repeatable(method, body !== null), this.#lossBy(error))) {
       this.#mayBeRace = false;
+      this.#isRepeated = true;
       this.#dispatch();
       return;
     }
@@ -287,8 +292,10 @@ class Http1Forwarding implements Dispatcher.DispatchHandler, TurnTaker {
     this.#scope.responseEnded(null, 'unclassified');
   }
 
-  /** undici does not say which socket it took. */
   #lossBy(error: Error): LostBy {
+    // Once: a request that is lost a second time has been sent twice.
+    if (this.#pool.lostBy !== undefined) return this.#isRepeated ? 'other' : this.#pool.lostBy();
+    // undici does not say which socket it took.
     if (!this.#mayBeRace || this.#exchange.responded) return 'other';
     const code = systemErrorCode(error);
     const closed = code === 'UND_ERR_SOCKET' && error.message === otherSideClosed;

@@ -20,7 +20,7 @@ import { halfOpenMs } from '../limits.ts';
 import { LibraryConnection, noneOverdue } from './client-connection.ts';
 import { Http1Exchange } from './exchange.ts';
 import { LibraryUpstreams } from './library-upstreams.ts';
-import { connectTarget, faultOf, isUpgrade, isVersionless, messageFaultOf } from './message-faults.ts';
+import { connectTarget, faultOf, faultStatus, isUpgrade, isVersionless, messageFaultOf } from './message-faults.ts';
 import { serveExchange } from './serve.ts';
 import { SlicedFeed } from './sliced-feed.ts';
 import { UpgradeForwarder } from './upgrade.ts';
@@ -194,7 +194,7 @@ export class LibraryLane implements Http1Engine {
     const permitted = (): void => response.writeContinue();
     // HTTP/1.0 knows no 1xx, and would take it for the response (RFC 9110 10.1.1, 15.2).
     if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.onPermitted = permitted;
-    if (this.#draining || served.isRetiring || exchange.hasFaultyFraming) exchange.endConnection();
+    if (this.#draining || served.isRetiring) exchange.endConnection();
     serveExchange(this.#options.pipeline, this.#upstreams, served.connection, exchange);
   }
 
@@ -231,24 +231,25 @@ export class LibraryLane implements Http1Engine {
   ): Http1Exchange | null {
     const head = scanRequestHeaders(request.rawHeaders);
     const target = readTarget(request.method as string, request.url as string);
-    if (!this.#isSound(connection, request, head, target)) {
-      response.writeHead(400, ['content-length', '0', 'connection', 'close']);
+    const fault = this.#faultOf(connection, request, head, target);
+    if (fault !== null || target === null) {
+      response.writeHead(Number.parseInt(faultStatus(fault ?? ''), 10), ['content-length', '0', 'connection', 'close']);
       response.end();
       return null;
     }
     return new Http1Exchange(connection.facts, this.#options.pipeline, request, response, target, head, 'message');
   }
 
-  /** Whether a request may be decided, be it a message or a switch; one that may not is counted. */
-  #isSound(
+  /** Why a request may not be decided, be it a message or a switch; one that may not is counted. */
+  #faultOf(
     connection: HttpConnection,
     request: http.IncomingMessage,
     head: ScannedHead,
     target: Target | null,
-  ): target is Target {
+  ): string | null {
     const fault = faultOf(request, head, target, this.#options.pipeline.limits.maxHeaderFields);
     if (fault !== null) this.#options.pipeline.brokenHttp1(connection, fault);
-    return fault === null;
+    return fault;
   }
 
   #tunnel(request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
@@ -273,8 +274,9 @@ export class LibraryLane implements Http1Engine {
     const scanned = scanRequestHeaders(request.rawHeaders);
     const isConnect = request.method === 'CONNECT';
     const target = isConnect ? connectTarget(request) : readTarget(request.method as string, request.url as string);
-    if (!this.#isSound(connection, request, scanned, target)) {
-      endWithStatus(served.socket, '400 Bad Request');
+    const fault = this.#faultOf(connection, request, scanned, target);
+    if (fault !== null || target === null) {
+      endWithStatus(served.socket, faultStatus(fault ?? ''));
       return;
     }
     const response = responseOn(request, socket);

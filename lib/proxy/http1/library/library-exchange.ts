@@ -7,8 +7,10 @@ import type { Exchange } from '../../http/exchange.ts';
 export interface LibraryExchange extends Exchange {
   /** Null when the message has no body. */
   readonly body: Readable | null;
-  /** End-to-end headers for the app, hop-by-hop and identity headers already dealt with. Host included. */
+  /** End-to-end headers for the app, hop-by-hop and identity headers already dealt with. Host included, where there is one. */
   readonly forwardHeaders: HeaderList;
+  /** It came with a Connection field. */
+  readonly saysConnection: boolean;
   /** Null until it is permitted. */
   admitted: Admitted | null;
   /** Called once when the request is permitted and about to be forwarded. */

@@ -1,10 +1,13 @@
 import http from 'node:http';
 import type net from 'node:net';
 import { hostPort } from '../../../ip.ts';
+import { Sweeper } from '../../fairness/sweeper.ts';
 import { type Admitted, type AdmittedNow, mustBeCurrent } from '../../http/admitted.ts';
 import { ByEndpoint, type Endpoint } from '../../upstream/endpoint.ts';
 import type { Done, PendingConnect, Upstreams } from '../../upstream/upstreams.ts';
+import { AppPool } from '../app-pool.ts';
 import { maxIdleMs, maxResponseHead } from '../limits.ts';
+import { withResets } from './broken-off.ts';
 import { withEarlyAnswers } from './early-answers.ts';
 import { withoutContinue } from './unasked-continue.ts';
 import { LibraryPool, type Sender } from './undici-pool.ts';
@@ -20,9 +23,11 @@ class OneOffAgent extends http.Agent {
   }
 }
 
-/** The ways to the app that undici and node:http take. All of them connect as everything else does. */
+/** The ways to the app that the library lane takes. All of them connect as everything else does. */
 export class LibraryUpstreams {
   readonly #upstreams: Upstreams;
+  readonly #appPools: ByEndpoint<AppPool>;
+  readonly #sweeper: Sweeper;
   readonly #pools = new ByEndpoint(
     (endpoint) => this.#make(endpoint),
     (pool) => pool.letGo(),
@@ -30,6 +35,16 @@ export class LibraryUpstreams {
 
   constructor(upstreams: Upstreams) {
     this.#upstreams = upstreams;
+    this.#appPools = new ByEndpoint(
+      (endpoint) => new AppPool(endpoint, upstreams),
+      (pool) => pool.letGo(),
+    );
+    this.#sweeper = new Sweeper('HTTP/1, the library lane', () => this.#appPools.values(), []);
+  }
+
+  /** For requests that ask for nothing but a response. */
+  appPool(endpoint: Endpoint): AppPool {
+    return this.#appPools.at(endpoint);
   }
 
   /** undici's pool of connections that are kept. */
@@ -54,7 +69,7 @@ export class LibraryUpstreams {
           connect: (_options, callback) => {
             this.#upstreams.connect(asking.admitted, endpoint, 'the library lane', (error, socket) => {
               if (error !== null) callback(error, null);
-              else callback(null, withoutContinue(withEarlyAnswers(socket)));
+              else callback(null, withResets(withoutContinue(withEarlyAnswers(socket))));
             });
           },
         }),
@@ -73,6 +88,8 @@ export class LibraryUpstreams {
   }
 
   async close(): Promise<void> {
+    this.#sweeper.close();
+    for (const pool of this.#appPools.values()) pool.close();
     await Promise.allSettled([...this.#pools.values()].map((pool) => pool.destroy()));
   }
 }

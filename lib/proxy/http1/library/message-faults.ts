@@ -1,6 +1,6 @@
 import type http from 'node:http';
 import { asksToSwitch } from '../../../http-message.ts';
-import type { ScannedHead } from '../../../request-fields.ts';
+import { type ScannedHead, unknownExpectation } from '../../../request-fields.ts';
 import { isHost, readAuthority, type Target } from '../../../request-target.ts';
 import type { MessageFault } from '../../http/refuse.ts';
 
@@ -35,6 +35,8 @@ export function faultOf(
   if (head.fault !== null) return head.fault;
   // The parser accepts any digit here; only these two have this syntax (RFC 9112 2.3).
   if (request.httpVersion !== '1.1' && request.httpVersion !== '1.0') return 'unsupported HTTP version';
+  // What follows them may have been content to whoever passed them on (RFC 9112 6.1).
+  if (request.httpVersion === '1.0' && request.headers['transfer-encoding'] !== undefined) return 'chunks in HTTP/1.0';
   if (request.rawHeaders.length > 2 * maxFields) return 'too many header fields';
   // RFC 9112 3.2: required since HTTP/1.1.
   if (head.host === null && request.httpVersion === '1.1') return 'no Host';
@@ -42,9 +44,20 @@ export function faultOf(
   return target === null ? 'invalid request target' : null;
 }
 
-/** CONNECT needs authority-form and HTTP/1.1 (Linkerd refuses the rest alike). */
+/**
+ * CONNECT needs authority-form (Linkerd refuses the rest alike). HTTP/1.0 has no rule of which of two names counts: where it
+ * has a Host as well, that names the same.
+ */
 export function connectTarget(request: http.IncomingMessage): Target | null {
-  return request.httpVersion === '1.1' ? readAuthority(request.url as string) : null;
+  const { host } = request.headers;
+  const target = readAuthority(request.url as string);
+  if (target === null || request.httpVersion === '1.1' || host === undefined) return target;
+  return host.toLowerCase() === target.target.toLowerCase() ? target : null;
+}
+
+/** The status line of the refusal, from the code on. */
+export function faultStatus(fault: string): '400 Bad Request' | '417 Expectation Failed' {
+  return fault === unknownExpectation ? '417 Expectation Failed' : '400 Bad Request';
 }
 
 /**

@@ -1,10 +1,11 @@
 import type { HeaderList } from '../../../request-fields.ts';
+import { sourceOf } from '../../fairness/sources.ts';
 import type { Admitted, AdmittedNow, Refused } from '../../http/admitted.ts';
 import { readStream, serveApplication } from '../../http/application.ts';
 import { outgoingFields } from '../../http/outgoing-fields.ts';
 import { upstreamFailure } from '../../http/refuse.ts';
 import type { HttpConnection, RequestPipeline } from '../../http/request-pipeline.ts';
-import { asteriskSender } from './asterisk.ts';
+import { appSender } from './app-sender.ts';
 import { forwardHttp1 } from './forward.ts';
 import type { LibraryExchange } from './library-exchange.ts';
 import type { LibraryUpstreams } from './library-upstreams.ts';
@@ -40,7 +41,9 @@ export function serveExchange(
     return;
   }
   const { endpoint } = destination;
-  const isAsterisk = exchange.target === '*';
-  const sender = isAsterisk ? asteriskSender(upstreams, admitted, endpoint) : upstreams.pool(admitted, endpoint);
+  const asker = sourceOf(connection.facts.client.ip);
+  const { version, saysConnection } = exchange;
+  const awaitsContent = exchange.onPermitted !== null;
+  const sender = appSender(upstreams.appPool(endpoint), { admitted, asker, version, saysConnection, awaitsContent });
   forwardHttp1(admitted, exchange, sender, asking);
 }

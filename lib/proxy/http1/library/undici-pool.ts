@@ -1,7 +1,9 @@
 import { createRequire } from 'node:module';
 import type { Dispatcher, Pool } from 'undici';
+import { CodedError } from '../../../errors/coded-error.ts';
 import { turn } from '../../fairness/turn.ts';
 import { type Admitted, type AdmittedNow, mustBeCurrent } from '../../http/admitted.ts';
+import type { LostBy } from '../../http/retry.ts';
 
 const require = createRequire(import.meta.url);
 
@@ -89,7 +91,7 @@ export function isRequestHead(data: string | Uint8Array): data is string {
 }
 
 /** Of a request that has not begun. */
-export const none = null as unknown as Dispatcher.DispatchController;
+const none = null as unknown as Dispatcher.DispatchController;
 
 /**
  * Asked as the head of a request is about to be written, in the same turn, whatever has been waited for. Null: it is not to
@@ -100,12 +102,21 @@ export type MayLeave = () => AdmittedNow | null;
 /** What sends a request. */
 export interface Sender {
   dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler, mayLeave: MayLeave): boolean;
-  /** The number of its idle connections, where it has any. */
+  /** The number of its idle connections, where it does not know which of them a request has taken. */
   readonly idle?: () => number;
+  /** What the last attempt was lost to, where it knows. */
+  readonly lostBy?: () => LostBy;
+  /** The head leaves at once, and not with the first of the content. */
+  readonly headLeavesFirst?: boolean;
 }
 
 /** What a handler is told of a request that `MayLeave` has kept back. */
 export const notSent = new Error('not to be sent');
+
+/** Its head was made before, and its content has begun to come: it can be made neither anew nor otherwise. */
+export function otherFields(): Error {
+  return new CodedError('ERR_SALLYPORT_OTHER_FILTERS', 'the route has other header filters by now');
+}
 
 /**
  * The handler of a request that leaves when `mayLeave` lets it. Whoever writes heads calls `onRequestStart` immediately before;

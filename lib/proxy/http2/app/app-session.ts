@@ -269,7 +269,7 @@ export class AppSession implements SessionRole<AppStream>, AppStreamHome, TurnTa
 
   brokenProtocol(code: number): void {
     const rule = reasonName(code);
-    this.#broken = new CodedError('ERR_SALLYPORT_BAD_RESPONSE', `the application broke a rule of HTTP/2: ${rule}`);
+    this.#broken = new CodedError('ERR_SALLYPORT_BAD_RESPONSE', `it broke a rule of HTTP/2: ${rule}`);
   }
 
   streamClosed(stream: AppStream): void {

@@ -1,7 +1,7 @@
 import type { HeaderList } from '../../../request-fields.ts';
 import { contentLength } from '../../../request-fields.ts';
 import type { Decided } from '../../http/exchange.ts';
-import { isLastRequest } from '../../http/last-request.ts';
+import { appHop, isLastRequest } from '../../http/last-request.ts';
 import { encodeFields } from '../hpack/encoder.ts';
 import { isSoundRequest } from './field-rules.ts';
 import { type Http2Head, readHttp2Head } from './head.ts';
@@ -66,15 +66,18 @@ export function http2Block(head: Http2Head, fields: HeaderList): RequestBlock {
 const announcesContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
 
 export function http1Text(head: Http2Head, fields: HeaderList, length: number, hasBody: boolean): string {
-  let text = `${head.method} ${head.target} HTTP/1.1\r\n`;
+  // HTTP/1.0 has no way to carry content whose length nobody knows.
+  const isChunked = hasBody && length === -1;
+  const version = isChunked ? 'HTTP/1.1' : (head.originalProtocol ?? 'HTTP/1.1');
+  const hop = appHop(version, false, isLastRequest(head.method, hasBody));
+  let text = `${head.method} ${head.target} ${hop.version}\r\n`;
   for (let i = 0; i + 1 < fields.length; i += 2) {
     // The 100 was for us to say (RFC 9110 10.1.1); HTTP/1 takes trailers only where they are announced and wanted.
     if (fields[i] !== 'expect' && fields[i] !== 'trailer') text += `${fields[i]}: ${fields[i + 1]}\r\n`;
   }
   if (length === -1) {
-    if (hasBody) text += 'transfer-encoding: chunked\r\n';
+    if (isChunked) text += 'transfer-encoding: chunked\r\n';
     else if (announcesContent.has(head.method)) text += 'content-length: 0\r\n';
   }
-  if (isLastRequest(head.method, hasBody)) text += 'connection: close\r\n';
-  return `${text}\r\n`;
+  return `${text}${hop.connectionLine}\r\n`;
 }

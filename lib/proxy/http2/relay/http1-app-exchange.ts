@@ -3,7 +3,7 @@ import { sourceOf } from '../../fairness/sources.ts';
 import { guarded } from '../../guard.ts';
 import type { AdmittedNow } from '../../http/admitted.ts';
 import { fieldPairs } from '../../http/field-lines.ts';
-import { isLastRequest } from '../../http/last-request.ts';
+import { appHop, isLastRequest } from '../../http/last-request.ts';
 import { sendingLost } from '../../http/retry.ts';
 import type { AppConnection, ResponseSink } from '../../http1/app-connection.ts';
 import type { AppPool } from '../../http1/app-pool.ts';
@@ -98,7 +98,12 @@ class Http1AppExchange implements AppExchange, ResponseSink, ChunkReceiver {
     this.#relay = relay;
     this.#protocol = protocol;
     this.#chunked = relay.hasContent && relay.contentLength === -1;
-    app.begin(admitted, relay.method, isLastRequest(relay.method, relay.hasContent), this);
+    const { reuse } = appHop(
+      this.#chunked ? 'HTTP/1.1' : protocol,
+      false,
+      isLastRequest(relay.method, relay.hasContent),
+    );
+    app.begin(admitted, relay.method, reuse, this);
     const { socket } = app;
     if (relay.isComplete && !this.#chunked) {
       this.#request = 'written';

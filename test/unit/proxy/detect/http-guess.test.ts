@@ -5,7 +5,8 @@ import { latin1 } from '../../../support/raw-http.ts';
 
 type Guess = HttpGuess | 'undecided';
 
-const guessHttp = (bytes: Buffer): Guess => new HttpScan().guess(bytes) ?? 'undecided';
+const guessHttp = (bytes: Buffer, isUndeclared = false): Guess =>
+  new HttpScan(isUndeclared).guess(bytes) ?? 'undecided';
 const long = 'x'.repeat(9000);
 
 const rows: readonly (readonly [name: string, bytes: string, guess: Guess])[] = [
@@ -50,22 +51,44 @@ const rows: readonly (readonly [name: string, bytes: string, guess: Guess])[] = 
   ['a method without an end', long, 'http/1'],
 ];
 
+/** What is not HTTP may be refused at once, or in the tunnel: which of them is known depends on what has come. */
+const alike = (guess: Guess): Guess => (guess === 'request-like' ? 'other' : guess);
+
 t.test('first bytes', async (t) => {
   for (const [name, bytes, guess] of rows) t.equal(guessHttp(latin1(bytes)), guess, name);
 });
 
+/** On ports that nobody declares: known at once, by the first byte that no request that is served can hold. */
+const undeclared: readonly (readonly [name: string, bytes: string, guess: Guess])[] = [
+  ['LDAP, StartTLS', '0\x1d\x02\x01\x01\x77\x18\x80\x16', 'other'],
+  ['LDAP, two bytes of it', '0\x1d', 'other'],
+  ['git', '0032git-upload-pack /project.git\0host=example.org\0', 'other'],
+  ['DNS over TCP', '\0\x1d\x12\x34', 'other'],
+  ['a control character in the target', 'GET /a\x01', 'other'],
+  ['a blank to some, and a version', 'GET\x0b/ HTTP/1.1\r\n', 'other'],
+  ['a control character behind the version', 'GET / HTTP/1.1\x01\r\n', 'http/1'],
+  ['a control character in the second line', 'GET / HTTP/1.1\r\nX: \x01\r\n', 'http/1'],
+  ['ZooKeeper, which could be a method', 'ruok', 'undecided'],
+  ['memcached, which could be one', 'stats', 'undecided'],
+];
+
+t.test('first bytes on a port that nobody declares', async (t) => {
+  const differs = new Set(undeclared.map(([, bytes]) => bytes));
+  for (const [name, bytes, guess] of [...undeclared, ...rows.filter(([, bytes]) => !differs.has(bytes))]) {
+    t.equal(alike(guessHttp(latin1(bytes), true)), alike(guess), name);
+    t.equal(alike(cutAnswer(latin1(bytes), bytes.length > 1000 ? 1000 : 1, true)), alike(guess), `${name}, cut`);
+  }
+});
+
 /** The first decided answer, when the bytes come piece by piece to one scan. */
-function cutAnswer(bytes: Buffer, step: number): Guess {
-  const scan = new HttpScan();
+function cutAnswer(bytes: Buffer, step: number, isUndeclared = false): Guess {
+  const scan = new HttpScan(isUndeclared);
   for (let end = step; end < bytes.length; end += step) {
     const guess = scan.guess(bytes.subarray(0, end));
     if (guess !== undefined) return guess;
   }
   return scan.guess(bytes) ?? 'undecided';
 }
-
-/** What is not HTTP may be refused at once, or in the tunnel: which of them is known depends on what has come. */
-const alike = (guess: Guess): Guess => (guess === 'request-like' ? 'other' : guess);
 
 t.test('the answer does not depend on the packets', async (t) => {
   for (const [name, bytes, guess] of rows) {
@@ -95,7 +118,11 @@ t.test('the answer does not depend on the packets', async (t) => {
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 7 }), fc.integer({ min: 1, max: 9000 }), (pieces, step) => {
       const bytes = latin1(pieces.join(''));
-      return alike(cutAnswer(bytes, bytes.length > 500 ? Math.max(step, 500) : 1)) === alike(guessHttp(bytes));
+      return [false, true].every(
+        (isUndeclared) =>
+          alike(cutAnswer(bytes, bytes.length > 500 ? Math.max(step, 500) : 1, isUndeclared)) ===
+          alike(guessHttp(bytes, isUndeclared)),
+      );
     }),
     { numRuns: 2000 },
   );

@@ -72,7 +72,7 @@ t.test(
     await nextTurn();
     const upstreams = new Upstreams({
       connectTimeoutMs: 10_000,
-      limits: { maxConnections: 1000, maxPendingConnects: 1000 },
+      limits: { maxConnections: 1000, maxPendingConnects: 1000, headerTimeoutMs: 60_000 },
       recorder: { openDestination: () => ({ closed: () => {} }), limitReached: () => {} } as never,
       isOwn: () => false,
     });

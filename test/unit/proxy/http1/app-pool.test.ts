@@ -7,6 +7,7 @@ import { AppConnection } from '../../../../lib/proxy/http1/app-connection.ts';
 import { AppPool } from '../../../../lib/proxy/http1/app-pool.ts';
 import { isQuiet, loadSocketCalls } from '../../../../lib/proxy/socket-calls.ts';
 import type { Upstreams } from '../../../../lib/proxy/upstream/upstreams.ts';
+import { noLateHeads } from '../../../support/limits.ts';
 import { until } from '../../../support/until.ts';
 
 const admitted = null as unknown as Admitted;
@@ -56,7 +57,7 @@ t.test(
       for (const repeatable of ['never', 'unprocessed', 'unprocessed or idle'] satisfies Repeatable[]) {
         const { socket, app } = await connected();
         const pool = new AppPool({ host: '127.0.0.1', port: 1 }, null as unknown as Upstreams);
-        const connection = new AppConnection(socket, pool);
+        const connection = new AppConnection(socket, pool, noLateHeads);
         connection.idleMs = Number.POSITIVE_INFINITY;
         pool.release(connection);
         const since = connection.idleSince;

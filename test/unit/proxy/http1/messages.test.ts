@@ -185,14 +185,16 @@ const scenarios: Scenario[] = [
     },
   },
   {
-    name: 'early hints pass, other interim responses do not, and none declares a body',
+    name: 'interim responses pass (RFC 9110 15.2) but for a 100 that nobody asked for, and none declares a body',
     run: async (t, engine) => {
       const { open } = await stage(t, engine, {
         answer: (_request, { socket }) =>
           socket.write(
-            'HTTP/1.1 102 Processing\r\n\r\n' +
+            'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\nX: \xe9\r\n\r\n' +
               'HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\nContent-Length: 0\r\n\r\n' +
+              'HTTP/1.1 104 Upload Resumption Supported\r\nUpload-Offset: 5\r\n\r\nHTTP/1.1 199 \r\n\r\n' +
               'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok',
+            'latin1',
           ),
       });
       const client = await open();
@@ -200,8 +202,11 @@ const scenarios: Scenario[] = [
       await client.responses(['GET']);
       const stream = parseResponses(client.received, ['GET'], client.ended);
       t.equal(stream.fault, null);
-      t.same(statuses(client, ['GET']), [103, 200]);
-      t.same(stream.responses[0]?.headers, [['Link', '</a>; rel=preload']]);
+      t.same(statuses(client, ['GET']), [102, 103, 104, 199, 200]);
+      t.same(
+        stream.responses.slice(0, 4).map(({ headers }) => headers),
+        [[['X', '\xe9']], [['Link', '</a>; rel=preload']], [['Upload-Offset', '5']], []],
+      );
     },
   },
   {

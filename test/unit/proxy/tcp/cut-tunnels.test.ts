@@ -53,7 +53,7 @@ interface Cut {
 
 const upstreams = new Upstreams({
   connectTimeoutMs: 5_000,
-  limits: { maxConnections: 100, maxPendingConnects: 10 },
+  limits: { maxConnections: 100, maxPendingConnects: 10, headerTimeoutMs: 60_000 },
   recorder: { openDestination: () => ({ closed: () => {} }), limitReached: () => {} } as never,
   isOwn: () => false,
 });

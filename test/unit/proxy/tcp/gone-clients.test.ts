@@ -39,7 +39,7 @@ async function startTalker(t: Test): Promise<{ readonly port: number; readonly s
 
 const upstreams = new Upstreams({
   connectTimeoutMs: 5_000,
-  limits: { maxConnections: 100, maxPendingConnects: 10 },
+  limits: { maxConnections: 100, maxPendingConnects: 10, headerTimeoutMs: 60_000 },
   recorder: { openDestination: () => ({ closed: () => {} }), limitReached: () => {} } as never,
   isOwn: () => false,
 });

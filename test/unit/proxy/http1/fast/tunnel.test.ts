@@ -14,6 +14,7 @@ import {
   still,
 } from '../../../../support/lane-stage.ts';
 import type { Engine } from '../../../../support/lanes.ts';
+import { noLateHeads } from '../../../../support/limits.ts';
 import type { AppSocket } from '../../../../support/raw-app.ts';
 import { latin1 } from '../../../../support/raw-http.ts';
 import { until } from '../../../../support/until.ts';
@@ -182,10 +183,10 @@ await runScenarios(t, scenarios);
 t.test('a turn that was asked for before the agreement does not make the app be read', async (t) => {
   const [near, far] = [await connectedPair(t), await connectedPair(t)];
   near.client.socket.pause();
-  const connection = new AppConnection(far.socket, { forget: () => {} } as never);
+  const connection = new AppConnection(far.socket, { forget: () => {} } as never, noLateHeads);
   const leave = (): Tunnel =>
     new Tunnel({ occupant: null, keeper: noKeeper } as never, null as never, near.socket, connection, Buffer.alloc(0));
-  connection.begin(admittedForNow, 'GET', true, {} as never, leave);
+  connection.begin(admittedForNow, 'GET', 'never', {} as never, leave);
   connection.receive(latin1(agreement), false);
   const sent = randomBytes(16 * megabyte);
   far.client.send(sent);
