@@ -115,6 +115,10 @@ export const errorCatalogue = {
     "The client's certificate cannot be one of a client, or its chain is not sound.",
     'Issue it with the key usage clientAuth and a chain of at most three intermediates; the line has what OpenSSL found.',
   ),
+  ERR_SALLYPORT_TLS_CLIENT_TOO_COSTLY: handshake(
+    "The client's certificates would take more work to read or to verify than a handshake may; the line says which bound it was.",
+    'Give it a key of ECDSA P-256, or of RSA with at most 4,096 bits, and a chain of few certificates and names.',
+  ),
   ERR_SALLYPORT_TLS_CLIENT_DISTRUSTS_US: handshake(
     'The client has refused our certificate: it does not know our issuer, or expects another name.',
     "Give the client the root of the line's issuer (curl --cacert), and let it call us by a name of our certificate.",

@@ -249,7 +249,7 @@ const interfaces: readonly NodeInterface[] = [
     use: 'reading what TLS is to read before it does',
     isNeeded: always,
     without:
-      'each connection over TLS takes 16 KiB more memory, and one read of it may hold up others for a tenth of a second',
+      'each connection over TLS takes 16 KiB more memory, and a read of it, or its certificates, may hold up others for a tenth of a second or more',
     isThere: canIntercept,
   },
   {

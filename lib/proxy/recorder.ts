@@ -54,6 +54,7 @@ export const handshakeCodes = {
   client_expired: 'ERR_SALLYPORT_TLS_CLIENT_EXPIRED',
   client_not_yet_valid: 'ERR_SALLYPORT_TLS_CLIENT_NOT_YET_VALID',
   client_invalid: 'ERR_SALLYPORT_TLS_CLIENT_INVALID',
+  client_too_costly: 'ERR_SALLYPORT_TLS_CLIENT_TOO_COSTLY',
   client_distrusts_us: 'ERR_SALLYPORT_TLS_CLIENT_DISTRUSTS_US',
   own_expired: 'ERR_SALLYPORT_TLS_OWN_EXPIRED',
   no_shared_version: 'ERR_SALLYPORT_TLS_NO_SHARED_VERSION',

@@ -113,6 +113,14 @@ const rows: readonly Row[] = [
     certificate: { issuer: /Sallyport test authority/ },
   },
   {
+    what: 'more names than are read',
+    call: showing(
+      testCertificate({ dnsNames: Array.from({ length: 800 }, (_, i) => `orders-${i}.shop.a.long.example`) }),
+    ),
+    reason: 'client_too_costly',
+    detail: /bytes, 24576 at most/,
+  },
+  {
     what: 'curl, which trusts another authority',
     call: curl('--cacert', otherCa, `https://${ownName}/`),
     reason: 'client_distrusts_us',

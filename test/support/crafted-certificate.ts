@@ -11,26 +11,28 @@ export function der(tag: number, ...content: readonly Buffer[]): Buffer {
       ? [body.length]
       : body.length < 0x100
         ? [0x81, body.length]
-        : [0x82, body.length >> 8, body.length & 0xff];
+        : body.length < 0x10000
+          ? [0x82, body.length >> 8, body.length & 0xff]
+          : [0x83, body.length >> 16, (body.length >> 8) & 0xff, body.length & 0xff];
   return Buffer.concat([Buffer.from([tag, ...length]), body]);
 }
 
-const oid = (hex: string): Buffer => der(0x06, Buffer.from(hex, 'hex'));
-const unsigned = (bytes: Buffer): Buffer =>
+export const oid = (hex: string): Buffer => der(0x06, Buffer.from(hex, 'hex'));
+export const unsigned = (bytes: Buffer): Buffer =>
   der(0x02, (bytes[0] as number) < 0x80 ? bytes : Buffer.concat([Buffer.of(0), bytes]));
-const bits = (content: Buffer): Buffer => der(0x03, Buffer.of(0), content);
-const name = (cn: string): Buffer => der(0x30, der(0x31, der(0x30, oid('550403'), der(0x0c, Buffer.from(cn)))));
+export const bits = (content: Buffer): Buffer => der(0x03, Buffer.of(0), content);
+export const name = (cn: string): Buffer => der(0x30, der(0x31, der(0x30, oid('550403'), der(0x0c, Buffer.from(cn)))));
 const time = (at: Date): Buffer => der(0x18, Buffer.from(`${at.toISOString().replace(/[-:T]/g, '').slice(0, 14)}Z`));
 
 /** An odd number of that many bits. */
-function modulus(size: number): Buffer {
+export function modulus(size: number): Buffer {
   const bytes = randomBytes(size / 8);
   bytes[0] = (bytes[0] as number) | 0x80;
   bytes[bytes.length - 1] = (bytes[bytes.length - 1] as number) | 1;
   return bytes;
 }
 /** A number that is below every modulus of that size. */
-const below = (size: number): Buffer => Buffer.concat([Buffer.of(1), randomBytes(size / 8 - 1)]);
+export const below = (size: number): Buffer => Buffer.concat([Buffer.of(1), randomBytes(size / 8 - 1)]);
 
 /** X.509 extensions, each the whole SEQUENCE. `critical` as in RFC 5280 section 4.2. */
 export function extension(id: string, value: Buffer, critical = false): Buffer {
@@ -73,7 +75,8 @@ export interface Crafted extends Issuer {
   readonly certificate: X509Certificate;
 }
 
-const ecdsaWithSha256 = der(0x30, oid('2a8648ce3d040302'));
+export const ecdsaWithSha256 = der(0x30, oid('2a8648ce3d040302'));
+export const rsaWithSha256 = der(0x30, oid('2a864886f70d01010b'), der(0x05));
 
 function toBeSigned(subject: CraftedSubject, issuer: string, key: Buffer, algorithm: Buffer): Buffer {
   const { cn, notBefore = new Date(Date.now() - 60_000), notAfter = new Date(Date.now() + 864e5) } = subject;
@@ -91,13 +94,14 @@ function toBeSigned(subject: CraftedSubject, issuer: string, key: Buffer, algori
   );
 }
 
-/** A P-256 key's certificate, signed by `issuer`, or by itself. */
+/** The certificate of a P-256 key, or of its own, signed by `issuer`, or by itself: an authority's key is ECDSA or RSA. */
 export function craft(subject: CraftedSubject, issuer?: Issuer): Crafted {
   const privateKey = subject.key ?? generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey;
   const by = issuer ?? { cn: subject.cn, key: privateKey };
   const key = createPublicKey(privateKey).export({ type: 'spki', format: 'der' });
-  const tbs = toBeSigned(subject, by.cn, key, ecdsaWithSha256);
-  const certificate = new X509Certificate(der(0x30, tbs, ecdsaWithSha256, bits(sign('sha256', tbs, by.key))));
+  const algorithm = by.key.asymmetricKeyType === 'rsa' ? rsaWithSha256 : ecdsaWithSha256;
+  const tbs = toBeSigned(subject, by.cn, key, algorithm);
+  const certificate = new X509Certificate(der(0x30, tbs, algorithm, bits(sign('sha256', tbs, by.key))));
   return { cn: subject.cn, key: privateKey, certificate };
 }
 
@@ -111,10 +115,9 @@ interface Costly {
 export const costlyKeys: Readonly<Record<'rsa' | 'dsa', () => Costly>> = {
   /** An exponent as long as the modulus: 9 ms. */
   rsa: () => {
-    const algorithm = der(0x30, oid('2a864886f70d01010b'), der(0x05));
     const key = der(0x30, unsigned(modulus(3072)), unsigned(modulus(3072 - 8)));
     return {
-      algorithm,
+      algorithm: rsaWithSha256,
       key: der(0x30, der(0x30, oid('2a864886f70d010101'), der(0x05)), bits(key)),
       signature: () => below(3072),
     };

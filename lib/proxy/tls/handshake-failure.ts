@@ -1,5 +1,6 @@
 import type { X509Certificate } from 'node:crypto';
 import type { HandshakeFailure, HandshakeReason, OwnCertificate, ShownCertificate } from '../recorder.ts';
+import type { Objection } from './shown-certificates.ts';
 
 /** What handshakes are held against: our own certificate, at a moment by `Date.now()`. */
 export interface HandshakeContext {
@@ -70,6 +71,11 @@ export function errorFailure(error: unknown, context: HandshakeContext): Handsha
 /** The client is gone, and TLS says nothing of it. */
 export function closedFailure(context: HandshakeContext): HandshakeFailure {
   return failure(['closed', 'the client closed the connection during the handshake'], context);
+}
+
+/** The client's certificates have not been read. */
+export function objectionFailure({ reason, detail }: Objection, context: HandshakeContext): HandshakeFailure {
+  return failure([reason, detail], context);
 }
 
 /** A fault of ours, which is reported as one. */

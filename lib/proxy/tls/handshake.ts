@@ -8,9 +8,16 @@ import { HandshakeTurn, type HandshakeTurns } from '../fairness/handshake-turns.
 import type { Line } from '../fairness/line.ts';
 import { guarded, internalFault } from '../guard.ts';
 import type { HandshakeFailure } from '../recorder.ts';
-import { closedFailure, errorFailure, type HandshakeContext, internalFailure } from './handshake-failure.ts';
+import {
+  closedFailure,
+  errorFailure,
+  type HandshakeContext,
+  internalFailure,
+  objectionFailure,
+} from './handshake-failure.ts';
 import { leaveOutListeners, releaseTls } from './node-tls.ts';
 import type { PeerSession } from './peer-session.ts';
+import type { Objection } from './shown-certificates.ts';
 import { WatchedReads } from './watched-reads.ts';
 
 /** Whom a client is, or that it is none we know. */
@@ -121,7 +128,7 @@ export class ServerHandshake implements Expirable {
     const secure = securedBy(secureContext, this.#socket, this.#alpn);
     this.#secure = secure;
     // First of all: it listens for the keys, and once somebody does Node has no further listeners announced to see whether.
-    const reads = new WatchedReads(this.#socket, secure);
+    const reads = new WatchedReads(this.#socket, secure, this.#onObjection);
     this.#reads = reads;
     leaveOutListeners(secure, this.#socket);
     secure.once('secure', this.#onSecure);
@@ -155,6 +162,10 @@ export class ServerHandshake implements Expirable {
     // What breaks TLS right behind the handshake is told here alone. Node destroys nothing; nor may we, from inside OpenSSL.
     if (this.#result?.kind === 'established') setImmediate(() => this.#secure?.destroy());
     this.#settle(failed(errorFailure(error, this.#services.context())));
+  };
+
+  readonly #onObjection = (objection: Objection): void => {
+    this.#settle(failed(objectionFailure(objection, this.#services.context())));
   };
 
   /** The client says nothing more, and what it has said is no handshake. */

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
-import type { TLSSocket } from 'node:tls';
 import { TokenBucket } from '../../token-bucket.ts';
 import { letRead } from '../node-handles.ts';
+import type { KeyHeeder } from './key-log.ts';
 
 /**
  * KeyUpdates of a client at once, and each second in the long run. OpenSSL does as every one says (RFC 8446 section 4.6.3), for
@@ -11,43 +11,17 @@ import { letRead } from '../node-handles.ts';
 const mostKeyUpdates = 16;
 const perSecond = 1;
 
-/** By this the log of keys calls the client's own keys, each time that they are new. */
-const newKeys = 'CLIENT_TRAFFIC_SECRET_N';
-
-/** Under this a TLS socket keeps who counts. */
-const kept = Symbol('key updates');
-
-interface Counted extends TLSSocket {
-  [kept]?: KeyUpdates;
-}
-
-/**
- * One for all sockets. OpenSSL says so while it reads, in every handshake, too. Of the keys themselves nothing is to stay,
- * unless Node was told to write them down (--tls-keylog).
- */
-function onKeys(this: Counted, line: Buffer): void {
-  const isUpdate = line.toString('latin1', 0, newKeys.length) === newKeys;
-  if (this.listenerCount('keylog') === 1) line.fill(0);
-  if (isUpdate) this[kept]?.came();
-}
-
 /** Counts the KeyUpdates of one client, and ends its reads where they are too many. */
-export class KeyUpdates {
+export class KeyUpdates implements KeyHeeder {
   readonly #raw: Socket;
   /** Made with the first, which hardly any client sends. */
   #allowed: TokenBucket | null = null;
   #isOver = false;
   #onMany: (() => void) | null = null;
 
-  /**
-   * @param raw the connection below TLS.
-   * @param secure TLS on it, new: what it was told before is not known.
-   */
-  constructor(raw: Socket, secure: TLSSocket) {
+  /** @param raw the connection below TLS. */
+  constructor(raw: Socket) {
     this.#raw = raw;
-    const counted: Counted = secure;
-    counted[kept] = this;
-    counted.on('keylog', onKeys);
   }
 
   /** There were too many: TLS is to read no more. */
@@ -61,7 +35,8 @@ export class KeyUpdates {
     if (this.#isOver) this.#tell();
   }
 
-  came(): void {
+  /** The client has made new keys. */
+  newKeys(): void {
     if (this.#isOver) return;
     this.#allowed ??= new TokenBucket(mostKeyUpdates, perSecond, () => performance.now());
     if (this.#allowed.take()) return;

@@ -9,6 +9,11 @@ export class RecordEnds {
   /** What is known of its length, and then what of the record has yet to come. */
   #left = 0;
 
+  /** Neither within a record nor within its header. */
+  get isBetween(): boolean {
+    return this.#header === 0 && this.#left === 0;
+  }
+
   /** How far a piece goes that begins at `from`, behind the one before, and in which no more than `most` records end. */
   pieceEnd(bytes: Buffer, from: number, most: number): number {
     let at = from;
