@@ -68,6 +68,76 @@ const rows: readonly Row[] = [
     query: { path: '/x/y/z' },
     wins: 'c',
   },
+  ...['//', '///'].flatMap((slashes): Row[] => [
+    {
+      title: `${slashes} is no length: behind a prefix of / though it is older`,
+      routes: [
+        ['a', `{path: {value: ${slashes}}}`],
+        ['b', '{path: {value: /}}', '2020-01-01T00:00:00Z'],
+      ],
+      query: { path: '/x' },
+      wins: 'b',
+    },
+    {
+      title: `${slashes} at the root`,
+      routes: [
+        ['a', `{path: {value: ${slashes}}}`],
+        ['b', '{path: {value: /}}', '2020-01-01T00:00:00Z'],
+      ],
+      query: { path: '/' },
+      wins: 'b',
+    },
+    {
+      title: `${slashes} alone matches every path`,
+      routes: [['a', `{path: {value: ${slashes}}}`]],
+      query: { path: '/x/y' },
+      wins: 'a',
+    },
+    {
+      title: `${slashes} behind every other match, with more headers too`,
+      routes: [
+        ['a', `{path: {value: ${slashes}}, headers: [{name: h, value: "1"}]}`],
+        ['b', '{path: {value: /}}'],
+      ],
+      query: { path: '/x', headers: [['h', '1']] },
+      wins: 'b',
+    },
+    {
+      title: `${slashes} and no path at all`,
+      routes: [['a', `{path: {value: ${slashes}}}`]],
+      query: { method: 'OPTIONS', path: '*' },
+      wins: null,
+    },
+    {
+      title: `${slashes} and the authority of CONNECT`,
+      routes: [
+        ['a', `{path: {value: ${slashes}}}`],
+        ['b', '{path: {value: /}}', '2020-01-01T00:00:00Z'],
+      ],
+      query: { method: 'CONNECT', path: 'h:80' },
+      wins: 'b',
+    },
+  ]),
+  ...['.foo.example', '.foo.example:80', '.foo.example.', '.FOO.example'].map(
+    (host): Row => ({
+      title: `nothing before the dot is a host of a wildcard (${host})`,
+      routes: [
+        ['a', '{path: {value: /}}', undefined, '"*.foo.example"'],
+        ['b', '{path: {value: /}}'],
+      ],
+      query: { path: '/', host },
+      wins: 'a',
+    }),
+  ),
+  {
+    title: 'the apex is none',
+    routes: [
+      ['a', '{path: {value: /}}', undefined, '"*.foo.example"'],
+      ['b', '{path: {value: /}}'],
+    ],
+    query: { path: '/', host: 'foo.example' },
+    wins: 'b',
+  },
   {
     title: 'fallback to a shorter prefix',
     routes: [
@@ -185,10 +255,10 @@ const rows: readonly Row[] = [
     wins: null,
   },
   {
-    title: 'nor an empty label',
+    title: 'an empty label is one to it (Linkerd)',
     routes: [['a', '{path: {value: /}}', undefined, '"*.example"']],
     query: { host: '.example' },
-    wins: null,
+    wins: 'a',
   },
   {
     title: 'a host whose rules do not match gives way',
@@ -470,8 +540,57 @@ t.test('filters', async (t) => {
         '{path: {value: /}}',
         '/a',
         'h',
-        { location: 'http://h/new?q=1' },
+        { location: 'http://h/new' },
       ],
+      // As Linkerd's source has it, each.
+      [
+        'path: {type: ReplaceFullPath, replaceFullPath: "/new?own"}',
+        '{path: {value: /}}',
+        '/a',
+        'h',
+        { location: 'http://h/new?own' },
+      ],
+      [
+        'path: {type: ReplaceFullPath, replaceFullPath: /a}',
+        '{path: {value: /}}',
+        '/a',
+        'h',
+        { location: 'http://h/a' },
+      ],
+      [
+        'path: {type: ReplacePrefixMatch, replacePrefixMatch: /pre}',
+        '{path: {value: /}}',
+        '/',
+        'h',
+        { location: 'http://h/pre?q=1' },
+      ],
+      [
+        'path: {type: ReplacePrefixMatch, replacePrefixMatch: /pre}',
+        '{path: {value: /}}',
+        '/a/',
+        'h',
+        { location: 'http://h/pre/a/?q=1' },
+      ],
+      ['path: {type: ReplacePrefixMatch, replacePrefixMatch: /}', '{path: {value: /}}', '/a', 'h', { kind: 'permit' }],
+      [
+        'path: {type: ReplacePrefixMatch, replacePrefixMatch: /pre/}',
+        '{path: {value: /old}}',
+        '/old/a',
+        'h',
+        { location: 'http://h/pre/a?q=1' },
+      ],
+      [
+        'path: {type: ReplaceFullPath, replaceFullPath: /new}',
+        '{path: {value: /}}',
+        '/a',
+        'h:80',
+        { location: 'http://h:80/new' },
+      ],
+      ['hostname: o.example', '{path: {value: /}}', '/a', 'h:80', { location: 'http://o.example/a?q=1' }],
+      ['hostname: o.example, port: 80', '{path: {value: /}}', '/a', 'h', { location: 'http://o.example:80/a?q=1' }],
+      ['port: 80', '{path: {value: /}}', '/a', 'h:80', { location: 'http://h/a?q=1' }],
+      ['port: 80', '{path: {value: /}}', '/a', 'h', { kind: 'permit' }],
+      ['port: 8080', '{path: {value: /}}', '/a', 'h:8080', { kind: 'permit' }],
       [
         'path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}',
         '{path: {value: /old}}',
