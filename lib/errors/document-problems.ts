@@ -56,7 +56,10 @@ export const documentProblems = {
     'Target a Server or, for authorization, also a route or the Namespace.',
   ),
   'target-namespace': error('A policy targets another Namespace than its own.', 'Name its own, or move the policy.'),
-  'rate-limit-zero': warning('A limit of 0 is no limit.', 'Leave it out, or write what is meant.'),
+  'rate-limit-zero': error(
+    'A limit of 0 is none to Linkerd.',
+    'Leave it out where there is no limit; deny by policy where nobody is let in.',
+  ),
   'rate-limit-above-total': error(
     'A limit for some clients is above the total, which is reached first.',
     'Lower it, or raise the total.',

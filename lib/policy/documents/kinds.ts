@@ -73,7 +73,7 @@ export interface DocumentKind {
    * Present where a refused document must not be without effect, since it might have refused something: what stands for it.
    * `spec` is of any shape.
    */
-  standIn?(spec: unknown, meta: DocumentMeta): PolicyDocument;
+  standIn?(spec: unknown, meta: DocumentMeta): PolicyDocument | null;
   /** It belongs to no namespace. */
   readonly clusterScoped?: boolean;
 }

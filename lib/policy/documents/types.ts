@@ -139,7 +139,7 @@ export interface RateLimitDocument extends DocumentMeta {
     readonly server: string;
     /** It was refused: nobody knows what it would have let through. `everyServer`: nor of which Server. */
     readonly refused?: { readonly everyServer: boolean };
-    /** Requests a second; null or 0 is no limit. */
+    /** Requests a second; null is no limit. */
     readonly total: number | null;
     readonly identity: number | null;
     readonly overrides: readonly {

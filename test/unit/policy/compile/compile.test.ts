@@ -152,7 +152,6 @@ t.test('what is doubtful about references is named, with its place and the neare
       { code: 'rate-limit-taken', resource: { kind: 'HTTPLocalRateLimitPolicy', namespace: 'shop', name: 'b' } },
     ],
     ['a limit on gRPC', server('proxyProtocol: gRPC') + limit('a'), { code: 'rate-limit-without-effect' }],
-    ['a limit of zero', server() + limit('a').replace('Second: 1', 'Second: 0'), { code: 'rate-limit-zero' }],
     [
       'an exception outside every network',
       document('NetworkAuthentication', 'n', '{networks: [{cidr: 10.0.0.0/8}, {except: [11.0.0.0/8]}]}'),
