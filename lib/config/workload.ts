@@ -53,6 +53,7 @@ export function assembleWorkload(
       ? defaultPolicy
       : (pod?.defaultPolicy ?? defaultPolicy),
     opaquePorts,
+    ...(pod === null ? {} : { annotated: pod.annotated }),
     requireIdentityPorts: pod?.requireIdentityPorts ?? get('SALLYPORT_REQUIRE_IDENTITY_PORTS') ?? noPorts,
     clusterNetworks: get('SALLYPORT_CLUSTER_NETWORKS'),
     probeNetworks: get('SALLYPORT_PROBE_NETWORKS'),

@@ -22,6 +22,12 @@ export interface PortSet {
   has(port: number): boolean;
 }
 
+export function areSamePorts(a: PortSet, b: PortSet): boolean {
+  if (a === b) return true;
+  for (let port = 1; port <= 65_535; port++) if (a.has(port) !== b.has(port)) return false;
+  return true;
+}
+
 export const noPorts: PortSet = Object.freeze({ has: () => false });
 
 /** Both ends belong to it. */
@@ -90,6 +96,8 @@ export interface Workload {
   readonly probes: ProbesByPort;
   /** Probes keep their permission where routes are attached; Linkerd takes it away then. */
   readonly probesWithRoutes: boolean;
+  /** Which of the three that follow an annotation of a Pod manifest says. Absent: none. */
+  readonly annotated?: readonly string[];
   /** For ports without a Server. */
   readonly defaultPolicy: DefaultPolicy;
   /** For ports without a Server: never inspected. */
