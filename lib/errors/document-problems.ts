@@ -111,6 +111,10 @@ export const documentProblems = {
     'Write the normal form of the path.',
   ),
   'path-never-matches': warning('A path with "?" or "#" matches no request.', 'Use queryParams.'),
+  'path-pattern': warning(
+    'A path holds what other tools take for a pattern ("*", "{id}", ":id"), and is compared as it stands.',
+    'Write the prefix alone, or a RegularExpression.',
+  ),
   'match-repeated': error('A header or parameter is matched twice in one match.', 'Keep one of them.'),
   regex: error(
     'A regular expression cannot be read, or Linkerd would read it otherwise.',
@@ -135,6 +139,10 @@ export const documentProblems = {
   'filter-without-effect': warning(
     'ResponseHeaderModifier has no effect inbound, as with Linkerd.',
     'Change responses in the application.',
+  ),
+  'rule-field-without-effect': warning(
+    'A field of a rule says where or how requests go on, which is settled inbound; it has no effect, as with Linkerd.',
+    'Remove it.',
   ),
   'header-repeated': error('One list changes the same header twice.', 'Keep one of the changes.'),
   'redirect-path': error(

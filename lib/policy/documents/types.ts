@@ -86,12 +86,16 @@ export interface AuthorizationPolicyDocument extends DocumentMeta {
 
 export interface MeshTLSAuthenticationDocument extends DocumentMeta {
   readonly kind: 'MeshTLSAuthentication';
-  readonly spec: { readonly identities: readonly IdentitySource[] };
+  readonly spec: {
+    readonly identities: readonly IdentitySource[];
+    /** It was refused, and is here for whoever refers to it to say so. */
+    readonly refused?: true;
+  };
 }
 
 export interface NetworkAuthenticationDocument extends DocumentMeta {
   readonly kind: 'NetworkAuthentication';
-  readonly spec: { readonly networks: readonly NetworkEntry[] };
+  readonly spec: { readonly networks: readonly NetworkEntry[]; readonly refused?: true };
 }
 
 export type RouteGroup = 'policy.linkerd.io' | 'gateway.networking.k8s.io';
@@ -243,6 +247,12 @@ export function documentKey(document: PolicyDocument): string {
 
 export function keyOf(group: string, kind: string, namespace: string, name: string): string {
   return [group, kind, namespace, name].join('/');
+}
+
+/** An authentication that authenticates nobody, since it was refused. */
+export function isRefusedAuthentication(document: PolicyDocument): boolean {
+  const { kind } = document;
+  return (kind === 'MeshTLSAuthentication' || kind === 'NetworkAuthentication') && document.spec.refused === true;
 }
 
 /** Line and column of a field that linking points at; of the nearest recorded ancestor otherwise. */

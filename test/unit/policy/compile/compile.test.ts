@@ -56,6 +56,20 @@ t.test('what is doubtful about references is named, with its place and the neare
         policy('p', 'kind: Server, name: web', mesh),
       { code: 'dangling-authentication', hint: 'Did you mean "n"?', line: 3, column: 5 },
     ],
+    [
+      'a policy that requires what is refused',
+      server() +
+        document('NetworkAuthentication', 'n', '{networks: [{cidr: nowhere}]}') +
+        policy('p', 'kind: Server, name: web', '{group: policy.linkerd.io, kind: NetworkAuthentication, name: n}'),
+      { code: 'refused-authentication', message: /^NetworkAuthentication n is refused, see policy\.yaml:\d+;/ },
+    ],
+    [
+      'and one of a MeshTLSAuthentication',
+      server() +
+        document('MeshTLSAuthentication', 'm', '{identities: ["A_"]}') +
+        policy('p', 'kind: Server, name: web', mesh),
+      { code: 'refused-authentication' },
+    ],
     ['a policy that admits everyone', server() + policy('p', 'kind: Server, name: web'), { code: 'admits-everyone' }],
     [
       'a ServerAuthorization for a Server that is not',

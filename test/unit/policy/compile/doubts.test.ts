@@ -122,3 +122,15 @@ spec: {serviceAccountName: ${account}}
   const labelled = server().replace('matchLabels: {app: web}', 'matchLabels: {app: wbe}');
   t.match(load(labelled).problems, [{ code: 'selects-no-pod', hint: 'Did you mean "app=web"?' }]);
 });
+
+t.test('a refused authentication admits nobody, and is named once', async (t) => {
+  const { problems, ask } = load(
+    server() +
+      document('NetworkAuthentication', 'n', '{networks: [{cidr: nowhere}]}') +
+      policy('p', 'kind: Server, name: web', '{group: policy.linkerd.io, kind: NetworkAuthentication, name: n}'),
+  );
+  t.same(problems.map(({ code }) => code).sort(), ['cidr', 'refused-authentication']);
+  const answer = ask({ ip: '10.1.2.3' });
+  t.equal(answer.verdict, 'deny');
+  t.match(JSON.stringify(answer.candidates), /wanted NetworkAuthentication shop\/n, was refused, see policy\.yaml:\d/);
+});
