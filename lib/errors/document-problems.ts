@@ -110,7 +110,10 @@ export const documentProblems = {
     'A path that the Gateway API refuses: too long, empty or dot segments, %2F, characters that no path holds.',
     'Write the normal form of the path.',
   ),
-  'path-never-matches': warning('A path with "?" or "#" matches no request.', 'Use queryParams.'),
+  'path-never-matches': warning(
+    'A path that no request has, or for which every one is refused (400): it holds "?", "#" or a blank, or servers take it for another.',
+    'Use queryParams; write the spelling that the hint gives.',
+  ),
   'path-pattern': warning(
     'A path holds what other tools take for a pattern ("*", "{id}", ":id"), and is compared as it stands.',
     'Write the prefix alone, or a RegularExpression.',
