@@ -36,6 +36,7 @@ export function assembleWorkload(
   const ips = get('SALLYPORT_POD_IPS') ?? pod?.ips ?? [];
   const namespace = get('SALLYPORT_POD_NAMESPACE') ?? pod?.namespace ?? null;
   const workload: Workload = {
+    kind: get('SALLYPORT_WORKLOAD_KIND'),
     podName: get('SALLYPORT_POD_NAME') ?? pod?.podName ?? host.hostname(),
     namespace: namespace ?? 'default',
     namespaceStated: namespace !== null,

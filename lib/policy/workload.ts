@@ -75,7 +75,11 @@ export function portRangeText(ranges: readonly PortRange[]): string {
  * Everything compilation needs to know about the pod and its cluster: what Linkerd's controller would read from the
  * Pod, its annotations and its own flags. Frozen; a change (a new pod address, say) means a new value and a new compile.
  */
+export const workloadKinds = ['pod', 'external'] as const;
+
 export interface Workload {
+  /** `external`: no pod, but what an ExternalWorkload stands for, a virtual machine say. Absent: a pod. */
+  readonly kind?: (typeof workloadKinds)[number];
   readonly podName: string;
   readonly namespace: string;
   /** Whether it was stated; otherwise it is only assumed. */

@@ -13,7 +13,7 @@ import { type Authorization, covers } from './client-match.ts';
 import { foldPath, inspectPath, readings, staysBelow } from './path-readings.ts';
 import type { CompiledPort, CompiledRule, RouteMatch, RouteTable } from './policy-index.ts';
 import { Question, UnexaminedValue } from './question.ts';
-import type { RateLimiter } from './rate-limit.ts';
+import { type RateLimiter, reachedText } from './rate-limit.ts';
 import { redirectTarget } from './redirect.ts';
 
 /*
@@ -92,8 +92,12 @@ export function decideRequest(
   }
   const limit = port.rateLimit;
   if (limit !== null && limiter !== null) {
-    const scope = limiter.take(limit, id);
-    if (scope !== null) return { kind: 'rate-limited', server, route, authz, audit, limit: limit.ref, scope };
+    const reached = limiter.take(limit, id);
+    if (reached !== null) {
+      const scope = reached === 'total' ? 'total' : 'identity';
+      const detail = reachedText(limit, reached, id);
+      return { kind: 'rate-limited', server, route, authz, audit, limit: limit.ref, scope, detail };
+    }
   }
   return requestPermit(server, rule, grant);
 }

@@ -100,9 +100,11 @@ export function admitServer(spec: ServerShape, report: AdmissionReport, sealed: 
       ),
     );
   }
+  const selectorAt = (field: 'podSelector' | 'externalWorkloadSelector'): Selector | null =>
+    spec[field] === undefined ? null : readSelector(spec[field], ['spec', field], report);
   return {
-    podSelector:
-      spec.podSelector === undefined ? null : readSelector(spec.podSelector, ['spec', 'podSelector'], report),
+    podSelector: selectorAt('podSelector'),
+    externalWorkloadSelector: selectorAt('externalWorkloadSelector'),
     port: spec.port,
     protocol: protocols[spec.proxyProtocol],
     accessPolicy: accessPolicy ?? 'deny',

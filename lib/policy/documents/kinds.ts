@@ -88,7 +88,7 @@ const serverKind: DocumentKind = {
   unknownField: (path, field) => {
     // A port that was to speak one protocol would carry any bytes.
     if (path.length === 0 && /proto/i.test(field)) return 'seal';
-    if (!path.includes('podSelector')) return 'prune';
+    if (!path.includes('podSelector') && !path.includes('externalWorkloadSelector')) return 'prune';
     // Without its `values` an expression holds for no pod, and the port would be nobody's.
     return path.includes('matchExpressions') ? 'refuse' : 'seal';
   },
@@ -99,6 +99,7 @@ const serverKind: DocumentKind = {
   marks: () => [
     ['spec', 'port'],
     ['spec', 'podSelector'],
+    ['spec', 'externalWorkloadSelector'],
     ['spec', 'proxyProtocol'],
     ['spec', 'accessPolicy'],
   ],

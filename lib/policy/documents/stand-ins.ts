@@ -45,11 +45,13 @@ const everyPod: Selector = Object.freeze({ matchLabels: [], matchExpressions: []
 export function serverStandIn(value: unknown, meta: DocumentMeta): ServerDocument {
   const { podSelector, externalWorkloadSelector, port, proxyProtocol } = fieldsOf(value);
   const noPods = podSelector === undefined && externalWorkloadSelector !== undefined;
+  const podsAlone = podSelector !== undefined && externalWorkloadSelector === undefined;
   return {
     kind: 'Server',
     ...meta,
     spec: {
       podSelector: noPods ? null : selectorOf(podSelector),
+      externalWorkloadSelector: podsAlone ? null : selectorOf(externalWorkloadSelector),
       port: part(serverFields.port, port) ?? null,
       protocol: protocols[part(serverFields.proxyProtocol, proxyProtocol) ?? 'unknown'],
       accessPolicy: 'deny',

@@ -27,6 +27,8 @@ export interface ServerDocument extends DocumentMeta {
   readonly spec: {
     /** Null: selects ExternalWorkloads, hence no pod. */
     readonly podSelector: Selector | null;
+    /** Null: selects pods alone. */
+    readonly externalWorkloadSelector: Selector | null;
     /** A number, or a port name (a quoted number is a name). Null: it cannot be read, so every port is taken to be meant. */
     readonly port: number | string | null;
     readonly protocol: PortProtocol;
