@@ -124,6 +124,7 @@ const utterances: readonly Utterance[] = [
       ['lib/certificate-names.ts', 'thrown and caught in the file'],
       ['lib/deploy/yaml-edit.ts', 'becomes the problem "not-editable"'],
       ['lib/policy/decide/question.ts', 'makes a request invalid'],
+      ['lib/policy/rust-syntax.ts', 'becomes the problem "regex"'],
       ['lib/regular-file.ts', 'becomes the problem or fault of who reads'],
       ['lib/reload/policy-disk.ts', 'a load that nobody waits for any more'],
     ]),
