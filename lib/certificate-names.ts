@@ -33,8 +33,8 @@ interface SubjectAltName {
  * SPIFFE ID, as Linkerd takes it. The subject's CN never counts; IP and e-mail SANs are passed over.
  *
  * Null, which satisfies no identity rule, for everything in doubt: no SAN or none usable; a SAN holding NUL, control
- * characters, white space or a comma; more than one URI (X.509-SVID section 2 allows one); a malformed SPIFFE ID; an
- * extendedKeyUsage without clientAuth; a CA's own certificate; a repeated or malformed extension; bytes that are not DER.
+ * characters, white space or a comma; more than one URI (X.509-SVID section 2 allows one); a URI that is no SPIFFE ID, or a
+ * malformed one, before any usable name; an extendedKeyUsage without clientAuth; a CA's own certificate; a repeated or malformed extension; bytes that are not DER.
  */
 export function identityFromCertificate(der: Buffer): ClientIdentity | null {
   return orElse(null, () => {
@@ -43,13 +43,11 @@ export function identityFromCertificate(der: Buffer): ClientIdentity | null {
     const names = subjectAltNames(extensions);
     if (names.filter((name) => name.kind === 'uri').length > 1) return null;
     for (const { kind, text } of names) {
-      if (kind === 'dns') {
-        const identity = dnsIdentity(text);
-        if (identity !== null) return identity;
-      } else if (/^spiffe:/i.test(text)) {
-        // A broken SPIFFE ID spoils the certificate: falling through to the next SAN would give its bearer another name.
-        return spiffeIdentity(text);
-      }
+      // To Linkerd a URI is the identity, whatever its scheme, and one that no policy can name unless it is a SPIFFE ID: falling
+      // through to the next name would give its bearer another one.
+      if (kind === 'uri') return spiffeIdentity(text);
+      const identity = dnsIdentity(text);
+      if (identity !== null) return identity;
     }
     return null;
   });

@@ -37,7 +37,7 @@ const values =
 const plainValues =
   /^lib\/(client|errors\/[\w-]+|http-message|identity-name|ip|printable|problem|remembered|request-fields|request-target|resource-ref)\.ts$/;
 const policyValues =
-  /^lib\/policy\/(bytes|decision|identities|lists|nearest|networks|probes|refusals|regex|route-rule|selectors|workload)\.ts$/;
+  /^lib\/policy\/(bytes|decision|identities|lists|nearest|networks|probes|refusals|regex|route-rule|rust-[a-z]+|selectors|workload)\.ts$/;
 
 const http2Base = ['http2/hpack', 'http2/message', 'http2/session'];
 

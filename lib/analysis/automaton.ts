@@ -116,8 +116,12 @@ class PatternMachine implements TextMachine {
   readonly #numbers = new Map<string, number>();
   readonly #steps = new Map<number, Map<number, number>>();
 
-  constructor({ start, instructions, bounds }: PatternProgram) {
+  /** What holds a character beyond ASCII is refused by whoever must tell. */
+  readonly #asciiAlone: boolean;
+
+  constructor({ start, instructions, bounds, asciiAlone }: PatternProgram) {
     this.#code = instructions;
+    this.#asciiAlone = asciiAlone;
     this.bounds = bounds;
     this.start = this.#number([start], none);
   }
@@ -141,6 +145,7 @@ class PatternMachine implements TextMachine {
   }
 
   #step(state: number, rune: number): number {
+    if (this.#asciiAlone && rune > 0x7f) return dead;
     const next = new Set<number>();
     for (const at of this.#closure(state, rune)) {
       const instruction = this.#at(at);

@@ -1,6 +1,6 @@
 import { byteText, textOfBytes } from '../policy/bytes.ts';
 import { GrantList } from '../policy/decide/client-match.ts';
-import { foldsOf } from '../policy/decide/http-routes.ts';
+import { foldsOf, matchedPrefix } from '../policy/decide/http-routes.ts';
 import type { CompiledRule, HostOutline, RouteTable, TableOutline } from '../policy/decide/policy-index.ts';
 import { healthCheck } from '../policy/probes.ts';
 import type { GrpcMatch, HttpMatch } from '../policy/route-rule.ts';
@@ -55,7 +55,7 @@ export function chainsOf(table: RouteTable | null): readonly RuleChain[] {
 function chains(outline: TableOutline, role: string, folded: boolean): RuleChain[] {
   switch (outline.kind) {
     case 'every': {
-      const link: Link = { tests: [], rule: outline.found.rule, prefix: '', literal: '' };
+      const link: Link = { tests: [], rule: outline.found.rule, prefix: '/', literal: '' };
       return [simple(role, [link])];
     }
     case 'calls': {
@@ -126,7 +126,7 @@ class TableChain implements RuleChain {
 /** The names under which what is for a host may be filed, in order of precedence. */
 export function groupNames(host: string): (string | null)[] {
   const names: (string | null)[] = [host];
-  for (let dot = host.indexOf('.', 1); dot !== -1; dot = host.indexOf('.', dot + 1)) names.push(`*${host.slice(dot)}`);
+  for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) names.push(`*${host.slice(dot)}`);
   return [...names, null];
 }
 
@@ -158,6 +158,8 @@ class HttpTable implements HostChain {
   readonly #exact = new Map<string, Ranked[]>();
   readonly #prefix = new Map<string, Ranked[]>();
   readonly #patterns: Ranked[] = [];
+  /** Prefixes of slashes alone but for `/` itself, which to Linkerd have no length. */
+  readonly #slashes: Ranked[] = [];
 
   constructor({ entries }: HostOutline<HttpMatch>, folded: boolean) {
     entries.forEach(({ match, rule }, rank) => {
@@ -173,8 +175,9 @@ class HttpTable implements HostChain {
         return;
       }
       const prefix = type === 'prefix' ? value.replace(/\/+$/, '') : null;
-      const link: Ranked = { tests, rule, prefix, literal: prefix ?? value, rank };
+      const link: Ranked = { tests, rule, prefix: matchedPrefix(match.path), literal: prefix ?? value, rank };
       if (prefix === null) filed(this.#exact, spelled(value, folded), link);
+      else if (link.prefix === '') this.#slashes.push(link);
       else filed(this.#prefix, prefix === '' ? [''] : spelled(prefix, folded), link);
     });
     this.literals = { exact: [...this.#exact.keys()], prefixes: [...this.#prefix.keys()] };
@@ -184,13 +187,15 @@ class HttpTable implements HostChain {
     const path = comparedPath(cls);
     const patterns = path === null ? this.#patterns : definite(this.#patterns, path);
     // Where there is no path, the prefix `/` is longer than all there is.
-    if (path === '') return [...(this.#prefix.get('') ?? []), ...patterns];
+    if (path === '') return [...(this.#prefix.get('') ?? []), ...byRank([patterns, this.#slashes])];
     // Matches of the whole path come first: exact, regular expressions, and a prefix that is all of it.
     const whole = path === null ? undefined : path === '/' || path === '*' ? '' : path;
     const exact = path === null ? undefined : this.#exact.get(path);
     const first = byRank([exact, patterns, whole === undefined ? undefined : this.#prefix.get(whole)]);
     const rest = paths.above(cls).filter((prefix) => prefix !== whole && this.#prefix.has(prefix));
-    return rest.length === 0 ? first : [...first, ...rest.flatMap((prefix) => this.#prefix.get(prefix) ?? [])];
+    const last = path === '*' ? [] : this.#slashes;
+    if (rest.length === 0 && last.length === 0) return first;
+    return [...first, ...rest.flatMap((prefix) => this.#prefix.get(prefix) ?? []), ...last];
   }
 }
 

@@ -2,7 +2,7 @@ import type { NamedMatch } from '../policy/route-rule.ts';
 import { type Effort, TooLarge } from './automaton.ts';
 import { comparedPath, type PathClass, type PathSpace } from './paths.ts';
 import { type Test, testKey } from './tests.ts';
-import { patternHolds, valueHolds, valuesFor } from './values.ts';
+import { patternHolds, sentHolds, type ValueKind, valueHolds, valuesFor } from './values.ts';
 
 /** What a set of requests has in common, as far as rules have asked: tests that hold, and tests that do not. */
 export interface Conditions {
@@ -69,9 +69,9 @@ export class GatheredTests {
         return method === null ? undefined : method === test.method;
       }
       case 'header':
-        return given(this.#given.headers, test.match);
+        return given('header', this.#given.headers, test.match);
       case 'query':
-        return this.#cls.kind === 'none' ? false : given(this.#given.query, test.match);
+        return this.#cls.kind === 'none' ? false : given('query', this.#given.query, test.match);
       case 'path': {
         const path = comparedPath(this.#cls);
         return path === null ? undefined : valueHolds({ type: 'regex', value: test.pattern }, path);
@@ -197,7 +197,11 @@ export class GatheredTests {
   }
 }
 
-function given(fields: ReadonlyMap<string, readonly string[]> | undefined, match: NamedMatch): boolean | undefined {
+function given(
+  kind: ValueKind,
+  fields: ReadonlyMap<string, readonly string[]> | undefined,
+  match: NamedMatch,
+): boolean | undefined {
   const values = fields?.get(match.name);
-  return values === undefined ? undefined : values.some((value) => valueHolds(match, value));
+  return values === undefined ? undefined : values.some((value) => sentHolds(kind, match, value));
 }

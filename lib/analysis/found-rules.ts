@@ -6,7 +6,7 @@ import { GatheredTests, type Witness } from './conditions.ts';
 import { hostClasses, pathSpace } from './leaves.ts';
 import type { PathClass, PathSpace } from './paths.ts';
 import type { Test } from './tests.ts';
-import { valueHolds } from './values.ts';
+import { sentHolds, valueHolds } from './values.ts';
 
 /*
  * Which rules of a table of routes some request finds. For each match of a rule a request is sought that it takes and no match
@@ -173,7 +173,7 @@ class Attempt {
       case 'path':
         return valueHolds({ type: 'regex', value: test.pattern }, path);
       case 'header':
-        return headers.some(([name, value]) => name === test.match.name && valueHolds(test.match, value));
+        return headers.some(([name, value]) => name === test.match.name && sentHolds('header', test.match, value));
       case 'query':
         return query.some(([name, value]) => name === test.match.name && valueHolds(test.match, value));
       case 'identity': {

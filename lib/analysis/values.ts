@@ -19,6 +19,11 @@ const shapes = {
 } as const;
 export type ValueKind = keyof typeof shapes;
 
+/** What a regular expression of headers may match at all, and values that hold something else. */
+const headerText = '[\\t -~]*';
+const otherText = '(?s:.*)[^\\t -~](?s:.*)';
+const isHeaderText = /^[\t\x20-\x7e]*$/;
+
 /** The values to send, none where the field may be absent; null where no values do. @throws {TooLarge} */
 export function valuesFor(
   kind: ValueKind,
@@ -35,7 +40,7 @@ export function valuesFor(
   const values: string[] = [];
   // Texts in full come first: they may do for an expression as well.
   for (const test of [...holding].sort((a, b) => Number(a.type === 'regex') - Number(b.type === 'regex'))) {
-    if (values.some((value) => valueHolds(test, value))) continue;
+    if (values.some((value) => sentHolds(kind, test, value))) continue;
     const value = valueFor(kind, [test], failing, effort);
     if (value === null) return null;
     values.push(value);
@@ -50,9 +55,11 @@ function valueFor(
   effort: Effort,
 ): string | null {
   const exact = holding.find(({ type }) => type === 'exact');
+  const patterns = holding.some(({ type }) => type === 'regex');
   if (exact !== undefined) {
     const { value } = exact;
-    const fits = holding.every((test) => valueHolds(test, value)) && !failing.some((test) => valueHolds(test, value));
+    const holds = (test: ValueMatch): boolean => sentHolds(kind, test, value);
+    const fits = holding.every(holds) && !failing.some(holds);
     return fits ? value : null;
   }
   const texts = failing.filter(({ type }) => type === 'exact').map(({ value }) => value);
@@ -62,8 +69,13 @@ function valueFor(
     { machine: wordsMachine(texts), holds: false },
   ];
   for (const like of shapes[kind]) {
-    const value = textUnlike([{ machine: patternMachine(like), holds: true }, ...wants], unlike, effort);
-    if (value !== null) return value;
+    const shaped = [{ machine: patternMachine(like), holds: true }, ...wants];
+    const parts = kind === 'header' ? [headerText, ...(patterns ? [] : [otherText])] : [null];
+    for (const part of parts) {
+      const asked = part === null ? shaped : [{ machine: patternMachine(part), holds: true }, ...shaped];
+      const value = textUnlike(asked, part === otherText ? [] : unlike, effort);
+      if (value !== null) return value;
+    }
   }
   return null;
 }
@@ -87,6 +99,11 @@ export function textUnlike(wants: readonly Want[], patterns: readonly string[], 
   }
 }
 
+/** Whether a test holds for a value that is sent as a header or a parameter. */
+export function sentHolds(kind: ValueKind, test: ValueMatch, given: string): boolean {
+  return (kind !== 'header' || test.type === 'exact' || isHeaderText.test(given)) && valueHolds(test, given);
+}
+
 export function valueHolds({ type, value }: ValueMatch, given: string): boolean {
   if (type === 'exact') return value === given;
   return patternHolds(value, given);
@@ -100,7 +117,7 @@ export function patternHolds(source: string, text: string): boolean {
   let matches = compiled.get(source);
   if (matches === undefined) {
     const pattern = compilePattern(source);
-    matches = pattern.ok ? (value) => value.startsWith(pattern.start) && pattern.matches(value) : () => false;
+    matches = pattern.ok ? (value) => value.startsWith(pattern.start) && pattern.matches(value) === true : () => false;
     if (compiled.size >= mostCompiled) compiled.clear();
     compiled.set(source, matches);
   }

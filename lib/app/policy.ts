@@ -51,6 +51,7 @@ export function followPolicy(
   const podFacts = createPodFacts({
     env,
     initial: config.workload,
+    warned: config.warnings,
     host,
     onChange: (workload) => {
       workers.pod(podStateOf(workload));

@@ -208,7 +208,11 @@ function policy(path: string): PolicyDocument[] {
   return [
     {
       ...{ ...meta, kind: 'Server', name: 'all' },
-      spec: { podSelector: everyPod, port: policyPort, protocol: 'detect', accessPolicy: 'deny', sealed: false },
+      spec: {
+        podSelector: everyPod,
+        externalWorkloadSelector: everyPod,
+        ...{ port: policyPort, protocol: 'detect', accessPolicy: 'deny', sealed: false },
+      },
     },
     {
       ...{ ...meta, kind: 'HTTPRoute', group: 'policy.linkerd.io', name: 'all' },

@@ -1,5 +1,5 @@
 import { type AnyCode, type Complaint, complaintText } from '../errors/complaint.ts';
-import { defaultPolicies, type PortSet, parsePortSet } from '../policy/workload.ts';
+import { defaultPolicies, type PortSet, parsePortSet, workloadKinds } from '../policy/workload.ts';
 import { limitVariables } from './limit-variables.ts';
 import type { Parser } from './values.ts';
 import * as read from './values.ts';
@@ -35,6 +35,7 @@ export const variables = {
   SALLYPORT_ADMIN_LISTEN: always('0.0.0.0:4191', read.listenAddressOrOff(1), 'behind the policy of its port; or off'),
   SALLYPORT_HEALTH_LISTEN: always('0.0.0.0:4192', read.listenAddressOrOff(0), 'outside every policy; or off'),
   SALLYPORT_POD_NAME: optional('host name', read.dnsName, 'the pod, in logs'),
+  SALLYPORT_WORKLOAD_KIND: always('pod', read.oneOf(workloadKinds), 'external: no pod, but an ExternalWorkload'),
   SALLYPORT_POD_NAMESPACE: optional('default', read.dnsName, 'where documents without a namespace live'),
   SALLYPORT_POD_IPS: optional("the host's own addresses", read.some(read.list(read.ip)), 'what podClusterIp means'),
   SALLYPORT_NODE_IPS: optional(

@@ -36,6 +36,7 @@ export function assembleWorkload(
   const ips = get('SALLYPORT_POD_IPS') ?? pod?.ips ?? [];
   const namespace = get('SALLYPORT_POD_NAMESPACE') ?? pod?.namespace ?? null;
   const workload: Workload = {
+    kind: get('SALLYPORT_WORKLOAD_KIND'),
     podName: get('SALLYPORT_POD_NAME') ?? pod?.podName ?? host.hostname(),
     namespace: namespace ?? 'default',
     namespaceStated: namespace !== null,
@@ -53,6 +54,7 @@ export function assembleWorkload(
       ? defaultPolicy
       : (pod?.defaultPolicy ?? defaultPolicy),
     opaquePorts,
+    ...(pod === null ? {} : { annotated: pod.annotated }),
     requireIdentityPorts: pod?.requireIdentityPorts ?? get('SALLYPORT_REQUIRE_IDENTITY_PORTS') ?? noPorts,
     clusterNetworks: get('SALLYPORT_CLUSTER_NETWORKS'),
     probeNetworks: get('SALLYPORT_PROBE_NETWORKS'),

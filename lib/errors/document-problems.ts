@@ -56,7 +56,10 @@ export const documentProblems = {
     'Target a Server or, for authorization, also a route or the Namespace.',
   ),
   'target-namespace': error('A policy targets another Namespace than its own.', 'Name its own, or move the policy.'),
-  'rate-limit-zero': warning('A limit of 0 is no limit.', 'Leave it out, or write what is meant.'),
+  'rate-limit-zero': error(
+    'A limit of 0 is none to Linkerd.',
+    'Leave it out where there is no limit; deny by policy where nobody is let in.',
+  ),
   'rate-limit-above-total': error(
     'A limit for some clients is above the total, which is reached first.',
     'Lower it, or raise the total.',
@@ -107,7 +110,14 @@ export const documentProblems = {
     'A path that the Gateway API refuses: too long, empty or dot segments, %2F, characters that no path holds.',
     'Write the normal form of the path.',
   ),
-  'path-never-matches': warning('A path with "?" or "#" matches no request.', 'Use queryParams.'),
+  'path-never-matches': warning(
+    'A path that no request has, or for which every one is refused (400): it holds "?", "#" or a blank, or servers take it for another.',
+    'Use queryParams; write the spelling that the hint gives.',
+  ),
+  'path-pattern': warning(
+    'A path holds what other tools take for a pattern ("*", "{id}", ":id"), and is compared as it stands.',
+    'Write the prefix alone, or a RegularExpression.',
+  ),
   'match-repeated': error('A header or parameter is matched twice in one match.', 'Keep one of them.'),
   regex: error(
     'A regular expression cannot be read, or Linkerd would read it otherwise.',
@@ -132,6 +142,10 @@ export const documentProblems = {
   'filter-without-effect': warning(
     'ResponseHeaderModifier has no effect inbound, as with Linkerd.',
     'Change responses in the application.',
+  ),
+  'rule-field-without-effect': warning(
+    'A field of a rule says where or how requests go on, which is settled inbound; it has no effect, as with Linkerd.',
+    'Remove it.',
   ),
   'header-repeated': error('One list changes the same header twice.', 'Keep one of the changes.'),
   'redirect-path': error(

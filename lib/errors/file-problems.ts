@@ -26,6 +26,10 @@ export const fileProblems = {
     'Write them again, to a new file that is renamed over it; to do without them, remove the file.',
   ),
   'not-a-document': error('A YAML document without apiVersion and kind.', 'Write it as for kubectl apply.'),
+  'other-file': warning(
+    'A file of another tool (kustomize, Helm, Compose, npm) is no policy, and is ignored; nothing of it changes the files beside it.',
+    'Take it out of the folder; of templates and kustomizations give what they are rendered to.',
+  ),
   'not-a-list': error('The items of a List are no list.', 'Write items: [] for none.'),
   duplicate: warning(
     'Two documents have the same kind, namespace and name; the last one counts.',

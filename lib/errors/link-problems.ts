@@ -58,6 +58,14 @@ export const linkProblems = {
     'A policy requires an authentication that is not there, and grants nothing.',
     'Correct name and namespace, or add the authentication.',
   ),
+  'selects-other-workloads': warning(
+    'A Server selects ExternalWorkloads and this is a pod, or pods and this is none; it has no effect here.',
+    'Set SALLYPORT_WORKLOAD_KIND, where this is what it selects; a folder may hold Servers of others too.',
+  ),
+  'refused-authentication': warning(
+    'A policy requires an authentication that was refused, and grants nothing until that is mended.',
+    'Mend the authentication; its own problem says how.',
+  ),
   'admits-everyone': warning(
     'Everyone is admitted from anywhere: by a policy that requires nothing, by all networks, or by accessPolicy.',
     'If that is not meant, require a MeshTLSAuthentication, a NetworkAuthentication or a ServiceAccount.',

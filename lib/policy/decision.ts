@@ -167,6 +167,8 @@ export interface RateLimited {
   readonly limit: ResourceRef;
   /** Metric label: overrides report `identity`. */
   readonly scope: 'total' | 'identity';
+  /** Which limit, and how much it is. */
+  readonly detail: string;
 }
 /** Readings of the path disagree, or it holds NUL, a control character or a fragment: 400. */
 export interface InvalidRequest {

@@ -49,3 +49,11 @@ export function didYouMean(typed: string, known: Iterable<string>, otherwise = '
   const name = nearestName(typed, known);
   return name === undefined ? otherwise : `Did you mean "${name}"?`;
 }
+
+/** What to do where a text still has the placeholder of a template (`${NAME:=…}`, `{{ .Values.name }}`, `$(NAME)`); null where it has none. */
+export function templateHint(text: string): string | null {
+  const placeholder = /\$\{[^{}]{0,200}\}|\{\{[^{}]{0,200}\}\}|\$\([A-Za-z_][\w-]{0,100}\)/.exec(text)?.[0];
+  return placeholder === undefined
+    ? null
+    : `A template was not filled in: ${placeholder.slice(0, 64)}. Put in the value, or have the tool write the file that knows it.`;
+}

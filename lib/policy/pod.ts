@@ -28,6 +28,8 @@ export interface PodFacts {
   readonly defaultPolicy: DefaultPolicy | null;
   readonly opaquePorts: PortSet | null;
   readonly requireIdentityPorts: PortSet | null;
+  /** Which of these three it says. */
+  readonly annotated: readonly string[];
 }
 
 const port = z.int().min(1).max(65535);
@@ -145,6 +147,11 @@ export function readPod(
     });
     return null;
   };
+  const said = {
+    defaultPolicy: defaultPolicyOf(annotations[annotation.defaultPolicy], problems),
+    opaquePorts: ports(annotation.opaquePorts),
+    requireIdentityPorts: ports(annotation.requireIdentity),
+  };
   const facts: PodFacts = {
     podName: metadata?.name || null,
     namespace: metadata?.namespace || null,
@@ -154,9 +161,8 @@ export function readPod(
     namedPorts,
     containerPorts,
     probes,
-    defaultPolicy: defaultPolicyOf(annotations[annotation.defaultPolicy], problems),
-    opaquePorts: ports(annotation.opaquePorts),
-    requireIdentityPorts: ports(annotation.requireIdentity),
+    ...said,
+    annotated: Object.entries(said).flatMap(([fact, value]) => (value === null ? [] : [fact])),
   };
   return { facts, problems };
 }

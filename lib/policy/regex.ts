@@ -1,4 +1,7 @@
 import { RE2JS } from 're2js';
+import { isAscii } from './bytes.ts';
+import { type Translated, translate } from './rust-regex.ts';
+import { PatternFault } from './rust-syntax.ts';
 
 /** As the CRDs allow for a path's value; a longer pattern is refused rather than compiled. */
 const longestPattern = 1024;
@@ -10,12 +13,16 @@ const longestPattern = 1024;
 export const longestValue = 4096;
 
 export type Pattern =
-  /** `start`: what every value that matches begins with; may be empty. `steps`: at most, for each character of a value. */
+  /**
+   * `start`: what every value that matches begins with; may be empty. `steps`: at most, for each character of a value.
+   * `matches`: null where nobody here can say: beyond ASCII, of an expression that asks where words begin or end. It says
+   * before it compiles, which takes a millisecond, once.
+   */
   | {
       readonly ok: true;
       readonly start: string;
       readonly steps: number;
-      readonly matches: (value: string) => boolean;
+      readonly matches: (value: string, compiling?: () => void) => boolean | null;
     }
   | { readonly ok: false; readonly fault: string };
 
@@ -26,60 +33,53 @@ export type Pattern =
 const mostStateBytes = 64 * 1024;
 
 /**
- * Compiles a regular expression (RE2 syntax) that matches whole values in time linear in their length.
+ * Compiles a regular expression, as Linkerd reads it, that matches whole values in time linear in their length.
  * Linkerd instead takes the leftmost-first match and then asks whether it spans the value, so that `/a|/ab` fails on `/ab`;
  * here it matches, as everybody who writes it expects.
  */
 export function compilePattern(source: string, ignoreCase = false): Pattern {
-  const refused = refusal(source);
-  if (refused !== null) return { ok: false, fault: refused };
+  const read = readPattern(source, ignoreCase);
+  if (typeof read === 'string') return { ok: false, fault: read };
+  const { ascii, unicode, words } = read;
   try {
-    const pattern = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
-    const states = pattern.re2().dfa;
-    states.stateBudget = mostStateBytes;
-    states.memBudget = mostStateBytes;
-    const start = ignoreCase ? '' : literalStart(source);
-    return { ok: true, start, steps: pattern.programSize(), matches: (value) => pattern.testExact(value) };
+    const plain = compiled(ascii);
+    let other: RE2JS | null = unicode === null ? plain : null;
+    const matches = (value: string, compiling?: () => void): boolean | null => {
+      if (isAscii(value)) return plain.testExact(value);
+      if (words) return null;
+      if (other === null && unicode !== null) {
+        compiling?.();
+        other = compiled(unicode());
+      }
+      return other?.testExact(value) ?? null;
+    };
+    return { ok: true, start: ignoreCase ? '' : literalStart(source), steps: plain.programSize(), matches };
   } catch (error) {
-    return { ok: false, fault: `not a regular expression: ${error instanceof Error ? error.message : String(error)}` };
+    return { ok: false, fault: engineFault(error) };
   }
 }
 
-/** What is refused though it compiles. */
-function refusal(source: string): string | null {
+function compiled(text: string): RE2JS {
+  const pattern = RE2JS.compile(text);
+  const states = pattern.re2().dfa;
+  states.stateBudget = mostStateBytes;
+  states.memBudget = mostStateBytes;
+  return pattern;
+}
+
+/** Why it is none, or none that is carried over. */
+function readPattern(source: string, ignoreCase: boolean): Translated | string {
   if (source.length > longestPattern) return `the regular expression is longer than ${longestPattern} characters`;
-  const text = readOtherwise(source);
-  return text === null ? null : `Linkerd reads "${text}" there otherwise than RE2`;
+  try {
+    return translate(source, ignoreCase);
+  } catch (error) {
+    if (!(error instanceof PatternFault)) throw error;
+    return error.message.startsWith('Linkerd ') ? error.message : `not a regular expression: ${error.message}`;
+  }
 }
 
-/** The next piece of an expression, within a class and outside of one. */
-const pieces = {
-  class: /\[:\^?\w+:\]|&&|--|~~|\\.|./sy,
-  plain: /\\Q.*?(?:\\E|$)|\\b\{|\\.|\[\^?\]?|./sy,
-} as const;
-
-/**
- * What Linkerd, whose expressions are Rust's, takes for something else than RE2 does, which would decide otherwise without a
- * word: operations on classes and classes inside classes, where RE2 has plain characters; and where words begin and end.
- */
-const otherwise = {
-  class: new Set(['[', '&&', '--', '~~']),
-  plain: new Set(['\\<', '\\>', '\\b{']),
-} as const;
-
-/** The first piece that is read otherwise; null where none is. */
-function readOtherwise(source: string): string | null {
-  let where: 'plain' | 'class' = 'plain';
-  for (let at = 0; at < source.length; ) {
-    const piece: RegExp = pieces[where];
-    piece.lastIndex = at;
-    const text = piece.exec(source)?.[0] ?? '';
-    if (otherwise[where].has(text)) return text;
-    if (where === 'plain') where = text.startsWith('[') ? 'class' : 'plain';
-    else if (text === ']') where = 'plain';
-    at += text.length;
-  }
-  return null;
+function engineFault(error: unknown): string {
+  return `not a regular expression: ${error instanceof Error ? error.message : String(error)}`;
 }
 
 /** One instruction of a compiled expression, by the numbers that the library gives its kinds. */
@@ -96,14 +96,17 @@ export interface PatternProgram {
   readonly instructions: readonly PatternInstruction[];
   /** Characters from one of these to the next are all alike to it; ascending. */
   readonly bounds: readonly number[];
+  /** Beyond ASCII it is not known to match, nor not to. */
+  readonly asciiAlone: boolean;
 }
 
 /** Null where `compilePattern` has a fault. */
 export function patternProgram(source: string, ignoreCase = false): PatternProgram | null {
-  if (refusal(source) !== null) return null;
+  const read = readPattern(source, ignoreCase);
+  if (typeof read === 'string') return null;
   try {
-    const { prog, dfa } = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0).re2();
-    return { start: prog.start, instructions: prog.inst, bounds: [...dfa.classBounds] };
+    const { prog, dfa } = RE2JS.compile(read.unicode?.() ?? read.ascii).re2();
+    return { start: prog.start, instructions: prog.inst, bounds: [...dfa.classBounds], asciiAlone: read.words };
   } catch {
     // `compilePattern` says what is wrong with it, and whoever decides takes it for one that matches nothing.
     return null;

@@ -22,6 +22,12 @@ export interface PortSet {
   has(port: number): boolean;
 }
 
+export function areSamePorts(a: PortSet, b: PortSet): boolean {
+  if (a === b) return true;
+  for (let port = 1; port <= 65_535; port++) if (a.has(port) !== b.has(port)) return false;
+  return true;
+}
+
 export const noPorts: PortSet = Object.freeze({ has: () => false });
 
 /** Both ends belong to it. */
@@ -69,7 +75,11 @@ export function portRangeText(ranges: readonly PortRange[]): string {
  * Everything compilation needs to know about the pod and its cluster: what Linkerd's controller would read from the
  * Pod, its annotations and its own flags. Frozen; a change (a new pod address, say) means a new value and a new compile.
  */
+export const workloadKinds = ['pod', 'external'] as const;
+
 export interface Workload {
+  /** `external`: no pod, but what an ExternalWorkload stands for, a virtual machine say. Absent: a pod. */
+  readonly kind?: (typeof workloadKinds)[number];
   readonly podName: string;
   readonly namespace: string;
   /** Whether it was stated; otherwise it is only assumed. */
@@ -90,6 +100,8 @@ export interface Workload {
   readonly probes: ProbesByPort;
   /** Probes keep their permission where routes are attached; Linkerd takes it away then. */
   readonly probesWithRoutes: boolean;
+  /** Which of the three that follow an annotation of a Pod manifest says. Absent: none. */
+  readonly annotated?: readonly string[];
   /** For ports without a Server. */
   readonly defaultPolicy: DefaultPolicy;
   /** For ports without a Server: never inspected. */

@@ -3,7 +3,7 @@ import { readWorkload } from '../config/config.ts';
 import type { Host } from '../config/host.ts';
 import { type ConfigFault, type Environment, faultText, VariableReader } from '../config/variables.ts';
 import type { CodedLog } from '../errors/complaint.ts';
-import type { Workload } from '../policy/workload.ts';
+import { areSamePorts, type PortSet, type Workload } from '../policy/workload.ts';
 import { systemAnswer } from '../system-answer.ts';
 import { type Judgement, Reloader } from './reloader.ts';
 import type { Times } from './settling.ts';
@@ -13,7 +13,9 @@ export interface PodFactsOptions {
   readonly env: Environment;
   /** What `readConfig` made of the same environment. */
   readonly initial: Workload;
-  /** The pod's labels or addresses, or its node's, have changed; `current()` says the same from now on. */
+  /** What was warned of at the start. */
+  readonly warned?: readonly ConfigFault[];
+  /** The pod's labels, addresses or annotations, or its node's addresses, have changed; `current()` says the same from now on. */
   onChange(workload: Workload): void;
   /** The files of the pod's facts cannot be believed, or can again: then there are no faults. */
   onRefused?(faults: readonly string[]): void;
@@ -38,10 +40,10 @@ export interface PodFactsSource {
 /**
  * What is true of the pod and may change while it runs: labels in the downward API's file, the Pod manifest, and the
  * host's own addresses where none are given. Policy written for `podClusterIp` or a label then follows the pod.
- * The manifest's annotations are read at the start alone, as by Linkerd.
+ * The manifest's annotations are in force as soon as the manifest is read, as in Linkerd.
  *
  * A label that is lost may take a whole policy away, so that the files are believed as policy is: not while they are being
- * written, not when they are emptied, and a label or named port that is gone only when that has settled.
+ * written, not when they are emptied, and a label, named port or annotation that is gone only when that has settled.
  */
 export function createPodFacts(options: PodFactsOptions): PodFactsSource {
   return new FollowedPod(options);
@@ -57,6 +59,7 @@ class FollowedPod implements PodFactsSource {
   #addresses: string;
   /** The faults last reported: files that stay bad are one failure, however often they are read. */
   #told = '';
+  #warned: string;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: PodFactsOptions) {
@@ -68,6 +71,9 @@ class FollowedPod implements PodFactsSource {
       (file) => file !== null,
     );
     this.#current = options.initial;
+    this.#warned = ofManifest(options.warned ?? [])
+      .map(faultText)
+      .join('; ');
     this.#addresses = host.addresses().join();
     const onWatchError = (error: Error): void =>
       log.warn({ code: 'not-watched', err: error }, 'Watching the facts of the pod failed; polling goes on');
@@ -116,12 +122,13 @@ class FollowedPod implements PodFactsSource {
   #judge(facts: Facts, meant: (file: string) => boolean): Judgement {
     const faults = facts.ok ? this.#emptied(facts.workload) : facts.faults;
     if (!facts.ok || faults.length > 0) return { missing: null, conclude: () => this.#tell(faults) };
-    const { workload } = facts;
+    const { workload, warnings } = facts;
     const lost = this.#files.every(meant) ? [] : this.#lost(workload);
     return {
       missing: lost.length === 0 ? null : { what: lost.join(), from: this.#files.join(', ') },
       conclude: () => {
         this.#tell([]);
+        this.#warn(warnings);
         this.#take(workload);
       },
     };
@@ -137,23 +144,53 @@ class FollowedPod implements PodFactsSource {
     return [{ variable, code: 'labels-emptied', message, hint }];
   }
 
-  /** Labels and named ports that there are no more. */
-  #lost({ labels, namedPorts }: Workload): string[] {
+  /** Labels, named ports and annotations that there are no more. */
+  #lost({ labels, namedPorts, annotated = [] }: Workload): string[] {
     return [
+      ...(this.#current.annotated ?? []).filter((name) => !annotated.includes(name)),
       ...[...this.#current.labels.keys()].filter((key) => !labels.has(key)),
       ...[...this.#current.namedPorts.keys()].filter((name) => !namedPorts.has(name)),
     ];
   }
 
-  #take({ labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes }: Workload): void {
-    const changed = { ...this.#current, labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes };
+  #take(workload: Workload): void {
+    const { labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes } = workload;
+    const changed = {
+      ...this.#current,
+      ...{ labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes },
+      ...this.#annotated(workload),
+    };
     if (isDeepStrictEqual(changed, this.#current)) return;
     this.#current = Object.freeze(changed);
     this.#options.log.info(
-      { ips: changed.ips.map((ip) => ip.text), labels: Object.fromEntries(changed.labels) },
+      {
+        ips: changed.ips.map((ip) => ip.text),
+        labels: Object.fromEntries(changed.labels),
+        defaultPolicy: changed.defaultPolicy,
+      },
       'Pod changed',
     );
     this.#options.onChange(this.#current);
+  }
+
+  /** Of an annotation that cannot be read, say, and is not in force: as at the start, and once for each set of them. */
+  #warn(warnings: readonly ConfigFault[]): void {
+    const told = ofManifest(warnings).map(faultText).join('; ');
+    if (told === this.#warned) return;
+    this.#warned = told;
+    for (const { message, ...about } of ofManifest(warnings))
+      this.#options.log.warn(about, `${about.variable}: ${message}`);
+  }
+
+  /** What annotations say; sets of ports that hold the same stay the same. */
+  #annotated({ defaultPolicy, opaquePorts, requireIdentityPorts, annotated }: Workload): Partial<Workload> {
+    const kept = (now: PortSet, before: PortSet): PortSet => (areSamePorts(now, before) ? before : now);
+    return {
+      defaultPolicy,
+      opaquePorts: kept(opaquePorts, this.#current.opaquePorts),
+      requireIdentityPorts: kept(requireIdentityPorts, this.#current.requireIdentityPorts),
+      ...(annotated === undefined ? {} : { annotated }),
+    };
   }
 
   /** Once for each set of faults, not once a poll. */
@@ -169,4 +206,8 @@ class FollowedPod implements PodFactsSource {
       );
     }
   }
+}
+
+function ofManifest(warnings: readonly ConfigFault[]): readonly ConfigFault[] {
+  return warnings.filter(({ variable }) => variable === 'SALLYPORT_POD_MANIFEST');
 }

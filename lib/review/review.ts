@@ -6,6 +6,7 @@ import {
   type AuthorizationPolicyDocument,
   type GrpcRouteDocument,
   type HttpRouteDocument,
+  isRefusedAuthentication,
   locate,
   type PolicyDocument,
   resourceOf,
@@ -71,6 +72,7 @@ export class Review {
       if (kind === 'HTTPRoute' || kind === 'GRPCRoute') this.#route(document, warn);
       if (kind === 'AuthorizationPolicy' || kind === 'ServerAuthorization') this.#authorization(document, warn);
       const isAuthentication = kind === 'MeshTLSAuthentication' || kind === 'NetworkAuthentication';
+      if (isRefusedAuthentication(document)) continue;
       if (isAuthentication && requires && !required.has(`${kind} ${namespace}/${name}`)) {
         warn('authentication-unused', ['metadata', 'name'], 'no AuthorizationPolicy requires it');
       }

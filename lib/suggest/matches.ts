@@ -36,6 +36,8 @@ export interface Constraints {
   readonly exactNetworks: boolean;
   /** Groups in which host names and headers tell what was allowed from what was not. */
   readonly telling: ReadonlySet<string>;
+  /** Methods and paths that a match of their own does not let in, since servers read them as others. */
+  readonly misread: ReadonlySet<string>;
 }
 
 export interface Unwritten {
@@ -77,13 +79,18 @@ function unwritableVariant({ host, headers }: Variant): string | null {
   return null;
 }
 
+/** Nothing is written that would never match. */
+const misread =
+  'servers may read its path as another, which nothing here lets in: a match of it alone would let in nothing';
+
 const tooMany = 'there are too many of them to tell each from what was refused';
 
 export function matchesOf(group: Group, call: boolean, constraints: Constraints, unwritten: Unwritten[]): Match[] {
   const carried = call ? 'grpc' : 'http';
   const written: [string, Map<string, ClientUse>][] = [];
   for (const [path, callers] of group.paths) {
-    const why = unwritable(group.method, path, call);
+    const isMisread = constraints.misread.has(`${group.method} ${path}`);
+    const why = unwritable(group.method, path, call) ?? (isMisread ? misread : null);
     if (why === null) written.push([path, callers]);
     else unwritten.push({ what: `${group.method} ${path}`, why, seen: total(callers.values()) });
   }

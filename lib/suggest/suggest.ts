@@ -48,6 +48,7 @@ export function suggest(evidence: Evidence, facts: SuggestFacts, options: Sugges
     exactPaths: exact ? 'all' : new Set(),
     exactNetworks: exact,
     telling: new Set(),
+    misread: new Set(),
   };
   for (;;) {
     const drafted = draft(evidence, wanted, facts, constraints);
@@ -67,7 +68,13 @@ export function suggest(evidence: Evidence, facts: SuggestFacts, options: Sugges
 
 /** What comes out other than it should. */
 interface Wrong {
-  readonly refused: readonly { readonly what: string; readonly port: number; readonly use: ClientUse }[];
+  /** `misread`: servers may read its path in ways that are decided otherwise. */
+  readonly refused: readonly {
+    readonly what: string;
+    readonly port: number;
+    readonly use: ClientUse;
+    readonly misread: boolean;
+  }[];
   readonly allowed: readonly { readonly record: DecisionRecord; readonly port: number }[];
 }
 
@@ -85,13 +92,16 @@ function isLeftToProbes({ caller }: ClientUse, answer: Answer): boolean {
 
 /** @param unwanted what was refused and is not let in by a policy that exists. */
 function held(evidence: Evidence, unwanted: Unwanted, now: PolicyAnswers): Wrong {
-  const refused: { what: string; port: number; use: ClientUse }[] = [];
+  const refused: Wrong['refused'][number][] = [];
   for (const { port, carried, method, paths } of evidence.groups.values()) {
     for (const [path, uses] of paths) {
       for (const use of uses.values()) {
         const what = carried === 'bytes' ? `bytes on port ${port}` : `${method} ${path}`;
         const answer = now(use.record);
-        if (lets(answer, 'refusal') && !isLeftToProbes(use, answer)) refused.push({ what, port, use });
+        if (lets(answer, 'refusal') && !isLeftToProbes(use, answer)) {
+          const misread = answer.kind === 'decided' && answer.verdict === 'invalid';
+          refused.push({ what, port, use, misread });
+        }
       }
     }
   }
@@ -116,6 +126,9 @@ function narrowed(constraints: Constraints, drafted: Draft, { refused, allowed }
   const wide = takenBy(drafted, [...admitted, ...moved], 'wider');
   const apart = pathByPath(constraints, wide);
   if (apart !== null) return apart;
+  const odd = refused.filter(({ what, misread }) => misread && !constraints.misread.has(what));
+  if (odd.length > 0)
+    return { ...constraints, misread: new Set([...constraints.misread, ...odd.map(({ what }) => what)]) };
   if (allowed.length === 0) return null;
   if (!exactNetworks) return { ...constraints, exactNetworks: true };
   const taken = takenBy(drafted, admitted, 'any');

@@ -74,6 +74,17 @@ const policies: readonly Policy[] = [
     documents: `${route('all', '{path: {value: /}}')}${open('all')}${route('admin', '{path: {type: RegularExpression, value: "/admin(/.*)?"}}')}`,
     serves: ([first]) => first !== 'admin',
   },
+  {
+    name: 'an escaped prefix alone',
+    documents: `${route('public', '{path: {value: "/public%20"}}')}${open('public')}${route('rest', '{path: {value: /}}')}`,
+    serves: ([first]) => first === 'public ' || first === 'public%20',
+  },
+  {
+    name: 'an escaped path alone',
+    documents: `${route('public', '{path: {type: Exact, value: "/admin%20/x"}}')}${open('public')}`,
+    serves: ([first, second, ...more]) =>
+      (first === 'admin ' || first === 'admin%20') && second === 'x' && more.length === 0,
+  },
 ];
 const judges = policies.map((policy) => ({ ...policy, ...load(serverDocument() + policy.documents) }));
 
@@ -267,7 +278,18 @@ t.test('what is permitted is nowhere served as what is refused', async (t) => {
     '/public/..;/admin',
     '/x/',
   ];
-  await checkTargets([...known, '/public/x', '/public', '/other/./x', '/public//x', '/admin.', '/Admin/x/'], true);
+  const escaped = [
+    '/public%20',
+    '/public%20/x',
+    '/public%20/..%2fadmin',
+    '/public%20/%2e%2e/x',
+    '/admin%20/x',
+    '/admin%2520/x',
+  ];
+  await checkTargets(
+    [...known, ...escaped, '/public/x', '/public', '/other/./x', '/public//x', '/admin.', '/Admin/x/'],
+    true,
+  );
   let runs = 0;
   const found = await search(
     fc.asyncProperty(fc.array(target, { minLength: 12, maxLength: 12 }), (targets) =>

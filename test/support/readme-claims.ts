@@ -179,6 +179,7 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       'The last three': 'unit/policy/documents/read unit/policy/documents/near-miss',
       '- **Defaults.**': 'unit/policy/documents/read cases/linkerd-recorded',
       '- **Refused**': 'unit/policy/documents/read cases/admission-gaps',
+      '- **Ignored, with a warning**': 'unit/policy/documents/read',
       '- **Warned of**': 'unit/policy/compile/compile unit/policy/compile/doubts',
       '- **`podClusterIp`**': 'e2e/pod-scrapes-itself cases/admission-gaps',
       '- **`except`**': 'cases/admission-gaps',

@@ -48,8 +48,8 @@ const accepted: readonly (Row & { readonly identity: { form: 'dns' | 'spiffe'; n
     identity: { form: 'dns', name: 'a.b' },
   },
   {
-    name: 'a web address is passed over',
-    request: { extraSans: [uri('https://a.b/'), dns('a.b')] },
+    name: 'a web address second',
+    request: { extraSans: [dns('a.b'), uri('https://a.b/')] },
     identity: { form: 'dns', name: 'a.b' },
   },
   {
@@ -105,6 +105,14 @@ const accepted: readonly (Row & { readonly identity: { form: 'dns' | 'spiffe'; n
 ];
 
 const refused: readonly Row[] = [
+  // The URI is the identity, though no policy can name it.
+  ...['https://td/x', 'urn:uuid:1', 'mailto:a@b', 'tag:b,2020:x', 'spiffe:x', 'SPIFFE://td/x', 'x', 'http://a.b'].map(
+    (text): Row => ({ name: `${text} before a DNS name`, request: { extraSans: [uri(text), dns('a.b')] } }),
+  ),
+  {
+    name: 'a URI behind a DNS name that is none',
+    request: { extraSans: [dns('*.b'), uri('https://td/x'), dns('a.b')] },
+  },
   { name: 'no SAN', request: {} },
   { name: 'CN only', request: { commonName: orders } },
   { name: 'wildcard only', request: { dnsNames: ['*.shop'] } },

@@ -214,7 +214,7 @@ async function everything(): Promise<{ readonly families: readonly string[]; rea
     permit,
     { kind: 'deny', ...refs },
     { kind: 'no-route', server: own },
-    { kind: 'rate-limited', ...refs, audit: false, scope: 'total' },
+    { kind: 'rate-limited', ...refs, audit: false, scope: 'total', detail: '' },
     { kind: 'redirect', ...names, audit: false, status: 302, location: null },
     { kind: 'invalid', server: own, detail: '' },
   ];

@@ -32,8 +32,9 @@ export interface ThreadStart {
 /** What may change of the workload while the proxy runs. */
 export type PodState = Pick<
   Workload,
-  'labels' | 'ips' | 'ipsStated' | 'nodeIps' | 'namedPorts' | 'containerPorts' | 'probes'
->;
+  'labels' | 'ips' | 'ipsStated' | 'nodeIps' | 'namedPorts' | 'containerPorts' | 'probes' | 'defaultPolicy'
+> &
+  Readonly<Record<PortSets, Uint8Array>>;
 
 /** What comes into force in all threads or in none: each prepares it, and when all have, each puts it in force. */
 export type JointChange =
@@ -193,6 +194,20 @@ function portsOf(bits: Uint8Array): PortSet {
 }
 
 export function podStateOf(workload: Workload): PodState {
-  const { labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes } = workload;
-  return { labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes };
+  const { labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes, defaultPolicy } = workload;
+  const opaquePorts = bitsOf(workload.opaquePorts);
+  const requireIdentityPorts = bitsOf(workload.requireIdentityPorts);
+  const sets = { opaquePorts, requireIdentityPorts };
+  return { labels, ips, ipsStated, nodeIps, namedPorts, containerPorts, probes, defaultPolicy, ...sets };
+}
+
+/** The workload as it is with this state of the pod. */
+export function workloadWith(workload: Workload, state: PodState): Workload {
+  const opaquePorts = portsOf(state.opaquePorts);
+  return Object.freeze({
+    ...workload,
+    ...state,
+    opaquePorts,
+    requireIdentityPorts: portsOf(state.requireIdentityPorts),
+  });
 }

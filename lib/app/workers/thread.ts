@@ -32,6 +32,7 @@ import {
   type PodState,
   type ThreadStart,
   type WorkerReport,
+  workloadWith,
 } from './messages.ts';
 import { RemoteAdmin } from './remote-admin.ts';
 import { joinShared } from './shared.ts';
@@ -121,7 +122,7 @@ async function prepare(change: number, what: PlainChange): Promise<Commit> {
   if (what.kind === 'identity') return prepareIdentity(what.identity);
   const documents = documentsOf.get(change) ?? [];
   documentsOf.delete(change);
-  const { index } = await compileInSlices(documents, { ...config.workload, ...what.pod });
+  const { index } = await compileInSlices(documents, workloadWith(config.workload, what.pod));
   return () => (what.kind === 'policy' ? authorizer.swap(index) : candidate?.watch.swap(index, documents.length));
 }
 
@@ -189,7 +190,7 @@ async function obey(order: Extract<Order, { kind: Calling }>): Promise<Answers[C
 }
 
 function pod(state: PodState): void {
-  workload = Object.freeze({ ...workload, ...state });
+  workload = workloadWith(workload, state);
 }
 
 function take(order: Order): void {

@@ -14,7 +14,7 @@ import { push } from '../lists.ts';
 import { cidrOf, contains, type NetworkEntry, type NetworkSet, networkSet, podClusterIp } from '../networks.ts';
 import { type Labels, type Selector, selects } from '../selectors.ts';
 import { serviceAccountIdentity, type Workload } from '../workload.ts';
-import { byText, inSlices, type Linking, refOf, routeKey } from './linking.ts';
+import { byText, inSlices, type Linking, refOf, refusedAt, routeKey } from './linking.ts';
 
 /** In the order in which they are credited: by name, then kind, whatever the order of the documents. */
 export interface LinkedGrants {
@@ -191,13 +191,13 @@ class GrantCompiler {
           break;
         case 'MeshTLSAuthentication': {
           const found = meshTls.get(key);
-          if (found === undefined) return missing(ref, required.kind, key);
+          if (found === undefined) return missing(ref, required.kind, key, this.#linking);
           tls = this.#identities(found);
           break;
         }
         case 'NetworkAuthentication': {
           const found = networkDocuments.get(key);
-          if (found === undefined) return missing(ref, required.kind, key);
+          if (found === undefined) return missing(ref, required.kind, key, this.#linking);
           networks = this.#networks(found);
           break;
         }
@@ -242,8 +242,9 @@ class GrantCompiler {
   }
 }
 
-function missing(ref: ResourceRef, kind: string, key: string): BrokenAuthorization {
-  return { ref, detail: `wanted ${kind} ${key}, was missing` };
+function missing(ref: ResourceRef, kind: string, key: string, linking: Linking): BrokenAuthorization {
+  const place = refusedAt(linking, kind, key);
+  return { ref, detail: `wanted ${kind} ${key}, was ${place === null ? 'missing' : `refused, see ${place}`}` };
 }
 
 /** The names under a prefix of the keys of a map of documents. */
@@ -295,9 +296,16 @@ function checkRequired(policy: AuthorizationPolicyDocument, linking: Linking, ap
     }
     const known = kind === 'MeshTLSAuthentication' ? linking.index.meshTls : linking.index.networks;
     if (known.has(`${namespace}/${name}`)) return;
+    const at = ['spec', 'requiredAuthenticationRefs', i, 'name'];
+    const place = refusedAt(linking, kind, `${namespace}/${name}`);
+    if (place !== null) {
+      const message = `${kind} ${name} is refused, see ${place}; until it is mended this policy grants nothing`;
+      linking.warn(policy, at, 'refused-authentication', message);
+      return;
+    }
     linking.warn(
       policy,
-      ['spec', 'requiredAuthenticationRefs', i, 'name'],
+      at,
       'dangling-authentication',
       `there is no ${kind} ${name} in namespace ${namespace}, so this policy grants nothing`,
       linking.hints.for(name, () => namesUnder(known.keys(), `${namespace}/`)),

@@ -10,6 +10,7 @@ import type {
 import { push } from '../lists.ts';
 import { serviceAccountIdentity, type Workload } from '../workload.ts';
 import { byAge, byText, inSlices, type Linking, refOf } from './linking.ts';
+import { warnOfUnreachable } from './unreachable-paths.ts';
 
 export type RouteDocument = HttpRouteDocument | GrpcRouteDocument;
 
@@ -51,6 +52,10 @@ export function* linkRoutes(linking: Linking): Generator<void, LinkedRoutes, voi
   });
   for (const routes of byServer.values()) {
     routes.sort((a, b) => byAge(a, b) || byText(a.group, b.group) || byText(a.kind, b.kind));
+    warnOfUnreachable(
+      routes.filter((route) => route.kind === 'HTTPRoute'),
+      linking,
+    );
     if (routes.length > 1) yield;
   }
   return { byServer, contested };

@@ -1,6 +1,6 @@
 import type { ServerDocument } from '../documents/types.ts';
 import { type Selector, selects } from '../selectors.ts';
-import { portsOfServer, serverPortNames } from '../workload.ts';
+import { portsOfServer, serverPortNames, type Workload } from '../workload.ts';
 import { byAge, inSlices, type Linking } from './linking.ts';
 
 export interface LinkedServers {
@@ -37,18 +37,35 @@ export function* linkServers(linking: Linking): Generator<void, LinkedServers, v
   return { byPort, elsewhere };
 }
 
+/** Null where the Server is for workloads of the other kind. */
+export function selectorFor({ spec }: ServerDocument, { kind = 'pod' }: Workload): Selector | null {
+  return kind === 'pod' ? spec.podSelector : spec.externalWorkloadSelector;
+}
+
 /** Empty where the Server is not for this pod; such a port then has the default policy. */
 function selectedPorts(server: ServerDocument, linking: Linking): readonly number[] | 'every port' {
   const { workload, hints } = linking;
-  const { podSelector, port } = server.spec;
-  if (podSelector === null) return [];
-  if (!selects(podSelector, workload.labels)) {
+  const { port } = server.spec;
+  const selector = selectorFor(server, workload);
+  const isPod = workload.kind !== 'external';
+  if (selector === null) {
+    const [own, other] = isPod ? ['externalWorkloadSelector', 'external'] : ['podSelector', 'pod'];
     linking.warn(
       server,
-      ['spec', 'podSelector'],
+      ['spec', own],
+      'selects-other-workloads',
+      `it selects ${isPod ? 'ExternalWorkloads, and this is a pod' : 'pods, and this is an ExternalWorkload'}: it has no effect here`,
+      `Set SALLYPORT_WORKLOAD_KIND=${other} where this is one.`,
+    );
+    return [];
+  }
+  if (!selects(selector, workload.labels)) {
+    linking.warn(
+      server,
+      ['spec', isPod ? 'podSelector' : 'externalWorkloadSelector'],
       'selects-no-pod',
-      `the podSelector does not select pod ${workload.podName}`,
-      nearLabel(podSelector, linking) ??
+      `the ${isPod ? 'podSelector does not select pod' : 'externalWorkloadSelector does not select'} ${workload.podName}`,
+      nearLabel(selector, linking) ??
         'Compare it with the labels of the pod; a folder may hold Servers of other pods too.',
     );
     return [];

@@ -7,6 +7,7 @@ import {
   type GrpcRouteDocument,
   groupOf,
   type HttpRouteDocument,
+  isRefusedAuthentication,
   locate,
   type MeshTLSAuthenticationDocument,
   type NamespaceDocument,
@@ -21,7 +22,7 @@ import {
   type ServerDocument,
 } from '../documents/types.ts';
 import { push } from '../lists.ts';
-import { didYouMean } from '../nearest.ts';
+import { didYouMean, templateHint } from '../nearest.ts';
 import type { Workload } from '../workload.ts';
 
 /** Hints are a courtesy: with thousands of dangling references, the first few get one and the load stays fast. */
@@ -67,6 +68,8 @@ class DocumentIndex {
   /** By `namespace/name`. */
   readonly meshTls = new Map<string, MeshTLSAuthenticationDocument>();
   readonly networks = new Map<string, NetworkAuthenticationDocument>();
+  /** Authentications that were refused, by `kind namespace/name`: they are in no other list. */
+  readonly refused = new Map<string, PolicyDocument>();
   readonly networkPolicies: NetworkPolicyDocument[] = [];
   /** Of the whole cluster, by namespace. */
   readonly pods = new Map<string, PodDocument[]>();
@@ -80,6 +83,11 @@ class DocumentIndex {
   }
 
   add(document: PolicyDocument): void {
+    if (isRefusedAuthentication(document)) {
+      const { kind, namespace, name } = document;
+      this.refused.set(`${kind} ${namespace}/${name}`, document);
+      return;
+    }
     if (document.kind === 'MeshTLSAuthentication') this.meshTls.set(`${document.namespace}/${document.name}`, document);
     if (document.kind === 'NetworkAuthentication')
       this.networks.set(`${document.namespace}/${document.name}`, document);
@@ -150,8 +158,17 @@ export class Linking {
     hint = '',
   ): void {
     const resource = resourceOf(document);
-    this.problems.push({ severity: 'warning', code, message, ...locate(document, ...path), resource, hint });
+    const place = locate(document, ...path);
+    this.problems.push({ severity: 'warning', code, message, ...place, resource, hint: templateHint(message) ?? hint });
   }
+}
+
+/** Where what is referred to was refused; null where it is simply missing. */
+export function refusedAt({ index }: Linking, kind: string, key: string): string | null {
+  const document = index.refused.get(`${kind} ${key}`);
+  if (document === undefined) return null;
+  const { file, line } = locate(document);
+  return `${file}:${line}`;
 }
 
 /** Work is handed out in slices of about this many documents, or route matches. */

@@ -2,6 +2,7 @@ import type { PolicyDocument, ServerDocument } from '../documents/types.ts';
 import { push } from '../lists.ts';
 import { selects } from '../selectors.ts';
 import { portsOfServer, type Workload } from '../workload.ts';
+import { selectorFor } from './link-servers.ts';
 import { byText, type Linking } from './linking.ts';
 
 /** So many namespaces get a line each, and so many documents are named in it. */
@@ -50,8 +51,9 @@ export function serverElsewhere(
 ): ServerDocument | null {
   const has = (document: PolicyDocument): document is ServerDocument => {
     if (document.kind !== 'Server' || document.namespace === workload.namespace) return false;
-    const { podSelector, port: wanted } = document.spec;
-    if (podSelector === null || !selects(podSelector, workload.labels)) return false;
+    const { port: wanted } = document.spec;
+    const selector = selectorFor(document, workload);
+    if (selector === null || !selects(selector, workload.labels)) return false;
     return typeof wanted === 'string' ? portsOfServer(workload, wanted).includes(port) : wanted === port;
   };
   return documents.find(has) ?? null;

@@ -10,10 +10,10 @@ import type {
   RequestPermit,
 } from '../decision.ts';
 import { type Authorization, covers } from './client-match.ts';
-import { foldPath, inspectPath, readings } from './path-readings.ts';
+import { foldPath, inspectPath, readings, staysBelow } from './path-readings.ts';
 import type { CompiledPort, CompiledRule, RouteMatch, RouteTable } from './policy-index.ts';
 import { Question, UnexaminedValue } from './question.ts';
-import type { RateLimiter } from './rate-limit.ts';
+import { type RateLimiter, reachedText } from './rate-limit.ts';
 import { redirectTarget } from './redirect.ts';
 
 /*
@@ -95,8 +95,12 @@ export function decideRequest(
   }
   const limit = port.rateLimit;
   if (limit !== null && limiter !== null && limit.key !== spent) {
-    const scope = limiter.take(limit, id);
-    if (scope !== null) return { kind: 'rate-limited', server, route, authz, audit, limit: limit.ref, scope };
+    const reached = limiter.take(limit, id);
+    if (reached !== null) {
+      const scope = reached === 'total' ? 'total' : 'identity';
+      const detail = reachedText(limit, reached, id);
+      return { kind: 'rate-limited', server, route, authz, audit, limit: limit.ref, scope, detail };
+    }
   }
   return requestPermit(server, rule, grant);
 }
@@ -161,11 +165,27 @@ function differingReading(
     if (reading === null) return 'the path has too many readings, or one with a control character';
     question.path = reading;
     const match = table.find(question);
-    if (match !== raw && !sameOutcome(match, raw, client)) return differently.path;
+    if (match !== raw && !sameOutcome(match, raw, client) && !isRespelled(raw, match, question.request.path, reading)) {
+      return differently.path;
+    }
     if (granted && foldedDiffers(table, client, question, reading, raw)) return differently.path;
   }
   question.path = question.request.path;
   return granted && foldedDiffers(table, client, question, question.path, raw) ? differently.path : null;
+}
+
+/**
+ * Whether a reading is another spelling of what the winning rule names itself (`/files/a%20b`), to which nothing applies that
+ * did not apply, and give way, to the path as it came: then it is what its author let in.
+ */
+function isRespelled(raw: RouteMatch | null, read: RouteMatch | null, path: string, reading: string): boolean {
+  if (raw === null || raw.literal === null || raw.literal === '' || !raw.literal.includes('%')) return false;
+  if (read !== null) {
+    const { prefix } = read;
+    if (prefix === null) return false;
+    if (prefix !== '' && prefix !== '/' && path !== prefix && !path.startsWith(`${prefix}/`)) return false;
+  }
+  return staysBelow(raw.literal, raw.prefix !== null, reading);
 }
 
 /** Same verdict, and the same done to the request; which route or authorization it is credited to may differ. */

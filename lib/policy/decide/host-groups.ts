@@ -50,8 +50,8 @@ export class HostGroups<Group> {
       const found = exact === undefined ? null : ask(exact, asked);
       if (found !== null) return found;
       if (this.#wildcard.size > 0) {
-        // From the second label on: `*.a.b` needs at least one label in the place of the star.
-        const from = Math.max(1, name.length - this.#longest - 1);
+        // `*.a.b` needs a dot before its suffix, and whatever stands before that: nothing at all does as well (Linkerd).
+        const from = Math.max(0, name.length - this.#longest - 1);
         for (let dot = name.indexOf('.', from); dot !== -1; dot = name.indexOf('.', dot + 1)) {
           const group = this.#wildcard.get(name.slice(dot + 1));
           const found = group === undefined ? null : ask(group, asked);

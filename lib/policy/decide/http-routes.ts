@@ -59,6 +59,11 @@ class HttpGroup {
   /** The same in every spelling that some server takes for it; `#own` itself where that adds nothing. */
   #folded = this.#own;
   readonly #patterns: PatternEntry[] = [];
+  /**
+   * Prefixes of slashes alone but for `/` itself. Linkerd cuts the slashes off, and what is left has no length: they match all
+   * paths, behind everything else.
+   */
+  readonly #slashes: Entry[] = [];
 
   /** @returns whether some path that is folded already may be another's spelling. */
   add(rule: CompiledRule, match: HttpMatch): boolean {
@@ -71,8 +76,12 @@ class HttpGroup {
     }
     const path = byteText(value);
     const prefix = type === 'prefix' ? path.replace(/\/+$/, '') : null;
-    const entry = entryOf(rule, match, { prefix, literal: prefix ?? path });
+    const entry = entryOf(rule, match, { prefix: matchedPrefix(match.path), literal: prefix ?? path });
     this.#entries.push(entry);
+    if (entry.prefix === '') {
+      this.#slashes.push(entry);
+      return false;
+    }
     file(this.#own, prefix ?? path, entry);
     const folds = foldsOf(prefix === '' ? '/' : (prefix ?? path));
     return folds.length !== 1 || folds[0] !== (prefix === '' ? '/' : (prefix ?? path));
@@ -86,13 +95,13 @@ class HttpGroup {
     if (respelled) {
       this.#folded = new PathIndex();
       for (const entry of this.#entries) {
-        if (entry.literal === null) continue;
+        if (entry.literal === null || entry.prefix === '') continue;
         for (const path of foldsOf(entry.literal === '' ? '/' : entry.literal)) {
           file(this.#folded, entry.prefix !== null && path === '/' ? '' : path, entry);
         }
       }
     }
-    rank(this.#entries, new Set([...this.#own.lists(), ...this.#folded.lists()]));
+    rank(this.#entries, new Set([...this.#own.lists(), ...this.#folded.lists(), this.#slashes]));
     return this.#entries;
   }
 
@@ -111,8 +120,12 @@ class HttpGroup {
     }
     // `/` has length 1, as a path of `/` or `*` has: a tie. Beside a longer path the prefix `/` is the shortest match there is,
     // and beside none, as of CONNECT, the longest.
-    if (path === '') return firstHolding(index.prefix(path, 0), null, question) ?? best;
-    if (path.length === 1) return firstHolding(index.prefix(path, 0), best, question);
+    if (path === '')
+      return firstHolding(index.prefix(path, 0), null, question) ?? firstHolding(this.#slashes, best, question);
+    if (path.length === 1) {
+      best = firstHolding(index.prefix(path, 0), best, question);
+      return path === '*' ? best : (best ?? firstHolding(this.#slashes, null, question));
+    }
     if (!path.endsWith('/')) best = firstHolding(index.prefix(path, path.length), best, question);
     if (best !== null) return best;
 
@@ -125,8 +138,15 @@ class HttpGroup {
       end = path.lastIndexOf('/', end - 1);
       if (end > 0) best = firstHolding(index.prefix(path, end), null, question);
     }
-    return best ?? firstHolding(index.prefix(path, 0), null, question);
+    best ??= firstHolding(index.prefix(path, 0), null, question);
+    return best ?? firstHolding(this.#slashes, null, question);
   }
+}
+
+/** By which a match of paths wins, as Linkerd measures it; null where it is no prefix. */
+export function matchedPrefix({ type, value }: HttpMatch['path']): string | null {
+  if (type !== 'prefix') return null;
+  return value === '/' ? '/' : byteText(value).replace(/\/+$/, '');
 }
 
 function file(index: PathIndex, path: string, entry: Entry): void {
@@ -210,7 +230,7 @@ export class DefaultHttpRoute implements RouteTable {
 
   constructor(rule: CompiledRule) {
     this.rules = [rule];
-    this.#default = { rule, prefix: '', literal: '' };
+    this.#default = { rule, prefix: '/', literal: '' };
     this.anyCase = new Set([this.#default]);
   }
 

@@ -338,6 +338,19 @@ export function spellings(path: string): string[] {
   return [path, ...readBy(stepsOfRules, path)].filter((spelling) => spelling !== null);
 }
 
+const spellingsOf = remembered(spellings);
+
+/**
+ * Whether a reading of a path is still what the author of a rule named by its literal path, by which the path as it came was
+ * found: the literal itself in another spelling, or, of a prefix, something below that.
+ */
+export function staysBelow(literal: string, prefix: boolean, reading: string): boolean {
+  return spellingsOf(literal).some(
+    (spelling) =>
+      reading === spelling || (prefix && reading.startsWith(spelling.endsWith('/') ? spelling : `${spelling}/`)),
+  );
+}
+
 const needsFolding = /[A-Z\x80-\xff]|[. ](?:\/|$)/;
 
 /**

@@ -40,9 +40,10 @@ export interface CompiledRule {
   readonly permits: Map<Authorization, RequestPermit>;
 }
 
-/** What won: the rule, and the prefix by which it won (null for exact, regular expression and gRPC). */
+/** What won. */
 export interface RouteMatch {
   readonly rule: CompiledRule;
+  /** By which it won, without trailing slashes but for `/` itself; null for exact, regular expression and gRPC. */
   readonly prefix: string | null;
   /** The path that the rule's author wrote, by which it won; null for regular expressions and probes. */
   readonly literal: string | null;

@@ -13,6 +13,9 @@ export class UnexaminedValue extends Error {}
 const examined = 4096 * 32;
 const examinedEach = 1024 * 32;
 
+/** Regular expressions that one request may have compiled: a millisecond each, once. */
+const mostCompiled = 32;
+
 /** More values of one field than this are not searched for one that holds. */
 const mostHeaderValues = 64;
 
@@ -48,6 +51,7 @@ export class Question {
   #query: QueryReadings | null = null;
   #headers: Map<string, readonly string[]> | null = null;
   #examinedLeft: number;
+  #compilesLeft = mostCompiled;
 
   constructor(request: RequestFacts, clientId: string | null, traits: TableTraits) {
     this.request = request;
@@ -94,6 +98,15 @@ export class Question {
   parameter(name: string): readonly string[] {
     this.askedQuery = true;
     return (this.#parameters ?? this.queryReadings.own).get(name) ?? none;
+  }
+
+  /** Before a regular expression is compiled for values beyond ASCII, which is put off until one comes. */
+  compile(what: string): void {
+    if (--this.#compilesLeft < 0) {
+      throw new UnexaminedValue(
+        `${what} is not ASCII, and more regular expressions than ${mostCompiled} are not ready for it`,
+      );
+    }
   }
 
   /** Before a regular expression that takes so many steps a character looks at a value. */

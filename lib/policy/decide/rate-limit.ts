@@ -1,6 +1,20 @@
 import { type BucketStore, type LimitBuckets, PlainStore } from './buckets.ts';
 import type { RateLimit } from './policy-index.ts';
 
+/** In Linkerd's words. */
+export type LimitReached = 'total' | 'per-identity' | 'override';
+
+/** As Linkerd says it to the client. */
+export function reachedText(
+  { total, identity, overrides }: RateLimit,
+  reached: LimitReached,
+  id: string | null,
+): string {
+  const rate =
+    reached === 'total' ? total : reached === 'override' ? (overrides.get(id ?? '')?.rate ?? null) : identity;
+  return `${reached} rate limit exceeded: ${rate}rps`;
+}
+
 /** Every limit in force. Buckets outlive a reload for as long as a limit's own numbers stay the same. */
 export class RateLimiter {
   readonly #nowMs: () => number;
@@ -14,10 +28,10 @@ export class RateLimiter {
   }
 
   /**
-   * Spends a token. Null when there is no limit or it is not reached; otherwise the scope that refused. A token taken from
+   * Spends a token. Null when there is no limit or it is not reached; otherwise the limit that refused. A token taken from
    * the total is not given back when the identity's is refused.
    */
-  take(limit: RateLimit | null, clientId: string | null): 'total' | 'identity' | null {
+  take(limit: RateLimit | null, clientId: string | null): LimitReached | null {
     if (limit === null) return null;
     const buckets = this.#bucketsOf(limit);
     const nowMs = this.#nowMs();
@@ -25,11 +39,11 @@ export class RateLimiter {
     const override = clientId === null ? undefined : limit.overrides.get(clientId);
     if (override !== undefined) {
       if (override.rate === null) return null;
-      return buckets.entry(override.entry).take(override.rate, nowMs) ? null : 'identity';
+      return buckets.entry(override.entry).take(override.rate, nowMs) ? null : 'override';
     }
     if (limit.identity === null) return null;
     const bucket = clientId === null ? buckets.anonymous : buckets.identity(clientId, nowMs);
-    return bucket.take(limit.identity, nowMs) ? null : 'identity';
+    return bucket.take(limit.identity, nowMs) ? null : 'per-identity';
   }
 
   #bucketsOf({ key }: RateLimit): LimitBuckets {

@@ -15,39 +15,50 @@ const defaultPorts: Readonly<Record<string, string>> = { http: '80', https: '443
 
 /**
  * Where a RequestRedirect sends a request: each part the filter does not name stays the request's own. `prefix` is the
- * path prefix by which the route matched, without trailing slash; null where it matched otherwise.
+ * path prefix by which the route matched, as `RouteMatch` has it; null where it matched otherwise.
  */
 export function redirectTarget(filter: RedirectFilter, request: RequestFacts, prefix: string | null): RedirectOutcome {
-  if (!authority.test(request.host) && filter.hostname === null) return { kind: 'redirect', location: null };
-  const path = redirectPath(filter, request.path, prefix);
-  if (path === null) return { kind: 'redirect', location: null };
+  const shown = authority.test(request.host) ? request.host : null;
+  if (shown === null && filter.hostname === null) return { kind: 'redirect', location: null };
+  const target = redirectPath(filter, request, prefix);
+  if (target === null) return { kind: 'redirect', location: null };
 
   // A request for the application comes in as http: TLS, where there is any, ends at the proxy.
   const scheme = filter.scheme ?? 'http';
-  const [, ownHost = '', ownPort = ''] =
-    /^(.*?)(?::(\d+))?$/s.exec(authority.test(request.host) ? request.host : '') ?? [];
-  const host = filter.hostname ?? ownHost;
-  // A scheme that is named brings its own port (Gateway API, HTTPRequestRedirectFilter.port).
-  const port = filter.port !== null ? String(filter.port) : filter.scheme !== null ? '' : ownPort;
-  const shownPort = port === '' || port === defaultPorts[scheme] ? '' : `:${port}`;
-  const query = request.query === '' ? '' : `?${request.query}`;
-  const unchanged =
-    scheme === 'http' &&
-    host.toLowerCase() === ownHost.toLowerCase() &&
-    (port === '' ? '80' : port) === (ownPort === '' ? '80' : ownPort) &&
-    path === request.path;
-  return unchanged
-    ? same
-    : { kind: 'redirect', location: `${scheme}://${host}${shownPort}${escapeUnsafe(path + query)}` };
+  const host = redirectAuthority(filter, scheme, shown ?? '');
+  const own = request.query === '' ? request.path : `${request.path}?${request.query}`;
+  const unchanged = scheme === 'http' && host.toLowerCase() === shown?.toLowerCase() && target === own;
+  return unchanged ? same : { kind: 'redirect', location: `${scheme}://${host}${escapeUnsafe(target)}` };
 }
 
-function redirectPath({ path }: RedirectFilter, own: string, prefix: string | null): string | null {
-  if (path === null) return own.startsWith('/') ? own : '/';
+/** `own` is the request's, empty where it has none that can be sent on. */
+function redirectAuthority({ scheme: named, hostname, port }: RedirectFilter, scheme: string, own: string): string {
+  const [, ownHost = '', ownPort = ''] = /^(.*?)(?::(\d+))?$/s.exec(own) ?? [];
+  const isDefault = (port: string): boolean => port === '' || port === defaultPorts[scheme];
+  if (port !== null) {
+    // A host and a port that are written both stand as they are written.
+    if (hostname !== null) return `${hostname}:${port}`;
+    return isDefault(`${port}`) ? ownHost : `${ownHost}:${port}`;
+  }
+  // A scheme that is named brings its own port (Gateway API, HTTPRequestRedirectFilter.port).
+  if (named !== null) return hostname ?? ownHost;
+  if (hostname !== null) return isDefault(ownPort) ? hostname : `${hostname}:${ownPort}`;
+  return own;
+}
+
+/** With the query: a path that is written whole has its own, or none; null where the filter has no path to replace. */
+function redirectPath({ path }: RedirectFilter, request: RequestFacts, prefix: string | null): string | null {
+  const query = request.query === '' ? '' : `?${request.query}`;
+  const own = request.path;
+  if (path === null) return (own.startsWith('/') ? own : '/') + query;
   const value = byteText(path.value);
   if (path.type === 'full') return value.startsWith('/') ? value : `/${value}`;
   if (prefix === null) return null;
-  const replaced = value.replace(/\/+$/, '') + own.slice(prefix.length);
-  return replaced.startsWith('/') ? replaced : `/${replaced}`;
+  const rest = own.slice(prefix.length);
+  // One slash between both, whoever has it (Gateway API, HTTPPathModifier.replacePrefixMatch).
+  const start = value.replace(/\/+$/, '');
+  const replaced = rest === '' || rest.startsWith('/') ? start + rest : `${start}/${rest}`;
+  return (replaced.startsWith('/') ? replaced : `/${replaced}`) + query;
 }
 
 /** Each byte that may not stand in a URL, escaped: nothing that a client sent may break out of the header, or be read as another host. */

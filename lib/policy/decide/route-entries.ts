@@ -1,5 +1,5 @@
 import { byteText } from '../bytes.ts';
-import type { GrpcMatch, HttpMatch, RouteRule } from '../route-rule.ts';
+import type { GrpcMatch, HttpMatch, NamedMatch, RouteRule } from '../route-rule.ts';
 import { type GuardedNames, guardedNames } from './header-names.ts';
 import type { CompiledRule, RouteMatch } from './policy-index.ts';
 import { noQueryNames, QueryNames } from './query-readings.ts';
@@ -51,14 +51,16 @@ export function entryOf(
   return {
     ...path,
     rule,
-    headers: match.headers.map((header) => valueTest(header, `header ${header.name}`)),
-    query: http
-      ? match.query.map(({ name, ...test }) => valueTest({ name: byteText(name), ...test }, `query parameter ${name}`))
-      : [],
+    headers: match.headers.map((header) => valueTest(header, 'header')),
+    query: http ? match.query.map(queryTest) : [],
     method: http ? match.method : null,
     match,
     rank: 0,
   };
+}
+
+function queryTest({ name, ...test }: NamedMatch): ValueTest {
+  return { name: byteText(name), holds: valueTest({ name, ...test }, 'query parameter').holds };
 }
 
 export function firstHolding(list: readonly Entry[] | undefined, best: Entry | null, question: Question): Entry | null {

@@ -52,12 +52,26 @@ export function patternTest(source: string, what: string, ignoreCase = false): H
     question.examine(value, pattern.steps, what);
     const text = utf8Text(value);
     if (text === null) throw new UnexaminedValue(`${what} is not UTF-8 and a regular expression must examine it`);
-    return pattern.matches(text);
+    const matches = pattern.matches(text, () => question.compile(what));
+    if (matches === null) {
+      throw new UnexaminedValue(`${what} is not ASCII, and a regular expression asks where its words begin or end`);
+    }
+    return matches;
   };
 }
 
-export function valueTest({ name, type, value }: NamedMatch, what: string): ValueTest {
-  return { name, holds: type === 'exact' ? exactTest(value, what) : patternTest(value, what) };
+/** A header's value beyond this is no text to Linkerd, and no regular expression matches it (HeaderValue::to_str). */
+const headerText = /^[\t\x20-\x7e]*$/;
+
+function headerPatternTest(source: string, what: string): Holds {
+  const holds = patternTest(source, what);
+  return (value, question) => headerText.test(value) && holds(value, question);
+}
+
+export function valueTest({ name, type, value }: NamedMatch, of: 'header' | 'query parameter'): ValueTest {
+  const what = `${of} ${name}`;
+  if (type === 'exact') return { name, holds: exactTest(value, what) };
+  return { name, holds: of === 'header' ? headerPatternTest(value, what) : patternTest(value, what) };
 }
 
 function exactTest(text: string, what: string): Holds {

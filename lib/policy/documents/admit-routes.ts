@@ -40,6 +40,7 @@ export function admitHttpRoute(
 ): HttpRouteDocument['spec'] {
   const parents = readParents(spec, group, report, namespace);
   if (parents.length === 0) return { parents, hostnames: [], rules: [] };
+  warnOfOutbound(spec, parents, report);
   const rules = spec.rules.map((rule, i): RouteRule<HttpMatch> => {
     const at: Path = ['spec', 'rules', i];
     // An explicit empty list means what an absent one does: the prefix `/` (Gateway API).
@@ -62,6 +63,7 @@ export function admitGrpcRoute(
 ): GrpcRouteDocument['spec'] {
   const parents = readParents(spec, gatewayGroup, report, namespace);
   if (parents.length === 0) return { parents, hostnames: [], rules: [] };
+  warnOfOutbound(spec, parents, report);
   const rules = spec.rules.map((rule, i): RouteRule<GrpcMatch> => {
     const at: Path = ['spec', 'rules', i];
     const matches = rule.matches.map((match, j) => readGrpcMatch(match, [...at, 'matches', j], report));
@@ -72,6 +74,29 @@ export function admitGrpcRoute(
     };
   });
   return { parents, hostnames: spec.hostnames, rules };
+}
+
+const outboundFields = {
+  backendRefs: 'Remove it: what comes in goes to the application of this pod.',
+  timeouts: 'Remove it; SALLYPORT_REQUEST_TIMEOUT bounds all requests.',
+  retry: 'Remove it: what comes in is retried by whoever sent it.',
+  sessionPersistence: 'Remove it: there is one application here.',
+} as const;
+
+/** Where a Service is a parent as well they mean something, for what goes out. */
+function warnOfOutbound(spec: RouteShape, servers: readonly RouteParent[], report: AdmissionReport): void {
+  if (servers.length < spec.parentRefs.length) return;
+  for (const [i, rule] of spec.rules.entries()) {
+    for (const [field, hint] of Object.entries(outboundFields)) {
+      if (rule[field as keyof typeof outboundFields] === undefined) continue;
+      report.warn(
+        'rule-field-without-effect',
+        ['spec', 'rules', i, field],
+        `${field} has no effect inbound, as in Linkerd`,
+        hint,
+      );
+    }
+  }
 }
 
 /** As the Gateway API's CRD, and Linkerd's webhook for regular expressions. */
@@ -186,12 +211,36 @@ export function readHttpMatch(match: HttpMatchShape, group: RouteGroup, at: Path
       'Use queryParams.',
     );
   }
+  if (type !== 'RegularExpression') warnOfPattern(type, value, [...at, 'path', 'value'], report);
   return {
     path: { type: type === 'Exact' ? 'exact' : type === 'PathPrefix' ? 'prefix' : 'regex', value },
     headers: readNamed(match.headers, [...at, 'headers'], report, true),
     query: readNamed(match.queryParams, [...at, 'queryParams'], report, false),
     method: match.method ?? null,
   };
+}
+
+/** What other tools write for any segment: `{id}`, `:id`, `*`, `**`. */
+const placeholder = /\{[^/{}]*\}|(?<=\/):[A-Za-z_]\w*(?=\/|$)|\*+/g;
+
+function warnOfPattern(type: 'Exact' | 'PathPrefix', value: string, path: Path, report: AdmissionReport): void {
+  const found = value.match(placeholder)?.[0];
+  if (found === undefined) return;
+  const before = value.replace(/\/\*+$/, '');
+  const plain = before !== value && !before.match(placeholder);
+  const pattern = before
+    .split(placeholder)
+    .map((part) => part.replace(/[^\w/-]/g, '\\$&'))
+    .join('[^/]+');
+  const below = type === 'PathPrefix' || before !== value ? '(?:/.*)?' : '';
+  report.warn(
+    'path-pattern',
+    path,
+    `path "${value}" is compared as it stands: "${found}" is no pattern`,
+    plain
+      ? `Write { type: PathPrefix, value: ${before === '' ? '/' : before} }.`
+      : `Write { type: RegularExpression, value: ${JSON.stringify(pattern + below)} }.`,
+  );
 }
 
 /** The rules of the Gateway API's CRD for paths that are not regular expressions. */

@@ -100,9 +100,11 @@ export function admitServer(spec: ServerShape, report: AdmissionReport, sealed: 
       ),
     );
   }
+  const selectorAt = (field: 'podSelector' | 'externalWorkloadSelector'): Selector | null =>
+    spec[field] === undefined ? null : readSelector(spec[field], ['spec', field], report);
   return {
-    podSelector:
-      spec.podSelector === undefined ? null : readSelector(spec.podSelector, ['spec', 'podSelector'], report),
+    podSelector: selectorAt('podSelector'),
+    externalWorkloadSelector: selectorAt('externalWorkloadSelector'),
     port: spec.port,
     protocol: protocols[spec.proxyProtocol],
     accessPolicy: accessPolicy ?? 'deny',
@@ -329,7 +331,7 @@ export function admitRateLimit(
   }
   const total = spec.total?.requestsPerSecond ?? null;
   const check = (limit: number | null, path: Path): void => {
-    if (limit === 0) report.warn('rate-limit-zero', path, 'a limit of 0 is no limit');
+    if (limit === 0) report.refuse('rate-limit-zero', path, 'a limit is above 0', 'Leave it out where there is none.');
     if (limit !== null && total !== null && total > 0 && limit > total) {
       report.refuse('rate-limit-above-total', path, `the limit of ${limit} is above the total of ${total}`);
     }

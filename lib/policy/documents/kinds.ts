@@ -70,10 +70,13 @@ export interface DocumentKind {
   /** Present for routes: whether a spec of any shape concerns inbound policy at all. */
   concerns?(spec: unknown): boolean;
   /**
-   * Present where a refused document must not be without effect, since it might have refused something: what stands for it.
+   * Present where a refused document must not be without effect, since it might have refused something, or where others refer
+   * to it: what stands for it.
    * `spec` is of any shape.
    */
-  standIn?(spec: unknown, meta: DocumentMeta): PolicyDocument;
+  standIn?(spec: unknown, meta: DocumentMeta): PolicyDocument | null;
+  /** Fields that may be without a value (null), though elsewhere that is refused: without them the document closes more. */
+  mayLack?(path: Path): boolean;
   /** It belongs to no namespace. */
   readonly clusterScoped?: boolean;
 }
@@ -85,7 +88,7 @@ const serverKind: DocumentKind = {
   unknownField: (path, field) => {
     // A port that was to speak one protocol would carry any bytes.
     if (path.length === 0 && /proto/i.test(field)) return 'seal';
-    if (!path.includes('podSelector')) return 'prune';
+    if (!path.includes('podSelector') && !path.includes('externalWorkloadSelector')) return 'prune';
     // Without its `values` an expression holds for no pod, and the port would be nobody's.
     return path.includes('matchExpressions') ? 'refuse' : 'seal';
   },
@@ -96,6 +99,7 @@ const serverKind: DocumentKind = {
   marks: () => [
     ['spec', 'port'],
     ['spec', 'podSelector'],
+    ['spec', 'externalWorkloadSelector'],
     ['spec', 'proxyProtocol'],
     ['spec', 'accessPolicy'],
   ],
@@ -154,6 +158,7 @@ const meshTlsAuthenticationKind: DocumentKind = {
     spec: admitMeshTlsAuthentication(spec as MeshTlsAuthenticationShape, report, meta.namespace),
   }),
   marks: () => [['spec', 'identities']],
+  standIn: (_spec, meta) => ({ kind: 'MeshTLSAuthentication', ...meta, spec: { identities: [], refused: true } }),
 };
 
 const networkAuthenticationKind: DocumentKind = {
@@ -167,6 +172,7 @@ const networkAuthenticationKind: DocumentKind = {
     spec: admitNetworkAuthentication(spec as NetworkAuthenticationShape, report),
   }),
   marks: () => [['spec', 'networks']],
+  standIn: (_spec, meta) => ({ kind: 'NetworkAuthentication', ...meta, spec: { networks: [], refused: true } }),
 };
 
 const rateLimitKind: DocumentKind = {
@@ -253,6 +259,9 @@ const networkPolicyKind: DocumentKind = {
   kind: 'NetworkPolicy',
   shapes: { v1: z.unknown() },
   fields: networkPolicyParts.whole,
+  // Then every pod of the namespace is selected, as the API server has it, and closed but for what the rules open.
+  mayLack: ([first, field, ...rest]) =>
+    first === 'podSelector' && (field === 'matchLabels' || field === 'matchExpressions') && rest.length === 0,
   unknownField: () => 'fault',
   admit: (spec, _version, { report, meta }) => ({
     kind: 'NetworkPolicy',

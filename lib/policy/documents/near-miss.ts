@@ -62,6 +62,59 @@ export function strayMetadata(metadata: unknown): readonly (readonly [field: str
     .map((field) => [field, nearestName(field, decidingMetadata)] as const);
 }
 
+/** Files that lie beside policy and are none, by name and by what they hold. Of these none has a kind. */
+const otherFiles: readonly {
+  readonly what: string;
+  readonly name: RegExp;
+  readonly hint: string;
+  holds(fields: Readonly<Record<string, unknown>>): boolean;
+}[] = [
+  {
+    what: 'a kustomization',
+    name: /^kustomization(?:\.ya?ml)?$/i,
+    hint: 'Give what it is rendered to (kubectl kustomize); the files beside it are read as they stand.',
+    holds: (fields) => Object.keys(fields).every((field) => kustomizeFields.test(field)),
+  },
+  {
+    what: 'a Helm chart',
+    name: /^Chart\.ya?ml$/i,
+    hint: 'Give what it is rendered to (helm template).',
+    holds: ({ name, version }) => typeof name === 'string' && version !== undefined,
+  },
+  {
+    what: 'values of a Helm chart',
+    name: /^values(?:[._-].*)?\.ya?ml$/i,
+    hint: 'Give what the chart is rendered to (helm template).',
+    holds: () => true,
+  },
+  {
+    what: 'a Compose file',
+    name: /^(?:docker-)?compose(?:[._-].*)?\.ya?ml$/i,
+    hint: 'Take it out of the folder.',
+    holds: ({ services }) => typeof services === 'object',
+  },
+  {
+    what: 'a package of npm',
+    name: /^package(?:-lock)?\.json$/,
+    hint: 'Take it out of the folder.',
+    holds: ({ name, version, dependencies, scripts, lockfileVersion }) =>
+      [name, version, dependencies, scripts, lockfileVersion].some((field) => field !== undefined),
+  },
+];
+
+const kustomizeFields =
+  /^(?:apiVersion|resources|bases|components|crds|namespace|name(?:Prefix|Suffix)|labels|common(?:Labels|Annotations)|images|replicas|patches\w*|(?:configMap|secret)Generator|generator(?:s|Options)|transformers|validators|replacements|vars|configurations|helm\w+|openapi|buildMetadata|sortOptions|inventory|metadata)$/;
+
+/** A file of another tool, and what to do about it; null for what may have been meant as policy. */
+export function otherFile(file: string, value: unknown): { readonly what: string; readonly hint: string } | null {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return null;
+  const fields = value as Readonly<Record<string, unknown>>;
+  // What has either was hardly written for another tool.
+  if (fields.kind !== undefined || fields.spec !== undefined) return null;
+  const name = file.slice(file.lastIndexOf('/') + 1);
+  return otherFiles.find((other) => other.name.test(name) && other.holds(fields)) ?? null;
+}
+
 /** What to do about a document without apiVersion and kind. */
 export function hintFor(value: unknown): string {
   const isTest = typeof value === 'object' && value !== null && 'cases' in value && 'policy' in value;

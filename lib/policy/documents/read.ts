@@ -4,7 +4,7 @@ import { didYouMean } from '../nearest.ts';
 import { allowedBy, allowMarks, type Judged, judged } from './allowed.ts';
 import { duplicate, duplicateListing } from './duplicates.ts';
 import { type DocumentKind, documentKinds } from './kinds.ts';
-import { hintFor, isPolicyOfUnknownKind, nearMiss, strayMetadata } from './near-miss.ts';
+import { hintFor, isPolicyOfUnknownKind, nearMiss, otherFile, strayMetadata } from './near-miss.ts';
 import { copied, type Holder, narrows, withoutNulls } from './nulls.ts';
 import { AdmissionReport, type Path, pathText, withInput } from './report.ts';
 import { fieldsAt } from './shape-fields.ts';
@@ -128,9 +128,7 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
   const place = (path: Path) => ({ file: source.file, ...source.position([...prefix, ...path]) });
   const anonymous = new AdmissionReport(null, place);
   if (!isObject(value) || typeof value.apiVersion !== 'string' || typeof value.kind !== 'string' || value.kind === '') {
-    anonymous.refuse('not-a-document', [], 'a policy document needs apiVersion and kind', hintFor(value));
-    problems.push(...anonymous.problems);
-    return 'unknown';
+    return readNameless(source, value, anonymous, problems);
   }
   const refusedAs = (type: DocumentKind, report: AdmissionReport, known: Partial<DocumentMeta> = {}): ReadOne => {
     problems.push(...report.problems);
@@ -216,6 +214,23 @@ function readOne({ source, prefix, value }: Item, defaultNamespace: string, prob
   return { key: documentKey(document), document };
 }
 
+/** Without apiVersion and kind: another tool's, or nobody knows what. */
+function readNameless({ file }: SourceDocument, value: unknown, report: AdmissionReport, problems: Problem[]): ReadOne {
+  const other = otherFile(file, value);
+  if (other === null) {
+    report.refuse('not-a-document', [], 'a policy document needs apiVersion and kind', hintFor(value));
+  } else {
+    report.warn(
+      'other-file',
+      [],
+      `this is ${other.what} and no policy: ignored, and nothing of it applied`,
+      other.hint,
+    );
+  }
+  problems.push(...report.problems);
+  return other === null ? 'unknown' : 'ignored';
+}
+
 function readSpec(
   value: Record<string, unknown>,
   { type, version }: { readonly type: DocumentKind; readonly version: string },
@@ -273,7 +288,8 @@ function admitSpec(
 function staying(type: DocumentKind, shape: z.ZodType | undefined): (path: Path, holder: Holder) => boolean {
   const fields = type.fields ?? shape;
   return (path, holder) =>
-    type.group !== '' && (narrows(path, holder) || (fields !== undefined && isUnknown(fields, path)));
+    type.group !== '' &&
+    ((narrows(path, holder) && type.mayLack?.(path) !== true) || (fields !== undefined && isUnknown(fields, path)));
 }
 
 /** Known is everything where no fields are. */

@@ -1,7 +1,7 @@
 import type * as z from 'zod';
 import type { Coded, CodeOf } from '../../errors/problems.ts';
 import type { Problem } from '../../problem.ts';
-import { didYouMean } from '../nearest.ts';
+import { didYouMean, templateHint } from '../nearest.ts';
 import type { DocumentMeta } from './types.ts';
 
 export type Path = readonly (string | number)[];
@@ -71,13 +71,23 @@ export class AdmissionReport {
   #add(coded: Coded, path: Path, message: string, hint: string): void {
     const { file, line, column } = this.#locate(path);
     if (coded.severity === 'error') this.#faulty.add(pathText(path));
-    this.problems.push({ ...coded, message, file, line, column, resource: this.#resource, hint });
+    this.problems.push({
+      ...coded,
+      message,
+      file,
+      line,
+      column,
+      resource: this.#resource,
+      hint: templateHint(message) ?? hint,
+    });
   }
 }
 
 /** How to write what has the wrong form; empty where the message says all there is to say. */
 function hintFor(issue: z.core.$ZodIssue, path: Path): string {
   const { input } = issue;
+  const template = typeof input === 'string' ? templateHint(input) : null;
+  if (template !== null) return template;
   if (issue.code === 'invalid_value' && typeof input === 'string') {
     const values = issue.values.map(String);
     const holding = values.filter((value) => value.toLowerCase().includes(input.toLowerCase()));

@@ -45,11 +45,13 @@ const everyPod: Selector = Object.freeze({ matchLabels: [], matchExpressions: []
 export function serverStandIn(value: unknown, meta: DocumentMeta): ServerDocument {
   const { podSelector, externalWorkloadSelector, port, proxyProtocol } = fieldsOf(value);
   const noPods = podSelector === undefined && externalWorkloadSelector !== undefined;
+  const podsAlone = podSelector !== undefined && externalWorkloadSelector === undefined;
   return {
     kind: 'Server',
     ...meta,
     spec: {
       podSelector: noPods ? null : selectorOf(podSelector),
+      externalWorkloadSelector: podsAlone ? null : selectorOf(externalWorkloadSelector),
       port: part(serverFields.port, port) ?? null,
       protocol: protocols[part(serverFields.proxyProtocol, proxyProtocol) ?? 'unknown'],
       accessPolicy: 'deny',
@@ -213,7 +215,9 @@ function grpcMatchOf(value: unknown): Read<GrpcMatch> {
 }
 
 /** Nobody knows what it would have let through, so its Server takes no requests. */
-export function rateLimitStandIn(value: unknown, meta: DocumentMeta): RateLimitDocument {
+/** Null for limits of 0 alone, which are none to Linkerd's proxy: they would have refused nothing. */
+export function rateLimitStandIn(value: unknown, meta: DocumentMeta): RateLimitDocument | null {
+  if (limitsNothing(fieldsOf(value))) return null;
   const { kind, name } = fieldsOf(fieldsOf(value).targetRef);
   const known = typeof name === 'string' && name !== '' && typeof kind === 'string' && isServerLike(kind);
   return {
@@ -227,4 +231,11 @@ export function rateLimitStandIn(value: unknown, meta: DocumentMeta): RateLimitD
       overrides: [],
     },
   };
+}
+
+function limitsNothing({ targetRef, overrides = [], ...limits }: Fields): boolean {
+  const parts = [...Object.values(limits), ...(Array.isArray(overrides) ? overrides : [overrides])];
+  const known =
+    targetRef !== undefined && Object.keys(limits).every((field) => field === 'total' || field === 'identity');
+  return known && parts.length > 0 && parts.every((part) => fieldsOf(part).requestsPerSecond === 0);
 }

@@ -27,6 +27,8 @@ export interface ServerDocument extends DocumentMeta {
   readonly spec: {
     /** Null: selects ExternalWorkloads, hence no pod. */
     readonly podSelector: Selector | null;
+    /** Null: selects pods alone. */
+    readonly externalWorkloadSelector: Selector | null;
     /** A number, or a port name (a quoted number is a name). Null: it cannot be read, so every port is taken to be meant. */
     readonly port: number | string | null;
     readonly protocol: PortProtocol;
@@ -86,12 +88,16 @@ export interface AuthorizationPolicyDocument extends DocumentMeta {
 
 export interface MeshTLSAuthenticationDocument extends DocumentMeta {
   readonly kind: 'MeshTLSAuthentication';
-  readonly spec: { readonly identities: readonly IdentitySource[] };
+  readonly spec: {
+    readonly identities: readonly IdentitySource[];
+    /** It was refused, and is here for whoever refers to it to say so. */
+    readonly refused?: true;
+  };
 }
 
 export interface NetworkAuthenticationDocument extends DocumentMeta {
   readonly kind: 'NetworkAuthentication';
-  readonly spec: { readonly networks: readonly NetworkEntry[] };
+  readonly spec: { readonly networks: readonly NetworkEntry[]; readonly refused?: true };
 }
 
 export type RouteGroup = 'policy.linkerd.io' | 'gateway.networking.k8s.io';
@@ -139,7 +145,7 @@ export interface RateLimitDocument extends DocumentMeta {
     readonly server: string;
     /** It was refused: nobody knows what it would have let through. `everyServer`: nor of which Server. */
     readonly refused?: { readonly everyServer: boolean };
-    /** Requests a second; null or 0 is no limit. */
+    /** Requests a second; null is no limit. */
     readonly total: number | null;
     readonly identity: number | null;
     readonly overrides: readonly {
@@ -243,6 +249,12 @@ export function documentKey(document: PolicyDocument): string {
 
 export function keyOf(group: string, kind: string, namespace: string, name: string): string {
   return [group, kind, namespace, name].join('/');
+}
+
+/** An authentication that authenticates nobody, since it was refused. */
+export function isRefusedAuthentication(document: PolicyDocument): boolean {
+  const { kind } = document;
+  return (kind === 'MeshTLSAuthentication' || kind === 'NetworkAuthentication') && document.spec.refused === true;
 }
 
 /** Line and column of a field that linking points at; of the nearest recorded ancestor otherwise. */

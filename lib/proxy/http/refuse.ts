@@ -38,7 +38,7 @@ function messageFor(decision: RequestRefusal, connection: ConnectionFacts): stri
     case 'no-route':
       return `${where}no route found for request`;
     case 'rate-limited':
-      return `${where}rate limit exceeded`;
+      return `${where}${decision.detail}`;
     case 'redirect':
       return decision.location === null ? 'redirect cannot replace a prefix' : 'redirected';
     case 'invalid':

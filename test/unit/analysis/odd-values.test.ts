@@ -1,6 +1,7 @@
 import t from 'tap';
 import { changesOf } from '../../../lib/analysis/compare.ts';
 import { partition } from '../../../lib/analysis/partition.ts';
+import { valuesFor } from '../../../lib/analysis/values.ts';
 import type { ExplainQuery } from '../../../lib/policy/explain.ts';
 import { ip } from '../../support/policy-fixtures.ts';
 import { comparedWorkload, isMalformed, missed, sideOf, type Tally } from '../../support/two-policies.ts';
@@ -73,7 +74,7 @@ const rows: readonly Row[] = [
   named('spiffe://.*/a[.]b', 'spiffe://root.test/a.b'),
   named('spiffe://.*[.]{3}', 'spiffe://root.test/...'),
   sent('a\tb', 'a\tb'),
-  sent('[^ -~]+', 'é'),
+  ['a field "é"', { headers: [{ name: 'x-key', value: 'é' }] }, asked({ headers: [['x-key', 'é']] })],
   searched(' +', '%20'),
   searched('\\n', '%0a'),
   searched(' a', '%20a'),
@@ -111,4 +112,14 @@ t.test('names that no client can have are in none', async (t) => {
       pattern,
     );
   }
+});
+
+t.test('a field beyond ASCII is one that no regular expression matches', async (t) => {
+  const all = { type: 'regex', value: '.*' } as const;
+  const accent = { type: 'exact', value: 'é' } as const;
+  const effort = { left: 1_000_000 };
+  t.same(valuesFor('header', [accent], [all], false, effort), ['é']);
+  t.equal(valuesFor('header', [accent, all], [], false, effort), null);
+  t.equal(valuesFor('header', [{ type: 'regex', value: '[^ -~]' }], [], false, effort), null);
+  t.same(valuesFor('query', [{ type: 'regex', value: '[^ -~]{1}é' }], [], false, effort)?.length, 1);
 });

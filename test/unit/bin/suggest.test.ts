@@ -32,6 +32,23 @@ interface Row {
 
 const rows: readonly Row[] = [
   {
+    title: 'a path with escapes is written as it came, and replays',
+    lines: [{ identity: checkout, path: '/caf%C3%A9' }],
+    has: [/value: "?\/caf%C3%A9"? /],
+    hasNot: [/not allowed/i],
+  },
+  {
+    title: 'a path that servers read as another is not written, and the reason is',
+    lines: [
+      { identity: checkout, path: '/a;b/c' },
+      { identity: checkout, path: '/orders' },
+    ],
+    has: [/value: \/orders /, /GET \/a;b\/c \(once\): servers may read its path as another/],
+    hasNot: [/value: "?\/a;b/],
+    status: 1,
+    says: /GET \/a;b\/c is not allowed: servers may read its path as another/,
+  },
+  {
     title: 'one value in a path stands for itself',
     lines: [{ identity: checkout, path: '/orders/8231' }],
     has: [/value: \/orders\/8231 \}, method: GET/, /kind: ServiceAccount, name: checkout \}/, /port: http$/m],

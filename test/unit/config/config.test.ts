@@ -149,6 +149,7 @@ t.test('each variable, well written', async (t) => {
     ],
     ['SALLYPORT_NODE_IPS', '10.9.0.1', (c) => c.workload.nodeIps.map(({ text }) => text), ['10.9.0.1', '10.9.0.254']],
     ['SALLYPORT_PROBES', 'grpc:9000,grpc:9000', (c) => c.workload.probes.get(9000), [{ kind: 'grpc' }]],
+    ['SALLYPORT_WORKLOAD_KIND', 'external', (c) => c.workload.kind, 'external'],
     ['SALLYPORT_PROBES_WITH_ROUTES', 'true', (c) => c.workload.probesWithRoutes, true],
     ['SALLYPORT_PROBES', '4191/live', (c) => c.workload.probes.get(4191), httpProbes('/live', '/ready')],
     ['SALLYPORT_CLUSTER_NETWORKS', '10.1.2.3,fd00::/8', (c) => c.workload.clusterNetworks, ['10.1.2.3', 'fd00::/8']],

@@ -125,6 +125,7 @@ const utterances: readonly Utterance[] = [
       ['lib/deploy/yaml-edit.ts', 'becomes the problem "not-editable"'],
       ['lib/policy/decide/question.ts', 'makes a request invalid'],
       ['lib/proxy/tls/shown-certificates.ts', 'thrown and caught in the file, and becomes the reason of a handshake'],
+      ['lib/policy/rust-syntax.ts', 'becomes the problem "regex"'],
       ['lib/regular-file.ts', 'becomes the problem or fault of who reads'],
       ['lib/reload/policy-disk.ts', 'a load that nobody waits for any more'],
     ]),

@@ -101,7 +101,11 @@ t.test('one table of refusals', async (t) => {
   t.equal(refusalOf({ kind: 'deny', server: ref, route: ref })?.http, 403);
   t.same(refusalOf({ kind: 'no-route', server: ref }), { http: 404, grpc: 5, close: false });
   t.same(refusalOf({ kind: 'invalid', server: ref, detail: '' }), { http: 400, grpc: 3, close: true });
-  t.same(refusalOf({ kind: 'rate-limited', ...all, limit: ref, scope: 'total' }), { http: 429, grpc: 8, close: false });
+  t.same(refusalOf({ kind: 'rate-limited', ...all, limit: ref, scope: 'total', detail: '' }), {
+    http: 429,
+    grpc: 8,
+    close: false,
+  });
   t.same(refusalOf({ kind: 'redirect', ...all, status: 301, location: 'http://h/' }), {
     http: 301,
     grpc: 5,

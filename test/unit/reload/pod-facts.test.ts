@@ -36,7 +36,11 @@ function follow(
     pollMs: 10,
     onChange: (workload) => void changes.push(workload),
     times,
-    log: { info() {}, warn() {}, error: (_fields, message) => void warnings.push(message) },
+    log: {
+      info() {},
+      warn: (_fields, message) => void warnings.push(message),
+      error: (_fields, message) => void warnings.push(message),
+    },
   });
   t.teardown(() => facts.stop());
   facts.start();
@@ -168,4 +172,37 @@ t.test('a pipe in the place of the labels blocks nothing', async (t) => {
   renameSync(`${file}.pipe`, file);
   await until('the complaint', () => warnings.length === 1);
   t.same([...facts.current().labels], [['app', 'web']]);
+});
+
+t.test('the annotations of a manifest are in force at once, and what of them cannot be read is said', async (t) => {
+  const pod = (annotations: string): string =>
+    `kind: Pod\nmetadata: {name: web, labels: {app: web}, annotations: {${annotations}}}\nspec: {containers: [{name: a}]}\n`;
+  const folder = t.testdir({ 'pod.yaml': pod('config.linkerd.io/default-inbound-policy: all-unauthenticated') });
+  const file = join(folder, 'pod.yaml');
+  const { facts, changes, warnings } = follow(t, { SALLYPORT_POD_MANIFEST: file, SALLYPORT_OPAQUE_PORTS: '1' }, []);
+  const replace = (annotations: string): void => {
+    writeFileSync(`${file}.new`, pod(annotations));
+    renameSync(`${file}.new`, file);
+  };
+  t.equal(facts.current().defaultPolicy, 'all-unauthenticated');
+  const rows: readonly (readonly [annotations: string, is: (workload: Workload) => boolean])[] = [
+    ['config.linkerd.io/default-inbound-policy: all-authenticated', (now) => now.defaultPolicy === 'all-authenticated'],
+    ['config.linkerd.io/opaque-ports: "90-99"', (now) => now.opaquePorts.has(95) && !now.opaquePorts.has(1)],
+    [
+      'config.linkerd.io/proxy-require-identity-inbound-ports: "80"',
+      (now) => now.requireIdentityPorts.has(80) && now.opaquePorts.has(1) && now.defaultPolicy === 'deny',
+    ],
+    ['', (now) => !now.requireIdentityPorts.has(80)],
+  ];
+  for (const [i, [annotations, is]] of rows.entries()) {
+    replace(annotations);
+    await until(`change ${i}: ${annotations}`, () => changes.length === i + 1);
+    t.ok(is(facts.current()), annotations);
+  }
+  t.same(warnings, []);
+  replace('config.linkerd.io/default-inbound-policy: everybody');
+  await until('the warning', () => warnings.length === 1);
+  t.match(warnings[0], /"everybody" is none of/);
+  t.equal(facts.current().defaultPolicy, 'deny', 'and the variable stands');
+  t.equal(changes.length, rows.length, 'sets of ports that hold the same are the same');
 });

@@ -159,5 +159,5 @@ t.test('a thread that is ended takes nothing along', async (t) => {
   }
   const limiter = new RateLimiter(() => 1e10, new SharedBucketStore(memory));
   const outcomes = names(0, 8).map((id) => [1, 2, 3, 4].map(() => limiter.take(one, id)));
-  t.same(outcomes, Array(8).fill([null, null, null, 'identity']));
+  t.same(outcomes, Array(8).fill([null, null, null, 'per-identity']));
 });

@@ -76,6 +76,7 @@ export const limited: RateLimited = {
   audit: false,
   limit,
   scope: 'identity',
+  detail: 'per-identity rate limit exceeded: 5rps',
 };
 export function invalid(): InvalidRequest {
   return { kind: 'invalid', server, detail: 'the path reads as /a and as /b' };

@@ -122,3 +122,50 @@ spec: {serviceAccountName: ${account}}
   const labelled = server().replace('matchLabels: {app: web}', 'matchLabels: {app: wbe}');
   t.match(load(labelled).problems, [{ code: 'selects-no-pod', hint: 'Did you mean "app=web"?' }]);
 });
+
+t.test('a refused authentication admits nobody, and is named once', async (t) => {
+  const { problems, ask } = load(
+    server() +
+      document('NetworkAuthentication', 'n', '{networks: [{cidr: nowhere}]}') +
+      policy('p', 'kind: Server, name: web', '{group: policy.linkerd.io, kind: NetworkAuthentication, name: n}'),
+  );
+  t.same(problems.map(({ code }) => code).sort(), ['cidr', 'refused-authentication']);
+  const answer = ask({ ip: '10.1.2.3' });
+  t.equal(answer.verdict, 'deny');
+  t.match(JSON.stringify(answer.candidates), /wanted NetworkAuthentication shop\/n, was refused, see policy\.yaml:\d/);
+});
+
+t.test('a Server selects workloads of its kind', async (t) => {
+  const of = (selector: string): string =>
+    document(
+      'Server',
+      'vm',
+      `{${selector}, port: 8080, accessPolicy: all-unauthenticated}`,
+      'policy.linkerd.io/v1beta3',
+    );
+  const labels = new Map([['location', 'vm']]);
+  const rows: readonly (readonly [selector: string, kind: 'pod' | 'external', verdict: string, code: string | null])[] =
+    [
+      ['externalWorkloadSelector: {matchLabels: {location: vm}}', 'external', 'permit', null],
+      ['externalWorkloadSelector: {matchLabels: {location: vm}}', 'pod', 'deny', 'selects-other-workloads'],
+      ['externalWorkloadSelector: {matchLabels: {location: other}}', 'external', 'deny', 'selects-no-pod'],
+      ['externalWorkloadSelector: {matchExpressions: [{key: location, operator: Exists}]}', 'external', 'permit', null],
+      ['podSelector: {}', 'external', 'deny', 'selects-other-workloads'],
+      ['podSelector: {}', 'pod', 'permit', null],
+    ];
+  for (const [selector, kind, verdict, code] of rows) {
+    const { ask, problems } = load(of(selector), { labels, kind });
+    t.equal(ask({}).verdict, verdict, `${selector} of ${kind}`);
+    const codes = problems.map((problem) => problem.code).filter((found) => found.startsWith('selects-'));
+    t.same(codes, code === null ? [] : [code]);
+  }
+  // Refused, it closes the port of whatever it may have been meant for.
+  for (const kind of ['pod', 'external'] as const) {
+    const over = { labels, kind, defaultPolicy: 'all-unauthenticated' } as const;
+    t.equal(load(of('proxyProtocol: none'), over).ask({}).verdict, 'deny', 'with neither selector');
+    const external = of('externalWorkloadSelector: {matchLabels: {location: vm}}, proxyProtocol: none');
+    t.equal(load(external, over).ask({}).verdict, kind === 'pod' ? 'permit' : 'deny');
+    const seal = of('externalWorkloadSelector: {matchLabels: {location: vm}, matchLables: {a: b}}');
+    t.equal(load(seal, over).ask({}).verdict, kind === 'pod' ? 'permit' : 'deny', 'a field that is unknown');
+  }
+});

@@ -320,3 +320,70 @@ spec: {targetRef: {group: gateway.networking.k8s.io, kind: GRPCRoute, name: all}
     t.equal(ask({ protocol: 'grpc', path }).verdict, 'permit', path);
   }
 });
+
+t.test("a route's own spelling is reached, and what it is for servers that decode it", async (t) => {
+  const at = (name: string, type: string, value: string): string =>
+    route(name, `{path: {type: ${type}, value: ${JSON.stringify(value)}}}`);
+  const a = (type: string, value: string): string => at('a', type, value) + open('a');
+  const rows: readonly (readonly [documents: string, path: string, verdict: string])[] = [
+    [a('Exact', '/files/a%20b'), '/files/a%20b', 'permit'],
+    [a('Exact', '/files/a%20b'), '/files/a%2520b', 'invalid'],
+    [a('Exact', '/files/a%20b'), '/files/%61%20b', 'no-route'],
+    [a('Exact', '/caf%C3%A9'), '/caf%C3%A9', 'permit'],
+    // As Linkerd compares: byte by byte.
+    [a('Exact', '/caf%C3%A9'), '/caf%c3%a9', 'no-route'],
+    [a('Exact', '/a%2fb'), '/a%2fb', 'permit'],
+    [a('PathPrefix', '/my%20files'), '/my%20files/x', 'permit'],
+    [a('PathPrefix', '/my%20files') + at('c', 'PathPrefix', '/'), '/my%20files/x', 'permit'],
+    [a('PathPrefix', '/my%20files'), '/my%20files/%2e%2e/admin', 'invalid'],
+    [a('PathPrefix', '/my%20files'), '/my%20files/..%2fadmin', 'invalid'],
+    // What applied to the path as it came gives way there, too.
+    [a('Exact', '/files/a%20b') + at('c', 'PathPrefix', '/files'), '/files/a%20b', 'permit'],
+    // What did not apply to it does not.
+    [a('Exact', '/a%2fb') + at('c', 'PathPrefix', '/a'), '/a%2fb', 'invalid'],
+    [a('Exact', '/files/a%20b') + at('c', 'Exact', '/files/a b'), '/files/a%20b', 'invalid'],
+    [a('Exact', '/f/a%20b') + at('c', 'RegularExpression', '/f/.* .*'), '/f/a%20b', 'invalid'],
+    [a('Exact', '/x/%2e%2e/admin') + at('c', 'PathPrefix', '/admin'), '/x/%2e%2e/admin', 'invalid'],
+    [a('Exact', '/x/%2e%2e/admin'), '/x/%2e%2e/admin', 'invalid'],
+    [a('Exact', '/a;b/c'), '/a;b/c', 'invalid'],
+  ];
+  for (const [documents, path, verdict] of rows) {
+    const { ask, problems } = load(server() + documents);
+    t.equal(ask({ path }).verdict, verdict, `${path} of ${documents.match(/value: "[^"]*"/g)?.join()}`);
+    const said = problems.filter(({ code }) => code === 'path-never-matches');
+    if (verdict === 'permit') t.same(said, [], 'and nothing is said against it');
+  }
+});
+
+t.test('paths that no request can reach are named, with the spelling that works', async (t) => {
+  const rows: readonly (readonly [value: string, hint: string | null])[] = [
+    ['/files/a b', 'Write "/files/a%20b".'],
+    ['/x/../admin', 'Write "/admin".'],
+    ['/a;b/c', 'Write "/a/c".'],
+    ['//x', 'Write "/x".'],
+    ['/a%00b', 'Match a prefix above it.'],
+    ['/files/a%20b', null],
+    ['/a%2fb', null],
+    ['/plain', null],
+  ];
+  for (const [value, hint] of rows) {
+    const { problems } = load(
+      server() + route('a', `{path: {type: Exact, value: ${JSON.stringify(value)}}}`) + open('a'),
+    );
+    const said = problems.filter(({ code }) => code === 'path-never-matches');
+    t.match(said, hint === null ? [] : [{ severity: 'warning', hint }], value);
+    t.equal(said.length, hint === null ? 0 : 1, value);
+  }
+  const { problems, ask } = load(
+    server() +
+      route('a', '{path: {type: Exact, value: "/a;b/c"}}') +
+      open('a') +
+      route('all', '{path: {value: /}}') +
+      open('all'),
+  );
+  t.notOk(
+    problems.some(({ code }) => code === 'path-never-matches'),
+    'another route is for what it may be taken for',
+  );
+  t.equal(ask({ path: '/a;b/c' }).verdict, 'permit');
+});

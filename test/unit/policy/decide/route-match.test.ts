@@ -68,6 +68,76 @@ const rows: readonly Row[] = [
     query: { path: '/x/y/z' },
     wins: 'c',
   },
+  ...['//', '///'].flatMap((slashes): Row[] => [
+    {
+      title: `${slashes} is no length: behind a prefix of / though it is older`,
+      routes: [
+        ['a', `{path: {value: ${slashes}}}`],
+        ['b', '{path: {value: /}}', '2020-01-01T00:00:00Z'],
+      ],
+      query: { path: '/x' },
+      wins: 'b',
+    },
+    {
+      title: `${slashes} at the root`,
+      routes: [
+        ['a', `{path: {value: ${slashes}}}`],
+        ['b', '{path: {value: /}}', '2020-01-01T00:00:00Z'],
+      ],
+      query: { path: '/' },
+      wins: 'b',
+    },
+    {
+      title: `${slashes} alone matches every path`,
+      routes: [['a', `{path: {value: ${slashes}}}`]],
+      query: { path: '/x/y' },
+      wins: 'a',
+    },
+    {
+      title: `${slashes} behind every other match, with more headers too`,
+      routes: [
+        ['a', `{path: {value: ${slashes}}, headers: [{name: h, value: "1"}]}`],
+        ['b', '{path: {value: /}}'],
+      ],
+      query: { path: '/x', headers: [['h', '1']] },
+      wins: 'b',
+    },
+    {
+      title: `${slashes} and no path at all`,
+      routes: [['a', `{path: {value: ${slashes}}}`]],
+      query: { method: 'OPTIONS', path: '*' },
+      wins: null,
+    },
+    {
+      title: `${slashes} and the authority of CONNECT`,
+      routes: [
+        ['a', `{path: {value: ${slashes}}}`],
+        ['b', '{path: {value: /}}', '2020-01-01T00:00:00Z'],
+      ],
+      query: { method: 'CONNECT', path: 'h:80' },
+      wins: 'b',
+    },
+  ]),
+  ...['.foo.example', '.foo.example:80', '.foo.example.', '.FOO.example'].map(
+    (host): Row => ({
+      title: `nothing before the dot is a host of a wildcard (${host})`,
+      routes: [
+        ['a', '{path: {value: /}}', undefined, '"*.foo.example"'],
+        ['b', '{path: {value: /}}'],
+      ],
+      query: { path: '/', host },
+      wins: 'a',
+    }),
+  ),
+  {
+    title: 'the apex is none',
+    routes: [
+      ['a', '{path: {value: /}}', undefined, '"*.foo.example"'],
+      ['b', '{path: {value: /}}'],
+    ],
+    query: { path: '/', host: 'foo.example' },
+    wins: 'b',
+  },
   {
     title: 'fallback to a shorter prefix',
     routes: [
@@ -185,10 +255,10 @@ const rows: readonly Row[] = [
     wins: null,
   },
   {
-    title: 'nor an empty label',
+    title: 'an empty label is one to it (Linkerd)',
     routes: [['a', '{path: {value: /}}', undefined, '"*.example"']],
     query: { host: '.example' },
-    wins: null,
+    wins: 'a',
   },
   {
     title: 'a host whose rules do not match gives way',
@@ -436,68 +506,114 @@ spec: {targetRef: {group: gateway.networking.k8s.io, kind: GRPCRoute, name: ${na
   t.equal(ask({ protocol: 'grpc', path: '/a%2eB/C' }).verdict, 'invalid', 'escapes are read in gRPC paths too');
 });
 
+const client = {
+  ip: { family: 4, value: 1, text: '0.0.0.1' },
+  tls: { kind: 'none', reason: 'no_tls_from_remote' },
+} as const;
+const facts = (path: string, host = 'h:8080', query = '') => ({
+  method: 'GET',
+  path,
+  query,
+  host,
+  grpc: false,
+  carries: 'nothing' as const,
+  header: () => [],
+  oddNames: [],
+});
+
 t.test('filters', async (t) => {
   const changed = load(
     `${server()}${route('a', '{path: {value: /}}', ', filters: [{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: X-A, value: b}], set: [{name: C, value: d}], remove: [E]}}]')}${open('a')}`,
   );
   const port = changed.authorizer.port(8080);
-  const client = {
-    ip: { family: 4, value: 1, text: '0.0.0.1' },
-    tls: { kind: 'none', reason: 'no_tls_from_remote' },
-  } as const;
-  const facts = (path: string, host = 'h:8080', query = '') => ({
-    method: 'GET',
-    path,
-    query,
-    host,
-    grpc: false,
-    carries: 'nothing' as const,
-    header: () => [],
-    oddNames: [],
-  });
   t.match(changed.authorizer.request(port, client, facts('/')), {
     kind: 'permit',
     headerChanges: { add: [['x-a', 'b']], set: [['c', 'd']], remove: ['e'] },
   });
+});
 
-  const redirects: readonly (readonly [filter: string, match: string, path: string, host: string, expected: object])[] =
-    [
-      ['scheme: https', '{path: {value: /}}', '/a', 'h:8080', { status: 302, location: 'https://h/a?q=1' }],
-      ['hostname: o.example', '{path: {value: /}}', '/a', 'h:8080', { location: 'http://o.example:8080/a?q=1' }],
-      ['port: 80, statusCode: 301', '{path: {value: /}}', '/a', 'h:8080', { status: 301, location: 'http://h/a?q=1' }],
-      [
-        'path: {type: ReplaceFullPath, replaceFullPath: /new}',
-        '{path: {value: /}}',
-        '/a',
-        'h',
-        { location: 'http://h/new?q=1' },
-      ],
-      [
-        'path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}',
-        '{path: {value: /old}}',
-        '/old/x',
-        'h',
-        { location: 'http://h/new/x?q=1' },
-      ],
-      [
-        'path: {type: ReplacePrefixMatch, replacePrefixMatch: /}',
-        '{path: {value: /old}}',
-        '/old',
-        'h',
-        { location: 'http://h/?q=1' },
-      ],
-      [
-        'path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}',
-        '{path: {type: Exact, value: /old}}',
-        '/old',
-        'h',
-        { kind: 'redirect', location: null },
-      ],
-      ['scheme: http', '{path: {value: /}}', '/a', 'h', { kind: 'permit' }],
-      ['scheme: https', '{path: {value: /}}', '/a', '', { kind: 'redirect', location: null }],
-      ['scheme: https', '{path: {value: /}}', '/a', 'h/evil', { kind: 'redirect', location: null }],
-      ['scheme: https', '{path: {value: /}}', '/a"<\u00c3\u00a9>', 'h', { location: 'https://h/a"<%C3%A9>?q=1' }],
-    ];
+const redirects: readonly (readonly [filter: string, match: string, path: string, host: string, expected: object])[] = [
+  ['scheme: https', '{path: {value: /}}', '/a', 'h:8080', { status: 302, location: 'https://h/a?q=1' }],
+  ['hostname: o.example', '{path: {value: /}}', '/a', 'h:8080', { location: 'http://o.example:8080/a?q=1' }],
+  ['port: 80, statusCode: 301', '{path: {value: /}}', '/a', 'h:8080', { status: 301, location: 'http://h/a?q=1' }],
+  [
+    'path: {type: ReplaceFullPath, replaceFullPath: /new}',
+    '{path: {value: /}}',
+    '/a',
+    'h',
+    { location: 'http://h/new' },
+  ],
+  // As Linkerd's source has it, each.
+  [
+    'path: {type: ReplaceFullPath, replaceFullPath: "/new?own"}',
+    '{path: {value: /}}',
+    '/a',
+    'h',
+    { location: 'http://h/new?own' },
+  ],
+  ['path: {type: ReplaceFullPath, replaceFullPath: /a}', '{path: {value: /}}', '/a', 'h', { location: 'http://h/a' }],
+  [
+    'path: {type: ReplacePrefixMatch, replacePrefixMatch: /pre}',
+    '{path: {value: /}}',
+    '/',
+    'h',
+    { location: 'http://h/pre?q=1' },
+  ],
+  [
+    'path: {type: ReplacePrefixMatch, replacePrefixMatch: /pre}',
+    '{path: {value: /}}',
+    '/a/',
+    'h',
+    { location: 'http://h/pre/a/?q=1' },
+  ],
+  ['path: {type: ReplacePrefixMatch, replacePrefixMatch: /}', '{path: {value: /}}', '/a', 'h', { kind: 'permit' }],
+  [
+    'path: {type: ReplacePrefixMatch, replacePrefixMatch: /pre/}',
+    '{path: {value: /old}}',
+    '/old/a',
+    'h',
+    { location: 'http://h/pre/a?q=1' },
+  ],
+  [
+    'path: {type: ReplaceFullPath, replaceFullPath: /new}',
+    '{path: {value: /}}',
+    '/a',
+    'h:80',
+    { location: 'http://h:80/new' },
+  ],
+  ['hostname: o.example', '{path: {value: /}}', '/a', 'h:80', { location: 'http://o.example/a?q=1' }],
+  ['hostname: o.example, port: 80', '{path: {value: /}}', '/a', 'h', { location: 'http://o.example:80/a?q=1' }],
+  ['port: 80', '{path: {value: /}}', '/a', 'h:80', { location: 'http://h/a?q=1' }],
+  ['port: 80', '{path: {value: /}}', '/a', 'h', { kind: 'permit' }],
+  ['port: 8080', '{path: {value: /}}', '/a', 'h:8080', { kind: 'permit' }],
+  [
+    'path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}',
+    '{path: {value: /old}}',
+    '/old/x',
+    'h',
+    { location: 'http://h/new/x?q=1' },
+  ],
+  [
+    'path: {type: ReplacePrefixMatch, replacePrefixMatch: /}',
+    '{path: {value: /old}}',
+    '/old',
+    'h',
+    { location: 'http://h/?q=1' },
+  ],
+  [
+    'path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}',
+    '{path: {type: Exact, value: /old}}',
+    '/old',
+    'h',
+    { kind: 'redirect', location: null },
+  ],
+  ['scheme: http', '{path: {value: /}}', '/a', 'h', { kind: 'permit' }],
+  ['scheme: https', '{path: {value: /}}', '/a', '', { kind: 'redirect', location: null }],
+  ['scheme: https', '{path: {value: /}}', '/a', 'h/evil', { kind: 'redirect', location: null }],
+  ['scheme: https', '{path: {value: /}}', '/a"<\u00c3\u00a9>', 'h', { location: 'https://h/a"<%C3%A9>?q=1' }],
+];
+
+t.test('redirects', async (t) => {
   for (const [filter, match, path, host, expected] of redirects) {
     const { authorizer } = load(
       `${server()}${route('a', match, `, filters: [{type: RequestRedirect, requestRedirect: {${filter}}}]`)}${open('a')}`,
@@ -507,5 +623,29 @@ t.test('filters', async (t) => {
       expected,
       `${filter} ${path} ${host}`,
     );
+  }
+});
+
+/** Who has the request: the Server is open, so that what misses a closed route goes on. */
+t.test('regular expressions beyond ASCII', async (t) => {
+  const rows: readonly (readonly [match: string, path: string, verdict: string, headers?: [string, string][]])[] = [
+    ...['/\\W+', '/\\D', '/\\S', '/[^\\w]', '/.'].map((pattern): readonly [string, string, string] => [
+      `{path: {type: RegularExpression, value: '${pattern}'}}`,
+      '/é',
+      // A letter is no \W; what is none is a \D, a \S and any character. Escaped, servers read it differently.
+      pattern.includes('W') || pattern.includes('w') ? 'no-route' : 'permit',
+    ]),
+    [`{path: {type: RegularExpression, value: '/\\w'}}`, '/é', 'permit'],
+    [`{path: {type: RegularExpression, value: '/.\\b.'}}`, '/éé', 'invalid'],
+    [`{queryParams: [{name: q, type: RegularExpression, value: '\\W'}]}`, '/?q=%C3%A9', 'no-route'],
+    [`{queryParams: [{name: q, type: RegularExpression, value: '\\w'}]}`, '/?q=%C3%A9', 'permit'],
+    [`{headers: [{name: h, type: RegularExpression, value: '.*'}]}`, '/', 'no-route', [['h', 'é']]],
+    [`{headers: [{name: h, type: RegularExpression, value: '.*'}]}`, '/', 'permit', [['h', 'a\tb']]],
+    [`{headers: [{name: h, type: RegularExpression, value: 'x.*'}]}`, '/', 'no-route', [['h', 'é']]],
+    ['{headers: [{name: h, value: "é"}]}', '/', 'permit', [['h', 'é']]],
+  ];
+  for (const [match, path, verdict, headers = []] of rows) {
+    const { ask } = load(server() + route('a', match) + open('a'));
+    t.equal(ask({ path, headers }).verdict, verdict, `${match} ${path} ${JSON.stringify(headers)}`);
   }
 });

@@ -459,7 +459,7 @@ t.test('a regular expression that Linkerd would read otherwise is refused, and s
     ['/[a-z&&[^b]]+', '&&'],
     ['/[a&&b]', '&&'],
     ['/[\\w--\\d]', '--'],
-    ['/[--/]', '--'],
+    ['/[a--/]', '--'],
     ['/[^a-c~~b-d]', '~~'],
     ['/[[a-z]0-9]', '['],
     ['/[a[]', '['],
@@ -480,11 +480,17 @@ t.test('a regular expression that Linkerd would read otherwise is refused, and s
     '/[a-z-]',
     '/[:alpha:]',
     '/\\[[a]\\]&&',
-    '/\\Q[a&&b]\\E',
+    '/[--/]',
+    '/(?x) a{ 2 }',
+    '/(?u:\\u0061)\\p{Letter}+{1,}',
     '/\\ba\\b',
     '/a{2}',
   ];
   for (const pattern of alike) t.same(codes(pattern), [], pattern);
+  // What its webhook refuses. Others are in unit/policy/rust-regex.test.ts.
+  for (const pattern of ['/b{,2}', '/a{', '/\\Qa.b\\E', '/\\p{^L}', '/[\\<]a', '/\\101', '/\\w{1000}', '/a\\Z']) {
+    t.match(codes(pattern), [/^regex not a regular expression: /], pattern);
+  }
 });
 
 t.test('accepted, with the defaults of the API server', async (t) => {
@@ -759,5 +765,93 @@ t.test('an IPv4-mapped network is accepted, and said to hold nobody', async (t) 
     const { documents, problems } = read(authOf(networks));
     t.equal(documents.length, 1, `${networks} is accepted`);
     t.match(problems, [{ severity: 'warning', code: 'mapped-network', hint }], networks);
+  }
+});
+
+t.test('files of other tools are named for what they are', async (t) => {
+  const rows: readonly (readonly [file: string, text: string, what: string | null])[] = [
+    ['kustomization.yaml', '{resources: [server.yaml]}', 'a kustomization'],
+    ['a/b/kustomization.yml', '{apiVersion: kustomize.config.k8s.io/v1beta1, namespace: x}', 'a kustomization'],
+    ['kustomization.yaml', '{resources: [], anything: 1}', null],
+    ['Chart.yaml', '{apiVersion: v2, name: web, version: 1.0.0}', 'a Helm chart'],
+    ['values.yaml', '{image: {tag: x}}', 'values of a Helm chart'],
+    ['values-prod.yaml', '{replicas: 3}', 'values of a Helm chart'],
+    ['compose.yaml', '{services: {web: {}}}', 'a Compose file'],
+    ['docker-compose.override.yml', '{services: {web: {}}}', 'a Compose file'],
+    ['package.json', '{"name": "x", "version": "1.0.0"}', 'a package of npm'],
+    // What may have been meant as policy.
+    ['values.yaml', '{apiVersion: policy.linkerd.io/v1beta3, spec: {podSelector: {}, port: 80}}', null],
+    ['values.yaml', '[a]', null],
+    ['server.yaml', '{resources: [server.yaml]}', null],
+    ['compose.yaml', '{metadata: {name: x}}', null],
+  ];
+  for (const [file, text, what] of rows) {
+    const written = sources(text).map((source) => ({ ...source, file }));
+    const { problems, unknown } = readDocuments(written, { namespace: 'shop' });
+    t.equal(unknown, what === null, `${file}: ${text}`);
+    t.match(problems, [
+      what === null ? { code: 'not-a-document' } : { severity: 'warning', code: 'other-file', message: what },
+    ]);
+  }
+});
+
+t.test('paths that are no patterns, with the form that does it', async (t) => {
+  const rows: readonly (readonly [type: string, value: string, hint: string | null])[] = [
+    ['PathPrefix', '/api/v1/*', 'Write { type: PathPrefix, value: /api/v1 }.'],
+    ['PathPrefix', '/api/**', 'Write { type: PathPrefix, value: /api }.'],
+    ['Exact', '/*', 'Write { type: PathPrefix, value: / }.'],
+    ['PathPrefix', '/users/{id}', 'Write { type: RegularExpression, value: "/users/[^/]+(?:/.*)?" }.'],
+    ['Exact', '/users/{id}/a.b', 'Write { type: RegularExpression, value: "/users/[^/]+/a\\\\.b" }.'],
+    ['Exact', '/users/:id', 'Write { type: RegularExpression, value: "/users/[^/]+" }.'],
+    ['Exact', '/v1/things:cancel', null],
+    ['PathPrefix', '/a(b)', null],
+  ];
+  for (const [type, value, hint] of rows) {
+    const { problems } = read(routeOf(`{matches: [{path: {type: ${type}, value: ${JSON.stringify(value)}}}]}`));
+    t.match(problems, hint === null ? [] : [{ severity: 'warning', code: 'path-pattern', hint }], value);
+    t.equal(problems.length, hint === null ? 0 : 1);
+  }
+});
+
+t.test('what of a rule is for what goes out has no effect, and says so', async (t) => {
+  const outbound = 'timeouts: {request: 10s}, retry: {attempts: 2}, backendRefs: [{name: web, port: 80}], name: a';
+  const { problems } = read(routeOf(`{${outbound}}`));
+  t.same(
+    problems.map(({ severity, code, message }) => `${severity} ${code} ${message.split(' ')[0]}`).sort(),
+    ['backendRefs', 'retry', 'timeouts'].map((field) => `warning rule-field-without-effect ${field}`),
+  );
+  const both = `{parentRefs: [{group: policy.linkerd.io, kind: Server, name: web}, {group: core, kind: Service, name: web, port: 80}], rules: [{${outbound}}]}`;
+  t.same(read(document('HTTPRoute', 'r', both, beta3)).problems, [], 'with a Service beside it, it has one');
+});
+
+t.test('placeholders of templates are named', async (t) => {
+  const dollar = '$';
+  for (const text of [
+    authOf(`[{cidr: "${dollar}{VAR:=10.0.0.0/8}"}]`),
+    authOf('[{cidr: "{{ .Values.cidr }}"}]'),
+    document('MeshTLSAuthentication', 'm', '{identities: ["$(NAME).shop"]}'),
+    document('Server', `"${dollar}{NAME}"`, '{podSelector: {}, port: 80}', beta3),
+    document('Server', 's', `{podSelector: {}, port: 80, proxyProtocol: "${dollar}{PROTO}"}`, beta3),
+  ]) {
+    const { problems } = read(text);
+    t.match(problems, [{ severity: 'error', hint: /^A template was not filled in: / }], text);
+  }
+  t.match(read(authOf('[{cidr: "10.0.0.0/33"}]')).problems, [{ hint: /^Write it as/ }]);
+});
+
+t.test('a NetworkPolicy whose selector has no value selects every pod, as in the API server', async (t) => {
+  for (const selector of ['', '{matchLabels: }', '{matchExpressions: }', '{matchLabels: , matchExpressions: }']) {
+    const text = document(
+      'NetworkPolicy',
+      'n',
+      `{podSelector: ${selector}, ingress: [{from: [{podSelector: {}}]}]}`,
+      'networking.k8s.io/v1',
+    );
+    const { problems, documents } = read(text);
+    for (const problem of problems) t.match(problem, { severity: 'warning', code: 'null-field' }, selector);
+    t.ok(problems.length > 0, 'and is warned of');
+    t.match(documents, [
+      { spec: { podSelector: { matchLabels: [], matchExpressions: [] }, rules: [{ sealed: false }] } },
+    ]);
   }
 });

@@ -26,7 +26,13 @@ const anonymous = facts({ kind: 'mesh', identity: null });
 const known = facts({ kind: 'mesh', identity: { form: 'dns', name: 'web.shop' } });
 
 const ref = { group: '', kind: 'default', name: 'deny' };
-const limited = { authz: ref, audit: false, limit: ref, scope: 'total' } as const;
+const limited = {
+  authz: ref,
+  audit: false,
+  limit: ref,
+  scope: 'total',
+  detail: 'total rate limit exceeded: 2rps',
+} as const;
 type Refused = Exclude<RequestDecision, { kind: 'permit' }>;
 
 t.test('decisions', async (t) => {
@@ -126,6 +132,8 @@ t.test('codes of errors', async (t) => {
 });
 
 t.test('headers of refusals', async (t) => {
+  const { message } = refusalFor({ kind: 'rate-limited', server: ref, route: ref, ...limited }, known);
+  t.match(message, /^client .*: server: .*: total rate limit exceeded: 2rps$/, 'as Linkerd says it');
   const deny = refusalFor({ kind: 'deny', server: ref, route: ref }, known);
   const redirect: Refusal = { status: 302, grpc: 5, close: false, location: 'https://a/', message: 'redirected' };
   const { refusal: gone } = upstreamFailure(new Error('x'));
