@@ -7,13 +7,10 @@ import {
   type ShownCertificate,
   type UnknownClient,
 } from '../proxy/recorder.ts';
-import { clip } from './decision-log.ts';
+import { type ClientLines, clientKey } from './client-lines.ts';
 import type { Families } from './figures.ts';
-import type { CodedLogger } from './log.ts';
-import { type LineGate, occasionFields, Repeats } from './repeats.ts';
 import { type Cell, constantGroup } from './series.ts';
 
-const maxText = 256;
 /** Names of ours in a line. */
 const maxNames = 5;
 
@@ -23,21 +20,10 @@ const maxNames = 5;
  */
 export class HandshakeLog {
   readonly #cells: ReadonlyMap<HandshakeReason, Cell>;
-  readonly #log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>;
-  readonly #failures: Repeats;
-  readonly #notForUs: Repeats;
-  readonly #otherHttp: Repeats;
+  readonly #lines: ClientLines;
 
-  constructor(
-    families: Families,
-    log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>,
-    nowMs: () => number,
-    gate: LineGate,
-  ) {
-    this.#log = log;
-    this.#failures = new Repeats('handshake failed', nowMs, gate);
-    this.#notForUs = new Repeats('not for us', nowMs, gate);
-    this.#otherHttp = new Repeats('other HTTP', nowMs, gate);
+  constructor(families: Families, lines: ClientLines) {
+    this.#lines = lines;
     const family = families.counter(
       'sallyport_tls_failures_total',
       'TLS handshakes for our name that failed, by reason.',
@@ -49,45 +35,36 @@ export class HandshakeLog {
   failed(client: UnknownClient, serverName: string, failure: HandshakeFailure): void {
     const cell = this.#cells.get(failure.reason);
     if (cell !== undefined) cell.value++;
-    if (!this.#log.isLevelEnabled('info')) return;
-    const occasion = this.#failures.occasion(`${failure.reason} ${client.clientIp.text}`);
-    if (occasion === null) return;
-    const fields = { ...reasonFields(failure), ...clientFields(client), sni: clip(serverName, maxText) };
-    this.#log.info({ ...fields, ...occasionFields(occasion) }, 'TLS handshake failed');
+    this.#lines.tell(
+      'TLS handshake failed',
+      { cause: failure.reason, client: clientKey(client.clientIp, client.targetPort) },
+      () => ({ ...reasonFields(failure), ...clientFields(client), sni: serverName }),
+    );
   }
 
   notForUs(client: UnknownClient, serverName: string | null, ours: readonly string[], outcome: string): void {
-    if (!this.#log.isLevelEnabled('info')) return;
     // Whatever the name: a client makes up as many as it likes.
-    const occasion = this.#notForUs.occasion(client.clientIp.text);
-    if (occasion === null) return;
-    const sni = serverName === null ? null : clip(serverName, maxText);
-    const fields = {
-      code: 'tls-not-for-us',
-      sni,
-      ours: some(ours),
-      outcome,
-      ...clientFields(client),
-      ...occasionFields(occasion),
-    };
-    this.#log.info(fields, 'TLS not for our names');
+    this.#lines.tell(
+      'TLS not for our names',
+      { cause: '', client: clientKey(client.clientIp, client.targetPort) },
+      () => ({ code: 'tls-not-for-us', sni: serverName, ours: some(ours), outcome, ...clientFields(client) }),
+    );
   }
 
   otherHttp(client: UnknownClient, policy: PortPolicy, spoken: 'http/1' | 'http/2'): void {
-    if (!this.#log.isLevelEnabled('info')) return;
-    const occasion = this.#otherHttp.occasion(`${spoken} ${client.targetPort} ${client.clientIp.text}`);
-    if (occasion === null) return;
     const { group, kind, name } = policy.server;
-    const fields = {
-      code: 'other-http',
-      server: { group, kind, name },
-      protocol: policy.protocol,
-      spoken,
-      hint: 'Correct proxyProtocol of the Server, or leave it out.',
-      ...clientFields(client),
-      ...occasionFields(occasion),
-    };
-    this.#log.info(fields, 'Not the HTTP that the Server declares');
+    this.#lines.tell(
+      'Not the HTTP that the Server declares',
+      { cause: `${name} ${spoken}`, client: clientKey(client.clientIp, client.targetPort) },
+      () => ({
+        code: 'other-http',
+        server: { group, kind, name },
+        protocol: policy.protocol,
+        spoken,
+        hint: 'Correct proxyProtocol of the Server, or leave it out.',
+        ...clientFields(client),
+      }),
+    );
   }
 }
 
@@ -97,7 +74,7 @@ function reasonFields({ reason, detail, certificate, own, clockMs }: HandshakeFa
   return {
     reason,
     code: handshakeCodes[reason],
-    detail: clip(detail, maxText),
+    detail,
     ...(certificate === null ? {} : { certificate: shownFields(certificate()) }),
     own: ownFields(own),
     clock: new Date(clockMs).toISOString(),
@@ -113,19 +90,13 @@ function clientFields({ clientIp, clientPort, targetIp, targetPort }: UnknownCli
 }
 
 function some(texts: readonly string[]): string[] {
-  return texts.slice(0, maxNames).map((text) => clip(text, maxText));
+  return texts.slice(0, maxNames);
 }
 
 function shownFields({ subject, names, issuer, notBefore, notAfter }: ShownCertificate): Fields {
-  return {
-    subject: clip(subject, maxText),
-    names: clip(names, maxText),
-    issuer: clip(issuer, maxText),
-    notBefore: clip(notBefore, maxText),
-    notAfter: clip(notAfter, maxText),
-  };
+  return { subject, names, issuer, notBefore, notAfter };
 }
 
 function ownFields({ names, issuer, notAfter, trusts }: OwnCertificate): Fields {
-  return { names: some(names), issuer: clip(issuer, maxText), notAfter: notAfter.toISOString(), trusts: some(trusts) };
+  return { names: some(names), issuer, notAfter: notAfter.toISOString(), trusts: some(trusts) };
 }

@@ -157,6 +157,7 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       'For operators': noClaim,
     },
     Record: {
+      'A refusal costs its client': 'unit/telemetry/decision-records e2e/hardening/log-floods',
       'With `SALLYPORT_DECISIONS=all`':
         'unit/telemetry/decision-records unit/telemetry/decision-file fuzz/explain-wire',
     },
@@ -255,6 +256,9 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
     },
     Logs: {
       'One JSON object': 'unit/telemetry/decision-log unit/telemetry/log',
+      'What clients or the app cause': 'unit/telemetry/client-lines e2e/hardening/log-floods',
+      'What has no line': 'unit/telemetry/client-lines unit/records/read',
+      'A line has at most': 'unit/telemetry/client-lines unit/telemetry/access-log',
       'The access log': 'unit/telemetry/access-log',
     },
   },
