@@ -73,8 +73,17 @@ export interface ShownCertificate {
   readonly subject: string;
   readonly names: string;
   readonly issuer: string;
+  /** Where the certificates that it has shown end: who has signed the last of them, and with which key; empty where that is not said. */
+  readonly authority: { readonly name: string; readonly keyId: string };
   readonly notBefore: string;
   readonly notAfter: string;
+}
+
+/** In hexadecimal: its key's identifier, empty where it does not say it, and the fingerprint of the certificate. */
+export interface TrustedAnchor {
+  readonly subject: string;
+  readonly keyId: string;
+  readonly sha256: string;
 }
 
 /** What we show to clients, and whom we ask their certificates to lead to. */
@@ -84,6 +93,8 @@ export interface OwnCertificate {
   readonly notAfter: Date;
   /** The subjects of our trust anchors. */
   readonly trusts: readonly string[];
+  /** The same, told apart where they have one name. */
+  readonly anchors: readonly TrustedAnchor[];
 }
 
 /** A TLS handshake that failed. Who the client is, nobody knows. */

@@ -75,7 +75,7 @@ function reasonFields({ reason, detail, certificate, own, clockMs }: HandshakeFa
     reason,
     code: handshakeCodes[reason],
     detail,
-    ...(certificate === null ? {} : { certificate: shownFields(certificate()) }),
+    ...certificateFields(reason, certificate?.() ?? null, own),
     own: ownFields(own),
     clock: new Date(clockMs).toISOString(),
   };
@@ -93,10 +93,28 @@ function some(texts: readonly string[]): string[] {
   return texts.slice(0, maxNames);
 }
 
-function shownFields({ subject, names, issuer, notBefore, notAfter }: ShownCertificate): Fields {
-  return { subject, names, issuer, notBefore, notAfter };
+function certificateFields(reason: HandshakeReason, shown: ShownCertificate | null, own: OwnCertificate): Fields {
+  if (shown === null) return {};
+  const { subject, names, issuer, authority, notBefore, notAfter } = shown;
+  const certificate = { subject, names, issuer, authority, notBefore, notAfter };
+  return reason === 'unknown_issuer' ? { certificate, hint: issuerHint(shown, own) } : { certificate };
 }
 
-function ownFields({ names, issuer, notAfter, trusts }: OwnCertificate): Fields {
-  return { names: some(names), issuer, notAfter: notAfter.toISOString(), trusts: some(trusts) };
+/** Two authorities of one name look alike, and Linkerd's always do. */
+function issuerHint({ authority: { name, keyId } }: ShownCertificate, { anchors }: OwnCertificate): string {
+  const sameName = anchors.filter(({ subject }) => subject === name);
+  const key = keyId === '' ? '' : ` (key ${keyId})`;
+  if (sameName.some((anchor) => anchor.keyId === keyId && keyId !== '')) {
+    return `Its certificates end at an anchor of ours${key}, but are not signed by it: have the client's certificate issued anew.`;
+  }
+  const add = `add that root's certificate to SALLYPORT_IDENTITY_TRUST_ANCHORS, or have the client's certificate issued under ours`;
+  if (sameName.length === 0) {
+    return `Its certificates end at ${name}${key}, which none of our anchors is: ${add}; or let it send its intermediates.`;
+  }
+  return `Its root has the name of an anchor of ours, but another key${key}: another installation, or a root made anew; ${add}.`;
+}
+
+function ownFields({ names, issuer, notAfter, trusts, anchors }: OwnCertificate): Fields {
+  const shown = anchors.slice(0, maxNames).map(({ keyId, sha256 }) => ({ keyId, sha256 }));
+  return { names: some(names), issuer, notAfter: notAfter.toISOString(), trusts: some(trusts), anchors: shown };
 }

@@ -26,7 +26,7 @@ interface Cause {
   readonly server: ResourceRef;
 }
 
-const own = { names: ['web.shop'], issuer: 'CN=root', notAfter: new Date(0), trusts: ['CN=root'] };
+const own = { names: ['web.shop'], issuer: 'CN=root', notAfter: new Date(0), trusts: ['CN=root'], anchors: [] };
 
 function unknown({ ip }: Cause): UnknownClient {
   const clientIp = parseIp(ip);
@@ -91,7 +91,10 @@ const causes: Readonly<Record<LineMessage, (of: Cause) => void>> = {
   'Request malformed': (of) => connection(of).badRequest(fx.portPolicy({ server: of.server }), of.text),
   'TLS handshake failed': (of) => {
     const { text } = of;
-    const certificate = () => ({ subject: text, names: text, issuer: text, notBefore: text, notAfter: text });
+    const certificate = () => ({
+      ...{ subject: text, names: text, issuer: text, notBefore: text, notAfter: text },
+      authority: { name: text, keyId: text },
+    });
     const failed: HandshakeFailure = { reason: 'unknown_issuer', detail: text, certificate, own, clockMs: 0 };
     of.telemetry.recorder.handshakeFailed(unknown(of), text, failed);
   },
