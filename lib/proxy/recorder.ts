@@ -45,6 +45,8 @@ export interface RequestFailure {
   readonly detail: string;
   /** Null where the app was never asked. */
   readonly met: AppFault | null;
+  /** Milliseconds since the request was let in; left out where it was not, or nobody knows. */
+  readonly waitedMs?: number;
 }
 
 /** Why a TLS handshake failed, as `sallyport_tls_failures_total{reason}` has it, and the code of each. */
@@ -133,6 +135,8 @@ export interface RequestScope {
   requestFrame(bytes: number): void;
   requestEnded(): void;
   responseHead(status: number): void;
+  /** Milliseconds since it began. */
+  waitedMs(): number;
   /** This was sent in place of the app's response; `responseEnded` follows. Both codes, whatever the request was. */
   refused(status: number, grpcStatus: number): void;
   responseFrame(bytes: number): void;
@@ -163,13 +167,22 @@ export interface ConnectionScope {
   /** Counts an HTTP decision, and logs denials and audits (with the failing clause, which `reasons` computes on demand). */
   requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog): void;
   /** Begins `request_total`, `response_*` and `inbound_{http,grpc}_*` for a permitted request. `ended` is called once, when the response has ended. */
-  requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope;
+  requestStarted(
+    policy: PortPolicy,
+    permit: RequestPermit,
+    grpc: boolean,
+    ended?: () => void,
+    request?: PendingRequest,
+  ): RequestScope;
   /** A message that was refused as malformed before any decision (400, 408, 431): counted, and logged at debug. */
   badRequest(policy: PortPolicy, reason: string): void;
   httpError(policy: PortPolicy, failure: RequestFailure, request: RequestLog): void;
   /** The response to a permitted request ended within it, by no doing of its client: logged, and counted by `responseEnded` alone. */
   responseBroken(policy: PortPolicy, failure: RequestFailure, request: RequestLog): void;
 }
+
+/** What a line says of a request that is under way. Strings are raw from the client. */
+export type PendingRequest = Pick<RequestLog, 'method' | 'path' | 'host' | 'version'> & { readonly grpc: boolean };
 
 /** Why, for logs; called only when a line is written. */
 export type LazyReasons = () => { readonly reason: string; readonly candidates: readonly unknown[] };

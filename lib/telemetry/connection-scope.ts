@@ -3,6 +3,7 @@ import type { ConnectionDecision, PortPolicy, ProbeKind, RequestDecision, Reques
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type {
   AppFault,
+  PendingRequest,
   ByteCounter,
   ConnectionScope,
   ErrorLabel,
@@ -17,7 +18,7 @@ import type { DecisionLog } from './decision-log.ts';
 import type { DecisionMetrics } from './decision-metrics.ts';
 import type { LabelStore } from './labels.ts';
 import type { ClientSeries, RequestMetrics, RouteSeries } from './request-metrics.ts';
-import { RequestRecord } from './request-record.ts';
+import { RequestRecord, type SlowWatch } from './request-record.ts';
 import type { Cell, LabelGroup } from './series.ts';
 import type { DetectResult, DetectSeries, TransportMetrics, TransportSeries } from './transport-metrics.ts';
 
@@ -33,6 +34,8 @@ export interface Shared {
   readonly source: LabelGroup;
   /** Monotonic milliseconds. */
   readonly now: () => number;
+  /** Milliseconds from which a request is slow. */
+  readonly slowMs: number;
 }
 
 /** Decisions of one port are few and stable objects; more than this means that they are not, and then none is kept. */
@@ -184,7 +187,7 @@ export class Views {
   }
 }
 
-export class Connection implements ConnectionScope {
+export class Connection implements ConnectionScope, SlowWatch {
   readonly #facts: ConnectionFacts;
   readonly #shared: Shared;
   readonly #tls: LabelGroup;
@@ -249,12 +252,26 @@ export class Connection implements ConnectionScope {
     this.#shared.log.request(this.#facts, decision, request);
   }
 
-  requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope {
+  requestStarted(
+    policy: PortPolicy,
+    permit: RequestPermit,
+    grpc: boolean,
+    ended?: () => void,
+    request?: PendingRequest,
+  ): RequestScope {
     const view = this.#at(policy);
     const cells = view.cellsOf(permit);
     const client = view.clientSeries(cells, permit);
     const route = view.routeSeries(cells, policy, permit);
-    return new RequestRecord(client, route, grpc, policy.protocol === 'grpc', this.#shared.now, ended);
+    return new RequestRecord(client, route, grpc, policy.protocol === 'grpc', this.#shared.now, ended, this, request);
+  }
+
+  get slowMs(): number {
+    return this.#shared.slowMs;
+  }
+
+  slow(request: PendingRequest, status: number | null, waitedMs: number): void {
+    this.#shared.log.slow(this.#facts, this.#policy?.server ?? null, request, status, waitedMs);
   }
 
   badRequest(policy: PortPolicy, reason: string): void {

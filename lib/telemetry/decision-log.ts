@@ -7,6 +7,7 @@ import type { ConnectionDecision, PortPolicy, RequestDecision } from '../policy/
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type {
   AppFault,
+  PendingRequest,
   ErrorLabel,
   LazyReasons,
   NetworkRefusal,
@@ -54,8 +55,8 @@ function connectionFields(facts: ConnectionFacts): LineFields {
 }
 
 /** In the words of `explain` and of the record of decisions. */
-function requestProtocol({ facts, version }: RequestLog): 'http1' | 'http2' | 'grpc' {
-  if (facts.grpc) return 'grpc';
+function requestProtocol({ grpc, version }: PendingRequest): 'http1' | 'http2' | 'grpc' {
+  if (grpc) return 'grpc';
   return version.startsWith('HTTP/2') ? 'http2' : 'http1';
 }
 
@@ -64,14 +65,13 @@ function bytesFields({ protocol }: PortPolicy): LineFields {
   return { protocol: 'tcp', port_protocol: protocol };
 }
 
-function requestFields(request: RequestLog): LineFields {
-  return {
-    protocol: requestProtocol(request),
-    method: request.method,
-    path: request.path,
-    host: request.host,
-    version: request.version,
-  };
+function requestFields({ method, path, host, version, facts }: RequestLog): LineFields {
+  return askedFields({ method, path, host, version, grpc: facts.grpc });
+}
+
+function askedFields(request: PendingRequest): LineFields {
+  const { method, path, host, version } = request;
+  return { protocol: requestProtocol(request), method, path, host, version };
 }
 
 /** Why there is a line: of documents and ports of ours alone. */
@@ -219,6 +219,24 @@ export class DecisionLog {
     this.#failure('Response broken off', facts, policy, failure, request);
   }
 
+  /** Null: a policy is in force no more under which it was let in. */
+  slow(
+    facts: ConnectionFacts,
+    server: ResourceRef | null,
+    request: PendingRequest,
+    status: number | null,
+    waitedMs: number,
+  ): void {
+    this.#lines.tell('Slow request', server === null ? about(facts) : about(facts, server), () => ({
+      code: 'slow-request',
+      ...(server === null ? {} : { server: refFields(server) }),
+      status,
+      waitedMs: Math.round(waitedMs),
+      ...connectionFields(facts),
+      ...askedFields(request),
+    }));
+  }
+
   #failure(
     message: 'Request failed' | 'Response broken off',
     facts: ConnectionFacts,
@@ -226,7 +244,7 @@ export class DecisionLog {
     failure: RequestFailure,
     request: RequestLog,
   ): void {
-    const { code, label, detail, met } = failure;
+    const { code, label, detail, met, waitedMs } = failure;
     const { cause, client } = about(facts, policy.server);
     const fields = (): LineFields => ({
       server: refFields(policy.server),
@@ -234,6 +252,7 @@ export class DecisionLog {
       error: label,
       detail,
       ...appFields(met),
+      ...(waitedMs === undefined ? {} : { waitedMs: Math.round(waitedMs) }),
       ...connectionFields(facts),
       ...requestFields(request),
     });

@@ -32,6 +32,7 @@ const rules = {
   'Request redirected': often,
   'Request failed': often,
   'Response broken off': often,
+  'Slow request': often,
   'Connection denied': often,
   'Connection allowed': often,
   'Connection refused': often,

@@ -34,6 +34,8 @@ export interface RecordingOptions {
   readonly decisions?: DecisionRecording | undefined;
   /** Of several threads that write one log; left out by one that writes alone. */
   readonly gate?: LineGate | undefined;
+  /** Milliseconds from which a request is slow; left out: none is. */
+  readonly slowMs?: number | undefined;
   /** Left out: the default ones. */
   readonly lineRules?: LineRules | undefined;
   /** Monotonic milliseconds. */
@@ -65,7 +67,15 @@ export interface Recording {
 
 export function createRecording(
   families: Families,
-  { log, accessLog, decisions, gate = openGate, lineRules = new LineRules(), now }: RecordingOptions,
+  {
+    log,
+    accessLog,
+    decisions,
+    gate = openGate,
+    lineRules = new LineRules(),
+    slowMs = Number.POSITIVE_INFINITY,
+    now,
+  }: RecordingOptions,
 ): Recording {
   const labels = new LabelStore();
   const leftOut = families
@@ -83,6 +93,7 @@ export function createRecording(
     inbound: constantGroup({ direction: 'inbound' }),
     source: constantGroup({ direction: 'inbound', peer: 'src' }),
     now,
+    slowMs,
   };
   const destination = constantGroup({ direction: 'inbound', peer: 'dst' });
   const limits = new LimitMetrics(families, lines);

@@ -279,6 +279,7 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
     },
     Reload: {
       'Files are watched': 'unit/reload/watch unit/reload/pod-facts e2e/change-under-load',
+      'Files that are bad': 'e2e/stale unit/bin/health',
     },
     Certificates: {
       'Certificate, key and anchors':

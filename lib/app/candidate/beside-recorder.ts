@@ -1,10 +1,4 @@
-import type {
-  ConnectionDecision,
-  PortPolicy,
-  PortProtocol,
-  RequestDecision,
-  RequestPermit,
-} from '../../policy/decision.ts';
+import type { ConnectionDecision, PortPolicy, PortProtocol, RequestDecision } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../../proxy/connection-facts.ts';
 import type {
   AppFault,
@@ -78,8 +72,8 @@ class BesideConnection implements ConnectionScope, OpenConnection {
     this.#watch.silence(this.facts, policy);
   }
 
-  requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope {
-    return this.#scope.requestStarted(policy, permit, grpc, ended);
+  requestStarted(...started: Parameters<ConnectionScope['requestStarted']>): RequestScope {
+    return this.#scope.requestStarted(...started);
   }
   detected(...detected: Parameters<ConnectionScope['detected']>): void {
     this.#scope.detected(...detected);

@@ -73,6 +73,7 @@ const telemetry = createWorkerTelemetry({
     config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog, destination: accessLines }),
   gate: shared.gate,
   lineRules: shared.lineRules,
+  slowMs: config.slowRequestMs,
   droppedLogLines: () => logLines.dropped + accessLines.dropped,
 });
 onInternalFault((fault) => {

@@ -65,6 +65,7 @@ const noPlace = 'service unavailable';
 /** The response to each code. The connection ends with it, unless it is `kept`. */
 const failureResponses: Readonly<Record<RequestErrorCode, FailureResponse>> = {
   ERR_SALLYPORT_UNREACHABLE: [502, 14, 'i/o', unreachable],
+  ERR_SALLYPORT_APP_CLOSED: [502, 14, 'i/o', 'client error (SendRequest)'],
   ERR_SALLYPORT_NOT_PROCESSED: [502, 14, 'i/o', unreachable],
   ERR_SALLYPORT_CANCELLED: [502, 14, 'i/o', unreachable],
   ERR_SALLYPORT_BAD_RESPONSE: [502, 14, 'i/o', 'the application sent an invalid response'],
@@ -95,7 +96,16 @@ export function failureOf(code: RequestErrorCode): Failure {
 
 /** Of a response that has begun: nothing is wrong with the way to the app any more, of which a refusal would speak. */
 export function brokenDetail({ code, refusal }: Failure): string {
-  return code === 'ERR_SALLYPORT_UNREACHABLE' ? 'the application ended it' : refusal.message;
+  const byApp = code === 'ERR_SALLYPORT_UNREACHABLE' || code === 'ERR_SALLYPORT_APP_CLOSED';
+  return byApp ? 'the application ended it' : refusal.message;
+}
+
+/** Of a request that the app has not answered. The client is told in the words of Linkerd, which say less. */
+export function failedDetail({ code, refusal }: Failure): string {
+  if (code === 'ERR_SALLYPORT_UNREACHABLE') return 'the application cannot be connected to';
+  return code === 'ERR_SALLYPORT_APP_CLOSED'
+    ? 'the application ended the connection before it had answered'
+    : refusal.message;
 }
 
 /** Refusals of our own making; the app was never asked. */
@@ -125,10 +135,28 @@ function ours(code: string, error: unknown): string {
   return code;
 }
 
-/** An error on the way to the app. One that has none of our codes is an I/O fault: 502 / UNAVAILABLE. */
+/** What the system says of an address that cannot be connected to, whichever call it says so of. */
+const connectErrors: ReadonlySet<string> = new Set([
+  ...['ECONNREFUSED', 'EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'EADDRNOTAVAIL', 'EACCES', 'EPERM'],
+  ...['ENOTFOUND', 'EAI_AGAIN', 'ENOENT', 'UND_ERR_CONNECT_TIMEOUT'],
+]);
+
+function isOfConnect(error: unknown, errno: string): boolean {
+  if (connectErrors.has(errno) || errno.startsWith('EAI_')) return true;
+  if (typeof error !== 'object' || error === null) return false;
+  const { syscall, cause } = error as { syscall?: unknown; cause?: unknown };
+  return syscall === 'connect' || (cause !== error && isOfConnect(cause, ''));
+}
+
+/** An error on the way to the app. One that has none of our codes is an I/O fault, 502 / UNAVAILABLE: of the connect, or behind it. */
 export function upstreamFailure(error: unknown): Failure {
   const errno = systemErrorCode(error);
-  return { ...(byCode.get(ours(errno, error)) ?? failureOf('ERR_SALLYPORT_UNREACHABLE')), errno };
+  const known = byCode.get(ours(errno, error));
+  if (known !== undefined) return { ...known, errno };
+  if (isOfConnect(error, errno)) return { ...failureOf('ERR_SALLYPORT_UNREACHABLE'), errno };
+  // An orderly end is no error to the system: libuv's word for it.
+  const isEnd = errno === '' || errno === 'UND_ERR_SOCKET';
+  return { ...failureOf('ERR_SALLYPORT_APP_CLOSED'), errno: isEnd ? 'EOF' : errno };
 }
 
 /** The headers of a refusal. Only a client with an identity learns anything beyond the status (Linkerd does the same). */

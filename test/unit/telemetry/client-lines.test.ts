@@ -51,6 +51,9 @@ function failure({ text }: Cause): RequestFailure {
   return { code: 'ERR_SALLYPORT_UNREACHABLE', label: 'i/o', detail: text, met };
 }
 
+/** In which every request is slow. */
+const slowFixture = () => fx.fixture('json', 'info', undefined, 0);
+
 const causes: Readonly<Record<LineMessage, (of: Cause) => void>> = {
   'Request denied': (of) => decided(of, fx.deny),
   'Request not routed': (of) => decided(of, fx.noRoute),
@@ -70,6 +73,19 @@ const causes: Readonly<Record<LineMessage, (of: Cause) => void>> = {
       failure(of),
       fx.requestLog({ path: of.text, host: of.text }),
     ),
+  'Slow request': (of) => {
+    const { text, server } = of;
+    const request = { method: text, path: text, host: text, version: text, grpc: false };
+    const started = connection(of).requestStarted(
+      fx.portPolicy({ server }),
+      { ...fx.permit, server } as typeof fx.permit,
+      false,
+      () => {},
+      request,
+    );
+    started.responseHead(200);
+    started.responseEnded(null, '');
+  },
   'Connection denied': (of) =>
     connection(of).connectionDecided(fx.portPolicy(), { ...fx.tcpDeny, server: of.server }, () => ({
       reason: of.text,
@@ -160,7 +176,7 @@ t.equal(variables.SALLYPORT_LOG_LINES.fallback, String(defaultLines));
 for (const [flood, each] of floods) {
   t.test(`all messages, ${events} times each, by ${flood}`, async (t) => {
     for (const [what, text] of flood === 'one client' ? texts : texts.slice(1, 2)) {
-      const { telemetry, lines } = fx.fixture();
+      const { telemetry, lines } = slowFixture();
       for (let i = 0; i < events; i++) {
         for (const cause of Object.values(causes)) cause({ telemetry, text, ...each(i) });
         // So that each has its share of the minute.
@@ -181,7 +197,7 @@ for (const [flood, each] of floods) {
 
 t.test('of each message alone: at once, and then a line now and again', async (t) => {
   for (const [message, cause] of Object.entries(causes)) {
-    const { telemetry, lines, advance } = fx.fixture();
+    const { telemetry, lines, advance } = slowFixture();
     const of = { telemetry, text: 'orders', ip: '10.1.2.3', server: web };
     cause(of);
     t.equal(lines.length, 1, `${message}: the first at once`);
@@ -199,7 +215,7 @@ t.test('of each message alone: at once, and then a line now and again', async (t
 });
 
 t.test('a flood of one refusal hides no other', async (t) => {
-  const { telemetry, lines } = fx.fixture();
+  const { telemetry, lines } = slowFixture();
   for (let i = 0; i < 20_000; i++) causes['Request denied']({ telemetry, text: 'x', ip: address(i), server: web });
   const after = lines.length;
   for (const name of ['a', 'b', 'c']) {
@@ -211,7 +227,7 @@ t.test('a flood of one refusal hides no other', async (t) => {
 });
 
 t.test('one client, however often it is refused, leaves others a line', async (t) => {
-  const { telemetry, lines } = fx.fixture();
+  const { telemetry, lines } = slowFixture();
   const deny = (ip: string): void => causes['Request denied']({ telemetry, text: 'x', ip, server: web });
   for (let i = 0; i < events; i++) deny('10.1.2.3');
   t.equal(lines.length, 20);
@@ -220,7 +236,7 @@ t.test('one client, however often it is refused, leaves others a line', async (t
 });
 
 t.test('what is left out is told with whose it was', async (t) => {
-  const { telemetry, lines } = fx.fixture();
+  const { telemetry, lines } = slowFixture();
   const deny = (ip: string): void => causes['Request denied']({ telemetry, text: 'x', ip, server: web });
   for (let i = 0; i < 25; i++) deny('10.1.2.3');
   for (let i = 0; i < 23; i++) deny('10.1.2.4');

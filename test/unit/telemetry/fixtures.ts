@@ -132,13 +132,19 @@ export function memoryLog(format: 'json' | 'plain' = 'json', level: Level = 'inf
   return { log: createLog({ level, format, destination: { write: (line) => lines.push(line) } }), lines };
 }
 
-export function fixture(format: 'json' | 'plain' = 'json', level: Level = 'info', logLines?: number): Fixture {
+export function fixture(
+  format: 'json' | 'plain' = 'json',
+  level: Level = 'info',
+  logLines?: number,
+  slowMs = Number.POSITIVE_INFINITY,
+): Fixture {
   const { log, lines } = memoryLog(format, level);
   let nowMs = 1000;
   const telemetry = createTelemetry({
     log: log.logger,
     accessLog: null,
     lineRules: new LineRules(logLines),
+    slowMs,
     build: { version: '0.1.0', gitSha: 'abc', date: '2026-11-20' },
     processStart: 1_790_000_000,
     now: () => nowMs,

@@ -364,11 +364,11 @@ export class FastRequest implements ResponseSink {
     const admitted = this.#admitted;
     this.#admitted = null;
     if (admitted !== null && this.#response === 'awaited') {
-      pipeline.failed(connection, admitted.policy, this.#request, failure);
+      pipeline.failed(connection, admitted, this.#request, failure);
       admitted.scope.refused(failure.refusal.status, failure.refusal.grpc);
       this.#refuse(failure.refusal);
     } else {
-      if (admitted !== null) pipeline.brokeOff(connection, admitted.policy, this.#request, failure);
+      if (admitted !== null) pipeline.brokeOff(connection, admitted, this.#request, failure);
       this.destroy();
     }
     admitted?.scope.responseEnded(null, 'unclassified');
