@@ -70,7 +70,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     ...{ log: log.logger, decisions: decisions?.recording, gate: shared?.gate, build },
     accessLog:
       config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog, destination: accessLines }),
-    ...{ lineRules: new LineRules(config.logLines), slowMs: config.slowRequestMs },
+    ...{ lineRules: new LineRules(config.logLines), slowMs: config.slowRequestMs, adminPort: config.adminListen?.port },
     processStart: Date.now() / 1000 - process.uptime(),
     droppedLogLines: droppedLines,
     failedLogWrites: failedWrites,

@@ -29,7 +29,10 @@ export class PolicyReport {
         telemetry.stale('policy', stale);
         readiness.stale('policy', stale);
       },
-      restart: () => (generation() === 0 ? null : 'A restart now would authorize nothing, and not become ready.'),
+      restart: () =>
+        generation() === 0
+          ? null
+          : 'A restart now would lose that policy, and authorize nothing while the files cannot be loaded.',
     });
     this.#podFacts = new Standing({
       code: 'pod-facts-stale',

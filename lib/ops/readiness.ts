@@ -15,7 +15,7 @@ export interface ReadyState {
 /** Files of which an earlier state is in use, because what they hold now cannot be. */
 const doubtTexts = {
   policy:
-    'policy: the files on disk cannot be loaded, and the last good ones stay in force; a restart would authorize nothing, and not become ready',
+    'policy: the files on disk cannot be loaded, and the last good ones stay in force; a restart would lose them, and authorize nothing while the files cannot be loaded',
   identity:
     'identity: the files on disk cannot be loaded, and the last good ones stay in use; a restart would not start',
   pod_facts: 'pod facts: the files on disk cannot be read, and the previous ones stay in use',

@@ -185,7 +185,11 @@ export interface ConnectionScope {
 export type PendingRequest = Pick<RequestLog, 'method' | 'path' | 'host' | 'version'> & { readonly grpc: boolean };
 
 /** Why, for logs; called only when a line is written. */
-export type LazyReasons = () => { readonly reason: string; readonly candidates: readonly unknown[] };
+export type LazyReasons = () => {
+  readonly reason: string;
+  readonly candidates: readonly unknown[];
+  readonly hint?: string;
+};
 
 /** What logs may say of a request. Strings are raw from the client; the logger keeps them inside one line. */
 export interface RequestLog {

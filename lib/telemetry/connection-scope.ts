@@ -3,11 +3,11 @@ import type { ConnectionDecision, PortPolicy, ProbeKind, RequestDecision, Reques
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type {
   AppFault,
-  PendingRequest,
   ByteCounter,
   ConnectionScope,
   ErrorLabel,
   LazyReasons,
+  PendingRequest,
   RequestFailure,
   RequestLog,
   RequestScope,

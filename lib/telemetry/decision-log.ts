@@ -7,10 +7,10 @@ import type { ConnectionDecision, PortPolicy, RequestDecision } from '../policy/
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type {
   AppFault,
-  PendingRequest,
   ErrorLabel,
   LazyReasons,
   NetworkRefusal,
+  PendingRequest,
   RequestFailure,
   RequestLog,
 } from '../proxy/recorder.ts';
@@ -86,20 +86,24 @@ function about(facts: ConnectionFacts, ...refs: readonly ResourceRef[]): LineCau
 
 export class DecisionLog {
   readonly #lines: ClientLines;
+  readonly #adminPort: number | undefined;
   #candidatesLeft = maxCandidatesATurn;
   readonly #nextTurn = (): void => {
     this.#candidatesLeft = maxCandidatesATurn;
   };
 
-  constructor(lines: ClientLines) {
+  /** @param adminPort of our own pages, behind policy like any other port; undefined where there is none. */
+  constructor(lines: ClientLines, adminPort: number | undefined) {
     this.#lines = lines;
+    this.#adminPort = adminPort;
   }
 
   #reasonFields(reasons: LazyReasons | undefined): LineFields {
     if (reasons === undefined) return {};
-    const { reason, candidates } = reasons();
+    const { reason, candidates, hint } = reasons();
     const most = Math.min(maxCandidates, this.#candidatesLeft, candidates.length);
     const fields: LineFields = { reason, candidates: candidates.slice(0, most) };
+    if (hint !== undefined) fields.hint = hint;
     if (candidates.length > most) fields.candidates_omitted = candidates.length - most;
     if (most > 0) {
       if (this.#candidatesLeft === maxCandidatesATurn) setImmediate(this.#nextTurn);
@@ -201,8 +205,13 @@ export class DecisionLog {
         return { ...fields, reason: decision.detail };
       case 'no-route':
       case 'deny':
-        return { ...fields, ...this.#reasonFields(() => request.reasons()) };
+        return { ...fields, ...this.#reasonFields(() => request.reasons()), ...this.#adminHint(facts) };
     }
+  }
+
+  /** The client gets a status and nothing else, and policy is not what an operator looks for here. */
+  #adminHint({ targetPort }: ConnectionFacts): LineFields {
+    return targetPort === this.#adminPort ? { hint: adminHint } : {};
   }
 
   /** A client that speaks another protocol would fill the log. */
@@ -260,6 +269,9 @@ export class DecisionLog {
     this.#lines.tell(message, { cause: `${cause} ${code}`, client }, fields, met === null ? 'info' : 'warn');
   }
 }
+
+const adminHint =
+  "This is Sallyport's own admin port, behind policy like any other: authorize who asks on a Server for its port (linkerd-admin), from this machine 127.0.0.1 and ::1, or leave SALLYPORT_AUTHORIZE_LOCALHOST true; /live and /ready are on the health port without any policy.";
 
 /** What a line says of each decision about a request. */
 const requestMessages = {

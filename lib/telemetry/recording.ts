@@ -36,6 +36,8 @@ export interface RecordingOptions {
   readonly gate?: LineGate | undefined;
   /** Milliseconds from which a request is slow; left out: none is. */
   readonly slowMs?: number | undefined;
+  /** Of the admin server; left out where there is none. */
+  readonly adminPort?: number | undefined;
   /** Left out: the default ones. */
   readonly lineRules?: LineRules | undefined;
   /** Monotonic milliseconds. */
@@ -74,6 +76,7 @@ export function createRecording(
     gate = openGate,
     lineRules = new LineRules(),
     slowMs = Number.POSITIVE_INFINITY,
+    adminPort,
     now,
   }: RecordingOptions,
 ): Recording {
@@ -88,7 +91,7 @@ export function createRecording(
     decisions: new DecisionMetrics(families),
     requests: new RequestMetrics(families),
     transport: new TransportMetrics(families),
-    log: new DecisionLog(lines),
+    log: new DecisionLog(lines, adminPort),
     views: new Views(),
     inbound: constantGroup({ direction: 'inbound' }),
     source: constantGroup({ direction: 'inbound', peer: 'src' }),

@@ -143,11 +143,17 @@ t.test('each is told of by itself, until it is mended', async (t) => {
     const health = await runSallyport(t, ['health'], { SALLYPORT_HEALTH_LISTEN: `127.0.0.1:${sallyport.healthPort}` });
     t.match(health, { code: 0, stderr: /warning: .* on disk cannot be .*\[stale-files\]/ });
     if (kind !== 'pod_facts') {
-      t.match(text, /; a restart would (authorize nothing, and not become ready|not start)\n$/);
+      t.match(
+        text,
+        /; a restart would (lose them, and authorize nothing while the files cannot be loaded|not start)\n$/,
+      );
       const told = sallyport.logs().slice(lines);
       t.match(
         told.find(({ msg }) => /^(Policy not loaded|Identity not reloaded)/.test(String(msg))),
-        { restart: /^A restart now would (authorize nothing, and not become ready|not start)\.$/ },
+        {
+          restart:
+            /^A restart now would (lose that policy, and authorize nothing while the files cannot be loaded|not start)\.$/,
+        },
         `${kind}: the line says what a restart would do`,
       );
     }

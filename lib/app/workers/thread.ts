@@ -74,6 +74,7 @@ const telemetry = createWorkerTelemetry({
   gate: shared.gate,
   lineRules: shared.lineRules,
   slowMs: config.slowRequestMs,
+  adminPort: config.adminListen?.port,
   droppedLogLines: () => logLines.dropped + accessLines.dropped,
 });
 onInternalFault((fault) => {

@@ -207,7 +207,8 @@ t.test('whatever a client sends stays inside one line', async (t) => {
     'nul\0bell\x07escape\x1b[31m',
     'del\x7fnext line\x85csi\x9b31m',
     'override\u202eisolate\u2066',
-    Buffer.from(Array.from({ length: 256 }, (_, byte) => byte)).toString('latin1'),
+    // In four parts, of which each is whole in a line with seven of them.
+    ...[0, 64, 128, 192].map((from) => Buffer.from(Array.from({ length: 64 }, (_, i) => from + i)).toString('latin1')),
     '=x msg=forged',
     ' ',
     '',
@@ -260,4 +261,17 @@ t.test('whatever a client sends stays inside one line', async (t) => {
       }
     }
   }
+});
+
+t.test('a refusal says what is likely to be wrong, and on our own port how its pages are reached', async (t) => {
+  const { telemetry, lines } = fx.fixture();
+  const reasons = () => ({ reason: 'nothing is authorized on it', candidates: [], hint: 'Server web does not apply.' });
+  const log = fx.requestLog({ reasons });
+  telemetry.recorder.connection(fx.facts()).requestDecided(fx.portPolicy(), fx.deny, log);
+  telemetry.recorder.connection(fx.facts()).connectionDecided(fx.portPolicy(), fx.tcpDeny, reasons);
+  telemetry.recorder.connection(fx.facts({ targetPort: 4191 })).requestDecided(fx.portPolicy(), fx.deny, log);
+  const [request, connection, admin] = parsed(lines);
+  t.equal(request?.hint, 'Server web does not apply.');
+  t.equal(connection?.hint, 'Server web does not apply.');
+  t.match(admin?.hint, /own admin port.*linkerd-admin.*SALLYPORT_AUTHORIZE_LOCALHOST.*health port/);
 });

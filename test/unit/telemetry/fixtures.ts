@@ -144,6 +144,7 @@ export function fixture(
     log: log.logger,
     accessLog: null,
     lineRules: new LineRules(logLines),
+    adminPort: 4191,
     slowMs,
     build: { version: '0.1.0', gitSha: 'abc', date: '2026-11-20' },
     processStart: 1_790_000_000,
