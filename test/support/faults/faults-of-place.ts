@@ -34,7 +34,7 @@ export const placeFaults: readonly Fault[] = [
   {
     title: 'the app hangs, and is ended',
     async provoke(t) {
-      const stage = await Stage.start(t, { hanging: { ms: 300, then: 'ends' } });
+      const stage = await Stage.start(t, { hanging: { ms: 300, by: 'an end' } });
       await get(stage.port, '/orders/7', '127.0.0.1');
       return [
         await stage.log(/Request failed/, 'code', 'error', 'detail', 'errno', 'client.ip', 'path'),
@@ -46,7 +46,7 @@ export const placeFaults: readonly Fault[] = [
     title: 'the app answers late',
     async provoke(t) {
       const stage = await Stage.start(t, {
-        hanging: { ms: 300, then: 'answers' },
+        hanging: { ms: 300, by: 'an answer' },
         env: { SALLYPORT_SLOW_REQUEST: '200ms' },
       });
       await get(stage.port, '/orders/7', '127.0.0.1');

@@ -62,7 +62,7 @@ export interface Staging {
   /** Nothing listens where the app should. */
   readonly downApp?: boolean;
   /** The app takes a request and says nothing for so many milliseconds; then it answers, or ends the connection. */
-  readonly hanging?: { readonly ms: number; readonly then: 'answers' | 'ends' };
+  readonly hanging?: { readonly ms: number; readonly by: 'an answer' | 'an end' };
 }
 
 /** The line without its time, and with nothing in it that another run would print otherwise. */
@@ -92,9 +92,9 @@ export class Stage {
   /** All but the proxy. */
   static async set(t: Teardown, staging: Staging = {}): Promise<Stage> {
     const folder = temporaryFolder(t);
-    const { ms = 0, then = 'answers' } = staging.hanging ?? {};
+    const { ms = 0, by = 'an answer' } = staging.hanging ?? {};
     const app = createServer((request, response) => {
-      setTimeout(() => (then === 'answers' ? response.end('hello') : request.socket.end()), ms);
+      setTimeout(() => (by === 'an answer' ? response.end('hello') : request.socket.end()), ms);
     });
     await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
     t.teardown(() => {
