@@ -101,7 +101,7 @@ export const errorCatalogue = {
   ),
   ERR_SALLYPORT_TLS_UNKNOWN_ISSUER: handshake(
     "The client's certificate leads to none of our trust anchors.",
-    'Compare the authority of the line, its name and its key, with the anchors; add its root to SALLYPORT_IDENTITY_TRUST_ANCHORS, or let it send its intermediates.',
+    'Compare its authority and key with the anchors; add its root to SALLYPORT_IDENTITY_TRUST_ANCHORS, or let it send its intermediates.',
   ),
   ERR_SALLYPORT_TLS_CLIENT_EXPIRED: handshake(
     "The client's certificate, or one of its issuers', has expired by our clock.",
