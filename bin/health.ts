@@ -42,8 +42,13 @@ export const main: Main<'health'> = async (line, io) => {
   const ok = kind === 'good';
   const url = `http://${hostPort(host, listen.port)}${path}`;
   if (line.has('json')) io.stdout.write(`${jsonText({ ok, url, said })}\n`);
+  // Ready, and yet not well: the status is for machines, and this for whoever looks.
+  const [, ...doubts] = said.split('\n');
+  if (ok)
+    for (const message of doubts) complain(io, 'sallyport health: warning', { code: 'stale-files', message, hint: '' });
   const hint = kind === 'none' ? 'See that the proxy runs, and that SALLYPORT_HEALTH_LISTEN is its own.' : '';
-  if (!ok) complain(io, 'sallyport health', { code: 'unhealthy', message: `${url}: ${said}`, hint });
+  if (!ok)
+    complain(io, 'sallyport health', { code: 'unhealthy', message: `${url}: ${said.replaceAll('\n', '; ')}`, hint });
   return ok ? 0 : 1;
 };
 

@@ -21,6 +21,7 @@ import { OwnEndpoints } from './proxy/accept/own-endpoints.ts';
 import { onInternalFault } from './proxy/guard.ts';
 import { checkNode } from './proxy/node-internals.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
+import { LineRules } from './telemetry/line-rules.ts';
 import type { Log } from './telemetry/log.ts';
 import { type Build, createTelemetry } from './telemetry/metrics.ts';
 import { bufferedOutput, droppedLines, failedWrites, waitingLines } from './telemetry/output.ts';
@@ -66,12 +67,10 @@ export async function startApp(options: AppOptions): Promise<App> {
     telemetry.recordsLost.value += lines;
   });
   const telemetry = createTelemetry({
-    log: log.logger,
-    decisions: decisions?.recording,
+    ...{ log: log.logger, decisions: decisions?.recording, gate: shared?.gate, build },
     accessLog:
       config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog, destination: accessLines }),
-    gate: shared?.gate,
-    build,
+    ...{ lineRules: new LineRules(config.logLines), slowMs: config.slowRequestMs, adminPort: config.adminListen?.port },
     processStart: Date.now() / 1000 - process.uptime(),
     droppedLogLines: droppedLines,
     failedLogWrites: failedWrites,
@@ -114,6 +113,7 @@ export async function startApp(options: AppOptions): Promise<App> {
       plane.close(),
       health.close(),
     ]);
+    telemetry.lines.tellLeftOut();
     await decisions?.close();
     ignoreFaults();
   };

@@ -11,6 +11,8 @@ const oid = {
   basicConstraints: '2.5.29.19',
   subjectAltName: '2.5.29.17',
   extendedKeyUsage: '2.5.29.37',
+  subjectKeyIdentifier: '2.5.29.14',
+  authorityKeyIdentifier: '2.5.29.35',
   clientAuth: '1.3.6.1.5.5.7.3.2',
 } as const;
 
@@ -63,6 +65,32 @@ export function dnsNamesOfCertificate(der: Buffer): readonly string[] {
       .filter(({ kind }) => kind === 'dns')
       .flatMap(({ text }) => dnsIdentity(text)?.name ?? []);
     return [...new Set(names)];
+  });
+}
+
+/** Which key a certificate holds, and which has signed it, in hexadecimal; empty where it does not say. */
+export interface KeyIds {
+  readonly own: string;
+  readonly issuer: string;
+}
+
+/** Bytes of a certificate that is looked into for nothing but a line of the log. */
+const longestShown = 8192;
+
+/** To tell authorities of one name apart (RFC 5280 sections 4.2.1.1 and 4.2.1.2). Nobody is let in by them. */
+export function keyIdsOfCertificate(der: Buffer): KeyIds {
+  return orElse({ own: '', issuer: '' }, () => {
+    if (der.length > longestShown) throw new UnusableCertificate('too long for a line');
+    const extensions = extensionsOf(der);
+    const own = extensions.get(oid.subjectKeyIdentifier);
+    const issuer = extensions.get(oid.authorityKeyIdentifier);
+    // AuthorityKeyIdentifier ::= SEQUENCE { keyIdentifier [0] IMPLICIT OCTET STRING OPTIONAL, … }
+    const ofIssuer = issuer === undefined ? [] : childrenOf(parse(issuer), Type.SEQUENCE);
+    const named = ofIssuer.find((field) => field.tagClass === Class.CONTEXT_SPECIFIC && (field.type as number) === 0);
+    return {
+      own: own === undefined ? '' : textOf(parse(own), Type.OCTETSTRING, hexadecimal),
+      issuer: typeof named?.value === 'string' ? hexadecimal(named.value) : '',
+    };
   });
 }
 
@@ -186,6 +214,10 @@ function oidText(value: string): string {
   return forge.asn1.derToOid(value);
 }
 const latin1 = (value: string): Buffer => Buffer.from(value, 'latin1');
+
+function hexadecimal(value: string): string {
+  return latin1(value).toString('hex');
+}
 
 /** forge throws its own errors on malformed input, so every one of them means the same here: no name. */
 function orElse<T>(none: T, read: () => T): T {

@@ -184,7 +184,7 @@ const rules: readonly Rule[] = [
       values,
       /^lib\/policy\/decide\/buckets\.ts$/,
       inRoom('fairness'),
-      /^lib\/telemetry\/repeats\.ts$/,
+      /^lib\/telemetry\/line-(gate|rules)\.ts$/,
     ],
     packages: [],
     why: 'what several threads share in memory: it keeps for the rooms that count, and only the root gives it to them',

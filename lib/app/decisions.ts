@@ -22,7 +22,7 @@ export interface KeptDecisions {
 
 /** What is configured of it. */
 type RecordSettings = NonNullable<Config['decisions']>;
-type AdminListen = Pick<Config, 'adminListen'>;
+type AdminListen = Pick<Config, 'adminListen' | 'workers'>;
 
 /** @param onDropped called with the number of lines that the file does not take. */
 export function keepDecisions(
@@ -32,10 +32,11 @@ export function keepDecisions(
   onDropped: (lines: number) => void,
 ): KeptDecisions {
   const { file, maxBytes, keep } = decisions;
+  const { workers: threads } = admin;
   const written = file === null ? null : new DecisionFile({ path: file, maxBytes, keep, log: log.logger, onDropped });
   const lines: LineSink = written ?? log;
   // What the file does not take, it says there itself; of standard output the log counts it.
-  const records = new DecisionRecords({ ...decisions, asked: askedAt(admin), sink: lines, dropped: () => 0 });
+  const records = new DecisionRecords({ ...decisions, asked: askedAt(admin), threads, sink: lines, dropped: () => 0 });
   const key = randomBytes(16).toString('hex');
   // Before the file's own last write.
   process.prependListener('exit', records.flush);
@@ -57,12 +58,15 @@ export function sendDecisions(
   admin: AdminListen,
   sink: LineSink & { readonly dropped: number },
 ): DecisionRecording {
+  const [asked, threads] = [askedAt(admin), admin.workers];
   return {
-    records: new DecisionRecords({ ...decisions, asked: askedAt(admin), sink, dropped: () => sink.dropped }),
+    records: new DecisionRecords({ ...decisions, asked, threads, sink, dropped: () => sink.dropped }),
     scope: RecordedScope,
   };
 }
 
-function askedAt({ adminListen }: AdminListen): { readonly port: number; readonly path: string } | null {
+function askedAt({
+  adminListen,
+}: Pick<Config, 'adminListen'>): { readonly port: number; readonly path: string } | null {
   return adminListen === null ? null : { port: adminListen.port, path: decisionsPath };
 }

@@ -29,6 +29,7 @@ export async function followIdentity(
   const { terminationOf } = await import('./termination.ts');
   const { createCredentialSource } = await import('../reload/credential-source.ts');
   const { credentialFaultText } = await import('../reload/credentials.ts');
+  const restart = 'A restart now would not start.';
   let termination: TlsTermination | null = null;
   let inUse: Credentials | null = null;
   const standing = new Standing({
@@ -38,7 +39,11 @@ export async function followIdentity(
       again: 'Identity files are good again',
     },
     fields: () => ({ notAfter: inUse?.notAfter.toISOString() }),
-    onChange: (stale) => telemetry.stale('identity', stale),
+    staleFields: () => ({ restart }),
+    onChange(stale) {
+      telemetry.stale('identity', stale);
+      readiness.stale('identity', stale);
+    },
     log: logger,
     clock: systemClock,
   });
@@ -65,7 +70,11 @@ export async function followIdentity(
     },
     onFailed: (faults) => {
       telemetry.identityLoadFailed();
-      for (const fault of faults) logger.error({ ...fault }, 'Identity not reloaded; the last good one stays in use');
+      for (const fault of faults)
+        logger.error(
+          { ...fault, ...(inUse === null ? {} : { restart }) },
+          'Identity not reloaded; the last good one stays in use',
+        );
       standing.refused('the files cannot be used', faults.map(credentialFaultText));
     },
     onMended: () => standing.accepted(),

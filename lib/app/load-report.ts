@@ -15,6 +15,8 @@ export interface LoadReportOptions {
   generation(): number;
   /** What holds while a load is bad. */
   kept(): string;
+  /** What one would do now, where that is otherwise than it is; null: nothing. */
+  restart?(): string | null;
   /** Informed besides the log. */
   loaded?(at: Date): void;
   failed?(): void;
@@ -37,6 +39,7 @@ export class LoadReport {
       code: codes.stale,
       messages: { still: () => `${what} still not loaded; ${options.kept()}`, again: `${what} files are good again` },
       fields: () => ({ generation: generation() }),
+      staleFields: () => this.#restart(),
       onChange: (stale) => options.stale?.(stale),
       log: logger,
       clock: systemClock,
@@ -64,9 +67,14 @@ export class LoadReport {
   failed(reason: string): void {
     const { what, codes, logger } = this.#options;
     this.#options.failed?.();
-    logger.error({ code: codes.notLoaded, reason }, `${what} not loaded; ${this.#options.kept()}`);
+    logger.error({ code: codes.notLoaded, reason, ...this.#restart() }, `${what} not loaded; ${this.#options.kept()}`);
     this.#standing.refused(reason, this.#faults);
     this.#faults = [];
+  }
+
+  #restart(): { readonly restart?: string } {
+    const restart = this.#options.restart?.() ?? null;
+    return restart === null ? {} : { restart };
   }
 
   overdue(waitingFor: string | null): void {

@@ -25,7 +25,14 @@ export class PolicyReport {
       },
       failed: () => telemetry.policyLoadFailed(),
       overdue: (overdue) => telemetry.policyOverdue(overdue),
-      stale: (stale) => telemetry.stale('policy', stale),
+      stale(stale) {
+        telemetry.stale('policy', stale);
+        readiness.stale('policy', stale);
+      },
+      restart: () =>
+        generation() === 0
+          ? null
+          : 'A restart now would lose that policy, and authorize nothing while the files cannot be loaded.',
     });
     this.#podFacts = new Standing({
       code: 'pod-facts-stale',
@@ -34,7 +41,10 @@ export class PolicyReport {
         again: 'The facts of the pod can be read again',
       },
       fields: () => ({}),
-      onChange: (stale) => telemetry.stale('pod_facts', stale),
+      onChange(stale) {
+        telemetry.stale('pod_facts', stale);
+        readiness.stale('pod_facts', stale);
+      },
       log: logger,
       clock: systemClock,
     });

@@ -47,6 +47,10 @@ export interface Config extends Listeners {
   readonly shutdownGracePeriodMs: number;
   readonly logLevel: VariableValue<'SALLYPORT_LOG'>;
   readonly logFormat: VariableValue<'SALLYPORT_LOG_FORMAT'>;
+  /** Infinite: none is. */
+  readonly slowRequestMs: number;
+  /** A minute, of what clients and the app cause. */
+  readonly logLines: number;
   readonly accessLog: VariableValue<'SALLYPORT_ACCESS_LOG'>;
   /** Null: none are recorded. */
   readonly decisions: {
@@ -94,6 +98,8 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
     shutdownGracePeriodMs: get('SALLYPORT_SHUTDOWN_GRACE_PERIOD'),
     logLevel: get('SALLYPORT_LOG'),
     logFormat: get('SALLYPORT_LOG_FORMAT'),
+    slowRequestMs: get('SALLYPORT_SLOW_REQUEST'),
+    logLines: get('SALLYPORT_LOG_LINES'),
     accessLog: get('SALLYPORT_ACCESS_LOG'),
     decisions: readDecisions(reader),
     workload,

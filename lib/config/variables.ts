@@ -81,6 +81,8 @@ export const variables = {
   SALLYPORT_HTTP1_FAST_LANE: always('true', read.boolean, 'plain HTTP/1 requests take the short way'),
   SALLYPORT_LOG: always('info', read.oneOf(['trace', 'debug', 'info', 'warn', 'error', 'off']), 'level'),
   SALLYPORT_LOG_FORMAT: always('json', read.oneOf(['json', 'plain']), 'of the log on stdout'),
+  SALLYPORT_LOG_LINES: always('200', read.count, 'a minute, that clients and the app cause'),
+  SALLYPORT_SLOW_REQUEST: always('5s', read.timeoutOrOff, 'to the head of a response; later ones have a line'),
   SALLYPORT_ACCESS_LOG: always('off', read.oneOf(['off', 'apache', 'json']), 'one line a request on stderr'),
   SALLYPORT_DECISIONS: always('off', read.oneOf(['off', 'refused', 'all']), 'decisions to record, as lines of JSON'),
   SALLYPORT_DECISIONS_FILE: optional('standard output', read.text, 'where they are recorded'),

@@ -94,6 +94,10 @@ export const commandFaults = {
     'The health server does not answer, or says that the proxy is not ready.',
     "See the proxy's log; its metrics name the latch that it waits for.",
   ),
+  'stale-files': fault(
+    'The proxy is ready, and decides by an earlier state of files that cannot be used as they are now; a warning of `health`.',
+    'Mend the files that its log names before anything restarts it.',
+  ),
   'output-lost': fault(
     'What the command prints cannot be written.',
     'Make room where standard output leads, or keep its reader running.',

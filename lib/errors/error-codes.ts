@@ -28,8 +28,12 @@ function handshake(meaning: string, remedy: string): ErrorRow & { readonly ends:
  */
 export const errorCatalogue = {
   ERR_SALLYPORT_UNREACHABLE: request(
-    'The application refuses connections, or breaks one before it has answered, or within its answer.',
+    'The application cannot be connected to: it refuses connections, or nothing is there.',
     'See that it runs, and listens where the connection leads (SALLYPORT_INBOUND_PORTS, SALLYPORT_APP_HOST).',
+  ),
+  ERR_SALLYPORT_APP_CLOSED: request(
+    'The application had taken the request, and ended the connection before it had answered, or within its answer.',
+    'Look into its log for its end at that time (a crash, a kill, no memory) or a timeout of its own; `waitedMs` says how long it took.',
   ),
   ERR_SALLYPORT_CONNECT_TIMEOUT: request(
     'Connecting to the application took longer than SALLYPORT_CONNECT_TIMEOUT.',
@@ -101,7 +105,7 @@ export const errorCatalogue = {
   ),
   ERR_SALLYPORT_TLS_UNKNOWN_ISSUER: handshake(
     "The client's certificate leads to none of our trust anchors.",
-    'Compare its issuer with the anchors of the line; add its root to SALLYPORT_IDENTITY_TRUST_ANCHORS, or let it send its intermediates.',
+    'Compare its authority and key with the anchors; add its root to SALLYPORT_IDENTITY_TRUST_ANCHORS, or let it send its intermediates.',
   ),
   ERR_SALLYPORT_TLS_CLIENT_EXPIRED: handshake(
     "The client's certificate, or one of its issuers', has expired by our clock.",

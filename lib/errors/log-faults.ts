@@ -90,6 +90,10 @@ export const logFaults = {
     'The log cannot be written; once its reader has gone its lines are dropped. On standard error.',
     'Keep the reader of standard output running, and make room where it leads.',
   ),
+  'slow-request': fault(
+    'The application has taken SALLYPORT_SLOW_REQUEST or longer to begin its response; told within the rates of the log.',
+    'Look at the application, and at `response_latency_ms`; raise the variable, or `off`, where it is meant to wait (long polling).',
+  ),
   'decisions-not-written': fault(
     'Decisions cannot be recorded in the file of SALLYPORT_DECISIONS_FILE; traffic goes on. A warning.',
     "See the system's code in the line: make room, or let the user that runs Sallyport write there.",

@@ -12,6 +12,7 @@ export function liveResponse(sound: boolean): ProbeResponse {
 }
 
 export function readyResponse(state: ReadyState): ProbeResponse {
-  if (state.ready) return { status: 200, body: 'ready\n' };
-  return { status: 503, body: `not ready: ${state.missing.join(', ')}\n` };
+  const doubts = state.doubts.map((doubt) => `${doubt}\n`).join('');
+  if (state.ready) return { status: 200, body: `ready\n${doubts}` };
+  return { status: 503, body: `not ready: ${state.missing.join(', ')}\n${doubts}` };
 }

@@ -199,6 +199,8 @@ export interface Reasons {
   /** One sentence for a person. */
   readonly reason: string;
   readonly candidates: readonly Candidate[];
+  /** What is likely to be wrong with the policy, where it refuses; left out where nothing is. */
+  readonly hint?: string;
 }
 export interface RequestReasons extends Reasons {
   /** The place, from 0, of the rule that the request belongs to among those of its route's document; null where it has none. */

@@ -30,7 +30,7 @@ export class ProbeTls {
         secureOptions: constants.SSL_OP_NO_TICKET,
       }),
       anchors: { generation: 0, endOfChain: () => null },
-      own: { names: [], issuer: '', notAfter: new Date(8.64e15), trusts: [] },
+      own: { names: [], issuer: '', notAfter: new Date(8.64e15), trusts: [], anchors: [] },
     });
   }
 

@@ -46,6 +46,8 @@ export interface RequestFailure {
   readonly detail: string;
   /** Null where the app was never asked. */
   readonly met: AppFault | null;
+  /** Milliseconds since the request was let in; left out where it was not, or nobody knows. */
+  readonly waitedMs?: number;
 }
 
 /** Why a TLS handshake failed, as `sallyport_tls_failures_total{reason}` has it, and the code of each. */
@@ -75,8 +77,17 @@ export interface ShownCertificate {
   readonly subject: string;
   readonly names: string;
   readonly issuer: string;
+  /** Where the certificates that it has shown end: who has signed the last of them, and with which key; empty where that is not said. */
+  readonly authority: { readonly name: string; readonly keyId: string };
   readonly notBefore: string;
   readonly notAfter: string;
+}
+
+/** In hexadecimal: its key's identifier, empty where it does not say it, and the fingerprint of the certificate. */
+export interface TrustedAnchor {
+  readonly subject: string;
+  readonly keyId: string;
+  readonly sha256: string;
 }
 
 /** What we show to clients, and whom we ask their certificates to lead to. */
@@ -86,6 +97,8 @@ export interface OwnCertificate {
   readonly notAfter: Date;
   /** The subjects of our trust anchors. */
   readonly trusts: readonly string[];
+  /** The same, told apart where they have one name. */
+  readonly anchors: readonly TrustedAnchor[];
 }
 
 /** A TLS handshake that failed. Who the client is, nobody knows. */
@@ -124,6 +137,8 @@ export interface RequestScope {
   requestFrame(bytes: number): void;
   requestEnded(): void;
   responseHead(status: number): void;
+  /** Milliseconds since it began. */
+  waitedMs(): number;
   /** This was sent in place of the app's response; `responseEnded` follows. Both codes, whatever the request was. */
   refused(status: number, grpcStatus: number): void;
   responseFrame(bytes: number): void;
@@ -154,7 +169,13 @@ export interface ConnectionScope {
   /** Counts an HTTP decision, and logs denials and audits (with the failing clause, which `reasons` computes on demand). */
   requestDecided(policy: PortPolicy, decision: RequestDecision, request: RequestLog): void;
   /** Begins `request_total`, `response_*` and `inbound_{http,grpc}_*` for a permitted request. `ended` is called once, when the response has ended. */
-  requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope;
+  requestStarted(
+    policy: PortPolicy,
+    permit: RequestPermit,
+    grpc: boolean,
+    ended?: () => void,
+    request?: PendingRequest,
+  ): RequestScope;
   /** A permitted request, or the tunnel that it has become, is ended by a later policy: counted, and logged with what fails now. */
   requestTerminated(policy: PortPolicy, decision: RequestRefusal, request: RequestLog): void;
   /** A message that was refused as malformed before any decision (400, 408, 431): counted, and logged at debug. */
@@ -164,8 +185,15 @@ export interface ConnectionScope {
   responseBroken(policy: PortPolicy, failure: RequestFailure, request: RequestLog): void;
 }
 
+/** What a line says of a request that is under way. Strings are raw from the client. */
+export type PendingRequest = Pick<RequestLog, 'method' | 'path' | 'host' | 'version'> & { readonly grpc: boolean };
+
 /** Why, for logs; called only when a line is written. */
-export type LazyReasons = () => { readonly reason: string; readonly candidates: readonly unknown[] };
+export type LazyReasons = () => {
+  readonly reason: string;
+  readonly candidates: readonly unknown[];
+  readonly hint?: string;
+};
 
 /** What logs may say of a request. Strings are raw from the client; the logger keeps them inside one line. */
 export interface RequestLog {

@@ -21,13 +21,15 @@ import {
 export type JsonFields = Readonly<Record<string, unknown>>;
 
 /** Of a log about something else: `other`. `logged`: the message, or the status, that the line has. */
-export type LogLine = { readonly kind: 'other' } | LoggedDecision;
+export type LogLine = { readonly kind: 'other' } | { readonly kind: 'lost'; readonly count: number } | LoggedDecision;
 
 export interface LoggedDecision {
   readonly kind: 'logged';
   readonly logged: string;
   readonly record: DecisionRecord;
   readonly time: string | null;
+  /** So many others of its kind have no line. */
+  readonly leftOut: number;
 }
 
 const other: LogLine = { kind: 'other' };
@@ -93,6 +95,7 @@ function verdictOf(given: unknown): RequestDecision['kind'] | null {
 
 function decisionLine(fields: JsonFields, time: string | null): LogLine {
   const message = String(fields.msg);
+  if (message === 'Log lines left out') return leftOutLine(fields);
   const verdict = message === terminated ? verdictOf(fields.verdict) : verdicts.get(message);
   const [client, port] = [fields['client.ip'], Number(fields['target.port'])];
   if (verdict === undefined || typeof client !== 'string' || fields['target.port'] === undefined) return other;
@@ -111,9 +114,24 @@ function decisionLine(fields: JsonFields, time: string | null): LogLine {
     kind: 'logged',
     logged: message,
     time,
+    leftOut: verdict === null ? 0 : numberOf(fields.times, 1) - 1 + numberOf(fields.omitted, 0),
     record: { form: 'log', question, omits, parameters: none, salt: null, decided },
   };
 }
+
+/** Says how many decisions have no line of their own; where it says nothing about which, they may have been any. */
+function leftOutLine({ about, lines }: JsonFields): LogLine {
+  const isOther = about !== undefined && (verdicts.get(String(about)) ?? null) === null;
+  return isOther ? other : { kind: 'lost', count: numberOf(lines, 1) };
+}
+
+function numberOf(given: unknown, least: number): number {
+  const number = Number(given ?? least);
+  return Number.isSafeInteger(number) && number >= least && number <= mostLeftOut ? number : least;
+}
+
+/** More than any proxy leaves out, and thousands of such can be summed up exactly. */
+const mostLeftOut = 1e12;
 
 const logged: readonly Omission[] = ['query', 'headers', 'carries'];
 const accessed: readonly Omission[] = ['headers', 'carries'];
@@ -184,8 +202,13 @@ function protocolOf(fields: JsonFields): RecordedQuestion['protocol'] {
 /** A log cuts what is long, and half a path is another path. A log has text as it came, one character for a byte. */
 function uncut(field: string, value: unknown): string {
   if (typeof value !== 'string') throw new BadLine(field, 'is missing', whole);
-  if (value.endsWith('…')) throw new BadLine(field, 'was cut by the log', 'Record decisions: SALLYPORT_DECISIONS=all.');
+  if (isCut(value)) throw new BadLine(field, 'was cut by the log', 'Record decisions: SALLYPORT_DECISIONS=all.');
   return isLatin1(value) ? textOfBytes(value) : value;
+}
+
+/** As `clip` of lib/telemetry/line-bounds.ts writes it, and as versions before it did. No byte of a client's is this character. */
+function isCut(text: string): boolean {
+  return /…(?:\(\+\d+ bytes\))?$/.test(text);
 }
 
 function accessLine(fields: JsonFields): LogLine {
@@ -199,6 +222,7 @@ function accessLine(fields: JsonFields): LogLine {
     kind: 'logged',
     logged: String(status),
     time: typeof timestamp === 'string' ? timestamp : null,
+    leftOut: 0,
     record: {
       form: 'access',
       question: { ...at, client, ...seen, ...request },
@@ -228,7 +252,7 @@ function ofApache([, address, id, time = '', quoted = '', status = '']: RegExpEx
   const { seen, omits } = accessTls(id === '-' ? '' : id, undefined, apache);
   const question: RecordedQuestion = { client: addressOf(address), ...seen, ...requestOf({ method, path, version }) };
   const record: DecisionRecord = { form: 'access', question, omits, parameters: none, salt: null, decided: null };
-  return { kind: 'logged', logged: status, time, record };
+  return { kind: 'logged', logged: status, time, record, leftOut: 0 };
 }
 
 /** `10.1.2.3:4567` and `[::1]:4567`, without the port. */

@@ -116,6 +116,7 @@ class RecordReader extends LineReader {
         // What became of a decision: the decision has a line of its own.
         if (line.record.form === 'log' && line.record.decided === null) this.tally.others++;
         else this.#tellSame(line.record, 1, line.time, line.time);
+        this.tally.lost += line.leftOut;
         return;
       case 'recorded':
         this.#tellSame(line.record, line.count, line.first, line.last);

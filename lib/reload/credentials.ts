@@ -1,6 +1,6 @@
 import { constants, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import tls from 'node:tls';
-import { dnsNamesOfCertificate } from '../certificate-names.ts';
+import { dnsNamesOfCertificate, keyIdsOfCertificate } from '../certificate-names.ts';
 import { type Complaint, complaintText } from '../errors/complaint.ts';
 import { chainEndsAt } from './chain-end.ts';
 import type { Validity } from './expiry.ts';
@@ -21,6 +21,8 @@ export interface Credentials {
   readonly issuer: string;
   /** The subjects of the anchors. */
   readonly trusts: readonly string[];
+  /** As lines of the log tell them apart, in hexadecimal. */
+  readonly anchors: readonly { readonly subject: string; readonly keyId: string; readonly sha256: string }[];
   /** 1 for the first load. */
   readonly generation: number;
 }
@@ -151,9 +153,15 @@ function verify(files: CredentialFiles, bytes: CredentialBytes, context: LoadCon
       ]),
       issuer: oneLine(leaf.issuer),
       trusts: Object.freeze(anchors.map(({ subject }) => oneLine(subject))),
+      anchors: Object.freeze(anchors.map(shownAnchor)),
       generation: context.generation,
     }),
   };
+}
+
+function shownAnchor({ subject, raw, fingerprint256 }: X509Certificate): Credentials['anchors'][number] {
+  const sha256 = fingerprint256.replaceAll(':', '').toLowerCase();
+  return { subject: oneLine(subject), keyId: keyIdsOfCertificate(raw).own, sha256 };
 }
 
 /**

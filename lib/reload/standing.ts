@@ -14,6 +14,8 @@ export interface StandingOptions {
   readonly messages: { readonly still: () => string; readonly again: string };
   /** Of every line. */
   fields(): Readonly<Record<string, unknown>>;
+  /** Of those while it is stale. */
+  staleFields?(): Readonly<Record<string, unknown>>;
   onChange(stale: boolean): void;
   readonly log: Pick<CodedLog, 'error' | 'info'>;
   readonly clock: Clock;
@@ -97,10 +99,10 @@ export class Standing {
   #tell(): void {
     const { state } = this;
     if (state.kind === 'current') return;
-    const { code, messages, fields, log } = this.#options;
+    const { code, messages, fields, staleFields, log } = this.#options;
     const { since, reason, faults } = state;
     const what = { reason, ...(faults.length === 0 ? {} : { faults }) };
-    log.error({ code, ...fields(), ...what, ...this.#age(since) }, messages.still());
+    log.error({ code, ...fields(), ...what, ...staleFields?.(), ...this.#age(since) }, messages.still());
     this.#remind(Math.min(longestReminderMs, 2 * this.#reminderMs));
   }
 

@@ -7,7 +7,7 @@ import { hostPort } from '../ip.ts';
 import { escapedJson } from '../printable.ts';
 import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type { AccessRecord } from '../proxy/recorder.ts';
-import { clip } from './decision-log.ts';
+import { clip } from './line-bounds.ts';
 import { bufferedOutput, type LineSink } from './output.ts';
 
 const maxUri = 8192;

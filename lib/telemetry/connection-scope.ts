@@ -14,6 +14,7 @@ import type {
   ConnectionScope,
   ErrorLabel,
   LazyReasons,
+  PendingRequest,
   RequestFailure,
   RequestLog,
   RequestScope,
@@ -24,7 +25,7 @@ import type { DecisionLog } from './decision-log.ts';
 import type { DecisionMetrics } from './decision-metrics.ts';
 import type { LabelStore } from './labels.ts';
 import type { ClientSeries, RequestMetrics, RouteSeries } from './request-metrics.ts';
-import { RequestRecord } from './request-record.ts';
+import { RequestRecord, type SlowWatch } from './request-record.ts';
 import type { Cell, LabelGroup } from './series.ts';
 import type { DetectResult, DetectSeries, TransportMetrics, TransportSeries } from './transport-metrics.ts';
 
@@ -40,6 +41,8 @@ export interface Shared {
   readonly source: LabelGroup;
   /** Monotonic milliseconds. */
   readonly now: () => number;
+  /** Milliseconds from which a request is slow. */
+  readonly slowMs: number;
 }
 
 /** Decisions of one port are few and stable objects; more than this means that they are not, and then none is kept. */
@@ -191,7 +194,7 @@ export class Views {
   }
 }
 
-export class Connection implements ConnectionScope {
+export class Connection implements ConnectionScope, SlowWatch {
   readonly #facts: ConnectionFacts;
   readonly #shared: Shared;
   readonly #tls: LabelGroup;
@@ -256,12 +259,26 @@ export class Connection implements ConnectionScope {
     this.#shared.log.request(this.#facts, decision, request);
   }
 
-  requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope {
+  requestStarted(
+    policy: PortPolicy,
+    permit: RequestPermit,
+    grpc: boolean,
+    ended?: () => void,
+    request?: PendingRequest,
+  ): RequestScope {
     const view = this.#at(policy);
     const cells = view.cellsOf(permit);
     const client = view.clientSeries(cells, permit);
     const route = view.routeSeries(cells, policy, permit);
-    return new RequestRecord(client, route, grpc, policy.protocol === 'grpc', this.#shared.now, ended);
+    return new RequestRecord(client, route, grpc, policy.protocol === 'grpc', this.#shared.now, ended, this, request);
+  }
+
+  get slowMs(): number {
+    return this.#shared.slowMs;
+  }
+
+  slow(request: PendingRequest, status: number | null, waitedMs: number): void {
+    this.#shared.log.slow(this.#facts, this.#policy?.server ?? null, request, status, waitedMs);
   }
 
   requestTerminated(policy: PortPolicy, decision: RequestRefusal, request: RequestLog): void {

@@ -11,8 +11,10 @@ import type { ConnectionFacts } from '../proxy/connection-facts.ts';
 import type { LazyReasons, NetworkRefusal, RecordedFacts, RequestLog } from '../proxy/recorder.ts';
 import { recordVersion } from '../records/record.ts';
 import type { ResourceRef } from '../resource-ref.ts';
+import { sourceText } from './client-lines.ts';
 import { type CountedDecision, DecisionCounts, type DecisionTally } from './decision-counts.ts';
 import type { LineSink } from './output.ts';
+import { RefusalRoom } from './refusal-room.ts';
 import type { Cell } from './series.ts';
 
 export interface DecisionRecordsOptions {
@@ -26,12 +28,19 @@ export interface DecisionRecordsOptions {
   readonly asked: { readonly port: number; readonly path: string } | null;
   /** Lines that the sink has dropped so far, where nobody else says so in the record. */
   readonly dropped: () => number;
+  /** Threads that write into one record. */
+  readonly threads?: number;
   /** Unix milliseconds; tests bring their own. */
   readonly nowMs?: () => number;
 }
 
 /** Different decisions that are counted apart in one interval, and the characters that they may take. */
 const most = { counted: 1000, chars: 1024 * 1024 } as const;
+/** The same of refusals that come too fast to be written one by one, and milliseconds for which they are counted. */
+const mostHeld = { counted: 1000, chars: 256 * 1024 } as const;
+const heldMs = 30_000;
+/** Characters of a line beside its text: times and a count. */
+const framing = 120;
 /** Characters of a decision that each connection keeps for the next one: those of long requests are written anew. */
 const maxKept = 4096;
 /** Characters of a text of the client's; of a longer one the record does not know the whole, and leaves it out. */
@@ -48,6 +57,8 @@ interface Counted {
 /** What one connection's records begin with, and the last of them. */
 export interface RecordedConnection {
   readonly asked: string;
+  /** Where the client is, as room is shared. */
+  readonly client: string;
   /** A path that is not recorded; null where all are. */
   readonly unrecorded: string | null;
   last: LastRecorded | null;
@@ -68,6 +79,8 @@ export class DecisionRecords {
   readonly #salt: string | null;
   readonly #counted = new Map<string, Counted>();
   readonly #sinceStart = new DecisionCounts();
+  readonly #room: RefusalRoom;
+  readonly #mostHeld: { readonly counted: number; readonly chars: number };
   #chars = 0;
   #timer: NodeJS.Timeout | null = null;
   #lost = 0;
@@ -78,6 +91,9 @@ export class DecisionRecords {
   constructor(options: DecisionRecordsOptions) {
     this.#options = options;
     this.#nowMs = options.nowMs ?? Date.now;
+    const threads = options.threads ?? 1;
+    this.#mostHeld = { counted: mostHeld.counted, chars: mostHeld.chars / threads };
+    this.#room = new RefusalRoom(threads, this.#nowMs);
     this.#salt = options.hash ? randomBytes(16).toString('hex') : null;
   }
 
@@ -90,17 +106,19 @@ export class DecisionRecords {
     const { asked } = this.#options;
     return {
       asked: `"port":${targetPort},"client":${quoted(client.ip.text)}${tlsText(client)}`,
+      client: sourceText(client.ip),
       unrecorded: asked?.port === targetPort ? asked.path : null,
       last: null,
     };
   }
 
   request(connection: RecordedConnection, policy: PortPolicy, decision: RequestDecision, log: RequestLog): void {
-    if (this.#options.which === 'refused' && (decision.kind === 'permit' || decision.kind === 'redirect')) return;
+    const isRefusal = decision.kind !== 'permit' && decision.kind !== 'redirect';
+    if (this.#options.which === 'refused' && !isRefusal) return;
     if (log.facts.path === connection.unrecorded) return;
     const recent = connection.last;
     if (recent !== null && isSame(recent, policy, decision, log.facts)) {
-      this.#add(recent.text, recent.reason);
+      this.#add(recent.text, recent.reason, isRefusal ? connection.client : null);
       return;
     }
     const text = `${connection.asked},${this.#requestText(policy, log)},${decisionText(decision, log.facts.grpc)}`;
@@ -110,12 +128,12 @@ export class DecisionRecords {
     // Where fields count the next request must be looked at as a whole.
     const isPlain = policy.asks.headers.length === 0 && log.facts.oddNames.length === 0;
     connection.last = isPlain && text.length <= maxKept ? { policy, decision, facts, text, reason } : null;
-    this.#add(text, reason);
+    this.#add(text, reason, isRefusal ? connection.client : null);
   }
 
   /** Bytes, or (`connect`) that none came. `authz` null: refused. */
   connection(
-    { asked }: RecordedConnection,
+    { asked, client }: RecordedConnection,
     protocol: 'tcp' | 'connect',
     policy: PortPolicy,
     permit: { readonly authz: ResourceRef; readonly audit: boolean } | null,
@@ -130,12 +148,14 @@ export class DecisionRecords {
     this.#add(
       `${asked},"protocol":"${protocol}"${declared},${verdict}${audit}${server}${authz}`,
       lazily(permit, reasons),
+      permit === null ? client : null,
     );
   }
 
   networkRefused(policy: PortPolicy, { clientIp, targetPort }: NetworkRefusal, reasons: LazyReasons): void {
     const asked = `"port":${targetPort},"client":${quoted(clientIp.text)},"protocol":"accept"`;
-    this.#add(`${asked},"verdict":"deny"${refText('server', policy.server)}`, reasonText(reasons().reason));
+    const text = `${asked},"verdict":"deny"${refText('server', policy.server)}`;
+    this.#add(text, reasonText(reasons().reason), sourceText(clientIp));
   }
 
   /** Writes what has been counted: at the end of an interval, and of the process. */
@@ -150,28 +170,34 @@ export class DecisionRecords {
     this.#tellLost();
   };
 
-  #add(text: string, reason: string): void {
+  /** @param refused the client, where it was refused: then it may be a flood. */
+  #add(text: string, reason: string, refused: string | null): void {
     const nowMs = this.#nowMs();
     if (this.cells !== null) this.cells.made.value++;
     this.#sinceStart.one(text, reason, nowMs);
-    if (this.#options.intervalMs === Number.POSITIVE_INFINITY) {
-      this.#tellLost();
-      this.#options.sink.write(recordText({ text, reason, count: 1, firstMs: nowMs, lastMs: nowMs }));
-      return;
-    }
-    this.#timer ??= setTimeout(this.flush, this.#options.intervalMs).unref();
     const counted = this.#counted.get(text);
     if (counted !== undefined) {
       counted.count++;
       counted.lastMs = nowMs;
       return;
     }
-    this.#chars += text.length + reason.length;
-    if (this.#counted.size >= most.counted || this.#chars > most.chars) {
+    const chars = text.length + reason.length + framing;
+    const hasRoom = refused === null || this.#room.take(refused, chars);
+    const { intervalMs } = this.#options;
+    const isEach = intervalMs === Number.POSITIVE_INFINITY;
+    if (isEach && hasRoom) {
+      this.#tellLost();
+      this.#options.sink.write(recordText({ text, reason, count: 1, firstMs: nowMs, lastMs: nowMs }));
+      return;
+    }
+    this.#timer ??= setTimeout(this.flush, isEach ? heldMs : intervalMs).unref();
+    const bound = isEach ? this.#mostHeld : most;
+    if (!(isEach || hasRoom) || this.#counted.size >= bound.counted || this.#chars + chars > bound.chars) {
       this.#lost++;
       if (this.cells !== null) this.cells.lost.value++;
       return;
     }
+    this.#chars += chars;
     this.#counted.set(text, { count: 1, firstMs: nowMs, lastMs: nowMs, reason });
   }
 

@@ -7,13 +7,10 @@ import {
   type ShownCertificate,
   type UnknownClient,
 } from '../proxy/recorder.ts';
-import { clip } from './decision-log.ts';
+import { type ClientLines, clientKey } from './client-lines.ts';
 import type { Families } from './figures.ts';
-import type { CodedLogger } from './log.ts';
-import { type LineGate, occasionFields, Repeats } from './repeats.ts';
 import { type Cell, constantGroup } from './series.ts';
 
-const maxText = 256;
 /** Names of ours in a line. */
 const maxNames = 5;
 
@@ -23,23 +20,10 @@ const maxNames = 5;
  */
 export class HandshakeLog {
   readonly #cells: ReadonlyMap<HandshakeReason, Cell>;
-  readonly #log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>;
-  readonly #failures: Repeats;
-  readonly #notForUs: Repeats;
-  readonly #otherHttp: Repeats;
-  readonly #notRecognized: Repeats;
+  readonly #lines: ClientLines;
 
-  constructor(
-    families: Families,
-    log: Pick<CodedLogger, 'info' | 'isLevelEnabled'>,
-    nowMs: () => number,
-    gate: LineGate,
-  ) {
-    this.#log = log;
-    this.#failures = new Repeats('handshake failed', nowMs, gate);
-    this.#notForUs = new Repeats('not for us', nowMs, gate);
-    this.#otherHttp = new Repeats('other HTTP', nowMs, gate);
-    this.#notRecognized = new Repeats('not recognized', nowMs, gate);
+  constructor(families: Families, lines: ClientLines) {
+    this.#lines = lines;
     const family = families.counter(
       'sallyport_tls_failures_total',
       'TLS handshakes for our name that failed, by reason.',
@@ -51,62 +35,49 @@ export class HandshakeLog {
   failed(client: UnknownClient, serverName: string, failure: HandshakeFailure): void {
     const cell = this.#cells.get(failure.reason);
     if (cell !== undefined) cell.value++;
-    if (!this.#log.isLevelEnabled('info')) return;
-    const occasion = this.#failures.occasion(`${failure.reason} ${client.clientIp.text}`);
-    if (occasion === null) return;
-    const fields = { ...reasonFields(failure), ...clientFields(client), sni: clip(serverName, maxText) };
-    this.#log.info({ ...fields, ...occasionFields(occasion) }, 'TLS handshake failed');
+    this.#lines.tell(
+      'TLS handshake failed',
+      { cause: failure.reason, client: clientKey(client.clientIp, client.targetPort) },
+      () => ({ ...reasonFields(failure), ...clientFields(client), sni: serverName }),
+    );
   }
 
   notForUs(client: UnknownClient, serverName: string | null, ours: readonly string[], outcome: string): void {
-    if (!this.#log.isLevelEnabled('info')) return;
     // Whatever the name: a client makes up as many as it likes.
-    const occasion = this.#notForUs.occasion(client.clientIp.text);
-    if (occasion === null) return;
-    const sni = serverName === null ? null : clip(serverName, maxText);
-    const fields = {
-      code: 'tls-not-for-us',
-      sni,
-      ours: some(ours),
-      outcome,
-      ...clientFields(client),
-      ...occasionFields(occasion),
-    };
-    this.#log.info(fields, 'TLS not for our names');
+    this.#lines.tell(
+      'TLS not for our names',
+      { cause: '', client: clientKey(client.clientIp, client.targetPort) },
+      () => ({ code: 'tls-not-for-us', sni: serverName, ours: some(ours), outcome, ...clientFields(client) }),
+    );
   }
 
   otherHttp(client: UnknownClient, policy: PortPolicy, spoken: 'http/1' | 'http/2'): void {
-    if (!this.#log.isLevelEnabled('info')) return;
-    const occasion = this.#otherHttp.occasion(`${spoken} ${client.targetPort} ${client.clientIp.text}`);
-    if (occasion === null) return;
     const { group, kind, name } = policy.server;
-    const fields = {
-      code: 'other-http',
-      server: { group, kind, name },
-      protocol: policy.protocol,
-      spoken,
-      hint: 'Correct proxyProtocol of the Server, or leave it out.',
-      ...clientFields(client),
-      ...occasionFields(occasion),
-    };
-    this.#log.info(fields, 'Not the HTTP that the Server declares');
+    this.#lines.tell(
+      'Not the HTTP that the Server declares',
+      { cause: `${name} ${spoken}`, client: clientKey(client.clientIp, client.targetPort) },
+      () => ({
+        code: 'other-http',
+        server: { group, kind, name },
+        protocol: policy.protocol,
+        spoken,
+        hint: 'Correct proxyProtocol of the Server, or leave it out.',
+        ...clientFields(client),
+      }),
+    );
   }
 
+  /** Of a port and not of its clients: each of them waits as long, for the same reason. */
   notRecognized(client: UnknownClient, policy: PortPolicy, seconds: number): void {
-    if (!this.#log.isLevelEnabled('info')) return;
-    // Of a port and not of its clients: each of them waits as long, for the same reason.
-    const occasion = this.#notRecognized.occasion(String(client.targetPort));
-    if (occasion === null) return;
     const { group, kind, name } = policy.server;
-    const fields = {
+    const port = String(client.targetPort);
+    this.#lines.tell('Protocol not recognized', { cause: port, client: port }, () => ({
       code: 'not-recognized',
       server: { group, kind, name },
       waited: `${Math.round(seconds)}s`,
       hint: 'Declare proxyProtocol in a Server of this port, opaque or TLS, or name it in the opaque ports.',
       ...clientFields(client),
-      ...occasionFields(occasion),
-    };
-    this.#log.info(fields, 'Protocol not recognized');
+    }));
   }
 }
 
@@ -116,8 +87,8 @@ function reasonFields({ reason, detail, certificate, own, clockMs }: HandshakeFa
   return {
     reason,
     code: handshakeCodes[reason],
-    detail: clip(detail, maxText),
-    ...(certificate === null ? {} : { certificate: shownFields(certificate()) }),
+    detail,
+    ...certificateFields(reason, certificate?.() ?? null, own),
     own: ownFields(own),
     clock: new Date(clockMs).toISOString(),
   };
@@ -132,19 +103,31 @@ function clientFields({ clientIp, clientPort, targetIp, targetPort }: UnknownCli
 }
 
 function some(texts: readonly string[]): string[] {
-  return texts.slice(0, maxNames).map((text) => clip(text, maxText));
+  return texts.slice(0, maxNames);
 }
 
-function shownFields({ subject, names, issuer, notBefore, notAfter }: ShownCertificate): Fields {
-  return {
-    subject: clip(subject, maxText),
-    names: clip(names, maxText),
-    issuer: clip(issuer, maxText),
-    notBefore: clip(notBefore, maxText),
-    notAfter: clip(notAfter, maxText),
-  };
+function certificateFields(reason: HandshakeReason, shown: ShownCertificate | null, own: OwnCertificate): Fields {
+  if (shown === null) return {};
+  const { subject, names, issuer, authority, notBefore, notAfter } = shown;
+  const certificate = { subject, names, issuer, authority, notBefore, notAfter };
+  return reason === 'unknown_issuer' ? { certificate, hint: issuerHint(shown, own) } : { certificate };
 }
 
-function ownFields({ names, issuer, notAfter, trusts }: OwnCertificate): Fields {
-  return { names: some(names), issuer: clip(issuer, maxText), notAfter: notAfter.toISOString(), trusts: some(trusts) };
+/** Two authorities of one name look alike, and Linkerd's always do. */
+function issuerHint({ authority: { name, keyId } }: ShownCertificate, { anchors }: OwnCertificate): string {
+  const sameName = anchors.filter(({ subject }) => subject === name);
+  const key = keyId === '' ? '' : ` (key ${keyId})`;
+  if (sameName.some((anchor) => anchor.keyId === keyId && keyId !== '')) {
+    return `Its certificates end at an anchor of ours${key}, but are not signed by it: have the client's certificate issued anew.`;
+  }
+  const add = `add that root's certificate to SALLYPORT_IDENTITY_TRUST_ANCHORS, or have the client's certificate issued under ours`;
+  if (sameName.length === 0) {
+    return `Its certificates end at ${name}${key}, which none of our anchors is: ${add}; or let it send its intermediates.`;
+  }
+  return `Its root has the name of an anchor of ours, but another key${key}: another installation, or a root made anew; ${add}.`;
+}
+
+function ownFields({ names, issuer, notAfter, trusts, anchors }: OwnCertificate): Fields {
+  const shown = anchors.slice(0, maxNames).map(({ keyId, sha256 }) => ({ keyId, sha256 }));
+  return { names: some(names), issuer, notAfter: notAfter.toISOString(), trusts: some(trusts), anchors: shown };
 }

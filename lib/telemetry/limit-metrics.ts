@@ -1,7 +1,6 @@
 import { type LimitName, limitNames } from '../proxy/limits.ts';
+import type { ClientLines } from './client-lines.ts';
 import type { Families } from './figures.ts';
-import type { CodedLogger } from './log.ts';
-import { type LineGate, lineRules } from './repeats.ts';
 import { type Cell, constantGroup } from './series.ts';
 
 /** Part of the ordinary life of connections: counted like the others, but nothing that anybody should look at. */
@@ -12,53 +11,31 @@ const ordinary: ReadonlySet<LimitName> = new Set([
   'max_connection_age',
 ]);
 
-/** One limit: how often it was reached, and how much of that has not been logged. */
-class Reached {
-  readonly cell: Cell;
-  told = Number.NEGATIVE_INFINITY;
-  untold = 0;
-
-  constructor(cell: Cell) {
-    this.cell = cell;
-  }
-}
-
 /** `sallyport_limit_reached_total`: all limits from the start, at zero, so that a rate over the first is right. */
 export class LimitMetrics {
-  readonly #limits: ReadonlyMap<LimitName, Reached>;
-  readonly #log: Pick<CodedLogger, 'warn' | 'debug'>;
-  readonly #nowMs: () => number;
-  readonly #gate: LineGate;
+  readonly #limits: ReadonlyMap<LimitName, Cell>;
+  readonly #lines: ClientLines;
 
-  constructor(families: Families, log: Pick<CodedLogger, 'warn' | 'debug'>, nowMs: () => number, gate: LineGate) {
-    this.#log = log;
-    this.#nowMs = nowMs;
-    this.#gate = gate;
+  constructor(families: Families, lines: ClientLines) {
+    this.#lines = lines;
     const family = families.counter(
       'sallyport_limit_reached_total',
       'How often a limit was reached, and somebody refused or cut off because of it.',
     );
-    this.#limits = new Map(limitNames.map((limit) => [limit, new Reached(family.at(constantGroup({ limit })))]));
+    this.#limits = new Map(limitNames.map((limit) => [limit, family.at(constantGroup({ limit }))]));
   }
 
   /** `client`: the address of whose connection it was; null where it was nobody's in particular. */
   reached(limit: LimitName, client: string | null): void {
-    const reached = this.#limits.get(limit);
-    if (reached === undefined) return;
-    reached.cell.value++;
-    reached.untold++;
-    const now = this.#nowMs();
-    // A client may reach it as often as it likes.
-    if (now - reached.told < lineRules['limit reached'].everyMs) return;
-    if (this.#gate.pass('limit reached', limit) !== 'pass') return;
-    const fields = {
-      code: 'limit-reached',
+    const cell = this.#limits.get(limit);
+    if (cell === undefined) return;
+    cell.value++;
+    const fields = () => ({
+      code: 'limit-reached' as const,
       limit,
-      times: reached.untold,
       ...(client === null ? {} : { client: { ip: client } }),
-    } as const;
-    reached.told = now;
-    reached.untold = 0;
-    this.#log[ordinary.has(limit) ? 'debug' : 'warn'](fields, 'Limit reached');
+    });
+    // About all clients together: which limit it is counts.
+    this.#lines.tell('Limit reached', { cause: limit, client: '' }, fields, ordinary.has(limit) ? 'debug' : 'warn');
   }
 }

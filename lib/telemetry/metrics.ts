@@ -39,7 +39,9 @@ export interface Exposition {
   readonly body: string;
 }
 
-export interface Telemetry extends LoadMetrics, Pick<Recording, 'recorder' | 'candidateCounts' | 'recordsLost'> {
+export interface Telemetry
+  extends LoadMetrics,
+    Pick<Recording, 'recorder' | 'lines' | 'candidateCounts' | 'recordsLost'> {
   readonly registry: Registry;
   /** Also forgets what has been idle for ten minutes. */
   exposition(): Promise<Exposition>;
@@ -59,6 +61,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   logMetrics(registry, options, recording.droppedLines);
   return {
     recorder: recording.recorder,
+    lines: recording.lines,
     candidateCounts: recording.candidateCounts,
     recordsLost: recording.recordsLost,
     registry,

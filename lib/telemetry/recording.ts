@@ -8,6 +8,7 @@ import {
   type TransportScope,
 } from '../proxy/recorder.ts';
 import { CandidateCounts } from './candidate-counts.ts';
+import { ClientLines } from './client-lines.ts';
 import { Connection, type Shared, Views } from './connection-scope.ts';
 import { DecisionLog } from './decision-log.ts';
 import { DecisionMetrics } from './decision-metrics.ts';
@@ -17,9 +18,10 @@ import type { Families } from './figures.ts';
 import { HandshakeLog } from './handshake-log.ts';
 import { LabelStore } from './labels.ts';
 import { LimitMetrics } from './limit-metrics.ts';
+import { type LineGate, openGate } from './line-gate.ts';
+import { LineRules } from './line-rules.ts';
 import type { CodedLogger } from './log.ts';
 import { pauseMetrics } from './pause-metrics.ts';
-import { type LineGate, openGate } from './repeats.ts';
 import { RequestMetrics } from './request-metrics.ts';
 import { Cell, constantGroup, type LabelGroup } from './series.ts';
 import { TransportMetrics, type TransportSeries } from './transport-metrics.ts';
@@ -32,6 +34,12 @@ export interface RecordingOptions {
   readonly decisions?: DecisionRecording | undefined;
   /** Of several threads that write one log; left out by one that writes alone. */
   readonly gate?: LineGate | undefined;
+  /** Milliseconds from which a request is slow; left out: none is. */
+  readonly slowMs?: number | undefined;
+  /** Of the admin server; left out where there is none. */
+  readonly adminPort?: number | undefined;
+  /** Left out: the default ones. */
+  readonly lineRules?: LineRules | undefined;
   /** Monotonic milliseconds. */
   readonly now: () => number;
 }
@@ -45,6 +53,8 @@ export interface DecisionRecording {
 /** What one thread's data plane records. */
 export interface Recording {
   readonly recorder: Recorder;
+  /** The way to the log for what clients or the app cause. */
+  readonly lines: ClientLines;
   /** Of this thread's lines, or of those of other threads, where it adds up what they have counted. */
   readonly droppedLines: Cell;
   /** Records of decisions that were dropped. */
@@ -59,24 +69,39 @@ export interface Recording {
 
 export function createRecording(
   families: Families,
-  { log, accessLog, decisions, gate = openGate, now }: RecordingOptions,
+  {
+    log,
+    accessLog,
+    decisions,
+    gate = openGate,
+    lineRules = new LineRules(),
+    slowMs = Number.POSITIVE_INFINITY,
+    adminPort,
+    now,
+  }: RecordingOptions,
 ): Recording {
   const labels = new LabelStore();
+  const leftOut = families
+    .counter('sallyport_log_lines_left_out_total', 'Log lines beyond the rate of their cause.')
+    .at();
+  const onLeftOut = () => void leftOut.value++;
+  const lines = new ClientLines({ log, gate, rules: lineRules, nowMs: now, onLeftOut });
   const shared: Shared = {
     labels,
     decisions: new DecisionMetrics(families),
     requests: new RequestMetrics(families),
     transport: new TransportMetrics(families),
-    log: new DecisionLog(log, now, gate),
+    log: new DecisionLog(lines, adminPort),
     views: new Views(),
     inbound: constantGroup({ direction: 'inbound' }),
     source: constantGroup({ direction: 'inbound', peer: 'src' }),
     now,
+    slowMs,
   };
   const destination = constantGroup({ direction: 'inbound', peer: 'dst' });
-  const limits = new LimitMetrics(families, log, now, gate);
-  const handshakes = new HandshakeLog(families, log, now, gate);
-  const faults = new FaultLog(log, families, now, gate);
+  const limits = new LimitMetrics(families, lines);
+  const handshakes = new HandshakeLog(families, lines);
+  const faults = new FaultLog(lines, families);
   const strays = strayCells(families);
 
   const recordCells = decisionRecordCells(families);
@@ -118,6 +143,7 @@ export function createRecording(
   };
   return {
     recorder,
+    lines,
     recordsLost: recordCells.lost,
     droppedLines: families.series('dropped lines', (pairs) => new Cell(pairs)).at(),
     adopt: (group) => labels.adopt(group),

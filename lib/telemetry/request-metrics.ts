@@ -8,12 +8,14 @@ import type { Families } from './figures.ts';
 import {
   Cell,
   Elsewhere,
+  gaugeSample,
   HistogramCell,
   IdleWatch,
   type LabelGroup,
   type MetricLabels,
   type PartKey,
   type Parts,
+  type Sample,
   type SeriesMap,
   sample,
   samplesOfEach,
@@ -269,6 +271,10 @@ export class RequestMetrics {
 
   constructor(families: Families) {
     this.#clients = families.series('client', (labels) => new ClientSeries(labels), maxClientSeries);
+    families.show(
+      { name: 'sallyport_requests_in_flight', help: 'Requests let in whose response has not ended.', type: 'gauge' },
+      () => this.#inFlight(),
+    );
     const latency = 'response_latency_ms';
     families.show({ name: 'request_total', help: 'Requests forwarded to the app.', type: 'counter' }, () =>
       Array.from(this.#clients.values(), (series) => sample(series.requests)),
@@ -283,6 +289,19 @@ export class RequestMetrics {
     );
     this.#http = routeFamilies(families, 'http');
     this.#grpc = routeFamilies(families, 'grpc');
+  }
+
+  /** By Server: who asks is none of this figure's business, which is there to be held against a limit. */
+  #inFlight(): Iterable<Sample> {
+    const servers = new Map<string, { readonly labels: MetricLabels; open: number }>();
+    for (const { labels, open, elsewhere } of this.#clients.values()) {
+      const { srv_group = '', srv_kind = '', srv_name = '', srv_port = '' } = labels;
+      const key = `${srv_group}/${srv_kind}/${srv_name}/${srv_port}`;
+      const server = servers.get(key) ?? { labels: { srv_group, srv_kind, srv_name, srv_port }, open: 0 };
+      server.open += open + elsewhere.total;
+      servers.set(key, server);
+    }
+    return Array.from(servers.values(), ({ labels, open }) => gaugeSample(open, labels));
   }
 
   *#latencies(): Iterable<HistogramCell> {

@@ -1,6 +1,14 @@
-import type { RequestScope } from '../proxy/recorder.ts';
+import type { PendingRequest, RequestScope } from '../proxy/recorder.ts';
 import { grpcIndex, grpcLabels, statusLabel } from './closed-labels.ts';
 import { type ClientSeries, noStatus, type RouteSeries } from './request-metrics.ts';
+
+/** Who tells of a request that was answered late. */
+export interface SlowWatch {
+  /** Milliseconds to the head of the response; infinite where nobody asks. */
+  readonly slowMs: number;
+  /** @param status null: there was no response. */
+  slow(request: PendingRequest, status: number | null, waitedMs: number): void;
+}
 
 /** One permitted request. Every method may be called late or twice without harm: the client decides when streams end. */
 export class RequestRecord implements RequestScope {
@@ -18,6 +26,8 @@ export class RequestRecord implements RequestScope {
   #refusedWith: string | null = null;
   readonly #ended: (() => void) | undefined;
   #done = false;
+  readonly #watch: SlowWatch | null;
+  readonly #asked: PendingRequest | null;
 
   /** `grpc` is what the request is, `grpcRoute` whose family its route's series is in. */
   constructor(
@@ -27,7 +37,11 @@ export class RequestRecord implements RequestScope {
     grpcRoute: boolean,
     now: () => number,
     ended: (() => void) | undefined,
+    watch: SlowWatch | null = null,
+    asked: PendingRequest | null = null,
   ) {
+    this.#watch = watch;
+    this.#asked = asked;
     this.#ended = ended;
     this.#client = client;
     this.#route = route;
@@ -52,6 +66,11 @@ export class RequestRecord implements RequestScope {
 
   responseHead(status: number): void {
     this.#status = status;
+    this.#tellSlow(status);
+  }
+
+  waitedMs(): number {
+    return this.#now() - this.#startedMs;
   }
 
   refused(status: number, grpcStatus: number): void {
@@ -70,6 +89,7 @@ export class RequestRecord implements RequestScope {
     const grpcStatus = this.#refusedWith ?? appStatus;
     const error = this.#refusedWith === null ? appError : '';
     this.#done = true;
+    if (this.#status === noStatus) this.#tellSlow(null);
     this.#ended?.();
     // An app may answer before the body's first piece: a response without its request would make rates exceed one.
     this.#count();
@@ -89,6 +109,12 @@ export class RequestRecord implements RequestScope {
     if (this.#counted) return;
     this.#counted = true;
     this.#client.requests.value++;
+  }
+
+  #tellSlow(status: number | null): void {
+    if (this.#watch === null || this.#asked === null || this.#watch.slowMs === Number.POSITIVE_INFINITY) return;
+    const waitedMs = this.waitedMs();
+    if (waitedMs >= this.#watch.slowMs) this.#watch.slow(this.#asked, status, waitedMs);
   }
 
   #latency(nowMs: number): void {

@@ -3,7 +3,7 @@ import { Families, type Figures } from './figures.ts';
 import { createRecording, type Recording, type RecordingOptions } from './recording.ts';
 
 /** Telemetry of a further worker, whose figures the main thread shows. */
-export interface WorkerTelemetry extends Pick<Recording, 'recorder' | 'candidateCounts'> {
+export interface WorkerTelemetry extends Pick<Recording, 'recorder' | 'lines' | 'candidateCounts'> {
   /** What has been counted since the last call: to be taken in by `Telemetry.absorb`, once. */
   report(): Figures;
 }
@@ -20,6 +20,7 @@ export function createWorkerTelemetry(options: WorkerTelemetryOptions): WorkerTe
   const recording = createRecording(families, { ...options, now: options.now ?? momentNow });
   return {
     recorder: recording.recorder,
+    lines: recording.lines,
     candidateCounts: recording.candidateCounts,
     report() {
       recording.droppedLines.value = options.droppedLogLines();

@@ -7,7 +7,7 @@ import { identityEnvironment, replaceFile, temporaryFolder } from '../support/fi
 import { scrape } from '../support/metrics.ts';
 import { openAdmin, openServer, policyEnvironment } from '../support/open-policy.ts';
 import { freePort } from '../support/ports.ts';
-import { type Sallyport, startSallyport } from '../support/sallyport.ts';
+import { runSallyport, type Sallyport, startSallyport } from '../support/sallyport.ts';
 import { patience, until } from '../support/until.ts';
 
 /*
@@ -138,6 +138,25 @@ t.test('each is told of by itself, until it is mended', async (t) => {
     t.ok((broken.ports?.length ?? 0) > 0);
     for (const other of kinds) if (other !== kind) t.equal(staleOf(broken, other), null, `${other} is not`);
     t.equal(await sallyport.health('/ready'), 200, 'the last good one is good enough to be ready');
+    const text = await (await fetch(`http://127.0.0.1:${sallyport.healthPort}/ready`)).text();
+    t.match(text, /^ready\n.+ on disk cannot be /, `${kind}: and yet /ready says it`);
+    const health = await runSallyport(t, ['health'], { SALLYPORT_HEALTH_LISTEN: `127.0.0.1:${sallyport.healthPort}` });
+    t.match(health, { code: 0, stderr: /warning: .* on disk cannot be .*\[stale-files\]/ });
+    if (kind !== 'pod_facts') {
+      t.match(
+        text,
+        /; a restart would (lose them, and authorize nothing while the files cannot be loaded|not start)\n$/,
+      );
+      const told = sallyport.logs().slice(lines);
+      t.match(
+        told.find(({ msg }) => /^(Policy not loaded|Identity not reloaded)/.test(String(msg))),
+        {
+          restart:
+            /^A restart now would (lose that policy, and authorize nothing while the files cannot be loaded|not start)\.$/,
+        },
+        `${kind}: the line says what a restart would do`,
+      );
+    }
     mends();
     await until(`${kind} to be mended`, async () => (await staleKinds(sallyport)).length === 0);
     const mended = () =>

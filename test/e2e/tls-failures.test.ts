@@ -66,8 +66,13 @@ interface Row {
   readonly detail: RegExp;
   /** Of the client's certificate, where it has shown one. */
   readonly certificate?: Readonly<Record<string, RegExp>>;
+  readonly hint?: RegExp;
 }
 
+const namesake = testCertificate(
+  { dnsNames: [callerName] },
+  createAuthority({ commonName: 'Sallyport test authority', days: 1 }),
+);
 const expired = testCertificate({ dnsNames: [callerName], notBefore: new Date(Date.now() - 3 * dayMs), days: 1 });
 const early = testCertificate({ dnsNames: [callerName], notBefore: new Date(Date.now() + dayMs), days: 2 });
 
@@ -81,6 +86,14 @@ const rows: readonly Row[] = [
     reason: 'unknown_issuer',
     detail: /none of our trust anchors/,
     certificate: { issuer: /^CN=Nobody you know$/, names: new RegExp(`^DNS:${callerName}$`), notAfter: /^20\d\d-/ },
+  },
+  {
+    what: 'a certificate of an authority of the same name',
+    call: showing(namesake),
+    reason: 'unknown_issuer',
+    detail: /none of our trust anchors/,
+    certificate: { issuer: /^CN=Sallyport test authority$/ },
+    hint: /has the name of an anchor of ours, but another key \(key [0-9a-f]{40}\).*SALLYPORT_IDENTITY_TRUST_ANCHORS/,
   },
   {
     what: 'signed by itself',
@@ -197,7 +210,7 @@ t.test('each reason is told, and counted', needed, async (t) => {
   }
   const counted = new Map<HandshakeReason, number>();
   await Promise.all(
-    rows.map(async ({ what, call, reason, detail, certificate }, index) => {
+    rows.map(async ({ what, call, reason, detail, certificate, hint }, index) => {
       const from = `127.0.1.${index + 1}`;
       await call(from, stage.port);
       const line = await lineFrom(stage, from);
@@ -212,6 +225,15 @@ t.test('each reason is told, and counted', needed, async (t) => {
       t.notOk('id' in (line.client as object));
       if (certificate === undefined) t.notOk('certificate' in line, `${what}: no certificate of it`);
       else t.match(line.certificate, certificate, what);
+      if (hint !== undefined) {
+        t.match(line.hint, hint, what);
+        const { authority } = line.certificate as { authority: { name: string; keyId: string } };
+        const [anchor] = (line.own as { anchors: { keyId: string; sha256: string }[] }).anchors;
+        t.equal(authority.name, 'CN=Sallyport test authority');
+        t.match(anchor, { keyId: /^[0-9a-f]{40}$/, sha256: /^[0-9a-f]{64}$/ });
+        t.match(authority.keyId, /^[0-9a-f]{40}$/);
+        t.not(authority.keyId, anchor?.keyId, 'their keys tell them apart');
+      }
       counted.set(reason, (counted.get(reason) ?? 0) + 1);
     }),
   );

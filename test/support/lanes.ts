@@ -305,6 +305,7 @@ function countingRecorder(counts: Counts, options: LaneOptions): Recorder {
       return {
         requestFrame: () => {},
         requestEnded: () => {},
+        waitedMs: () => 0,
         responseHead: () => {
           counts.heads++;
         },

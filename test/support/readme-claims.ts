@@ -158,6 +158,7 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       'For operators': noClaim,
     },
     Record: {
+      'A refusal costs its client': 'unit/telemetry/decision-records e2e/hardening/log-floods',
       'With `SALLYPORT_DECISIONS=all`':
         'unit/telemetry/decision-records unit/telemetry/decision-file fuzz/explain-wire',
     },
@@ -257,6 +258,9 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
     },
     Logs: {
       'One JSON object': 'unit/telemetry/decision-log unit/telemetry/log',
+      'What clients or the app cause': 'unit/telemetry/client-lines e2e/hardening/log-floods',
+      'What has no line': 'unit/telemetry/client-lines unit/records/read',
+      'A line has at most': 'unit/telemetry/client-lines unit/telemetry/access-log',
       'The access log': 'unit/telemetry/access-log',
     },
   },
@@ -278,6 +282,7 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
     Reload: {
       'Files are watched':
         'unit/reload/watch unit/reload/pod-facts e2e/change-under-load e2e/hardening/revoked-underway',
+      'Files that are bad': 'e2e/stale unit/bin/health',
     },
     Certificates: {
       'Certificate, key and anchors':

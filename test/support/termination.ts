@@ -19,6 +19,7 @@ export function terminationOf(own: TestCertificate, name: string, timeoutMs?: nu
       issuer: new X509Certificate(own.certificatePem).issuer,
       notAfter: new X509Certificate(own.certificatePem).validToDate,
       trusts: [new X509Certificate(own.trustAnchorsPem).subject],
+      anchors: [],
     },
   } as const;
   return new TlsTermination(credentials, timeoutMs);

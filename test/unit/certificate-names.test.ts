@@ -1,7 +1,8 @@
 import { execFileSync, spawnSync } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
 import t from 'tap';
 import type { CertificateRequest } from '../../certs/authority.ts';
-import { dnsNamesOfCertificate, identityFromCertificate } from '../../lib/certificate-names.ts';
+import { dnsNamesOfCertificate, identityFromCertificate, keyIdsOfCertificate } from '../../lib/certificate-names.ts';
 import { testCertificate } from '../support/certificates.ts';
 
 const orders = 'orders.shop.serviceaccount.identity.linkerd.cluster.local';
@@ -299,4 +300,16 @@ t.test('certificates of another maker', { skip: openssl ? false : 'openssl is no
   t.strictSame(identityFromCertificate(named), { form: 'dns', name: 'orders.shop' });
   t.equal(identityFromCertificate(selfSigned('/CN=orders.shop', leaf)), null, 'CN only');
   t.equal(identityFromCertificate(selfSigned('/CN=x', 'subjectAltName=DNS:a.b')), null, 'CA:TRUE is the default there');
+});
+
+t.test('which key a certificate holds, and which has signed it', async (t) => {
+  const issued = testCertificate({ dnsNames: [orders] });
+  const [leaf, root] = [issued.certificatePem, issued.trustAnchorsPem].map((pem) => new X509Certificate(pem).raw);
+  const [ofLeaf, ofRoot] = [leaf, root].map((der) => keyIdsOfCertificate(der ?? Buffer.alloc(0)));
+  t.match(ofLeaf?.own, /^[0-9a-f]{40}$/);
+  t.equal(ofLeaf?.issuer, ofRoot?.own);
+  t.not(ofLeaf?.own, ofRoot?.own);
+  t.same(keyIdsOfCertificate(Buffer.from('no certificate')), { own: '', issuer: '' });
+  const long = testCertificate({ dnsNames: Array.from({ length: 1000 }, (_, i) => `name-${i}.shop`) });
+  t.same(keyIdsOfCertificate(new X509Certificate(long.certificatePem).raw), { own: '', issuer: '' }, 'not for a line');
 });

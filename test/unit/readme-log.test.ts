@@ -3,6 +3,7 @@ import { stripTypeScriptTypes } from 'node:module';
 import { join, resolve } from 'node:path';
 import { type AnyNode, type Expression, parse, type SpreadElement } from 'acorn';
 import t from 'tap';
+import { LineRules } from '../../lib/telemetry/line-rules.ts';
 import { visit } from '../support/late/rewrite.ts';
 import { section } from '../support/readme-page.ts';
 
@@ -57,6 +58,8 @@ function patternOf(text: string): RegExp {
 const isLike = (one: string, other: string): boolean => patternOf(one).test(other) || patternOf(other).test(one);
 
 const code = read();
+// Of clients and the app: each is a row of the table of rates, and no other can be given.
+for (const message of new LineRules().messages) code.messages.set(message, 'lib/telemetry/line-rules.ts');
 const shown = [...section('Logs').matchAll(/^\| (`[^|]*) \|/gm)].flatMap(([, names = '']) =>
   [...names.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name),
 );

@@ -3,7 +3,6 @@ import type {
   PortPolicy,
   PortProtocol,
   RequestDecision,
-  RequestPermit,
   RequestRefusal,
 } from '../../policy/decision.ts';
 import type { ConnectionFacts } from '../../proxy/connection-facts.ts';
@@ -84,8 +83,8 @@ class BesideConnection implements ConnectionScope, OpenConnection {
     this.#watch.silence(this.facts, policy);
   }
 
-  requestStarted(policy: PortPolicy, permit: RequestPermit, grpc: boolean, ended?: () => void): RequestScope {
-    return this.#scope.requestStarted(policy, permit, grpc, ended);
+  requestStarted(...started: Parameters<ConnectionScope['requestStarted']>): RequestScope {
+    return this.#scope.requestStarted(...started);
   }
   detected(...detected: Parameters<ConnectionScope['detected']>): void {
     this.#scope.detected(...detected);

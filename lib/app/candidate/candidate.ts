@@ -45,7 +45,7 @@ export function followCandidate({
   shared,
 }: CandidateParts): FollowedCandidate {
   const { telemetry, logger } = listeners;
-  const { watch, recorder, lastMs, nowMs } = watchBeside(enforced, telemetry, logger, shared);
+  const { watch, recorder, lastMs, nowMs } = watchBeside(enforced, telemetry, shared);
   let loadErrors = 0;
   /** Since when the two policies are what they are. */
   let sinceMs = 0;

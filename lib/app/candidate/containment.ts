@@ -1,9 +1,7 @@
 import type { BesideDecision } from '../../policy/beside.ts';
 import { verdictOf } from '../../policy/beside.ts';
 import type { PortPolicy } from '../../policy/decision.ts';
-import { clip } from '../../telemetry/decision-log.ts';
-import type { CodedLogger } from '../../telemetry/log.ts';
-import { type LineGate, occasionFields, Repeats } from '../../telemetry/repeats.ts';
+import type { ClientLines } from '../../telemetry/client-lines.ts';
 import type { Round, Subject } from './round.ts';
 import { TimeShare } from './time-share.ts';
 
@@ -16,9 +14,7 @@ export interface EnforcedDecision {
 }
 
 export interface ContainmentOptions {
-  readonly log: CodedLogger;
-  readonly nowMs: () => number;
-  readonly gate: LineGate;
+  readonly lines: ClientLines;
   /** Something has not been compared. */
   readonly onUnknown: () => void;
 }
@@ -29,6 +25,9 @@ export interface ContainmentOptions {
  */
 const mostUntimed = 14;
 
+/** Whoever has asked. */
+const anybody = { cause: '', client: '' };
+
 /**
  * What surrounds the candidate whenever it is asked: no exception leaves, and no more than its share of time is taken. What it
  * could not be asked, or could not answer, is counted as such.
@@ -36,17 +35,12 @@ const mostUntimed = 14;
 export class Containment {
   readonly #options: ContainmentOptions;
   readonly #share = new TimeShare();
-  readonly #failures: Repeats;
-  readonly #omissions: Repeats;
   #untimed = 0;
   /** As many decisions as the next timed one stands for. */
   #standsFor = 1;
 
   constructor(options: ContainmentOptions) {
     this.#options = options;
-    const { nowMs, gate } = options;
-    this.#failures = new Repeats('candidate failed', nowMs, gate);
-    this.#omissions = new Repeats('candidate slow', nowMs, gate);
   }
 
   ask<Decided extends EnforcedDecision>(decided: Decided, work: (decided: Decided) => void): void {
@@ -74,12 +68,8 @@ export class Containment {
 
   readonly #omit = (decided: EnforcedDecision): void => {
     this.#count(decided, 'unasked');
-    const occasion = this.#omissions.occasion('');
-    if (occasion === null) return;
-    this.#options.log.warn(
-      { code: 'candidate-slow', ...occasionFields(occasion) },
-      'The candidate policy takes too long, and is not asked about everything',
-    );
+    const message = 'The candidate policy takes too long, and is not asked about everything';
+    this.#options.lines.tell(message, anybody, () => ({ code: 'candidate-slow' }));
   };
 
   /** The exception is the candidate's alone: what was decided stands, and nobody else hears of it. */
@@ -93,13 +83,11 @@ export class Containment {
   }
 
   tell(error: unknown): void {
-    const occasion = this.#failures.occasion('');
-    if (occasion === null) return;
-    const told = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    this.#options.log.error(
-      { code: 'candidate-failed', error: clip(told, 4096), ...occasionFields(occasion) },
-      'Deciding by the candidate policy failed; the policy in force is not concerned',
-    );
+    const message = 'Deciding by the candidate policy failed; the policy in force is not concerned';
+    this.#options.lines.tell(message, anybody, () => {
+      if (!(error instanceof Error)) return { code: 'candidate-failed', error: String(error) };
+      return { code: 'candidate-failed', error: error.stack ?? error.message };
+    });
   }
 
   #count({ round, subject, policy, decision }: EnforcedDecision, candidate: 'error' | 'unasked'): void {

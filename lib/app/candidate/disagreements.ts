@@ -2,9 +2,8 @@
 import type { Client } from '../../client.ts';
 import { clientId } from '../../client.ts';
 import type { Reasons } from '../../policy/decision.ts';
-import { clip } from '../../telemetry/decision-log.ts';
-import type { CodedLogger } from '../../telemetry/log.ts';
-import { type LineGate, occasionFields, Repeats } from '../../telemetry/repeats.ts';
+import type { ClientLines } from '../../telemetry/client-lines.ts';
+import { clip } from '../../telemetry/line-bounds.ts';
 import { TokenBucket } from '../../token-bucket.ts';
 import type { AskedQuestion } from './question.ts';
 
@@ -69,17 +68,15 @@ const explainedAtOnce = mostDisagreements;
 
 export class Disagreements {
   readonly #rows = new Map<string, DisagreementRow>();
-  readonly #lines: Repeats;
-  readonly #log: CodedLogger;
+  readonly #lines: ClientLines;
   readonly #explanations: TokenBucket;
   /** Monotonic milliseconds. */
   readonly nowMs: () => number;
 
-  constructor(log: CodedLogger, nowMs: () => number, gate: LineGate) {
-    this.#log = log;
+  constructor(lines: ClientLines, nowMs: () => number) {
+    this.#lines = lines;
     this.nowMs = nowMs;
     this.#explanations = new TokenBucket(explainedAtOnce, explainedASecond, nowMs);
-    this.#lines = new Repeats('candidate differs', nowMs, gate);
   }
 
   /** Those of before belong to policies that are no more. */
@@ -106,17 +103,10 @@ export class Disagreements {
   }
 
   tell(row: DisagreementRow): void {
-    const occasion = this.#lines.occasion(row.key);
-    if (occasion === null) return;
-    const { subject, port, enforced, candidate, clients, example } = row.plain();
-    this.#log.warn(
-      {
-        code: 'candidate-differs',
-        ...{ subject, port, enforced, candidate, clients, example },
-        ...occasionFields(occasion),
-      },
-      'The candidate policy would decide otherwise',
-    );
+    this.#lines.tell('The candidate policy would decide otherwise', { cause: '', client: row.key }, () => {
+      const { subject, port, enforced, candidate, clients, example } = row.plain();
+      return { code: 'candidate-differs', subject, port, enforced, candidate, clients, example };
+    });
   }
 
   all(): Disagreement[] {

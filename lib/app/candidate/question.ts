@@ -3,7 +3,7 @@ import { utf8Text } from '../../policy/bytes.ts';
 import { ParameterNames } from '../../policy/decide/asked-parameters.ts';
 import type { AskedOfRequests, RequestFacts } from '../../policy/decision.ts';
 import { originalProtocolHeader } from '../../request-fields.ts';
-import { clip } from '../../telemetry/decision-log.ts';
+import { clip } from '../../telemetry/line-bounds.ts';
 
 /** A line as `explain --requests` takes it. */
 export interface AskedQuestion {

@@ -20,8 +20,7 @@ import type { RecordedFacts, RequestLog, TransportScope } from '../../proxy/reco
 import { Slices } from '../../reload/slices.ts';
 import { type ResourceRef, refText } from '../../resource-ref.ts';
 import type { CandidateCounts } from '../../telemetry/candidate-counts.ts';
-import type { CodedLogger } from '../../telemetry/log.ts';
-import type { LineGate } from '../../telemetry/repeats.ts';
+import type { ClientLines } from '../../telemetry/client-lines.ts';
 import { Containment, type EnforcedDecision } from './containment.ts';
 import { type Disagreement, type DisagreementRow, Disagreements, type JudgedSide } from './disagreements.ts';
 import { type AskedQuestion, questionOf } from './question.ts';
@@ -31,10 +30,9 @@ export interface CandidateWatchOptions {
   /** The policy in force. */
   readonly enforced: Authorizer;
   readonly counts: CandidateCounts;
-  readonly log: CodedLogger;
+  readonly lines: ClientLines;
   /** Monotonic milliseconds; where several threads watch, the same clock in all of them. */
   readonly nowMs: () => number;
-  readonly gate: LineGate;
   /** Of the candidate's rate limits alone. */
   readonly buckets?: BucketStore | undefined;
   /** When the policies last disagreed, by `nowMs`; 0: never. Shared by all threads. */
@@ -80,10 +78,10 @@ export class CandidateWatch {
 
   constructor(options: CandidateWatchOptions) {
     this.#options = options;
-    const { log, nowMs, gate, buckets } = options;
+    const { lines, nowMs, buckets } = options;
     this.#candidate = createAuthorizer({ nowMs, buckets });
-    this.#disagreements = new Disagreements(log, nowMs, gate);
-    this.#containment = new Containment({ log, nowMs, gate, onUnknown: () => this.#disagreed() });
+    this.#disagreements = new Disagreements(lines, nowMs);
+    this.#containment = new Containment({ lines, onUnknown: () => this.#disagreed() });
   }
 
   /** How often a candidate was put in place, or taken away. */

@@ -1,9 +1,7 @@
 import { now } from '../../moment.ts';
 import type { PolicyAuthorizer } from '../../policy/authorizer.ts';
 import type { Recorder } from '../../proxy/recorder.ts';
-import type { CodedLogger } from '../../telemetry/log.ts';
 import type { Recording } from '../../telemetry/recording.ts';
-import { openGate } from '../../telemetry/repeats.ts';
 import type { WorkerShare } from '../workers/shared.ts';
 import { besideRecorder } from './beside-recorder.ts';
 import { CandidateWatch } from './watch.ts';
@@ -20,15 +18,14 @@ export interface Watched {
 /** @param shared null where one thread serves alone. */
 export function watchBeside(
   enforced: PolicyAuthorizer,
-  telemetry: Pick<Recording, 'recorder' | 'candidateCounts'>,
-  log: CodedLogger,
-  shared: Pick<WorkerShare, 'nowMs' | 'gate' | 'candidate'> | null,
+  telemetry: Pick<Recording, 'recorder' | 'lines' | 'candidateCounts'>,
+  shared: Pick<WorkerShare, 'nowMs' | 'candidate'> | null,
 ): Watched {
   const nowMs = shared?.nowMs ?? now;
   const lastMs = shared?.candidate?.lastMs ?? new Float64Array(1);
   const watch = new CandidateWatch({
-    ...{ enforced, log, nowMs, lastMs, counts: telemetry.candidateCounts() },
-    ...{ gate: shared?.gate ?? openGate, buckets: shared?.candidate?.buckets },
+    ...{ enforced, lines: telemetry.lines, nowMs, lastMs, counts: telemetry.candidateCounts() },
+    buckets: shared?.candidate?.buckets,
   });
   enforced.onChange(() => watch.enforcedChanged());
   return { watch, recorder: besideRecorder(telemetry.recorder, watch), lastMs, nowMs };

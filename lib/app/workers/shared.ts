@@ -11,7 +11,8 @@ import { countMemory, forgetCount, SharedCount, SharedWanted } from '../../share
 import type { Hash64 } from '../../shared/keyed-hash.ts';
 import { type LineMemory, lineMemory, SharedLineGate } from '../../shared/line-gate.ts';
 import { SharedSources, type SourceMemory, sourceMemory } from '../../shared/sources.ts';
-import type { LineGate } from '../../telemetry/repeats.ts';
+import type { LineGate } from '../../telemetry/line-gate.ts';
+import { LineRules } from '../../telemetry/line-rules.ts';
 
 export interface SharedMemory {
   /** When the main thread's `performance.now()` was 0, on the clock of `process.hrtime`, which is one for all threads. */
@@ -32,6 +33,7 @@ export interface WorkerShare {
   readonly nowMs: () => number;
   readonly buckets: BucketStore;
   readonly gate: LineGate;
+  readonly lineRules: LineRules;
   readonly counts: ConnectionCounts;
   readonly inFlight: Count;
   readonly candidate: CandidateShare | null;
@@ -62,14 +64,16 @@ export function sharedMemory({
 }
 
 /** @param worker whose place it takes: what one before it has counted there is no more. */
-export function joinShared(memory: SharedMemory, worker: number): WorkerShare {
+export function joinShared(memory: SharedMemory, worker: number, { logLines }: Pick<Config, 'logLines'>): WorkerShare {
   const offsetMs = clockOffset(memory.originNs);
   const nowMs = (): number => now() + offsetMs;
   const sources = new SharedSources(memory.sources, worker);
+  const lineRules = new LineRules(logLines);
   return {
     nowMs,
     buckets: new SharedBucketStore(memory.buckets),
-    gate: new SharedLineGate(memory.lines, nowMs),
+    gate: new SharedLineGate(memory.lines, lineRules, nowMs),
+    lineRules,
     counts: {
       connections: new SharedCount(memory.connections, worker),
       sources: new Sources((asker) => sources.of(asker)),

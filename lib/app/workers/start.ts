@@ -15,7 +15,7 @@ export async function startSharing(config: Config): Promise<Sharing | null> {
   if (config.workers === 1) return null;
   const { joinShared, sharedMemory } = await import('./shared.ts');
   const memory = sharedMemory(config);
-  return { memory, own: joinShared(memory, 0) };
+  return { memory, own: joinShared(memory, 0, config) };
 }
 
 /** Loads what runs threads only where there are some. */

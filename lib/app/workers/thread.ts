@@ -61,7 +61,7 @@ function flushLines(): void {
 }
 process.on('exit', flushLines);
 
-const shared = joinShared(start.memory, start.worker);
+const shared = joinShared(start.memory, start.worker, config);
 const log = createLog({
   level: start.logLevel,
   format: config.logFormat,
@@ -73,6 +73,9 @@ const telemetry = createWorkerTelemetry({
   accessLog:
     config.accessLog === 'off' ? null : createAccessLog({ format: config.accessLog, destination: accessLines }),
   gate: shared.gate,
+  lineRules: shared.lineRules,
+  slowMs: config.slowRequestMs,
+  adminPort: config.adminListen?.port,
   droppedLogLines: () => logLines.dropped + accessLines.dropped,
 });
 onInternalFault((fault) => {
@@ -98,7 +101,7 @@ const candidate = shared.candidate === null ? null : await beside();
 const { recorder } = candidate ?? telemetry;
 async function beside(): Promise<Watched> {
   const { watchBeside } = await import('../candidate/watched.ts');
-  return watchBeside(authorizer, telemetry, log.logger, shared);
+  return watchBeside(authorizer, telemetry, shared);
 }
 const identity = { termination: () => termination };
 const plane = createDataPlane({ config, recorder, authorizer, identity, own, shared });
@@ -184,6 +187,7 @@ async function obey(order: Extract<Order, { kind: Calling }>): Promise<Answers[C
       return live.drain(order.timeoutMs);
     case 'release':
       await plane.close();
+      telemetry.lines.tellLeftOut();
       flushLines();
       return null;
   }

@@ -9,6 +9,7 @@ import {
   compiledPort,
   compiledRule,
   type DocumentPlace,
+  type MissedServer,
   type PolicyIndex,
   type PortBody,
   portBody,
@@ -87,7 +88,7 @@ export function* compile(
     ports.set(port, yield* new PortCompiler(port, server, linked, workload, defaults).compile());
   }
   const elsewhere = servers.elsewhere === null ? null : refOf(servers.elsewhere);
-  const index = new CompiledIndex(ports, isolation, workload, defaults, elsewhere);
+  const index = new CompiledIndex(ports, isolation, workload, defaults, elsewhere, servers.missed);
   checkProbes(index, servers.byPort, linking);
   return { index, ...judged(documents, linking.problems) };
 }
@@ -284,6 +285,7 @@ class CompiledIndex implements PolicyIndex {
   readonly #bodies = new Map<string, PortBody>();
   /** The Server that has every port without one. */
   readonly #elsewhere: ResourceRef | null;
+  readonly #missed: readonly MissedServer[];
 
   constructor(
     ports: Map<number, CompiledPort>,
@@ -291,7 +293,9 @@ class CompiledIndex implements PolicyIndex {
     workload: Workload,
     defaults: DefaultGrants,
     elsewhere: ResourceRef | null,
+    missed: readonly MissedServer[],
   ) {
+    this.#missed = missed;
     this.#elsewhere = elsewhere;
     this.isolation = isolation;
     this.servers = [...ports.values()].sort((a, b) => a.port - b.port);
@@ -346,6 +350,7 @@ class CompiledIndex implements PolicyIndex {
       tcpProbe: this.#defaults.tcpProbe(probes),
       tlsProbes: this.#defaults.tlsProbes(server, probes),
       nodeIps,
+      missed: this.#missed,
     });
   }
 }

@@ -118,6 +118,16 @@ export interface DocumentPlace {
   readonly line: number;
 }
 
+/** A Server that could have had a port, and has none. */
+export interface MissedServer {
+  /** Null: nobody knows which it was to have. */
+  readonly port: number | null;
+  /** Which it is, and why it does not apply, in a sentence. */
+  readonly why: string;
+  /** It is nearly what the pod has: misspelt, rather than of another pod. */
+  readonly isNear: boolean;
+}
+
 /** One port's policy, whole. The data plane sees only the `PortPolicy` of it. */
 export interface CompiledPort extends PortPolicy {
   /** Null for opaque and TLS ports: no request is ever routed there. */
@@ -131,6 +141,8 @@ export interface CompiledPort extends PortPolicy {
   readonly tcpProbe: Authorization | null;
   /** What is decided of requests in TLS that is not for us, and would not go on as bytes; null where it has no HTTPS probe. */
   readonly tlsProbes: RouteTable | null;
+  /** Servers that have no port at all: for hints, never for decisions. */
+  readonly missed: readonly MissedServer[];
   /** Addresses of the pod's node, behind which NAT may hide clients: for reasons, never for decisions. */
   readonly nodeIps: readonly IpAddress[];
   readonly noRoute: NoRoute;
@@ -209,6 +221,7 @@ interface BodyOptions {
   readonly tcpProbe?: Authorization | null;
   readonly tlsProbes?: RouteTable | null;
   readonly nodeIps?: readonly IpAddress[];
+  readonly missed?: readonly MissedServer[];
 }
 
 export function compiledPort({ port, ...options }: BodyOptions & { readonly port: number }): CompiledPort {
@@ -216,13 +229,14 @@ export function compiledPort({ port, ...options }: BodyOptions & { readonly port
 }
 
 export function portBody(options: BodyOptions): PortBody {
-  const { server, document = null, tcpProbe = null, tlsProbes = null, nodeIps = [] } = options;
+  const { server, document = null, tcpProbe = null, tlsProbes = null, nodeIps = [], missed = [] } = options;
   return Object.freeze({
     ...options,
     document,
     tcpProbe,
     tlsProbes,
     nodeIps,
+    missed,
     decisionsLast: options.rateLimit === null,
     asks: askedBy([options.routes, tlsProbes].filter((table) => table !== null)),
     noRoute: Object.freeze({ kind: 'no-route', server } as const),

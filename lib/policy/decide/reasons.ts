@@ -5,6 +5,7 @@ import { type GrantList, tlsText } from './client-match.ts';
 import { decideConnection, routesFor, takesRequestsAlone } from './decide.ts';
 import type { CompiledPort, CompiledRule } from './policy-index.ts';
 import { Question, UnexaminedValue } from './question.ts';
+import { refusalHint } from './refusal-hints.ts';
 
 /** Reasons are read by people: a list of a thousand near misses helps nobody and would swell the log. */
 const mostCandidates = 64;
@@ -44,7 +45,11 @@ export function connectionReasons(port: CompiledPort, client: Client): Reasons {
         : `${server} serves ${port.protocol}: bytes of another protocol are never let in`;
     return { reason, candidates };
   }
-  return { reason: notCovered(server, port, client, candidates), candidates };
+  return {
+    reason: notCovered(server, port, client, candidates),
+    candidates,
+    ...hinted(port, client, candidates, null),
+  };
 }
 
 export function requestReasons(
@@ -65,12 +70,16 @@ export function requestReasons(
         routesFor(port, client)?.rules.find(({ deny }) => deny === decision) ?? matchedRule(port, client, request);
       const candidates = rule === null ? [] : candidatesOf(rule.grants, client);
       const reason = denied(port, client, rule, decision.route, candidates);
-      return { reason, candidates, rule: rule?.place ?? null };
+      return { reason, candidates, rule: rule?.place ?? null, ...hinted(port, client, candidates, request) };
     }
     case 'no-route':
       return routesFor(port, client) === null
         ? { reason: `${refText(port.server)} takes no requests: its protocol is ${port.protocol}`, ...noRule }
-        : { reason: `no route of ${refText(port.server)} matches the request`, ...noRule };
+        : {
+            reason: `no route of ${refText(port.server)} matches the request`,
+            ...noRule,
+            ...hinted(port, client, [], request),
+          };
     case 'redirect':
       return {
         reason:
@@ -87,6 +96,11 @@ export function requestReasons(
     case 'invalid':
       return { reason: decision.detail, ...noRule };
   }
+}
+
+function hinted(...asked: Parameters<typeof refusalHint>): { readonly hint?: string } {
+  const hint = refusalHint(...asked);
+  return hint === '' ? {} : { hint };
 }
 
 function denied(

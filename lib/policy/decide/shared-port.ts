@@ -2,7 +2,7 @@ import type { IpAddress } from '../../ip.ts';
 import type { ResourceRef } from '../../resource-ref.ts';
 import type { AskedOfRequests, ConnectionDeny, ConnectionPermit, NoRoute, PortProtocol } from '../decision.ts';
 import type { Authorization, GrantList } from './client-match.ts';
-import type { CompiledPort, DocumentPlace, PortBody, RateLimit, RouteTable } from './policy-index.ts';
+import type { CompiledPort, DocumentPlace, MissedServer, PortBody, RateLimit, RouteTable } from './policy-index.ts';
 
 /**
  * One of many ports that have their policy in common. A port scan through the redirect reaches all 65,535 of them, and each
@@ -56,6 +56,9 @@ export class SharedPort implements CompiledPort {
   }
   get nodeIps(): readonly IpAddress[] {
     return this.#body.nodeIps;
+  }
+  get missed(): readonly MissedServer[] {
+    return this.#body.missed;
   }
   get noRoute(): NoRoute {
     return this.#body.noRoute;

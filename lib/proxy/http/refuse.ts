@@ -67,6 +67,7 @@ const mostOfRule = 200;
 /** The response to each code. The connection ends with it, unless it is `kept`. */
 const failureResponses: Readonly<Record<RequestErrorCode, FailureResponse>> = {
   ERR_SALLYPORT_UNREACHABLE: [502, 14, 'i/o', unreachable],
+  ERR_SALLYPORT_APP_CLOSED: [502, 14, 'i/o', 'client error (SendRequest)'],
   ERR_SALLYPORT_NOT_PROCESSED: [502, 14, 'i/o', unreachable],
   ERR_SALLYPORT_CANCELLED: [502, 14, 'i/o', unreachable],
   ERR_SALLYPORT_BAD_RESPONSE: [502, 14, 'i/o', 'the application sent an invalid response'],
@@ -104,11 +105,14 @@ export function failureOf(code: RequestErrorCode): Failure {
 
 /** Of a response that has begun: nothing is wrong with the way to the app any more, of which a refusal would speak. */
 export function brokenDetail(failure: Failure): string {
-  return failure.code === 'ERR_SALLYPORT_UNREACHABLE' ? 'the application ended it' : failureDetail(failure);
+  const byApp = failure.code === 'ERR_SALLYPORT_UNREACHABLE' || failure.code === 'ERR_SALLYPORT_APP_CLOSED';
+  return byApp ? 'the application ended it' : failureDetail(failure);
 }
 
-/** What the log says of it. */
-export function failureDetail({ refusal, rule }: Failure): string {
+/** What the log says of a request that was not served. The client is told in the words of Linkerd, which say less. */
+export function failureDetail({ code, refusal, rule }: Failure): string {
+  if (code === 'ERR_SALLYPORT_UNREACHABLE') return 'the application cannot be connected to';
+  if (code === 'ERR_SALLYPORT_APP_CLOSED') return 'the application ended the connection before it had answered';
   return rule === null ? refusal.message : `${refusal.message}: ${rule}`;
 }
 
@@ -145,11 +149,29 @@ function ours(code: string, error: unknown): string {
   return code;
 }
 
-/** An error on the way to the app. One that has none of our codes is an I/O fault: 502 / UNAVAILABLE. */
+/** What the system says of an address that cannot be connected to, whichever call it says so of. */
+const connectErrors: ReadonlySet<string> = new Set([
+  ...['ECONNREFUSED', 'EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'EADDRNOTAVAIL', 'EACCES', 'EPERM'],
+  ...['ENOTFOUND', 'EAI_AGAIN', 'ENOENT', 'UND_ERR_CONNECT_TIMEOUT'],
+]);
+
+function isOfConnect(error: unknown, errno: string): boolean {
+  if (connectErrors.has(errno) || errno.startsWith('EAI_')) return true;
+  if (typeof error !== 'object' || error === null) return false;
+  const { syscall, cause } = error as { syscall?: unknown; cause?: unknown };
+  return syscall === 'connect' || (cause !== error && isOfConnect(cause, ''));
+}
+
+/** An error on the way to the app. One that has none of our codes is an I/O fault, 502 / UNAVAILABLE: of the connect, or behind it. */
 export function upstreamFailure(error: unknown): Failure {
   const errno = systemErrorCode(error);
   const code = ours(errno, error);
-  return { ...(byCode.get(code) ?? failureOf('ERR_SALLYPORT_UNREACHABLE')), errno, rule: ruleOf(code, error) };
+  const known = byCode.get(code);
+  if (known !== undefined) return { ...known, errno, rule: ruleOf(code, error) };
+  if (isOfConnect(error, errno)) return { ...failureOf('ERR_SALLYPORT_UNREACHABLE'), errno };
+  // An orderly end is no error to the system: libuv's word for it.
+  const isEnd = errno === '' || errno === 'UND_ERR_SOCKET';
+  return { ...failureOf('ERR_SALLYPORT_APP_CLOSED'), errno: isEnd ? 'EOF' : errno };
 }
 
 /** The headers of a refusal. Only a client with an identity learns anything beyond the status (Linkerd does the same). */

@@ -148,10 +148,10 @@ export class RequestPipeline {
     const ended = this.#take(connection, request);
     if (typeof ended === 'string') {
       this.limitReached(ended, connection);
-      this.failed(connection, policy, request, failures.overload);
+      this.failed(connection, { policy, scope: null }, request, failures.overload);
       return { kind: 'refused', policy, refusal: failures.overload.refusal };
     }
-    const started = scope.requestStarted(policy, decision, request.grpc, ended);
+    const started = scope.requestStarted(policy, decision, request.grpc, ended, request);
     return admittedNow(this.#authorizer, policy, decision, started);
   }
 
@@ -255,27 +255,28 @@ export class RequestPipeline {
   }
 
   /** Refuses a permitted request that could not be served, or ends its response where that has begun. */
-  fail(connection: HttpConnection, { policy, scope }: Admitted, exchange: Exchange, failure: Failure): void {
+  fail(connection: HttpConnection, admitted: Admitted, exchange: Exchange, failure: Failure): void {
+    const { scope } = admitted;
     if (exchange.responded) {
-      this.brokeOff(connection, policy, exchange, failure);
+      this.brokeOff(connection, admitted, exchange, failure);
       exchange.abort();
       return;
     }
-    this.failed(connection, policy, exchange, failure);
+    this.failed(connection, admitted, exchange, failure);
     scope.refused(failure.refusal.status, failure.refusal.grpc);
     exchange.refuse(failure.refusal);
   }
 
   /** Records that a permitted request could not be served. */
-  failed(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
+  failed(connection: HttpConnection, { policy, scope }: LetIn, request: Request, failure: Failure): void {
     const log = new LazyLog(this.#authorizer, policy, connection, request, null);
-    connection.scope.httpError(policy, told(connection, failure, failureDetail(failure)), log);
+    connection.scope.httpError(policy, told(connection, failure, failureDetail(failure), scope), log);
   }
 
   /** Records that the response to a permitted request cannot be completed. Not called where it is the client who has gone. */
-  brokeOff(connection: HttpConnection, policy: PortPolicy, request: Request, failure: Failure): void {
+  brokeOff(connection: HttpConnection, { policy, scope }: LetIn, request: Request, failure: Failure): void {
     const log = new LazyLog(this.#authorizer, policy, connection, request, null);
-    connection.scope.responseBroken(policy, told(connection, failure, brokenDetail(failure)), log);
+    connection.scope.responseBroken(policy, told(connection, failure, brokenDetail(failure), scope), log);
   }
 
   /**
@@ -370,10 +371,18 @@ class AdmittedByPolicy {
   }
 }
 
-function told({ destination }: HttpConnection, { code, label, errno }: Failure, detail: string): RequestFailure {
+/** A request that policy has let in; without a scope where we have turned it away. */
+type LetIn = Pick<Admitted, 'policy'> & { readonly scope: RequestScope | null };
+
+function told(
+  { destination }: HttpConnection,
+  { code, label, errno }: Failure,
+  detail: string,
+  scope: RequestScope | null,
+): RequestFailure {
   const met =
     errno === null || destination.kind === 'in-process'
       ? null
       : { app: hostPort(destination.endpoint.host, destination.endpoint.port), errno };
-  return { code, label, detail, met };
+  return { code, label, detail, met, ...(scope === null ? {} : { waitedMs: scope.waitedMs() }) };
 }

@@ -1,4 +1,5 @@
 import type { X509Certificate } from 'node:crypto';
+import { keyIdsOfCertificate } from '../../certificate-names.ts';
 import type { HandshakeFailure, HandshakeReason, OwnCertificate, ShownCertificate } from '../recorder.ts';
 import type { Objection } from './shown-certificates.ts';
 
@@ -119,9 +120,25 @@ function shown(certificate: X509Certificate): ShownCertificate {
     subject: nameText(certificate.subject),
     names: certificate.subjectAltName ?? '',
     issuer: nameText(certificate.issuer),
+    authority: authorityOf(certificate),
     notBefore: dateText(validFromDate, certificate.validFrom),
     notAfter: dateText(validToDate, certificate.validTo),
   };
+}
+
+/** Certificates of a chain that are looked at for a line. */
+const longestChain = 8;
+
+function authorityOf(leaf: X509Certificate): ShownCertificate['authority'] {
+  let last = leaf;
+  for (let i = 0; i < longestChain && last.issuerCertificate !== undefined; i++) {
+    if (last.issuerCertificate === last || last.issuer === last.subject) break;
+    last = last.issuerCertificate;
+  }
+  const { own, issuer } = keyIdsOfCertificate(last.raw);
+  // Who signs itself need not say with which key.
+  const isRoot = last.issuer === last.subject;
+  return { name: nameText(last.issuer), keyId: issuer === '' && isRoot ? own : issuer };
 }
 
 /** A distinguished name of `X509Certificate`, which has each part in a line of its own, in one. */

@@ -32,6 +32,36 @@ export const placeFaults: readonly Fault[] = [
     },
   },
   {
+    title: 'the app hangs, and is ended',
+    async provoke(t) {
+      const stage = await Stage.start(t, { hanging: { ms: 300, by: 'an end' } });
+      await get(stage.port, '/orders/7', '127.0.0.1');
+      return [
+        await stage.log(/Request failed/, 'code', 'error', 'detail', 'errno', 'client.ip', 'path'),
+        await stage.metric('inbound_http_errors_total', { error: 'i/o' }, 1),
+      ];
+    },
+  },
+  {
+    title: 'the app answers late',
+    async provoke(t) {
+      const stage = await Stage.start(t, {
+        hanging: { ms: 300, by: 'an answer' },
+        env: { SALLYPORT_SLOW_REQUEST: '200ms' },
+      });
+      await get(stage.port, '/orders/7', '127.0.0.1');
+      return [await stage.log(/Slow request/, 'code', 'server', 'status', 'client.ip', 'path')];
+    },
+  },
+  {
+    title: 'our own pages behind policy',
+    async provoke(t) {
+      const stage = await Stage.start(t, { env: { SALLYPORT_AUTHORIZE_LOCALHOST: 'false' } });
+      await get(stage.proxy.adminPort, '/metrics', '127.0.0.1');
+      return [await stage.log(/Request denied/, 'server', 'reason', 'hint')];
+    },
+  },
+  {
     title: 'no room on the disk for the log',
     provoke: (t) => unwritable(t, 'exec "$@" >/dev/full', 'ENOSPC'),
   },

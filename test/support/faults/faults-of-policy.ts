@@ -17,7 +17,7 @@ export const policyFaults: readonly Fault[] = [
       await get(stage.port, '/orders/7');
       return [
         await stage.log(/port-name-unknown/, 'code', 'hint'),
-        await stage.log(/Request denied/, 'server', 'reason'),
+        await stage.log(/Request denied/, 'server', 'reason', 'hint'),
         await stage.check(/port-name-unknown/),
       ];
     },
@@ -30,7 +30,7 @@ export const policyFaults: readonly Fault[] = [
       return [
         await stage.log(/selects-no-pod/),
         await stage.log(/No Server/),
-        await stage.log(/Request denied/, 'server', 'reason'),
+        await stage.log(/Request denied/, 'server', 'reason', 'hint'),
         await stage.check(/app=wbe|selects/),
       ];
     },

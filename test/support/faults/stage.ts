@@ -61,6 +61,8 @@ export interface Staging {
   readonly awaitReady?: boolean;
   /** Nothing listens where the app should. */
   readonly downApp?: boolean;
+  /** The app takes a request and says nothing for so many milliseconds; then it answers, or ends the connection. */
+  readonly hanging?: { readonly ms: number; readonly by: 'an answer' | 'an end' };
 }
 
 /** The line without its time, and with nothing in it that another run would print otherwise. */
@@ -90,7 +92,10 @@ export class Stage {
   /** All but the proxy. */
   static async set(t: Teardown, staging: Staging = {}): Promise<Stage> {
     const folder = temporaryFolder(t);
-    const app = createServer((_request, response) => response.end('hello'));
+    const { ms = 0, by = 'an answer' } = staging.hanging ?? {};
+    const app = createServer((request, response) => {
+      setTimeout(() => (by === 'an answer' ? response.end('hello') : request.socket.end()), ms);
+    });
     await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
     t.teardown(() => {
       app.closeAllConnections();

@@ -126,7 +126,7 @@ export class NodeHttp2Lane implements Http2Engine {
     forwardHttp2(admitted, exchange, fields, this.#apps.at(endpoint), (error) => {
       const failure = upstreamFailure(error);
       if (error instanceof ToldByReset) {
-        pipeline.failed(connection, admitted.policy, exchange, failure);
+        pipeline.failed(connection, admitted, exchange, failure);
         exchange.abort(error.reset);
       } else {
         pipeline.fail(connection, admitted, exchange, failure);

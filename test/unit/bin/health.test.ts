@@ -8,11 +8,12 @@ import { until } from '../../support/until.ts';
 
 t.test('asks the health server that the environment names', async (t) => {
   const missing: string[] = ['policy'];
+  const doubts: string[] = [];
   let asked = 0;
   const server = createHealthServer({
     ready: () => {
       asked++;
-      return { ready: missing.length === 0, missing };
+      return { ready: missing.length === 0, missing, doubts };
     },
     live: () => true,
   });
@@ -43,6 +44,18 @@ t.test('asks the health server that the environment names', async (t) => {
   const said = await ask(`127.0.0.1:${port}`, '--json');
   t.match(said, { code: 0, stderr: '' });
   t.match(JSON.parse(said.stdout), { ok: true, url, said: /^200/ });
+  doubts.push('policy: a restart would authorize nothing');
+  t.match(
+    await ask(`127.0.0.1:${port}`),
+    {
+      code: 0,
+      stdout: '',
+      stderr: /^sallyport health: warning: policy: a restart would authorize nothing \[stale-files\]\n$/,
+    },
+    'ready, and yet not well',
+  );
+  t.match(JSON.parse((await ask(`127.0.0.1:${port}`, '--json')).stdout), { ok: true, said: /a restart/ });
+  doubts.pop();
   const unsaid = await ask(`127.0.0.1:${nobody}`, '--json');
   t.match(unsaid, { code: 1, stderr: hint });
   t.match(JSON.parse(unsaid.stdout), { ok: false, said: /^nobody listens there$/ });

@@ -2,6 +2,7 @@ import { gzipSync, zstdCompressSync } from 'node:zlib';
 import t from 'tap';
 import { type BadPlace, type ReadTally, readRecords } from '../../../lib/records/read.ts';
 import type { DecisionRecord, Occurrence } from '../../../lib/records/record.ts';
+import { clip } from '../../../lib/telemetry/line-bounds.ts';
 
 /** The one reader of logs: what it takes, what it says of the rest, and that it holds nothing but what it must. */
 
@@ -140,6 +141,7 @@ t.test('what is no decision, and what is none of ours', async (t) => {
     [Buffer.from('{"port":8080,"client":"10.1.2.3","path":"/\xe9"}', 'latin1'), /^is not UTF-8$/],
     ['{"port":8080,\u0007"client":"10.1.2.3"}', /^holds bytes that no text has$/],
     [logged({ ...denied, path: 'a…' }), /^"path" was cut by the log$/, /SALLYPORT_DECISIONS/],
+    [logged({ ...denied, path: clip('/aaaaa', 2) }), /^"path" was cut by the log$/, /SALLYPORT_DECISIONS/],
     ['a'.repeat(2 * 1024 * 1024), /^is longer than 1 MiB$/],
   ];
   for (const [line, message, remedy = /./] of rows) {
@@ -315,4 +317,21 @@ t.test('what begins like a line of the record, with more than a time, is read wh
 t.test('decisions whose records were dropped are counted', async (t) => {
   const { tally } = await read('{"decision":1,"time":"t","lost":5}\n{"decision":1,"lost":2}\n');
   t.match(tally, { lost: 7, decisions: 0, bad: 0 });
+  const left = (about: string | undefined, lines: unknown) =>
+    JSON.stringify({ level: 'info', time, msg: 'Log lines left out', about, cause: 'web', lines });
+  const rows: readonly (readonly [line: string, decisions: number, lost: number])[] = [
+    [left('Request denied', 5), 0, 5],
+    [left('Connection denied', 7), 0, 7],
+    [left(undefined, 3), 0, 3],
+    [left('Request failed', 5), 0, 0],
+    [left('TLS handshake failed', 5), 0, 0],
+    [`${time} INFO Log lines left out about="Request denied" cause=x lines=5`, 0, 5],
+    [logged({ ...denied, times: 4, omitted: 2 }), 1, 5],
+    [logged({ ...denied, times: 'x', omitted: -2 }), 1, 0],
+    [logged({ ...denied, msg: 'Request failed', times: 4 }), 0, 0],
+  ];
+  for (const [line, decisions, lost] of rows) {
+    const { tally } = await read(`${line}\n`);
+    t.match(tally, { decisions, lost, bad: 0 }, line);
+  }
 });

@@ -2,52 +2,80 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { lineMemory, SharedLineGate } from '../../../lib/shared/line-gate.ts';
+import { ClientLines } from '../../../lib/telemetry/client-lines.ts';
 import { type LineBatch, LineChannel, takeLines } from '../../../lib/telemetry/line-channel.ts';
-import { type LineGate, openGate, Repeats } from '../../../lib/telemetry/repeats.ts';
+import { type LineGate, openGate } from '../../../lib/telemetry/line-gate.ts';
+import { type LineMessage, LineRules } from '../../../lib/telemetry/line-rules.ts';
 import { until, within } from '../../support/until.ts';
 import type { Writing } from './writing-thread.ts';
 
 const key = { hi: 5, lo: 6 };
 
+const rules = new LineRules();
+
+interface Writer {
+  /** The fields of the line, or null where there is none. */
+  tell(client: string, message?: LineMessage): object | null;
+}
+
+function writer(gate: LineGate, nowMs: () => number): Writer {
+  const written: object[] = [];
+  const take = (fields: object): void => void written.push(fields);
+  const log = { info: take, warn: take, error: take, isLevelEnabled: () => true };
+  const lines = new ClientLines({ log: log as never, nowMs, gate, rules });
+  return {
+    tell(client, message = 'Request malformed') {
+      lines.tell(message, { cause: 'web', client }, () => ({ code: 'limit-reached' }));
+      const [fields] = written.splice(0);
+      if (fields === undefined) return null;
+      const { code: _, ...counts } = fields as { code?: string };
+      return counts;
+    },
+  };
+}
+
 t.test('lines of two threads keep the rules of one', async (t) => {
   let nowMs = 1000;
   const clock = () => nowMs;
   const memory = lineMemory(key);
-  const threads = [0, 1].map(() => new Repeats('malformed', clock, new SharedLineGate(memory, clock)));
-  const [a, b] = threads as [Repeats, Repeats];
-  t.same(a.occasion('10.1.2.3'), { times: 1, omitted: 0 });
-  t.equal(b.occasion('10.1.2.3'), null, 'the other has just told of it');
-  t.equal(a.occasion('10.1.2.3'), null);
-  t.same(b.occasion('10.1.2.4'), { times: 1, omitted: 1 }, 'nobody has told of this one');
+  const threads = [0, 1].map(() => writer(new SharedLineGate(memory, rules, clock), clock));
+  const [a, b] = threads as [Writer, Writer];
+  t.same(a.tell('10.1.2.3'), {});
+  t.equal(b.tell('10.1.2.3'), null, 'the other has just told of it');
+  t.equal(a.tell('10.1.2.3'), null);
+  t.same(b.tell('10.1.2.4'), { omitted: 1 }, 'nobody has told of this one');
   nowMs += 30_000;
-  t.equal(b.occasion('10.1.2.3'), null);
+  t.equal(b.tell('10.1.2.3'), null);
   nowMs += 30_000;
-  t.same(b.occasion('10.1.2.3'), { times: 1, omitted: 1 }, 'a minute later it may be the other');
-  t.equal(a.occasion('10.1.2.3'), null, 'and then not this one');
+  t.same(b.tell('10.1.2.3'), { omitted: 1 }, 'a minute later it may be the other');
+  t.equal(a.tell('10.1.2.3'), null, 'and then not this one');
   nowMs += 60_000;
-  t.same(a.occasion('10.1.2.3'), { times: 3, omitted: 0 }, 'each says what it has not told');
+  t.same(a.tell('10.1.2.3'), { times: 3 }, 'each says what it has not told');
 
   nowMs += 60_000;
   let told = 0;
-  for (let i = 0; i < 1000; i++) if (threads[i % 2]?.occasion(`10.2.0.${i}`) !== null) told++;
+  for (let i = 0; i < 1000; i++) if (threads[i % 2]?.tell(`10.2.0.${i}`) !== null) told++;
   t.equal(told, 60, 'in a minute');
   nowMs += 59_000;
-  t.equal(a.occasion('10.3.0.1'), null);
+  t.equal(a.tell('10.3.0.1'), null);
   nowMs += 1000;
-  t.match(a.occasion('10.3.0.2'), { times: 1 });
+  t.ok(a.tell('10.3.0.2'));
 });
 
 t.test('with and without a gate one thread tells the same of forty clients', async (t) => {
-  let nowMs = 1;
-  const shared: LineGate = new SharedLineGate(lineMemory(key), () => nowMs);
-  const [alone, gated] = [openGate, shared].map((gate) => new Repeats('other HTTP', () => nowMs, gate));
-  for (let i = 0; i < 5000; i++) {
-    nowMs += (i * 7919) % 997;
-    const who = `10.0.0.${(i * 31) % 40}`;
-    const [wanted, seen] = [alone?.occasion(who), gated?.occasion(who)];
-    if ((wanted === null) !== (seen === null)) t.same(seen, wanted, `event ${i}`);
+  for (const message of ['Not the HTTP that the Server declares', 'Request denied', 'Limit reached'] as const) {
+    let nowMs = 1;
+    const clock = () => nowMs;
+    const shared: LineGate = new SharedLineGate(lineMemory(key), rules, clock);
+    const [alone, gated] = [openGate, shared].map((gate) => writer(gate, clock));
+    for (let i = 0; i < 5000; i++) {
+      nowMs += (i * 7919) % 997;
+      const who = `10.0.0.${(i * 31) % 40}`;
+      const [wanted, seen] = [alone?.tell(who, message), gated?.tell(who, message)];
+      if ((wanted === null) !== (seen === null)) t.same(seen, wanted, `${message}, event ${i}`);
+    }
+    t.pass(`in 5,000 events: ${message}`);
   }
-  t.pass('in 5,000 events');
 });
 
 t.test('every line of four threads arrives whole, in its order, and once', async (t) => {

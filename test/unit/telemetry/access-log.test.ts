@@ -88,6 +88,6 @@ t.test('json keeps hostile text inside one line', async (t) => {
 
 t.test('long texts are cut', async (t) => {
   const got = JSON.parse(line('json', { uri: 'u'.repeat(99_999), userAgent: 'a'.repeat(99_999) }));
-  t.equal(got.uri.length, 8193);
-  t.equal(got.user_agent.length, 1025);
+  t.equal(got.uri, `${'u'.repeat(8192)}…(+91807 bytes)`);
+  t.equal(got.user_agent, `${'a'.repeat(1024)}…(+98975 bytes)`);
 });

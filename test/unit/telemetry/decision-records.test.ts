@@ -287,6 +287,45 @@ t.test('too many different ones, and what the sink gives up, are said', async (t
   t.equal(sink.lines.length, 3);
 });
 
+t.test('a flood of refusals is counted rather than written, and what is not counted is said', async (t) => {
+  const rows: readonly [what: string, path: (i: number) => string, ip: (i: number) => string, lost: boolean][] = [
+    ['the same, of one client', () => '/x', () => '10.1.2.3', false],
+    ['the same, of many clients', () => '/x', (i) => `10.1.${i >> 8}.${i & 255}`, true],
+    ['long and different, of one client', (i) => `/${i}${'x'.repeat(4000)}`, () => '10.1.2.3', true],
+    ['of control bytes', (i) => `/${i}${'\x01'.repeat(16_000)}`, (i) => `10.1.${i >> 8}.${i & 255}`, true],
+  ];
+  for (const intervalMs of [Number.POSITIVE_INFINITY, 10_000]) {
+    for (const [what, path, ip, isLost] of rows) {
+      const kept = keep({ intervalMs });
+      const each = 20_000;
+      for (let i = 0; i < each; i++) {
+        ask(kept, given.deny, { path: path(i) }, { facts: facts({ ip: ip(i) }) });
+        // A minute in all.
+        kept.nowMs += 3;
+        if (i % 5000 === 4999) kept.records.flush();
+      }
+      const written = kept.lines.join('').length;
+      t.ok(written < 2_000_000, `${what}: ${written} bytes a minute`);
+      const read = kept.lines.map((line) => JSON.parse(line) as { count?: number; lost?: number });
+      const lost = read.reduce((sum, { lost = 0 }) => sum + lost, 0);
+      const counted = read.reduce((sum, line) => sum + (line.lost === undefined ? (line.count ?? 1) : 0), 0);
+      t.equal(counted + lost, each, `${what}: all of them are said`);
+      t.equal(lost > 0, isLost, what);
+    }
+  }
+  const allowed = keep();
+  for (let i = 0; i < 5000; i++) ask(allowed, given.permit, { path: `/${i}` });
+  t.equal(allowed.lines.length, 5000, 'what was let in is written as ever');
+});
+
+t.test('of a flood another client has its records one by one', async (t) => {
+  const kept = keep();
+  for (let i = 0; i < 5000; i++) ask(kept, given.deny, { path: `/${i}` });
+  ask(kept, given.deny, {}, { facts: facts({ ip: '10.1.2.4' }) });
+  t.match(kept.lines.at(-1), /10\.1\.2\.4/);
+  t.match(JSON.parse(kept.lines.at(-2) ?? ''), { lost: /\d+/ }, 'behind what is lost of the flood');
+});
+
 t.test('a line that says what is lost may be lost itself', async (t) => {
   const lines: string[] = [];
   let [dropped, isFull] = [0, true];

@@ -18,6 +18,7 @@ import {
 import type { ConnectionFacts } from '../../../lib/proxy/connection-facts.ts';
 import type { RequestLog } from '../../../lib/proxy/recorder.ts';
 import type { ResourceRef } from '../../../lib/resource-ref.ts';
+import { LineRules } from '../../../lib/telemetry/line-rules.ts';
 import { createLog, type Level, type Log } from '../../../lib/telemetry/log.ts';
 import { createTelemetry, type Telemetry } from '../../../lib/telemetry/metrics.ts';
 import { tied } from '../../support/children.ts';
@@ -133,12 +134,20 @@ export function memoryLog(format: 'json' | 'plain' = 'json', level: Level = 'inf
   return { log: createLog({ level, format, destination: { write: (line) => lines.push(line) } }), lines };
 }
 
-export function fixture(format: 'json' | 'plain' = 'json', level: Level = 'info'): Fixture {
+export function fixture(
+  format: 'json' | 'plain' = 'json',
+  level: Level = 'info',
+  logLines?: number,
+  slowMs = Number.POSITIVE_INFINITY,
+): Fixture {
   const { log, lines } = memoryLog(format, level);
   let nowMs = 1000;
   const telemetry = createTelemetry({
     log: log.logger,
     accessLog: null,
+    lineRules: new LineRules(logLines),
+    adminPort: 4191,
+    slowMs,
     build: { version: '0.1.0', gitSha: 'abc', date: '2026-11-20' },
     processStart: 1_790_000_000,
     now: () => nowMs,

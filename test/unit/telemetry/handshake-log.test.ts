@@ -8,6 +8,7 @@ const own = {
   issuer: 'CN=root',
   notAfter: new Date('2026-11-23T00:00:00Z'),
   trusts: ['CN=root', 'CN=older root'],
+  anchors: [{ subject: 'CN=root', keyId: 'aa', sha256: 'bb' }],
 };
 
 function failure(over: Partial<HandshakeFailure> = {}): HandshakeFailure {
@@ -30,6 +31,7 @@ t.test('a line has all that is known, and nothing that is not', async (t) => {
     subject: `CN=a\n{"level":"error"}${'x'.repeat(1000)}`,
     names: `DNS:${'y'.repeat(1000)}`,
     issuer: 'CN=\u202estranger',
+    authority: { name: 'CN=root', keyId: 'cc' },
     notBefore: 'no date',
     notAfter: '2026-11-21T00:00:00.000Z',
   };
@@ -46,11 +48,13 @@ t.test('a line has all that is known, and nothing that is not', async (t) => {
     reason: 'unknown_issuer',
     code: 'ERR_SALLYPORT_TLS_UNKNOWN_ISSUER',
     detail: 'nobody we know',
-    own: { ...own, notAfter: own.notAfter.toISOString() },
+    own: { ...own, anchors: [{ keyId: 'aa', sha256: 'bb' }], notAfter: own.notAfter.toISOString() },
+    hint: "Its root has the name of an anchor of ours, but another key (key cc): another installation, or a root made anew; add that root's certificate to SALLYPORT_IDENTITY_TRUST_ANCHORS, or have the client's certificate issued under ours.",
     clock: '2026-11-22T05:00:00.000Z',
     client: { ip: '10.1.2.3', port: 4711 },
     target: { ip: '10.1.0.9', port: 8080 },
     sni: 'web.shop',
+    cut: ['certificate.subject', 'certificate.names'],
   });
   const { subject, names } = certificate as Record<string, string>;
   t.ok(String(subject).length < 300 && String(names).length < 300, 'cut to a length');

@@ -2,9 +2,11 @@ import { Registry } from 'prom-client';
 import t from 'tap';
 import { limitVariables } from '../../../lib/config/limit-variables.ts';
 import { limitNames } from '../../../lib/proxy/limits.ts';
+import { ClientLines } from '../../../lib/telemetry/client-lines.ts';
 import { Families } from '../../../lib/telemetry/figures.ts';
 import { LimitMetrics } from '../../../lib/telemetry/limit-metrics.ts';
-import { openGate } from '../../../lib/telemetry/repeats.ts';
+import { openGate } from '../../../lib/telemetry/line-gate.ts';
+import { LineRules } from '../../../lib/telemetry/line-rules.ts';
 
 t.test('every variable has its metric, and the few other metrics are known', async (t) => {
   const ofVariables = Object.keys(limitVariables).map((name) => name.replace('SALLYPORT_', '').toLowerCase());
@@ -17,10 +19,14 @@ t.test('counts each time, and tells every ten seconds', async (t) => {
   const log = {
     warn: (fields: object) => lines.push(['warn', fields]),
     debug: (fields: object) => lines.push(['debug', fields]),
+    isLevelEnabled: () => true,
   };
   let now = 0;
   const registry = new Registry();
-  const metrics = new LimitMetrics(new Families(registry), log as never, () => now, openGate);
+  const metrics = new LimitMetrics(
+    new Families(registry),
+    new ClientLines({ log: log as never, nowMs: () => now, gate: openGate, rules: new LineRules() }),
+  );
   const shown = async (limit: string): Promise<string | undefined> =>
     new RegExp(`^sallyport_limit_reached_total{limit="${limit}"} (\\d+)$`, 'm').exec(await registry.metrics())?.[1];
   for (const limit of limitNames) t.equal(await shown(limit), '0', `${limit} is there from the start`);

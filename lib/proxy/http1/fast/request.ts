@@ -363,7 +363,7 @@ export class FastRequest implements ResponseSink {
     const { pipeline, connection } = this.#home;
     if (this.#admitted !== null) {
       const record = this.#response === 'awaited' ? 'failed' : 'brokeOff';
-      pipeline[record](connection, this.#admitted.policy, this.#request, failure);
+      pipeline[record](connection, this.#admitted, this.#request, failure);
     }
     this.#breakOff(failure.refusal);
   }

@@ -228,8 +228,8 @@ export class ClientStream extends Stream implements Exchange {
       pipeline.fail(connection, admitted, this, failure);
       return;
     }
-    if (this.responded) pipeline.brokeOff(connection, admitted.policy, this, failure);
-    else pipeline.failed(connection, admitted.policy, this, failure);
+    if (this.responded) pipeline.brokeOff(connection, admitted, this, failure);
+    else pipeline.failed(connection, admitted, this, failure);
     this.abort(reset);
   }
 
@@ -245,8 +245,7 @@ export class ClientStream extends Stream implements Exchange {
     this.relay = null;
     if (this.responded && this.waits) {
       // Without a relay the app has done its part.
-      if (relay !== null && admitted !== null)
-        pipeline.brokeOff(connection, admitted.policy, this, failures.requestTimeout);
+      if (relay !== null && admitted !== null) pipeline.brokeOff(connection, admitted, this, failures.requestTimeout);
       // Its client does not take what there is; a status behind that would wait as well.
       this.reset(errorCode.internalError);
     } else if (admitted !== null) {

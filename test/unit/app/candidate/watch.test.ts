@@ -10,7 +10,6 @@ import type { ConnectionFacts } from '../../../../lib/proxy/connection-facts.ts'
 import type { ConnectionScope, RecordedFacts, Recorder, RequestLog } from '../../../../lib/proxy/recorder.ts';
 import { createLog } from '../../../../lib/telemetry/log.ts';
 import { createTelemetry } from '../../../../lib/telemetry/metrics.ts';
-import { openGate } from '../../../../lib/telemetry/repeats.ts';
 import { parseExposition } from '../../../support/metrics.ts';
 import { document, ip, plainFacts, route, server, sources, workload } from '../../../support/policy-fixtures.ts';
 import { until } from '../../../support/until.ts';
@@ -59,8 +58,8 @@ function stage(candidate: PolicyIndex | null, inForce = indexOf(openText)) {
   enforced.swap(inForce);
   const lastMs = new Float64Array(1);
   const watch = new CandidateWatch({
-    ...{ enforced, lastMs, gate: openGate, nowMs: () => nowMs },
-    ...{ counts: telemetry.candidateCounts(), log: log.logger },
+    ...{ enforced, lastMs, nowMs: () => nowMs },
+    ...{ counts: telemetry.candidateCounts(), lines: telemetry.lines },
   });
   if (candidate !== null) watch.swap(candidate, 1);
   const scope = besideRecorder(telemetry.recorder, watch).connection(facts());

@@ -148,7 +148,7 @@ const scenarios: Scenario[] = [
         }
         t.equal(app.sockets.length, 1, `${name}: a POST is sent once`);
         t.match(lane.counts, { started: 1, ended: 1 }, name);
-        t.same(lane.counts.broken, status === 502 ? [] : ['ERR_SALLYPORT_UNREACHABLE'], `${name}: said once`);
+        t.same(lane.counts.broken, status === 502 ? [] : ['ERR_SALLYPORT_APP_CLOSED'], `${name}: said once`);
         t.equal(lane.counts.httpErrors.length, status === 502 ? 1 : 0, `${name}: as a failure, or as that`);
       }
     },

@@ -6,7 +6,7 @@ import { strangerCertificate } from '../../../support/certificates.ts';
 /* What real clients provoke is in test/e2e/tls-failures.test.ts; here are the words of OpenSSL that they do not. */
 
 const notAfter = new Date('2026-11-22T12:00:00Z');
-const own = { names: ['web.shop'], issuer: 'CN=root', notAfter, trusts: ['CN=root'] };
+const own = { names: ['web.shop'], issuer: 'CN=root', notAfter, trusts: ['CN=root'], anchors: [] };
 const valid = { own, clockMs: notAfter.getTime() };
 const expired = { own, clockMs: notAfter.getTime() + 1 };
 
@@ -92,6 +92,7 @@ t.test('what is no date stays text: a client must not make us throw', async (t) 
     subject: 'CN=a, O=b',
     names: '',
     issuer: '',
+    authority: { name: '', keyId: '' },
     notBefore: '2026-11-22T00:00:00.000Z',
     notAfter: 'Bad time value',
   });
