@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { type ClientTls, clientId } from '../client.ts';
 import { systemErrorCode } from '../errors/coded-error.ts';
 import { hostPort, type IpAddress } from '../ip.ts';
+import { connectionCosts } from '../memory-plan.ts';
 import type { Authorizer, ConnectionPermit, ConnectionProbes, PortPolicy } from '../policy/decision.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
 import { type Carrying, ConnectionWatch, type WatchServices } from './connection-watch.ts';
@@ -82,6 +83,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
   earlier: LiveConnection | null = null;
   later: LiveConnection | null = null;
   source: Source | null = null;
+  weight = 0;
   readonly ip: IpAddress;
   readonly isInternal: boolean;
   readonly #services: ConnectionServices;
@@ -134,6 +136,10 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     this.#transport?.closed(this.incoming.errno || (this.#decrypted?.errno ?? ''));
   }
 
+  get isStranger(): boolean {
+    return clientId(this.#facts.client) === null;
+  }
+
   get socket(): Socket {
     return this.incoming.socket;
   }
@@ -184,6 +190,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     this.#session = session;
     this.#decrypted = stream;
     this.#reads = reads;
+    this.#services.live.secured(this, session === null ? 'stranger' : 'known');
     stream.heed();
     if (this.incoming.isOver) reads.release();
     const tooMany = (): void => {
@@ -242,7 +249,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
 
   http2(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
     if (this.#endedIn(stream, bytes)) return;
-    const connection = this.#http(stream, scope, policy);
+    const connection = this.#http(stream, scope, policy, connectionCosts.http2);
     const session = this.#services.http2.serve(connection, stream.socket, bytes);
     this.#stage = { kind: 'http2', session };
     if (this.#services.live.draining) session.drain();
@@ -258,7 +265,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     return isOver;
   }
 
-  #http(stream: Incoming, scope: ConnectionScope, policy: PortPolicy): HttpConnection {
+  #http(stream: Incoming, scope: ConnectionScope, policy: PortPolicy, more = 0): HttpConnection {
     this.#transport = scope.openSource(policy, stream);
     const { policyPort } = this.#arrival;
     const destination = this.#secured ?? this.#arrival.destination;
@@ -271,7 +278,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
       untilPermit: this.#untilPermit,
     };
     this.http = connection;
-    this.#settle(stream);
+    this.#settle(stream, more);
     return connection;
   }
 
@@ -311,12 +318,12 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     const closed = (errno: string): void => transport.closed(errno);
     const forwarding = forwardTcp(permit, stream.socket, destination.endpoint, upstreams, beginning, onError, closed);
     this.#stage = { kind: 'tcp', policy, scope, forwarding };
-    this.#settle(stream);
+    this.#settle(stream, connectionCosts.tunnel);
   }
 
-  /** It carries something from now on. */
-  #settle(stream: Incoming): void {
-    this.#services.live.settled(this);
+  /** It carries something from now on, for which it takes `more` bytes than one of HTTP/1. */
+  #settle(stream: Incoming, more: number): void {
+    this.#services.live.settled(this, more + (this.#decrypted === null ? connectionCosts.plain : connectionCosts.tls));
     if (this.#decrypted !== null) for (const { socket } of [this.incoming, this.#decrypted]) renewListeners(socket);
     const hasIdentity = clientId(this.#facts.client) !== null;
     this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, this.#session, this);

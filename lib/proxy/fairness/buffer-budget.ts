@@ -147,9 +147,14 @@ export class BufferBudget {
     }
   }
 
-  #makeRoom(): void {
+  /** Memory runs out, whatever for: those that have stood still longest go until `bytes` less wait. */
+  shed(bytes: number): void {
+    if (bytes > 0) this.#makeRoom(Math.max(0, this.#bytes - bytes));
+  }
+
+  #makeRoom(maxBytes = this.#maxBytes): void {
     let left = maxSpared;
-    for (let first = this.#next(); first !== null && this.#bytes > this.#maxBytes; first = this.#next()) {
+    for (let first = this.#next(); first !== null && this.#bytes > maxBytes; first = this.#next()) {
       if (left-- > 0 && this.#spare(first)) continue;
       this.#cut(first, 'max_buffered_bytes');
     }

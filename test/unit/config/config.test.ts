@@ -48,6 +48,7 @@ const host: Host = {
   addresses: () => ['192.0.2.7', '2001:db8::7'],
   descriptors: () => 20_000,
   memoryBytes: () => 512 * 1024 * 1024,
+  heapBytes: () => 4 * 2 ** 30,
   cpuLimit: () => null,
   parallelism: () => 2,
   readManifest,

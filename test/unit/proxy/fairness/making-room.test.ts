@@ -31,6 +31,8 @@ function stage(t: Test, limits: Partial<Limits>) {
       earlier: null,
       later: null,
       source: null,
+      weight: 0,
+      isStranger: true,
       isInternal: false,
       ip: ip(from),
       spareable: () => made.state,
