@@ -355,7 +355,10 @@ t.test('limits: their defaults, and what of the machine they are derived from', 
     ...defaultLimits,
     maxConnections: 9968,
     maxConnectionsPerClient: 4984,
-    maxBufferedBytes: 128 * 1024 * 1024,
+    maxConnectionBytes: Math.floor(468 * 0.3 * 2 ** 20),
+    maxInFlight: 11_980,
+    maxHandshakes: 528,
+    maxBufferedBytes: Math.floor(468 * 0.175 * 2 ** 20),
   });
   const on = (machine: Partial<Host>): Config['limits'] => {
     const read = readConfig({}, { ...host, ...machine });
@@ -364,7 +367,7 @@ t.test('limits: their defaults, and what of the machine they are derived from', 
   };
   t.equal(on({ descriptors: () => 64 }).maxConnections, 8, 'a few even where there is next to nothing');
   t.equal(on({ memoryBytes: () => 64 * 2 ** 30 }).maxBufferedBytes, 256 * 2 ** 20);
-  t.equal(on({ memoryBytes: () => 16 * 2 ** 20 }).maxBufferedBytes, 8 * 2 ** 20);
+  t.equal(on({ memoryBytes: () => 16 * 2 ** 20 }).maxBufferedBytes, 2 * 2 ** 20);
   t.match(config({ SALLYPORT_MAX_CONNECTIONS: '100' }).limits, { maxConnections: 100, maxConnectionsPerClient: 50 });
   t.match(config({ SALLYPORT_MAX_BUFFERED_BYTES: '64Mi', SALLYPORT_MAX_HEADER_BYTES: '8192' }).limits, {
     maxBufferedBytes: 64 * 2 ** 20,

@@ -168,6 +168,7 @@ t.test("what is not counted together is divided, and nobody's part is nothing", 
   const limits = {
     maxConnections: 100,
     maxConnectionsPerClient: 50,
+    maxConnectionBytes: 4000,
     maxDetecting: 10,
     maxHandshakes: 3,
     maxPendingConnects: 1,
