@@ -34,7 +34,7 @@ export const workerBytes = 36 * MiB;
 const programHeap = 24 * MiB;
 
 /** Parts of what the program leaves. What is left over is for garbage, and for what malloc cannot give back. */
-const shares = { connections: 0.3, requests: 0.2, waiting: 0.175, heads: 0.175 } as const;
+const shares = { connections: 0.3, requests: 0.2, waiting: 0.175 } as const;
 
 /** Beyond this nobody slow has a use for more. */
 const mostWaiting = 256 * MiB;
@@ -65,7 +65,8 @@ export function memoryPlan(memoryBytes: number, heapBytes: number, workers: numb
   const heap = Math.max(0, heapBytes - programHeap);
   const connections = Math.max(leastConnections, Math.floor(Math.min(rest * shares.connections, heap * 0.75)));
   const requests = Math.floor(Math.max(requestCost * 64, Math.min(rest * shares.requests, heap * 0.2)));
-  const part = Math.min(rest * shares.waiting, heap * 0.2, mostWaiting);
+  // Heads, which may be as much as what waits, are V8's.
+  const part = Math.min(rest * shares.waiting, heap * 0.25, mostWaiting);
   const waiting = Math.max(leastWaiting, Math.floor(part));
   const kept = connections + requests + 2 * waiting;
   return {

@@ -64,9 +64,8 @@ export function createDataPlane({ config, recorder, authorizer, identity, own, s
     watch: { budget, limits, limitReached: recorder.limitReached, anchors },
     detectTimeoutMs: config.detectTimeoutMs,
   };
-  const release = guardMemory(
-    memoryOf(config.workers, live, budget),
-    (look) => guarded('looking at the memory', null, look),
+  const release = guardMemory(memoryOf(config.workers, live, budget), (look) =>
+    guarded('looking at the memory', null, look),
   );
   authorizer.onChange(guarded('a change of policy', null, () => live.recheckAll()));
   return {

@@ -24,8 +24,8 @@ const [leastFree, mostFree] = [6 * MiB, 256 * MiB];
 const fastestGrowth = 0.25 * MiB;
 const [soonestMs, latestMs] = [25, 1000];
 
-/** Between two collections: each is a pause for everybody. */
-const collectionsMs = 1000;
+/** Between two collections: each is a pause for everybody. Where the kernel would end the process next, it is the lesser evil. */
+const collectionsMs = { tight: 1000, 'newest go': 150 } as const;
 
 /**
  * The last line of defence against being ended for memory: what all limits together did not foresee. Beyond nine tenths it
@@ -36,6 +36,7 @@ export class MemoryGuard {
   readonly #memory: GuardedMemory;
   readonly #soft: number;
   readonly #hard: number;
+  readonly #margin: number;
   #state: MemoryState = 'ample';
   #collectedMs = Number.NEGATIVE_INFINITY;
   /** Used when something was last shed: what has been let go of shows behind the next collection alone. */
@@ -46,6 +47,7 @@ export class MemoryGuard {
     const free = Math.min(mostFree, Math.max(leastFree, memory.limitBytes * freeShare));
     this.#soft = memory.limitBytes - free;
     this.#hard = memory.limitBytes - free / 2;
+    this.#margin = free / 2;
   }
 
   get state(): MemoryState {
@@ -58,7 +60,8 @@ export class MemoryGuard {
     let used = memory.usedBytes();
     if (used === null) return latestMs;
     const nowMs = memory.nowMs();
-    if (used >= this.#soft && nowMs - this.#collectedMs >= collectionsMs) {
+    const betweenMs = collectionsMs[used >= this.#hard ? 'newest go' : 'tight'];
+    if (used >= this.#soft && nowMs - this.#collectedMs >= betweenMs) {
       memory.collect();
       this.#collectedMs = memory.nowMs();
       this.#shedAt = 0;
@@ -70,7 +73,8 @@ export class MemoryGuard {
       return Math.min(latestMs, Math.max(soonestMs, (this.#soft - used) / fastestGrowth));
     }
     this.#state = used >= this.#hard ? 'newest go' : 'tight';
-    const excess = used - Math.max(this.#soft, this.#shedAt);
+    // Behind a collection what is used is really used: then more goes than is too much, or the next look would find as much.
+    const excess = this.#shedAt === 0 ? used - this.#soft + this.#margin : used - this.#shedAt;
     memory.shed(this.#state, Math.max(0, excess));
     this.#shedAt = Math.max(this.#shedAt, used);
     return soonestMs;

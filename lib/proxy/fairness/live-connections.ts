@@ -107,11 +107,7 @@ export class LiveConnections {
   #stage: 'serving' | 'announced' | 'draining' = 'serving';
   #idle: (() => void)[] = [];
 
-  constructor(
-    limits: ConnectionLimits,
-    recorder: Pick<Recorder, 'limitReached'>,
-    counts: ConnectionCounts = alone(),
-  ) {
+  constructor(limits: ConnectionLimits, recorder: Pick<Recorder, 'limitReached'>, counts: ConnectionCounts = alone()) {
     this.#limits = limits;
     this.#recorder = recorder;
     this.#counts = counts;

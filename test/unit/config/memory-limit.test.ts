@@ -49,7 +49,8 @@ const rows: readonly (readonly [name: string, files: Files, limit: number | null
       '/proc/self/cgroup': '4:memory:/pod/x\n0::/\n',
       '/sys/fs/cgroup/memory/pod/x/memory.limit_in_bytes': '134217728\n',
       '/sys/fs/cgroup/memory/pod/x/memory.usage_in_bytes': '90000000\n',
-      '/sys/fs/cgroup/memory/pod/x/memory.stat': 'active_file 7\ntotal_inactive_file 1000000\ntotal_active_file 2000000\n',
+      '/sys/fs/cgroup/memory/pod/x/memory.stat':
+        'active_file 7\ntotal_inactive_file 1000000\ntotal_active_file 2000000\n',
       '/sys/fs/cgroup/memory/memory.limit_in_bytes': '9223372036854771712\n',
     },
     134_217_728,

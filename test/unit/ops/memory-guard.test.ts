@@ -37,21 +37,30 @@ t.test('what is garbage is collected, and nobody goes for it', async (t) => {
 
 t.test('what is not goes, in proportion, once, and the newest where it is nearly too late', async (t) => {
   const { look, world, collections } = stage(200);
-  t.match(look(184), { state: 'tight', shed: [['tight', 4]] });
+  t.match(look(184), { state: 'tight', shed: [['tight', 14]] });
   world.nowMs += 25;
   t.match(look(184), { state: 'tight', shed: [['tight', 0]] }, 'what was let go of does not show before a collection');
   t.match(look(187), { shed: [['tight', 3]] }, 'what has come meanwhile does');
   t.match(look(192), { state: 'newest go', shed: [['newest go', 5]] });
   t.equal(collections(), 1, 'each is a pause for everybody');
+  world.nowMs += 100;
+  look(192);
+  t.equal(collections(), 1);
+  world.nowMs += 50;
+  t.match(look(192), { state: 'newest go', shed: [['newest go', 22]] }, 'and the lesser evil here');
+  t.equal(collections(), 2);
   world.nowMs += 1000;
   t.match(look(192, 20), { state: 'ample', shed: [['ample', 0]] });
-  t.equal(collections(), 2);
+  t.equal(collections(), 3);
 });
 
 t.test('the less there is left, the sooner it looks again', async (t) => {
   const { look } = stage(256);
   const waits = [20, 100, 200, 229, 250].map((used) => look(used).nextMs);
-  t.same(waits, [...waits].sort((a, b) => b - a));
+  t.same(
+    waits,
+    [...waits].sort((a, b) => b - a),
+  );
   t.ok((waits[0] as number) <= 1000 && (waits.at(-1) as number) === 25, String(waits));
 });
 

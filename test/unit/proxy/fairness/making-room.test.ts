@@ -171,34 +171,37 @@ t.test('each is looked at now and then, however many come and go', async (t) => 
   });
 });
 
-t.test('by what connections take: idle strangers make room, and where all are busy the newest is refused', async (t) => {
-  const { plain, tls, handshake } = connectionCosts;
-  const maxConnectionBytes = handshake + 4 * plain;
-  const { live, reached, make, enter } = stage(t, { maxConnectionBytes });
-  const idlers = [1, 2, 3, 4].map((since) => enter(`idle ${since}`, idle(since)));
-  const client = make('a TLS client');
-  t.ok(live.admit(client));
-  t.equal(live.bytes, 5 * plain, 'plain until it says otherwise');
-  t.ok(live.handshake(client));
-  t.same(
-    idlers.map(({ ended }) => ended),
-    [false, false, false, false],
-    'there was room',
-  );
-  t.ok(live.admit(make('one more')));
-  t.equal(idlers[0]?.ended, true, 'the oldest makes room');
-  t.same([...new Set(reached)], ['max_connection_bytes']);
-  live.secured(client, 'known');
-  live.settled(client, tls);
-  t.equal(live.bytes, tls + 4 * plain);
-  for (const each of [...idlers, client]) each.state = busy;
-  const second = make('another TLS client');
-  t.ok(live.admit(second));
-  t.notOk(live.handshake(second), 'where there is no room for a handshake');
-  live.remove(second);
-  live.remove(client);
-  t.ok(live.bytes <= maxConnectionBytes);
-});
+t.test(
+  'by what connections take: idle strangers make room, and where all are busy the newest is refused',
+  async (t) => {
+    const { plain, tls, handshake } = connectionCosts;
+    const maxConnectionBytes = handshake + 4 * plain;
+    const { live, reached, make, enter } = stage(t, { maxConnectionBytes });
+    const idlers = [1, 2, 3, 4].map((since) => enter(`idle ${since}`, idle(since)));
+    const client = make('a TLS client');
+    t.ok(live.admit(client));
+    t.equal(live.bytes, 5 * plain, 'plain until it says otherwise');
+    t.ok(live.handshake(client));
+    t.same(
+      idlers.map(({ ended }) => ended),
+      [false, false, false, false],
+      'there was room',
+    );
+    t.ok(live.admit(make('one more')));
+    t.equal(idlers[0]?.ended, true, 'the oldest makes room');
+    t.same([...new Set(reached)], ['max_connection_bytes']);
+    live.secured(client, 'known');
+    live.settled(client, tls);
+    t.equal(live.bytes, tls + 4 * plain);
+    for (const each of [...idlers, client]) each.state = busy;
+    const second = make('another TLS client');
+    t.ok(live.admit(second));
+    t.notOk(live.handshake(second), 'where there is no room for a handshake');
+    live.remove(second);
+    live.remove(client);
+    t.ok(live.bytes <= maxConnectionBytes);
+  },
+);
 
 t.test('where memory runs out: one comes for one that goes, then nobody, and the newest stranger goes', async (t) => {
   const { live, reached, make, enter } = stage(t, {});
