@@ -27,8 +27,8 @@ export const connectionCosts = {
 export const requestCost = 8 * KiB;
 
 /** What the program itself takes once it has served, and each further thread of it. */
-export const programBytes = 44 * MiB;
-export const workerBytes = 36 * MiB;
+const programBytes = 44 * MiB;
+const workerBytes = 36 * MiB;
 
 /** Of V8's own heap the program's part. */
 const programHeap = 24 * MiB;
@@ -40,6 +40,11 @@ const shares = { connections: 0.3, requests: 0.2, waiting: 0.175 } as const;
 const mostWaiting = 256 * MiB;
 const leastWaiting = 2 * MiB;
 const leastConnections = 2 * MiB;
+/** With less beside the program there is hardly room for what its start leaves behind, and for garbage. */
+const leastRest = 48 * MiB;
+
+/** What is left of the memory. `newest go`: even those who do something, since the kernel would end the whole process next. */
+export type MemoryState = 'ample' | 'tight' | 'newest go';
 
 export interface MemoryPlan {
   readonly program: number;
@@ -51,7 +56,7 @@ export interface MemoryPlan {
   readonly heads: number;
   /** For garbage and for what cannot be given back. */
   readonly spare: number;
-  /** Whether all of it is within the memory: `short` where the program alone takes nearly all of it. */
+  /** `short`: the program alone takes most of it, and under load the kernel may end the process. */
   readonly kind: 'ample' | 'short';
 }
 
@@ -72,6 +77,6 @@ export function memoryPlan(memoryBytes: number, heapBytes: number, workers: numb
   return {
     ...{ program, connections, requests, waiting, heads: waiting },
     spare: Math.max(0, memoryBytes - program - kept),
-    kind: program + kept <= memoryBytes ? 'ample' : 'short',
+    kind: rest >= leastRest ? 'ample' : 'short',
   };
 }

@@ -1,9 +1,5 @@
 import type { Socket } from 'node:net';
-import { totalmem } from 'node:os';
 import type { Config } from '../config/config.ts';
-import { memoryBound } from '../config/memory-limit.ts';
-import { type GuardedMemory, guardMemory } from '../ops/memory-guard.ts';
-import { giveBackNow, ownBytes } from '../ops/returned-memory.ts';
 import type { PolicyAuthorizer } from '../policy/authorizer.ts';
 import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
 import type { ConnectionServices } from '../proxy/connection.ts';
@@ -19,6 +15,7 @@ import type { ProbeTls } from '../proxy/probe-tls.ts';
 import type { Recorder } from '../proxy/recorder.ts';
 import type { Endpoint } from '../proxy/upstream/endpoint.ts';
 import { Upstreams } from '../proxy/upstream/upstreams.ts';
+import { guardMemory } from './guard-memory.ts';
 import type { FollowedIdentity } from './identity.ts';
 import type { WorkerShare } from './workers/shared.ts';
 
@@ -64,9 +61,7 @@ export function createDataPlane({ config, recorder, authorizer, identity, own, s
     watch: { budget, limits, limitReached: recorder.limitReached, anchors },
     detectTimeoutMs: config.detectTimeoutMs,
   };
-  const release = guardMemory(memoryOf(config.workers, live, budget), (look) =>
-    guarded('looking at the memory', null, look),
-  );
+  const guard = guardMemory(config.workers, live, budget);
   authorizer.onChange(guarded('a change of policy', null, () => live.recheckAll()));
   return {
     services,
@@ -75,28 +70,10 @@ export function createDataPlane({ config, recorder, authorizer, identity, own, s
     async close(): Promise<void> {
       const closed = http1.close();
       http2.close();
-      release();
+      guard.close();
       budget.close();
       live.close();
       await closed;
-    },
-  };
-}
-
-/** What the guard sees of this thread; the others have guards of their own, and each lets go of its part. */
-function memoryOf(workers: number, live: LiveConnections, budget: BufferBudget): GuardedMemory {
-  const bound = memoryBound();
-  return {
-    limitBytes: Math.min(bound?.limitBytes ?? Number.POSITIVE_INFINITY, totalmem()),
-    nowMs: () => performance.now(),
-    usedBytes: () => bound?.usedBytes() ?? ownBytes(),
-    collect: giveBackNow,
-    shed(state, bytes) {
-      const part = Math.ceil(bytes / workers);
-      // First what waits for those who stand still: it is most for the fewest.
-      const waiting = Math.min(part, budget.bytes);
-      budget.shed(waiting);
-      live.memory(state, part - waiting);
     },
   };
 }

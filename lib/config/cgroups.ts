@@ -7,7 +7,7 @@ const mount = '/sys/fs/cgroup';
 /** Yields the text of a file; throws where it cannot be read. */
 export type ReadText = (path: string) => string;
 
-export const readText: ReadText = (path) => readFileSync(path, 'latin1');
+const readText: ReadText = (path) => readFileSync(path, 'latin1');
 
 /** One cgroup that holds this process, itself or one above it. */
 export interface Cgroup {

@@ -9,7 +9,7 @@ const ownDescriptors = 64;
 const leastConnections = 8;
 
 /** Shaped as the data plane wants it (lib/proxy/limits.ts). Times in milliseconds, Infinity where off. */
-export function readLimits(reader: VariableReader, host: Machine, workers: number) {
+export function readLimits(reader: VariableReader, host: LimitingHost, workers: number) {
   const get = reader.get.bind(reader);
   const plan = memoryPlan(host.memoryBytes(), host.heapBytes(), workers);
   const maxConnectionBytes = get('SALLYPORT_MAX_CONNECTION_BYTES') ?? plan.connections;
@@ -47,10 +47,10 @@ export function readLimits(reader: VariableReader, host: Machine, workers: numbe
   return { limits, warnings: [...beyondMachine(limits, host), ...shortMemory(plan, host)] };
 }
 
-type Machine = Pick<Host, 'descriptors' | 'memoryBytes' | 'heapBytes'>;
+type LimitingHost = Pick<Host, 'descriptors' | 'memoryBytes' | 'heapBytes'>;
 
-/** The program takes nearly all there is: under load the kernel may end it. */
-function shortMemory({ kind, program }: MemoryPlan, host: Machine): readonly ConfigFault[] {
+/** The program takes most of what there is. */
+function shortMemory({ kind, program }: MemoryPlan, host: LimitingHost): readonly ConfigFault[] {
   if (kind === 'ample') return [];
   const message = `${host.memoryBytes()} bytes of memory are too few: the program alone takes ${program}`;
   const hint = 'allow it 128Mi, and 36Mi for each further worker; with less few clients are served at a time';
@@ -60,7 +60,7 @@ function shortMemory({ kind, program }: MemoryPlan, host: Machine): readonly Con
 /** What was asked for, and is reached by no means: the machine gives out before. */
 function beyondMachine(
   { maxConnections, ...bytes }: Readonly<Record<'maxConnections' | 'maxConnectionBytes' | 'maxBufferedBytes', number>>,
-  host: Machine,
+  host: LimitingHost,
 ): readonly ConfigFault[] {
   const warnings: ConfigFault[] = [];
   const code = 'beyond-machine';

@@ -147,7 +147,11 @@ function connections(): string {
 /** By the container's memory, of which V8 takes half and at least 256 MiB for its heap where nothing is said: what each part of it is for, and how many connections of a kind that is. */
 function memory(): string {
   const rows = [64, 128, 256, 512, 1024].map((mib) => {
-    const { program, connections, requests, waiting, heads, spare } = memoryPlan(mib * MiB, Math.max(256, mib / 2) * MiB, 1);
+    const { program, connections, requests, waiting, heads, spare } = memoryPlan(
+      mib * MiB,
+      Math.max(256, mib / 2) * MiB,
+      1,
+    );
     const many = (bytes: number, cost: number): string => Math.floor(bytes / cost).toLocaleString('en');
     const { plain, tls, handshake } = connectionCosts;
     return [

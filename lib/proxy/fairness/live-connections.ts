@@ -1,6 +1,6 @@
 import { byThemselves, type Drained } from '../../drained.ts';
 import type { IpAddress } from '../../ip.ts';
-import { connectionCosts } from '../../memory-plan.ts';
+import { connectionCosts, type MemoryState } from '../../memory-plan.ts';
 import { Roster, type Rostered } from '../../roster.ts';
 import { eachGuarded, guarded, internalFault } from '../guard.ts';
 import type { LimitName, Limits } from '../limits.ts';
@@ -57,9 +57,6 @@ const internalReserve = 16;
 
 /** How many make room for one that takes more than each of them, or are ended in one look where memory runs out. */
 const maxVictims = 256;
-
-/** What memory that runs out allows (lib/ops/memory-guard.ts): `newest go` where even busy strangers have to. */
-type MemoryState = 'ample' | 'tight' | 'newest go';
 
 type ConnectionLimits = Pick<
   Limits,

@@ -1,5 +1,6 @@
 import t from 'tap';
-import { MemoryGuard, type MemoryState } from '../../../lib/ops/memory-guard.ts';
+import type { MemoryState } from '../../../lib/memory-plan.ts';
+import { MemoryGuard } from '../../../lib/ops/memory-guard.ts';
 
 const MiB = 2 ** 20;
 
@@ -40,8 +41,8 @@ t.test('what is not goes, in proportion, once, and the newest where it is nearly
   t.match(look(184), { state: 'tight', shed: [['tight', 14]] });
   world.nowMs += 25;
   t.match(look(184), { state: 'tight', shed: [['tight', 0]] }, 'what was let go of does not show before a collection');
-  t.match(look(187), { shed: [['tight', 3]] }, 'what has come meanwhile does');
-  t.match(look(192), { state: 'newest go', shed: [['newest go', 5]] });
+  t.match(look(184.5), { shed: [['tight', 1]] }, 'what has come meanwhile does');
+  t.match(look(192), { state: 'newest go', shed: [['newest go', 8]] });
   t.equal(collections(), 1, 'each is a pause for everybody');
   world.nowMs += 100;
   look(192);
@@ -52,6 +53,14 @@ t.test('what is not goes, in proportion, once, and the newest where it is nearly
   world.nowMs += 1000;
   t.match(look(192, 20), { state: 'ample', shed: [['ample', 0]] });
   t.equal(collections(), 3);
+});
+
+t.test('what grows fast is met before there is too much', async (t) => {
+  const { look, world, collections } = stage(200);
+  look(100);
+  world.nowMs += 25;
+  t.match(look(160), { state: 'ample', shed: [] }, 'nobody goes for what may come');
+  t.equal(collections(), 1, 'but it is collected');
 });
 
 t.test('the less there is left, the sooner it looks again', async (t) => {
