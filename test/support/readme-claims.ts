@@ -323,6 +323,7 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       'Every class of attack': 'unit/readme',
     },
     'Not held yet': {
+      '- In a container of 128 MiB': 'e2e/hardening/memory-floods',
       '- In a container of 64 MiB': 'unit/memory-plan',
       '- On two cores': noClaim,
       '- An upload that': noClaim,

@@ -40,7 +40,7 @@ const floods: readonly Flood[] = [
 
 const sizes = [64, 128, 256, 512];
 /** In which each comes where nothing is named: a minute for all of them together. */
-const usual = [128];
+const usual = [256];
 /** Milliseconds that a bystander may wait longer than at a proxy that nobody attacks, 99 times in 100. */
 const mostDelay = 50;
 const attempts = 3;
