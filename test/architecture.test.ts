@@ -32,7 +32,7 @@ interface Rule {
 }
 
 const values =
-  /^lib\/(client|cpu-share|drained|errors\/[\w-]+|http-message|ip|moment|printable|problem|remembered|request-fields|request-target|resource-ref|certificate-names|identity-name|roster|system-answer|token-bucket)\.ts$/;
+  /^lib\/(client|cpu-share|drained|errors\/[\w-]+|http-message|ip|memory-plan|moment|printable|problem|remembered|request-fields|request-target|resource-ref|certificate-names|identity-name|roster|system-answer|token-bucket)\.ts$/;
 
 const plainValues =
   /^lib\/(client|errors\/[\w-]+|http-message|identity-name|ip|printable|problem|remembered|request-fields|request-target|resource-ref)\.ts$/;

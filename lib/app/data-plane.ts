@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import type { Config } from '../config/config.ts';
 import type { PolicyAuthorizer } from '../policy/authorizer.ts';
 import type { OwnEndpoints } from '../proxy/accept/own-endpoints.ts';
-import type { ConnectionServices } from '../proxy/connection.ts';
+import type { ConnectionServices } from '../proxy/connection-services.ts';
 import { BufferBudget } from '../proxy/fairness/buffer-budget.ts';
 import { LiveConnections } from '../proxy/fairness/live-connections.ts';
 import { guarded } from '../proxy/guard.ts';
@@ -15,6 +15,7 @@ import type { ProbeTls } from '../proxy/probe-tls.ts';
 import type { Recorder } from '../proxy/recorder.ts';
 import type { Endpoint } from '../proxy/upstream/endpoint.ts';
 import { Upstreams } from '../proxy/upstream/upstreams.ts';
+import { guardMemory } from './guard-memory.ts';
 import type { FollowedIdentity } from './identity.ts';
 import type { WorkerShare } from './workers/shared.ts';
 
@@ -62,6 +63,7 @@ export function createDataPlane({ config, recorder, authorizer, identity, own, s
     watch: { budget, limits, limitReached: recorder.limitReached, anchors },
     detectTimeoutMs: config.detectTimeoutMs,
   };
+  const guard = guardMemory(config.workers, live, budget);
   authorizer.onChange(guarded('a change of policy', null, () => live.recheckAll()));
   return {
     services,
@@ -70,6 +72,7 @@ export function createDataPlane({ config, recorder, authorizer, identity, own, s
     async close(): Promise<void> {
       const closed = http1.close();
       http2.close();
+      guard.close();
       budget.close();
       live.close();
       await closed;

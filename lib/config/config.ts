@@ -80,7 +80,7 @@ export function readConfig(env: Environment, host: Partial<Host> = {}): Outcome<
   const machine = { ...thisHost, ...host };
   const { workload, warnings } = assembleWorkload(reader, machine);
   const { workers, warnings: ofWorkers } = readWorkers(reader, machine);
-  const { limits, warnings: ofLimits } = readLimits(reader, machine);
+  const { limits, warnings: ofLimits } = readLimits(reader, machine, workers);
   const config: Config = {
     policyPath: get('SALLYPORT_POLICY'),
     candidatePath: get('SALLYPORT_CANDIDATE_POLICY'),

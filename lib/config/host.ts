@@ -1,8 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { availableParallelism, endianness, hostname, networkInterfaces, totalmem } from 'node:os';
+import { getHeapStatistics } from 'node:v8';
 import { readRegularFile } from '../regular-file.ts';
 import { cpuLimit } from './cpu-limit.ts';
 import type { readManifest } from './manifest.ts';
+import { memoryBound } from './memory-limit.ts';
 import type { Environment } from './variables.ts';
 
 /** What is read of the machine besides the environment; replaced in tests. */
@@ -18,6 +20,8 @@ export interface Host {
   descriptors(): number;
   /** Memory that this process may use: its container's limit, or the machine's. */
   memoryBytes(): number;
+  /** Of it what V8 may use for each thread. */
+  heapBytes(): number;
   /** Cores that this process may use, 1.5, say, as its cgroup limits them; null where nothing does. */
   cpuLimit(): number | null;
   /** How many threads can run at a time. */
@@ -54,10 +58,9 @@ export const thisHost: Host = {
     }
   },
   memoryBytes: () => {
-    const constrained = process.constrainedMemory();
-    // 0 where it is not known; without a limit cgroups tell a number that no machine has.
-    return constrained > 0 ? Math.min(constrained, totalmem()) : totalmem();
+    return Math.min(memoryBound()?.limitBytes ?? Number.POSITIVE_INFINITY, totalmem());
   },
+  heapBytes: () => getHeapStatistics().heap_size_limit,
   cpuLimit: () => cpuLimit(),
   parallelism: availableParallelism,
   readManifest: null,

@@ -6,12 +6,25 @@ const derived = optional<number>;
 
 /** Every limit that can be set. The metric that counts when one bites names it likewise, in lower case. */
 export const limitVariables = {
-  SALLYPORT_MAX_CONNECTIONS: derived('half the file descriptors', read.count, 'of clients, at a time'),
+  SALLYPORT_MAX_CONNECTIONS: derived(
+    'half the file descriptors, and what the memory has room for',
+    read.count,
+    'of clients, at a time',
+  ),
   SALLYPORT_MAX_CONNECTIONS_PER_CLIENT: derived('half of those', read.count, 'from one IPv4 address or IPv6 /64'),
-  SALLYPORT_MAX_DETECTING: always('10000', read.count, 'connections whose first bytes are awaited'),
-  SALLYPORT_MAX_HANDSHAKES: always('5000', read.count, 'TLS handshakes under way'),
-  SALLYPORT_MAX_PENDING_CONNECTS: always('10000', read.count, 'connects to the app under way'),
-  SALLYPORT_MAX_IN_FLIGHT: always('100000', read.count, 'requests in flight'),
+  SALLYPORT_MAX_CONNECTION_BYTES: derived(
+    '3/10 of the memory beside the program',
+    read.bytes,
+    "of clients' connections, each by its kind",
+  ),
+  SALLYPORT_MAX_DETECTING: derived(
+    'by the memory, at most 10000',
+    read.count,
+    'connections whose first bytes are awaited',
+  ),
+  SALLYPORT_MAX_HANDSHAKES: derived('by the memory, at most 5000', read.count, 'TLS handshakes under way'),
+  SALLYPORT_MAX_PENDING_CONNECTS: derived('by the memory, at most 10000', read.count, 'connects to the app under way'),
+  SALLYPORT_MAX_IN_FLIGHT: derived('by the memory, at most 100000', read.count, 'requests in flight'),
   SALLYPORT_MAX_HEADER_BYTES: always('64KiB', read.bytes, 'of a request head'),
   SALLYPORT_MAX_HEADER_FIELDS: always('1000', read.countFrom(100), 'of a request head'),
   SALLYPORT_HEADER_TIMEOUT: always('60s', read.timeout, 'for a whole request head'),
@@ -23,9 +36,5 @@ export const limitVariables = {
   SALLYPORT_MAX_CONNECTION_AGE: always('off', read.timeoutOrOff, 'of HTTP connections'),
   SALLYPORT_MAX_STREAMS: always('256', read.count, 'of an HTTP/2 connection, at a time'),
   SALLYPORT_MAX_RESETS: always('1000', read.count, 'of HTTP/2 streams, at once'),
-  SALLYPORT_MAX_BUFFERED_BYTES: derived(
-    'a quarter of the memory, at most 256MiB',
-    read.bytes,
-    'waiting for slow peers',
-  ),
+  SALLYPORT_MAX_BUFFERED_BYTES: derived('by the memory, at most 256MiB', read.bytes, 'waiting for slow peers'),
 } as const satisfies Record<string, Variable<unknown>>;

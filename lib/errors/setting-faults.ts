@@ -91,6 +91,10 @@ export const settingFaults = {
     'A limit was set that the machine cannot hold: its descriptors or its memory give out before. A warning.',
     'Raise what the message names, or set the limit lower.',
   ),
+  'short-memory': fault(
+    'The memory that the container may use leaves next to nothing beside the program. A warning.',
+    'Allow it 128Mi, and 36Mi for each further worker.',
+  ),
   'without-effect': fault(
     'A variable was set that counts only together with another one, which is not set. A warning.',
     'Set the other one too, or leave it out.',

@@ -69,6 +69,24 @@ function collect(): void {
   offered?.({ type: 'major', flavor: 'last-resort' });
 }
 
+/** What this process has resident and no file has, where /proc tells; null where it does not. */
+export function ownBytes(): number | null {
+  const told = systemAnswer(() => readFileSync('/proc/self/statm', 'latin1').split(' ').map(Number));
+  if (told === null) return null;
+  const [, resident = 0, ofFiles = 0] = told;
+  return (resident - ofFiles) * pageBytes;
+}
+
+/** As most kernels have it; where it is larger, less is told than there is. */
+const pageBytes = 4096;
+
+/** Collects what is garbage, and gives back what malloc has free: at once, while it is needed. Compiled code stays. */
+export function giveBackNow(): void {
+  const offered = globalThis.gc as ((how: { type: 'major' }) => void) | undefined;
+  offered?.({ type: 'major' });
+  libc()?.trim(0);
+}
+
 /**
  * Lets go of the mapped pages of Node's program, and does nothing where there is no way to them. First of those that the start
  * alone has used, before the first clients come: a load that comes at once keeps the process from resting. What is used comes

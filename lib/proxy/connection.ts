@@ -2,26 +2,27 @@ import type { Socket } from 'node:net';
 import { type ClientTls, clientId } from '../client.ts';
 import { systemErrorCode } from '../errors/coded-error.ts';
 import { hostPort, type IpAddress } from '../ip.ts';
-import type { Authorizer, ConnectionPermit, ConnectionProbes, PortPolicy } from '../policy/decision.ts';
+import { connectionCosts } from '../memory-plan.ts';
+import type { ConnectionPermit, ConnectionProbes, PortPolicy } from '../policy/decision.ts';
 import type { ConnectionFacts } from './connection-facts.ts';
-import { type Carrying, ConnectionWatch, type WatchServices } from './connection-watch.ts';
+import type { Arrival, ConnectionServices } from './connection-services.ts';
+import { type Carrying, ConnectionWatch } from './connection-watch.ts';
 import type { ClientHello } from './detect/client-hello.ts';
 import type { Opening } from './detect/opening.ts';
 import { TunnelGuard } from './detect/tunnel-guard.ts';
 import { EarlyBytes } from './fairness/early-bytes.ts';
 import type { Line } from './fairness/line.ts';
-import type { LiveConnection, LiveConnections, Spareable } from './fairness/live-connections.ts';
+import type { LiveConnection, Spareable } from './fairness/live-connections.ts';
 import type { Rechecked, Slice } from './fairness/rechecks.ts';
 import { type Source, sourceOf } from './fairness/sources.ts';
 import { guarded, internalFault } from './guard.ts';
 import type { Destination, HttpConnection } from './http/request-pipeline.ts';
-import type { Http1Engine } from './http1/engine.ts';
-import type { Http2Engine, Http2Session } from './http2/engine.ts';
+import type { Http2Session } from './http2/engine.ts';
 import type { Follower, Incoming } from './incoming.ts';
 import type { Keeper } from './kept.ts';
 import type { ProbeTls } from './probe-tls.ts';
 import { noTls, recognize, type Unrecognized } from './recognize.ts';
-import type { ConnectionScope, HandshakeFailure, Recorder, TransportScope, UnknownClient } from './recorder.ts';
+import type { ConnectionScope, HandshakeFailure, TransportScope, UnknownClient } from './recorder.ts';
 import type { SocketEnd } from './socket-calls.ts';
 import { forwardTcp, type TcpForwarding } from './tcp/forward.ts';
 import type { Handshake } from './tls/handshake.ts';
@@ -29,32 +30,6 @@ import { renewListeners } from './tls/node-tls.ts';
 import type { PeerSession } from './tls/peer-session.ts';
 import type { AlpnPreference, TlsTermination } from './tls/termination.ts';
 import type { WatchedReads } from './tls/watched-reads.ts';
-import type { Upstreams } from './upstream/upstreams.ts';
-
-export interface ConnectionServices {
-  readonly authorizer: Authorizer;
-  readonly recorder: Recorder;
-  readonly http1: Http1Engine;
-  readonly http2: Http2Engine;
-  readonly upstreams: Upstreams;
-  readonly live: LiveConnections;
-  /** The current one; null when this proxy has no identity. */
-  readonly tls: () => TlsTermination | null;
-  /** Made when it is first needed: most pods have no HTTPS probe. */
-  readonly probeTls: () => Promise<ProbeTls>;
-  readonly watch: WatchServices;
-  /** Milliseconds until a connection that sends nothing is closed, or counts as not TLS. */
-  readonly detectTimeoutMs: number;
-}
-
-/** Where a connection was meant to go, known at accept. */
-export interface Arrival {
-  readonly targetIp: string;
-  readonly policyPort: number;
-  readonly destination: Destination;
-  /** Whether a connection to that port would still be led there; left out where it always is. */
-  readonly stillLeads?: (port: number) => boolean;
-}
 
 /** Takes an accepted connection through its life: admission, TLS, detection, decision, forwarding. */
 export function serveConnection(
@@ -85,6 +60,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
   earlier: LiveConnection | null = null;
   later: LiveConnection | null = null;
   source: Source | null = null;
+  weight = 0;
   readonly ip: IpAddress;
   readonly isInternal: boolean;
   readonly #services: ConnectionServices;
@@ -135,6 +111,10 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     this.#services.live.remove(this);
     this.#watch?.close();
     this.#transport?.closed(this.incoming.errno || (this.#decrypted?.errno ?? ''));
+  }
+
+  get isStranger(): boolean {
+    return clientId(this.#facts.client) === null;
   }
 
   get socket(): Socket {
@@ -192,6 +172,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     this.#decrypted = stream;
     stream.payer = this;
     this.#reads = reads;
+    this.#services.live.secured(this, session === null ? 'stranger' : 'known');
     stream.heed();
     if (this.incoming.isOver) reads.release();
     const tooMany = (): void => {
@@ -250,7 +231,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
 
   http2(stream: Incoming, bytes: Buffer, scope: ConnectionScope, policy: PortPolicy): void {
     if (this.#endedIn(stream, bytes)) return;
-    const connection = this.#http(stream, scope, policy);
+    const connection = this.#http(stream, scope, policy, connectionCosts.http2);
     const session = this.#services.http2.serve(connection, stream.socket, bytes);
     this.#stage = { kind: 'http2', session };
     if (this.#services.live.draining) session.drain();
@@ -266,9 +247,9 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     return isOver;
   }
 
-  #http(stream: Incoming, scope: ConnectionScope, policy: PortPolicy): HttpConnection {
+  #http(stream: Incoming, scope: ConnectionScope, policy: PortPolicy, more = 0): HttpConnection {
     this.#transport = scope.openSource(policy, stream);
-    const keeper = this.#settle(stream);
+    const keeper = this.#settle(stream, more);
     const { policyPort } = this.#arrival;
     const destination = this.#secured ?? this.#arrival.destination;
     const session = this.#session;
@@ -313,7 +294,7 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     stream.socket.pause();
     const beginning = {
       asker: sourceOf(this.ip),
-      keeper: this.#settle(stream),
+      keeper: this.#settle(stream, connectionCosts.tunnel),
       bytes,
       guard: opening === null ? null : new TunnelGuard(opening),
       refused: () => scope.badRequest(policy, 'bytes in a tunnel became what some servers would take for a request'),
@@ -326,9 +307,9 @@ class InboundConnection implements LiveConnection, Unrecognized, Follower, Carry
     this.#stage = { kind: 'tcp', policy, scope, forwarding };
   }
 
-  /** It carries something from now on. Who watches it pays for what is kept. */
-  #settle(stream: Incoming): ConnectionWatch {
-    this.#services.live.settled(this);
+  /** It carries something from now on, for which it takes `more` bytes than one of HTTP/1. Who watches it pays for what is kept. */
+  #settle(stream: Incoming, more: number): ConnectionWatch {
+    this.#services.live.settled(this, more + (this.#decrypted === null ? connectionCosts.plain : connectionCosts.tls));
     if (this.#decrypted !== null) for (const { socket } of [this.incoming, this.#decrypted]) renewListeners(socket);
     const hasIdentity = clientId(this.#facts.client) !== null;
     this.#watch = new ConnectionWatch(this.#services.watch, stream, this.ip, hasIdentity, this.#session, this);

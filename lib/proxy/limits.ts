@@ -14,6 +14,8 @@ export interface Limits {
   /** Client connections at a time, in all and from one source (one IPv4 address, one IPv6 /64). */
   readonly maxConnections: number;
   readonly maxConnectionsPerClient: number;
+  /** What connections of clients take at most, each by its kind (lib/memory-plan.ts). */
+  readonly maxConnectionBytes: number;
   /** Connections whose first bytes are awaited, and TLS handshakes under way. */
   readonly maxDetecting: number;
   readonly maxHandshakes: number;
@@ -52,6 +54,7 @@ export function shareOf(limits: Limits, workers: number): Limits {
   const share = (all: number): number => Math.max(1, Math.floor(all / workers));
   return {
     ...limits,
+    maxConnectionBytes: share(limits.maxConnectionBytes),
     maxDetecting: share(limits.maxDetecting),
     maxHandshakes: share(limits.maxHandshakes),
     maxPendingConnects: share(limits.maxPendingConnects),
@@ -70,6 +73,7 @@ export function shareOf(limits: Limits, workers: number): Limits {
 export const limitNames = [
   'max_connections',
   'max_connections_per_client',
+  'max_connection_bytes',
   'max_detecting',
   'max_handshakes',
   'max_pending_connects',
@@ -94,6 +98,8 @@ export const limitNames = [
   'tls_key_updates',
   /** Accepting or connecting failed for want of file descriptors. */
   'descriptors',
+  /** Nearly all of the memory was used, whatever for. */
+  'memory',
 ] as const;
 
 export type LimitName = (typeof limitNames)[number];

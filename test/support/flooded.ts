@@ -3,6 +3,7 @@
  * that neither waits for the attacker's event loop.
  */
 import http from 'node:http';
+import { createServer as createHttp2Server } from 'node:http2';
 import net, { type AddressInfo } from 'node:net';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import type { Teardown } from './children.ts';
@@ -10,6 +11,8 @@ import { patience } from './until.ts';
 
 export interface FloodApp {
   readonly http: number;
+  /** HTTP/2, of the same targets. */
+  readonly http2: number;
   /** Sends for as long as it is let, and reads nothing. */
   readonly firehose: number;
 }
@@ -99,7 +102,11 @@ async function app(): Promise<FloodApp> {
         resolve((server.address() as AddressInfo).port),
       );
     });
-  return { http: await listening(web), firehose: await listening(firehose) };
+  const web2 = createHttp2Server({ settings: { maxConcurrentStreams: 10_000 } }, (request, response) => {
+    request.resume();
+    if (request.url !== '/hang') response.end(request.url === '/large' ? large : 'ok');
+  });
+  return { http: await listening(web), http2: await listening(web2), firehose: await listening(firehose) };
 }
 
 /** Connections that a bystander has from the start. */

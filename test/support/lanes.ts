@@ -1,7 +1,8 @@
 import { parseIp } from '../../lib/ip.ts';
 import type { Authorizer, HeaderChanges, PortProtocol, RequestFacts } from '../../lib/policy/decision.ts';
 import { type Listener, listen } from '../../lib/proxy/accept/listener.ts';
-import { type ConnectionServices, serveConnection } from '../../lib/proxy/connection.ts';
+import { serveConnection } from '../../lib/proxy/connection.ts';
+import type { ConnectionServices } from '../../lib/proxy/connection-services.ts';
 import { BufferBudget } from '../../lib/proxy/fairness/buffer-budget.ts';
 import { LiveConnections } from '../../lib/proxy/fairness/live-connections.ts';
 import type { Application } from '../../lib/proxy/http/application.ts';

@@ -5,6 +5,7 @@ import type { Limits } from '../../lib/proxy/limits.ts';
 export const defaultLimits: Limits = Object.freeze({
   maxConnections: 100_000,
   maxConnectionsPerClient: 100_000,
+  maxConnectionBytes: 2 ** 40,
   maxDetecting: 10_000,
   maxHandshakes: 5_000,
   maxPendingConnects: 10_000,

@@ -291,6 +291,11 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
     Stop: {
       'SIGTERM, SIGINT or': 'e2e/stop-under-load e2e/stop-at-odd-moments unit/ops/stop-sequence',
     },
+    Memory: {
+      'By default every limit': 'unit/memory-plan unit/config/memory-limit unit/config/config',
+      'Each connection is counted': 'unit/proxy/fairness/making-room unit/memory-plan',
+      'The last line of defence': 'unit/ops/memory-guard unit/proxy/fairness/making-room e2e/hardening/memory-floods',
+    },
     'Every core': {
       'One thread serves': 'e2e/workers unit/config/cpu-limit',
       'All workers are one proxy':
@@ -326,6 +331,8 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       'Every class of attack': 'unit/readme',
     },
     'Not held yet': {
+      '- In a container of 128 MiB': 'e2e/hardening/memory-floods',
+      '- In a container of 64 MiB': 'unit/memory-plan',
       '- On two cores': noClaim,
       '- An upload that': noClaim,
       '- A client of whom': 'e2e/hardening/key-updates',

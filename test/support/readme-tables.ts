@@ -11,6 +11,7 @@ import { exitMeanings, exitText } from '../../lib/errors/exits.ts';
 import type { FaultPlace } from '../../lib/errors/fault-row.ts';
 import { faultCatalogue } from '../../lib/errors/faults.ts';
 import { problemCatalogue } from '../../lib/errors/problems.ts';
+import { connectionCosts, memoryPlan, requestCost } from '../../lib/memory-plan.ts';
 import { testSchema } from '../../lib/policy-test/format.ts';
 import { failureOf } from '../../lib/proxy/http/refuse.ts';
 import { testMap } from './test-map.ts';
@@ -122,6 +123,52 @@ function options(): string {
   return table(['flag', 'annotation', 'says', 'otherwise'], rows);
 }
 
+const KiB = 1024;
+const MiB = 1024 * KiB;
+
+/** What a connection of each kind is counted as taking. */
+function connections(): string {
+  const { plain, http2, tunnel, tls, handshake } = connectionCosts;
+  const rows: readonly (readonly [kind: string, bytes: number])[] = [
+    ['without TLS: silent, or HTTP/1', plain],
+    ['without TLS: HTTP/2', plain + http2],
+    ['without TLS: a tunnel, with its connection to the app', plain + tunnel],
+    ['a TLS handshake under way', handshake],
+    ['TLS: silent, or HTTP/1', tls],
+    ['TLS: HTTP/2', tls + http2],
+    ['TLS: a tunnel, with its connection to the app', tls + tunnel],
+  ];
+  return table(
+    ['connection', 'KiB at most'],
+    rows.map(([kind, bytes]) => [kind, String(bytes / KiB)]),
+  );
+}
+
+/** By the container's memory, of which V8 takes half and at least 256 MiB for its heap where nothing is said: what each part of it is for, and how many connections of a kind that is. */
+function memory(): string {
+  const rows = [64, 128, 256, 512, 1024].map((mib) => {
+    const { program, connections, requests, waiting, heads, spare } = memoryPlan(
+      mib * MiB,
+      Math.max(256, mib / 2) * MiB,
+      1,
+    );
+    const many = (bytes: number, cost: number): string => Math.floor(bytes / cost).toLocaleString('en');
+    const { plain, tls, handshake } = connectionCosts;
+    return [
+      `${mib}Mi`,
+      ...[program, connections, requests, waiting, heads, spare].map((bytes) => (bytes / MiB).toFixed(1)),
+      ...[
+        many(connections, plain),
+        many(connections, tls),
+        many(connections / 2, handshake),
+        many(requests, requestCost),
+      ],
+    ];
+  });
+  const parts = ['program', 'connections', 'requests', 'waiting', 'heads', 'spare'];
+  return table(['memory', ...parts, 'or so many plain ones', 'or of TLS', 'handshakes', 'requests in flight'], rows);
+}
+
 /** Takes long to make: `npm run readme:faults`. */
 export const provokedTable = { page: 'lib/errors/README.md', name: 'provoked' };
 
@@ -131,6 +178,7 @@ export const tables: Readonly<Record<string, Readonly<Record<string, () => strin
   'lib/policy-test/README.md': { 'test-fields': testFields },
   'lib/errors/README.md': { errors, faults, problems },
   'lib/deploy/README.md': { options },
+  'lib/ops/README.md': { connections, memory },
   'test/README.md': { tests: testMap },
 };
 

@@ -18,6 +18,8 @@ export interface SallyportOptions {
   readonly env: Environment;
   /** Runs the command inside something, for example `['ip', 'netns', 'exec', name]`. */
   readonly within?: readonly string[];
+  /** Another than that of the checkout: the published form, say. */
+  readonly command?: string;
   /** How to ask the health port, where it cannot be reached from here. Yields a status, or undefined where nothing answers. */
   readonly health?: (path: string, port: number) => Promise<number | undefined>;
   /** False: return as soon as `/live` answers. For a proxy that is not expected to become ready. */
@@ -88,7 +90,7 @@ export async function startSallyport(t: Teardown, options: SallyportOptions): Pr
     ...workersUnderTest(),
     ...options.env,
   };
-  const [command = sallyportCommand, ...args] = [...(options.within ?? []), sallyportCommand, 'run'];
+  const [command = sallyportCommand, ...args] = [...(options.within ?? []), options.command ?? sallyportCommand, 'run'];
   const child = await startChild(t, command, args, { env: bareEnvironment(env) });
   const ask = options.health ?? statusOf;
   const awaited = options.awaitReady === false ? '/live' : '/ready';

@@ -1,7 +1,7 @@
 import type { CodedLog } from '../../errors/complaint.ts';
 import type { FaultCode } from '../../errors/faults.ts';
 import { type IpAddress, isUnspecified, leadsToLoopback, parseIp } from '../../ip.ts';
-import type { Arrival } from '../connection.ts';
+import type { Arrival } from '../connection-services.ts';
 import type { Destination } from '../http/request-pipeline.ts';
 import type { Recorder, StrayReason } from '../recorder.ts';
 import { arrivedAt, type HasEnds, type SocketEnd } from '../socket-calls.ts';

@@ -130,7 +130,7 @@ export class BufferBudget {
       this.#leave(stall);
       standing.all.prepend(stall);
     }
-    if (this.#isOver) this.#makeRoom();
+    if (this.#waiting > this.#most) this.#makeRoom();
   }
 
   /** For `Stall` alone. */
@@ -174,16 +174,25 @@ export class BufferBudget {
     }
   }
 
-  #makeRoom(): void {
+  /** Memory runs out, whatever for: those that have stood still longest go until `bytes` less wait. */
+  shed(bytes: number): void {
+    if (bytes > 0) this.#makeRoom(Math.max(0, this.#waiting - bytes));
+  }
+
+  #makeRoom(maxBytes = this.#most): void {
     let left = maxSpared;
-    for (let first = this.#next(); first !== null && this.#isOver; first = this.#next()) {
+    for (let first = this.#next(); first !== null && this.#waiting > maxBytes; first = this.#next()) {
       if (left-- > 0 && this.#spare(first)) continue;
       this.#cut(first, 'max_buffered_bytes');
     }
   }
 
-  get #isOver(): boolean {
-    return this.#bytes - this.#leavingBytes > this.#maxBytes - this.#reserved;
+  /** What waits for others than those who are about to be cut off, and how much may. */
+  get #waiting(): number {
+    return this.#bytes - this.#leavingBytes;
+  }
+  get #most(): number {
+    return this.#maxBytes - this.#reserved;
   }
 
   /** Of those for whom bytes wait the first who holds more than little, unless those who hold little have their share. */

@@ -1,5 +1,6 @@
 import { byThemselves, type Drained } from '../../drained.ts';
 import type { IpAddress } from '../../ip.ts';
+import { connectionCosts, type MemoryState } from '../../memory-plan.ts';
 import { Roster, type Rostered } from '../../roster.ts';
 import { eachGuarded, guarded, internalFault } from '../guard.ts';
 import type { LimitName, Limits } from '../limits.ts';
@@ -15,8 +16,12 @@ export interface LiveConnection extends Rostered, InLine<LiveConnection> {
   readonly ip: IpAddress;
   /** For the admin server, which must be reached above all when there is no room. */
   readonly isInternal: boolean;
+  /** Nobody has verified who its client is. */
+  readonly isStranger: boolean;
   /** Where it counts; null until it is let in. Set by `admit`. */
   source: Source | null;
+  /** What it is counted as taking, in bytes; 0 where it is not counted. The live connections' own. */
+  weight: number;
   /**
    * How well it could be done without: `busy` not at all; idle and stalled ones by the time since when nothing has moved, on
    * the clock of `performance.now()`.
@@ -54,6 +59,14 @@ const sweepParts = 5;
 /** Connections to the admin server for which there is room beyond the limits. */
 const internalReserve = 16;
 
+/** How many make room for one that takes more than each of them, or are ended in one look where memory runs out. */
+const maxVictims = 256;
+
+type ConnectionLimits = Pick<
+  Limits,
+  'maxConnections' | 'maxConnectionsPerClient' | 'maxConnectionBytes' | 'maxDetecting' | 'maxHandshakes'
+>;
+
 /** What is counted of connections, together with other threads where there are some. */
 export interface ConnectionCounts {
   readonly connections: Count;
@@ -80,7 +93,7 @@ const stuckMs = 1000;
  * table; only connections on which something happens can.
  */
 export class LiveConnections {
-  readonly #limits: Pick<Limits, 'maxConnections' | 'maxConnectionsPerClient' | 'maxDetecting' | 'maxHandshakes'>;
+  readonly #limits: ConnectionLimits;
   readonly #recorder: Pick<Recorder, 'limitReached'>;
   readonly #open = new Roster<LiveConnection>();
   readonly #rechecks = new Rechecks(this.#open);
@@ -90,14 +103,13 @@ export class LiveConnections {
   readonly #handshaking = new Line<LiveConnection>();
   readonly #sweeper: NodeJS.Timeout;
   #sweptTo = 0;
+  /** What all of them are counted as taking. */
+  #bytes = 0;
+  #memory: MemoryState = 'ample';
   #stage: 'serving' | 'announced' | 'draining' = 'serving';
   #idle: (() => void)[] = [];
 
-  constructor(
-    limits: Pick<Limits, 'maxConnections' | 'maxConnectionsPerClient' | 'maxDetecting' | 'maxHandshakes'>,
-    recorder: Pick<Recorder, 'limitReached'>,
-    counts: ConnectionCounts = alone(),
-  ) {
+  constructor(limits: ConnectionLimits, recorder: Pick<Recorder, 'limitReached'>, counts: ConnectionCounts = alone()) {
     this.#limits = limits;
     this.#recorder = recorder;
     this.#counts = counts;
@@ -107,6 +119,11 @@ export class LiveConnections {
 
   get size(): number {
     return this.#open.size;
+  }
+
+  /** What all are counted as taking. */
+  get bytes(): number {
+    return this.#bytes;
   }
 
   get draining(): boolean {
@@ -132,12 +149,16 @@ export class LiveConnections {
       wanted.ask();
       return false;
     }
+    if (!this.#weigh(connection, connectionCosts.plain) || !this.#mayEnter(connection)) {
+      this.#bytes -= connection.weight;
+      connection.weight = 0;
+      connections.remove();
+      source.remove();
+      return false;
+    }
     connection.source = source;
     this.#open.add(connection);
-    this.#detecting.append(connection);
-    if (this.#detecting.size > this.#limits.maxDetecting) {
-      this.#evict('max_detecting', this.#detecting.first as LiveConnection);
-    }
+    this.#detect(connection);
     if (this.#stage === 'serving') return true;
     connection.announceDrain();
     if (this.#stage === 'draining') connection.drain();
@@ -156,18 +177,86 @@ export class LiveConnections {
       }
       this.#evict('max_handshakes', oldest);
     }
+    if (!this.#weigh(connection, connectionCosts.handshake)) return false;
     this.#handshaking.append(connection);
     return true;
   }
 
-  /** It has said what it is, as far as this layer wants to know. */
-  settled(connection: LiveConnection): void {
+  /** Its TLS handshake has succeeded, and what it speaks within is still to come. */
+  secured(connection: LiveConnection, client: 'known' | 'stranger'): void {
+    if (connection.rosterPlace === -1) return;
     connection.line?.remove(connection);
+    this.#weigh(connection, connectionCosts.tls);
+    if (client === 'stranger') this.#detect(connection);
+  }
+
+  #detect(connection: LiveConnection): void {
+    this.#detecting.append(connection);
+    const { first } = this.#detecting;
+    if (this.#detecting.size > this.#limits.maxDetecting && first !== null) this.#evict('max_detecting', first);
+  }
+
+  /**
+   * It has said what it is, as far as this layer wants to know.
+   *
+   * @param bytes that such a connection takes. It is counted, and others make room for it.
+   */
+  settled(connection: LiveConnection, bytes: number = connectionCosts.plain): void {
+    connection.line?.remove(connection);
+    // It has left the proxy already.
+    if (connection.rosterPlace !== -1) this.#weigh(connection, bytes);
+  }
+
+  /** It takes so much from now on. False where there is no room, nor anybody who could make some. */
+  #weigh(connection: LiveConnection, bytes: number): boolean {
+    const more = bytes - connection.weight;
+    this.#bytes += more;
+    connection.weight = bytes;
+    if (more <= 0 || this.#bytes <= this.#limits.maxConnectionBytes || connection.isInternal) return true;
+    this.#recorder.limitReached('max_connection_bytes', connection.ip);
+    for (let left = maxVictims; left > 0 && this.#bytes > this.#limits.maxConnectionBytes; left--) {
+      const victim = this.#spare(null);
+      if (victim === null || victim === connection) break;
+      this.#end(victim);
+    }
+    return this.#bytes <= this.#limits.maxConnectionBytes;
+  }
+
+  /** Where memory runs out, as many go as come, and in the end nobody comes. */
+  #mayEnter(connection: LiveConnection): boolean {
+    if (this.#memory === 'ample' || connection.isInternal) return true;
+    this.#recorder.limitReached('memory', connection.ip);
+    const victim = this.#memory === 'tight' ? this.#spare(null) : null;
+    if (victim === null) return false;
+    this.#end(victim);
+    return true;
+  }
+
+  /** Memory is as that says from now on; ends whoever can be done without, until `bytes` less are counted. */
+  memory(state: MemoryState, bytes: number): void {
+    this.#memory = state;
+    const wanted = this.#bytes - bytes;
+    for (let left = maxVictims; left > 0 && state !== 'ample' && this.#bytes > wanted; left--) {
+      const victim = this.#spare(null) ?? (state === 'newest go' ? this.#newestStranger() : null);
+      if (victim === null) return;
+      this.#evict('memory', victim);
+    }
+  }
+
+  /** Of the last that came, or as good as that: whoever leaves the roster gives its place to the last. */
+  #newestStranger(): LiveConnection | null {
+    for (let place = this.#open.size - 1; place >= Math.max(0, this.#open.size - sampleSize); place--) {
+      const each = this.#open.at(place);
+      if (each?.isStranger === true && !each.isInternal) return each;
+    }
+    return null;
   }
 
   remove(connection: LiveConnection): void {
     connection.line?.remove(connection);
     if (!this.#open.delete(connection)) return;
+    this.#bytes -= connection.weight;
+    connection.weight = 0;
     this.#counts.connections.remove();
     connection.source?.remove();
     if (this.#open.size > 0) return;

@@ -48,6 +48,7 @@ const host: Host = {
   addresses: () => ['192.0.2.7', '2001:db8::7'],
   descriptors: () => 20_000,
   memoryBytes: () => 512 * 1024 * 1024,
+  heapBytes: () => 4 * 2 ** 30,
   cpuLimit: () => null,
   parallelism: () => 2,
   readManifest,
@@ -356,7 +357,10 @@ t.test('limits: their defaults, and what of the machine they are derived from', 
     ...defaultLimits,
     maxConnections: 9968,
     maxConnectionsPerClient: 4984,
-    maxBufferedBytes: 128 * 1024 * 1024,
+    maxConnectionBytes: Math.floor(468 * 0.3 * 2 ** 20),
+    maxInFlight: 11_980,
+    maxHandshakes: 528,
+    maxBufferedBytes: Math.floor(468 * 0.175 * 2 ** 20),
   });
   const on = (machine: Partial<Host>): Config['limits'] => {
     const read = readConfig({}, { ...host, ...machine });
@@ -365,7 +369,7 @@ t.test('limits: their defaults, and what of the machine they are derived from', 
   };
   t.equal(on({ descriptors: () => 64 }).maxConnections, 8, 'a few even where there is next to nothing');
   t.equal(on({ memoryBytes: () => 64 * 2 ** 30 }).maxBufferedBytes, 256 * 2 ** 20);
-  t.equal(on({ memoryBytes: () => 16 * 2 ** 20 }).maxBufferedBytes, 8 * 2 ** 20);
+  t.equal(on({ memoryBytes: () => 16 * 2 ** 20 }).maxBufferedBytes, 2 * 2 ** 20);
   t.match(config({ SALLYPORT_MAX_CONNECTIONS: '100' }).limits, { maxConnections: 100, maxConnectionsPerClient: 50 });
   t.match(config({ SALLYPORT_MAX_BUFFERED_BYTES: '64Mi', SALLYPORT_MAX_HEADER_BYTES: '8192' }).limits, {
     maxBufferedBytes: 64 * 2 ** 20,

@@ -68,7 +68,7 @@ t.test('what is to change nothing, and what is written, is not read as policy', 
 });
 
 t.test('what is set, and does nothing or not what it says, is a warning', async (t) => {
-  const machine = { descriptors: () => 1064, memoryBytes: () => 2 ** 30 };
+  const machine = { descriptors: () => 1064, memoryBytes: () => 2 ** 30, heapBytes: () => 4 * 2 ** 30 };
   const identity = { SALLYPORT_IDENTITY_CERT: 'c', SALLYPORT_IDENTITY_KEY: 'k', SALLYPORT_IDENTITY_TRUST_ANCHORS: 'a' };
   const ports = { SALLYPORT_INBOUND_PORTS: '8080=127.0.0.1:3000' };
   const rows: readonly (readonly [

@@ -89,6 +89,8 @@ class Connection implements LiveConnection {
   later = null;
   source = null;
   isInternal = false;
+  readonly isStranger = true;
+  weight = 0;
   readonly ip;
   state: Spareable = { kind: 'busy' };
   ended = false;
@@ -122,7 +124,13 @@ t.test('limits on connections hold over two workers, and one makes room for the 
     wanted: countMemory(2),
     sources: sourceMemory(key, 2, 8),
   };
-  const limits = { maxConnections: 8, maxConnectionsPerClient: 6, maxDetecting: 100, maxHandshakes: 100 };
+  const limits = {
+    maxConnections: 8,
+    maxConnectionsPerClient: 6,
+    maxConnectionBytes: 2 ** 30,
+    maxDetecting: 100,
+    maxHandshakes: 100,
+  };
   const reached: string[] = [];
   const recorder = { limitReached: (limit: string) => void reached.push(limit) };
   const workers = [0, 1].map((worker) => {
@@ -162,6 +170,7 @@ t.test("what is not counted together is divided, and nobody's part is nothing", 
   const limits = {
     maxConnections: 100,
     maxConnectionsPerClient: 50,
+    maxConnectionBytes: 4000,
     maxDetecting: 10,
     maxHandshakes: 3,
     maxPendingConnects: 1,

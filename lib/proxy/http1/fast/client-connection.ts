@@ -291,10 +291,7 @@ export class FastConnection implements RequestHome, Rostered, Occupant, TurnTake
     const hasContent = framing.kind === 'length' || framing.kind === 'chunked';
     const content = hasContent ? new RequestContent(framing, this.pipeline.limits.maxHeaderBytes) : noContent;
     const end = hasContent ? content.take(this.#unread.bytes, from) : from;
-    if (content.isOdd) {
-      this.#handOver();
-      return;
-    }
+    if (content.isOdd) return void this.#handOver();
     if (this.#clientEnded && !content.isComplete) {
       // The rest of its content will never come.
       this.#state = over;

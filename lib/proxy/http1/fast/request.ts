@@ -201,7 +201,6 @@ export class FastRequest implements ResponseSink {
     });
   }
 
-  /** The client has room for more of the response. */
   drained(): void {
     if (this.#way.kind === 'app') this.#way.socket.resume();
   }
@@ -257,7 +256,6 @@ export class FastRequest implements ResponseSink {
     if (!writeText(this.#home.socket, text)) this.#hold();
   }
 
-  /** The client is slow. */
   #hold(): void {
     this.#home.connection.keeper.look();
     if (this.#way.kind === 'app') this.#way.socket.pause();
@@ -289,7 +287,6 @@ export class FastRequest implements ResponseSink {
     this.#home.socket.destroy();
   }
 
-  /** The client has gone. */
   abandon(): void {
     this.#leaveApp();
     this.#ended('');
@@ -351,7 +348,6 @@ export class FastRequest implements ResponseSink {
     this.#way = noWay;
   }
 
-  /** Records the end, once. */
   #ended(error: '' | 'unclassified'): void {
     const admitted = this.#admitted;
     this.#admitted = null;

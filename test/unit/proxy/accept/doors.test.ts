@@ -2,7 +2,7 @@ import { connect } from 'node:net';
 import t from 'tap';
 import { Doors } from '../../../../lib/proxy/accept/doors.ts';
 import { OwnEndpoints } from '../../../../lib/proxy/accept/own-endpoints.ts';
-import type { ConnectionServices } from '../../../../lib/proxy/connection.ts';
+import type { ConnectionServices } from '../../../../lib/proxy/connection-services.ts';
 
 t.test('a door that is being opened when all are closed stays closed', async (t) => {
   for (const order of ['before', 'during']) {

@@ -20,6 +20,8 @@ function connection(live: LiveConnections, leaves: 'at once' | 'when destroyed')
     earlier: null,
     later: null,
     source: null,
+    weight: 0,
+    isStranger: true,
     isInternal: false,
     ip: ip('127.0.0.1'),
     log: [] as string[],

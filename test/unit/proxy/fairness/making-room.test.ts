@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { connectionCosts } from '../../../../lib/memory-plan.ts';
 import {
   type LiveConnection,
   LiveConnections,
@@ -31,6 +32,8 @@ function stage(t: Test, limits: Partial<Limits>) {
       earlier: null,
       later: null,
       source: null,
+      weight: 0,
+      isStranger: true,
       isInternal: false,
       ip: ip(from),
       spareable: () => made.state,
@@ -166,4 +169,57 @@ t.test('each is looked at now and then, however many come and go', async (t) => 
     live.remove(passing);
     return all.every(({ sweeps }) => sweeps >= 3);
   });
+});
+
+t.test(
+  'by what connections take: idle strangers make room, and where all are busy the newest is refused',
+  async (t) => {
+    const { plain, tls, handshake } = connectionCosts;
+    const maxConnectionBytes = handshake + 4 * plain;
+    const { live, reached, make, enter } = stage(t, { maxConnectionBytes });
+    const idlers = [1, 2, 3, 4].map((since) => enter(`idle ${since}`, idle(since)));
+    const client = make('a TLS client');
+    t.ok(live.admit(client));
+    t.equal(live.bytes, 5 * plain, 'plain until it says otherwise');
+    t.ok(live.handshake(client));
+    t.same(
+      idlers.map(({ ended }) => ended),
+      [false, false, false, false],
+      'there was room',
+    );
+    t.ok(live.admit(make('one more')));
+    t.equal(idlers[0]?.ended, true, 'the oldest makes room');
+    t.same([...new Set(reached)], ['max_connection_bytes']);
+    live.secured(client, 'known');
+    live.settled(client, tls);
+    t.equal(live.bytes, tls + 4 * plain);
+    for (const each of [...idlers, client]) each.state = busy;
+    const second = make('another TLS client');
+    t.ok(live.admit(second));
+    t.notOk(live.handshake(second), 'where there is no room for a handshake');
+    live.remove(second);
+    live.remove(client);
+    t.ok(live.bytes <= maxConnectionBytes);
+  },
+);
+
+t.test('where memory runs out: one comes for one that goes, then nobody, and the newest stranger goes', async (t) => {
+  const { live, reached, make, enter } = stage(t, {});
+  const sparable = enter('idle', idle(1));
+  const old = enter('busy', busy);
+  live.memory('tight', 0);
+  t.notOk(sparable.ended, 'nobody goes for nothing');
+  const newest = enter('for the idle one', busy);
+  t.ok(sparable.ended);
+  t.notOk(live.admit(make('when all are busy')));
+  live.memory('tight', 1);
+  t.notOk(old.ended, 'nobody busy goes yet');
+  live.memory('newest go', 1);
+  t.ok(newest.ended);
+  t.notOk(old.ended);
+  const admin = { ...make('for the admin server'), isInternal: true };
+  t.ok(live.admit(admin), 'which is always reached');
+  live.memory('ample', 0);
+  t.ok(live.admit(make('afterwards')));
+  t.same([...new Set(reached)], ['memory']);
 });
