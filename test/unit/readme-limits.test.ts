@@ -226,7 +226,10 @@ async function everything(): Promise<{ readonly families: readonly string[]; rea
   ] as const) {
     const scope = recorder.connection({ ...target, client: { ip, tls }, clientPort: 1 });
     for (const policy of [portOf('detect'), portOf('grpc')]) {
-      for (const decision of decisions) scope.requestDecided(policy, decision, request);
+      for (const decision of decisions) {
+        scope.requestDecided(policy, decision, request);
+        if (decision.kind !== 'permit') scope.requestTerminated(policy, decision, request);
+      }
       scope.httpError(policy, { code: 'ERR_SALLYPORT_OVERLOAD', label: 'loadshed', detail: '', met: null }, request);
       scope.detected(policy, 'http/1', 0);
       const started = scope.requestStarted(policy, permit, policy.protocol === 'grpc');

@@ -21,7 +21,7 @@ interface Writer {
 function writer(gate: LineGate, nowMs: () => number): Writer {
   const written: object[] = [];
   const take = (fields: object): void => void written.push(fields);
-  const log = { info: take, warn: take, error: take, isLevelEnabled: () => true };
+  const log = { info: take, warn: take, error: take, isLevelEnabled: (level: string) => level !== 'debug' };
   const lines = new ClientLines({ log: log as never, nowMs, gate, rules });
   return {
     tell(client, message = 'Request malformed') {

@@ -10,7 +10,7 @@ import { LineRules } from '../../../lib/telemetry/line-rules.ts';
 
 t.test('every variable has its metric, and the few other metrics are known', async (t) => {
   const ofVariables = Object.keys(limitVariables).map((name) => name.replace('SALLYPORT_', '').toLowerCase());
-  const others = ['client_certificate', 'descriptors', 'http2_overhead', 'tls_key_updates'];
+  const others = ['client_certificate', 'descriptors', 'http2_overhead', 'memory', 'tls_key_updates'];
   t.same([...limitNames].sort(), [...ofVariables, ...others].sort());
 });
 
@@ -19,9 +19,10 @@ t.test('counts each time, and tells every ten seconds', async (t) => {
   const log = {
     warn: (fields: object) => lines.push(['warn', fields]),
     debug: (fields: object) => lines.push(['debug', fields]),
-    isLevelEnabled: () => true,
+    isLevelEnabled: (level: string) => level !== 'debug' || isDebugging,
   };
   let now = 0;
+  let isDebugging = false;
   const registry = new Registry();
   const metrics = new LimitMetrics(
     new Families(registry),
@@ -33,7 +34,9 @@ t.test('counts each time, and tells every ten seconds', async (t) => {
 
   for (let i = 0; i < 1000; i++) metrics.reached('max_connections', '10.1.2.3');
   metrics.reached('max_in_flight', null);
+  isDebugging = true;
   metrics.reached('http1_idle_timeout', '10.1.2.4');
+  isDebugging = false;
   t.equal(await shown('max_connections'), '1000');
   t.same(lines, [
     ['warn', { code: 'limit-reached', limit: 'max_connections', times: 1, client: { ip: '10.1.2.3' } }],

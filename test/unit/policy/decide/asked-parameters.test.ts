@@ -58,8 +58,10 @@ t.test('what somebody who was told some parameters does not know', async (t) => 
 });
 
 const client = { ip: ip('10.20.0.5'), tls: { kind: 'none', reason: 'no_tls_from_remote' } } as const;
-const names = ['id', 'ID', 'a.b', 'a_b', 'x[]', 'é', 'b', 'q;r'] as const;
-const values = ['1', '2', 'a b', 'é', '1;b=2'] as const;
+/** As it is on the wire, a character for each byte; a target whose bytes are no UTF-8 is not decided at all. */
+const accented = Buffer.from('é').toString('latin1');
+const names = ['id', 'ID', 'a.b', 'a_b', 'x[]', accented, 'b', 'q;r'] as const;
+const values = ['1', '2', 'a b', accented, '1;b=2'] as const;
 const spelled = [
   'id',
   'Id',
@@ -76,7 +78,7 @@ const spelled = [
   '%C3%A9',
   '%c3%89',
 ];
-const strange = ['b', 'q;r', 'q%3br', 'r', 'c', '', '%', '%zz', '\xe9', '\xff', '=', '?', '[', 'token'];
+const strange = ['b', 'q;r', 'q%3br', 'r', 'c', '', '%', '%zz', '%e9', '%ff', '=', '?', '[', 'token'];
 
 /** Routes of one Server; the last match of each is open, refused, redirected or changes the request. */
 const policies = fc
@@ -118,7 +120,7 @@ const parts = fc
     fc.tuple(
       fc.constantFrom(...spelled, ...strange),
       fc.constantFrom('=', '=', '=', ''),
-      fc.constantFrom('1', '2', 'a+b', 'a%20b', '%31', '\xc3\xa9', '\xe9', '3', '1;b=2', '', '#', '%', 'y='),
+      fc.constantFrom('1', '2', 'a+b', 'a%20b', '%31', '\xc3\xa9', '%e9', '3', '1;b=2', '', '#', '%', 'y='),
     ),
     { maxLength: 6 },
   )
