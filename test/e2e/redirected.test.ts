@@ -155,7 +155,8 @@ status: {podIP: ${pod4}}
   ];
   for (const [port, status, why] of rows) t.match(await ask(port), { kind: 'http', status }, why);
   t.match(await ask(9229), { status: 502 });
-  const told = (line: LogLine): boolean => line.level === 'warn' && line.port === 9229;
+  const told = ({ level, port, msg }: LogLine): boolean =>
+    level === 'warn' && port === 9229 && /SALLYPORT_LOOPBACK_PORTS/.test(String(msg));
   t.match(await sallyport.waitForLog('the warning', told), { msg: /SALLYPORT_LOOPBACK_PORTS/ });
   t.match(await ask(8080, second4), { kind: 'closed', text: '' }, "an address that is not the pod's");
   await sallyport.waitForLog('another warning', (line) => line.level === 'warn' && line.ip === second4);

@@ -7,7 +7,7 @@ import { identityEnvironment, replaceFile, temporaryFolder } from '../support/fi
 import { scrape } from '../support/metrics.ts';
 import { openAdmin, openServer, policyEnvironment } from '../support/open-policy.ts';
 import { freePort } from '../support/ports.ts';
-import { runSallyport, type Sallyport, startSallyport } from '../support/sallyport.ts';
+import { type LogLine, runSallyport, type Sallyport, startSallyport } from '../support/sallyport.ts';
 import { patience, until } from '../support/until.ts';
 
 /*
@@ -147,9 +147,10 @@ t.test('each is told of by itself, until it is mended', async (t) => {
         text,
         /; a restart would (lose them, and authorize nothing while the files cannot be loaded|not start)\n$/,
       );
-      const told = sallyport.logs().slice(lines);
+      const isTold = ({ msg }: LogLine): boolean => /^(Policy not loaded|Identity not reloaded)/.test(String(msg));
+      const told = await until(`${kind}: its line`, () => sallyport.logs().slice(lines).find(isTold));
       t.match(
-        told.find(({ msg }) => /^(Policy not loaded|Identity not reloaded)/.test(String(msg))),
+        told,
         {
           restart:
             /^A restart now would (lose that policy, and authorize nothing while the files cannot be loaded|not start)\.$/,

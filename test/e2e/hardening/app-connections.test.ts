@@ -29,7 +29,9 @@ async function startClosing(t: Teardown, answersFrom: number): Promise<Closing> 
   const { port, sockets } = await startSocketApp(t, (socket) => {
     const number = ++connections;
     socket.on('data', (chunk: Buffer) => {
-      const target = chunk.toString('latin1').split(' ')[1] ?? '';
+      const target = /^[A-Z]+ (\S+) HTTP/.exec(chunk.toString('latin1'))?.[1];
+      // Content that came behind its head.
+      if (target === undefined) return;
       requests.push(`${target} on ${number}`);
       if (target === '/warm' || number >= answersFrom) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
       else socket.end();

@@ -134,7 +134,7 @@ for (const { name, env } of lanes) {
       ['CONNECT with a path', 'CONNECT /public HTTP/1.1\r\nHost: web\r\n\r\n', 'CONNECT', '400'],
       ['CONNECT with a URL', 'CONNECT http://web/public HTTP/1.1\r\nHost: web\r\n\r\n', 'CONNECT', '400'],
       ['CONNECT without a port', 'CONNECT web HTTP/1.1\r\nHost: web\r\n\r\n', 'CONNECT', '400'],
-      ['CONNECT in HTTP/1.0', 'CONNECT web:80 HTTP/1.0\r\nHost: web:80\r\n\r\n', 'CONNECT', '400'],
+      ['CONNECT in HTTP/1.0', 'CONNECT web:80 HTTP/1.0\r\nHost: web:80\r\n\r\n', 'CONNECT', '404'],
       ['a denied WebSocket', http1Request('/admin', webSocket), 'GET', '404'],
       ['a denied upgrade', http1Request('/admin', other), 'GET', '404'],
       ['an upgrade by a way around', http1Request('/public/../admin', webSocket), 'GET', '400'],

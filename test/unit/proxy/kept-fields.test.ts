@@ -31,6 +31,7 @@ const fields: Readonly<Record<string, Payer>> = {
   'http1/fast/content.ts part': ['handed on', 'http1/fast/request.ts'],
   'http1/fast/old-client.ts #parts': ['lent'],
   'http1/partial-head.ts #bytes': ['bounded', 'the app: maxResponseHead of a connection'],
+  'http1/library/app-sender.ts #joined': ['lent'],
   'http1/library/sliced-feed.ts #unread': ['charged', 'http1/unread.ts'],
   'http1/library/upgrade.ts head': ['charged', 'http1/library/client-connection.ts'],
   'http1/unread.ts #room': ['charged'],

@@ -84,6 +84,9 @@ class Attempt implements ResponseSink, ChunkReceiver {
   #chunks: ChunkScanner | null = null;
   /** Some of the content has been written. */
   #hasWritten = false;
+  /** Content of one read, whose chunks may have a byte each: a write for each would take a hundred times its size. */
+  #joined = nothing;
+  #joinedBytes = 0;
 
   constructor(pool: AppPool, sent: Sent, { options, handler, mayLeave, isAgain }: Dispatched) {
     this.#pool = pool;
@@ -254,15 +257,28 @@ class Attempt implements ResponseSink, ChunkReceiver {
     if (body.length > 0) this.onBody(body);
   }
 
+  /** @param body only lent. */
   onBody(body: Buffer): void {
-    if (this.#chunks !== null) this.#chunks.scan(body, 0, body.length);
-    else this.chunkData(body, 0, body.length);
+    if (this.#chunks === null) {
+      this.#handOn(Buffer.from(body));
+      return;
+    }
+    this.#joined = Buffer.allocUnsafe(body.length);
+    this.#joinedBytes = 0;
+    this.#chunks.scan(body, 0, body.length);
+    // What the chunks themselves took is not kept with it.
+    const content = Buffer.from(this.#joined.subarray(0, this.#joinedBytes));
+    this.#joined = nothing;
+    this.#handOn(content);
   }
 
-  /** It is only lent. */
   chunkData(bytes: Buffer, from: number, to: number): void {
-    if (this.#way === 'over' || to === from) return;
-    this.#handler.onResponseData?.(this.#controller, Buffer.from(bytes.subarray(from, to)));
+    this.#joinedBytes += bytes.copy(this.#joined, this.#joinedBytes, from, to);
+  }
+
+  #handOn(content: Buffer): void {
+    if (this.#way === 'over' || content.length === 0) return;
+    this.#handler.onResponseData?.(this.#controller, content);
   }
 
   chunkTrailer(name: string, value: string): void {

@@ -100,7 +100,8 @@ export class LibraryConnection implements FedConnection, Occupant {
   }
 
   get awaitsContent(): boolean {
-    return !this.isTunnel && this.exchange?.incomplete === true;
+    // Of a request that has been answered, too: what is left of it is read away before the next.
+    return !this.isTunnel && (this.exchange ?? this.answered)?.incomplete === true;
   }
 
   /** Charges what is kept for it before the start, and by Node: a head that is not complete, and requests that wait. */
