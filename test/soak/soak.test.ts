@@ -152,11 +152,11 @@ await t.test('soak', { timeout: minutes * 60_000 + 590_000 }, async (t) => {
   t.equal(left.sum('sallyport_internal_errors_total'), 0, 'no fault of ours');
   t.equal(left.sum('sallyport_policy_load_errors_total'), 0);
   const counted = (name: string): number => growth(before, left, name, { srv_name: 'web' });
-  // Permitted, and refused before they could be sent.
-  const terminated = counted('sallyport_http_authz_terminate_total');
-  const permitted = counted('inbound_http_authz_allow_total') - terminated;
-  t.equal(permitted, soak.answered.permitted, 'as many permitted as clients saw');
-  t.equal(counted('inbound_http_authz_deny_total') + terminated, soak.answered.denied, 'as many denied');
+  // What was permitted, waited, and was refused by the next policy before it could leave counts as both.
+  const late = counted('inbound_http_authz_allow_total') - soak.answered.permitted;
+  t.ok(late >= 0 && late <= 2 * swap, `as many permitted as clients saw, and ${late} refused late in ${swap} swaps`);
+  t.equal(counted('inbound_http_authz_deny_total'), soak.answered.denied, 'as many denied');
+  t.equal(counted('sallyport_http_authz_terminate_total'), 0, 'none ended in its midst');
   t.equal(counted('inbound_http_route_not_found_total'), soak.answered.noRoute, 'as many without a route');
   let used = 0;
   await until(

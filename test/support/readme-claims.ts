@@ -32,7 +32,6 @@ export const claims: Readonly<Record<string, Readonly<Record<string, Checks>>>> 
       'From a checkout': 'e2e/installed e2e/pod/image',
       'Two builds': 'e2e/pod/image',
     },
-    'The path of a connection': { '[`lib/proxy/connection.ts`]': 'architecture' },
     'First policy': {
       'Port 8080 of the pods': 'unit/readme',
       '`check` is the validator': 'unit/readme',
